@@ -1,0 +1,105 @@
+//! The command line: one file per command, each thin. A command's arguments are a struct with
+//! `fn run(self, context: &Context) -> anyhow::Result<()>`.
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::config::InstallConfig;
+use crate::failure::{self, Class};
+use crate::progress::{Progress, Style};
+
+/// Installs the NQRust Hypervisor on a machine and keeps the node's configuration applied.
+#[derive(Debug, Parser)]
+#[command(name = "installer", version, max_term_width = 100)]
+struct Cli {
+    /// How to print what is for reading.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    format: Format,
+    /// How to show progress.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    progress: Style,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// How to print what is for reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What every command gets.
+#[derive(Debug)]
+pub struct Context {
+    /// How to print what is for reading.
+    pub format: Format,
+    /// Where progress goes.
+    pub progress: Progress,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the JSON Schema of the install configuration.
+    Schema,
+    /// Print the completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Parses the arguments of this process, runs the command, reports a failure; returns the exit code.
+#[must_use]
+pub fn main() -> u8 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Class::Invalid.exit_code() } else { 0 };
+        }
+    };
+    let context = Context { format: cli.format, progress: Progress::new(vec![cli.progress.sink()]) };
+    match cli.command.run(&context) {
+        Ok(()) => 0,
+        Err(error) => failure::report(&error, &mut std::io::stderr()),
+    }
+}
+
+impl Command {
+    fn run(self, _context: &Context) -> Result<()> {
+        match self {
+            Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(InstallConfig))?),
+            Self::Completions { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Cli::command(), "installer", &mut script);
+                print(&String::from_utf8_lossy(&script))
+            }
+        }
+    }
+}
+
+/// Prints text to standard output with a final newline. A reader that has gone away is not an error.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout();
+    let result = out.write_all(text.trim_end().as_bytes()).and_then(|()| out.write_all(b"\n"));
+    match result {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

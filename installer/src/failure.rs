@@ -1,0 +1,186 @@
+//! Errors that a person can act on, and the exit code that each class of error has.
+//!
+//! Inside the library errors are `anyhow::Error`s whose context says what was being done. Where a case has a
+//! class of its own (the exit codes of the command line) or a next step to suggest, it is a [`Failure`].
+//! [`report`] prints any error in the one form that users see.
+
+use std::error::Error;
+use std::fmt;
+use std::io::Write;
+
+/// What kind of thing went wrong. The discriminant is the exit code of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[repr(u8)]
+pub enum Class {
+    /// A defect of this program, or something nobody has thought of.
+    Unexpected = 1,
+    /// Invalid configuration or usage.
+    Invalid = 2,
+    /// The hardware does not fit, or a check before the work found a reason not to begin.
+    Hardware = 3,
+    /// A payload is not what the release manifest says.
+    Verification = 4,
+    /// Network, registry or download.
+    Network = 5,
+    /// Reading from or writing to a disk or a file system, a full one included.
+    DiskIo = 6,
+    /// The cluster to join refused or did not answer.
+    Join = 7,
+    /// Somebody said stop.
+    Cancelled = 130,
+}
+
+impl Class {
+    /// The exit code of a process that ends with this class of failure.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        self as u8
+    }
+}
+
+/// One failure: what failed and on what, its class, why (the source), and what to do next.
+#[derive(Debug)]
+pub struct Failure {
+    class: Class,
+    what: String,
+    hint: Option<String>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Failure {
+    /// A failure of `class`; `what` names the operation and the thing it was done to.
+    pub fn new(class: Class, what: impl Into<String>) -> Self {
+        Self { class, what: what.into(), hint: None, source: None }
+    }
+
+    /// Adds the next step for the user, a whole sentence.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// The class, and with it the exit code.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        self.class
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+/// Gives the error of a `Result` a class and says what was being done.
+pub trait Classify<T> {
+    /// Turns the error into a [`Failure`] of `class` that says `what` was being done; the error is its cause.
+    /// A cause that already has a class keeps it: the innermost failure knows best.
+    fn class(self, class: Class, what: impl FnOnce() -> String) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> Classify<T> for Result<T, E> {
+    fn class(self, class: Class, what: impl FnOnce() -> String) -> anyhow::Result<T> {
+        self.map_err(|error| {
+            let error: anyhow::Error = error.into();
+            let class = innermost(&error).map_or(class, Failure::class);
+            let source: Box<dyn Error + Send + Sync> = error.into();
+            Failure { class, what: what(), hint: None, source: Some(source) }.into()
+        })
+    }
+}
+
+fn innermost(error: &anyhow::Error) -> Option<&Failure> {
+    error.chain().filter_map(|cause| cause.downcast_ref::<Failure>()).last()
+}
+
+/// The class of any error: that of the innermost [`Failure`] in its chain; a bare I/O error about space
+/// or the device is [`Class::DiskIo`].
+#[must_use]
+pub fn class_of(error: &anyhow::Error) -> Class {
+    if let Some(failure) = innermost(error) {
+        return failure.class;
+    }
+    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    match io.and_then(std::io::Error::raw_os_error) {
+        Some(
+            nix::libc::ENOSPC | nix::libc::EIO | nix::libc::EDQUOT | nix::libc::EROFS | nix::libc::EFBIG,
+        ) => Class::DiskIo,
+        _ => Class::Unexpected,
+    }
+}
+
+/// Every hint of the chain, outermost first.
+fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
+    error.chain().filter_map(|cause| cause.downcast_ref::<Failure>()?.hint.as_deref())
+}
+
+/// The error as text: what failed, why, what next. One cause is told once.
+#[must_use]
+pub fn render(error: &anyhow::Error) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        if !told.iter().any(|before| before.ends_with(&text)) {
+            told.push(text);
+        }
+    }
+    let mut text = format!("error: {}\n", told.join("\n  because: "));
+    for hint in hints(error) {
+        text.push_str(&format!("  next: {hint}\n"));
+    }
+    text
+}
+
+/// Prints the error to `out` and returns the exit code that belongs to it.
+pub fn report(error: &anyhow::Error, out: &mut dyn Write) -> u8 {
+    // Nobody is left to tell when standard error itself is gone.
+    let _ = out.write_all(render(error).as_bytes());
+    class_of(error).exit_code()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn the_innermost_class_decides_the_exit_code() {
+        let inner: anyhow::Result<()> = Err(Failure::new(Class::Verification, "rootfs differs").into());
+        let outer = inner.context("checking the medium").class(Class::DiskIo, || "installing".into());
+        assert_eq!(class_of(&outer.unwrap_err()), Class::Verification);
+    }
+
+    #[test]
+    fn a_report_tells_each_cause_once_and_ends_with_the_hint() {
+        let error = Failure::new(Class::Hardware, "no disk fits")
+            .because(anyhow::anyhow!("/dev/sda is too small"))
+            .hint("Choose another disk.");
+        let text = render(&anyhow::Error::from(error).context("planning the install"));
+        assert_eq!(
+            text,
+            "error: planning the install\n  because: no disk fits\n  because: /dev/sda is too small\n  next: Choose another disk.\n"
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_disk_io_without_anyone_saying_so() {
+        let error = anyhow::Error::from(std::io::Error::from_raw_os_error(nix::libc::ENOSPC));
+        assert_eq!(class_of(&error), Class::DiskIo);
+    }
+}

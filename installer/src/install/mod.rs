@@ -1,0 +1,1 @@
+//! The executor: carries out a plan, and only a plan.

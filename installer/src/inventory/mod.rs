@@ -1,0 +1,1 @@
+//! The disks and network cards of this machine, from sysfs.

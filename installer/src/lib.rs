@@ -1,0 +1,24 @@
+//! The NQRust Hypervisor installer as a library.
+//!
+//! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor) and `node`
+//! (what runs on an installed machine); below those the pure core: `plan`, `config`, `release`, `inventory`;
+//! at the bottom small leaves that know nothing of installing: `digest`, `size`, `command`, `files`, `fat`,
+//! `progress`, `failure`.
+//!
+//! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
+
+pub mod cli;
+pub mod command;
+pub mod config;
+pub mod digest;
+pub mod failure;
+pub mod fat;
+pub mod files;
+pub mod install;
+pub mod inventory;
+pub mod medium;
+pub mod node;
+pub mod plan;
+pub mod progress;
+pub mod release;
+pub mod size;

@@ -1,0 +1,7 @@
+//! `installer`: puts the NQRust Hypervisor on a machine and keeps the node's configuration applied.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(installer::cli::main())
+}

@@ -1,0 +1,1 @@
+//! Where payloads come from: a directory (a mounted medium) or an HTTP server.

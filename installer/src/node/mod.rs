@@ -1,0 +1,1 @@
+//! What runs on an installed node: applying the node document, mounting at boot, status.

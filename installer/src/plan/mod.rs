@@ -1,0 +1,1 @@
+//! From configuration, inventory and release manifest to a plan: a pure function.

@@ -1,0 +1,132 @@
+//! Events as lines of text, for pipes, logs and serial consoles: begin, every few seconds, end.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use super::{Event, Sink, State};
+use crate::size::ByteSize;
+
+/// A running step is told about at most this often.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Writes lines to any writer.
+#[allow(missing_debug_implementations)]
+pub struct PlainLines<W> {
+    out: W,
+    running: HashMap<String, Running>,
+    /// Consoles in raw mode need a carriage return too.
+    end: &'static str,
+}
+
+struct Running {
+    since: Instant,
+    told: Instant,
+}
+
+impl<W: Write> PlainLines<W> {
+    /// Lines on `out`.
+    pub fn new(out: W) -> Self {
+        Self { out, running: HashMap::new(), end: "\n" }
+    }
+
+    /// Lines on a console whose terminal may be in raw mode.
+    pub fn console(out: W) -> Self {
+        Self { end: "\r\n", ..Self::new(out) }
+    }
+
+    fn line(&mut self, text: &str) {
+        let _ = write!(self.out, "{text}{}", self.end).and_then(|()| self.out.flush());
+    }
+}
+
+impl<W: Write + Send> Sink for PlainLines<W> {
+    fn show(&mut self, event: &Event) {
+        let now = Instant::now();
+        match event.state {
+            State::Started => {
+                self.running.insert(event.step.clone(), Running { since: now, told: now });
+                let total = event.total.map(|total| format!(" ({})", ByteSize::bytes(total)));
+                self.line(&format!("[....] {}{}", event.message, total.unwrap_or_default()));
+            }
+            State::Progress => match self.running.get_mut(&event.step) {
+                Some(running) if event.total.is_some() => {
+                    if now - running.told >= EVERY {
+                        running.told = now;
+                        let text = describe(event, now - running.since);
+                        self.line(&text);
+                    }
+                }
+                _ => self.line(&format!("       {}", event.message)),
+            },
+            State::Done | State::Failed => {
+                let mark = if event.state == State::Done { "[ ok ]" } else { "[FAIL]" };
+                let running = self.running.remove(&event.step);
+                let rate = running.map(|running| rate(event, now - running.since)).unwrap_or_default();
+                self.line(&format!("{mark} {}{rate}", event.message));
+            }
+        }
+    }
+}
+
+fn describe(event: &Event, elapsed: Duration) -> String {
+    let (bytes, total) = (event.bytes.unwrap_or(0), event.total.unwrap_or(0));
+    let percent = (bytes * 100).checked_div(total).unwrap_or(100);
+    let left = left(bytes, total, elapsed).map(|left| format!(", {} s left", left.as_secs()));
+    let (done, all) = (ByteSize::bytes(bytes), ByteSize::bytes(total));
+    format!("       {percent:3} %  {done:.1} of {all:.1}{}{}", rate(event, elapsed), left.unwrap_or_default())
+}
+
+fn rate(event: &Event, elapsed: Duration) -> String {
+    let millis = elapsed.as_millis();
+    match event.bytes {
+        Some(bytes) if bytes > 0 && millis > 0 => {
+            let per_second = u64::try_from(u128::from(bytes) * 1000 / millis).unwrap_or(u64::MAX);
+            format!(", {}/s", ByteSize::bytes(per_second))
+        }
+        _ => String::new(),
+    }
+}
+
+/// The time left at the average rate so far.
+fn left(bytes: u64, total: u64, elapsed: Duration) -> Option<Duration> {
+    let rest = total.checked_sub(bytes)?;
+    let millis = elapsed.as_millis().checked_mul(u128::from(rest))?.checked_div(u128::from(bytes))?;
+    Some(Duration::from_millis(u64::try_from(millis).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left_follows_the_rate_so_far() {
+        assert_eq!(left(25, 100, Duration::from_secs(10)), Some(Duration::from_secs(30)));
+        assert_eq!(left(0, 100, Duration::from_secs(10)), None, "no rate is known yet");
+    }
+
+    #[test]
+    fn a_step_is_told_at_its_begin_and_its_end() {
+        let mut out = Vec::new();
+        let mut lines = PlainLines::new(&mut out);
+        let mut event = Event {
+            v: 1,
+            seq: 1,
+            time: String::new(),
+            step: "write".into(),
+            state: State::Started,
+            bytes: Some(0),
+            total: Some(2 << 20),
+            message: "Writing the OS image".into(),
+            result: None,
+            exit_code: None,
+        };
+        lines.show(&event);
+        event.state = State::Progress;
+        lines.show(&event);
+        event.state = State::Failed;
+        lines.show(&event);
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "[....] Writing the OS image (2 MiB)\n[FAIL] Writing the OS image\n");
+    }
+}

@@ -1,0 +1,220 @@
+//! The release manifest, `release.json`: what a medium carries.
+//!
+//! `iso-builder` writes it, `installer` believes nothing on a medium that is not in it. Its own digest is on
+//! the kernel command line of the boot entries (`nqrust.release=`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+
+/// The name of the manifest at the root of a medium.
+pub const MANIFEST: &str = "release.json";
+
+/// The version of the manifest's format that this program writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// What a medium carries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Release {
+    /// The version of this format, [`FORMAT`].
+    pub format: u32,
+    /// Short name of the product: lower-case letters, digits and `-`.
+    pub id: String,
+    /// The product's name for people.
+    pub name: String,
+    /// The product's version.
+    pub version: String,
+    /// Debian's name of the architecture, `amd64`.
+    pub architecture: String,
+    /// The moment that all timestamps of the build carry, in seconds since 1970.
+    pub epoch: u64,
+    /// Which kind of medium this is.
+    pub medium: MediumKind,
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel: String,
+    /// Kernel arguments that the definition adds to every boot.
+    pub kernel_arguments: Vec<String>,
+    /// The files of the medium, in the order in which an install reads them.
+    pub payloads: Vec<Payload>,
+    /// The container images that the payloads make up.
+    pub images: Vec<Image>,
+}
+
+/// The kinds of media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MediumKind {
+    /// Everything is on the medium.
+    Full,
+    /// The blobs of the container images are fetched over the network.
+    NetInstall,
+}
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Payload {
+    /// Path from the root of the medium, without a leading slash.
+    pub path: String,
+    /// What the file is for.
+    pub purpose: Purpose,
+    /// Length in bytes.
+    pub size: u64,
+    /// SHA-256 of the content.
+    pub sha256: Digest,
+}
+
+/// What a payload is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// The Linux kernel.
+    Kernel,
+    /// The initial RAM file system for live, netboot and installed boots.
+    Initrd,
+    /// The OS image, a squashfs.
+    Rootfs,
+    /// shim, the first loader on UEFI (goes to `EFI/BOOT/BOOTX64.EFI`).
+    Shim,
+    /// The MOK manager that shim starts when keys are to be enrolled.
+    MokManager,
+    /// GRUB for UEFI, signed.
+    GrubEfi,
+    /// GRUB's boot sector for BIOS (`boot.img`, 512 bytes).
+    GrubBoot,
+    /// GRUB's core for BIOS and hard disks (`core.img`).
+    GrubCore,
+    /// The OCI index of the image store.
+    ImageIndex,
+    /// containerd's metadata database for the whole image set.
+    ImageMetadata,
+    /// A blob of a container image: manifest, configuration or layer.
+    ImageBlob,
+    /// An install configuration embedded when the medium was built.
+    InstallConfig,
+}
+
+/// One container image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// The full reference that nodes use, for instance `localhost/nqrust/tools:1.0`.
+    pub name: String,
+    /// Digest of its manifest.
+    pub digest: Digest,
+    /// The roles whose nodes need it; empty means every role.
+    pub roles: Vec<String>,
+    /// Digests of all its blobs: manifest, configuration, layers.
+    pub blobs: Vec<Digest>,
+}
+
+impl Payload {
+    /// Whether a net-install medium leaves this payload to the network.
+    #[must_use]
+    pub fn is_remote_on(&self, medium: MediumKind) -> bool {
+        medium == MediumKind::NetInstall && self.purpose == Purpose::ImageBlob
+    }
+}
+
+impl Release {
+    /// Reads a manifest. Refuses another format version, and paths that leave the medium.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseReleaseError> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let Version { format } = serde_json::from_slice(bytes)?;
+        if format != FORMAT {
+            return Err(ParseReleaseError::Format(format));
+        }
+        let release: Self = serde_json::from_slice(bytes)?;
+        for payload in &release.payloads {
+            let safe = !payload.path.is_empty()
+                && payload.path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+            if !safe {
+                return Err(ParseReleaseError::Path(payload.path.clone()));
+            }
+        }
+        Ok(release)
+    }
+
+    /// The canonical bytes: indented JSON with a final newline. The same manifest gives the same bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Strings, integers and lists always serialise.
+        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// The only payload with this purpose, if there is one.
+    #[must_use]
+    pub fn payload(&self, purpose: Purpose) -> Option<&Payload> {
+        self.payloads.iter().find(|payload| payload.purpose == purpose)
+    }
+
+    /// All payloads with this purpose.
+    pub fn payloads(&self, purpose: Purpose) -> impl Iterator<Item = &Payload> {
+        self.payloads.iter().filter(move |payload| payload.purpose == purpose)
+    }
+}
+
+/// Why a file is not a release manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseReleaseError {
+    /// Not JSON, or not of this shape.
+    #[error("the release manifest is not readable")]
+    Json(#[from] serde_json::Error),
+    /// Written by another generation of the builder.
+    #[error("the release manifest has format {0}; this program reads format {FORMAT}")]
+    Format(u32),
+    /// A path that does not stay on the medium.
+    #[error("the release manifest names the path {0:?}, which is not a plain relative path")]
+    Path(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(path: &str) -> Release {
+        Release {
+            format: FORMAT,
+            id: "nqrust".into(),
+            name: "NQRust Hypervisor".into(),
+            version: "1.0".into(),
+            architecture: "amd64".into(),
+            epoch: 0,
+            medium: MediumKind::Full,
+            kernel: "6.1.0".into(),
+            kernel_arguments: vec![],
+            payloads: vec![Payload {
+                path: path.into(),
+                purpose: Purpose::Rootfs,
+                size: 0,
+                sha256: Digest::of(b""),
+            }],
+            images: vec![],
+        }
+    }
+
+    #[test]
+    fn printing_and_reading_give_the_same_manifest() {
+        let release = sample("rootfs.squashfs");
+        assert_eq!(Release::parse(&release.to_bytes()).unwrap(), release);
+    }
+
+    #[test]
+    fn paths_that_leave_the_medium_are_refused() {
+        for path in ["../etc/passwd", "/etc/passwd", "a//b", "a/./b", ""] {
+            assert!(Release::parse(&sample(path).to_bytes()).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn another_format_is_named_before_anything_else_is_read() {
+        let error = Release::parse(br#"{"format": 2, "news": true}"#).unwrap_err();
+        assert!(matches!(error, ParseReleaseError::Format(2)));
+    }
+}

@@ -1,0 +1,169 @@
+//! Sizes in bytes, written as people write them.
+
+use std::fmt;
+use std::ops::{Add, Mul, Sub};
+use std::str::FromStr;
+
+/// A number of bytes. Read from `150Gi`, `512MiB`, `64 KiB`, `4096`; always powers of 1024.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ByteSize(u64);
+
+/// Text that is not a size.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not a size; write a whole number with Ki, Mi, Gi or Ti, such as 150Gi")]
+pub struct ParseSizeError(String);
+
+const UNITS: [(&str, u32); 5] = [("", 0), ("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
+
+impl ByteSize {
+    /// So many bytes.
+    #[must_use]
+    pub const fn bytes(count: u64) -> Self {
+        Self(count)
+    }
+
+    /// So many mebibytes.
+    #[must_use]
+    pub const fn mib(count: u64) -> Self {
+        Self(count << 20)
+    }
+
+    /// So many gibibytes.
+    #[must_use]
+    pub const fn gib(count: u64) -> Self {
+        Self(count << 30)
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The difference, zero where `other` is larger.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// The largest unit that divides it.
+    fn exact(self) -> Option<(&'static str, u32)> {
+        UNITS.into_iter().rev().find(|(_, shift)| self.0 > 0 && self.0.is_multiple_of(1 << shift))
+    }
+
+    /// Rounded down to a multiple of `unit` bytes.
+    #[must_use]
+    pub const fn align_down(self, unit: u64) -> Self {
+        Self(self.0 / unit * unit)
+    }
+
+    /// Rounded up to a multiple of `unit` bytes.
+    #[must_use]
+    pub const fn align_up(self, unit: u64) -> Self {
+        Self(self.0.div_ceil(unit) * unit)
+    }
+}
+
+impl fmt::Display for ByteSize {
+    /// Exact where a binary unit divides it, else one decimal of the largest unit below it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.exact() {
+            Some((unit, shift)) if shift > 0 || self.0 < 1024 => {
+                f.pad(&format!("{} {}B", self.0 >> shift, unit))
+            }
+            _ => {
+                let (unit, shift) = UNITS.iter().rev().find(|(_, s)| self.0 >> s > 0).unwrap_or(&UNITS[0]);
+                #[allow(clippy::cast_precision_loss)]
+                let value = self.0 as f64 / (1_u64 << shift) as f64;
+                f.pad(&format!("{value:.1} {unit}B"))
+            }
+        }
+    }
+}
+
+impl FromStr for ByteSize {
+    type Err = ParseSizeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParseSizeError(text.to_owned());
+        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (digits, unit) = text.split_at(split);
+        let unit = unit.trim().trim_end_matches('B');
+        let (_, shift) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+        let count: u64 = digits.parse().map_err(|_| wrong())?;
+        count.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl serde::Serialize for ByteSize {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (unit, shift) = self.exact().unwrap_or(UNITS[0]);
+        serializer.collect_str(&format_args!("{}{unit}", self.0 >> shift))
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for ByteSize {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for ByteSize {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ByteSize".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A size in bytes with an optional binary unit: 512Mi, 150Gi.",
+            "pattern": "^[0-9]+ ?(Ki|Mi|Gi|Ti)?B?$"
+        })
+    }
+}
+
+impl Add for ByteSize {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl Sub for ByteSize {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl Mul<u64> for ByteSize {
+    type Output = Self;
+    fn mul(self, factor: u64) -> Self {
+        Self(self.0 * factor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        for (text, bytes) in [("150Gi", 150 << 30), ("512MiB", 512 << 20), ("64 KiB", 65536), ("4096", 4096)]
+        {
+            assert_eq!(text.parse::<ByteSize>().unwrap().get(), bytes, "{text}");
+        }
+        for text in ["", "Gi", "1.5Gi", "10G", "-1", "99999999999Ti", "5 apples"] {
+            assert!(text.parse::<ByteSize>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn prints_exactly_or_with_one_decimal() {
+        assert_eq!(ByteSize::gib(6).to_string(), "6 GiB");
+        assert_eq!(ByteSize::bytes(1_610_612_737).to_string(), "1.5 GiB");
+        assert_eq!(ByteSize::bytes(0).to_string(), "0.0 B");
+        assert_eq!(ByteSize::bytes(17).to_string(), "17 B");
+    }
+}

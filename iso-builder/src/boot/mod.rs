@@ -1,0 +1,1 @@
+//! Boot loaders and boot menus of the media.

@@ -1,0 +1,1 @@
+//! The image store: container images built, collected and prepared for the nodes' containerd.

@@ -1,0 +1,1 @@
+//! Reading ISO 9660 images without mounting them.

@@ -1,0 +1,1 @@
+//! Media: ISOs and the netboot set, assembled from finished payloads.
