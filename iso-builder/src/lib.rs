@@ -6,6 +6,7 @@
 //! Configuration types, the release manifest and the leaves (digests, files, commands, progress) come from
 //! the `installer` library, so that both programs agree on them.
 
+pub mod bolt;
 pub mod boot;
 pub mod images;
 pub mod iso9660;
