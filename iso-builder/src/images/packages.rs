@@ -1,0 +1,56 @@
+//! The files of Debian packages as a tar file, by `mmdebstrap`.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use installer::command::Invocation;
+
+use super::spec::LayerSpec;
+
+/// How `mmdebstrap` becomes root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The caller is root.
+    Root,
+    /// An ordinary user with subordinate ids: a user namespace.
+    Unshare,
+}
+
+/// The run of `mmdebstrap` that unpacks the packages of `layer`, and what they depend on, into the tar file
+/// `out`. `mirrors` are its last arguments, for instance one line `deb [trusted=yes] copy:/… ./`; without any
+/// it uses the host's own.
+///
+/// The variant `extract` unpacks and runs no maintainer script; a layer is plain files.
+#[must_use]
+pub fn extract(layer: &LayerSpec, suite: &str, mirrors: &[OsString], mode: Mode, out: &Path) -> Invocation {
+    let names: Vec<&str> = layer.packages.iter().map(|name| name.as_str()).collect();
+    let mode = match mode {
+        Mode::Root => "--mode=root",
+        Mode::Unshare => "--mode=unshare",
+    };
+    Invocation::new("mmdebstrap")
+        .args([mode, "--variant=extract", "--format=tar", "--quiet"])
+        .arg(format!("--include={}", names.join(",")))
+        .arg(suite)
+        .arg(out)
+        .args(mirrors)
+        .limit(Duration::from_secs(30 * 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirrors_follow_the_tar_file() {
+        let layer = LayerSpec { packages: vec!["dash".parse().unwrap(), "sed".parse().unwrap()] };
+        let mirror = OsString::from("deb [trusted=yes] copy:/cache ./");
+        let run = extract(&layer, "bookworm", &[mirror], Mode::Unshare, Path::new("/out.tar"));
+        assert_eq!(
+            run.display(),
+            "mmdebstrap --mode=unshare --variant=extract --format=tar --quiet --include=dash,sed bookworm \
+             /out.tar deb [trusted=yes] copy:/cache ./"
+        );
+    }
+}

@@ -1,0 +1,372 @@
+//! The image store: an OCI image layout in a directory, each blob once.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use installer::config::Role;
+use installer::digest::{Digest, Hasher};
+use installer::failure::{Class, Failure};
+use installer::files::{make_directory, write_atomically};
+use installer::release::{Image, Payload, Purpose};
+use serde::Serialize;
+
+use super::image::{Descriptor, MANIFEST, StoredImage};
+
+/// The store's directory on a medium.
+pub const ON_MEDIUM: &str = "images";
+
+const LAYOUT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
+/// Which roles need an image, in the index: names separated by commas.
+const ROLES: &str = "io.nqrust.image.roles";
+
+/// A blob: what it is called and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Blob {
+    /// SHA-256 of the content.
+    pub digest: Digest,
+    /// Length in bytes.
+    pub size: u64,
+}
+
+/// A directory in the form of the OCI image layout.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+/// What a release manifest says of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// Index first, then the blobs image by image: manifest, configuration, layers; each once.
+    pub payloads: Vec<Payload>,
+    /// The images by name.
+    pub images: Vec<Image>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Index {
+    schema_version: u32,
+    media_type: &'static str,
+    manifests: Vec<Descriptor>,
+}
+
+impl Store {
+    /// Makes a store at `root`, or continues the one there: its blobs are kept and checked before use.
+    pub fn create(root: &Path) -> Result<Self> {
+        make_directory(&root.join("blobs/sha256"), 0o755)?;
+        write_atomically(&root.join("oci-layout"), LAYOUT, 0o644)?;
+        Ok(Self { root: root.to_owned() })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where a blob lies.
+    #[must_use]
+    pub fn blob_path(&self, digest: Digest) -> PathBuf {
+        self.root.join("blobs/sha256").join(digest.to_string())
+    }
+
+    /// The index.
+    #[must_use]
+    pub fn index_path(&self) -> PathBuf {
+        self.root.join("index.json")
+    }
+
+    /// Adds a blob held in memory.
+    pub fn add(&self, bytes: &[u8]) -> Result<Blob> {
+        let mut writer = self.blob_writer()?;
+        writer.write_all(bytes).context("writing a blob")?;
+        writer.finish()
+    }
+
+    /// Begins a blob whose content comes piece by piece.
+    pub fn blob_writer(&self) -> Result<BlobWriter> {
+        let directory = self.root.join("blobs");
+        let file = tempfile::NamedTempFile::new_in(&directory)
+            .with_context(|| format!("making a file in {}", directory.display()))?;
+        Ok(BlobWriter { store: self.clone(), file, hasher: Hasher::default(), size: 0 })
+    }
+
+    /// Reads a blob through and compares it with its name and length.
+    pub fn check(&self, blob: Blob) -> Result<()> {
+        let path = self.blob_path(blob.digest);
+        let damaged = |source: anyhow::Error| {
+            let what = format!("checking the blob {}", path.display());
+            let failure = Failure::new(Class::Verification, what).because(source);
+            failure.hint("Delete the blob and build again.")
+        };
+        let file = File::open(&path).map_err(|error| damaged(error.into()))?;
+        let (digest, size) = Digest::of_reader(file).map_err(|error| damaged(error.into()))?;
+        if (digest, size) != (blob.digest, blob.size) {
+            let found =
+                anyhow::anyhow!("it has {size} bytes with SHA-256 {digest}; expected {} bytes", blob.size);
+            return Err(damaged(found).into());
+        }
+        Ok(())
+    }
+
+    /// Writes the index of `images`, removes blobs that belong to none of them, and says what the store holds
+    /// now. Every blob is read through and checked. Two images of one name are an error.
+    pub fn finish(&self, images: &[StoredImage]) -> Result<Listing> {
+        let mut images: Vec<&StoredImage> = images.iter().collect();
+        images.sort_by_key(|image| &image.name);
+        for pair in images.windows(2) {
+            if let [one, two] = pair
+                && one.name == two.name
+            {
+                let failure = Failure::new(Class::Invalid, format!("two images are called {}", one.name));
+                return Err(failure.hint("Give each image a name or a tag of its own.").into());
+            }
+        }
+        let index = index_of(&images)?;
+        write_atomically(&self.index_path(), &index, 0o644)?;
+        let mut payloads = vec![Payload {
+            path: format!("{ON_MEDIUM}/index.json"),
+            purpose: Purpose::ImageIndex,
+            size: u64::try_from(index.len())?,
+            sha256: Digest::of(&index),
+        }];
+        let mut listed = BTreeSet::new();
+        for blob in images.iter().flat_map(|image| image.blobs()) {
+            if listed.insert(blob.digest) {
+                self.check(blob)?;
+                payloads.push(payload(blob));
+            }
+        }
+        self.remove_all_but(&listed)?;
+        Ok(Listing { payloads, images: images.iter().map(|image| listed_image(image)).collect() })
+    }
+
+    fn remove_all_but(&self, kept: &BTreeSet<Digest>) -> Result<()> {
+        let directory = self.root.join("blobs/sha256");
+        let reading = || format!("reading {}", directory.display());
+        for entry in fs::read_dir(&directory).with_context(reading)? {
+            let entry = entry.with_context(reading)?;
+            let digest = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            if !digest.is_some_and(|digest| kept.contains(&digest)) {
+                fs::remove_file(entry.path())
+                    .with_context(|| format!("removing {}", entry.path().display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The store as an uncompressed tar stream, in which form containerd imports it.
+    /// Only what `images` needs goes in.
+    pub fn write_archive(&self, images: &[StoredImage], out: impl Write) -> Result<()> {
+        let mut archive = tar::Builder::new(out);
+        for name in ["oci-layout", "index.json"] {
+            self.append(&mut archive, name)?;
+        }
+        let blobs: BTreeSet<Blob> = images.iter().flat_map(StoredImage::blobs).collect();
+        for blob in blobs {
+            self.append(&mut archive, &format!("blobs/sha256/{}", blob.digest))?;
+        }
+        archive.into_inner()?.flush()?;
+        Ok(())
+    }
+
+    fn append(&self, archive: &mut tar::Builder<impl Write>, name: &str) -> Result<()> {
+        let path = self.root.join(name);
+        let mut append = || -> io::Result<()> {
+            let file = File::open(&path)?;
+            let mut header = tar::Header::new_gnu();
+            header.set_mode(0o644);
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_mtime(0);
+            header.set_size(file.metadata()?.len());
+            archive.append_data(&mut header, name, BufReader::with_capacity(1 << 20, file))
+        };
+        append().with_context(|| format!("sending {} to containerd", path.display()))
+    }
+}
+
+fn index_of(images: &[&StoredImage]) -> Result<Vec<u8>> {
+    let manifests = images.iter().map(|image| {
+        let mut descriptor = Descriptor::new(MANIFEST, image.manifest);
+        // skopeo and umoci take the name from the first, containerd from the second.
+        for key in ["org.opencontainers.image.ref.name", "io.containerd.image.name"] {
+            descriptor.annotations.insert(key.into(), image.name.to_string());
+        }
+        if !image.roles.is_empty() {
+            descriptor.annotations.insert(ROLES.into(), role_names(&image.roles).join(","));
+        }
+        descriptor
+    });
+    let media_type = "application/vnd.oci.image.index.v1+json";
+    let index = Index { schema_version: 2, media_type, manifests: manifests.collect() };
+    let mut bytes = serde_json::to_vec_pretty(&index)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The names of roles as configurations write them, sorted, each once.
+fn role_names(roles: &[Role]) -> Vec<String> {
+    let name = |role: &Role| Some(serde_json::to_value(role).ok()?.as_str()?.to_owned());
+    roles.iter().filter_map(name).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn payload(blob: Blob) -> Payload {
+    Payload {
+        path: format!("{ON_MEDIUM}/blobs/sha256/{}", blob.digest),
+        purpose: Purpose::ImageBlob,
+        size: blob.size,
+        sha256: blob.digest,
+    }
+}
+
+fn listed_image(image: &StoredImage) -> Image {
+    Image {
+        name: image.name.to_string(),
+        digest: image.manifest.digest,
+        roles: role_names(&image.roles),
+        blobs: image.blobs().map(|blob| blob.digest).collect(),
+    }
+}
+
+/// A blob on its way into a store. Dropped before [`BlobWriter::finish`], it leaves nothing.
+#[allow(missing_debug_implementations)]
+pub struct BlobWriter {
+    store: Store,
+    file: tempfile::NamedTempFile,
+    hasher: Hasher,
+    size: u64,
+}
+
+impl BlobWriter {
+    /// Puts the blob in its place. Where the store has it already, that one is checked and kept.
+    pub fn finish(self) -> Result<Blob> {
+        let blob = Blob { digest: self.hasher.finish(), size: self.size };
+        let path = self.store.blob_path(blob.digest);
+        if path.exists() && self.store.check(blob).is_ok() {
+            return Ok(blob);
+        }
+        let placing = || format!("placing the blob {}", path.display());
+        let file = self.file.as_file();
+        file.set_permissions(fs::Permissions::from_mode(0o644)).with_context(placing)?;
+        file.sync_all().with_context(placing)?;
+        let length = file.metadata().with_context(placing)?.len();
+        ensure!(length == blob.size, "{}: {length} bytes were written of {}", path.display(), blob.size);
+        self.file.persist(&path).with_context(placing)?;
+        Ok(blob)
+    }
+}
+
+impl Write for BlobWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.hasher.update(bytes.get(..count).unwrap_or_default());
+        self.size += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::image;
+    use super::super::spec::ImageSpec;
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::create(directory.path()).unwrap();
+        (directory, store)
+    }
+
+    fn spec(name: &str, roles: Vec<Role>) -> ImageSpec {
+        let name = name.parse().unwrap();
+        ImageSpec { name, roles, layers: vec![], entrypoint: vec![], cmd: vec!["sh".into()], env: vec![] }
+    }
+
+    fn image(store: &Store, name: &str, roles: Vec<Role>, layers: &[&[u8]]) -> StoredImage {
+        let layer = |bytes: &&[u8]| super::super::layer::Layer {
+            diff_id: Digest::of(bytes),
+            blob: store.add(bytes).unwrap(),
+        };
+        let layers: Vec<_> = layers.iter().map(layer).collect();
+        image::write(&spec(name, roles), &layers, "amd64", 1, store).unwrap()
+    }
+
+    #[test]
+    fn the_same_blob_twice_is_one_file() {
+        let (directory, store) = store();
+        assert_eq!(store.add(b"x").unwrap(), store.add(b"x").unwrap());
+        assert_eq!(fs::read_dir(directory.path().join("blobs/sha256")).unwrap().count(), 1);
+        assert_eq!(
+            fs::read_dir(directory.path().join("blobs")).unwrap().count(),
+            1,
+            "no temporary file stays"
+        );
+    }
+
+    #[test]
+    fn a_damaged_blob_is_found_when_listed_and_repaired_when_added_again() {
+        let (_directory, store) = store();
+        let image = image(&store, "localhost/a:1", vec![], &[b"layer"]);
+        fs::write(store.blob_path(image.layers[0].digest), b"Layer").unwrap();
+        let error = store.finish(std::slice::from_ref(&image)).unwrap_err();
+        assert_eq!(installer::failure::class_of(&error), Class::Verification);
+        store.add(b"layer").unwrap();
+        store.finish(&[image]).unwrap();
+    }
+
+    #[test]
+    fn an_install_reads_the_index_then_each_blob_once_image_by_image() {
+        let (_directory, store) = store();
+        let b = image(&store, "localhost/b:1", vec![Role::Worker, Role::Management], &[b"base", b"b"]);
+        let a = image(&store, "localhost/a:1", vec![], &[b"base"]);
+        let stray = store.add(b"stray").unwrap();
+        let listing = store.finish(&[b.clone(), a.clone()]).unwrap();
+        let order: Vec<Digest> = listing.payloads[1..].iter().map(|payload| payload.sha256).collect();
+        let expected =
+            [a.manifest, a.config, a.layers[0], b.manifest, b.config, b.layers[1]].map(|blob| blob.digest);
+        assert_eq!(order, expected);
+        assert_eq!(listing.payloads[0].path, "images/index.json");
+        assert_eq!(listing.images[1].roles, ["management", "worker"]);
+        assert_eq!(listing.images[1].blobs.len(), 4);
+        assert!(!store.blob_path(stray.digest).exists(), "what no image needs is removed");
+    }
+
+    #[test]
+    fn the_index_does_not_depend_on_the_order_of_images() {
+        let (_directory, store) = store();
+        let one = image(&store, "localhost/a:1", vec![], &[b"base"]);
+        let two = image(&store, "localhost/b:1", vec![], &[b"base"]);
+        let listings = [[one.clone(), two.clone()], [two, one]].map(|images| store.finish(&images).unwrap());
+        assert_eq!(listings[0], listings[1]);
+    }
+
+    #[test]
+    fn two_images_of_one_name_are_refused() {
+        let (_directory, store) = store();
+        let one = image(&store, "localhost/a:1", vec![], &[b"base"]);
+        let two = image(&store, "localhost/a:1", vec![], &[b"other"]);
+        assert!(store.finish(&[one, two]).unwrap_err().to_string().contains("localhost/a:1"));
+    }
+
+    #[test]
+    fn a_configuration_has_the_fixed_time_and_a_path() {
+        let (_directory, store) = store();
+        let image = image(&store, "localhost/a:1", vec![], &[b"base"]);
+        let config = fs::read(store.blob_path(image.config.digest)).unwrap();
+        let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+        assert_eq!(config["created"], "1970-01-01T00:00:01Z");
+        assert_eq!(config["rootfs"]["diff_ids"][0], Digest::of(b"base").oci());
+        assert_eq!(config["config"]["Cmd"][0], "sh");
+        assert!(config["config"]["Env"][0].as_str().unwrap().starts_with("PATH=/usr/local/sbin"));
+    }
+}
