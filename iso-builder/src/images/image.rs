@@ -4,9 +4,10 @@ use anyhow::Result;
 use installer::config::Role;
 use serde::{Deserialize, Serialize};
 
+use super::blob::Blob;
 use super::layer::{self, Layer};
 use super::spec::{ImageName, ImageSpec};
-use super::store::{Blob, Store};
+use super::store::Store;
 
 /// Media type of manifests.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

@@ -15,8 +15,9 @@ use flate2::{Compression, GzBuilder};
 use installer::digest::{Digest, Hasher};
 use tar::{EntryType, Header};
 
+use super::blob::Blob;
 use super::contents::{Contents, Entry, Kind};
-use super::store::{Blob, Store};
+use super::store::Store;
 
 /// The media type of what [`write`] makes.
 pub const MEDIA_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use installer::digest::Digest;
 
+use super::blob::Blob;
 use super::containerd::Importer;
 use super::image::StoredImage;
-use super::store::{Blob, Store};
+use super::store::Store;
 use crate::bolt::{self, Bucket};
 
 /// containerd's namespace of Kubernetes.

@@ -3,13 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
+use garde::Validate;
 use installer::config::Role;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A container image that the definition builds from Debian packages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Validate)]
 #[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
 pub struct ImageSpec {
     /// The full reference that nodes use, with a tag: `localhost/nqrust/tools:1.0`.
     pub name: ImageName,
@@ -17,6 +19,8 @@ pub struct ImageSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Role>,
     /// The layers, lowest first. Images whose first layers name the same packages share these layers.
+    #[garde(length(min = 1), dive)]
+    #[schemars(length(min = 1))]
     pub layers: Vec<LayerSpec>,
     /// The program that a container starts, with its fixed arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -30,10 +34,15 @@ pub struct ImageSpec {
 }
 
 /// One layer: the files of packages and of what they depend on, without those that lower layers have already.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, Validate,
+)]
 #[serde(deny_unknown_fields)]
+#[garde(allow_unvalidated)]
 pub struct LayerSpec {
     /// Names of Debian packages. Their files are unpacked; no maintainer script runs.
+    #[garde(length(min = 1))]
+    #[schemars(length(min = 1))]
     pub packages: Vec<PackageName>,
 }
 
@@ -231,6 +240,17 @@ mod tests {
             [("libc6", true), ("g++-12", true), ("-o", false), ("./x.deb", false), ("a,b", false)]
         {
             assert_eq!(name.parse::<PackageName>().is_ok(), good, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_image_needs_layers_and_a_layer_needs_packages() {
+        for (layers, good) in
+            [("[]", false), (r#"[{"packages": []}]"#, false), (r#"[{"packages": ["dash"]}]"#, true)]
+        {
+            let text = format!(r#"{{"name": "localhost/a:1", "layers": {layers}}}"#);
+            let image: ImageSpec = serde_json::from_str(&text).unwrap();
+            assert_eq!(image.validate().is_ok(), good, "{layers}");
         }
     }
 

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use installer::config::Role;
-use installer::digest::{Digest, Hasher};
+use installer::digest::Digest;
 use installer::failure::{Class, Failure};
 use installer::files::{make_directory, write_atomically};
 use installer::release::{Image, Payload, Purpose};
 use serde::Serialize;
 
+use super::blob::{Blob, BlobWriter};
 use super::image::{Descriptor, MANIFEST, StoredImage};
 
 /// The store's directory on a medium.
@@ -22,15 +22,6 @@ pub const ON_MEDIUM: &str = "images";
 const LAYOUT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
 /// Which roles need an image, in the index: names separated by commas.
 const ROLES: &str = "io.nqrust.image.roles";
-
-/// A blob: what it is called and how long it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Blob {
-    /// SHA-256 of the content.
-    pub digest: Digest,
-    /// Length in bytes.
-    pub size: u64,
-}
 
 /// A directory in the form of the OCI image layout.
 #[derive(Clone, Debug)]
@@ -90,10 +81,7 @@ impl Store {
 
     /// Begins a blob whose content comes piece by piece.
     pub fn blob_writer(&self) -> Result<BlobWriter> {
-        let directory = self.root.join("blobs");
-        let file = tempfile::NamedTempFile::new_in(&directory)
-            .with_context(|| format!("making a file in {}", directory.display()))?;
-        Ok(BlobWriter { store: self.clone(), file, hasher: Hasher::default(), size: 0 })
+        BlobWriter::new(self)
     }
 
     /// Reads a blob through and compares it with its name and length.
@@ -231,47 +219,6 @@ fn listed_image(image: &StoredImage) -> Image {
         digest: image.manifest.digest,
         roles: role_names(&image.roles),
         blobs: image.blobs().map(|blob| blob.digest).collect(),
-    }
-}
-
-/// A blob on its way into a store. Dropped before [`BlobWriter::finish`], it leaves nothing.
-#[allow(missing_debug_implementations)]
-pub struct BlobWriter {
-    store: Store,
-    file: tempfile::NamedTempFile,
-    hasher: Hasher,
-    size: u64,
-}
-
-impl BlobWriter {
-    /// Puts the blob in its place. Where the store has it already, that one is checked and kept.
-    pub fn finish(self) -> Result<Blob> {
-        let blob = Blob { digest: self.hasher.finish(), size: self.size };
-        let path = self.store.blob_path(blob.digest);
-        if path.exists() && self.store.check(blob).is_ok() {
-            return Ok(blob);
-        }
-        let placing = || format!("placing the blob {}", path.display());
-        let file = self.file.as_file();
-        file.set_permissions(fs::Permissions::from_mode(0o644)).with_context(placing)?;
-        file.sync_all().with_context(placing)?;
-        let length = file.metadata().with_context(placing)?.len();
-        ensure!(length == blob.size, "{}: {length} bytes were written of {}", path.display(), blob.size);
-        self.file.persist(&path).with_context(placing)?;
-        Ok(blob)
-    }
-}
-
-impl Write for BlobWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.write(bytes)?;
-        self.hasher.update(bytes.get(..count).unwrap_or_default());
-        self.size += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
     }
 }
 
