@@ -2,7 +2,8 @@
 //!
 //! An image definition goes in, media come out. `build` runs the steps; each step lives in the room that
 //! carries its name: `base` and `rootfs` make the OS image, `images` the image store, `boot` the loaders and
-//! menus, `media` the ISOs and the netboot set. `iso9660` reads finished media for `inspect` and `verify`.
+//! menus, `media` the ISOs and the netboot set. `iso9660` reads finished media for `inspect` and `verify`,
+//! `bolt` reads and writes containerd's database files.
 //! Configuration types, the release manifest and the leaves (digests, files, commands, progress) come from
 //! the `installer` library, so that both programs agree on them.
 

@@ -1,9 +1,10 @@
-//! Layers, images, store and containerd's database, made twice with a real containerd: the same bytes, and a
+//! Layers, images, store and containerd's database, made twice with a real containerd: the same bytes; and a
 //! containerd that starts on them has every image. Needs the programs `containerd` and `ctr` on this machine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -95,6 +96,79 @@ fn two_builds_at_different_times_in_different_places_give_the_same_bytes() {
     assert_eq!(tree.bucket(&["v1", "k8s.io", "content", "blob"]).unwrap().buckets.len(), 6);
     assert_eq!(tree.bucket(&["v1", "k8s.io", "images"]).unwrap().buckets.len(), images.len());
     assert_eq!(fs::read_dir(one.path()).unwrap().count(), 3, "containerd's directory is gone");
+}
+
+/// A containerd as a node would start it on a prepared directory; stopped when dropped.
+struct Node {
+    host: Containerd,
+    daemon: Child,
+}
+
+impl Node {
+    fn start(root: &Path) -> Self {
+        let host = Containerd::of_host(root);
+        let config = "version = 2\ndisabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.internal.v1.opt']\n";
+        fs::write(root.join("config.toml"), config).unwrap();
+        let mut command = Self::command(&host, &host.containerd);
+        for (flag, name) in
+            [("--config", "config.toml"), ("--root", "node"), ("--state", "state"), ("--address", "s")]
+        {
+            command.arg(flag).arg(root.join(name));
+        }
+        let node = Self { daemon: command.stderr(Stdio::null()).spawn().unwrap(), host };
+        let deadline = SystemTime::now() + Duration::from_secs(60);
+        while node.ctr(&["--connect-timeout", "1s", "version"]).is_err() {
+            assert!(SystemTime::now() < deadline, "containerd does not answer");
+            thread::sleep(Duration::from_millis(20));
+        }
+        node
+    }
+
+    fn command(host: &Containerd, program: &Path) -> Command {
+        let mut words = host.prefix.iter().map(|word| word.as_os_str()).chain([program.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words);
+        command
+    }
+
+    fn ctr(&self, args: &[&str]) -> Result<String, String> {
+        let mut command = Self::command(&self.host, &self.host.ctr);
+        command.arg("--address").arg(self.host.scratch.join("s")).args(["--namespace", metadata::NAMESPACE]);
+        let output = command.args(args).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+#[test]
+fn a_containerd_that_starts_on_the_copied_files_has_every_image_and_keeps_it() {
+    let root = tempfile::tempdir().unwrap();
+    let (_, _, database) = prepared(root.path(), 1);
+    let place = root.path().join("node").join(metadata::IN_CONTAINERD_ROOT);
+    let blobs = root.path().join("node/io.containerd.content.v1.content/blobs/sha256");
+    for directory in [place.parent().unwrap(), &blobs] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    fs::write(place, database).unwrap();
+    for name in blob_names(root.path()) {
+        fs::copy(root.path().join("store/blobs/sha256").join(&name), blobs.join(&name)).unwrap();
+    }
+    let node = Node::start(root.path());
+    let names = node.ctr(&["images", "ls", "--quiet"]).unwrap();
+    assert_eq!(names, "localhost/test/a:1\nlocalhost/test/b:1\n");
+    // Writing, and a collection: removing an image synchronously runs the collector.
+    node.ctr(&["images", "tag", "localhost/test/a:1", "localhost/test/c:1"]).unwrap();
+    node.ctr(&["images", "rm", "--sync", "localhost/test/c:1"]).unwrap();
+    let state = node.ctr(&["images", "check", "--snapshotter", "native"]).unwrap();
+    assert!(state.contains("complete (2/2)") && state.contains("complete (3/3)"), "{state}");
+    assert_eq!(fs::read_dir(blobs).unwrap().count(), 6, "the collector took nothing");
 }
 
 #[test]

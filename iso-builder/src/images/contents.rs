@@ -98,7 +98,9 @@ impl Contents {
                     self.entries.get(&target).context("a hard link to something that is not there")?;
                 return Ok(Some(linked.clone()));
             }
-            EntryType::Char | EntryType::Block | EntryType::Fifo => return Ok(None),
+            EntryType::Char | EntryType::Block | EntryType::Fifo | EntryType::XGlobalHeader => {
+                return Ok(None);
+            }
             other => bail!("entries of type {other:?} have no place in a layer"),
         };
         let header = entry.header();
@@ -167,6 +169,17 @@ mod tests {
         assert_eq!(contents.entries.len(), 2);
         assert_eq!(offsets[0], offsets[1]);
         assert_eq!(&bytes[offsets[0] as usize..][..7], b"content");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn damaged_tar_files_never_panic(at in 0..2048_usize, byte: u8) {
+            let mut bytes = tar_of(&[("./bin/one", EntryType::Regular, "content"), ("two", EntryType::Symlink, "x")]);
+            if let Some(place) = bytes.get_mut(at) {
+                *place = byte;
+            }
+            let _ = Contents::read(bytes.as_slice());
+        }
     }
 
     #[test]
