@@ -82,9 +82,8 @@ fn printable(text: String) -> String {
 }
 
 fn partition(path: &Path, name: String, links: &BTreeMap<String, Vec<PathBuf>>) -> FoundPartition {
-    let label = attribute(&path.join("uevent")).and_then(|event| {
-        event.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)
-    });
+    let label = attribute(&path.join("uevent"))
+        .and_then(|event| event.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned));
     FoundPartition {
         path: node(&name),
         start: length(path, "start"),

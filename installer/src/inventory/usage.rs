@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_mount_point_with_a_space_is_read_as_it_is() {
-        let line = r"36 35 98:0 /mnt1 /my\040mnt\134x rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let line =
+            r"36 35 98:0 /mnt1 /my\040mnt\134x rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
         let mount = mount(line).unwrap();
         assert_eq!(mount.device, "98:0");
         assert_eq!(mount.point, Path::new(r"/my mnt\x"));
