@@ -30,13 +30,16 @@ pub(super) struct Cached<'a> {
     clock: u64,
     /// Where old content does not matter: the blocks that have been written since. All others read as zero.
     fresh: Option<BTreeSet<u64>>,
+    /// The error of a write, for good: `fatfs` swallows errors where it closes files, and a later flush that
+    /// goes well must not hide them.
+    broken: Option<(io::ErrorKind, Option<i32>)>,
 }
 
 impl<'a> Cached<'a> {
     /// The bytes `start .. start + length`; multiples of the sector size.
     pub(super) fn new(device: &'a dyn BlockDevice, start: u64, length: u64) -> Self {
         let (position, blocks, clock) = (0, BTreeMap::new(), 0);
-        Self { device, start, length, position, blocks, clock, fresh: None }
+        Self { device, start, length, position, blocks, clock, fresh: None, broken: None }
     }
 
     /// The same, with everything that is there now taken for zeros: never read, overwritten by zeros in the
@@ -75,8 +78,13 @@ impl<'a> Cached<'a> {
     }
 
     fn write_back(&mut self, index: u64) -> io::Result<()> {
+        if let Some((kind, code)) = self.broken {
+            return Err(code.map_or(io::Error::from(kind), io::Error::from_raw_os_error));
+        }
         if let Some(block) = self.blocks.get_mut(&index).filter(|block| block.dirty) {
-            self.device.write_at(self.start + index * BLOCK, &block.bytes)?;
+            let written = self.device.write_at(self.start + index * BLOCK, &block.bytes);
+            self.broken = written.as_ref().err().map(|error| (error.kind(), error.raw_os_error()));
+            written?;
             block.dirty = false;
             if let Some(written) = &mut self.fresh {
                 written.insert(index);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use gpt::disk::LogicalBlockSize;
 use gpt::mbr::ProtectiveMBR;
 use gpt::partition::Partition as Entry;
@@ -22,16 +22,16 @@ use crate::plan::{Partition, Plan, SectorSize};
 /// Writes protective MBR and both copies of the table. No barrier.
 pub(super) fn write(device: &dyn BlockDevice, plan: &Plan) -> Result<()> {
     let sector = device.sector();
-    let mut cached = Cached::new(device, 0, device.size().get());
-    // A disk of more sectors than fit the field is told as the largest number (UEFI 2.10, 5.2.3).
-    let sectors = u32::try_from(device.size().get() / sector.bytes() - 1).unwrap_or(u32::MAX);
-    ProtectiveMBR::with_lb_size(sectors).overwrite_lba0(&mut cached).context("writing the protective MBR")?;
-    let mut disk = config(sector)
-        .writable(true)
-        .create_from_device(cached, Some(plan.disk_guid))
-        .context("making a partition table")?;
-    disk.update_partitions(entries(&plan.partitions, sector)?).context("filling the partition table")?;
-    let written = disk.write().map_err(anyhow::Error::from).and_then(|mut cached| Ok(cached.flush()?));
+    let written = (|| {
+        let mut cached = Cached::new(device, 0, device.size().get());
+        // A disk of more sectors than fit the field is told as the largest number (UEFI 2.10, 5.2.3).
+        let sectors = u32::try_from(device.size().get() / sector.bytes() - 1).unwrap_or(u32::MAX);
+        ProtectiveMBR::with_lb_size(sectors).overwrite_lba0(&mut cached)?;
+        let mut disk = config(sector).writable(true).create_from_device(cached, Some(plan.disk_guid))?;
+        disk.update_partitions(entries(&plan.partitions, sector)?)?;
+        disk.write()?.flush()?;
+        anyhow::Ok(())
+    })();
     written.class(Class::DiskIo, || "writing the partition table".into())
 }
 

@@ -98,12 +98,13 @@ impl HttpMedium {
     }
 }
 
-/// A URL without the credentials that it may carry.
-fn shown(url: &str) -> String {
+/// A URL without the credentials that it may carry, and without a slash at its end.
+#[must_use]
+pub fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    format!("{scheme}://{host}{path}")
+    format!("{scheme}://{host}{}", path.trim_end_matches('/'))
 }
 
 impl PayloadSource for HttpMedium {

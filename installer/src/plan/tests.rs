@@ -8,7 +8,12 @@ use crate::release::{FORMAT, Image, MediumKind, Purpose};
 pub(crate) const GUID: Uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
 
 /// The payloads of a small medium and their content.
-pub(crate) fn contents() -> Vec<(Payload, Vec<u8>)> {
+pub(crate) fn contents() -> &'static [(Payload, Vec<u8>)] {
+    static CONTENTS: std::sync::LazyLock<Vec<(Payload, Vec<u8>)>> = std::sync::LazyLock::new(make);
+    &CONTENTS
+}
+
+fn make() -> Vec<(Payload, Vec<u8>)> {
     let pattern = |seed: u8, length: usize| -> Vec<u8> {
         (0..length).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8 ^ seed)).collect()
     };
@@ -27,7 +32,11 @@ pub(crate) fn contents() -> Vec<(Payload, Vec<u8>)> {
         ("boot/core.img", Purpose::GrubCore, 40_000),
     ];
     let made = (1..).zip(all).map(|(seed, (path, purpose, length))| {
-        let bytes = pattern(seed, length);
+        let mut bytes = pattern(seed, length);
+        if purpose == Purpose::GrubCore {
+            // The end of GRUB's block list, whose first entry is filled in by the install.
+            bytes[0x1e8..0x1f4].fill(0);
+        }
         let payload =
             Payload { path: path.into(), purpose, size: bytes.len() as u64, sha256: Digest::of(&bytes) };
         (payload, bytes)
@@ -36,7 +45,7 @@ pub(crate) fn contents() -> Vec<(Payload, Vec<u8>)> {
 }
 
 pub(crate) fn release() -> Release {
-    let payloads: Vec<_> = contents().into_iter().map(|(payload, _)| payload).collect();
+    let payloads: Vec<_> = contents().iter().map(|(payload, _)| payload.clone()).collect();
     let blob = |name: &str| payloads.iter().find(|p| p.path.ends_with(name)).unwrap().sha256;
     let image = |name: &str, roles: &[&str], blobs: &[Digest]| Image {
         name: format!("localhost/nqrust/{name}:1"),
