@@ -18,7 +18,7 @@ use crate::plan::{SectorSize, Target};
 use crate::size::ByteSize;
 
 /// How long another program may look at the disk before that is a failure.
-const LOCK_PATIENCE: Duration = Duration::from_secs(20);
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A disk that this process alone installs on.
 #[derive(Debug)]

@@ -261,12 +261,16 @@ impl Bench {
     }
 
     fn run(&self) -> Result<()> {
+        self.run_on(&self.disk)
+    }
+
+    fn run_on(&self, device: &dyn BlockDevice) -> Result<()> {
         let document = |config: &InstallConfig| {
             let token = config.token.as_ref().map(Secret::expose).unwrap_or_default();
             Ok(Secret::new(format!("token: {token}\n")))
         };
         let parts = Parts {
-            device: &self.disk,
+            device,
             source: &self.medium,
             runner: &self.runner,
             host: &self.host,
@@ -488,4 +492,48 @@ fn a_stop_is_heeded_in_the_middle_of_a_step() {
     let (class, text) = bench.fail();
     assert_eq!(class.exit_code(), 130);
     assert!(text.contains("Nothing was written"), "{text}");
+}
+
+/// A loop device over the bench's file, detached at the end.
+struct Loop(String);
+
+impl Loop {
+    fn new(bench: &Bench, sector: u32) -> Self {
+        let attach = Invocation::new("losetup").args(["--find", "--show", "--direct-io=on", "--sector-size"]);
+        let attach = attach.arg(sector.to_string()).arg(bench.disk.file.path());
+        let output = crate::command::SystemRunner.run(&attach).unwrap();
+        Self(String::from_utf8(output).unwrap().trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = crate::command::SystemRunner.run(&Invocation::new("losetup").args(["--detach", &self.0]));
+    }
+}
+
+#[test]
+#[ignore = "needs root and loop devices"]
+fn a_real_block_device_takes_direct_writes_and_other_programs_accept_the_result() {
+    for sector in [512, 4096] {
+        let mut bench = Bench::with_sector(sector);
+        let device = Loop::new(&bench, sector);
+        bench.plan.disk.path = device.0.clone().into();
+        let disk = Disk::open(&bench.plan.disk).unwrap();
+        assert!(Disk::open(&bench.plan.disk).is_err(), "a second installer gets in");
+        bench.run_on(&disk).unwrap();
+        drop(disk);
+        assert!(bench.disk.committed());
+        let check = Invocation::new("sgdisk").args(["-v", &device.0]);
+        let text = crate::command::SystemRunner.run(&check).unwrap();
+        assert!(String::from_utf8_lossy(&text).contains("No problems found"));
+        drop(device);
+        // The volume alone, as a file: the programs know nothing of offsets.
+        let esp = bench.plan.partition(PartitionName::Esp).unwrap();
+        let volume = tempfile::NamedTempFile::new().unwrap();
+        let bytes = bench.disk.bytes(esp.start.get(), usize::try_from(esp.size.get()).unwrap());
+        volume.as_file().write_all_at(&bytes, 0).unwrap();
+        let check = Invocation::new("sh").args(["-c", "fsck.vfat -n -v \"$0\" >&2"]).arg(volume.path());
+        crate::command::SystemRunner.run(&check).unwrap();
+    }
 }
