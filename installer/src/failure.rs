@@ -106,7 +106,14 @@ impl<T, E: Into<anyhow::Error>> Classify<T> for Result<T, E> {
 }
 
 fn innermost(error: &anyhow::Error) -> Option<&Failure> {
-    error.chain().filter_map(|cause| cause.downcast_ref::<Failure>()).last()
+    error.chain().filter_map(as_failure).last()
+}
+
+/// The failure that `cause` is, or that it carries: an I/O error made from a failure, as readers must make
+/// them, shows the failure's text but leaves it out of the chain of causes.
+fn as_failure<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a Failure> {
+    let carried = || cause.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref::<Failure>();
+    cause.downcast_ref::<Failure>().or_else(carried)
 }
 
 /// The class of any error: that of the innermost [`Failure`] in its chain; a bare I/O error about space
@@ -127,7 +134,7 @@ pub fn class_of(error: &anyhow::Error) -> Class {
 
 /// Every hint of the chain, outermost first.
 fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
-    error.chain().filter_map(|cause| cause.downcast_ref::<Failure>()?.hint.as_deref())
+    error.chain().filter_map(|cause| as_failure(cause)?.hint.as_deref())
 }
 
 /// The error as text: what failed, why, what next. One cause is told once.
@@ -176,6 +183,14 @@ mod tests {
             text,
             "error: planning the install\n  because: no disk fits\n  because: /dev/sda is too small\n  next: Choose another disk.\n"
         );
+    }
+
+    #[test]
+    fn a_failure_inside_an_io_error_keeps_its_class_and_hint() {
+        let failure = Failure::new(Class::Network, "no answer").hint("Check the cable.");
+        let error = anyhow::Error::from(std::io::Error::other(failure)).context("reading");
+        assert_eq!(class_of(&error), Class::Network);
+        assert!(render(&error).ends_with("because: no answer\n  next: Check the cable.\n"));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! Serves the EFI system partition of a node and the one inside an ISO. Few files, so that `fatfs` is quick.
 
+mod dots;
+
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,6 +69,7 @@ pub fn write_volume(
         write_file(&file_system.root_dir(), file)?;
     }
     file_system.unmount().context("finishing a FAT32 volume")?;
+    dots::repair(device).context("finishing the directories of a FAT32 volume")?;
     device.flush()?;
     Ok(())
 }

@@ -1,6 +1,13 @@
 //! The command line: one file per command, each thin. A command's arguments are a struct with
 //! `fn run(self, context: &Context) -> anyhow::Result<()>`.
 
+mod consoles;
+mod install;
+mod inventory;
+mod media;
+mod plan;
+mod verify;
+
 use std::io::Write;
 
 use anyhow::Result;
@@ -45,6 +52,10 @@ pub struct Context {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Plan(plan::Args),
+    Install(install::Args),
+    Inventory(inventory::Args),
+    Verify(verify::Args),
     /// Print the JSON Schema of the install configuration.
     Schema,
     /// Print the completion script for a shell.
@@ -72,8 +83,12 @@ pub fn main() -> u8 {
 }
 
 impl Command {
-    fn run(self, _context: &Context) -> Result<()> {
+    fn run(self, context: &Context) -> Result<()> {
         match self {
+            Self::Plan(args) => args.run(context),
+            Self::Install(args) => args.run(context),
+            Self::Inventory(args) => args.run(context),
+            Self::Verify(args) => args.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(InstallConfig))?),
             Self::Completions { shell } => {
                 let mut script = Vec::new();

@@ -1,1 +1,34 @@
 //! The executor: carries out a plan, and only a plan.
+//!
+//! The order of writes is the safety of an install. Every check that can be made before the first write is
+//! made before it; the disk is unbootable from the first write on; and the last write, one sector, makes it
+//! bootable after all else has been flushed and read back. A failure or a power cut in between leaves a disk
+//! that does not boot and that the next run does over.
+
+mod bootcode;
+mod cache;
+mod cancel;
+mod device;
+mod disk;
+mod esp;
+mod finish;
+mod hold;
+mod host;
+mod identity;
+mod image;
+mod persistent;
+mod run;
+mod sys;
+mod table;
+mod wipe;
+
+pub use cancel::Cancel;
+pub use device::BlockDevice;
+pub use disk::Disk;
+pub use finish::finish;
+pub use host::{Access, Host, Mounted, SystemHost};
+pub use identity::DOCUMENT;
+pub use run::{Parts, execute};
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,117 @@
-//! Where payloads come from: a directory (a mounted medium) or an HTTP server.
+//! Where payloads come from: a directory (a mounted medium) or an HTTP server, alone or one after the other.
+//!
+//! A source hands out bytes; that they are the right ones is checked by whoever reads them to the end, through
+//! [`Verified`] or a digest of its own. The release manifest alone is checked here, against the kernel
+//! command line.
+
+mod http;
+mod local;
+mod manifest;
+mod verify;
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Result;
+
+pub use http::{HttpMedium, Patience, shown};
+pub use local::LocalMedium;
+pub use manifest::{expected_manifest, read_release};
+pub use verify::{Verified, damaged};
+
+use crate::inventory::BOOT_MEDIUM;
+use crate::release::Payload;
+
+/// Where a source has a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On this machine: reading it twice costs little.
+    Here,
+    /// On a server.
+    Network,
+}
+
+/// Hands out payloads.
+pub trait PayloadSource: Send + Sync {
+    /// The payload's bytes from the beginning. The reader ends early or fails where the source does; it
+    /// does not check the digest.
+    fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>>;
+
+    /// Where the payload is; `None` if this source does not have it. A server is not asked.
+    fn place(&self, payload: &Payload) -> Option<Place>;
+
+    /// Asks whether the payload is there in its full length, without reading it.
+    fn probe(&self, payload: &Payload) -> Result<()>;
+
+    /// The bytes of the release manifest.
+    fn manifest(&self) -> Result<Vec<u8>>;
+
+    /// The source as a person would name it.
+    fn describe(&self) -> String;
+}
+
+/// The source that `--medium` names: a URL, a directory, or by default the medium of the live system.
+pub fn source(medium: Option<&str>) -> Result<Box<dyn PayloadSource>> {
+    match medium {
+        Some(url) if is_url(url) => Ok(Box::new(HttpMedium::new(url)?)),
+        Some(path) => Ok(Box::new(LocalMedium::new(path))),
+        None => Ok(Box::new(LocalMedium::new(BOOT_MEDIUM))),
+    }
+}
+
+/// Whether `--medium` or `install.medium` names a server.
+#[must_use]
+pub fn is_url(medium: &str) -> bool {
+    medium.starts_with("http://") || medium.starts_with("https://")
+}
+
+/// Whether there is a medium at `path`.
+#[must_use]
+pub fn is_medium(path: &Path) -> bool {
+    path.join(crate::release::MANIFEST).exists()
+}
+
+/// The first source, and the second for what the first does not hold.
+#[allow(missing_debug_implementations)]
+pub struct Chain {
+    first: Box<dyn PayloadSource>,
+    second: Box<dyn PayloadSource>,
+}
+
+impl Chain {
+    /// `first`, then `second`.
+    #[must_use]
+    pub fn new(first: Box<dyn PayloadSource>, second: Box<dyn PayloadSource>) -> Self {
+        Self { first, second }
+    }
+
+    fn holder(&self, payload: &Payload) -> &dyn PayloadSource {
+        let first = self.first.place(payload).is_some();
+        if first { self.first.as_ref() } else { self.second.as_ref() }
+    }
+}
+
+impl PayloadSource for Chain {
+    fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
+        self.holder(payload).open(payload)
+    }
+
+    fn place(&self, payload: &Payload) -> Option<Place> {
+        self.holder(payload).place(payload)
+    }
+
+    fn probe(&self, payload: &Payload) -> Result<()> {
+        self.holder(payload).probe(payload)
+    }
+
+    fn manifest(&self) -> Result<Vec<u8>> {
+        self.first.manifest()
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, then {}", self.first.describe(), self.second.describe())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,298 @@
 //! From configuration, inventory and release manifest to a plan: a pure function.
+//!
+//! A [`Plan`] holds everything that the executor needs and is its only input; it prints as text ([`render`])
+//! and as JSON. Neither form holds the node document, which may hold secrets.
+
+mod boot;
+mod choose;
+pub mod layout;
+mod payloads;
+mod render;
+
+use anyhow::Result;
+use serde::Serialize;
+use std::path::PathBuf;
+use uuid::Uuid;
+
+pub use boot::files_of_slot_a;
+pub use layout::{Partition, PartitionName, SectorSize};
+
+use crate::config::{InstallConfig, Mode, Role};
+use crate::failure::{Class, Failure};
+use crate::inventory::{Disk, FoundPartition, Inventory};
+use crate::release::{Payload, Release};
+use crate::size::ByteSize;
+use boot::{Slot, Volumes};
+use layout::{LayoutError, Sizes, Wish};
+use payloads::Needed;
+
+/// What an install will do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// Product name and version.
+    pub product: String,
+    /// What the node becomes in its cluster.
+    pub role: Role,
+    /// Whether it begins a cluster.
+    pub mode: Mode,
+    /// The disk that everything happens on.
+    pub disk: Target,
+    /// What is on it now, and is lost.
+    pub erased: Vec<FoundPartition>,
+    /// GUID of the new partition table.
+    pub disk_guid: Uuid,
+    /// The new partitions.
+    pub partitions: Vec<Partition>,
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+    /// What happens to the machine afterwards, if the caller of the install asks for that.
+    pub finish: Finish,
+    /// What the node keeps as its node document.
+    #[serde(skip)]
+    pub document: Box<InstallConfig>,
+    /// The release manifest, kept on the node.
+    #[serde(skip)]
+    pub release: Box<Release>,
+}
+
+/// The disk to install on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Target {
+    /// Its node.
+    pub path: PathBuf,
+    /// The kernel's name.
+    pub name: String,
+    /// Its length.
+    pub size: ByteSize,
+    /// Its sectors.
+    pub sector: SectorSize,
+    /// Size, model and serial number in one line.
+    pub description: String,
+}
+
+/// One step. Its name in JSON is the id of its progress events.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "step", rename_all = "kebab-case")]
+#[allow(missing_docs)]
+pub enum Step {
+    /// Hash every payload that the medium holds, ask the server for the others.
+    VerifyMedium { payloads: Vec<Payload> },
+    /// Make what is on the disk unbootable, and its places empty.
+    Wipe,
+    /// Write the partition table.
+    Partition,
+    /// Write the EFI system partition, its first sector held back.
+    Esp { volume_id: u32, epoch: u64, files: Vec<EspFile> },
+    /// Stream the OS image to a partition and read it back.
+    Image { payload: Payload, partition: PartitionName },
+    /// Make file systems.
+    Filesystems { filesystems: Vec<Filesystem> },
+    /// Put the container images into containerd's store.
+    Images { blobs: Vec<Payload>, metadata: Option<Payload> },
+    /// Write the node document and the log.
+    Node,
+    /// Write GRUB for BIOS.
+    BootCode { boot: Payload, core: Payload },
+    /// Check everything once more.
+    Prove,
+    /// Write the sector that makes the disk bootable.
+    Commit,
+}
+
+impl Step {
+    /// The stable id of the step, that of its progress events.
+    #[must_use]
+    pub fn id(&self) -> &'static str {
+        match self {
+            Self::VerifyMedium { .. } => "verify-medium",
+            Self::Wipe => "wipe",
+            Self::Partition => "partition",
+            Self::Esp { .. } => "esp",
+            Self::Image { .. } => "image",
+            Self::Filesystems { .. } => "filesystems",
+            Self::Images { .. } => "images",
+            Self::Node => "node",
+            Self::BootCode { .. } => "boot-code",
+            Self::Prove => "prove",
+            Self::Commit => "commit",
+        }
+    }
+}
+
+/// One file of the EFI system partition.
+#[derive(Clone, Debug, Serialize)]
+pub struct EspFile {
+    /// Path from its root, without a leading slash.
+    pub path: String,
+    /// Where the content comes from.
+    pub content: EspContent,
+}
+
+/// The content of a file of the EFI system partition.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EspContent {
+    /// From the medium.
+    Payload(Payload),
+    /// Rendered by the plan.
+    Text(String),
+}
+
+/// An ext4 file system; its UUID is the partition's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Filesystem {
+    /// On which partition.
+    pub partition: PartitionName,
+    /// Its label.
+    pub label: &'static str,
+}
+
+/// What happens to the machine after an install.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Finish {
+    /// It restarts.
+    Reboot,
+    /// It goes off.
+    Poweroff,
+}
+
+impl Plan {
+    /// The partition of that name. Absent only for `data` on a witness.
+    #[must_use]
+    pub fn partition(&self, name: PartitionName) -> Option<&Partition> {
+        self.partitions.iter().find(|partition| partition.name == name)
+    }
+}
+
+/// Makes the plan. `disk_guid` becomes the identity of the new partition table; everything else follows from
+/// the arguments.
+///
+/// # Errors
+/// A [`Failure`]: [`Class::Hardware`] where the machine does not fit, [`Class::Invalid`] where the
+/// configuration asks for what cannot be, [`Class::Verification`] where the manifest is not whole.
+pub fn plan(
+    config: &InstallConfig,
+    inventory: &Inventory,
+    release: &Release,
+    disk_guid: Uuid,
+) -> Result<Plan> {
+    let install = &config.install;
+    if release.architecture != "amd64" {
+        let what = format!("this medium is for {}, and this machine is amd64", release.architecture);
+        return Err(Failure::new(Class::Hardware, what).into());
+    }
+    // The first node of a cluster is a management node, whatever it is called.
+    let role = if install.mode == Mode::Create { Role::Management } else { install.role };
+    let disk = choose::choose(inventory, install.device.as_deref())?;
+    let sector = SectorSize::try_from(disk.logical_sector)
+        .map_err(|error| Failure::new(Class::Hardware, describe(disk)).because(error))?;
+    let wish = Wish {
+        disk: disk.size,
+        sector,
+        sizes: Sizes::of(install.profile),
+        persistent: install.persistent_partition_size,
+        data: role != Role::Witness,
+    };
+    let partitions = layout::arrange(wish, disk_guid).map_err(|error| refuse(disk, error))?;
+    let needed = Needed::of(release, role)?;
+    needed.fit(&partitions)?;
+    Ok(Plan {
+        product: format!("{} {}", release.name, release.version),
+        role,
+        mode: install.mode,
+        disk: Target {
+            path: disk.path.clone(),
+            name: disk.name.clone(),
+            size: disk.size,
+            sector,
+            description: disk.describe(),
+        },
+        erased: disk.partitions.clone(),
+        disk_guid,
+        steps: steps(release, &needed, &partitions, sector, disk_guid)?,
+        partitions,
+        finish: if install.poweroff { Finish::Poweroff } else { Finish::Reboot },
+        document: Box::new(config.clone()),
+        release: Box::new(release.clone()),
+    })
+}
+
+fn describe(disk: &Disk) -> String {
+    format!("{} does not fit", disk.describe())
+}
+
+fn refuse(disk: &Disk, error: LayoutError) -> Failure {
+    let (class, hint) = match &error {
+        LayoutError::Disk { .. } => (
+            Class::Hardware,
+            "Choose a larger disk with install.device. For tests and trials, install.profile: trial asks for less.",
+        ),
+        _ => (Class::Invalid, "Change install.persistent_partition_size, or leave it out."),
+    };
+    Failure::new(class, describe(disk)).because(error).hint(hint)
+}
+
+fn steps(
+    release: &Release,
+    needed: &Needed,
+    partitions: &[Partition],
+    sector: SectorSize,
+    disk_guid: Uuid,
+) -> Result<Vec<Step>> {
+    use PartitionName::{Config, Data, Persistent, RootA};
+    let has_data = partitions.iter().any(|partition| partition.name == Data);
+    let filesystems = [(Config, "NQ_CONFIG"), (Persistent, "NQ_PERSISTENT"), (Data, "HARV_LH_DEFAULT")];
+    let filesystems = filesystems.into_iter().filter(|(name, _)| has_data || *name != Data);
+    let filesystems = filesystems.map(|(partition, label)| Filesystem { partition, label }).collect();
+    // A FAT volume's number is short; the first bytes of the disk's identity tell disks apart.
+    let (volume_id, ..) = disk_guid.as_fields();
+    let mut steps = vec![
+        Step::VerifyMedium { payloads: needed.all() },
+        Step::Wipe,
+        Step::Partition,
+        Step::Esp { volume_id, epoch: release.epoch, files: esp(release, needed, partitions, volume_id)? },
+        Step::Image { payload: needed.rootfs.clone(), partition: RootA },
+        Step::Filesystems { filesystems },
+        Step::Images { blobs: needed.blobs.clone(), metadata: needed.metadata.clone() },
+        Step::Node,
+    ];
+    // BIOS cannot start from sectors of 4096 bytes, and GRUB's boot sector counts in 512.
+    if sector == SectorSize::B512 {
+        steps.push(Step::BootCode { boot: needed.boot.clone(), core: needed.core.clone() });
+    }
+    steps.extend([Step::Prove, Step::Commit]);
+    Ok(steps)
+}
+
+fn esp(release: &Release, needed: &Needed, partitions: &[Partition], volume_id: u32) -> Result<Vec<EspFile>> {
+    let find = |name| partitions.iter().find(|partition| partition.name == name).map(|p| p.uuid);
+    let uuid = |name: PartitionName| {
+        find(name).ok_or_else(|| anyhow::anyhow!("the layout has no partition {}", name.as_str()))
+    };
+    let volumes = Volumes {
+        root_a: uuid(PartitionName::RootA)?,
+        root_b: uuid(PartitionName::RootB)?,
+        config: uuid(PartitionName::Config)?,
+        persistent: uuid(PartitionName::Persistent)?,
+        data: find(PartitionName::Data),
+    };
+    let line = |slot: Slot| boot::command_line(slot, &volumes, &release.kernel_arguments);
+    let text = |path: &str, text: String| EspFile { path: path.into(), content: EspContent::Text(text) };
+    let payload = |path: &str, payload: &Payload| EspFile {
+        path: path.into(),
+        content: EspContent::Payload(payload.clone()),
+    };
+    let mut files = vec![payload("EFI/BOOT/BOOTX64.EFI", &needed.shim)];
+    files.push(payload("EFI/BOOT/grubx64.efi", &needed.grub));
+    files.extend(needed.mok_manager.iter().map(|manager| payload("EFI/BOOT/mmx64.efi", manager)));
+    files.push(text("EFI/debian/grub.cfg", boot::stub(volume_id)));
+    files.push(text("grub/grub.cfg", boot::grub_cfg(release, line)));
+    files.push(text("grub/grubenv", boot::environment()));
+    files.push(payload("nqrust/a/vmlinuz", &needed.kernel));
+    files.push(payload("nqrust/a/initrd", &needed.initrd));
+    Ok(files)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,68 @@
+//! `--consoles`: an unattended machine tells every screen and serial line that somebody may look at.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::Result;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use crate::failure::render;
+use crate::files::read_text;
+use crate::progress::Progress;
+use crate::progress::plain::PlainLines;
+
+/// The kernel's consoles, in one line.
+const ACTIVE: &str = "/sys/class/tty/console/active";
+
+/// Does `work` with progress on every console, and its failure too.
+pub(super) fn with(wanted: bool, progress: &Progress, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    if !wanted {
+        return work();
+    }
+    let active = read_text(Path::new(ACTIVE)).unwrap_or_default();
+    let mut consoles: Vec<File> = names(&active).iter().filter_map(|name| open(name)).collect();
+    for console in &consoles {
+        if let Ok(console) = console.try_clone() {
+            progress.add(Box::new(PlainLines::console(console)));
+        }
+    }
+    let result = work();
+    if let Err(error) = &result {
+        let text = render(error).replace('\n', "\r\n");
+        for console in &mut consoles {
+            // A console that cannot be written to is nobody's.
+            let _ = console.write_all(text.as_bytes());
+        }
+    }
+    result
+}
+
+/// The consoles to write to: the active ones, and the first virtual terminal, of which `tty0` is an alias
+/// while it is in front.
+fn names(active: &str) -> Vec<&str> {
+    let mut names = vec!["tty1"];
+    names.extend(active.split_whitespace().filter(|name| !matches!(*name, "tty0" | "tty1")));
+    names
+}
+
+fn open(name: &str) -> Option<File> {
+    // Opening a serial line that waits for a carrier would block; writing to it afterwards shall not fail.
+    let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
+    let console =
+        OpenOptions::new().write(true).custom_flags(flags).open(Path::new("/dev").join(name)).ok()?;
+    fcntl(&console, FcntlArg::F_SETFL(OFlag::empty())).ok()?;
+    Some(console)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_screen_is_told_once() {
+        assert_eq!(names("tty0 ttyS0\n"), ["tty1", "ttyS0"]);
+        assert_eq!(names(""), ["tty1"]);
+    }
+}

@@ -1,0 +1,91 @@
+//! `installer install`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::{Context, consoles, media};
+use crate::command::SystemRunner;
+use crate::config::{InstallConfig, Secret};
+use crate::failure::{Class, Classify, Failure, class_of};
+use crate::files::read_text;
+use crate::install::{Cancel, Disk, Parts, SystemHost, execute, finish};
+use crate::inventory::{Inventory, Roots};
+use crate::progress::Progress;
+
+/// Install on this machine.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The install configuration; by default the one on the medium.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The medium to install from: a directory or a URL.
+    #[arg(long, value_name = "PATH or URL")]
+    medium: Option<String>,
+    /// Restart or power off at the end, as the configuration says.
+    #[arg(long)]
+    reboot: bool,
+    /// Show progress and failures on every console of the machine too.
+    #[arg(long)]
+    consoles: bool,
+}
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        consoles::with(self.consoles, &context.progress, || {
+            let result = self.install(&context.progress);
+            match &result {
+                Ok(()) => context.progress.finish("The install is complete", 0),
+                Err(error) => context.progress.finish("The install failed", class_of(error).exit_code()),
+            }
+            result
+        })
+    }
+
+    fn install(&self, progress: &Progress) -> Result<()> {
+        let media = media::prepare(self.medium.as_deref(), self.config.as_deref())?;
+        if !media.config.install.automatic {
+            let what = "the configuration does not say install.automatic: true";
+            return Err(Failure::new(Class::Invalid, what)
+                .hint("Set install.automatic: true; this version installs only unattended.")
+                .into());
+        }
+        let inventory = Inventory::scan(&Roots::default())?;
+        let plan = crate::plan::plan(&media.config, &inventory, &media.release, uuid::Uuid::new_v4())?;
+        let cancel = Cancel::on_signals()?;
+        let host = SystemHost::new()?;
+        let disk = Disk::open(&plan.disk)?;
+        let parts = Parts {
+            device: &disk,
+            source: media.source.as_ref(),
+            runner: &SystemRunner,
+            host: &host,
+            progress,
+            cancel: &cancel,
+            document: &node_document,
+        };
+        execute(&plan, &parts)?;
+        drop(disk);
+        if self.reboot { finish(plan.finish, &inventory, &SystemRunner) } else { Ok(()) }
+    }
+}
+
+/// Reads an install configuration from a file.
+pub(super) fn load_config(path: &Path) -> Result<InstallConfig> {
+    let text = read_text(path).class(Class::Invalid, || "reading the install configuration".into())?;
+    parse_config(&text, &path.display().to_string())
+}
+
+/// Reads an install configuration from text that came from `name`.
+pub(super) fn parse_config(text: &str, name: &str) -> Result<InstallConfig> {
+    serde_yaml::from_str(text).class(Class::Invalid, || format!("reading the install configuration {name}"))
+}
+
+/// The text of the node document. A password in clear text is refused, as it must not reach the disk.
+fn node_document(config: &InstallConfig) -> Result<Secret> {
+    if config.os.password.as_ref().is_some_and(|password| !password.expose().starts_with('$')) {
+        let what = "os.password is not a crypt(5) hash";
+        return Err(Failure::new(Class::Invalid, what).hint("Write the hash, as mkpasswd prints it.").into());
+    }
+    Ok(Secret::new(serde_yaml::to_string(config)?))
+}

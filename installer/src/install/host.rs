@@ -1,0 +1,191 @@
+//! What an install needs of the machine beside the disk itself: partition nodes and mounts.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+
+use super::sys;
+use crate::failure::{Class, Classify, Failure};
+use crate::files::{make_directory, read_text};
+use crate::plan::{PartitionName, Plan};
+
+/// Whether a mount may be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It may.
+    Write,
+    /// It may not.
+    Read,
+}
+
+/// The machine, as far as an install needs it.
+pub trait Host {
+    /// Tells the kernel of the new table and finds the node of each partition.
+    fn partition_nodes(&self, plan: &Plan) -> Result<BTreeMap<PartitionName, PathBuf>>;
+
+    /// Mounts the ext4 file system on `node`.
+    fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>>;
+}
+
+/// A mounted file system. Dropped without [`Mounted::unmount`], it is unmounted and nobody hears of errors.
+pub trait Mounted {
+    /// Where it is mounted.
+    fn path(&self) -> &Path;
+    /// Unmounts it, with everything written to the disk.
+    fn unmount(self: Box<Self>) -> Result<()>;
+}
+
+/// Does `work` on a mounted file system and unmounts it whatever comes of it. The error of the work is the
+/// one that counts.
+pub(super) fn with_mount<T>(
+    host: &dyn Host,
+    node: &Path,
+    access: Access,
+    work: impl FnOnce(&Path) -> Result<T>,
+) -> Result<T> {
+    let mounted = host.mount(node, access)?;
+    let result = work(mounted.path());
+    let unmounted = mounted.unmount();
+    let value = result?;
+    unmounted?;
+    Ok(value)
+}
+
+/// How long the kernel may take to show new partitions.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// This machine.
+#[derive(Debug)]
+pub struct SystemHost {
+    sys: PathBuf,
+    mounts: PathBuf,
+}
+
+impl SystemHost {
+    /// Takes a mount namespace of its own: whatever becomes of this process, no mount of it is left behind.
+    pub fn new() -> Result<Self> {
+        let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+        unshare(CloneFlags::CLONE_NEWNS)
+            .and_then(|()| mount(None::<&str>, "/", None::<&str>, private, None::<&str>))
+            .class(Class::Hardware, || "taking a mount namespace; installing needs root".into())?;
+        Ok(Self { sys: "/sys".into(), mounts: "/run/nqrust-install".into() })
+    }
+}
+
+impl Host for SystemHost {
+    fn partition_nodes(&self, plan: &Plan) -> Result<BTreeMap<PartitionName, PathBuf>> {
+        let path = &plan.disk.path;
+        let disk = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // Somebody who looks at an old partition at this moment makes the kernel refuse.
+            let told = sys::reread_partitions(&disk).context("the kernel refused the new table");
+            let found = told.and_then(|()| find_nodes(&self.sys, plan));
+            match found {
+                Ok(nodes) => return Ok(nodes),
+                Err(error) if Instant::now() >= deadline => {
+                    let what = format!("the new partitions of {} do not appear", path.display());
+                    return Err(Failure::new(Class::DiskIo, what)
+                        .because(anyhow::anyhow!("{error:#}"))
+                        .hint("Restart the machine and start again.")
+                        .into());
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>> {
+        let name = node.file_name().context("a partition's node has no name")?;
+        let point = self.mounts.join(name);
+        make_directory(&point, 0o700)?;
+        let mut flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_NOATIME;
+        flags.set(MsFlags::MS_RDONLY, access == Access::Read);
+        mount(Some(node), &point, Some("ext4"), flags, None::<&str>)
+            .class(Class::DiskIo, || format!("mounting {}", node.display()))?;
+        Ok(Box::new(Mount { point, open: true }))
+    }
+}
+
+/// Partitions are recognised by where they lie, not by how the kernel makes up names.
+fn find_nodes(sys: &Path, plan: &Plan) -> Result<BTreeMap<PartitionName, PathBuf>> {
+    let block = sys.join("block").join(&plan.disk.name);
+    let mut by_place = BTreeMap::new();
+    for entry in fs::read_dir(&block).with_context(|| format!("listing {}", block.display()))? {
+        let entry = entry?;
+        if entry.path().join("partition").exists() {
+            // Both in units of 512 bytes, whatever the sector size.
+            let number = |file: &str| -> Result<u64> {
+                Ok(read_text(&entry.path().join(file))?.trim().parse::<u64>()? * 512)
+            };
+            by_place.insert((number("start")?, number("size")?), entry.file_name());
+        }
+    }
+    let node = |partition: &crate::plan::Partition| {
+        let name = by_place.get(&(partition.start.get(), partition.size.get()));
+        let name = name.with_context(|| format!("partition {} is not there", partition.name.as_str()))?;
+        let node = Path::new("/dev").join(name);
+        ensure!(node.exists(), "{} is not there", node.display());
+        Ok((partition.name, node))
+    };
+    plan.partitions.iter().map(node).collect()
+}
+
+struct Mount {
+    point: PathBuf,
+    open: bool,
+}
+
+impl Mounted for Mount {
+    fn path(&self) -> &Path {
+        &self.point
+    }
+
+    fn unmount(mut self: Box<Self>) -> Result<()> {
+        // Unmounting writes everything too, but only this tells of errors.
+        let written = File::open(&self.point).and_then(|root| Ok(nix::unistd::syncfs(root)?));
+        written.class(Class::DiskIo, || format!("writing out {}", self.point.display()))?;
+        umount2(&self.point, MntFlags::empty())
+            .class(Class::DiskIo, || format!("unmounting {}", self.point.display()))?;
+        self.open = false;
+        Ok(())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.open {
+            let _ = umount2(&self.point, MntFlags::MNT_DETACH);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::Inventory;
+    use crate::plan::tests::{GUID, disk, release, trial};
+    use crate::size::ByteSize;
+
+    #[test]
+    fn partitions_are_found_by_place_and_a_missing_one_is_named() {
+        let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![] };
+        let plan = crate::plan::plan(&trial(), &inventory, &release(), GUID).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let block = directory.path().join("block/vda");
+        for (index, partition) in plan.partitions.iter().enumerate().skip(1) {
+            let place = block.join(format!("vdap{index}"));
+            fs::create_dir_all(&place).unwrap();
+            fs::write(place.join("partition"), "1\n").unwrap();
+            fs::write(place.join("start"), format!("{}\n", partition.start.get() / 512)).unwrap();
+            fs::write(place.join("size"), format!("{}\n", partition.size.get() / 512)).unwrap();
+        }
+        let error = find_nodes(directory.path(), &plan).unwrap_err();
+        assert!(format!("{error:#}").contains("partition bios is not there"), "{error:#}");
+    }
+}

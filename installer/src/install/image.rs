@@ -1,0 +1,156 @@
+//! The OS image: streamed to its partition while it is hashed, then read back from the disk.
+
+use std::io::{self, Read};
+use std::sync::mpsc;
+
+use anyhow::Result;
+
+use super::Cancel;
+use super::device::{self, AlignedBuffer, BlockDevice, CHUNK};
+use crate::digest::Hasher;
+use crate::failure::{Class, Failure};
+use crate::medium::{PayloadSource, Verified};
+use crate::plan::Partition;
+use crate::progress::Step;
+use crate::release::Payload;
+use crate::size::ByteSize;
+
+/// So many chunks are on their way from the reader to the disk.
+const IN_FLIGHT: usize = 3;
+
+struct Chunk {
+    buffer: AlignedBuffer,
+    filled: usize,
+}
+
+/// Writes `payload` to the start of `partition`, the last sector filled up with zeros. Reading and hashing
+/// go on while the disk writes.
+pub(super) fn write(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    payload: &Payload,
+    source: &dyn PayloadSource,
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<()> {
+    if payload.size > partition.size.get() {
+        let what = format!("{} does not fit {}", payload.path, partition.name.as_str());
+        return Err(Failure::new(Class::Hardware, what).into());
+    }
+    let mut reader = Verified::new(source.open(payload)?, payload, source.describe());
+    let (give_back, empty) = mpsc::channel();
+    let (hand_over, full) = mpsc::sync_channel(IN_FLIGHT);
+    for _ in 0..IN_FLIGHT {
+        let _ = give_back.send(AlignedBuffer::new(CHUNK));
+    }
+    let sector = device.sector().bytes();
+    std::thread::scope(|scope| {
+        // Ends when the stream does, after an error, or when nobody takes chunks any more.
+        scope.spawn(move || {
+            for mut buffer in empty {
+                let filled = fill(&mut reader, &mut buffer);
+                let last = !matches!(filled, Ok(CHUNK));
+                let sent = hand_over.send(filled.map(|filled| Chunk { buffer, filled }));
+                if last || sent.is_err() {
+                    break;
+                }
+            }
+        });
+        // Moved in here so that the reader learns of an error by the closed channels.
+        let (full, give_back) = (full, give_back);
+        let mut offset = partition.start.get();
+        for chunk in &full {
+            let Chunk { mut buffer, filled } = chunk?;
+            cancel.check()?;
+            let padded = filled.next_multiple_of(usize::try_from(sector)?);
+            buffer[filled..padded].fill(0);
+            device::write(device, offset, &buffer[..padded])?;
+            offset += filled as u64;
+            step.advance(filled as u64);
+            let _ = give_back.send(buffer);
+        }
+        Ok(())
+    })
+}
+
+/// Reads until `buffer` is full or the stream ends.
+fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    loop {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => return Ok(filled),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Reads `payload` back from `partition`. Where it differs, reads the source again to name the first byte.
+pub(super) fn read_back(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    payload: &Payload,
+    source: &dyn PayloadSource,
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<()> {
+    let mut hasher = Hasher::default();
+    each_chunk(device, partition, payload, cancel, |_, bytes| {
+        hasher.update(bytes);
+        step.advance(bytes.len() as u64);
+        Ok(())
+    })?;
+    let found = hasher.finish();
+    if found == payload.sha256 {
+        return Ok(());
+    }
+    let place = first_difference(device, partition, payload, source, cancel)?;
+    let place = place.map_or("an unknown byte".into(), |place| format!("byte {place}"));
+    let what = format!("{} on {} differs from {place} on", payload.path, partition.name.as_str());
+    Err(Failure::new(Class::DiskIo, what)
+        .because(anyhow::anyhow!("the disk gave back SHA-256 {found} instead of {}", payload.sha256))
+        .hint("The disk or its controller is not reliable; replace it.")
+        .into())
+}
+
+fn first_difference(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    payload: &Payload,
+    source: &dyn PayloadSource,
+    cancel: &Cancel,
+) -> Result<Option<u64>> {
+    let mut good = source.open(payload)?;
+    let mut expected = vec![0; CHUNK];
+    let mut place = None;
+    each_chunk(device, partition, payload, cancel, |offset, bytes| {
+        let expected = &mut expected[..bytes.len()];
+        good.read_exact(expected)?;
+        let differs = bytes.iter().zip(expected.iter()).position(|(found, good)| found != good);
+        place = place.or(differs.map(|differs| offset + differs as u64));
+        Ok(())
+    })?;
+    Ok(place)
+}
+
+/// Calls `visit` with the offset and the bytes of each chunk of the payload on the disk.
+fn each_chunk(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    payload: &Payload,
+    cancel: &Cancel,
+    mut visit: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut buffer = AlignedBuffer::new(CHUNK);
+    let mut offset = 0;
+    while offset < payload.size {
+        cancel.check()?;
+        let count = (payload.size - offset).min(CHUNK as u64);
+        let padded = ByteSize::bytes(count).align_up(device.sector().bytes()).get();
+        device::read(device, partition.start.get() + offset, &mut buffer[..usize::try_from(padded)?])?;
+        visit(offset, &buffer[..usize::try_from(count)?])?;
+        offset += count;
+    }
+    Ok(())
+}

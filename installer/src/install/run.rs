@@ -1,0 +1,252 @@
+//! One run of a plan, step by step.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::device::{self, BlockDevice};
+use super::hold::HeldBack;
+use super::host::{Access, Host, with_mount};
+use super::identity::{self, Log};
+use super::{Cancel, bootcode, esp, image, persistent, table, wipe};
+use crate::command::{Invocation, Runner};
+use crate::config::{InstallConfig, Secret};
+use crate::digest::Digest;
+use crate::failure::{Class, Classify, Failure, class_of};
+use crate::medium::{PayloadSource, Place, Verified};
+use crate::plan::{Filesystem, Partition, PartitionName, Plan, Step};
+use crate::progress::Progress;
+use crate::release::Payload;
+use crate::size::ByteSize;
+
+/// Making a file system on a slow, large disk.
+const MKFS_LIMIT: Duration = Duration::from_secs(900);
+
+/// What a run works with.
+#[allow(missing_debug_implementations)]
+pub struct Parts<'a> {
+    /// The target disk.
+    pub device: &'a dyn BlockDevice,
+    /// Where payloads come from.
+    pub source: &'a dyn PayloadSource,
+    /// Runs `mkfs.ext4`.
+    pub runner: &'a dyn Runner,
+    /// Partition nodes and mounts.
+    pub host: &'a dyn Host,
+    /// Hears of every step.
+    pub progress: &'a Progress,
+    /// Says when to stop.
+    pub cancel: &'a Cancel,
+    /// Turns the configuration into the text of the node document; passwords are hashed in it.
+    pub document: &'a dyn Fn(&InstallConfig) -> Result<Secret>,
+}
+
+/// Carries out the plan. After an error the disk is as it was if nothing was written yet, and otherwise does
+/// not boot; the error says which.
+pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
+    let esp = needed(plan, PartitionName::Esp)?;
+    let device = HeldBack::new(parts.device, esp.start.get());
+    let log = Log::begin(&plan.to_string(), parts.progress);
+    // Made before the first write: a document that cannot be made must not cost a disk.
+    let document =
+        (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;
+    let mut run = Run { plan, parts, device, log, document, nodes: BTreeMap::new() };
+    let mut touched = false;
+    for step in &plan.steps {
+        let done = parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
+            touched |= !matches!(step, Step::VerifyMedium { .. });
+            run.step(step)
+        });
+        done.map_err(|error| told(error, step, plan, touched))?;
+    }
+    run.keep_log();
+    if let Some(peak) = peak_memory() {
+        parts.progress.note("run", format!("Peak memory {peak}"));
+    }
+    Ok(())
+}
+
+/// Says what state the failure leaves the disk in.
+fn told(error: anyhow::Error, step: &Step, plan: &Plan, touched: bool) -> anyhow::Error {
+    let path = plan.disk.path.display();
+    let state = match touched {
+        false => format!("Nothing was written to {path}."),
+        true => format!("{path} is not bootable now; starting the install again does it over."),
+    };
+    let (class, what) = (class_of(&error), format!("installing, step {}", step.id()));
+    let source: Box<dyn std::error::Error + Send + Sync> = error.into();
+    Failure::new(class, what).because(source).hint(state).into()
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    parts: &'a Parts<'a>,
+    device: HeldBack<'a>,
+    log: Log,
+    document: Secret,
+    nodes: BTreeMap<PartitionName, PathBuf>,
+}
+
+impl Run<'_> {
+    fn step(&mut self, step: &Step) -> Result<()> {
+        let progress = self.parts.progress.clone();
+        let id = step.id();
+        match step {
+            Step::VerifyMedium { payloads } => self.verify_medium(id, payloads),
+            Step::Wipe => {
+                progress.within(id, "Erasing the disk", || wipe::wipe(&self.device, &self.plan.partitions))
+            }
+            Step::Partition => progress.within(id, "Writing the partition table", || self.partition()),
+            Step::Esp { volume_id, epoch, files } => {
+                let partition = needed(self.plan, PartitionName::Esp)?;
+                let mut shown = progress.step(id, "Writing the boot files", Some(esp::total(files)));
+                let Parts { source, cancel, .. } = *self.parts;
+                esp::write(&self.device, partition, (*volume_id, *epoch), files, source, &mut shown, cancel)?;
+                device::barrier(&self.device)?;
+                shown.done();
+                Ok(())
+            }
+            Step::Image { payload, partition } => self.image(id, payload, *partition),
+            Step::Filesystems { filesystems } => progress
+                .within(id, "Making file systems", || filesystems.iter().try_for_each(|fs| self.mkfs(fs))),
+            Step::Images { blobs, metadata } => self.images(id, blobs, metadata.as_ref()),
+            Step::Node => progress.within(id, "Writing the node document", || self.node()),
+            Step::BootCode { boot, core } => progress.within(id, "Writing GRUB for BIOS", || {
+                let partition = needed(self.plan, PartitionName::Bios)?;
+                bootcode::write(&self.device, partition, boot, core, self.parts.source)
+            }),
+            Step::Prove => progress.within(id, "Checking the installed disk", || self.prove()),
+            Step::Commit => progress.within(id, "Making the disk bootable", || self.device.commit()),
+        }
+    }
+
+    /// Hashes what is on this machine; what is on a server is hashed on its way, and asked for now.
+    fn verify_medium(&self, id: &str, payloads: &[Payload]) -> Result<()> {
+        let Parts { source, cancel, progress, .. } = *self.parts;
+        let (here, away): (Vec<_>, Vec<_>) =
+            payloads.iter().partition(|payload| source.place(payload) == Some(Place::Here));
+        let total = here.iter().map(|payload| payload.size).sum();
+        let mut shown = progress.step(id, format!("Checking {}", source.describe()), Some(total));
+        for payload in here {
+            cancel.check()?;
+            let reader = Verified::new(source.open(payload)?, payload, source.describe());
+            Digest::of_reader(shown.reader(reader)).with_context(|| format!("checking {}", payload.path))?;
+        }
+        for payload in away {
+            cancel.check()?;
+            source.probe(payload)?;
+        }
+        shown.done();
+        Ok(())
+    }
+
+    fn partition(&mut self) -> Result<()> {
+        table::write(&self.device, self.plan)?;
+        device::barrier(&self.device)?;
+        table::verify(&self.device, self.plan)?;
+        self.nodes = self.parts.host.partition_nodes(self.plan)?;
+        Ok(())
+    }
+
+    fn image(&self, id: &str, payload: &Payload, name: PartitionName) -> Result<()> {
+        let Parts { source, cancel, progress, .. } = *self.parts;
+        let partition = needed(self.plan, name)?;
+        let begun = Instant::now();
+        let mut shown = progress.step(id, "Writing the OS image", Some(payload.size));
+        image::write(&self.device, partition, payload, source, &mut shown, cancel)?;
+        device::barrier(&self.device)?;
+        shown.done();
+        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        let rate = ByteSize::bytes(payload.size.saturating_mul(1000) / millis);
+        progress.note(id, format!("OS image written and flushed at {rate}/s"));
+        let mut shown = progress.step("read-back", "Reading the OS image back", Some(payload.size));
+        image::read_back(&self.device, partition, payload, source, &mut shown, cancel)?;
+        shown.done();
+        Ok(())
+    }
+
+    fn mkfs(&self, filesystem: &Filesystem) -> Result<()> {
+        self.parts.cancel.check()?;
+        let uuid = needed(self.plan, filesystem.partition)?.uuid.to_string();
+        let node = self.node_of(filesystem.partition)?;
+        // Zeroing inode tables is left to the kernel of the running node: it takes minutes on a large disk.
+        let make = Invocation::new("mkfs.ext4")
+            .args(["-q", "-F", "-b", "4096", "-L", filesystem.label, "-U", &uuid])
+            .args(["-E", "lazy_itable_init=1,lazy_journal_init=1"])
+            .arg(node)
+            .limit(MKFS_LIMIT);
+        let what =
+            || format!("making a file system on {} ({})", node.display(), filesystem.partition.as_str());
+        match self.parts.runner.run(&make) {
+            // What a program's exit status means only its caller knows.
+            Err(error) if class_of(&error) == Class::Unexpected => {
+                Err(Failure::new(Class::DiskIo, what()).because(anyhow::anyhow!("{error:#}")).into())
+            }
+            other => other.map(drop).with_context(what),
+        }
+    }
+
+    fn images(&self, id: &str, blobs: &[Payload], metadata: Option<&Payload>) -> Result<()> {
+        let Parts { source, cancel, progress, host, .. } = *self.parts;
+        let total = blobs.iter().chain(metadata).map(|payload| payload.size).sum();
+        let mut shown = progress.step(id, "Storing the container images", Some(total));
+        with_mount(host, self.node_of(PartitionName::Persistent)?, Access::Write, |root| {
+            persistent::seed(root, blobs, metadata, source, &mut shown, cancel)
+        })?;
+        shown.done();
+        Ok(())
+    }
+
+    fn node(&self) -> Result<()> {
+        let host = self.parts.host;
+        with_mount(host, self.node_of(PartitionName::Config)?, Access::Write, |root| {
+            identity::write(root, &self.document, &self.plan.release)
+        })?;
+        with_mount(host, self.node_of(PartitionName::Persistent)?, Access::Write, |root| {
+            self.log.store(root)
+        })?;
+        device::barrier(&self.device)
+    }
+
+    fn prove(&self) -> Result<()> {
+        table::verify(&self.device, self.plan)?;
+        for step in &self.plan.steps {
+            if let Step::Esp { files, .. } = step {
+                esp::verify(&self.device, needed(self.plan, PartitionName::Esp)?, files)?;
+            }
+        }
+        with_mount(self.parts.host, self.node_of(PartitionName::Config)?, Access::Read, |root| {
+            identity::verify(root, &self.document)
+        })?;
+        device::barrier(&self.device)
+    }
+
+    /// The log on the node ends with the commit. The node is complete without its end, so that trouble here
+    /// is told and no more.
+    fn keep_log(&self) {
+        let stored = self
+            .node_of(PartitionName::Persistent)
+            .and_then(|node| with_mount(self.parts.host, node, Access::Write, |root| self.log.store(root)));
+        if let Err(error) = stored {
+            self.parts.progress.note("run", format!("The end of the log is not on the node: {error:#}"));
+        }
+    }
+
+    fn node_of(&self, name: PartitionName) -> Result<&Path> {
+        let node = self.nodes.get(&name).map(PathBuf::as_path);
+        node.with_context(|| format!("there is no node for partition {}", name.as_str()))
+    }
+}
+
+fn needed(plan: &Plan, name: PartitionName) -> Result<&Partition> {
+    plan.partition(name).with_context(|| format!("the plan has no partition {}", name.as_str()))
+}
+
+/// The most memory that this process has had at once.
+fn peak_memory() -> Option<ByteSize> {
+    let status = crate::files::read_text(Path::new("/proc/self/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").trim().parse().ok().map(|kib: u64| ByteSize::bytes(kib << 10))
+}

@@ -1,0 +1,22 @@
+//! Network cards from `/sys/class/net`.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::{Nic, attribute, names, number};
+
+/// Cards are what has a device behind it: bridges, bonds, tunnels and the loopback have none.
+pub(super) fn scan(sys: &Path) -> Result<Vec<Nic>> {
+    let net = sys.join("class/net");
+    let cards = names(&net).into_iter().filter(|name| net.join(name).join("device").exists());
+    Ok(cards.filter_map(|name| nic(&net.join(&name), name)).collect())
+}
+
+fn nic(path: &Path, name: String) -> Option<Nic> {
+    let mac = attribute(&path.join("address"))?;
+    // Both refuse to be read while the card is down, and speed is -1 without a link.
+    let carrier = number(&path.join("carrier")).map(|carrier| carrier == 1);
+    let speed = number(&path.join("speed")).and_then(|speed| u32::try_from(speed).ok());
+    Some(Nic { name, mac, carrier, speed: speed.filter(|speed| *speed > 0 && *speed < u32::MAX) })
+}

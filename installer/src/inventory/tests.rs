@@ -1,0 +1,146 @@
+use super::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// A machine made of files.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new(mountinfo: &str) -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        machine.file("proc/self/mountinfo", mountinfo);
+        machine.file("proc/swaps", "Filename Type Size Used Priority\n");
+        fs::create_dir_all(machine.0.path().join("sys/block")).unwrap();
+        machine
+    }
+
+    fn file(&self, path: &str, text: &str) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn link(&self, path: &str, target: &str) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        symlink(target, path).unwrap();
+    }
+
+    fn disk(&self, name: &str, number: &str, size: ByteSize) {
+        self.file(&format!("sys/block/{name}/size"), &format!("{}\n", size.get() / 512));
+        self.file(&format!("sys/block/{name}/dev"), &format!("{number}\n"));
+        self.link(&format!("sys/dev/block/{number}"), &format!("../../block/{name}"));
+        self.link(&format!("sys/class/block/{name}"), &format!("../../block/{name}"));
+    }
+
+    fn partition(&self, disk: &str, name: &str, number: &str) {
+        for (file, text) in [("partition", "1"), ("start", "2048"), ("size", "4096"), ("dev", number)] {
+            self.file(&format!("sys/block/{disk}/{name}/{file}"), text);
+        }
+        self.link(&format!("sys/dev/block/{number}"), &format!("../../block/{disk}/{name}"));
+        self.link(&format!("sys/class/block/{name}"), &format!("../../block/{disk}/{name}"));
+    }
+
+    fn scan(&self) -> Inventory {
+        let root = self.0.path();
+        let roots = Roots { sys: root.join("sys"), dev: root.join("dev"), proc: root.join("proc") };
+        Inventory::scan(&roots).unwrap()
+    }
+}
+
+#[test]
+fn a_disk_is_told_with_what_identifies_it() {
+    let machine = Machine::new("");
+    machine.disk("vda", "254:0", ByteSize::gib(20));
+    machine.file("sys/block/vda/serial", "disk-one");
+    machine.file("sys/block/vda/queue/logical_block_size", "4096\n");
+    machine.file("sys/block/vda/queue/rotational", "1\n");
+    machine.partition("vda", "vda1", "254:1");
+    machine.file("sys/block/vda/vda1/uevent", "PARTN=1\nPARTNAME=old data\n");
+    machine.link("dev/disk/by-id/virtio-disk-one", "../../vda");
+    let inventory = machine.scan();
+    let disk = inventory.find(Path::new("/dev/disk/by-id/virtio-disk-one")).unwrap();
+    assert_eq!(disk.path, Path::new("/dev/vda"));
+    assert_eq!((disk.size, disk.logical_sector), (ByteSize::gib(20), 4096));
+    assert_eq!(disk.serial.as_deref(), Some("disk-one"));
+    assert_eq!(disk.transport, Transport::Virtio);
+    assert!(disk.rotational && !disk.read_only && disk.in_use.is_empty());
+    assert_eq!(disk.partitions[0].start, ByteSize::mib(1));
+    assert_eq!(disk.partitions[0].label.as_deref(), Some("old data"));
+}
+
+#[test]
+fn synthetic_devices_empty_drives_and_idle_optical_drives_are_left_out() {
+    let machine = Machine::new("");
+    for (name, number) in [("loop0", "7:0"), ("zram0", "252:0"), ("dm-0", "253:0"), ("sr0", "11:0")] {
+        machine.disk(name, number, ByteSize::gib(1));
+    }
+    machine.disk("sdb", "8:16", ByteSize::bytes(0));
+    assert!(machine.scan().disks.is_empty());
+}
+
+#[test]
+fn the_boot_medium_is_recognised_on_an_optical_drive_and_on_a_partition() {
+    for (number, source) in [("11:0", "/dev/sr0"), ("8:1", "/dev/sda1")] {
+        let line = format!("1 0 {number} / /run/initramfs/live ro - iso9660 {source} ro\n");
+        let machine = Machine::new(&line);
+        machine.disk("sr0", "11:0", ByteSize::gib(1));
+        machine.disk("sda", "8:0", ByteSize::gib(8));
+        machine.partition("sda", "sda1", "8:1");
+        let scan = machine.scan();
+        let boot: Vec<_> = scan.disks.iter().filter(|disk| disk.boot_medium).collect();
+        assert_eq!(boot.len(), 1);
+        assert!(source.starts_with(boot[0].path.to_str().unwrap()));
+    }
+}
+
+#[test]
+fn the_boot_medium_is_recognised_through_a_loop_device_over_a_file() {
+    let machine = Machine::new(
+        "1 0 8:2 / /run/stick rw - ext4 /dev/sda2 rw\n2 0 7:3 / /run/initramfs/live ro - iso9660 /dev/loop3 ro\n",
+    );
+    machine.disk("sda", "8:0", ByteSize::gib(8));
+    machine.partition("sda", "sda2", "8:2");
+    machine.disk("loop3", "7:3", ByteSize::gib(1));
+    machine.file("sys/block/loop3/loop/backing_file", "/run/stick/media/full.iso\n");
+    let scan = machine.scan();
+    assert!(scan.disks[0].boot_medium);
+}
+
+#[test]
+fn mounts_swap_and_holders_make_a_disk_busy() {
+    let machine = Machine::new("1 0 8:1 / /data rw - ext4 /dev/sda1 rw\n");
+    machine.disk("sda", "8:0", ByteSize::gib(8));
+    machine.partition("sda", "sda1", "8:1");
+    machine.partition("sda", "sda2", "8:2");
+    machine.file("proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n");
+    machine.file("sys/block/sda/holders/md0/dev", "9:0");
+    let reasons = machine.scan().disks[0].in_use.join("; ");
+    assert_eq!(
+        reasons,
+        "/dev/sda is part of /dev/md0; /dev/sda1 is mounted at /data; /dev/sda2 is swap space"
+    );
+}
+
+#[test]
+fn a_card_is_what_has_a_device_behind_it() {
+    let machine = Machine::new("");
+    machine.file("sys/class/net/lo/address", "00:00:00:00:00:00");
+    machine.file("sys/class/net/ens3/address", "52:54:00:12:34:56\n");
+    machine.file("sys/class/net/ens3/carrier", "1\n");
+    machine.file("sys/class/net/ens3/speed", "-1\n");
+    machine.file("sys/class/net/ens3/device/vendor", "0x1af4");
+    let nics = machine.scan().nics;
+    assert_eq!(nics.len(), 1);
+    assert_eq!((nics[0].name.as_str(), nics[0].carrier, nics[0].speed), ("ens3", Some(true), None));
+}
+
+#[test]
+fn an_inventory_goes_through_json_unchanged() {
+    let machine = Machine::new("");
+    machine.disk("nvme0n1", "259:0", ByteSize::bytes(1_000_204_886_016));
+    machine.partition("nvme0n1", "nvme0n1p1", "259:1");
+    let scan = machine.scan();
+    let text = serde_json::to_string(&scan).unwrap();
+    assert_eq!(serde_json::from_str::<Inventory>(&text).unwrap(), scan);
+}

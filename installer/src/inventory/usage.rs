@@ -1,0 +1,141 @@
+//! What is in use: mounts, swap, holders, and the device behind the boot medium.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::{BOOT_MEDIUM, Roots, attribute, names};
+use crate::files::read_at_most;
+
+/// One line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+struct Mount {
+    /// `major:minor`.
+    device: String,
+    point: PathBuf,
+    source: String,
+}
+
+pub(super) struct Usage {
+    mounts: Vec<Mount>,
+    swaps: Vec<String>,
+    boot_medium: BTreeSet<String>,
+}
+
+impl Usage {
+    pub(super) fn read(roots: &Roots) -> Result<Self> {
+        let mountinfo = read_at_most(&roots.proc.join("self/mountinfo"), 4 << 20)?;
+        let mounts: Vec<_> = String::from_utf8_lossy(&mountinfo).lines().filter_map(mount).collect();
+        // A kernel without swap has no such file.
+        let swaps = read_at_most(&roots.proc.join("swaps"), 1 << 20).unwrap_or_default();
+        let swaps = String::from_utf8_lossy(&swaps);
+        let swaps = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+        let mut usage =
+            Self { mounts, swaps: swaps.map(str::to_owned).collect(), boot_medium: BTreeSet::new() };
+        usage.boot_medium = usage.behind_boot_medium(&roots.sys);
+        Ok(usage)
+    }
+
+    /// Why the disk or partition `name`, whose sysfs directory is `path`, is in use.
+    pub(super) fn of(&self, path: &Path, name: &str) -> Vec<String> {
+        let device = attribute(&path.join("dev"));
+        let node = format!("/dev/{name}");
+        let mut reasons: Vec<_> = self
+            .mounts
+            .iter()
+            .filter(|mount| Some(&mount.device) == device.as_ref() || mount.source == node)
+            .map(|mount| format!("{node} is mounted at {}", mount.point.display()))
+            .collect();
+        if self.swaps.contains(&node) {
+            reasons.push(format!("{node} is swap space"));
+        }
+        let holders = names(&path.join("holders"));
+        reasons.extend(holders.iter().map(|holder| format!("{node} is part of /dev/{holder}")));
+        reasons.dedup();
+        reasons
+    }
+
+    pub(super) fn is_boot_medium(&self, name: &str) -> bool {
+        self.boot_medium.contains(name)
+    }
+
+    /// The kernel names of everything that the mount of the boot medium rests on: the device itself, and
+    /// through a loop device the file's file system, through device mapper the devices below.
+    fn behind_boot_medium(&self, sys: &Path) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        // Later mounts at one point cover earlier ones, but the earlier device is in use all the same.
+        let on = |point: &&Mount| point.point == Path::new(BOOT_MEDIUM);
+        let mut open: Vec<String> = self.mounts.iter().filter(on).filter_map(|m| name_of(sys, m)).collect();
+        while let Some(name) = open.pop() {
+            if !found.insert(name.clone()) {
+                continue;
+            }
+            let block = sys.join("class/block").join(&name);
+            open.extend(names(&block.join("slaves")));
+            if let Some(file) = attribute(&block.join("loop/backing_file")) {
+                let file = PathBuf::from(file);
+                match file.strip_prefix("/dev") {
+                    Ok(device) => open.push(device.to_string_lossy().into_owned()),
+                    Err(_) => open.extend(self.mount_of(&file).and_then(|mount| name_of(sys, mount))),
+                }
+            }
+        }
+        found
+    }
+
+    fn mount_of(&self, file: &Path) -> Option<&Mount> {
+        let holding = self.mounts.iter().filter(|mount| file.starts_with(&mount.point));
+        holding.max_by_key(|mount| mount.point.components().count())
+    }
+}
+
+/// The kernel name of a mounted device. `/sys/dev/block` holds a link for each number; the source is the
+/// answer for file systems with anonymous numbers.
+fn name_of(sys: &Path, mount: &Mount) -> Option<String> {
+    let link = std::fs::read_link(sys.join("dev/block").join(&mount.device)).ok();
+    let name = link.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    name.or_else(|| mount.source.strip_prefix("/dev/").map(str::to_owned))
+}
+
+fn mount(line: &str) -> Option<Mount> {
+    let (head, tail) = line.split_once(" - ")?;
+    let mut head = head.split(' ');
+    let device = head.nth(2)?.to_owned();
+    let point = PathBuf::from(unescape(head.nth(1)?));
+    let source = unescape(tail.split(' ').nth(1)?);
+    Some(Mount { device, point, source })
+}
+
+/// Spaces and the like are written as a backslash and three octal digits.
+fn unescape(text: &str) -> String {
+    let mut pieces = text.split('\\');
+    let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
+    for piece in pieces {
+        match piece.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                bytes.extend_from_slice(&piece.as_bytes()[3..]);
+            }
+            None => {
+                bytes.push(b'\\');
+                bytes.extend_from_slice(piece.as_bytes());
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_with_a_space_is_read_as_it_is() {
+        let line =
+            r"36 35 98:0 /mnt1 /my\040mnt\134x rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let mount = mount(line).unwrap();
+        assert_eq!(mount.device, "98:0");
+        assert_eq!(mount.point, Path::new(r"/my mnt\x"));
+        assert_eq!(mount.source, "/dev/root");
+    }
+}

@@ -1,0 +1,347 @@
+//! Where each partition lies: arithmetic, and nothing but.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::config::Profile;
+use crate::size::ByteSize;
+
+/// Partitions begin and end on multiples of this: right for every sector, stripe and erase block size in use.
+pub const ALIGNMENT: ByteSize = ByteSize::mib(1);
+
+/// The partition entries of a table take this much at either end of a disk, whatever the sector size (UEFI 2.10, 5.3).
+const TABLE: u64 = 16 << 10;
+
+/// The unit of addressing of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub enum SectorSize {
+    /// 512 bytes.
+    B512,
+    /// 4096 bytes ("4Kn").
+    B4096,
+}
+
+/// A sector size that no installer can use.
+#[derive(Debug, thiserror::Error)]
+#[error("sectors of {0} bytes are not supported, only of 512 and of 4096")]
+pub struct SectorSizeError(u32);
+
+impl TryFrom<u32> for SectorSize {
+    type Error = SectorSizeError;
+    fn try_from(bytes: u32) -> Result<Self, Self::Error> {
+        match bytes {
+            512 => Ok(Self::B512),
+            4096 => Ok(Self::B4096),
+            other => Err(SectorSizeError(other)),
+        }
+    }
+}
+
+impl From<SectorSize> for u32 {
+    fn from(size: SectorSize) -> Self {
+        match size {
+            SectorSize::B512 => 512,
+            SectorSize::B4096 => 4096,
+        }
+    }
+}
+
+impl SectorSize {
+    /// In bytes.
+    #[must_use]
+    pub fn bytes(self) -> u64 {
+        u32::from(self).into()
+    }
+}
+
+/// The partitions of a node. Their names in the partition table are a contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartitionName {
+    /// GRUB's core for BIOS.
+    Bios,
+    /// The EFI system partition.
+    Esp,
+    /// The node document and the node's identity.
+    Config,
+    /// OS image, slot a.
+    RootA,
+    /// OS image, slot b.
+    RootB,
+    /// OS image for a reset.
+    Recovery,
+    /// What lasts: `/var`.
+    Persistent,
+    /// Storage of virtual machines.
+    Data,
+}
+
+impl PartitionName {
+    /// The name in the partition table.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bios => "bios",
+            Self::Esp => "esp",
+            Self::Config => "config",
+            Self::RootA => "root-a",
+            Self::RootB => "root-b",
+            Self::Recovery => "recovery",
+            Self::Persistent => "persistent",
+            Self::Data => "data",
+        }
+    }
+
+    /// The partition type: those of UEFI, of GRUB, and of the Discoverable Partitions Specification.
+    #[must_use]
+    pub fn type_guid(self) -> Uuid {
+        match self {
+            Self::Bios => uuid::uuid!("21686148-6449-6e6f-744e-656564454649"),
+            Self::Esp => uuid::uuid!("c12a7328-f81f-11d2-ba4b-00a0c93ec93b"),
+            Self::RootA | Self::RootB => uuid::uuid!("4f68bce3-e8cd-4db1-96e7-fbcaf984b709"),
+            Self::Config | Self::Recovery | Self::Persistent | Self::Data => {
+                uuid::uuid!("0fc63daf-8483-4772-8e79-3d69d8477de4")
+            }
+        }
+    }
+}
+
+/// One partition to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partition {
+    /// Its number in the table, from 1 without gaps.
+    pub number: u32,
+    /// Its name.
+    pub name: PartitionName,
+    /// PARTUUID; file systems on it have the same.
+    pub uuid: Uuid,
+    /// Where it begins.
+    pub start: ByteSize,
+    /// Its length.
+    pub size: ByteSize,
+}
+
+impl Partition {
+    /// The first byte after it.
+    #[must_use]
+    pub fn end(&self) -> ByteSize {
+        self.start + self.size
+    }
+}
+
+/// How large each partition is, by profile.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// EFI system partition.
+    pub esp: ByteSize,
+    /// Configuration partition.
+    pub config: ByteSize,
+    /// Each slot, recovery included.
+    pub slot: ByteSize,
+    /// Persistent partition where data shares the disk.
+    pub persistent: ByteSize,
+    /// The smallest persistent partition.
+    pub persistent_minimum: ByteSize,
+    /// The smallest data partition.
+    pub data_minimum: ByteSize,
+    /// The smallest disk with data on it.
+    pub disk_minimum: ByteSize,
+    /// The smallest disk of a witness.
+    pub witness_minimum: ByteSize,
+}
+
+impl Sizes {
+    /// The sizes of a profile.
+    #[must_use]
+    pub const fn of(profile: Profile) -> Self {
+        match profile {
+            Profile::Production => Self {
+                esp: ByteSize::gib(1),
+                config: ByteSize::mib(256),
+                slot: ByteSize::gib(6),
+                persistent: ByteSize::gib(150),
+                persistent_minimum: ByteSize::gib(150),
+                data_minimum: ByteSize::gib(50),
+                disk_minimum: ByteSize::gib(250),
+                witness_minimum: ByteSize::gib(180),
+            },
+            Profile::Trial => Self {
+                esp: ByteSize::mib(512),
+                config: ByteSize::mib(64),
+                slot: ByteSize::gib(2),
+                persistent: ByteSize::gib(6),
+                persistent_minimum: ByteSize::gib(2),
+                data_minimum: ByteSize::gib(1),
+                disk_minimum: ByteSize::gib(10),
+                witness_minimum: ByteSize::gib(9),
+            },
+        }
+    }
+}
+
+/// What a layout depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// The length of the disk.
+    pub disk: ByteSize,
+    /// Its sectors.
+    pub sector: SectorSize,
+    /// The sizes of the profile.
+    pub sizes: Sizes,
+    /// The size of the persistent partition, if the configuration gives one.
+    pub persistent: Option<ByteSize>,
+    /// Whether there is a data partition.
+    pub data: bool,
+}
+
+/// Why there is no layout.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum LayoutError {
+    #[error("the disk has {found}, and {needed} are needed")]
+    Disk { needed: ByteSize, found: ByteSize },
+    #[error("a persistent partition of {wanted} is smaller than the least, {least}")]
+    PersistentTooSmall { wanted: ByteSize, least: ByteSize },
+    #[error("a persistent partition of {wanted} is larger than what this disk leaves for it, {most}")]
+    PersistentTooLarge { wanted: ByteSize, most: ByteSize },
+}
+
+/// The partitions of a node on one disk, in order. The same wish and `disk_guid` give the same layout.
+pub fn arrange(wish: Wish, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutError> {
+    use PartitionName::{Bios, Config, Data, Esp, Persistent, Recovery, RootA, RootB};
+    let Wish { disk, sizes, .. } = wish;
+    let slot = sizes.slot;
+    let fixed = [
+        (Bios, ByteSize::mib(1)),
+        (Esp, sizes.esp),
+        (Config, sizes.config),
+        (RootA, slot),
+        (RootB, slot),
+        (Recovery, slot),
+    ];
+    let before = fixed.iter().fold(ALIGNMENT, |sum, (_, size)| sum + *size);
+    let data_minimum = if wish.data { sizes.data_minimum } else { ByteSize::default() };
+    let minimum = if wish.data { sizes.disk_minimum } else { sizes.witness_minimum };
+    // The table's second copy ends the disk; what of it does not fill an alignment unit is lost.
+    let needed = minimum.max(before + sizes.persistent_minimum + data_minimum + ALIGNMENT);
+    if disk < needed {
+        return Err(LayoutError::Disk { needed, found: disk });
+    }
+    let end = disk.saturating_sub(ByteSize::bytes(TABLE + wish.sector.bytes())).align_down(ALIGNMENT.get());
+    let rest = end.saturating_sub(before);
+    let most = rest.saturating_sub(data_minimum);
+    let persistent = match wish.persistent.map(|size| size.align_up(ALIGNMENT.get())) {
+        Some(wanted) if wanted < sizes.persistent_minimum => {
+            return Err(LayoutError::PersistentTooSmall { wanted, least: sizes.persistent_minimum });
+        }
+        Some(wanted) if wanted > most => return Err(LayoutError::PersistentTooLarge { wanted, most }),
+        Some(wanted) => wanted,
+        None if wish.data => sizes.persistent.min(most),
+        None => most,
+    };
+    let data = wish.data.then(|| (Data, rest.saturating_sub(persistent)));
+    let all = fixed.into_iter().chain([(Persistent, persistent)]).chain(data);
+    let mut start = ALIGNMENT;
+    let place = |(number, (name, size)): (u32, (PartitionName, ByteSize))| {
+        let uuid = Uuid::new_v5(&disk_guid, name.as_str().as_bytes());
+        let partition = Partition { number, name, uuid, start, size };
+        start = partition.end();
+        partition
+    };
+    Ok((1..).zip(all).map(place).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GUID: Uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
+
+    fn wish(disk: ByteSize, profile: Profile) -> Wish {
+        Wish { disk, sector: SectorSize::B512, sizes: Sizes::of(profile), persistent: None, data: true }
+    }
+
+    #[test]
+    fn production_follows_the_architecture() {
+        let layout = arrange(wish(ByteSize::gib(500), Profile::Production), GUID).unwrap();
+        let told: Vec<_> = layout.iter().map(|p| format!("{} {}", p.name.as_str(), p.size)).collect();
+        assert_eq!(
+            told,
+            [
+                "bios 1 MiB",
+                "esp 1 GiB",
+                "config 256 MiB",
+                "root-a 6 GiB",
+                "root-b 6 GiB",
+                "recovery 6 GiB",
+                "persistent 150 GiB",
+                "data 338685 MiB",
+            ]
+        );
+        assert_eq!(layout[0].start, ALIGNMENT);
+    }
+
+    #[test]
+    fn a_trial_fits_a_disk_of_16_gib() {
+        let layout = arrange(wish(ByteSize::gib(16), Profile::Trial), GUID).unwrap();
+        assert_eq!(layout[6].size, ByteSize::gib(6));
+        assert_eq!(layout.len(), 8);
+    }
+
+    #[test]
+    fn a_witness_has_no_data_and_all_the_rest_for_what_lasts() {
+        let wish = Wish { data: false, ..wish(ByteSize::gib(180), Profile::Production) };
+        let layout = arrange(wish, GUID).unwrap();
+        assert_eq!(layout.len(), 7);
+        assert!(layout[6].size > ByteSize::gib(160));
+    }
+
+    #[test]
+    fn bounds_are_told_with_both_numbers() {
+        let small = arrange(wish(ByteSize::gib(249), Profile::Production), GUID).unwrap_err();
+        assert_eq!(small, LayoutError::Disk { needed: ByteSize::gib(250), found: ByteSize::gib(249) });
+        let with = |size| {
+            let wish = wish(ByteSize::gib(250), Profile::Production);
+            arrange(Wish { persistent: Some(size), ..wish }, GUID)
+        };
+        assert!(matches!(with(ByteSize::gib(149)), Err(LayoutError::PersistentTooSmall { .. })));
+        assert!(matches!(with(ByteSize::gib(200)), Err(LayoutError::PersistentTooLarge { .. })));
+        assert_eq!(with(ByteSize::gib(160)).unwrap()[6].size, ByteSize::gib(160));
+    }
+
+    proptest! {
+        #[test]
+        fn partitions_are_aligned_contiguous_and_leave_room_for_the_table(
+            disk in (9_u64 << 30)..(20 << 40),
+            four_k: bool,
+            production: bool,
+            data: bool,
+            persistent in proptest::option::of(1_u64..(8 << 40)),
+        ) {
+            let sector = if four_k { SectorSize::B4096 } else { SectorSize::B512 };
+            let profile = if production { Profile::Production } else { Profile::Trial };
+            let disk = ByteSize::bytes(disk / sector.bytes() * sector.bytes());
+            let sizes = Sizes::of(profile);
+            let persistent = persistent.map(ByteSize::bytes);
+            let Ok(layout) = arrange(Wish { disk, sector, sizes, persistent, data }, GUID) else {
+                return Ok(());
+            };
+            let mut end = ALIGNMENT;
+            for (index, partition) in layout.iter().enumerate() {
+                prop_assert_eq!(partition.number as usize, index + 1);
+                prop_assert_eq!(partition.start, end);
+                prop_assert!(partition.start.get().is_multiple_of(ALIGNMENT.get()));
+                prop_assert!(partition.size.get().is_multiple_of(ALIGNMENT.get()));
+                prop_assert!(partition.size >= ALIGNMENT);
+                end = partition.end();
+            }
+            prop_assert!(end.get() + TABLE + sector.bytes() <= disk.get());
+            let size = |name| layout.iter().find(|p| p.name == name).map(|p| p.size);
+            prop_assert!(size(PartitionName::Persistent) >= Some(sizes.persistent_minimum));
+            prop_assert_eq!(size(PartitionName::Data).is_some(), data);
+            prop_assert!(!data || size(PartitionName::Data) >= Some(sizes.data_minimum));
+        }
+    }
+}

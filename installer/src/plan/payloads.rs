@@ -1,0 +1,123 @@
+//! Which payloads an install needs, and whether they fit.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::layout::{Partition, PartitionName};
+use crate::config::Role;
+use crate::digest::Digest;
+use crate::failure::{Class, Failure};
+use crate::release::{Payload, Purpose, Release};
+use crate::size::ByteSize;
+
+/// Sectors of GRUB's core are counted in 16 bits, and its partition has 1 MiB.
+const CORE_LIMIT: ByteSize = ByteSize::mib(1);
+
+/// Everything that one node needs from a medium.
+pub(super) struct Needed {
+    pub(super) kernel: Payload,
+    pub(super) initrd: Payload,
+    pub(super) rootfs: Payload,
+    pub(super) shim: Payload,
+    pub(super) mok_manager: Option<Payload>,
+    pub(super) grub: Payload,
+    pub(super) boot: Payload,
+    pub(super) core: Payload,
+    /// Blobs of the images that the role needs, each once.
+    pub(super) blobs: Vec<Payload>,
+    pub(super) metadata: Option<Payload>,
+}
+
+impl Needed {
+    pub(super) fn of(release: &Release, role: Role) -> Result<Self> {
+        let one = |purpose| release.payload(purpose).cloned().ok_or_else(|| missing(purpose));
+        let blobs = blobs(release, role)?;
+        let metadata = release.payload(Purpose::ImageMetadata).cloned().filter(|_| !blobs.is_empty());
+        if metadata.is_none() && !blobs.is_empty() {
+            return Err(missing(Purpose::ImageMetadata).into());
+        }
+        Ok(Self {
+            kernel: one(Purpose::Kernel)?,
+            initrd: one(Purpose::Initrd)?,
+            rootfs: one(Purpose::Rootfs)?,
+            shim: one(Purpose::Shim)?,
+            mok_manager: release.payload(Purpose::MokManager).cloned(),
+            grub: one(Purpose::GrubEfi)?,
+            boot: one(Purpose::GrubBoot)?,
+            core: one(Purpose::GrubCore)?,
+            blobs,
+            metadata,
+        })
+    }
+
+    /// Every payload, each path once, in the order in which the steps read them.
+    pub(super) fn all(&self) -> Vec<Payload> {
+        let loaders = [&self.shim, &self.grub].into_iter().chain(&self.mok_manager);
+        let loaders = loaders.chain([&self.kernel, &self.initrd, &self.rootfs]);
+        let all = loaders.chain(&self.blobs).chain(&self.metadata).chain([&self.boot, &self.core]);
+        let mut seen = std::collections::BTreeSet::new();
+        all.filter(|payload| seen.insert(payload.path.clone())).cloned().collect()
+    }
+
+    /// Whether everything fits the partition that it goes to.
+    pub(super) fn fit(&self, partitions: &[Partition]) -> Result<()> {
+        let size = |name| partitions.iter().find(|p| p.name == name).map(|p| p.size).unwrap_or_default();
+        let bytes = |payloads: &[&Payload]| ByteSize::bytes(payloads.iter().map(|p| p.size).sum());
+        let slot = size(PartitionName::RootA);
+        check("the OS image", bytes(&[&self.rootfs]), "a slot", slot)?;
+        // Two slots' kernels at once, while an update is being written.
+        let loaders = bytes(&[&self.shim, &self.grub]) + ByteSize::mib(16);
+        let esp = loaders + bytes(&[&self.kernel, &self.initrd]) * 2;
+        check("what the firmware loads", esp, "the EFI system partition", size(PartitionName::Esp))?;
+        let blobs: Vec<_> = self.blobs.iter().chain(&self.metadata).collect();
+        // The rest is for the file system's own tables and for the images unpacked.
+        let room = ByteSize::bytes(size(PartitionName::Persistent).get() / 2);
+        check("the container images", bytes(&blobs), "half of the persistent partition", room)?;
+        check("GRUB's core", bytes(&[&self.core]), "its partition", CORE_LIMIT)?;
+        if self.boot.size != 512 || self.core.size <= 512 {
+            let what = "the boot code for BIOS on this medium does not have the length of GRUB's";
+            return Err(Failure::new(Class::Verification, what).into());
+        }
+        Ok(())
+    }
+}
+
+fn check(what: &str, size: ByteSize, place: &str, room: ByteSize) -> Result<(), Failure> {
+    if size <= room {
+        return Ok(());
+    }
+    let what = format!("{what} ({size}) does not fit {place} ({room})");
+    Err(Failure::new(Class::Hardware, what)
+        .hint("Use install.profile: production on a larger disk, or a smaller medium."))
+}
+
+fn missing(purpose: Purpose) -> Failure {
+    let name = serde_json::to_value(purpose).ok();
+    let name = name.as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned();
+    Failure::new(Class::Verification, format!("the release manifest names no payload for {name}"))
+        .hint("Use a complete medium; `iso-builder verify` checks one.")
+}
+
+/// Blobs of the images that `role` needs, in the order of the manifest.
+fn blobs(release: &Release, role: Role) -> Result<Vec<Payload>> {
+    let role = serde_json::to_value(role)?;
+    let role = role.as_str().unwrap_or_default();
+    let by_digest: BTreeMap<Digest, &Payload> =
+        release.payloads(Purpose::ImageBlob).map(|payload| (payload.sha256, payload)).collect();
+    let mut wanted = std::collections::BTreeSet::new();
+    for image in &release.images {
+        if !image.roles.is_empty() && !image.roles.iter().any(|needs| needs == role) {
+            continue;
+        }
+        for digest in image.blobs.iter().chain([&image.digest]) {
+            if !by_digest.contains_key(digest) {
+                let what = format!("the release manifest has no payload for blob {digest} of {}", image.name);
+                return Err(Failure::new(Class::Verification, what).into());
+            }
+            wanted.insert(*digest);
+        }
+    }
+    let blobs = release.payloads(Purpose::ImageBlob).filter(|payload| wanted.remove(&payload.sha256));
+    Ok(blobs.cloned().collect())
+}

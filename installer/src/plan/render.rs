@@ -1,0 +1,92 @@
+//! A plan as text.
+
+use std::fmt;
+
+use super::{EspContent, EspFile, Finish, Plan, Step};
+use crate::release::Payload;
+use crate::size::ByteSize;
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Install {}\n", self.product)?;
+        writeln!(f, "  role    {} ({})", word(&self.role), word(&self.mode))?;
+        writeln!(f, "  disk    {}", self.disk.description)?;
+        writeln!(f, "  table   GPT {}, sectors of {} bytes\n", self.disk_guid, self.disk.sector.bytes())?;
+        writeln!(f, "EVERYTHING on {} is erased.", self.disk.path.display())?;
+        for old in &self.erased {
+            let label = old.label.as_deref().map(|label| format!("  {label}")).unwrap_or_default();
+            writeln!(f, "  lost    {}  {}{label}", old.path.display(), old.size)?;
+        }
+        if self.erased.is_empty() {
+            writeln!(f, "  The kernel sees no partitions on it now.")?;
+        }
+        writeln!(f, "\nNew partitions")?;
+        for new in &self.partitions {
+            let (start, size) = (new.start.to_string(), new.size.to_string());
+            writeln!(
+                f,
+                "  {}  {:<10}  at {start:>12}  {size:>12}  {}",
+                new.number,
+                new.name.as_str(),
+                new.uuid
+            )?;
+        }
+        writeln!(f, "\nSteps")?;
+        for (number, step) in (1..).zip(&self.steps) {
+            writeln!(f, "  {number:>2}  {:<13}  {}", step.id(), describe(step))?;
+            if let Step::Esp { files, .. } = step {
+                files.iter().try_for_each(|file| writeln!(f, "      {}", describe_file(file)))?;
+            }
+        }
+        let finish = match self.finish {
+            Finish::Reboot => "restarts",
+            Finish::Poweroff => "is powered off",
+        };
+        writeln!(f, "\nThen the machine {finish}.")
+    }
+}
+
+/// The name that a value has in documents.
+fn word(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn describe(step: &Step) -> String {
+    match step {
+        Step::VerifyMedium { payloads } => {
+            format!("check {} payloads, {}, before anything is written", payloads.len(), sum(payloads))
+        }
+        Step::Wipe => "erase the old boot code, the old table and the start and end of each new place".into(),
+        Step::Partition => "write the partition table and read it back".into(),
+        Step::Esp { files, .. } => format!("write {} files for the firmware", files.len()),
+        Step::Image { payload, partition } => {
+            format!("write {} to {}, {}", payload.path, partition.as_str(), ByteSize::bytes(payload.size))
+        }
+        Step::Filesystems { filesystems } => {
+            let each = |fs: &super::Filesystem| format!("{} ({})", fs.partition.as_str(), fs.label);
+            format!("make ext4 on {}", filesystems.iter().map(each).collect::<Vec<_>>().join(", "))
+        }
+        Step::Images { blobs, .. } if blobs.is_empty() => "no container images are needed".into(),
+        Step::Images { blobs, .. } => {
+            format!("store {} blobs of container images, {}", blobs.len(), sum(blobs))
+        }
+        Step::Node => "write the node document, the identity and the log".into(),
+        Step::BootCode { .. } => "write GRUB for BIOS".into(),
+        Step::Prove => "check the table, the boot files and the node document on the disk".into(),
+        Step::Commit => "write the one sector that makes the disk bootable".into(),
+    }
+}
+
+fn describe_file(file: &EspFile) -> String {
+    match &file.content {
+        EspContent::Payload(payload) => {
+            format!("{}  from {}, {}", file.path, payload.path, ByteSize::bytes(payload.size))
+        }
+        EspContent::Text(text) => format!("{}  {}", file.path, ByteSize::bytes(text.len() as u64)),
+    }
+}
+
+fn sum(payloads: &[Payload]) -> ByteSize {
+    ByteSize::bytes(payloads.iter().map(|payload| payload.size).sum())
+}

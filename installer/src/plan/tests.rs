@@ -1,0 +1,258 @@
+use super::*;
+use crate::config::{Install, Profile};
+use crate::digest::Digest;
+use crate::failure::{class_of, render};
+use crate::inventory::Transport;
+use crate::release::{FORMAT, Image, MediumKind, Purpose};
+
+pub(crate) const GUID: Uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
+
+/// The payloads of a small medium and their content.
+pub(crate) fn contents() -> &'static [(Payload, Vec<u8>)] {
+    static CONTENTS: std::sync::LazyLock<Vec<(Payload, Vec<u8>)>> = std::sync::LazyLock::new(make);
+    &CONTENTS
+}
+
+fn make() -> Vec<(Payload, Vec<u8>)> {
+    let pattern = |seed: u8, length: usize| -> Vec<u8> {
+        (0..length).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8 ^ seed)).collect()
+    };
+    let all = [
+        ("EFI/BOOT/BOOTX64.EFI", Purpose::Shim, 9_000),
+        ("EFI/BOOT/grubx64.efi", Purpose::GrubEfi, 12_345),
+        ("EFI/BOOT/mmx64.efi", Purpose::MokManager, 800),
+        ("live/vmlinuz", Purpose::Kernel, 300_001),
+        ("live/initrd", Purpose::Initrd, 700_000),
+        ("live/rootfs.squashfs", Purpose::Rootfs, 9_437_184 + 4096),
+        ("images/blobs/sha256/one", Purpose::ImageBlob, 5_000),
+        ("images/blobs/sha256/two", Purpose::ImageBlob, 70_000),
+        ("images/blobs/sha256/witness", Purpose::ImageBlob, 60),
+        ("images/meta.db", Purpose::ImageMetadata, 32_768),
+        ("boot/boot.img", Purpose::GrubBoot, 512),
+        ("boot/core.img", Purpose::GrubCore, 40_000),
+    ];
+    let made = (1..).zip(all).map(|(seed, (path, purpose, length))| {
+        let mut bytes = pattern(seed, length);
+        if purpose == Purpose::GrubCore {
+            // The end of GRUB's block list, whose first entry is filled in by the install.
+            bytes[0x1e8..0x1f4].fill(0);
+        }
+        let payload =
+            Payload { path: path.into(), purpose, size: bytes.len() as u64, sha256: Digest::of(&bytes) };
+        (payload, bytes)
+    });
+    made.collect()
+}
+
+pub(crate) fn release() -> Release {
+    let payloads: Vec<_> = contents().iter().map(|(payload, _)| payload.clone()).collect();
+    let blob = |name: &str| payloads.iter().find(|p| p.path.ends_with(name)).unwrap().sha256;
+    let image = |name: &str, roles: &[&str], blobs: &[Digest]| Image {
+        name: format!("localhost/nqrust/{name}:1"),
+        digest: blobs[0],
+        roles: roles.iter().map(ToString::to_string).collect(),
+        blobs: blobs.to_vec(),
+    };
+    let images = vec![
+        image("tools", &[], &[blob("one"), blob("two")]),
+        image("quorum", &["witness"], &[blob("witness"), blob("two")]),
+    ];
+    Release {
+        format: FORMAT,
+        id: "nqrust".into(),
+        name: "NQRust Hypervisor".into(),
+        version: "0.1.0".into(),
+        architecture: "amd64".into(),
+        epoch: 1_700_000_000,
+        medium: MediumKind::Full,
+        kernel: "6.1.0".into(),
+        kernel_arguments: vec!["quiet".into()],
+        payloads,
+        images,
+    }
+}
+
+pub(crate) fn disk(name: &str, size: ByteSize) -> Disk {
+    Disk {
+        name: name.into(),
+        path: format!("/dev/{name}").into(),
+        size,
+        logical_sector: 512,
+        physical_sector: 512,
+        rotational: false,
+        removable: false,
+        read_only: false,
+        optical: false,
+        transport: Transport::Virtio,
+        model: Some("QEMU HARDDISK".into()),
+        serial: Some(format!("serial-{name}")),
+        wwn: None,
+        links: vec![format!("/dev/disk/by-id/virtio-serial-{name}").into()],
+        boot_medium: false,
+        in_use: vec![],
+        partitions: vec![],
+    }
+}
+
+pub(crate) fn trial() -> InstallConfig {
+    let install = Install { profile: Profile::Trial, automatic: true, ..Install::default() };
+    InstallConfig { install, ..InstallConfig::default() }
+}
+
+fn machine(disks: &[Disk]) -> Inventory {
+    Inventory { disks: disks.to_vec(), nics: vec![] }
+}
+
+fn try_plan(config: &InstallConfig, disks: &[Disk]) -> Result<Plan> {
+    plan(config, &machine(disks), &release(), GUID)
+}
+
+fn refusal(config: &InstallConfig, disks: &[Disk]) -> (Class, String) {
+    let error = try_plan(config, disks).unwrap_err();
+    (class_of(&error), render(&error))
+}
+
+#[test]
+fn the_text_says_what_is_erased_and_what_is_made() {
+    let mut disk = disk("vda", ByteSize::gib(16));
+    disk.partitions.push(FoundPartition {
+        name: "vda1".into(),
+        path: "/dev/vda1".into(),
+        start: ByteSize::mib(1),
+        size: ByteSize::gib(15),
+        label: Some("old data".into()),
+        links: vec![],
+    });
+    let text = try_plan(&trial(), &[disk]).unwrap().to_string();
+    golden("trial.txt", &text);
+}
+
+#[test]
+fn the_boot_menu_of_a_node_is_as_written_here() {
+    let plan = try_plan(&trial(), &[disk("vda", ByteSize::gib(16))]).unwrap();
+    let files = plan.steps.iter().find_map(|step| match step {
+        Step::Esp { files, .. } => Some(files),
+        _ => None,
+    });
+    let file = files.unwrap().iter().find(|file| file.path == "grub/grub.cfg").unwrap();
+    let EspContent::Text(text) = &file.content else { panic!("grub.cfg is text") };
+    golden("grub.cfg", text);
+    assert_eq!(files_of_slot_a(text), ["nqrust/a/vmlinuz", "nqrust/a/initrd"]);
+}
+
+/// Compares with a file of the golden directory; `UPDATE_GOLDEN=1` writes it.
+fn golden(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/plan/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{}", path.display());
+}
+
+#[test]
+fn json_holds_everything_but_the_node_document() {
+    let mut config = trial();
+    config.token = Some(crate::config::Secret::new("do-not-tell"));
+    let plan = try_plan(&config, &[disk("vda", ByteSize::gib(16))]).unwrap();
+    let json = serde_json::to_value(&plan).unwrap();
+    assert!(!json.to_string().contains("do-not-tell") && !format!("{plan}").contains("do-not-tell"));
+    assert_eq!(json["steps"][4]["step"], "image");
+    assert_eq!(json["steps"][4]["payload"]["path"], "live/rootfs.squashfs");
+    assert_eq!(json["partitions"][3]["name"], "root-a");
+}
+
+#[test]
+fn the_only_disk_is_chosen_and_the_boot_medium_is_none() {
+    let mut stick = disk("sda", ByteSize::gib(32));
+    stick.boot_medium = true;
+    let plan = try_plan(&trial(), &[stick, disk("vda", ByteSize::gib(16))]).unwrap();
+    assert_eq!(plan.disk.name, "vda");
+}
+
+#[test]
+fn a_link_names_a_disk() {
+    let mut config = trial();
+    config.install.device = Some("/dev/disk/by-id/virtio-serial-vdb".into());
+    let disks = [disk("vda", ByteSize::gib(16)), disk("vdb", ByteSize::gib(16))];
+    assert_eq!(try_plan(&config, &disks).unwrap().disk.name, "vdb");
+}
+
+#[test]
+fn two_disks_and_no_choice_list_both() {
+    let disks = [disk("vda", ByteSize::gib(16)), disk("vdb", ByteSize::gib(20))];
+    let (class, text) = refusal(&trial(), &disks);
+    assert_eq!(class, Class::Hardware);
+    assert!(text.contains("/dev/vda: 16 GiB, model QEMU HARDDISK, serial serial-vda"), "{text}");
+    assert!(text.contains("/dev/vdb: 20 GiB") && text.contains("install.device"), "{text}");
+}
+
+#[test]
+fn a_disk_that_will_not_do_is_refused_with_the_reason() {
+    type Change = fn(&mut Disk, &mut InstallConfig);
+    let cases: [(&str, Class, Change); 7] = [
+        ("there is no disk /dev/vdz", Class::Hardware, |_, c| c.install.device = Some("/dev/vdz".into())),
+        ("holds the medium", Class::Hardware, |d, c| {
+            d.boot_medium = true;
+            c.install.device = Some("/dev/vda".into());
+        }),
+        ("is read-only", Class::Hardware, |d, c| {
+            d.read_only = true;
+            c.install.device = Some("/dev/vda".into());
+        }),
+        ("is mounted at /mnt", Class::Hardware, |d, _| {
+            d.in_use = vec!["/dev/vda1 is mounted at /mnt".into()];
+        }),
+        ("has 8 GiB, and 10 GiB are needed", Class::Hardware, |d, _| d.size = ByteSize::gib(8)),
+        ("sectors of 520 bytes", Class::Hardware, |d, _| d.logical_sector = 520),
+        ("smaller than the least", Class::Invalid, |_, c| {
+            c.install.persistent_partition_size = Some(ByteSize::gib(1));
+        }),
+    ];
+    for (told, class, change) in cases {
+        let (mut config, mut disk) = (trial(), disk("vda", ByteSize::gib(16)));
+        change(&mut disk, &mut config);
+        let (found, text) = refusal(&config, &[disk]);
+        assert_eq!(found, class, "{text}");
+        assert!(text.contains(told), "{text}");
+    }
+}
+
+#[test]
+fn each_role_gets_its_images_and_a_blob_comes_once() {
+    let blobs = |config: &InstallConfig| {
+        let plan = try_plan(config, &[disk("vda", ByteSize::gib(16))]).unwrap();
+        let step = plan.steps.into_iter().find_map(|step| match step {
+            Step::Images { blobs, .. } => Some(blobs),
+            _ => None,
+        });
+        step.unwrap().into_iter().map(|p| p.path.rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(blobs(&trial()), ["one", "two"]);
+    let mut witness = trial();
+    witness.install.mode = Mode::Join;
+    witness.install.role = Role::Witness;
+    assert_eq!(blobs(&witness), ["one", "two", "witness"]);
+    let plan = try_plan(&witness, &[disk("vda", ByteSize::gib(16))]).unwrap();
+    assert!(plan.partition(PartitionName::Data).is_none());
+}
+
+#[test]
+fn an_os_image_larger_than_a_slot_is_refused() {
+    let mut release = release();
+    for payload in &mut release.payloads {
+        if payload.purpose == Purpose::Rootfs {
+            payload.size = ByteSize::gib(3).get();
+        }
+    }
+    let inventory = machine(&[disk("vda", ByteSize::gib(16))]);
+    let error = plan(&trial(), &inventory, &release, GUID).unwrap_err();
+    assert!(render(&error).contains("the OS image (3 GiB) does not fit a slot (2 GiB)"));
+}
+
+#[test]
+fn a_disk_of_4096_byte_sectors_gets_no_bios_boot_code() {
+    let mut disk = disk("vda", ByteSize::gib(16));
+    disk.logical_sector = 4096;
+    let plan = try_plan(&trial(), &[disk]).unwrap();
+    assert!(!plan.steps.iter().any(|step| step.id() == "boot-code"));
+}
