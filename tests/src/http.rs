@@ -84,7 +84,9 @@ impl Shared {
         loop {
             let header = read_line(&mut reader)?;
             match header.split_once(':') {
-                Some((name, value)) if name.eq_ignore_ascii_case("range") => range = Some(value.trim().to_owned()),
+                Some((name, value)) if name.eq_ignore_ascii_case("range") => {
+                    range = Some(value.trim().to_owned())
+                }
                 Some(_) => {}
                 None => break,
             }

@@ -66,7 +66,9 @@ impl Identity {
 fn secret(path: &Path, prefix: &str) -> Result<String> {
     if !path.exists() {
         let mut random = [0; 32];
-        File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).context("/dev/urandom")?;
+        File::open("/dev/urandom")
+            .and_then(|mut file| file.read_exact(&mut random))
+            .context("/dev/urandom")?;
         let digits = Digest::of(&random).to_string();
         files::write_atomically(path, format!("{prefix}{}", &digits[..16]).as_bytes(), 0o600)?;
     }

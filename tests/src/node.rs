@@ -116,7 +116,11 @@ impl Checks {
 /// Whether the node is what `document` says.
 pub fn check_document(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Result<()> {
     checks.equal("the host name", ssh.run("hostname")?, document.hostname.as_str());
-    checks.equal("vm.swappiness", ssh.run("sudo -n sysctl -n vm.swappiness")?, document.swappiness.to_string());
+    checks.equal(
+        "vm.swappiness",
+        ssh.run("sudo -n sysctl -n vm.swappiness")?,
+        document.swappiness.to_string(),
+    );
     checks.that("br_netfilter is loaded", ssh.succeeds("grep -q '^br_netfilter ' /proc/modules")?);
     let resolver = ssh.run("cat /etc/resolv.conf")?;
     let servers: Vec<_> = resolver.lines().filter_map(|line| line.strip_prefix("nameserver ")).collect();
@@ -144,7 +148,8 @@ fn check_network(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Result<
 /// Whether root is read-only and the node's secrets are root's alone.
 pub fn check_immutable(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let options = ssh.run("findmnt -no OPTIONS /")?;
-    checks.that(&format!("/ is mounted read-only: {options}"), options.split(',').any(|option| option == "ro"));
+    checks
+        .that(&format!("/ is mounted read-only: {options}"), options.split(',').any(|option| option == "ro"));
     checks.that("root cannot write to /usr", !ssh.succeeds("sudo -n touch /usr/x")?);
     let document = ssh.run(&format!("sudo -n stat -c '%a %U' {NODE_DOCUMENT}"))?;
     checks.equal("mode and owner of the node document", document, "600 root");
@@ -167,7 +172,10 @@ pub fn check_images(ssh: &Ssh, release: &Release, checks: &mut Checks) -> Result
         let line = checked.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         checks.contains(&format!("the check of {name}"), line, " complete (");
     }
-    checks.that("the installer's own check of the images passes", ssh.succeeds("sudo -n installer images check")?);
+    checks.that(
+        "the installer's own check of the images passes",
+        ssh.succeeds("sudo -n installer images check")?,
+    );
     Ok(())
 }
 

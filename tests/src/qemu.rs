@@ -151,7 +151,10 @@ impl Machine {
         if self.firmware != Firmware::Bios {
             let code = if secure { "OVMF_CODE_4M.secboot.fd" } else { "OVMF_CODE_4M.fd" };
             args.extend(words(&format!("-drive if=pflash,format=raw,unit=0,readonly=on,file={OVMF}/{code}")));
-            args.extend(["-drive".into(), format!("if=pflash,format=raw,unit=1,file={}", escaped(variables))]);
+            args.extend([
+                "-drive".into(),
+                format!("if=pflash,format=raw,unit=1,file={}", escaped(variables)),
+            ]);
         }
         if secure {
             args.extend(words("-global driver=cfi.pflash01,property=secure,value=on"));

@@ -84,8 +84,11 @@ mod tests {
     #[test]
     fn a_secret_is_found_in_base64_wherever_it_begins() {
         // `printf 'xmarked-token-abcdef' | base64` and the like, for each alignment.
-        let encoded: [&[u8]; 3] =
-            [b"bWFya2VkLXRva2VuLWFiY2RlZg==", b"eG1hcmtlZC10b2tlbi1hYmNkZWY=", b"eHhtYXJrZWQtdG9rZW4tYWJjZGVm"];
+        let encoded: [&[u8]; 3] = [
+            b"bWFya2VkLXRva2VuLWFiY2RlZg==",
+            b"eG1hcmtlZC10b2tlbi1hYmNkZWY=",
+            b"eHhtYXJrZWQtdG9rZW4tYWJjZGVm",
+        ];
         let needles = forms("token", "marked-token-abcdef");
         for text in encoded {
             assert!(finds(text, &needles).any(|name| name.contains("base64")), "{text:?}");

@@ -1,0 +1,99 @@
+//! What the install tests have in common.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nqrust_tests::artifacts::Artifacts;
+use nqrust_tests::identity::{Identity, USER};
+use nqrust_tests::medium::Medium;
+use nqrust_tests::node::{Document, INSTALL_LOGS, MAC};
+use nqrust_tests::qemu::{Firmware, Machine, Vm};
+use nqrust_tests::serial::Answer;
+use nqrust_tests::ssh::Ssh;
+
+/// From power on to the end of an install, under emulation with two machines side by side.
+pub(crate) const INSTALL: Duration = Duration::from_secs(1200);
+
+/// From power on to a login prompt.
+pub(crate) const BOOT: Duration = Duration::from_secs(420);
+
+/// From pressing the power button to the end.
+pub(crate) const SHUTDOWN: Duration = Duration::from_secs(180);
+
+/// One command on the console.
+pub(crate) const COMMAND: Duration = Duration::from_secs(180);
+
+/// What a console says when nothing good will follow.
+const BAD_ENDS: [&str; 5] =
+    ["error: ", "Kernel panic", "emergency mode", "Installation failed", "No bootable device"];
+
+/// The medium whose embedded configuration installs `node-a` on DHCP.
+pub(crate) fn medium(identity: &Identity) -> Result<Medium> {
+    Medium::shared("node-a", &Document::new("node-a").to_json(identity))
+}
+
+/// Waits for `pattern` on the console; a kernel panic, an error of the installer and the like end the wait.
+pub(crate) fn expect(vm: &mut Vm, pattern: &str, limit: Duration) -> Result<String> {
+    let mut patterns = vec![pattern];
+    patterns.extend(BAD_ENDS);
+    let (index, text) = vm.serial.wait_for_any(&patterns, limit)?;
+    if index > 0 {
+        // What follows on the console says why.
+        let more = vm.serial.wait_for("\n  next: ", Duration::from_secs(5)).unwrap_or_default();
+        bail!("the console said {:?} before {pattern:?}: {more}", patterns[index]);
+    }
+    Ok(text)
+}
+
+/// Starts a machine that boots a medium and waits until it has installed and wants to reboot. Returns what the
+/// console said.
+pub(crate) fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
+    let mut vm = machine.start(artifacts)?;
+    let console = expect(&mut vm, "Installation complete", INSTALL).context("installing")?;
+    vm.wait_for_exit(SHUTDOWN).context("waiting for the reboot after the install")?;
+    Ok(console)
+}
+
+/// Starts an installed node and waits until it answers over SSH.
+pub(crate) fn boot(machine: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result<(Vm, Ssh)> {
+    let mut vm = machine.start(artifacts)?;
+    expect(&mut vm, " login: ", BOOT).context("booting the node")?;
+    let port = vm.ssh_port()?;
+    let ssh = Ssh::connect(port, USER, identity, artifacts, BOOT)?;
+    Ok((vm, ssh))
+}
+
+/// An installed node's machine: its disk and a network of its own.
+pub(crate) fn node(purpose: &str, firmware: Firmware, address: &str) -> Machine {
+    Machine::new(purpose, firmware).isolated_network(MAC, address)
+}
+
+/// Runs a container from `image` on the console while the network cable is out.
+pub(crate) fn run_container_offline(vm: &mut Vm, identity: &Identity, image: &str) -> Result<()> {
+    vm.set_link(false)?;
+    vm.serial.login(USER, &identity.password, COMMAND)?;
+    let carrier = "cat /sys/class/net/*/carrier 2>/dev/null | sort -u | tr -d '\\n'";
+    // The loopback's carrier is always 1, so the card's is read by itself.
+    let carrier = carrier.replace("/net/*/", "/net/e*/");
+    let answer = vm.serial.run(&carrier, COMMAND)?;
+    if !answer.text.contains('0') {
+        bail!("the cable is out, but the node sees a carrier: {:?}", answer.text);
+    }
+    let command = format!("sudo -n ctr -n k8s.io run --rm {image} e2e /bin/busybox echo it-runs");
+    let Answer { code, text } = vm.serial.run(&command, COMMAND)?;
+    if code != 0 || !text.contains("it-runs\n") {
+        bail!("a container of {image} ended with exit code {code} and said {text:?}");
+    }
+    vm.set_link(true)
+}
+
+/// Copies the installer's logs and this boot's journal from the node, to be searched for secrets.
+pub(crate) fn collect_logs(ssh: &Ssh, artifacts: &Artifacts, boot: &str) -> Result<()> {
+    let install = ssh.run(&format!("sudo -n sh -c 'cat {INSTALL_LOGS}/*'"))?;
+    if !install.contains("Installation complete") {
+        bail!("the logs in {INSTALL_LOGS} do not tell of the install");
+    }
+    artifacts.append(&format!("{boot}-install-logs.txt"), &install)?;
+    let journal = ssh.run("sudo -n journalctl --boot --no-pager")?;
+    artifacts.append(&format!("{boot}-journal.txt"), &journal)
+}
