@@ -18,9 +18,8 @@ use nqrust_tests::paths;
 use nqrust_tests::programs::{self, Ended};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::secrets;
+use nqrust_tests::steps;
 use serde_json::{Value, json};
-
-use super::steps;
 
 /// A command that has nothing to wait for.
 const QUICK: Duration = Duration::from_secs(120);

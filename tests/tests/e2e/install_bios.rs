@@ -9,8 +9,7 @@ use nqrust_tests::node::{self, Checks, Document, NODE_DOCUMENT};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::secrets;
 use nqrust_tests::ssh::Ssh;
-
-use super::steps;
+use nqrust_tests::steps;
 
 /// The address after the change of the document.
 const STATIC_ADDRESS: &str = "10.0.2.77";

@@ -11,8 +11,7 @@ use nqrust_tests::node::{self, Checks, Document, MAC};
 use nqrust_tests::paths;
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::secrets;
-
-use super::steps;
+use nqrust_tests::steps;
 
 #[test]
 fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_boot_and_on_bios() {

@@ -7,4 +7,3 @@ mod bad_input;
 mod install_bios;
 mod install_uefi;
 mod reproducible;
-mod steps;

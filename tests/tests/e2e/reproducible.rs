@@ -18,9 +18,8 @@ use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{Checks, Document};
 use nqrust_tests::paths;
 use nqrust_tests::programs;
+use nqrust_tests::steps;
 use walkdir::WalkDir;
-
-use super::steps;
 
 /// The part of a build cache that holds what came over the network, each file named by its digest.
 const DOWNLOADS: &str = "downloads";
@@ -44,7 +43,7 @@ fn two_builds_by_different_users_in_different_places_and_ways_give_identical_iso
         for lock in &locks {
             fs::copy(lock, root.join("src").join(lock.strip_prefix(media.join("node-a/source"))?))?;
         }
-        medium::copy_tree(&media.join("cache").join(DOWNLOADS), &root.join("cache").join(DOWNLOADS))?;
+        medium::copy_tree(&media.join("cache").join(DOWNLOADS), &root.join(DOWNLOADS))?;
 
         let mut build = second_build(root, &definition)?;
         let ended = programs::run(&mut build, medium::BUILD)?;
@@ -101,7 +100,7 @@ fn second_build(root: &Path, definition: &Path) -> Result<Command> {
     command.args(["-c", "umask 077; exec \"$@\"", "sh"]).arg(builder);
     command.args(["build", "--locked", "--offline", "--progress", "plain"]).arg(definition);
     command.arg("-o").arg(root.join("out")).arg("--cache-dir").arg(root.join("cache"));
-    command.arg("--installer").arg(installer);
+    command.arg("--downloads").arg(root.join(DOWNLOADS)).arg("--installer").arg(installer);
     command.current_dir(root).env("TZ", "Pacific/Kiritimati").env("LC_ALL", "C").env("LANG", "C");
     command.env("HOME", root.join("home")).env("TMPDIR", root.join("tmp"));
     command.env_remove("SOURCE_DATE_EPOCH").env_remove("CARGO_TARGET_DIR");

@@ -1,39 +1,39 @@
-//! What the install tests have in common.
+//! What the install tests and the benchmarks have in common: install, boot, log in, collect.
 
 use std::time::Duration;
 
+use crate::artifacts::Artifacts;
+use crate::identity::{Identity, USER};
+use crate::medium::Medium;
+use crate::node::{Document, INSTALL_LOGS, MAC};
+use crate::qemu::{Firmware, Machine, Vm};
+use crate::serial::Answer;
+use crate::ssh::Ssh;
 use anyhow::{Context, Result, bail};
-use nqrust_tests::artifacts::Artifacts;
-use nqrust_tests::identity::{Identity, USER};
-use nqrust_tests::medium::Medium;
-use nqrust_tests::node::{Document, INSTALL_LOGS, MAC};
-use nqrust_tests::qemu::{Firmware, Machine, Vm};
-use nqrust_tests::serial::Answer;
-use nqrust_tests::ssh::Ssh;
 
 /// From power on to the end of an install, under emulation with two machines side by side.
-pub(crate) const INSTALL: Duration = Duration::from_secs(1200);
+pub const INSTALL: Duration = Duration::from_secs(1200);
 
 /// From power on to a login prompt.
-pub(crate) const BOOT: Duration = Duration::from_secs(420);
+pub const BOOT: Duration = Duration::from_secs(420);
 
 /// From pressing the power button to the end.
-pub(crate) const SHUTDOWN: Duration = Duration::from_secs(180);
+pub const SHUTDOWN: Duration = Duration::from_secs(180);
 
 /// One command on the console.
-pub(crate) const COMMAND: Duration = Duration::from_secs(180);
+pub const COMMAND: Duration = Duration::from_secs(180);
 
 /// What a console says when nothing good will follow.
 const BAD_ENDS: [&str; 5] =
     ["error: ", "Kernel panic", "emergency mode", "Installation failed", "No bootable device"];
 
 /// The medium whose embedded configuration installs `node-a` on DHCP.
-pub(crate) fn medium(identity: &Identity) -> Result<Medium> {
+pub fn medium(identity: &Identity) -> Result<Medium> {
     Medium::shared("node-a", &Document::new("node-a").to_json(identity))
 }
 
 /// Waits for `pattern` on the console; a kernel panic, an error of the installer and the like end the wait.
-pub(crate) fn expect(vm: &mut Vm, pattern: &str, limit: Duration) -> Result<String> {
+pub fn expect(vm: &mut Vm, pattern: &str, limit: Duration) -> Result<String> {
     let mut patterns = vec![pattern];
     patterns.extend(BAD_ENDS);
     let (index, text) = vm.serial.wait_for_any(&patterns, limit)?;
@@ -47,7 +47,7 @@ pub(crate) fn expect(vm: &mut Vm, pattern: &str, limit: Duration) -> Result<Stri
 
 /// Starts a machine that boots a medium and waits until it has installed and wants to reboot. Returns what the
 /// console said.
-pub(crate) fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
+pub fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
     let mut vm = machine.start(artifacts)?;
     let console = expect(&mut vm, "Installation complete", INSTALL).context("installing")?;
     vm.wait_for_exit(SHUTDOWN).context("waiting for the reboot after the install")?;
@@ -55,7 +55,7 @@ pub(crate) fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String
 }
 
 /// Starts an installed node and waits until it answers over SSH.
-pub(crate) fn boot(machine: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result<(Vm, Ssh)> {
+pub fn boot(machine: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result<(Vm, Ssh)> {
     let mut vm = machine.start(artifacts)?;
     expect(&mut vm, " login: ", BOOT).context("booting the node")?;
     let port = vm.ssh_port()?;
@@ -64,12 +64,12 @@ pub(crate) fn boot(machine: &Machine, identity: &Identity, artifacts: &Artifacts
 }
 
 /// An installed node's machine: its disk and a network of its own.
-pub(crate) fn node(purpose: &str, firmware: Firmware, address: &str) -> Machine {
+pub fn node(purpose: &str, firmware: Firmware, address: &str) -> Machine {
     Machine::new(purpose, firmware).isolated_network(MAC, address)
 }
 
 /// Runs a container from `image` on the console while the network cable is out.
-pub(crate) fn run_container_offline(vm: &mut Vm, identity: &Identity, image: &str) -> Result<()> {
+pub fn run_container_offline(vm: &mut Vm, identity: &Identity, image: &str) -> Result<()> {
     vm.set_link(false)?;
     vm.serial.login(USER, &identity.password, COMMAND)?;
     let carrier = "cat /sys/class/net/*/carrier 2>/dev/null | sort -u | tr -d '\\n'";
@@ -88,7 +88,7 @@ pub(crate) fn run_container_offline(vm: &mut Vm, identity: &Identity, image: &st
 }
 
 /// Copies the installer's logs and this boot's journal from the node, to be searched for secrets.
-pub(crate) fn collect_logs(ssh: &Ssh, artifacts: &Artifacts, boot: &str) -> Result<()> {
+pub fn collect_logs(ssh: &Ssh, artifacts: &Artifacts, boot: &str) -> Result<()> {
     let install = ssh.run(&format!("sudo -n sh -c 'cat {INSTALL_LOGS}/*'"))?;
     if !install.contains("Installation complete") {
         bail!("the logs in {INSTALL_LOGS} do not tell of the install");
