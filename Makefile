@@ -6,12 +6,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # What the targets need beside Rust, on Debian 12.
-HOST_PACKAGES := gcc libc6-dev mmdebstrap uidmap squashfs-tools xorriso e2fsprogs grub-common grub-pc-bin \
-	containerd runc qemu-system-x86 qemu-utils ovmf openssh-client
+HOST_PACKAGES := gcc libc6-dev mmdebstrap uidmap squashfs-tools xorriso e2fsprogs fdisk gdisk mtools \
+	grub-common grub-pc-bin containerd runc qemu-system-x86 qemu-utils ovmf openssh-client
 
 DEFINITION ?= configs/images/default.yaml
 OUTPUT ?= dist
 CARGO ?= cargo
+# Emulation works everywhere; ACCEL=kvm is quicker where it works.
+ACCEL ?= tcg
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 INSTALLER := $(TARGET)/x86_64-unknown-linux-gnu/release/installer
 ISO_BUILDER := $(TARGET)/release/iso-builder
@@ -67,7 +69,7 @@ run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console i
 	[ -e $(TARGET)/run/disk.qcow2 ] || qemu-img create -q -f qcow2 $(TARGET)/run/disk.qcow2 300G
 	iso=$$(ls $(OUTPUT)/*.iso | grep -v -e '-net-install\.iso$$' | head -n 1); \
 	display=none; [ -z "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || display=gtk; \
-	qemu-system-x86_64 -machine q35,accel=kvm:tcg -cpu max -m 4096 -smp 2 -vga std -display "$$display" \
+	qemu-system-x86_64 -machine q35,accel=$(ACCEL) -cpu max -m 4096 -smp 2 -vga std -display "$$display" \
 	  -drive "if=virtio,format=qcow2,file=$(TARGET)/run/disk.qcow2" -cdrom "$$iso" \
 	  -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:2222-:22 -serial mon:stdio
 

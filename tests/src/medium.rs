@@ -8,6 +8,7 @@
 
 use std::env;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -56,7 +57,8 @@ impl Medium {
         let out = directory.join("out");
         let mut build = build_command(&definition, &out, &media.join("cache"))?;
         let ended = programs::run(&mut build, BUILD)?;
-        fs::write(directory.join("build.log"), ended.said())?;
+        fs::create_dir_all(logs(name))?;
+        fs::write(logs(name).join("build.log"), ended.said())?;
         ended.success("iso-builder build")?;
         Self::in_directory(&out)
     }
@@ -90,8 +92,22 @@ impl Medium {
 
     /// Unpacks the full ISO into `directory`, for a web server.
     pub fn unpack(&self, directory: &Path) -> Result<()> {
-        programs::xorriso(&self.full, &["-extract", "/", &directory.display().to_string()]).map(drop)
+        programs::xorriso(&self.full, &["-extract", "/", &directory.display().to_string()])?;
+        // Directories come out read-only as they are on the medium, and could not be removed again.
+        for entry in WalkDir::new(directory) {
+            let entry = entry?;
+            if entry.file_type().is_dir() {
+                fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o755))?;
+            }
+        }
+        Ok(())
     }
+}
+
+/// Where the build of a variant leaves what it said.
+#[must_use]
+pub fn logs(name: &str) -> PathBuf {
+    paths::e2e().join("media").join(name).join("logs")
 }
 
 /// The command that builds `definition` into `out`, with the cache in `cache`.

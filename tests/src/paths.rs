@@ -15,7 +15,8 @@ pub fn workspace() -> PathBuf {
 /// Cargo's target directory.
 #[must_use]
 pub fn target() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
+    // A relative path counts from the workspace, where cargo is called; tests run in their package's directory.
+    workspace().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// What the end-to-end tests keep.

@@ -134,6 +134,16 @@ impl Serial {
         }
     }
 
+    /// What has been said and not waited for, once the console has been silent or `limit` is over.
+    pub fn rest(&mut self, limit: Duration) -> String {
+        // A console that goes on talking is read as far as it got.
+        let _ = self.settle(limit);
+        let state = self.log.lock();
+        let text = String::from_utf8_lossy(&state.text[self.mark..]).into_owned();
+        self.mark = state.text.len();
+        text
+    }
+
     /// Types one line.
     pub fn send(&mut self, line: &str) -> Result<()> {
         self.line.write_all(format!("{line}\r").as_bytes()).context("typing on the console")

@@ -23,9 +23,16 @@ pub const SHUTDOWN: Duration = Duration::from_secs(180);
 /// One command on the console.
 pub const COMMAND: Duration = Duration::from_secs(180);
 
-/// What a console says when nothing good will follow.
-const BAD_ENDS: [&str; 5] =
-    ["error: ", "Kernel panic", "emergency mode", "Installation failed", "No bootable device"];
+/// What a console says when nothing good will follow. An error of the installer is known by the lines after its
+/// first: GRUB too begins lines with `error:`, and goes on.
+const BAD_ENDS: [&str; 6] = [
+    "\n  because: ",
+    "\n  next: ",
+    "Kernel panic",
+    "emergency mode",
+    "No bootable option",
+    "Failed to start nqrust-",
+];
 
 /// The medium whose embedded configuration installs `node-a` on DHCP.
 pub fn medium(identity: &Identity) -> Result<Medium> {
@@ -38,9 +45,11 @@ pub fn expect(vm: &mut Vm, pattern: &str, limit: Duration) -> Result<String> {
     patterns.extend(BAD_ENDS);
     let (index, text) = vm.serial.wait_for_any(&patterns, limit)?;
     if index > 0 {
-        // What follows on the console says why.
-        let more = vm.serial.wait_for("\n  next: ", Duration::from_secs(5)).unwrap_or_default();
-        bail!("the console said {:?} before {pattern:?}: {more}", patterns[index]);
+        // What follows says why.
+        let more = vm.serial.rest(Duration::from_secs(3));
+        let before: Vec<_> = text.lines().rev().take(5).collect();
+        let before: Vec<_> = before.into_iter().rev().collect();
+        bail!("instead of {pattern:?} the console said:\n{}{more}", before.join("\n"));
     }
     Ok(text)
 }
@@ -72,11 +81,10 @@ pub fn node(purpose: &str, firmware: Firmware, address: &str) -> Machine {
 pub fn run_container_offline(vm: &mut Vm, identity: &Identity, image: &str) -> Result<()> {
     vm.set_link(false)?;
     vm.serial.login(USER, &identity.password, COMMAND)?;
-    let carrier = "cat /sys/class/net/*/carrier 2>/dev/null | sort -u | tr -d '\\n'";
-    // The loopback's carrier is always 1, so the card's is read by itself.
-    let carrier = carrier.replace("/net/*/", "/net/e*/");
-    let answer = vm.serial.run(&carrier, COMMAND)?;
-    if !answer.text.contains('0') {
+    // The kernel's own words would stand in the middle of answers.
+    vm.serial.run("sudo -n dmesg --console-off", COMMAND)?;
+    let answer = vm.serial.run("cat /sys/class/net/e*/carrier", COMMAND)?;
+    if answer.text.trim() != "0" {
         bail!("the cable is out, but the node sees a carrier: {:?}", answer.text);
     }
     let command = format!("sudo -n ctr -n k8s.io run --rm {image} e2e /bin/busybox echo it-runs");

@@ -9,14 +9,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use installer::release::{Payload, Purpose};
 use installer::size::ByteSize;
-use nqrust_tests::artifacts::scenario;
+use nix::unistd::Uid;
+use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{Checks, Document};
 use nqrust_tests::paths;
 use nqrust_tests::programs::{self, Ended};
-use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::qemu::Firmware;
 use nqrust_tests::secrets;
 use nqrust_tests::steps;
 use serde_json::{Value, json};
@@ -37,36 +38,55 @@ fn refused(checks: &mut Checks, case: &str, ended: &Ended, code: i32, words: &[&
 fn a_definition_that_is_wrong_is_refused_and_nothing_is_written() {
     scenario("bad-definition", |artifacts| {
         let mut checks = Checks::default();
-        let original = fs::read_to_string(paths::workspace().join(medium::DEFINITION))?;
+        let definition =
+            medium::stage(&artifacts.disk("source"), &Document::new("node").to_json(&Identity::load()?))?;
+        let original = fs::read_to_string(&definition)?;
+        let mirror =
+            json!({ "suite": "bookworm", "mirrors": ["deb http://127.0.0.1:1/debian bookworm main"] });
         let cases = [
-            ("an unknown key", format!("{original}\nvolme_label: X\n"), 2, "volme_label"),
-            (
-                "a base source nobody knows",
-                with(&original, "base", &json!({ "floppy": "a.img" }))?,
-                2,
-                "floppy",
-            ),
-            (
-                "a file that is not there",
-                with(&original, "install_config", &json!("absent.yaml"))?,
-                2,
-                "absent.yaml",
-            ),
-            ("no YAML", "base: [".to_owned(), 2, "definition.yaml"),
+            ("an unknown key", format!("{original}volme_label: X\n"), 2, "volme_label"),
+            ("an unknown base source", with(&original, "base", &json!({ "floppy": "a.img" }))?, 2, "floppy"),
+            ("a missing file", with(&original, "install_config", &json!("absent.yaml"))?, 2, "absent.yaml"),
+            ("no YAML", "base: [".to_owned(), 2, "default.yaml"),
+            ("a mirror that is down", with(&original, "packages", &mirror)?, 5, "127.0.0.1:1"),
         ];
         for (case, text, code, word) in cases {
-            let definition = artifacts.path("definition.yaml");
             fs::write(&definition, text)?;
-            let (out, cache) = (artifacts.path("out"), artifacts.path("cache"));
-            let mut build = medium::build_command(&definition, &out, &cache)?;
-            refused(&mut checks, case, &programs::run(&mut build, QUICK)?, code, &["error: ", word]);
-            checks.that(&format!("{case}: no medium is written"), !has_iso(&out));
+            let ended = build(&definition, artifacts)?;
+            refused(&mut checks, case, &ended, code, &["error: ", word]);
+            checks.that(&format!("{case}: no medium is written"), !has_iso(&artifacts.path("out")));
         }
         let absent = artifacts.path("no-such-definition.yaml");
-        let mut build = medium::build_command(&absent, &artifacts.path("out"), &artifacts.path("cache"))?;
-        let ended = programs::run(&mut build, QUICK)?;
-        refused(&mut checks, "no definition", &ended, 2, &["error: ", "no-such-definition.yaml"]);
+        refused(&mut checks, "no definition", &build(&absent, artifacts)?, 2, &["no-such-definition.yaml"]);
         checks.finish("wrong definitions")
+    });
+}
+
+fn build(definition: &Path, artifacts: &Artifacts) -> Result<Ended> {
+    let (out, cache) = (artifacts.path("out"), artifacts.disk("cache"));
+    programs::run(&mut medium::build_command(definition, &out, &cache)?, QUICK)
+}
+
+#[test]
+fn a_build_disk_that_is_full_is_told_as_such() {
+    // A small file system needs a mount, and that needs root; it is the test's own and ends with it.
+    if !Uid::effective().is_root() {
+        return;
+    }
+    scenario("full-disk", |artifacts| {
+        let identity = Identity::load()?;
+        let definition = medium::stage(&artifacts.disk("source"), &Document::new("node").to_json(&identity))?;
+        let cache = artifacts.disk("cache");
+        fs::create_dir(&cache)?;
+        let build = medium::build_command(&definition, &artifacts.path("out"), &cache)?;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", "mount -t tmpfs -o size=64m none \"$0\" && exec \"$@\""]);
+        command.arg(&cache).arg(build.get_program()).args(build.get_args());
+        let mut checks = Checks::default();
+        let ended = programs::run(&mut command, Duration::from_secs(600))?;
+        refused(&mut checks, "a full disk", &ended, 6, &["error: ", "next: "]);
+        checks.that("no medium is written", !has_iso(&artifacts.path("out")));
+        checks.finish("a full build disk")
     });
 }
 
@@ -195,13 +215,7 @@ fn an_install_from_a_damaged_medium_and_one_to_a_small_disk_leave_the_disk_untou
 
 /// Boots `iso` beside a disk with something on it; the console says `error:` and `word`, and the disk stays as
 /// it was.
-fn refused_in_vm(
-    case: &str,
-    iso: &Path,
-    size: ByteSize,
-    word: &str,
-    artifacts: &nqrust_tests::artifacts::Artifacts,
-) -> Result<()> {
+fn refused_in_vm(case: &str, iso: &Path, size: ByteSize, word: &str, artifacts: &Artifacts) -> Result<()> {
     let before = Disk::raw(artifacts.disk(&format!("{case}-before.img")));
     let file = fs::File::create(&before.path)?;
     file.set_len(size.get())?;
@@ -210,15 +224,21 @@ fn refused_in_vm(
         file.write_all_at(&[0xA5; 4096], offset)?;
     }
     let disk = before.overlay(artifacts.disk(&format!("{case}.qcow2")), None)?;
-    let mut vm = Machine::new(case, Firmware::Bios).disk(&disk).cdrom(iso).start(artifacts)?;
-    let (bad, _) = vm.serial.wait_for_any(&["error: ", "Installation complete"], steps::INSTALL)?;
+    let live = steps::node(case, Firmware::Bios, "").disk(&disk).cdrom(iso);
+    let mut vm = live.start(artifacts)?;
+    let (end, mut said) = vm.serial.wait_for_any(&["\n  next: ", "Installation complete"], steps::INSTALL)?;
+    said.push_str(&vm.serial.rest(Duration::from_secs(5)));
     let mut checks = Checks::default();
-    checks.that(&format!("{case}: the install is refused"), bad == 0);
-    let said = vm.serial.wait_for("next: ", Duration::from_secs(30))?;
-    checks.contains(&format!("{case}: the error"), &said, word);
+    checks.that(&format!("{case}: the install is refused"), end == 0);
+    checks.that(&format!("{case}: the console tells an error about {word}"), tells(&said, word));
     vm.kill()?;
     checks.that(&format!("{case}: the disk is as it was"), disk.same_bytes_as(&before)?);
     checks.finish(case)
+}
+
+/// Whether an error on the console, or what is told with it, has `word`.
+fn tells(console: &str, word: &str) -> bool {
+    console.rsplit_once("\nerror: ").is_some_and(|(_, error)| error.contains(word))
 }
 
 fn largest_blob(medium: &Medium) -> Result<Payload> {

@@ -5,8 +5,9 @@ use installer::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
+use nqrust_tests::medium;
 use nqrust_tests::node::{self, Checks, Document, NODE_DOCUMENT};
-use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::qemu::Firmware;
 use nqrust_tests::secrets;
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
@@ -22,8 +23,8 @@ fn a_full_iso_installs_on_bios_and_the_node_follows_its_document_at_every_boot()
         let release = medium.release()?;
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
 
-        // No network card at all: a full medium needs none.
-        let live = Machine::new("install", Firmware::Bios).disk(&disk).cdrom(&medium.full);
+        // Nothing answers on this network but DHCP: a full medium needs no more.
+        let live = steps::node("install", Firmware::Bios, "").disk(&disk).cdrom(&medium.full);
         let console = steps::install(&live, artifacts)?;
         check_progress(&console)?;
 
@@ -44,6 +45,7 @@ fn a_full_iso_installs_on_bios_and_the_node_follows_its_document_at_every_boot()
         vm.power_off(steps::SHUTDOWN)?;
 
         second_boot(&disk, &identity, artifacts)?;
+        secrets::search(&medium::logs("node-a"), &identity)?;
         secrets::search(artifacts.directory(), &identity)
     });
 }

@@ -10,7 +10,7 @@ use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::Medium;
 use nqrust_tests::node::INSTALL_LOGS;
-use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::qemu::Firmware;
 use nqrust_tests::steps;
 
 use crate::builds::{Event, events, seconds};
@@ -29,7 +29,7 @@ const PEAK: ByteSize = ByteSize::mib(256);
 pub(crate) fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let identity = Identity::load()?;
     let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
-    let live = Machine::new("install", Firmware::Bios).memory(MEMORY).disk(&disk).cdrom(&medium.full);
+    let live = steps::node("install", Firmware::Bios, "").memory(MEMORY).disk(&disk).cdrom(&medium.full);
     let console = steps::install(&live, artifacts)?;
     let direct = dd_rate(&console).context("the console does not tell of dd")?;
 
