@@ -98,8 +98,9 @@ pub fn run_container_offline(vm: &mut Vm, identity: &Identity, image: &str) -> R
 /// Copies the installer's logs and this boot's journal from the node, to be searched for secrets.
 pub fn collect_logs(ssh: &Ssh, artifacts: &Artifacts, boot: &str) -> Result<()> {
     let install = ssh.run(&format!("sudo -n sh -c 'cat {INSTALL_LOGS}/*'"))?;
-    if !install.contains("Installation complete") {
-        bail!("the logs in {INSTALL_LOGS} do not tell of the install");
+    let committed = |line: &str| line.contains(r#""step":"commit""#) && line.contains(r#""state":"done""#);
+    if !install.lines().any(committed) {
+        bail!("the logs in {INSTALL_LOGS} do not tell that the install was committed");
     }
     artifacts.append(&format!("{boot}-install-logs.txt"), &install)?;
     let journal = ssh.run("sudo -n journalctl --boot --no-pager")?;

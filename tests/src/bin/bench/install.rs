@@ -17,7 +17,7 @@ use crate::builds::{Event, events, seconds};
 use crate::figure::{Figure, Limit};
 
 /// The installer's step that writes the OS image to its slot.
-const WRITE: &str = "write-rootfs";
+const WRITE: &str = "image";
 
 /// The memory of the machine that installs.
 const MEMORY: ByteSize = ByteSize::gib(2);
@@ -25,13 +25,14 @@ const MEMORY: ByteSize = ByteSize::gib(2);
 /// The most memory that the installer may take.
 const PEAK: ByteSize = ByteSize::mib(256);
 
-/// Installs once and reads the figures off the console and the logs on the node.
+/// Installs once and reads the figures off the console and the node's logs.
 pub(crate) fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let identity = Identity::load()?;
     let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
     let live = steps::node("install", Firmware::Bios, "").memory(MEMORY).disk(&disk).cdrom(&medium.full);
     let console = steps::install(&live, artifacts)?;
     let direct = dd_rate(&console).context("the console does not tell of dd")?;
+    let peak = peak_memory(&console).context("the console does not tell the installer's peak memory")?;
 
     let node = steps::node("node", Firmware::Bios, "").disk(&disk);
     let (vm, ssh) = steps::boot(&node, &identity, artifacts)?;
@@ -41,7 +42,6 @@ pub(crate) fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Vec<Figu
     vm.power_off(steps::SHUTDOWN)?;
 
     let rate = write_rate(&events(&logs))?;
-    let peak = peak_memory(&logs).context("the installer's log does not tell its VmHWM")?;
     let install =
         Figure::new("install, writing the OS image", rate / 1e6, "MB/s", ("dd oflag=direct", direct / 1e6));
     let memory =
@@ -70,13 +70,11 @@ fn dd_rate(console: &str) -> Option<f64> {
     Some(bytes / seconds)
 }
 
-/// The largest `VmHWM` that the log tells, in the form of proc(5): `VmHWM:   1234 kB`.
-fn peak_memory(log: &str) -> Option<ByteSize> {
-    let told = log.split("VmHWM").skip(1).filter_map(|rest| {
-        let number = rest.trim_start_matches([':', ' ', '\t']).split(' ').next()?;
-        number.parse::<u64>().ok().map(|kibibytes| ByteSize::bytes(kibibytes << 10))
-    });
-    told.max()
+/// The installer's own words: `Peak memory 1234 KiB`.
+fn peak_memory(console: &str) -> Option<ByteSize> {
+    let line =
+        console.lines().rev().find_map(|line| line.split_once("Peak memory ").map(|(_, size)| size))?;
+    line.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -91,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_peak_of_the_log_counts() {
-        assert_eq!(peak_memory("a VmHWM:\t  1024 kB\nVmHWM: 4096 kB\n"), Some(ByteSize::mib(4)));
+    fn the_peak_memory_is_read_off_the_console() {
+        assert_eq!(peak_memory("[ ok ] Done\n       Peak memory 4096 KiB\n"), Some(ByteSize::mib(4)));
         assert_eq!(peak_memory("nothing"), None);
     }
 }
