@@ -23,6 +23,9 @@ pub const SHUTDOWN: Duration = Duration::from_secs(180);
 /// One command on the console.
 pub const COMMAND: Duration = Duration::from_secs(180);
 
+/// What the console says at the end of an install.
+pub const COMPLETE: &str = "Installation complete";
+
 /// What a console says when nothing good will follow. An error of the installer is known by the lines after its
 /// first: GRUB too begins lines with `error:`, and goes on.
 const BAD_ENDS: [&str; 6] = [
@@ -58,7 +61,7 @@ pub fn expect(vm: &mut Vm, pattern: &str, limit: Duration) -> Result<String> {
 /// console said.
 pub fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
     let mut vm = machine.start(artifacts)?;
-    let console = expect(&mut vm, "Installation complete", INSTALL).context("installing")?;
+    let console = expect(&mut vm, COMPLETE, INSTALL).context("installing")?;
     vm.wait_for_exit(SHUTDOWN).context("waiting for the reboot after the install")?;
     Ok(console)
 }

@@ -226,7 +226,7 @@ fn refused_in_vm(case: &str, iso: &Path, size: ByteSize, word: &str, artifacts: 
     let disk = before.overlay(artifacts.disk(&format!("{case}.qcow2")), None)?;
     let live = steps::node(case, Firmware::Bios, "").disk(&disk).cdrom(iso);
     let mut vm = live.start(artifacts)?;
-    let (end, mut said) = vm.serial.wait_for_any(&["\n  next: ", "Installation complete"], steps::INSTALL)?;
+    let (end, mut said) = vm.serial.wait_for_any(&["\n  next: ", steps::COMPLETE], steps::INSTALL)?;
     said.push_str(&vm.serial.rest(Duration::from_secs(5)));
     let mut checks = Checks::default();
     checks.that(&format!("{case}: the install is refused"), end == 0);

@@ -3,6 +3,8 @@
 //! Always software emulation (TCG), so that a run is the same on every machine. QEMU connects to sockets that
 //! the harness listens on, so no byte of the console is lost and nothing is raced for.
 
+mod arguments;
+
 use std::fs::{self, File};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use arguments::{disk_arguments, escaped, nic_arguments, words};
 use installer::size::ByteSize;
 
 use crate::artifacts::Artifacts;
@@ -211,48 +214,6 @@ impl Machine {
     }
 }
 
-fn words(text: &str) -> Vec<String> {
-    text.split(' ').map(str::to_owned).collect()
-}
-
-/// A path as the value of one of QEMU's comma-separated options.
-fn escaped(path: &Path) -> String {
-    path.display().to_string().replace(',', ",,")
-}
-
-fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk) -> Vec<String> {
-    let (format, path) = (disk.format.name(), escaped(&disk.path));
-    let id = format!("disk{index}");
-    // Nothing that a test looks at survives a crash of this machine, so flushes need not reach its disk.
-    let common = format!("if=none,id={id},format={format},file={path},cache=unsafe");
-    let order = index + 1;
-    let (drive, device) = match attachment {
-        Attachment::CdRom => (
-            format!("{common},media=cdrom,readonly=on"),
-            format!("ide-cd,drive={id},bus=ide.{index},bootindex={order}"),
-        ),
-        Attachment::Usb => (
-            common,
-            format!("usb-storage,bus=usb.0,drive={id},removable=on,bootindex={order},serial=stick{index}"),
-        ),
-        Attachment::Virtio => {
-            (common, format!("virtio-blk-pci,drive={id},bootindex={order},serial=nqrust-{index}"))
-        }
-    };
-    vec!["-drive".into(), drive, "-device".into(), device]
-}
-
-fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {
-    let restrict = if nic.restricted { "on" } else { "off" };
-    let forward = format!("hostfwd=tcp:127.0.0.1:0-{}:22", nic.ssh_to);
-    vec![
-        "-netdev".into(),
-        format!("user,id=net{index},restrict={restrict},{forward}"),
-        "-device".into(),
-        format!("virtio-net-pci,id=nic{index},netdev=net{index},mac={}", nic.mac),
-    ]
-}
-
 /// Waits for QEMU's connection; if QEMU ends instead, says what it said.
 fn accept(
     listener: &UnixListener,
@@ -356,10 +317,5 @@ mod tests {
         let table = "Hub -1 (net0):\n  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\n  TCP[HOST_FORWARD]  13       127.0.0.1 46571       10.0.2.15    22     0     0\n";
         assert_eq!(forwarded_port(table), Some(46571));
         assert_eq!(forwarded_port("Hub -1 (net0):\n"), None);
-    }
-
-    #[test]
-    fn commas_in_a_path_do_not_become_options() {
-        assert_eq!(escaped(Path::new("/a,b/c")), "/a,,b/c");
     }
 }
