@@ -196,8 +196,10 @@ impl Machine {
             fs::copy(&template, &variables).with_context(|| format!("copying {}", template.display()))?;
         }
         let log = File::create(artifacts.path(&format!("{name}-qemu.log")))?;
-        let mut command = Command::new("qemu-system-x86_64");
+        // A harness that is killed runs no destructors; the kernel then ends QEMU.
+        let mut command = Command::new("setpriv");
         command
+            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
             .args(self.arguments(&variables))
             .args(["-chardev".into(), format!("socket,id=serial,path={}", serial.display())])
             .args(["-chardev".into(), format!("socket,id=qmp,path={}", qmp.display())])
