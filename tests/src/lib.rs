@@ -1,1 +1,20 @@
-#![allow(missing_docs)]
+//! The harness of the end-to-end tests and the benchmarks: virtual machines on QEMU, driven over their serial
+//! console, QMP and SSH; the media they boot; and what is kept of a run for the person who reads a failure.
+//!
+//! The tests are in `tests/e2e`, the benchmarks in `src/bin/bench`. Nothing here is part of the product.
+
+pub mod artifacts;
+pub mod deadline;
+pub mod disk;
+pub mod http;
+pub mod identity;
+pub mod medium;
+pub mod node;
+pub mod paths;
+pub mod programs;
+pub mod qemu;
+pub mod qmp;
+pub mod secrets;
+pub mod serial;
+pub mod ssh;
+pub mod steps;

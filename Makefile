@@ -1,0 +1,90 @@
+# Each target sets up what it needs. `make help` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# What the targets need beside Rust, on Debian 12.
+HOST_PACKAGES := gcc libc6-dev mmdebstrap uidmap squashfs-tools xorriso e2fsprogs fdisk gdisk mtools \
+	grub-common grub-pc-bin containerd runc qemu-system-x86 qemu-utils ovmf openssh-client
+
+DEFINITION ?= configs/images/default.yaml
+OUTPUT ?= dist
+CARGO ?= cargo
+# Emulation works everywhere; ACCEL=kvm is quicker where it works.
+ACCEL ?= tcg
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+INSTALLER := $(TARGET)/x86_64-unknown-linux-gnu/release/installer
+ISO_BUILDER := $(TARGET)/release/iso-builder
+BUILD := $(ISO_BUILDER) build --installer $(INSTALLER)
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Install the host packages that are missing, or name them; check Rust.
+	@missing=""; \
+	for package in $(HOST_PACKAGES); do \
+	  [ "$$(dpkg-query -W -f '$${db:Status-Status}' "$$package" 2>/dev/null)" = installed ] || missing+=" $$package"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+	  if [ "$$(id -u)" = 0 ]; then as_root=(env); \
+	  elif sudo -n true 2>/dev/null; then as_root=(sudo env); \
+	  else \
+	    printf 'error: these packages are missing:%s\n  next: As root, run: apt-get install --no-install-recommends%s\n' \
+	      "$$missing" "$$missing" >&2; exit 1; \
+	  fi; \
+	  "$${as_root[@]}" apt-get update -q; \
+	  "$${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; \
+	fi; \
+	command -v $(CARGO) >/dev/null || { \
+	  printf 'error: Rust is missing: there is no %s in PATH\n  next: Install Rust %s or later with rustup.\n' \
+	    '$(CARGO)' "$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)" >&2; exit 1; }
+
+.PHONY: binaries
+binaries: setup ## Build the installer (static) and the iso-builder.
+	RUSTFLAGS="-C target-feature=+crt-static" \
+	  $(CARGO) build --release --locked --target x86_64-unknown-linux-gnu -p installer
+	$(CARGO) build --release --locked -p iso-builder
+
+.PHONY: iso
+iso: binaries ## Build the media of DEFINITION into OUTPUT.
+	$(BUILD) $(DEFINITION) -o $(OUTPUT)
+
+.PHONY: lint
+lint: setup ## Check the format and the lints.
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: test
+test: lint binaries ## Run all tests, those in virtual machines included.
+	$(CARGO) test --workspace --exclude nqrust-tests --locked
+	$(CARGO) test -p nqrust-tests --locked
+
+.PHONY: run
+run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console is also on this terminal.
+	mkdir -p $(TARGET)/run
+	[ -e $(TARGET)/run/disk.qcow2 ] || qemu-img create -q -f qcow2 $(TARGET)/run/disk.qcow2 300G
+	iso=$$(ls $(OUTPUT)/*.iso | grep -v -e '-net-install\.iso$$' | head -n 1); \
+	display=none; [ -z "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || display=gtk; \
+	qemu-system-x86_64 -machine q35,accel=$(ACCEL) -cpu max -m 4096 -smp 2 -vga std -display "$$display" \
+	  -drive "if=virtio,format=qcow2,file=$(TARGET)/run/disk.qcow2" -cdrom "$$iso" \
+	  -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:2222-:22 -serial mon:stdio
+
+.PHONY: bench
+bench: binaries ## Measure builds and an install; writes target/bench.json.
+	$(CARGO) run -q --release --locked -p nqrust-tests --bin bench
+
+# Each round is a whole run with the tests in their own order, so what fails once in ten is seen.
+.PHONY: soak
+soak: binaries ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
+	for round in $$(seq $(or $(ROUNDS),10)); do \
+	  echo "round $$round"; $(CARGO) test -p nqrust-tests --locked --test e2e; \
+	done
+
+.PHONY: clean
+clean: ## Remove everything that was built here; the build cache in the user's cache directory stays.
+	$(CARGO) clean
+	rm -rf $(OUTPUT)

@@ -1,0 +1,87 @@
+//! What a test leaves behind: a directory of its own below `target/e2e`, with logs and screenshots.
+//!
+//! Logs stay after every run. Disks are removed at the end, unless `NQRUST_E2E_KEEP` is set.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+
+use crate::paths;
+
+/// The directory of one test.
+#[derive(Debug)]
+pub struct Artifacts {
+    directory: PathBuf,
+    machines: AtomicU32,
+}
+
+impl Artifacts {
+    /// The empty directory of the test `name`; what an earlier run left there is removed.
+    pub fn new(name: &str) -> Result<Self> {
+        let directory = paths::e2e().join(name);
+        if directory.exists() {
+            fs::remove_dir_all(&directory).with_context(|| format!("clearing {}", directory.display()))?;
+        }
+        fs::create_dir_all(directory.join("disks"))
+            .with_context(|| format!("making {}", directory.display()))?;
+        Ok(Self { directory, machines: AtomicU32::new(0) })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The path of a file in the directory.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The path of a disk image.
+    #[must_use]
+    pub fn disk(&self, name: &str) -> PathBuf {
+        self.directory.join("disks").join(name)
+    }
+
+    /// A name for the next machine of this test: its number and what it is for.
+    #[must_use]
+    pub fn machine(&self, purpose: &str) -> String {
+        format!("{}-{purpose}", self.machines.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Keeps `text` under `name`, after what is there.
+    pub fn append(&self, name: &str, text: &str) -> Result<()> {
+        append(&self.path(name), text)
+    }
+}
+
+impl Drop for Artifacts {
+    fn drop(&mut self) {
+        if std::env::var_os("NQRUST_E2E_KEEP").is_none() {
+            // What stays behind costs only space, and the next run removes it.
+            let _ = fs::remove_dir_all(self.directory.join("disks"));
+        }
+    }
+}
+
+/// Appends `text` to the file at `path`.
+pub fn append(path: &Path, text: &str) -> Result<()> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+/// Runs the test `name`. An error panics with its whole chain and the place of the logs, so that the test
+/// runner shows both.
+#[allow(clippy::panic)]
+pub fn scenario(name: &str, test: impl FnOnce(&Artifacts) -> Result<()>) {
+    let outcome = Artifacts::new(name).and_then(|artifacts| test(&artifacts));
+    if let Err(error) = outcome {
+        panic!("{error:#}\n\nlogs and screenshots: {}", paths::e2e().join(name).display());
+    }
+}

@@ -1,0 +1,168 @@
+//! How long builds take.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nqrust_tests::artifacts::Artifacts;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::medium::{self, Medium};
+use nqrust_tests::node::Document;
+use nqrust_tests::paths;
+use nqrust_tests::programs;
+
+use crate::figure::{Figure, Limit};
+
+/// The longest that a build with nothing to do may take.
+const NOTHING_TO_DO: Duration = Duration::from_secs(2);
+
+/// The builder's step that makes the full ISO out of finished parts.
+const ASSEMBLY: &str = "iso-full";
+
+/// An overlay directory beside those of the definition.
+const OVERLAY: &str = "overlays/bench";
+
+/// Builds in a directory of their own, with a cache that is empty at first.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    root: PathBuf,
+    definition: PathBuf,
+    runs: u32,
+}
+
+/// One build.
+struct Run {
+    seconds: f64,
+    events: Vec<Event>,
+}
+
+/// What this program reads of a progress event.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Event {
+    pub(crate) step: String,
+    pub(crate) state: String,
+    /// RFC 3339.
+    pub(crate) time: String,
+    pub(crate) bytes: Option<u64>,
+}
+
+impl Bench {
+    /// Stages the default definition with the overlay of the install benchmark.
+    pub(crate) fn new(artifacts: &Artifacts) -> Result<Self> {
+        let root = artifacts.disk("build");
+        let identity = Identity::load()?;
+        let config = Document::new("bench").to_json(&identity);
+        let definition = medium::stage(&root.join("source"), &config)?;
+        let fixture = paths::workspace().join("tests/fixtures/bench-overlay");
+        medium::copy_tree(&fixture, &root.join("source").join(OVERLAY))?;
+        let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
+        let overlays = value["overlays"]["rootfs"].as_sequence_mut();
+        let overlays = overlays.context("the definition has no overlays.rootfs")?;
+        overlays.push(format!("../../{OVERLAY}").into());
+        fs::write(&definition, serde_yaml::to_string(&value)?)?;
+        Ok(Self { root, definition, runs: 0 })
+    }
+
+    /// The media of the last build.
+    pub(crate) fn medium(&self) -> Result<Medium> {
+        Medium::in_directory(&self.out())
+    }
+
+    /// First build, build with nothing changed, build with one overlay file changed, assembly beside a copy.
+    pub(crate) fn measure(&mut self) -> Result<Vec<Figure>> {
+        let first = self.build(&[])?;
+        let again = self.build(&["--locked"])?;
+        let file = self.root.join("source").join(OVERLAY).join("usr/share/nqrust-bench/changed");
+        fs::create_dir_all(file.parent().unwrap_or(&self.root))?;
+        fs::write(&file, "changed\n")?;
+        // Without a network a download or a new bootstrap would be an error.
+        let overlay = self.build(&["--locked", "--offline"])?;
+        let assembly = seconds(&overlay.events, ASSEMBLY)?;
+        let copy = copy_seconds(&self.medium()?.full, &self.root.join("copy"))?;
+        let limit = NOTHING_TO_DO.as_secs_f64();
+        Ok(vec![
+            Figure::new("build with nothing changed", again.seconds, "s", ("limit", limit))
+                .limit(Limit::AtMost(1.0)),
+            Figure::new(
+                "build with one overlay file changed",
+                overlay.seconds,
+                "s",
+                ("first build", first.seconds),
+            )
+            .limit(Limit::AtMost(1.0)),
+            Figure::new("assembly of the full ISO", assembly, "s", ("copy of the same bytes", copy))
+                .limit(Limit::AtMost(1.5)),
+        ])
+    }
+
+    fn out(&self) -> PathBuf {
+        self.root.join("out")
+    }
+
+    fn build(&mut self, extra: &[&str]) -> Result<Run> {
+        self.runs += 1;
+        let mut command = Command::new(paths::iso_builder()?);
+        command.args(["build", "--progress", "json"]).args(extra).arg(&self.definition);
+        command.arg("-o").arg(self.out()).arg("--cache-dir").arg(self.root.join("cache"));
+        command.arg("--installer").arg(paths::installer()?);
+        let began = Instant::now();
+        let ended = programs::run(&mut command, medium::BUILD)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let log = self.root.join(format!("../../build-{}.jsonl", self.runs));
+        fs::write(log, ended.said())?;
+        let events = events(&ended.success("iso-builder build")?);
+        Ok(Run { seconds, events })
+    }
+}
+
+/// The progress events among the lines of `text`.
+pub(crate) fn events(text: &str) -> Vec<Event> {
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// How long `step` took.
+pub(crate) fn seconds(events: &[Event], step: &str) -> Result<f64> {
+    let at = |state: &str| -> Result<jiff::Timestamp> {
+        let found = events.iter().find(|event| event.step == step && event.state == state);
+        let event = found.with_context(|| {
+            let mut steps: Vec<_> = events.iter().map(|event| event.step.as_str()).collect();
+            steps.dedup();
+            format!("no event says that {step} is {state}; there are {}", steps.join(", "))
+        })?;
+        event.time.parse().with_context(|| format!("reading the time {:?}", event.time))
+    };
+    Ok(at("done")?.duration_since(at("started")?).as_secs_f64())
+}
+
+/// Copies a file through a buffer, since the kernel's own copy may share blocks instead.
+fn copy_seconds(from: &Path, to: &Path) -> Result<f64> {
+    let began = Instant::now();
+    let (mut source, mut target) = (fs::File::open(from)?, fs::File::create(to)?);
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let count = source.read(&mut buffer).context("reading the ISO")?;
+        if count == 0 {
+            break;
+        }
+        target.write_all(&buffer[..count]).context("copying the ISO")?;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    fs::remove_file(to)?;
+    Ok(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_step_is_from_its_begin_to_its_end() {
+        let text = "noise\n{\"v\":1,\"seq\":1,\"time\":\"2030-01-01T00:00:01.500Z\",\"step\":\"a\",\"state\":\"started\",\"message\":\"\"}\n{\"v\":1,\"seq\":2,\"time\":\"2030-01-01T00:00:03.000Z\",\"step\":\"a\",\"state\":\"done\",\"bytes\":7,\"message\":\"\"}\n";
+        let events = events(text);
+        assert!((seconds(&events, "a").unwrap() - 1.5).abs() < 1e-9);
+        assert!(seconds(&events, "b").unwrap_err().to_string().contains("there are a"));
+    }
+}

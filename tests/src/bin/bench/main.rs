@@ -1,0 +1,41 @@
+//! `make bench`: figures of builds and of an install, each beside a baseline measured in the same run.
+//!
+//! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1
+//! then.
+
+mod builds;
+mod figure;
+mod install;
+
+use std::io::{Write, stderr, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use figure::Figure;
+use installer::files;
+use nqrust_tests::artifacts::Artifacts;
+use nqrust_tests::paths;
+
+fn main() -> ExitCode {
+    match measure() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // Nobody is left to tell when standard error itself is gone.
+            let _ = writeln!(stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures everything; whether every figure keeps its limit.
+fn measure() -> Result<bool> {
+    let artifacts = Artifacts::new("bench")?;
+    let mut builds = builds::Bench::new(&artifacts)?;
+    let mut figures = builds.measure()?;
+    figures.extend(install::measure(&builds.medium()?, &artifacts)?);
+    let json = serde_json::to_string_pretty(&figures)?;
+    files::write_atomically(&paths::target().join("bench.json"), format!("{json}\n").as_bytes(), 0o644)?;
+    stdout().write_all(figure::table(&figures).as_bytes()).context("printing the table")?;
+    Ok(figures.iter().all(Figure::holds))
+}

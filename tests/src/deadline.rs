@@ -1,0 +1,69 @@
+//! Waiting with an end: a condition is looked at again and again until it holds or the time is up.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// How long a poll rests between two looks.
+const REST: Duration = Duration::from_millis(50);
+
+/// A moment after which waiting is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    end: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    /// The moment `limit` from now.
+    #[must_use]
+    pub fn after(limit: Duration) -> Self {
+        Self { end: Instant::now() + limit, limit }
+    }
+
+    /// The time that is left, `None` once it is up.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        self.end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+
+    /// The whole time that was given.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// Looks until `look` finds something; an error of `look` ends the wait. `what` completes the sentence
+    /// "… did not happen within N seconds".
+    pub fn poll<T>(&self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            if self.left().is_none() {
+                bail!("{what} did not happen within {} seconds", self.limit.as_secs());
+            }
+            thread::sleep(REST);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_poll_ends_with_what_it_found_and_names_what_never_came() {
+        let mut looks = 0;
+        let deadline = Deadline::after(Duration::from_secs(5));
+        let found = deadline.poll("three looks", || {
+            looks += 1;
+            Ok((looks == 3).then_some(looks))
+        });
+        assert_eq!(found.unwrap(), 3);
+        let short = Deadline::after(Duration::from_millis(1));
+        let error = short.poll::<()>("rain", || Ok(None)).unwrap_err();
+        assert!(error.to_string().starts_with("rain did not happen"), "{error}");
+    }
+}

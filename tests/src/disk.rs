@@ -1,0 +1,104 @@
+//! Disk images for virtual machines, made with `qemu-img`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use installer::size::ByteSize;
+
+use crate::programs::{self, Ended};
+
+/// The formats of disk images in use here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Plain bytes, sparse.
+    Raw,
+    /// QEMU's own, with a backing file where it has one.
+    Qcow2,
+}
+
+impl Format {
+    /// QEMU's name for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Qcow2 => "qcow2",
+        }
+    }
+}
+
+/// One disk image.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: Format,
+}
+
+impl Disk {
+    /// A new, empty qcow2 disk.
+    pub fn empty(path: PathBuf, size: ByteSize) -> Result<Self> {
+        qemu_img(&["create", "-q", "-f", "qcow2"], &[&path], &[&size.get().to_string()])?;
+        Ok(Self { path, format: Format::Qcow2 })
+    }
+
+    /// A raw image that is there already, a medium for instance.
+    #[must_use]
+    pub fn raw(path: PathBuf) -> Self {
+        Self { path, format: Format::Raw }
+    }
+
+    /// A disk that begins with the content of this one; what is written to it stays in it. With a `size`
+    /// it is that large, which is what a medium on a larger USB stick looks like.
+    pub fn overlay(&self, path: PathBuf, size: Option<ByteSize>) -> Result<Self> {
+        // qemu-img takes a relative backing path from the overlay's directory, not from here.
+        let backing = self.path.canonicalize().with_context(|| format!("finding {}", self.path.display()))?;
+        let before = ["create", "-q", "-f", "qcow2", "-F", self.format.name(), "-b"];
+        let size = size.map(|size| size.get().to_string());
+        let after: Vec<&str> = size.iter().map(String::as_str).collect();
+        qemu_img(&before, &[&backing, &path], &after)?;
+        Ok(Self { path, format: Format::Qcow2 })
+    }
+
+    /// Whether both disks hold the same bytes.
+    pub fn same_bytes_as(&self, other: &Self) -> Result<bool> {
+        let formats = ["compare", "-q", "-f", self.format.name(), "-F", other.format.name()];
+        let ended = command(&formats, &[&self.path, &other.path], &[])?;
+        match ended.code {
+            0 => Ok(true),
+            1 => Ok(false),
+            _ => bail!("comparing {} with its origin: {}", self.path.display(), ended.said()),
+        }
+    }
+}
+
+fn qemu_img(before: &[&str], paths: &[&Path], after: &[&str]) -> Result<()> {
+    command(before, paths, after)?.success("qemu-img").map(drop)
+}
+
+fn command(before: &[&str], paths: &[&Path], after: &[&str]) -> Result<Ended> {
+    let mut command = Command::new("qemu-img");
+    command.args(before).args(paths).args(after);
+    programs::run(&mut command, Duration::from_secs(300))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn an_overlay_has_the_bytes_of_its_origin_until_something_is_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let origin = Disk::raw(directory.path().join("origin"));
+        fs::write(&origin.path, vec![7; 1 << 20]).unwrap();
+        let overlay = origin.overlay(directory.path().join("overlay"), None).unwrap();
+        assert!(overlay.same_bytes_as(&origin).unwrap());
+        let other = Disk::raw(directory.path().join("other"));
+        fs::write(&other.path, vec![8; 1 << 20]).unwrap();
+        assert!(!overlay.same_bytes_as(&other).unwrap());
+    }
+}

@@ -1,0 +1,187 @@
+//! The media under test: built by `iso-builder` from the repository's own definition, with an install
+//! configuration for the tests embedded.
+//!
+//! A variant is a copy of `configs/` and `overlays/` with the configuration beside the definition. All
+//! variants share one build cache, so only the first costs a whole build. A file lock keeps builds apart, of
+//! other test processes too. `NQRUST_E2E_ISO` names a full ISO to use instead; it must have been built with
+//! the identity of this target directory.
+
+use std::env;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use installer::files;
+use installer::release::{MANIFEST, Release};
+use serde_json::Value;
+use walkdir::WalkDir;
+
+use crate::paths;
+use crate::programs;
+
+/// The definition, below the root of the workspace.
+pub const DEFINITION: &str = "configs/images/default.yaml";
+
+/// What a build reads besides, below the root of the workspace.
+const SOURCES: [&str; 2] = ["configs", "overlays"];
+
+/// The key of a definition that names the install configuration to embed.
+const EMBED: &str = "install_config";
+
+/// How long a whole build may take.
+pub const BUILD: Duration = Duration::from_secs(1800);
+
+/// One built set of media.
+#[derive(Clone, Debug)]
+pub struct Medium {
+    /// The full ISO.
+    pub full: PathBuf,
+    /// The net-install ISO.
+    pub net_install: Option<PathBuf>,
+}
+
+impl Medium {
+    /// The media with `config` embedded, built now where they are not up to date. `name` tells variants apart.
+    pub fn shared(name: &str, config: &Value) -> Result<Self> {
+        if let Some(iso) = env::var_os("NQRUST_E2E_ISO") {
+            return Ok(Self { full: iso.into(), net_install: None });
+        }
+        let media = paths::e2e().join("media");
+        fs::create_dir_all(&media)?;
+        let _lock = lock(&media.join("lock"))?;
+        let directory = media.join(name);
+        let definition = stage(&directory.join("source"), config)?;
+        let out = directory.join("out");
+        let mut build = build_command(&definition, &out, &media.join("cache"))?;
+        let ended = programs::run(&mut build, BUILD)?;
+        fs::create_dir_all(logs(name))?;
+        fs::write(logs(name).join("build.log"), ended.said())?;
+        ended.success("iso-builder build")?;
+        Self::in_directory(&out)
+    }
+
+    /// The media that a build left in `directory`.
+    pub fn in_directory(directory: &Path) -> Result<Self> {
+        let mut medium = Self { full: PathBuf::new(), net_install: None };
+        for entry in fs::read_dir(directory).with_context(|| format!("listing {}", directory.display()))? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.ends_with("-net-install.iso") {
+                medium.net_install = Some(path);
+            } else if name.ends_with(".iso") {
+                medium.full = path;
+            }
+        }
+        if medium.full.as_os_str().is_empty() {
+            bail!("the build left no full ISO in {}", directory.display());
+        }
+        Ok(medium)
+    }
+
+    /// The release manifest of the full ISO.
+    pub fn release(&self) -> Result<Release> {
+        let directory = tempfile::tempdir()?;
+        let manifest = directory.path().join(MANIFEST);
+        let (from, to) = (format!("/{MANIFEST}"), manifest.display().to_string());
+        programs::xorriso(&self.full, &["-extract", &from, &to])?;
+        Ok(Release::parse(&fs::read(manifest)?)?)
+    }
+
+    /// Unpacks the full ISO into `directory`, for a web server.
+    pub fn unpack(&self, directory: &Path) -> Result<()> {
+        programs::xorriso(&self.full, &["-extract", "/", &directory.display().to_string()])?;
+        // Directories come out read-only as they are on the medium, and could not be removed again.
+        for entry in WalkDir::new(directory) {
+            let entry = entry?;
+            if entry.file_type().is_dir() {
+                fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o755))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the build of a variant leaves what it said.
+#[must_use]
+pub fn logs(name: &str) -> PathBuf {
+    paths::e2e().join("media").join(name).join("logs")
+}
+
+/// The command that builds `definition` into `out`, with the cache in `cache`.
+pub fn build_command(definition: &Path, out: &Path, cache: &Path) -> Result<Command> {
+    let mut command = Command::new(paths::iso_builder()?);
+    command.args(["build", "--progress", "plain"]).arg(definition);
+    command.arg("-o").arg(out).arg("--cache-dir").arg(cache);
+    command.arg("--installer").arg(paths::installer()?);
+    Ok(command)
+}
+
+/// Copies the inputs of a build to `directory`, embeds `config`, and returns the definition there. A lock file
+/// beside the definition stays.
+pub fn stage(directory: &Path, config: &Value) -> Result<PathBuf> {
+    for source in SOURCES {
+        copy_tree(&paths::workspace().join(source), &directory.join(source))?;
+    }
+    let definition = directory.join(DEFINITION);
+    let embedded = definition.with_file_name("e2e-install.yaml");
+    // JSON is YAML, and quotes everything that needs it.
+    files::write_atomically(&embedded, config.to_string().as_bytes(), 0o600)?;
+    let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)
+        .with_context(|| format!("reading {}", definition.display()))?;
+    value[EMBED] = "e2e-install.yaml".into();
+    fs::write(&definition, serde_yaml::to_string(&value)?)?;
+    Ok(definition)
+}
+
+/// Copies a tree of directories, files and links; what is not in `from` stays in `to`.
+pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    for entry in WalkDir::new(from) {
+        let entry = entry.with_context(|| format!("reading {}", from.display()))?;
+        let target = to.join(entry.path().strip_prefix(from)?);
+        let context = || format!("copying {} to {}", entry.path().display(), target.display());
+        if entry.file_type().is_dir() {
+            fs::create_dir_all(&target).with_context(context)?;
+            continue;
+        }
+        if target.symlink_metadata().is_ok() {
+            fs::remove_file(&target).with_context(context)?;
+        }
+        if entry.file_type().is_symlink() {
+            let link = fs::read_link(entry.path()).with_context(context)?;
+            std::os::unix::fs::symlink(link, &target).with_context(context)?;
+        } else {
+            fs::copy(entry.path(), &target).with_context(context)?;
+        }
+    }
+    Ok(())
+}
+
+/// Holds the lock file at `path` until the result is dropped; waits for other processes and threads.
+pub fn lock(path: &Path) -> Result<File> {
+    let file = File::create(path).with_context(|| format!("making {}", path.display()))?;
+    file.lock().with_context(|| format!("locking {}", path.display()))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copying_a_tree_again_replaces_what_changed_and_keeps_what_is_extra() {
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("from"), directory.path().join("to"));
+        fs::create_dir_all(from.join("a")).unwrap();
+        fs::write(from.join("a/file"), "one").unwrap();
+        std::os::unix::fs::symlink("file", from.join("a/link")).unwrap();
+        copy_tree(&from, &to).unwrap();
+        fs::write(to.join("a/extra.lock"), "kept").unwrap();
+        fs::write(from.join("a/file"), "two").unwrap();
+        copy_tree(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(to.join("a/link")).unwrap(), "two");
+        assert_eq!(fs::read_to_string(to.join("a/extra.lock")).unwrap(), "kept");
+    }
+}

@@ -1,0 +1,187 @@
+//! What the tests install and what a node has to be afterwards.
+//!
+//! A [`Document`] is an install configuration as a test means it; [`Document::to_json`] is what the medium or
+//! the node gets. [`Checks`] collects every difference instead of ending at the first: a boot costs minutes.
+
+use std::fmt::Debug;
+
+use anyhow::{Result, bail};
+use installer::release::Release;
+use serde_json::{Value, json};
+
+use crate::identity::Identity;
+use crate::ssh::Ssh;
+
+/// Where the node keeps its document.
+pub const NODE_DOCUMENT: &str = "/oem/node.yaml";
+
+/// Where the node keeps what the installer wrote down.
+pub const INSTALL_LOGS: &str = "/var/log/nqrust";
+
+/// Hardware address of the first network card of every test node.
+pub const MAC: &str = "52:54:00:6e:71:01";
+
+/// Name servers that QEMU's DHCP server does not offer, so that they can only come from the document.
+const NAME_SERVERS: [&str; 2] = ["192.0.2.53", "192.0.2.54"];
+
+/// An install configuration.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The node's name.
+    pub hostname: String,
+    /// A static address in 10.0.2.0/24; `None` for DHCP.
+    pub address: Option<String>,
+    /// Value of `vm.swappiness`.
+    pub swappiness: u32,
+    /// Where a net-install medium finds its blobs.
+    pub medium: Option<String>,
+}
+
+impl Document {
+    /// A node called `hostname` on DHCP.
+    #[must_use]
+    pub fn new(hostname: &str) -> Self {
+        Self { hostname: hostname.to_owned(), address: None, swappiness: 7, medium: None }
+    }
+
+    /// The document, secrets of `identity` included.
+    #[must_use]
+    pub fn to_json(&self, identity: &Identity) -> Value {
+        let mut interface = json!({ "interfaces": [{ "hw_addr": MAC }], "method": "dhcp" });
+        if let Some(address) = &self.address {
+            interface["method"] = "static".into();
+            interface["ip"] = address.as_str().into();
+            interface["subnet_mask"] = "255.255.255.0".into();
+            interface["gateway"] = "10.0.2.2".into();
+        }
+        let mut install = json!({
+            "automatic": true, "mode": "create", "role": "management", "profile": "trial",
+            "device": "/dev/vda", "management_interface": interface,
+        });
+        if let Some(medium) = &self.medium {
+            install["medium"] = medium.as_str().into();
+        }
+        json!({
+            "scheme_version": 1,
+            "token": identity.token,
+            "os": {
+                "hostname": self.hostname,
+                "ssh_authorized_keys": [identity.public_key],
+                "password": identity.password,
+                "dns_nameservers": NAME_SERVERS,
+                "ntp_servers": ["ntp1.example.org", "ntp2.example.org"],
+                "modules": ["br_netfilter"],
+                "sysctls": { "vm.swappiness": self.swappiness.to_string() },
+            },
+            "install": install,
+        })
+    }
+}
+
+/// Differences found so far.
+#[derive(Debug, Default)]
+pub struct Checks(Vec<String>);
+
+impl Checks {
+    /// `what` has to hold.
+    pub fn that(&mut self, what: &str, holds: bool) {
+        if !holds {
+            self.0.push(what.to_owned());
+        }
+    }
+
+    /// `what` has to be `expected`.
+    pub fn equal<T: PartialEq<U> + Debug, U: Debug>(&mut self, what: &str, found: T, expected: U) {
+        if found != expected {
+            self.0.push(format!("{what} is {found:?}, not {expected:?}"));
+        }
+    }
+
+    /// `text` has to contain `part`.
+    pub fn contains(&mut self, what: &str, text: &str, part: &str) {
+        if !text.contains(part) {
+            self.0.push(format!("{what} has no {part:?}: {text:?}"));
+        }
+    }
+
+    /// An error that names every difference.
+    pub fn finish(self, what: &str) -> Result<()> {
+        if !self.0.is_empty() {
+            bail!("{what}: {} of the checks failed:\n- {}", self.0.len(), self.0.join("\n- "));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the node is what `document` says.
+pub fn check_document(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Result<()> {
+    checks.equal("the host name", ssh.run("hostname")?, document.hostname.as_str());
+    checks.equal(
+        "vm.swappiness",
+        ssh.run("sudo -n sysctl -n vm.swappiness")?,
+        document.swappiness.to_string(),
+    );
+    checks.that("br_netfilter is loaded", ssh.succeeds("grep -q '^br_netfilter ' /proc/modules")?);
+    let resolver = ssh.run("cat /etc/resolv.conf")?;
+    let servers: Vec<_> = resolver.lines().filter_map(|line| line.strip_prefix("nameserver ")).collect();
+    checks.that(
+        &format!("the first name servers are those of the document: {servers:?}"),
+        servers.starts_with(&NAME_SERVERS),
+    );
+    let time = ssh.run("timedatectl show-timesync --property=SystemNTPServers --value")?;
+    checks.equal("the list of time servers", time, "ntp1.example.org ntp2.example.org");
+    check_network(ssh, document, checks)
+}
+
+fn check_network(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Result<()> {
+    // One line for each address: number, name, family, address/prefix, and `dynamic` after a lease.
+    let addresses = ssh.run("ip -o -4 addr show scope global")?;
+    let expected = document.address.as_deref().unwrap_or("10.0.2.15");
+    checks.contains("the address", &addresses, &format!("inet {expected}/24"));
+    let leased = addresses.split_whitespace().any(|word| word == "dynamic");
+    checks.equal("whether the address is leased", leased, document.address.is_none());
+    let route = ssh.run("ip -4 route show default")?;
+    checks.contains("the default route", &route, "via 10.0.2.2");
+    Ok(())
+}
+
+/// Whether root is read-only and the node's secrets are root's alone.
+pub fn check_immutable(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
+    let options = ssh.run("findmnt -no OPTIONS /")?;
+    checks
+        .that(&format!("/ is mounted read-only: {options}"), options.split(',').any(|option| option == "ro"));
+    checks.that("root cannot write to /usr", !ssh.succeeds("sudo -n touch /usr/x")?);
+    let document = ssh.run(&format!("sudo -n stat -c '%a %U' {NODE_DOCUMENT}"))?;
+    checks.equal("mode and owner of the node document", document, "600 root");
+    checks.that("others cannot read the node document", !ssh.succeeds(&format!("cat {NODE_DOCUMENT}"))?);
+    let failed = ssh.run("systemctl list-units --state=failed --no-legend --plain")?;
+    checks.equal("the list of failed units", failed, "");
+    Ok(())
+}
+
+/// Whether every image of `release` for a management node is in containerd, whole.
+pub fn check_images(ssh: &Ssh, release: &Release, checks: &mut Checks) -> Result<()> {
+    let listed = ssh.run("sudo -n ctr -n k8s.io images ls -q")?;
+    let names = image_names(release);
+    checks.that("the medium carries at least two images", names.len() >= 2);
+    for name in &names {
+        checks.that(&format!("{name} is in containerd"), listed.lines().any(|line| line == *name));
+    }
+    let checked = ssh.run("sudo -n ctr -n k8s.io images check")?;
+    for name in &names {
+        let line = checked.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        checks.contains(&format!("the check of {name}"), line, " complete (");
+    }
+    checks.that(
+        "the installer's own check of the images passes",
+        ssh.succeeds("sudo -n installer images check")?,
+    );
+    Ok(())
+}
+
+/// The names of the images for a management node.
+#[must_use]
+pub fn image_names(release: &Release) -> Vec<&str> {
+    let for_us = |roles: &[String]| roles.is_empty() || roles.iter().any(|role| role == "management");
+    release.images.iter().filter(|image| for_us(&image.roles)).map(|image| image.name.as_str()).collect()
+}

@@ -1,0 +1,44 @@
+//! Where things are: the workspace, its target directory, and the two programs under test.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+/// The root of the workspace.
+#[must_use]
+pub fn workspace() -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().unwrap_or(tests).to_owned()
+}
+
+/// Cargo's target directory.
+#[must_use]
+pub fn target() -> PathBuf {
+    // A relative path counts from the workspace, where cargo is called; tests run in their package's directory.
+    workspace().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// What the end-to-end tests keep.
+#[must_use]
+pub fn e2e() -> PathBuf {
+    target().join("e2e")
+}
+
+/// The static `installer` that goes into images; `NQRUST_INSTALLER` names another.
+pub fn installer() -> Result<PathBuf> {
+    program("NQRUST_INSTALLER", "x86_64-unknown-linux-gnu/release/installer")
+}
+
+/// The release build of `iso-builder`; `NQRUST_ISO_BUILDER` names another.
+pub fn iso_builder() -> Result<PathBuf> {
+    program("NQRUST_ISO_BUILDER", "release/iso-builder")
+}
+
+fn program(variable: &str, below_target: &str) -> Result<PathBuf> {
+    let path = env::var_os(variable).map_or_else(|| target().join(below_target), PathBuf::from);
+    if !path.is_file() {
+        bail!("{} is not there; run `make binaries`, or name the program in {variable}", path.display());
+    }
+    Ok(path)
+}

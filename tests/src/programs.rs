@@ -1,0 +1,103 @@
+//! Running programs of this machine to their end, whatever the end: tests look at exit codes.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::deadline::Deadline;
+
+/// How a program ended and what it said.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// The exit code; -1 after a signal.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl Ended {
+    /// Standard output and standard error, one after the other.
+    #[must_use]
+    pub fn said(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
+
+    /// Standard output of a program that had to succeed.
+    pub fn success(self, what: &str) -> Result<String> {
+        if self.code != 0 {
+            bail!("{what} ended with exit code {}:\n{}", self.code, self.said());
+        }
+        Ok(self.stdout)
+    }
+}
+
+/// Runs `command` to its end with empty input. Past `limit` it is killed, which is an error.
+pub fn run(command: &mut Command, limit: Duration) -> Result<Ended> {
+    run_with_input(command, b"", limit)
+}
+
+/// [`run`] with `input` on standard input.
+pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> Result<Ended> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    // Files instead of pipes: a program that leaves a child behind keeps a pipe open for ever.
+    let out = tempfile::tempfile()?;
+    let err = tempfile::tempfile()?;
+    let mut given = tempfile::tempfile()?;
+    given.write_all(input)?;
+    given.rewind()?;
+    command.stdin(given).stdout(duplicate(&out)?).stderr(duplicate(&err)?);
+    let mut child = command.spawn().with_context(|| format!("starting {name}"))?;
+    let ended = Deadline::after(limit).poll(&format!("the end of {name}"), || Ok(child.try_wait()?));
+    if ended.is_err() {
+        child.kill().and_then(|()| child.wait().map(drop)).context("stopping a program past its limit")?;
+    }
+    let (stdout, stderr) = (read_back(out)?, read_back(err)?);
+    let status = ended.with_context(|| format!("its last words: {stdout}{stderr}"))?;
+    Ok(Ended { code: status.code().unwrap_or(-1), stdout, stderr })
+}
+
+fn duplicate(file: &File) -> Result<Stdio> {
+    Ok(Stdio::from(file.as_fd().try_clone_to_owned()?))
+}
+
+fn read_back(mut file: File) -> Result<String> {
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// `xorriso` on the medium `iso` with further arguments, which has to succeed.
+pub fn xorriso(iso: &Path, args: &[&str]) -> Result<String> {
+    let mut command = Command::new("xorriso");
+    command.args(["-report_about", "WARNING", "-osirrox", "on", "-indev"]).arg(iso).args(args);
+    run(&mut command, Duration::from_secs(600))?.success("xorriso")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_code_and_both_outputs_come_back() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "cat; echo err >&2; exit 3"]);
+        let ended = run_with_input(&mut command, b"out\n", Duration::from_secs(10)).unwrap();
+        assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (3, "out\n", "err\n"));
+    }
+
+    #[test]
+    fn a_program_past_its_limit_is_killed_and_its_words_are_told() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo begun; exec sleep 60"]);
+        let error = run(&mut command, Duration::from_millis(300)).unwrap_err();
+        assert!(format!("{error:#}").contains("begun"), "{error:#}");
+    }
+}

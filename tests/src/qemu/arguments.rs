@@ -1,0 +1,58 @@
+//! QEMU's arguments for the parts of a machine.
+
+use std::path::Path;
+
+use super::{Attachment, Nic};
+use crate::disk::Disk;
+
+pub(super) fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// A path as the value of one of QEMU's comma-separated options.
+pub(super) fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk) -> Vec<String> {
+    let (format, path) = (disk.format.name(), escaped(&disk.path));
+    let id = format!("disk{index}");
+    // Nothing that a test looks at survives a crash of this machine, so flushes need not reach its disk.
+    let common = format!("if=none,id={id},format={format},file={path},cache=unsafe");
+    let order = index + 1;
+    let (drive, device) = match attachment {
+        Attachment::CdRom => (
+            format!("{common},media=cdrom,readonly=on"),
+            format!("ide-cd,drive={id},bus=ide.{index},bootindex={order}"),
+        ),
+        Attachment::Usb => (
+            common,
+            format!("usb-storage,bus=usb.0,drive={id},removable=on,bootindex={order},serial=stick{index}"),
+        ),
+        Attachment::Virtio => {
+            (common, format!("virtio-blk-pci,drive={id},bootindex={order},serial=nqrust-{index}"))
+        }
+    };
+    vec!["-drive".into(), drive, "-device".into(), device]
+}
+
+pub(super) fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {
+    let restrict = if nic.restricted { "on" } else { "off" };
+    let forward = format!("hostfwd=tcp:127.0.0.1:0-{}:22", nic.ssh_to);
+    vec![
+        "-netdev".into(),
+        format!("user,id=net{index},restrict={restrict},{forward}"),
+        "-device".into(),
+        format!("virtio-net-pci,id=nic{index},netdev=net{index},mac={}", nic.mac),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_in_a_path_do_not_become_options() {
+        assert_eq!(escaped(Path::new("/a,b/c")), "/a,,b/c");
+    }
+}

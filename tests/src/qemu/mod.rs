@@ -1,0 +1,323 @@
+//! Virtual machines: a description ([`Machine`]) and a running one ([`Vm`]).
+//!
+//! Always software emulation (TCG), so that a run is the same on every machine. QEMU connects to sockets that
+//! the harness listens on, so no byte of the console is lost and nothing is raced for.
+
+mod arguments;
+
+use std::fs::{self, File};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use arguments::{disk_arguments, escaped, nic_arguments, words};
+use installer::size::ByteSize;
+
+use crate::artifacts::Artifacts;
+use crate::deadline::Deadline;
+use crate::disk::Disk;
+use crate::qmp::Qmp;
+use crate::serial::Serial;
+
+/// Where Debian's package `ovmf` puts its files.
+const OVMF: &str = "/usr/share/OVMF";
+
+/// Which firmware the machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Firmware {
+    /// Legacy BIOS (SeaBIOS).
+    Bios,
+    /// UEFI without Secure Boot.
+    Uefi,
+    /// UEFI with Secure Boot enforced and the usual vendor keys enrolled.
+    SecureBoot,
+}
+
+/// How a disk is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attachment {
+    CdRom,
+    Usb,
+    Virtio,
+}
+
+/// One network card on QEMU's user network: 10.0.2.0/24, gateway 10.0.2.2, name server 10.0.2.3.
+#[derive(Clone, Debug)]
+struct Nic {
+    mac: String,
+    restricted: bool,
+    /// The address in the guest that a port of this machine leads to; empty means what DHCP gave.
+    ssh_to: String,
+}
+
+/// A machine to be started.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    purpose: String,
+    firmware: Firmware,
+    memory: ByteSize,
+    cpus: u32,
+    disks: Vec<(Attachment, Disk)>,
+    nics: Vec<Nic>,
+    kernel: Option<(PathBuf, PathBuf, String)>,
+    reboots: bool,
+}
+
+impl Machine {
+    /// A machine with 2 GiB of memory, two processors, no disk and no network. `purpose` names its logs.
+    #[must_use]
+    pub fn new(purpose: &str, firmware: Firmware) -> Self {
+        Self {
+            purpose: purpose.to_owned(),
+            firmware,
+            memory: ByteSize::gib(2),
+            cpus: 2,
+            disks: Vec::new(),
+            nics: Vec::new(),
+            kernel: None,
+            reboots: false,
+        }
+    }
+
+    /// Sets the memory.
+    #[must_use]
+    pub fn memory(mut self, size: ByteSize) -> Self {
+        self.memory = size;
+        self
+    }
+
+    /// A CD-ROM with `iso` in it, booted from in the order of attachment.
+    #[must_use]
+    pub fn cdrom(self, iso: &Path) -> Self {
+        self.attach(Attachment::CdRom, Disk::raw(iso.to_owned()))
+    }
+
+    /// A USB stick.
+    #[must_use]
+    pub fn usb(self, disk: &Disk) -> Self {
+        self.attach(Attachment::Usb, disk.clone())
+    }
+
+    /// A virtio disk.
+    #[must_use]
+    pub fn disk(self, disk: &Disk) -> Self {
+        self.attach(Attachment::Virtio, disk.clone())
+    }
+
+    /// A network card that sees its network and this machine, and through it the world.
+    #[must_use]
+    pub fn network(self, mac: &str) -> Self {
+        self.nic(mac, false, "")
+    }
+
+    /// A network card on a network of its own: DHCP answers, and a port of this machine leads to SSH on the
+    /// guest, nothing else. `address` is the guest's, empty for what DHCP gives.
+    #[must_use]
+    pub fn isolated_network(self, mac: &str, address: &str) -> Self {
+        self.nic(mac, true, address)
+    }
+
+    /// Boots this kernel and initrd without any loader.
+    #[must_use]
+    pub fn kernel(mut self, kernel: &Path, initrd: &Path, arguments: &str) -> Self {
+        self.kernel = Some((kernel.to_owned(), initrd.to_owned(), arguments.to_owned()));
+        self
+    }
+
+    /// Lets the guest reboot; without this QEMU ends where the guest would.
+    #[must_use]
+    pub fn reboots(mut self) -> Self {
+        self.reboots = true;
+        self
+    }
+
+    fn attach(mut self, attachment: Attachment, disk: Disk) -> Self {
+        self.disks.push((attachment, disk));
+        self
+    }
+
+    fn nic(mut self, mac: &str, restricted: bool, ssh_to: &str) -> Self {
+        self.nics.push(Nic { mac: mac.to_owned(), restricted, ssh_to: ssh_to.to_owned() });
+        self
+    }
+
+    /// QEMU's arguments for the machine itself; `variables` is its copy of the UEFI variables.
+    fn arguments(&self, variables: &Path) -> Vec<String> {
+        let secure = self.firmware == Firmware::SecureBoot;
+        let mut args = words("-accel tcg,thread=multi -cpu max -display none -vga std -nodefaults");
+        args.extend(words("-device virtio-rng-pci -device qemu-xhci,id=usb"));
+        args.extend(["-machine".into(), format!("q35,smm={}", if secure { "on" } else { "off" })]);
+        args.extend(["-m".into(), (self.memory.get() >> 20).to_string()]);
+        args.extend(["-smp".into(), self.cpus.to_string()]);
+        if self.firmware != Firmware::Bios {
+            let code = if secure { "OVMF_CODE_4M.secboot.fd" } else { "OVMF_CODE_4M.fd" };
+            args.extend(words(&format!("-drive if=pflash,format=raw,unit=0,readonly=on,file={OVMF}/{code}")));
+            args.extend([
+                "-drive".into(),
+                format!("if=pflash,format=raw,unit=1,file={}", escaped(variables)),
+            ]);
+        }
+        if secure {
+            args.extend(words("-global driver=cfi.pflash01,property=secure,value=on"));
+        }
+        for (index, (attachment, disk)) in self.disks.iter().enumerate() {
+            args.extend(disk_arguments(index, *attachment, disk));
+        }
+        for (index, nic) in self.nics.iter().enumerate() {
+            args.extend(nic_arguments(index, nic));
+        }
+        if let Some((kernel, initrd, arguments)) = &self.kernel {
+            let (kernel, initrd) = (kernel.display().to_string(), initrd.display().to_string());
+            args.extend(["-kernel".into(), kernel, "-initrd".into(), initrd]);
+            args.extend(["-append".into(), arguments.clone()]);
+        }
+        if !self.reboots {
+            args.push("-no-reboot".into());
+        }
+        args
+    }
+
+    /// Starts the machine; its logs go to `artifacts`.
+    pub fn start(&self, artifacts: &Artifacts) -> Result<Vm> {
+        let name = artifacts.machine(&self.purpose);
+        // The path of a Unix socket has at most 107 bytes, and the target directory may be deep.
+        let sockets = tempfile::Builder::new().prefix("nqrust-vm").tempdir()?;
+        let (serial, qmp) = (sockets.path().join("serial"), sockets.path().join("qmp"));
+        let listeners = (UnixListener::bind(&serial)?, UnixListener::bind(&qmp)?);
+        let variables = artifacts.disk(&format!("{name}-variables.fd"));
+        let template = match self.firmware {
+            Firmware::SecureBoot => "OVMF_VARS_4M.ms.fd",
+            Firmware::Bios | Firmware::Uefi => "OVMF_VARS_4M.fd",
+        };
+        if self.firmware != Firmware::Bios {
+            let template = Path::new(OVMF).join(template);
+            fs::copy(&template, &variables).with_context(|| format!("copying {}", template.display()))?;
+        }
+        let log = File::create(artifacts.path(&format!("{name}-qemu.log")))?;
+        // A harness that is killed runs no destructors; the kernel then ends QEMU.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
+            .args(self.arguments(&variables))
+            .args(["-chardev".into(), format!("socket,id=serial,path={}", serial.display())])
+            .args(["-chardev".into(), format!("socket,id=qmp,path={}", qmp.display())])
+            .args(words("-serial chardev:serial -mon chardev=qmp,mode=control"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let mut child = Process(command.spawn().context("starting qemu-system-x86_64")?);
+        let raw = artifacts.path(&format!("{name}-serial.log"));
+        let serial = Serial::new(accept(&listeners.0, &mut child, artifacts, &name)?, &raw)?;
+        let qmp = Qmp::new(accept(&listeners.1, &mut child, artifacts, &name)?)?;
+        let screenshot = artifacts.path(&format!("{name}-screen.png"));
+        Ok(Vm { serial, qmp, child, screenshot })
+    }
+}
+
+/// Waits for QEMU's connection; if QEMU ends instead, says what it said.
+fn accept(
+    listener: &UnixListener,
+    child: &mut Process,
+    artifacts: &Artifacts,
+    name: &str,
+) -> Result<UnixStream> {
+    listener.set_nonblocking(true)?;
+    let stream = Deadline::after(Duration::from_secs(30)).poll("QEMU's connection", || {
+        if let Some(status) = child.0.try_wait()? {
+            let said = fs::read_to_string(artifacts.path(&format!("{name}-qemu.log"))).unwrap_or_default();
+            bail!("QEMU ended with {status}: {said}");
+        }
+        match listener.accept() {
+            Ok((stream, _)) => Ok(Some(stream)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    })?;
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// A child that does not outlive its handle.
+#[derive(Debug)]
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only for a child that has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A running machine. Dropped while it runs, it leaves a picture of its screen and is killed: on the good path
+/// a test ends its machines itself.
+#[derive(Debug)]
+pub struct Vm {
+    /// The console on the first serial port.
+    pub serial: Serial,
+    /// QEMU's monitor.
+    pub qmp: Qmp,
+    child: Process,
+    screenshot: PathBuf,
+}
+
+impl Vm {
+    /// The port of this machine (on 127.0.0.1) that leads to SSH in the guest.
+    pub fn ssh_port(&mut self) -> Result<u16> {
+        let table = self.qmp.human("info usernet")?;
+        forwarded_port(&table).with_context(|| format!("no forwarded port in:\n{table}"))
+    }
+
+    /// Plugs the cable of the first network card in or out.
+    pub fn set_link(&mut self, up: bool) -> Result<()> {
+        self.qmp.set_link("nic0", up)
+    }
+
+    /// Waits until QEMU has ended by itself, because the guest rebooted or powered off.
+    pub fn wait_for_exit(mut self, limit: Duration) -> Result<ExitStatus> {
+        let child = &mut self.child.0;
+        Deadline::after(limit).poll("the machine's end", || Ok(child.try_wait()?))
+    }
+
+    /// Presses the power button and waits for the end.
+    pub fn power_off(mut self, limit: Duration) -> Result<()> {
+        self.qmp.system_powerdown()?;
+        self.wait_for_exit(limit).map(drop)
+    }
+
+    /// Pulls the plug.
+    pub fn kill(mut self) -> Result<()> {
+        // The answer to `quit` may not come any more; the end of the process is what counts.
+        let _ = self.qmp.quit();
+        self.wait_for_exit(Duration::from_secs(30)).map(drop)
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        if matches!(self.child.0.try_wait(), Ok(None)) {
+            // A missing picture must not hide the failure that it was to show.
+            let _ = self.qmp.screendump(&self.screenshot);
+        }
+    }
+}
+
+/// The host's port of the first forwarding in the table that `info usernet` prints.
+fn forwarded_port(table: &str) -> Option<u16> {
+    let line = table.lines().find(|line| line.contains("HOST_FORWARD"))?;
+    line.split_whitespace().nth(3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_forwarded_port_is_read_from_the_monitor() {
+        let table = "Hub -1 (net0):\n  Protocol[State]    FD  Source Address  Port   Dest. Address  Port RecvQ SendQ\n  TCP[HOST_FORWARD]  13       127.0.0.1 46571       10.0.2.15    22     0     0\n";
+        assert_eq!(forwarded_port(table), Some(46571));
+        assert_eq!(forwarded_port("Hub -1 (net0):\n"), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! Commands on a node over SSH, through the system's own `ssh`.
+//!
+//! One connection is kept open and shared: under emulation a key exchange costs seconds.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::artifacts::{Artifacts, append};
+use crate::deadline::Deadline;
+use crate::identity::Identity;
+use crate::programs::{self, Ended};
+
+/// How long one command may take.
+const COMMAND: Duration = Duration::from_secs(300);
+
+/// A user on a node that answers.
+#[derive(Debug)]
+pub struct Ssh {
+    port: u16,
+    user: String,
+    key: PathBuf,
+    log: PathBuf,
+    /// Holds the socket of the shared connection.
+    control: tempfile::TempDir,
+}
+
+impl Ssh {
+    /// Waits until `user` can run a command through `port` of this machine.
+    pub fn connect(
+        port: u16,
+        user: &str,
+        identity: &Identity,
+        artifacts: &Artifacts,
+        limit: Duration,
+    ) -> Result<Self> {
+        let ssh = Self {
+            port,
+            user: user.to_owned(),
+            key: identity.private_key(),
+            log: artifacts.path("ssh.log"),
+            control: tempfile::Builder::new().prefix("nqrust-ssh").tempdir()?,
+        };
+        let mut last = String::new();
+        let answered = Deadline::after(limit).poll("an answer of the node over SSH", || {
+            let ended = ssh.attempt("true", Duration::from_secs(60))?;
+            last.clone_from(&ended.stderr);
+            Ok((ended.code == 0).then_some(()))
+        });
+        answered.with_context(|| format!("the last attempt said: {}", last.trim()))?;
+        Ok(ssh)
+    }
+
+    /// Runs a shell command and returns how it ended; the exit code is the command's.
+    pub fn attempt(&self, command: &str, limit: Duration) -> Result<Ended> {
+        let mut ssh = self.program();
+        ssh.arg("--").arg(command);
+        let ended = programs::run(&mut ssh, limit).with_context(|| format!("running `{command}`"))?;
+        append(&self.log, &format!("$ {command}\n{}[exit code {}]\n", ended.said(), ended.code))?;
+        Ok(ended)
+    }
+
+    /// Standard output, trimmed, of a command that has to succeed.
+    pub fn run(&self, command: &str) -> Result<String> {
+        let output = self.attempt(command, COMMAND)?.success(&format!("`{command}`"))?;
+        Ok(output.trim().to_owned())
+    }
+
+    /// Replaces a file that belongs to root. The content goes through standard input and into no log.
+    pub fn write_as_root(&self, path: &str, content: &[u8]) -> Result<()> {
+        let mut ssh = self.program();
+        ssh.arg("--").arg(format!("sudo -n tee {path} > /dev/null"));
+        let ended = programs::run_with_input(&mut ssh, content, COMMAND)?;
+        append(&self.log, &format!("writing {path}: exit code {}\n", ended.code))?;
+        ended.success(&format!("writing {path}")).map(drop)
+    }
+
+    /// Whether a command succeeds.
+    pub fn succeeds(&self, command: &str) -> Result<bool> {
+        Ok(self.attempt(command, COMMAND)?.code == 0)
+    }
+
+    fn program(&self) -> Command {
+        let options = [
+            "BatchMode=yes",
+            "StrictHostKeyChecking=no",
+            "UserKnownHostsFile=/dev/null",
+            "IdentitiesOnly=yes",
+            "LogLevel=ERROR",
+            "ConnectTimeout=20",
+            "ServerAliveInterval=15",
+            "ServerAliveCountMax=4",
+            "ControlMaster=auto",
+            "ControlPersist=300",
+        ];
+        let mut command = Command::new("ssh");
+        command.args(["-F", "none", "-p", &self.port.to_string(), "-i"]).arg(&self.key);
+        command.args(options.iter().flat_map(|option| ["-o", option]));
+        command.arg("-o").arg(format!("ControlPath={}", self.control.path().join("master").display()));
+        command.arg(format!("{}@127.0.0.1", self.user));
+        command
+    }
+}
+
+impl Drop for Ssh {
+    fn drop(&mut self) {
+        // Without this the master would linger until ControlPersist; where there is none, nothing is lost.
+        let mut command = self.program();
+        command.args(["-O", "exit"]);
+        let _ = programs::run(&mut command, Duration::from_secs(10));
+    }
+}

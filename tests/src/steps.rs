@@ -1,0 +1,111 @@
+//! What the install tests and the benchmarks have in common: install, boot, log in, collect.
+
+use std::time::Duration;
+
+use crate::artifacts::Artifacts;
+use crate::identity::{Identity, USER};
+use crate::medium::Medium;
+use crate::node::{Document, INSTALL_LOGS, MAC};
+use crate::qemu::{Firmware, Machine, Vm};
+use crate::serial::Answer;
+use crate::ssh::Ssh;
+use anyhow::{Context, Result, bail};
+
+/// From power on to the end of an install, under emulation with two machines side by side.
+pub const INSTALL: Duration = Duration::from_secs(1200);
+
+/// From power on to a login prompt.
+pub const BOOT: Duration = Duration::from_secs(420);
+
+/// From pressing the power button to the end.
+pub const SHUTDOWN: Duration = Duration::from_secs(180);
+
+/// One command on the console.
+pub const COMMAND: Duration = Duration::from_secs(180);
+
+/// What the console says at the end of an install.
+pub const COMPLETE: &str = "Installation complete";
+
+/// What a console says when nothing good will follow. An error of the installer is known by the lines after its
+/// first: GRUB too begins lines with `error:`, and goes on.
+const BAD_ENDS: [&str; 6] = [
+    "\n  because: ",
+    "\n  next: ",
+    "Kernel panic",
+    "emergency mode",
+    "No bootable option",
+    "Failed to start nqrust-",
+];
+
+/// The medium whose embedded configuration installs `node-a` on DHCP.
+pub fn medium(identity: &Identity) -> Result<Medium> {
+    Medium::shared("node-a", &Document::new("node-a").to_json(identity))
+}
+
+/// Waits for `pattern` on the console; a kernel panic, an error of the installer and the like end the wait.
+pub fn expect(vm: &mut Vm, pattern: &str, limit: Duration) -> Result<String> {
+    let mut patterns = vec![pattern];
+    patterns.extend(BAD_ENDS);
+    let (index, text) = vm.serial.wait_for_any(&patterns, limit)?;
+    if index > 0 {
+        // What follows says why.
+        let more = vm.serial.rest(Duration::from_secs(3));
+        let before: Vec<_> = text.lines().rev().take(5).collect();
+        let before: Vec<_> = before.into_iter().rev().collect();
+        bail!("instead of {pattern:?} the console said:\n{}{more}", before.join("\n"));
+    }
+    Ok(text)
+}
+
+/// Starts a machine that boots a medium and waits until it has installed and wants to reboot. Returns what the
+/// console said.
+pub fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
+    let mut vm = machine.start(artifacts)?;
+    let console = expect(&mut vm, COMPLETE, INSTALL).context("installing")?;
+    vm.wait_for_exit(SHUTDOWN).context("waiting for the reboot after the install")?;
+    Ok(console)
+}
+
+/// Starts an installed node and waits until it answers over SSH.
+pub fn boot(machine: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result<(Vm, Ssh)> {
+    let mut vm = machine.start(artifacts)?;
+    expect(&mut vm, " login: ", BOOT).context("booting the node")?;
+    let port = vm.ssh_port()?;
+    let ssh = Ssh::connect(port, USER, identity, artifacts, BOOT)?;
+    Ok((vm, ssh))
+}
+
+/// An installed node's machine: its disk and a network of its own.
+pub fn node(purpose: &str, firmware: Firmware, address: &str) -> Machine {
+    Machine::new(purpose, firmware).isolated_network(MAC, address)
+}
+
+/// Runs a container from `image` on the console while the network cable is out.
+pub fn run_container_offline(vm: &mut Vm, identity: &Identity, image: &str) -> Result<()> {
+    vm.set_link(false)?;
+    vm.serial.login(USER, &identity.password, COMMAND)?;
+    // The kernel's own words would stand in the middle of answers.
+    vm.serial.run("sudo -n dmesg --console-off", COMMAND)?;
+    let answer = vm.serial.run("cat /sys/class/net/e*/carrier", COMMAND)?;
+    if answer.text.trim() != "0" {
+        bail!("the cable is out, but the node sees a carrier: {:?}", answer.text);
+    }
+    let command = format!("sudo -n ctr -n k8s.io run --rm {image} e2e /bin/busybox echo it-runs");
+    let Answer { code, text } = vm.serial.run(&command, COMMAND)?;
+    if code != 0 || !text.contains("it-runs\n") {
+        bail!("a container of {image} ended with exit code {code} and said {text:?}");
+    }
+    vm.set_link(true)
+}
+
+/// Copies the installer's logs and this boot's journal from the node, to be searched for secrets.
+pub fn collect_logs(ssh: &Ssh, artifacts: &Artifacts, boot: &str) -> Result<()> {
+    let install = ssh.run(&format!("sudo -n sh -c 'cat {INSTALL_LOGS}/*'"))?;
+    let committed = |line: &str| line.contains(r#""step":"commit""#) && line.contains(r#""state":"done""#);
+    if !install.lines().any(committed) {
+        bail!("the logs in {INSTALL_LOGS} do not tell that the install was committed");
+    }
+    artifacts.append(&format!("{boot}-install-logs.txt"), &install)?;
+    let journal = ssh.run("sudo -n journalctl --boot --no-pager")?;
+    artifacts.append(&format!("{boot}-journal.txt"), &journal)
+}

@@ -1,0 +1,91 @@
+//! The full ISO as an optical disc on BIOS: install, first boot, second boot with a changed document.
+
+use anyhow::{Context, Result};
+use installer::size::ByteSize;
+use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::disk::Disk;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::medium;
+use nqrust_tests::node::{self, Checks, Document, NODE_DOCUMENT};
+use nqrust_tests::qemu::Firmware;
+use nqrust_tests::secrets;
+use nqrust_tests::ssh::Ssh;
+use nqrust_tests::steps;
+
+/// The address after the change of the document.
+const STATIC_ADDRESS: &str = "10.0.2.77";
+
+#[test]
+fn a_full_iso_installs_on_bios_and_the_node_follows_its_document_at_every_boot() {
+    scenario("install-bios", |artifacts| {
+        let identity = Identity::load()?;
+        let medium = steps::medium(&identity)?;
+        let release = medium.release()?;
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
+
+        // Nothing answers on this network but DHCP: a full medium needs no more.
+        let live = steps::node("install", Firmware::Bios, "").disk(&disk).cdrom(&medium.full);
+        let console = steps::install(&live, artifacts)?;
+        check_progress(&console)?;
+
+        let machine = steps::node("first-boot", Firmware::Bios, "").disk(&disk);
+        let (mut vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
+        let mut checks = Checks::default();
+        node::check_document(&ssh, &Document::new("node-a"), &mut checks)?;
+        node::check_immutable(&ssh, &mut checks)?;
+        node::check_images(&ssh, &release, &mut checks)?;
+        leave_traces(&ssh)?;
+        change_document(&ssh, &identity)?;
+        steps::collect_logs(&ssh, artifacts, "first-boot")?;
+        checks.finish("the first boot")?;
+        for image in node::image_names(&release).iter().take(1) {
+            steps::run_container_offline(&mut vm, &identity, image)?;
+        }
+        drop(ssh);
+        vm.power_off(steps::SHUTDOWN)?;
+
+        second_boot(&disk, &identity, artifacts)?;
+        secrets::search(&medium::logs("node-a"), &identity)?;
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+/// The same disk on the other firmware, with the changed document.
+fn second_boot(disk: &Disk, identity: &Identity, artifacts: &Artifacts) -> Result<()> {
+    let machine = steps::node("second-boot-on-uefi", Firmware::Uefi, STATIC_ADDRESS).disk(disk);
+    let (vm, ssh) = steps::boot(&machine, identity, artifacts)?;
+    let mut checks = Checks::default();
+    node::check_document(&ssh, &changed(), &mut checks)?;
+    checks.that("a file in /etc is gone after a reboot", !ssh.succeeds("test -e /etc/e2e-trace")?);
+    checks.that("a file in /var/lib stays", ssh.succeeds("test -e /var/lib/e2e-trace")?);
+    checks.that("a file in /home stays", ssh.succeeds("test -e ~/e2e-trace")?);
+    steps::collect_logs(&ssh, artifacts, "second-boot")?;
+    checks.finish("the second boot")?;
+    drop(ssh);
+    vm.power_off(steps::SHUTDOWN)
+}
+
+fn changed() -> Document {
+    Document { address: Some(STATIC_ADDRESS.into()), swappiness: 11, ..Document::new("node-renamed") }
+}
+
+fn leave_traces(ssh: &Ssh) -> Result<()> {
+    ssh.run("sudo -n touch /etc/e2e-trace /var/lib/e2e-trace && touch ~/e2e-trace && sync").map(drop)
+}
+
+fn change_document(ssh: &Ssh, identity: &Identity) -> Result<()> {
+    let document = changed().to_json(identity).to_string();
+    ssh.write_as_root(NODE_DOCUMENT, document.as_bytes()).context("changing the node document")?;
+    ssh.run("sync").map(drop)
+}
+
+/// The console tells of the install as the contract says: each step's begin and its end.
+fn check_progress(console: &str) -> Result<()> {
+    let mut checks = Checks::default();
+    let begun = console.lines().filter(|line| line.trim_start().starts_with("[....] ")).count();
+    let done = console.lines().filter(|line| line.trim_start().starts_with("[ ok ] ")).count();
+    checks.that(&format!("several steps begin on the console ({begun})"), begun >= 3);
+    checks.that(&format!("every step that begins ends ({begun} begin, {done} end)"), done >= begun);
+    checks.that("no step fails", !console.contains("[FAIL]"));
+    checks.finish("progress on the console")
+}

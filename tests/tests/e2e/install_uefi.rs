@@ -1,0 +1,69 @@
+//! The net-install ISO as a USB stick on UEFI; its blobs come from a web server.
+
+use anyhow::{Context, Result, bail};
+use installer::size::ByteSize;
+use nqrust_tests::artifacts::scenario;
+use nqrust_tests::disk::Disk;
+use nqrust_tests::http::Server;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::medium::Medium;
+use nqrust_tests::node::{self, Checks, Document, MAC};
+use nqrust_tests::paths;
+use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::secrets;
+use nqrust_tests::steps;
+
+#[test]
+fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_boot_and_on_bios() {
+    scenario("install-uefi", |artifacts| {
+        let identity = Identity::load()?;
+        let content = artifacts.disk("www");
+        let server = serve(&content)?;
+        let document = Document {
+            medium: Some(format!("http://10.0.2.2:{}/", server.port())),
+            ..Document::new("node-b")
+        };
+        let medium = Medium::shared("node-b", &document.to_json(&identity))?;
+        medium.unpack(&content)?;
+        let release = medium.release()?;
+
+        let iso = medium.net_install.clone().context("the build left no net-install ISO")?;
+        // Larger than its content, as a stick is that an ISO was written to.
+        let stick = Disk::raw(iso).overlay(artifacts.disk("stick.qcow2"), Some(ByteSize::gib(16)))?;
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
+        let live = Machine::new("install", Firmware::Uefi).network(MAC).disk(&disk).usb(&stick);
+        steps::install(&live, artifacts)?;
+        let asked = server.requests();
+        if !asked.iter().any(|request| request.starts_with("GET ")) {
+            bail!("the install took nothing from the web server");
+        }
+        drop(server);
+
+        let machine = steps::node("first-boot", Firmware::SecureBoot, "").disk(&disk);
+        let (vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
+        let mut checks = Checks::default();
+        checks.that("Secure Boot is on", ssh.run("sudo -n dmesg")?.contains("Secure boot enabled"));
+        node::check_document(&ssh, &document, &mut checks)?;
+        node::check_immutable(&ssh, &mut checks)?;
+        node::check_images(&ssh, &release, &mut checks)?;
+        steps::collect_logs(&ssh, artifacts, "first-boot")?;
+        checks.finish("the first boot")?;
+        drop(ssh);
+        vm.power_off(steps::SHUTDOWN)?;
+
+        let mut vm = steps::node("second-boot-on-bios", Firmware::Bios, "").disk(&disk).start(artifacts)?;
+        steps::expect(&mut vm, "node-b login: ", steps::BOOT)?;
+        vm.power_off(steps::SHUTDOWN)?;
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+/// A server for `content` on the port of earlier runs if that is free: the port is in the configuration, and
+/// so in the medium, which need not be built again while it stays the same.
+fn serve(content: &std::path::Path) -> Result<Server> {
+    let remembered = paths::e2e().join("http-port");
+    let port = std::fs::read_to_string(&remembered).ok().and_then(|port| port.trim().parse().ok());
+    let server = Server::start(content, port.unwrap_or(0)).or_else(|_| Server::start(content, 0))?;
+    std::fs::write(&remembered, server.port().to_string())?;
+    Ok(server)
+}
