@@ -2,9 +2,22 @@
 //! documentation; the same document, kept on the node, is the node document.
 //!
 //! Key names are those of the reference product in `snake_case`; its `camelCase` spelling is accepted too.
-//! Unknown keys are errors.
+//! Unknown keys are errors. A document is read in three passes that together find every mistake: [`tree`]
+//! reads the YAML, [`walk`] holds it key by key against the [`shape`] of the types here, [`rules`] see what
+//! values must be to one another.
 
+pub mod diagnostic;
+pub mod formats;
+pub mod password;
+mod read;
+pub mod rules;
 pub mod secret;
+pub mod shape;
+#[cfg(test)]
+mod tests;
+pub mod text;
+pub mod tree;
+pub mod walk;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -13,7 +26,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use diagnostic::{Diagnostic, Invalid};
+pub use read::{check, load, parse};
 pub use secret::Secret;
+pub use text::{Hostname, InterfaceName, MacAddress, ModuleName, SshKey, SysctlValue, TimeServer};
 
 use crate::size::ByteSize;
 
@@ -22,10 +38,11 @@ use crate::size::ByteSize;
 #[serde(deny_unknown_fields, default)]
 pub struct InstallConfig {
     /// Version of the document's scheme; 1.
-    #[serde(alias = "schemeVersion", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub scheme_version: Option<u32>,
     /// The cluster's shared secret. Kept in the node document for joining.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "token"))]
     pub token: Option<Secret>,
     /// The operating system of the node.
     pub os: Os,
@@ -39,25 +56,27 @@ pub struct InstallConfig {
 pub struct Os {
     /// Host name, lower-case letters, digits, `-` and `.` (RFC 1123).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hostname: Option<String>,
+    pub hostname: Option<Hostname>,
     /// Public keys that may log in as `rancher`.
-    #[serde(alias = "sshAuthorizedKeys", skip_serializing_if = "Vec::is_empty")]
-    pub ssh_authorized_keys: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ssh_authorized_keys: Vec<SshKey>,
     /// Password of `rancher`: a crypt(5) hash, or clear text that is hashed before it is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "password"))]
     pub password: Option<Secret>,
     /// Name servers, in order.
-    #[serde(alias = "dnsNameservers", skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dns_nameservers: Vec<Ipv4Addr>,
     /// Time servers: names or addresses.
-    #[serde(alias = "ntpServers", skip_serializing_if = "Vec::is_empty")]
-    pub ntp_servers: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ntp_servers: Vec<TimeServer>,
     /// Kernel modules to load at boot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub modules: Vec<String>,
+    pub modules: Vec<ModuleName>,
     /// Kernel settings, as in sysctl.conf(5).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub sysctls: BTreeMap<String, String>,
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "sysctl-key" }))]
+    pub sysctls: BTreeMap<String, SysctlValue>,
 }
 
 /// How to install.
@@ -74,16 +93,19 @@ pub struct Install {
     pub profile: Profile,
     /// The disk for the system, a path below /dev. Needed when more than one disk could be meant.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "device"))]
     pub device: Option<PathBuf>,
     /// Size of the persistent partition.
-    #[serde(alias = "persistentPartitionSize", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "byte-size"))]
     pub persistent_partition_size: Option<ByteSize>,
     /// The management network.
-    #[serde(alias = "managementInterface", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub management_interface: Option<ManagementInterface>,
     /// Where payloads come from that the boot medium does not hold: the URL of the directory that has the
     /// content of a full medium.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "medium-url"))]
     pub medium: Option<String>,
     /// Power off at the end instead of rebooting.
     pub poweroff: bool,
@@ -117,6 +139,31 @@ pub enum Role {
     Witness,
 }
 
+impl Role {
+    /// The name that documents and release manifests use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Management => "management",
+            Self::Worker => "worker",
+            Self::Witness => "witness",
+        }
+    }
+}
+
+impl Mode {
+    /// The name that documents use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Join => "join",
+            Self::Install => "install",
+        }
+    }
+}
+
 /// Which minimum sizes hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -140,7 +187,7 @@ pub struct ManagementInterface {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip: Option<Ipv4Addr>,
     /// Dotted network mask, for `static`.
-    #[serde(alias = "subnetMask", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet_mask: Option<Ipv4Addr>,
     /// Default gateway, for `static`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,10 +202,10 @@ pub struct ManagementInterface {
 pub struct Interface {
     /// Kernel name, such as `ens3`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub name: Option<InterfaceName>,
     /// Permanent hardware address, such as `52:54:00:12:34:56`.
-    #[serde(alias = "hwAddr", skip_serializing_if = "Option::is_none")]
-    pub hw_addr: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hw_addr: Option<MacAddress>,
 }
 
 /// Where an address comes from.

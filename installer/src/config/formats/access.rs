@@ -1,0 +1,100 @@
+//! Who may log in, and with what.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{Checked, Fault, ensure};
+use crate::config::password::{self, Kind};
+
+/// The key types that OpenSSH of Debian 12 accepts.
+const KEY_TYPES: [&str; 7] = [
+    "ssh-ed25519",
+    "ssh-rsa",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "sk-ssh-ed25519@openssh.com",
+    "sk-ecdsa-sha2-nistp256@openssh.com",
+];
+
+/// A public key on one line: type, base64, perhaps a comment. The type inside the base64 must be the same.
+pub fn ssh_key(text: &str) -> Checked {
+    ensure(!text.chars().any(char::is_control), "is not one line")?;
+    ensure(!text.contains("PRIVATE KEY"), "is a private key; give the public one")?;
+    let mut words = text.split_whitespace();
+    let kind = words.next().unwrap_or_default();
+    if !KEY_TYPES.contains(&kind) {
+        let message = format!("does not begin with a type of key, one of {}", KEY_TYPES.join(", "));
+        return Err(Fault::new(message));
+    }
+    let blob = words.next().and_then(|word| STANDARD.decode(word).ok()).unwrap_or_default();
+    ensure(inner_type(&blob) == Some(kind.as_bytes()), "is damaged: its base64 part does not hold such a key")
+}
+
+/// The type that a key blob names: a string with its length before it, RFC 4253 section 6.6. Something must
+/// follow it.
+fn inner_type(blob: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = blob.split_first_chunk::<4>()?;
+    let (kind, key) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
+    (key.len() >= 16).then_some(kind)
+}
+
+/// A password in clear text, or a crypt(5) hash that the node's libcrypt knows and that is strong enough.
+pub fn password(text: &str) -> Checked {
+    ensure(!text.is_empty(), "is empty; leave the key out to allow no password")?;
+    ensure(!text.chars().any(char::is_control), "holds a control character")?;
+    match password::kind(text) {
+        Kind::Unsupported(why) => Err(Fault::new(format!("is {why}"))
+            .suggest(Some("a hash made by `mkpasswd --method=yescrypt`".into()))),
+        Kind::Hash | Kind::Clear => Ok(()),
+    }
+}
+
+/// A token: visible ASCII, so that it passes through environments, headers and files unchanged.
+pub fn token(text: &str) -> Checked {
+    ensure(
+        (1..=1024).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()),
+        "is not a token: 1 to 1024 visible ASCII characters without spaces",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g";
+
+    #[test]
+    fn a_public_key_holds_what_it_says() {
+        assert_eq!(ssh_key(KEY), Ok(()));
+        assert_eq!(ssh_key(&format!("{KEY} me@example.org")), Ok(()));
+        for text in [
+            "",
+            "ssh-ed25519",
+            "ssh-ed25519 !!!!",
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5",
+            &KEY.replace("ssh-ed25519", "ssh-rsa"),
+            &format!("from=\"*\" {KEY}"),
+            &format!("{KEY}\n{KEY}"),
+            "-----BEGIN OPENSSH PRIVATE KEY-----",
+        ] {
+            assert!(ssh_key(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn passwords_that_only_look_like_hashes_are_refused() {
+        assert_eq!(password("correct horse"), Ok(()));
+        assert!(password("$1$salt$hash").is_err());
+        assert!(password("").is_err());
+        assert!(password("a\nb").is_err());
+    }
+
+    #[test]
+    fn tokens_are_visible_ascii() {
+        assert_eq!(token("K10::server:abc+/="), Ok(()));
+        for text in ["", "a b", "é", "a\n"] {
+            assert!(token(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What single values must look like. A check sees one text and says what is wrong with it, without
+//! repeating it: the user's line is shown underlined, and the text may be a secret.
+
+pub mod access;
+pub mod kernel;
+pub mod network;
+pub mod storage;
+
+/// What is wrong with a text, and what to write instead.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// A clause that continues "the value …".
+    pub message: String,
+    /// A text that the check would accept.
+    pub suggestion: Option<String>,
+    /// Whether the text holds something that must not be shown.
+    pub sensitive: bool,
+}
+
+impl Fault {
+    /// A fault without a suggestion.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), suggestion: None, sensitive: false }
+    }
+
+    /// Adds a text that the check would accept.
+    #[must_use]
+    pub fn suggest(self, suggestion: Option<String>) -> Self {
+        Self { suggestion, ..self }
+    }
+}
+
+/// The outcome of a check.
+pub type Checked = Result<(), Fault>;
+
+/// A named check.
+#[derive(Debug)]
+pub struct Format {
+    /// The `format` of the JSON Schema.
+    pub name: &'static str,
+    /// The stable code of a diagnostic.
+    pub code: &'static str,
+    /// The check.
+    pub check: fn(&str) -> Checked,
+}
+
+/// Every format that a key of a configuration can have.
+static FORMATS: &[Format] = &[
+    Format { name: "byte-size", code: "invalid-size", check: storage::byte_size },
+    Format { name: "device", code: "invalid-device", check: storage::device },
+    Format { name: "hostname", code: "invalid-hostname", check: network::hostname },
+    Format { name: "interface", code: "invalid-interface-name", check: network::interface },
+    Format { name: "ipv4", code: "invalid-address", check: network::ipv4 },
+    Format { name: "mac", code: "invalid-hardware-address", check: network::mac },
+    Format { name: "medium-url", code: "invalid-url", check: storage::medium_url },
+    Format { name: "module", code: "invalid-module", check: kernel::module },
+    Format { name: "password", code: "invalid-password", check: access::password },
+    Format { name: "ssh-key", code: "invalid-ssh-key", check: access::ssh_key },
+    Format { name: "sysctl-key", code: "invalid-sysctl-key", check: kernel::sysctl_key },
+    Format { name: "sysctl-value", code: "invalid-sysctl-value", check: kernel::sysctl_value },
+    Format { name: "time-server", code: "invalid-time-server", check: network::time_server },
+    Format { name: "token", code: "invalid-token", check: access::token },
+];
+
+/// The format of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.name == name)
+}
+
+/// The fault of a text that is not `ok`.
+fn ensure(ok: bool, message: impl Into<String>) -> Checked {
+    if ok { Ok(()) } else { Err(Fault::new(message)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_codes_are_unique() {
+        for (index, format) in FORMATS.iter().enumerate() {
+            for other in &FORMATS[index + 1..] {
+                assert!(format.name != other.name && format.code != other.code, "{}", other.name);
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_fault_never_repeats_the_text(text in "[a-zA-Z0-9$/+=_]{12,60}") {
+            for format in FORMATS {
+                if let Err(fault) = (format.check)(&text) {
+                    proptest::prop_assert!(!fault.message.contains(&text), "{}", format.name);
+                }
+            }
+        }
+
+        #[test]
+        fn no_accepted_text_can_break_out_of_a_line(text in "\\PC{0,20}[\n\r\0]\\PC{0,20}") {
+            for format in FORMATS {
+                proptest::prop_assert!((format.check)(&text).is_err(), "{}", format.name);
+            }
+        }
+    }
+}

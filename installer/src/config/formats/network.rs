@@ -1,0 +1,143 @@
+//! Names and addresses of the network.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::{Checked, Fault, ensure};
+
+/// A label of a host name, RFC 1123 section 2.1.
+fn is_label(label: &str) -> bool {
+    let body = label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    (1..=63).contains(&label.len()) && body && !label.starts_with('-') && !label.ends_with('-')
+}
+
+/// A host name: RFC 1123 labels in lower case, as Kubernetes wants node names; at most 64 characters, the
+/// kernel's limit (`HOST_NAME_MAX`).
+pub fn hostname(text: &str) -> Checked {
+    if text.len() <= 64 && text.split('.').all(is_label) {
+        return Ok(());
+    }
+    let tidy: String = text.to_ascii_lowercase().replace(['_', ' '], "-");
+    let suggestion = (tidy.len() <= 64 && tidy.split('.').all(is_label)).then_some(tidy);
+    let message = "is not a host name: labels of lower-case letters, digits and inner '-', joined by '.', \
+                   at most 64 characters in all";
+    Err(Fault::new(message).suggest(suggestion))
+}
+
+/// A dotted IPv4 address.
+pub fn ipv4(text: &str) -> Checked {
+    if text.parse::<Ipv4Addr>().is_ok() {
+        return Ok(());
+    }
+    let address = text.split_once('/').map(|(address, _)| address);
+    let suggestion = address.filter(|address| address.parse::<Ipv4Addr>().is_ok()).map(str::to_owned);
+    Err(Fault::new("is not an IPv4 address such as 192.0.2.10").suggest(suggestion))
+}
+
+/// A hardware address: six pairs of hexadecimal digits joined by `:`, and one card's, not a group's.
+pub fn mac(text: &str) -> Checked {
+    let fault =
+        |suggestion| Fault::new("is not a hardware address such as 52:54:00:12:34:56").suggest(suggestion);
+    let Some(bytes) = mac_bytes(text, ':') else {
+        return Err(fault(mac_bytes(text, '-').map(|_| text.replace('-', ":"))));
+    };
+    ensure(bytes[0] & 1 == 0 && bytes != [0; 6], "is the address of a group of cards or of none")
+}
+
+fn mac_bytes(text: &str, joint: char) -> Option<[u8; 6]> {
+    let mut bytes = [0; 6];
+    let mut pairs = text.split(joint);
+    for byte in &mut bytes {
+        let pair = pairs.next()?;
+        hex::decode_to_slice(pair, std::slice::from_mut(byte)).ok()?;
+    }
+    pairs.next().is_none().then_some(bytes)
+}
+
+/// The kernel's name of a network card, at most 15 bytes (`IFNAMSIZ`).
+pub fn interface(text: &str) -> Checked {
+    ensure(text != "lo", "is the loopback interface, which reaches no network")?;
+    let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
+    let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+    ensure(
+        text.len() <= 15 && body && first,
+        "is not the name of a network card: 1 to 15 letters, digits, '_', '-' or '.'",
+    )
+}
+
+/// A time server: an address or a name of the DNS.
+pub fn time_server(text: &str) -> Checked {
+    let name = text.to_ascii_lowercase();
+    let is_name = name.len() <= 253
+        && name.strip_suffix('.').unwrap_or(&name).split('.').all(is_label)
+        && !name.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    ensure(text.parse::<IpAddr>().is_ok() || is_name, "is neither the name nor the address of a time server")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(check: fn(&str) -> Checked, good: &[&str], bad: &[&str]) {
+        for text in good {
+            assert_eq!(check(text), Ok(()), "{text}");
+        }
+        for text in bad {
+            assert!(check(text).is_err(), "{text:?} is accepted");
+        }
+    }
+
+    #[test]
+    fn host_names_follow_rfc_1123() {
+        let long = "a".repeat(64);
+        let dotted = format!("{}.{}", "a".repeat(40), "b".repeat(24));
+        table(
+            hostname,
+            &["a", "node-1", "1node", "node.example.org"],
+            &["", "-a", "a-", "a..b", ".a", "Node", "a_b", "a b", "é", &long, &dotted, "a\n"],
+        );
+        assert_eq!(hostname("Node_1").unwrap_err().suggestion.as_deref(), Some("node-1"));
+    }
+
+    #[test]
+    fn addresses_are_checked_and_a_prefix_length_is_explained() {
+        table(ipv4, &["192.0.2.1"], &["", "192.0.2", "192.0.2.256", "::1", "01.2.3.4"]);
+        assert_eq!(ipv4("192.0.2.1/24").unwrap_err().suggestion.as_deref(), Some("192.0.2.1"));
+    }
+
+    #[test]
+    fn hardware_addresses_are_those_of_one_card() {
+        table(
+            mac,
+            &["52:54:00:12:34:56", "52:54:00:AB:cd:EF"],
+            &["", "52:54:00:12:34", "52:54:00:12:34:56:78", "5:54:00:12:34:56", "gg:54:00:12:34:56"],
+        );
+        table(mac, &[], &["ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01", "00:00:00:00:00:00"]);
+        let fault = mac("52-54-00-12-34-56").unwrap_err();
+        assert_eq!(fault.suggestion.as_deref(), Some("52:54:00:12:34:56"));
+    }
+
+    #[test]
+    fn interface_names_have_no_tricks() {
+        table(
+            interface,
+            &["ens3", "enp0s31f6", "eth0.100", "wan_1"],
+            &["", "lo", ".", "..", "-x", "a/b", "a b", "a;b", "abcdefghijklmnop", "e\n"],
+        );
+    }
+
+    #[test]
+    fn time_servers_are_names_or_addresses() {
+        table(
+            time_server,
+            &[
+                "0.debian.pool.ntp.org",
+                "ntp",
+                "NTP.example.org",
+                "192.0.2.1",
+                "2001:db8::1",
+                "ntp.example.org.",
+            ],
+            &["", "a b", "999.1.1.1", "http://ntp", "-x", "a\nNTP=b"],
+        );
+    }
+}

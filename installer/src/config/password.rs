@@ -1,0 +1,109 @@
+//! Passwords: telling hashes from clear text, and making hashes.
+
+use yescrypt::{PasswordHasher, Yescrypt};
+
+use super::Secret;
+
+/// What a password of a configuration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A crypt(5) hash that the node can check.
+    Hash,
+    /// The password itself.
+    Clear,
+    /// A hash that is not to be used, and why: a clause that continues "the value is …".
+    Unsupported(&'static str),
+}
+
+/// Tells what `text` is. Methods and their strength are those of crypt(5) on Debian 12.
+#[must_use]
+pub fn kind(text: &str) -> Kind {
+    let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"./$,=*!".contains(&b));
+    match text.strip_prefix('$').and_then(|rest| rest.split_once('$')) {
+        Some((method, rest)) if plain && !method.is_empty() => match method {
+            "y" | "gy" | "7" | "2b" | "2y" | "2a" | "6" | "5" if is_complete(method, rest) => Kind::Hash,
+            "y" | "gy" | "7" | "2b" | "2y" | "2a" | "6" | "5" => {
+                Kind::Unsupported("an incomplete password hash")
+            }
+            "1" | "md5" | "sha1" | "3" => Kind::Unsupported("a hash of a method that is too weak"),
+            _ => Kind::Unsupported("a hash of a method that the node does not know"),
+        },
+        _ if looks_like_des(text) => Kind::Unsupported("a DES hash, a method that is too weak"),
+        _ => Kind::Clear,
+    }
+}
+
+/// Whether the salt and a hash of the method's length are there, so that a cut-off hash locks nobody out.
+fn is_complete(method: &str, rest: &str) -> bool {
+    let last = rest.rsplit('$').next().unwrap_or_default();
+    let length = match method {
+        "2a" | "2b" | "2y" => 53,
+        "6" => 86,
+        _ => 43,
+    };
+    let parts = rest.split('$').count();
+    let enough = match method {
+        "y" | "gy" => parts == 3,
+        "5" | "6" => (2..=3).contains(&parts),
+        _ => parts == 2,
+    };
+    enough && last.len() == length && rest.split('$').all(|part| !part.is_empty())
+}
+
+/// Thirteen characters of the DES alphabet that a person would hardly choose: with a `.` or `/`, and with
+/// letters of both cases and digits.
+fn looks_like_des(text: &str) -> bool {
+    let has = |test: fn(&u8) -> bool| text.as_bytes().iter().any(test);
+    text.len() == 13
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"./".contains(&b))
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+        && has(|b| b"./".contains(b))
+}
+
+/// A yescrypt hash of `clear` with a random salt, at the cost that Debian's own tools use.
+pub fn hash(clear: &str) -> anyhow::Result<Secret> {
+    let hash = Yescrypt::default().hash_password(clear.as_bytes());
+    hash.map(|hash| Secret::new(hash.to_string()))
+        .map_err(|error| anyhow::anyhow!("hashing a password: {error}"))
+}
+
+/// The same with a given salt of 16 bytes, for a caller that must get the same hash each time.
+pub fn hash_with_salt(clear: &str, salt: &[u8; 16]) -> anyhow::Result<Secret> {
+    let hash = Yescrypt::default().hash_password_with_salt(clear.as_bytes(), salt);
+    hash.map(|hash| Secret::new(hash.to_string()))
+        .map_err(|error| anyhow::anyhow!("hashing a password: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_and_clear_text_are_told_apart() {
+        let yescrypt = format!("$y$j9T$salt${}", "a".repeat(43));
+        let sha512 = format!("$6$rounds=5000$salt${}", "a".repeat(86));
+        let bcrypt = format!("$2b$12${}", "a".repeat(53));
+        for text in [&yescrypt, &sha512, &bcrypt] {
+            assert_eq!(kind(text), Kind::Hash, "{text}");
+        }
+        for text in ["correct horse", "hunter2", "$", "$$", "pa$$word", "Sup3r$ecret$", "$mile $now fall"] {
+            assert_eq!(kind(text), Kind::Clear, "{text}");
+        }
+        for text in
+            ["$1$salt$qJH7.N4xYta3aEG/dfqo/0", "$md5$x$y", "rl.3StKT.4T8M", "$y$j9T$cut", "$argon2id$v=19$x"]
+        {
+            assert!(matches!(kind(text), Kind::Unsupported(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_new_hash_is_complete_and_never_the_same_twice() {
+        let (one, two) = (hash("hunter2").unwrap(), hash("hunter2").unwrap());
+        assert_eq!(kind(one.expose()), Kind::Hash);
+        assert!(one.expose().starts_with("$y$j9T$"), "the parameters of Debian's own tools");
+        assert_ne!(one, two);
+        let salted = hash_with_salt("hunter2", &[7; 16]).unwrap();
+        assert_eq!(salted, hash_with_salt("hunter2", &[7; 16]).unwrap());
+    }
+}

@@ -1,0 +1,120 @@
+//! Texts that have been checked: a value of one of these types has passed the check of its format.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::formats::{self, kernel, network};
+
+/// Text that does not pass the check of its type.
+#[derive(Debug, thiserror::Error)]
+#[error("{text:?} {fault}")]
+pub struct TextError {
+    text: String,
+    fault: String,
+}
+
+macro_rules! checked_text {
+    ($(#[$meta:meta])* $name:ident, $format:literal, $check:path) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl FromStr for $name {
+            type Err = TextError;
+
+            fn from_str(text: &str) -> Result<Self, TextError> {
+                match $check(text) {
+                    Ok(()) => Ok(Self(text.to_owned())),
+                    Err(formats::Fault { message, .. }) => {
+                        Err(TextError { text: text.to_owned(), fault: message })
+                    }
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = TextError;
+
+            fn try_from(text: String) -> Result<Self, TextError> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(text: $name) -> Self {
+                text.0
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "format": $format })
+            }
+        }
+    };
+}
+
+checked_text! {
+    /// A host name: RFC 1123, lower case, at most 64 characters.
+    Hostname, "hostname", network::hostname
+}
+checked_text! {
+    /// The hardware address of one network card, in the spelling of the document.
+    MacAddress, "mac", network::mac
+}
+checked_text! {
+    /// The kernel's name of a network card.
+    InterfaceName, "interface", network::interface
+}
+checked_text! {
+    /// The name or the address of a time server.
+    TimeServer, "time-server", network::time_server
+}
+checked_text! {
+    /// The name of a kernel module.
+    ModuleName, "module", kernel::module
+}
+checked_text! {
+    /// The value of a kernel setting, one line.
+    SysctlValue, "sysctl-value", kernel::sysctl_value
+}
+checked_text! {
+    /// A public key as in authorized_keys(5), without options.
+    SshKey, "ssh-key", formats::access::ssh_key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_checked_text_gets_in() {
+        assert!("node-1".parse::<Hostname>().is_ok());
+        assert!("Node 1".parse::<Hostname>().is_err());
+        assert!(serde_json::from_str::<ModuleName>("\"../x\"").is_err());
+    }
+}
