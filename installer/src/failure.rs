@@ -37,6 +37,14 @@ impl Class {
     pub fn exit_code(self) -> u8 {
         self as u8
     }
+
+    /// The class that has this exit code; [`Class::Unexpected`] for any other number.
+    #[must_use]
+    pub fn from_exit_code(code: u8) -> Self {
+        let all = [Self::Invalid, Self::Hardware, Self::Verification, Self::Network, Self::DiskIo];
+        let mut all = all.into_iter().chain([Self::Join, Self::Cancelled]);
+        all.find(|class| class.exit_code() == code).unwrap_or(Self::Unexpected)
+    }
 }
 
 /// One failure: what failed and on what, its class, why (the source), and what to do next.
@@ -133,7 +141,7 @@ pub fn class_of(error: &anyhow::Error) -> Class {
 }
 
 /// Every hint of the chain, outermost first.
-fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
+pub fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
     error.chain().filter_map(|cause| as_failure(cause)?.hint.as_deref())
 }
 

@@ -1,4 +1,4 @@
-//! FAT32 volumes: made whole, from a list of files, the same bytes for the same input.
+//! FAT volumes: made whole, from a list of files, the same bytes for the same input.
 //!
 //! Serves the EFI system partition of a node and the one inside an ISO. Few files, so that `fatfs` is quick.
 
@@ -26,6 +26,18 @@ pub struct Volume {
     pub sector: u16,
     /// Time stamp of every entry, in seconds since 1970.
     pub epoch: u64,
+    /// Which FAT.
+    pub kind: Kind,
+}
+
+/// Which FAT a volume has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// FAT32, which every firmware reads on a disk. Needs at least [`MINIMUM`].
+    #[default]
+    Fat32,
+    /// FAT12 or FAT16 as the size demands, for small images.
+    BySize,
 }
 
 /// One file to be written.
@@ -54,22 +66,24 @@ pub fn write_volume(
     ensure!(volume.label.len() <= 11, "the volume label {:?} is longer than 11 characters", volume.label);
     let mut label = [b' '; 11];
     label[..volume.label.len()].copy_from_slice(volume.label.as_bytes());
-    let options = FormatVolumeOptions::new()
-        .fat_type(FatType::Fat32)
+    let mut options = FormatVolumeOptions::new()
         .volume_label(label)
         .volume_id(volume.id)
         .bytes_per_sector(volume.sector)
         .bytes_per_cluster(u32::from(volume.sector).max(4096));
+    if volume.kind == Kind::Fat32 {
+        options = options.fat_type(FatType::Fat32);
+    }
     device.rewind()?;
-    fatfs::format_volume(&mut *device, options).context("formatting a FAT32 volume")?;
+    fatfs::format_volume(&mut *device, options).context("formatting a FAT volume")?;
     device.rewind()?;
     let options = FsOptions::new().time_provider(fixed_time(volume.epoch)).update_accessed_date(false);
     let file_system = fatfs::FileSystem::new(&mut *device, options).context("opening the new volume")?;
     for file in files {
         write_file(&file_system.root_dir(), file)?;
     }
-    file_system.unmount().context("finishing a FAT32 volume")?;
-    dots::repair(device).context("finishing the directories of a FAT32 volume")?;
+    file_system.unmount().context("finishing a FAT volume")?;
+    dots::repair(device).context("finishing the directories of a FAT volume")?;
     device.flush()?;
     Ok(())
 }
@@ -82,10 +96,10 @@ fn write_file<D: Read + Write + Seek>(root: &fatfs::Dir<'_, D>, mut file: FatFil
                 parent.push('/');
             }
             parent.push_str(name);
-            root.create_dir(&parent).with_context(|| format!("making {parent} on a FAT32 volume"))?;
+            root.create_dir(&parent).with_context(|| format!("making {parent} on a FAT volume"))?;
         }
     }
-    let what = || format!("writing {} to a FAT32 volume", file.path);
+    let what = || format!("writing {} to a FAT volume", file.path);
     let mut entry = root.create_file(&file.path).with_context(what)?;
     entry.truncate().with_context(what)?;
     let mut buffer = vec![0; 1 << 20];
@@ -202,7 +216,7 @@ mod tests {
     use std::fs::File;
 
     fn volume() -> Volume {
-        Volume { label: "ESP", id: 0x1234_5678, sector: 512, epoch: 1_700_000_001 }
+        Volume { label: "ESP", id: 0x1234_5678, sector: 512, epoch: 1_700_000_001, kind: Kind::Fat32 }
     }
 
     fn image(content: &'static [u8]) -> Vec<u8> {

@@ -9,6 +9,17 @@
 
 pub mod bolt;
 pub mod boot;
+pub mod build;
+pub mod cache;
+pub mod cli;
+pub mod definition;
+pub mod fetch;
 pub mod images;
+pub mod inputs;
 pub mod iso9660;
+pub mod lock;
 pub mod media;
+pub mod packages;
+pub mod sandbox;
+pub mod steps;
+pub mod tools;

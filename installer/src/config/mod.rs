@@ -140,7 +140,10 @@ pub enum Role {
 }
 
 impl Role {
-    /// The name that documents and release manifests use.
+    /// Every role.
+    pub const ALL: [Self; 4] = [Self::Default, Self::Management, Self::Worker, Self::Witness];
+
+    /// The name as configurations write it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ use super::cache::Cached;
 use super::device::BlockDevice;
 use crate::digest::Digest;
 use crate::failure::{Class, Classify, Failure};
-use crate::fat::{FatFile, Volume, write_volume};
+use crate::fat::{FatFile, Kind, Volume, write_volume};
 use crate::medium::{PayloadSource, Verified};
 use crate::plan::{EspContent, EspFile, Partition, files_of_slot_a};
 use crate::progress::Step;
@@ -34,7 +34,7 @@ pub(super) fn write(
     cancel: &Cancel,
 ) -> Result<()> {
     let sector = u16::try_from(device.sector().bytes())?;
-    let volume = Volume { label: LABEL, id, sector, epoch };
+    let volume = Volume { label: LABEL, id, sector, epoch, kind: Kind::Fat32 };
     let step = RefCell::new(step);
     let contents = files.iter().map(|file| {
         let content = Content { file, source, inner: None, step: &step, cancel };

@@ -6,11 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context, Result, ensure};
 use installer::digest::{Digest, Hasher};
+use serde::{Deserialize, Serialize};
 
 use super::store::Store;
 
 /// A blob: what it is called and how long it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Blob {
     /// SHA-256 of the content.
     pub digest: Digest,

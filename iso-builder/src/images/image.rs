@@ -15,7 +15,7 @@ pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
 /// An image whose blobs are all in a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredImage {
     /// Its reference.
     pub name: ImageName,
@@ -30,6 +30,12 @@ pub struct StoredImage {
 }
 
 impl StoredImage {
+    /// Whether nodes of this role get the image.
+    #[must_use]
+    pub fn is_for(&self, role: Role) -> bool {
+        self.roles.is_empty() || self.roles.contains(&role)
+    }
+
     /// All blobs in the order in which a reader needs them: manifest, configuration, layers.
     pub fn blobs(&self) -> impl Iterator<Item = Blob> {
         [self.manifest, self.config].into_iter().chain(self.layers.iter().copied())

@@ -200,8 +200,7 @@ fn index_of(images: &[&StoredImage]) -> Result<Vec<u8>> {
 
 /// The names of roles as configurations write them, sorted, each once.
 fn role_names(roles: &[Role]) -> Vec<String> {
-    let name = |role: &Role| Some(serde_json::to_value(role).ok()?.as_str()?.to_owned());
-    roles.iter().filter_map(name).collect::<BTreeSet<_>>().into_iter().collect()
+    roles.iter().map(|role| role.name().to_owned()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn payload(blob: Blob) -> Payload {

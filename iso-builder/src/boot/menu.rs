@@ -1,0 +1,130 @@
+//! The boot menu of a medium.
+
+use installer::digest::Digest;
+
+/// What the menu has to know.
+#[derive(Clone, Debug)]
+pub struct Menu<'a> {
+    /// The product and its version, as the menu's title.
+    pub title: String,
+    /// The volume id of the ISO.
+    pub volume: String,
+    /// Digest of `release.json`.
+    pub release: Digest,
+    /// Kernel arguments of the definition.
+    pub arguments: &'a [String],
+}
+
+/// Consoles such that both show messages; the last one is `/dev/console`.
+const SCREEN_FIRST: &str = "console=ttyS0,115200 console=tty0";
+const SERIAL_FIRST: &str = "console=tty0 console=ttyS0,115200";
+
+impl Menu<'_> {
+    /// The file by which a boot loader recognises the medium it belongs to.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        format!(".nqrust/{}", &self.release.to_string()[..16])
+    }
+
+    /// `/EFI/debian/grub.cfg`, where the signed GRUB begins: finds this very medium, whatever other media are
+    /// in the machine, and goes on with the menu there.
+    #[must_use]
+    pub fn stub(&self) -> String {
+        format!(
+            "search --no-floppy --file --set=root /{}\n\
+             set prefix=($root)/boot/grub\n\
+             configfile /boot/grub/grub.cfg\n",
+            self.mark()
+        )
+    }
+
+    /// `/boot/grub/grub.cfg`.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let install = self.entry("Install", "install", "install", SCREEN_FIRST);
+        let serial = self.entry("Install (serial console)", "install-serial", "install", SERIAL_FIRST);
+        let check = self.entry("Check this medium", "check", "check", SCREEN_FIRST);
+        format!("{HEAD}\necho \"{}\"\n\n{install}\n{serial}\n{LOCAL}\n{check}", self.title)
+    }
+
+    fn entry(&self, title: &str, id: &str, mode: &str, consoles: &str) -> String {
+        let arguments: String = self.arguments.iter().map(|argument| format!(" {argument}")).collect();
+        format!(
+            "menuentry \"{title}\" --id {id} {{\n\
+             \x20   echo \"Loading the kernel ...\"\n\
+             \x20   linux /boot/vmlinuz {live} nqrust.mode={mode} nqrust.release={release} {consoles}{arguments}\n\
+             \x20   echo \"Loading the initial RAM disk ...\"\n\
+             \x20   initrd /boot/initrd\n\
+             }}\n",
+            live = self.live_arguments(),
+            release = self.release.oci(),
+        )
+    }
+
+    /// How dracut finds the OS image on the medium (dracut.cmdline(7), "Booting live images").
+    fn live_arguments(&self) -> String {
+        format!(
+            "root=live:CDLABEL={} rd.live.image rd.live.dir=/ rd.live.squashimg=rootfs.squashfs \
+             rd.live.overlay.overlayfs=1 rd.shell=0",
+            self.volume
+        )
+    }
+}
+
+/// Screen and serial port show the menu and take keys. On UEFI the firmware's console does both; a BIOS machine
+/// without a serial port refuses the first command and keeps its screen.
+const HEAD: &str = "\
+set timeout=10
+set default=install
+if [ \"$grub_platform\" = \"pc\" ]; then
+    if serial --unit=0 --speed=115200; then
+        terminal_input console serial
+        terminal_output console serial
+    fi
+fi
+";
+
+/// The first disk that is not the medium itself; on UEFI the firmware goes on with its next boot entry.
+const LOCAL: &str = "\
+menuentry \"Boot from local disk\" --id local {
+    if [ \"$grub_platform\" = \"efi\" ]; then
+        exit
+    fi
+    set disk=hd0
+    if regexp '^hd0' \"$root\"; then
+        set disk=hd1
+    fi
+    set root=$disk
+    chainloader +1
+}
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_menu_reads_as_intended() {
+        let arguments = ["intel_iommu=on".to_owned()];
+        let menu = Menu {
+            title: "NQRust Hypervisor 1.0".into(),
+            volume: "NQRUST_1_0".into(),
+            release: Digest::of(b""),
+            arguments: &arguments,
+        };
+        let text = menu.render();
+        assert!(text.starts_with("set timeout=10\nset default=install\n"), "{text}");
+        for id in ["install", "install-serial", "local", "check"] {
+            assert!(text.contains(&format!("--id {id} {{")), "{id}");
+        }
+        let linux = text.lines().find(|line| line.trim_start().starts_with("linux ")).unwrap();
+        assert_eq!(
+            linux.trim(),
+            "linux /boot/vmlinuz root=live:CDLABEL=NQRUST_1_0 rd.live.image rd.live.dir=/ \
+             rd.live.squashimg=rootfs.squashfs rd.live.overlay.overlayfs=1 rd.shell=0 nqrust.mode=install \
+             nqrust.release=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 \
+             console=ttyS0,115200 console=tty0 intel_iommu=on"
+        );
+        assert!(menu.stub().contains("--file --set=root /.nqrust/e3b0c44298fc1c14\n"));
+    }
+}

@@ -1,0 +1,249 @@
+//! The last step: release manifests and the media.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use installer::config::Role;
+use installer::digest::Digest;
+use installer::files;
+use installer::release::{FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use serde_json::json;
+
+use super::images::Images;
+use super::{Build, Outputs, record};
+use crate::boot::loaders;
+use crate::boot::menu::Menu;
+use crate::media::{checksums, esp, iso};
+
+/// What media can be made of one definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Target {
+    /// The ISO that carries everything.
+    Full,
+    /// The ISO whose container images come over the network.
+    NetInstall,
+    /// Kernel, initrd and OS image as files.
+    Netboot,
+}
+
+/// Everything that media are assembled from: payloads with the files that hold them.
+#[derive(Debug)]
+pub(super) struct Parts {
+    kernel: Outputs,
+    payloads: Vec<(Payload, PathBuf)>,
+    images: Vec<installer::release::Image>,
+    release: String,
+}
+
+impl Parts {
+    /// Collects the payloads in the order in which an install reads them.
+    pub(super) fn collect(
+        build: &Build<'_>,
+        kernel: Outputs,
+        rootfs: &Outputs,
+        images: Option<&Images>,
+    ) -> Result<Self> {
+        let mut payloads = Vec::new();
+        let mut add = |path: String, purpose, outputs: &Outputs, name: &str| -> Result<()> {
+            let (size, sha256) = outputs.file(name)?;
+            payloads.push((Payload { path, purpose, size, sha256 }, outputs.path(name)));
+            Ok(())
+        };
+        add("boot/vmlinuz".into(), Purpose::Kernel, &kernel, "vmlinuz")?;
+        add("boot/initrd".into(), Purpose::Initrd, &kernel, "initrd")?;
+        for (name, purpose) in [
+            (loaders::SHIM, Purpose::Shim),
+            (loaders::MOK_MANAGER, Purpose::MokManager),
+            (loaders::GRUB_EFI, Purpose::GrubEfi),
+            (loaders::GRUB_BOOT, Purpose::GrubBoot),
+            (loaders::GRUB_CORE, Purpose::GrubCore),
+        ] {
+            add(format!("boot/loaders/{name}"), purpose, &kernel, &format!("loaders/{name}"))?;
+        }
+        add("rootfs.squashfs".into(), Purpose::Rootfs, rootfs, "rootfs.squashfs")?;
+        if let Some(images) = images {
+            for role in Role::ALL {
+                let name = format!("{}.db", role.name());
+                add(format!("images/metadata/{name}"), Purpose::ImageMetadata, &images.metadata, &name)?;
+            }
+            for payload in &images.listing.payloads {
+                let inside = payload.path.trim_start_matches("images/");
+                let source = images.store.path("store").join(inside);
+                payloads.push((payload.clone(), source));
+            }
+        }
+        if let Some(config) = &build.loaded.definition.install_config {
+            let source = build.loaded.resolve(config);
+            // A configuration that an install would refuse must not get onto a medium.
+            installer::config::load(&source)?;
+            let (sha256, size) = crate::cache::digest_of(&source)?;
+            let path = "config/install.yaml".into();
+            payloads.push((Payload { path, purpose: Purpose::InstallConfig, size, sha256 }, source));
+        }
+        let release = files::read_text(&kernel.path("kernel-release"))?;
+        let images = images.map(|images| images.listing.images.clone()).unwrap_or_default();
+        Ok(Self { kernel, payloads, images, release })
+    }
+}
+
+impl Build<'_> {
+    /// Makes the media that are asked for and not there already.
+    pub(super) fn media(&self, parts: &Parts, targets: &[Target]) -> Result<()> {
+        let mut outputs = record::Record::open(&self.cache, &self.options.output)?;
+        let mut sums = BTreeMap::new();
+        for target in targets {
+            match target {
+                Target::Full => self.iso(parts, MediumKind::Full, &mut outputs, &mut sums)?,
+                Target::NetInstall => self.iso(parts, MediumKind::NetInstall, &mut outputs, &mut sums)?,
+                Target::Netboot => self.netboot(parts, &mut outputs, &mut sums)?,
+            }
+        }
+        let manifest = self.manifest(parts, MediumKind::Full).to_bytes();
+        sums.insert(MANIFEST.to_owned(), Digest::of(&manifest));
+        files::write_atomically(&self.options.output.join(MANIFEST), &manifest, 0o644)?;
+        let text = checksums::render(&sums);
+        files::write_atomically(&self.options.output.join("SHA256SUMS"), text.as_bytes(), 0o644)?;
+        outputs.write()
+    }
+
+    /// The first part of every output's name.
+    fn stem(&self) -> String {
+        let definition = &self.loaded.definition;
+        format!("{}-{}-{}", definition.id, definition.version, definition.architecture.debian())
+    }
+
+    fn manifest(&self, parts: &Parts, medium: MediumKind) -> Release {
+        let definition = &self.loaded.definition;
+        Release {
+            format: FORMAT,
+            id: definition.id.clone(),
+            name: definition.name.clone(),
+            version: definition.version.clone(),
+            architecture: definition.architecture.debian().into(),
+            epoch: self.lock.epoch,
+            medium,
+            kernel: parts.release.clone(),
+            kernel_arguments: definition.kernel.arguments.clone(),
+            payloads: parts.payloads.iter().map(|(payload, _)| payload.clone()).collect(),
+            images: parts.images.clone(),
+        }
+    }
+
+    fn iso(
+        &self,
+        parts: &Parts,
+        kind: MediumKind,
+        outputs: &mut record::Record,
+        sums: &mut BTreeMap<String, Digest>,
+    ) -> Result<()> {
+        let (suffix, step) = match kind {
+            MediumKind::Full => ("", "iso-full"),
+            MediumKind::NetInstall => ("-net-install", "iso-net-install"),
+        };
+        let name = format!("{}{suffix}.iso", self.stem());
+        let manifest = self.manifest(parts, kind).to_bytes();
+        let loaders =
+            [loaders::ELTORITO, loaders::HYBRID].map(|name| parts.kernel.file(&format!("loaders/{name}")));
+        let [eltorito, hybrid] = loaders;
+        let key = json!({
+            "recipe": 1,
+            "release": Digest::of(&manifest),
+            "loaders": [eltorito?.1, hybrid?.1],
+            "menu": self.menu(&manifest).render(),
+        });
+        let output = self.options.output.join(&name);
+        let digest = outputs.made(&name, &key, || self.assemble(parts, kind, &manifest, &output, step))?;
+        sums.insert(name, digest);
+        Ok(())
+    }
+
+    fn menu(&self, manifest: &[u8]) -> Menu<'_> {
+        let definition = &self.loaded.definition;
+        Menu {
+            title: format!("{} {}", definition.name, definition.version),
+            volume: iso::volume_id(&format!("{}_{}", definition.id, definition.version)),
+            release: Digest::of(manifest),
+            arguments: &definition.kernel.arguments,
+        }
+    }
+
+    fn assemble(
+        &self,
+        parts: &Parts,
+        kind: MediumKind,
+        manifest: &[u8],
+        output: &Path,
+        step: &str,
+    ) -> Result<()> {
+        let scratch = tempfile::tempdir_in(self.cache.scratch()).context("making a scratch directory")?;
+        let menu = self.menu(manifest);
+        let small = |name: &str, bytes: &[u8]| -> Result<PathBuf> {
+            let path = scratch.path().join(name);
+            fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
+            Ok(path)
+        };
+        let id = Digest::of(manifest);
+        let id = u32::from_le_bytes(id.as_bytes().first_chunk().copied().unwrap_or_default());
+        let loaders = parts.kernel.path("loaders");
+        let partition = scratch.path().join("esp.img");
+        esp::make(&loaders, &menu.stub(), id, self.lock.epoch, &partition)?;
+        let mut files = vec![
+            (MANIFEST.to_owned(), small(MANIFEST, manifest)?),
+            (menu.mark(), small("mark", b"")?),
+            ("boot/grub/grub.cfg".to_owned(), small("grub.cfg", menu.render().as_bytes())?),
+            ("EFI/debian/grub.cfg".to_owned(), small("stub.cfg", menu.stub().as_bytes())?),
+        ];
+        let here = parts.payloads.iter().filter(|(payload, _)| !payload.is_remote_on(kind));
+        files.extend(here.map(|(payload, source)| (payload.path.clone(), source.clone())));
+        let iso = iso::Iso {
+            volume: menu.volume.clone(),
+            epoch: self.lock.epoch,
+            files,
+            eltorito: loaders.join(loaders::ELTORITO),
+            hybrid: loaders.join(loaders::HYBRID),
+            esp: partition,
+        };
+        iso.write(output, step, self.progress)
+    }
+
+    /// Kernel, initrd and OS image beside the ISOs, as links to the cache where the disk allows it.
+    fn netboot(
+        &self,
+        parts: &Parts,
+        outputs: &mut record::Record,
+        sums: &mut BTreeMap<String, Digest>,
+    ) -> Result<()> {
+        for (purpose, suffix) in
+            [(Purpose::Kernel, "vmlinuz"), (Purpose::Initrd, "initrd"), (Purpose::Rootfs, "rootfs.squashfs")]
+        {
+            let found = parts.payloads.iter().find(|(payload, _)| payload.purpose == purpose);
+            let (payload, source) = found.with_context(|| format!("finding the {suffix}"))?;
+            let name = format!("{}-{suffix}", self.stem());
+            let output = self.options.output.join(&name);
+            let key = json!({ "sha256": payload.sha256 });
+            let digest = outputs.made(&name, &key, || link_or_copy(source, &output))?;
+            sums.insert(name, digest);
+        }
+        Ok(())
+    }
+}
+
+fn link_or_copy(source: &Path, output: &Path) -> Result<()> {
+    let unfinished = output.with_extension("new");
+    for path in [&unfinished, output] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("removing {}", path.display()));
+            }
+            _ => {}
+        }
+    }
+    if fs::hard_link(source, output).is_ok() {
+        return Ok(());
+    }
+    let what = || format!("copying {} to {}", source.display(), output.display());
+    fs::copy(source, &unfinished).with_context(what)?;
+    fs::rename(&unfinished, output).with_context(what)
+}

@@ -1,0 +1,109 @@
+//! The steps that make the operating system: base, kernel and initrd, OS image.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use installer::failure::{Class, Failure};
+use serde_json::json;
+
+use super::{Build, Outputs};
+use crate::cache::Key;
+use crate::definition::Base;
+use crate::inputs;
+use crate::steps::{Identity, Rootfs, Source, Work};
+
+impl Build<'_> {
+    /// `base.tar`: the root file system before anything of ours.
+    pub(super) fn base(&self) -> Result<Outputs> {
+        let definition = &self.loaded.definition;
+        let absolute = |path: &PathBuf| -> Result<PathBuf> {
+            let path = self.loaded.resolve(path);
+            path.canonicalize().with_context(|| format!("resolving {}", path.display()))
+        };
+        let inputs = json!({
+            "epoch": self.lock.epoch,
+            "base": definition.base,
+            "suite": definition.packages.suite,
+            "digest": self.lock.base,
+            "packages": self.lock.packages.iter().map(|package| package.sha256).collect::<Vec<_>>(),
+        });
+        self.cache.step(&Key::new("base", 1, inputs), |out| {
+            let work = match &definition.base {
+                Base::Debian(base) => Work::Bootstrap {
+                    suite: definition.packages.suite.clone(),
+                    repository: self.repository()?,
+                    include: base.include.clone(),
+                },
+                Base::Oci(base) => Work::Import(Source::Oci(absolute(&base.path)?, base.reference.clone())),
+                Base::Archive(base) => Work::Import(Source::Archive(absolute(&base.path)?)),
+                Base::Directory(base) => Work::Import(Source::Directory(absolute(&base.path)?)),
+            };
+            self.progress.within("base", "Putting the base system together", || self.sandboxed(work, out))
+        })
+    }
+
+    /// `vmlinuz`, `initrd`, `kernel-release`, `loaders/`.
+    pub(super) fn kernel(&self, base: &Outputs) -> Result<Outputs> {
+        let overlays = self.overlays(&self.loaded.definition.overlays.initrd)?;
+        let inputs = json!({
+            "epoch": self.lock.epoch,
+            "base": base.digest()?,
+            "overlays": digests(&overlays)?,
+        });
+        self.cache.step(&Key::new("kernel", 1, inputs), |out| {
+            let work = Work::Kernel { base: base.path("base.tar"), overlays };
+            self.progress
+                .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))
+        })
+    }
+
+    /// `rootfs.squashfs`.
+    pub(super) fn rootfs(&self, base: &Outputs) -> Result<Outputs> {
+        let definition = &self.loaded.definition;
+        let rootfs = Rootfs {
+            base: base.path("base.tar"),
+            overlays: self.overlays(&definition.overlays.rootfs)?,
+            installer: self.installer()?,
+            identity: Identity {
+                id: definition.id.clone(),
+                name: definition.name.clone(),
+                version: definition.version.clone(),
+            },
+            level: definition.profile.zstd_level(),
+        };
+        let inputs = json!({
+            "epoch": self.lock.epoch,
+            "base": base.digest()?,
+            "overlays": digests(&rootfs.overlays)?,
+            "installer": inputs::digest(&rootfs.installer)?,
+            "identity": rootfs.identity,
+            "level": rootfs.level,
+        });
+        self.cache.step(&Key::new("rootfs", 1, inputs), |out| {
+            let message = format!("Making the OS image (zstd {})", rootfs.level);
+            self.progress.within("rootfs", message, || self.sandboxed(Work::Rootfs(rootfs), out))
+        })
+    }
+
+    fn overlays(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+        let resolve = |path: &PathBuf| {
+            let path = self.loaded.resolve(path);
+            path.canonicalize().with_context(|| format!("resolving {}", path.display()))
+        };
+        paths.iter().map(resolve).collect()
+    }
+
+    fn installer(&self) -> Result<PathBuf> {
+        let path = &self.options.installer;
+        path.canonicalize().map_err(|error| {
+            Failure::new(Class::Invalid, format!("finding the installer at {}", path.display()))
+                .because(error)
+                .hint("Build it (`make build`), or name the executable with --installer.")
+                .into()
+        })
+    }
+}
+
+fn digests(paths: &[PathBuf]) -> Result<Vec<installer::digest::Digest>> {
+    paths.iter().map(|path| inputs::digest(path)).collect()
+}

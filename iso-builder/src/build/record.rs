@@ -1,0 +1,82 @@
+//! What a build has put into an output directory, so that the next one does again only what has changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use installer::digest::Digest;
+use installer::files;
+use serde::{Deserialize, Serialize};
+
+use crate::cache::{self, Cache};
+
+/// The outputs of one directory, by name.
+#[derive(Debug)]
+pub(super) struct Record {
+    directory: PathBuf,
+    file: PathBuf,
+    outputs: BTreeMap<String, Output>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Output {
+    key: serde_json::Value,
+    size: u64,
+    mtime: i64,
+    mtime_nsec: i64,
+    inode: u64,
+    sha256: Digest,
+}
+
+impl Record {
+    /// The record of `directory`, empty where there is none.
+    pub(super) fn open(cache: &Cache, directory: &Path) -> Result<Self> {
+        let directory =
+            directory.canonicalize().with_context(|| format!("resolving {}", directory.display()))?;
+        let name = Digest::of(directory.as_os_str().as_encoded_bytes());
+        let file = cache.records().join(format!("{name}.json"));
+        let outputs = fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Ok(Self { directory, file, outputs: outputs.unwrap_or_default() })
+    }
+
+    /// The digest of the output `name`. Unless it is there, untouched since it was made from `key`, `make` makes it.
+    pub(super) fn made(
+        &mut self,
+        name: &str,
+        key: &serde_json::Value,
+        make: impl FnOnce() -> Result<()>,
+    ) -> Result<Digest> {
+        let path = self.directory.join(name);
+        if let Some(output) = self.outputs.get(name)
+            && output.key == *key
+            && output.is_untouched(&path)
+        {
+            return Ok(output.sha256);
+        }
+        self.outputs.remove(name);
+        make()?;
+        let (sha256, size) = cache::digest_of(&path)?;
+        let metadata = fs::metadata(&path)?;
+        let (mtime, mtime_nsec, inode) = (metadata.mtime(), metadata.mtime_nsec(), metadata.ino());
+        let output = Output { key: key.clone(), size, mtime, mtime_nsec, inode, sha256 };
+        self.outputs.insert(name.to_owned(), output);
+        self.write()?;
+        Ok(sha256)
+    }
+
+    /// Writes the record.
+    pub(super) fn write(&self) -> Result<()> {
+        files::write_atomically(&self.file, &serde_json::to_vec_pretty(&self.outputs)?, 0o644)
+    }
+}
+
+impl Output {
+    fn is_untouched(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|metadata| {
+            (metadata.len(), metadata.mtime(), metadata.mtime_nsec(), metadata.ino())
+                == (self.size, self.mtime, self.mtime_nsec, self.inode)
+        })
+    }
+}

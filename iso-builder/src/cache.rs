@@ -1,0 +1,262 @@
+//! The cache of build steps: a step is named by the digest of everything that goes into it, and its outputs are
+//! files in a directory of that name.
+//!
+//! A finished step is moved into place in one rename, so a directory that exists is complete. On use its files
+//! are compared with what was recorded: a file whose size or time has changed is hashed again, and a step
+//! that is damaged is done again.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use installer::digest::Digest;
+use installer::files;
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+/// The record beside a step's outputs.
+const RECORD: &str = ".step.json";
+
+/// The cache of one user. Held exclusively: a second build with the same cache waits.
+#[derive(Debug)]
+pub struct Cache {
+    root: PathBuf,
+    downloads: PathBuf,
+    _lock: Flock<File>,
+}
+
+/// The identity of a step: what it is and everything that goes into it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Key {
+    name: &'static str,
+    /// Raised when the step's code changes what it makes.
+    recipe: u32,
+    inputs: serde_json::Value,
+}
+
+impl Key {
+    /// A step `name`, its `recipe` revision, and its inputs: parameters, and digests of files.
+    pub fn new(name: &'static str, recipe: u32, inputs: serde_json::Value) -> Self {
+        Self { name, recipe, inputs }
+    }
+
+    /// The digest of the identity. (`serde_json` keeps object keys sorted.)
+    fn digest(&self) -> Result<Digest> {
+        Ok(Digest::of(&serde_json::to_vec(self)?))
+    }
+}
+
+/// The outputs of a finished step.
+#[derive(Clone, Debug)]
+pub struct Outputs {
+    directory: PathBuf,
+    record: Record,
+    /// Whether this build did the step; else it came from the cache.
+    pub fresh: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Record {
+    files: Vec<FileRecord>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct FileRecord {
+    path: PathBuf,
+    size: u64,
+    mtime: i64,
+    mtime_nsec: i64,
+    sha256: Digest,
+}
+
+impl Outputs {
+    /// The path of an output.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Size and digest of an output.
+    pub fn file(&self, name: &str) -> Result<(u64, Digest)> {
+        let file = self.record.files.iter().find(|file| file.path == Path::new(name));
+        let file = file.with_context(|| format!("finding {name} in {}", self.directory.display()))?;
+        Ok((file.size, file.sha256))
+    }
+
+    /// The digest of all outputs together.
+    pub fn digest(&self) -> Result<Digest> {
+        let files: Vec<_> = self.record.files.iter().map(|f| (&f.path, f.size, f.sha256)).collect();
+        Ok(Digest::of(&serde_json::to_vec(&files)?))
+    }
+}
+
+impl Cache {
+    /// Opens the cache below `root`, made if absent; waits for another build that holds it.
+    /// Downloads are kept in `downloads`, which may be shared by several caches.
+    pub fn open(root: &Path, downloads: Option<&Path>, on_wait: impl FnOnce()) -> Result<Self> {
+        files::make_directory(&root.join("steps"), 0o755)?;
+        let downloads = downloads.map_or_else(|| root.join("downloads"), Path::to_owned);
+        files::make_directory(&downloads, 0o755)?;
+        let path = root.join("lock");
+        let open = || File::create(&path).with_context(|| format!("opening {}", path.display()));
+        let lock = match Flock::lock(open()?, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => lock,
+            Err(_) => {
+                on_wait();
+                Flock::lock(open()?, FlockArg::LockExclusive)
+                    .map_err(|(_, error)| error)
+                    .with_context(|| format!("locking {}", path.display()))?
+            }
+        };
+        let root = root.canonicalize().with_context(|| format!("resolving {}", root.display()))?;
+        let downloads = downloads.canonicalize()?;
+        let cache = Self { root, downloads, _lock: lock };
+        cache.sweep()?;
+        Ok(cache)
+    }
+
+    /// Where downloads are kept, by digest.
+    #[must_use]
+    pub fn downloads(&self) -> &Path {
+        &self.downloads
+    }
+
+    /// Where steps may keep trees while they work. Emptied when the cache is opened.
+    #[must_use]
+    pub fn scratch(&self) -> PathBuf {
+        self.root.join("scratch")
+    }
+
+    /// A place for records about outputs outside the cache.
+    #[must_use]
+    pub fn records(&self) -> PathBuf {
+        self.root.join("outputs")
+    }
+
+    /// Returns the outputs of the step `key`, from the cache or by doing `work`, which is given an empty directory.
+    pub fn step(&self, key: &Key, work: impl FnOnce(&Path) -> Result<()>) -> Result<Outputs> {
+        let digest = key.digest()?.to_string();
+        let directory = self.root.join("steps").join(format!("{}-{}", key.name, &digest[..24]));
+        if let Some(record) = sound(&directory)? {
+            return Ok(Outputs { directory, record, fresh: false });
+        }
+        let unfinished = directory.with_extension("new");
+        remove(&directory)?;
+        remove(&unfinished)?;
+        files::make_directory(&unfinished, 0o755)?;
+        work(&unfinished).with_context(|| format!("the build step {}", key.name))?;
+        let record = Record { files: survey(&unfinished)? };
+        files::write_atomically(&unfinished.join(RECORD), &serde_json::to_vec_pretty(&record)?, 0o644)?;
+        fs::rename(&unfinished, &directory)
+            .with_context(|| format!("moving {} into place", directory.display()))?;
+        Ok(Outputs { directory, record, fresh: true })
+    }
+
+    /// Removes what an interrupted build left behind.
+    fn sweep(&self) -> Result<()> {
+        crate::sandbox::remove_tree(&self.scratch())?;
+        files::make_directory(&self.scratch(), 0o755)?;
+        for entry in fs::read_dir(self.root.join("steps"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "new") {
+                remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn remove(directory: &Path) -> Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The record of a finished step whose files are all as recorded.
+fn sound(directory: &Path) -> Result<Option<Record>> {
+    let Ok(bytes) = fs::read(directory.join(RECORD)) else {
+        return Ok(None);
+    };
+    let Ok(record) = serde_json::from_slice::<Record>(&bytes) else {
+        return Ok(None);
+    };
+    for file in &record.files {
+        let path = directory.join(&file.path);
+        let Ok(metadata) = fs::metadata(&path) else {
+            return Ok(None);
+        };
+        let untouched = (metadata.mtime(), metadata.mtime_nsec()) == (file.mtime, file.mtime_nsec);
+        if metadata.len() != file.size || (!untouched && digest_of(&path)?.0 != file.sha256) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(record))
+}
+
+fn survey(directory: &Path) -> Result<Vec<FileRecord>> {
+    let mut files = Vec::new();
+    for entry in walkdir::WalkDir::new(directory).sort_by_file_name() {
+        let entry = entry?;
+        if entry.file_type().is_file() {
+            let (sha256, size) = digest_of(entry.path())?;
+            let metadata = entry.metadata()?;
+            let path = entry.path().strip_prefix(directory)?.to_owned();
+            let (mtime, mtime_nsec) = (metadata.mtime(), metadata.mtime_nsec());
+            files.push(FileRecord { path, size, mtime, mtime_nsec, sha256 });
+        }
+    }
+    Ok(files)
+}
+
+/// Digest and length of a file.
+pub fn digest_of(path: &Path) -> Result<(Digest, u64)> {
+    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    Digest::of_reader(file).with_context(|| format!("reading {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn build(cache: &Cache, input: &str, done: &mut u32) -> Outputs {
+        let key = Key::new("test", 1, json!({ "input": input }));
+        let work = |out: &Path| {
+            *done += 1;
+            Ok(fs::write(out.join("file"), input)?)
+        };
+        cache.step(&key, work).unwrap()
+    }
+
+    #[test]
+    fn a_step_is_done_once_for_the_same_inputs_and_again_when_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path(), None, || ()).unwrap();
+        let mut done = 0;
+        let first = build(&cache, "a", &mut done);
+        assert!(first.fresh && !build(&cache, "a", &mut done).fresh);
+        build(&cache, "b", &mut done);
+        assert_eq!(done, 2);
+        fs::write(first.path("file"), "x").unwrap();
+        let again = build(&cache, "a", &mut done);
+        assert_eq!((done, fs::read(again.path("file")).unwrap()), (3, b"a".to_vec()));
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_nothing_that_looks_finished() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path(), None, || ()).unwrap();
+        let key = Key::new("test", 1, json!({}));
+        let work = |out: &Path| {
+            fs::write(out.join("half"), "x")?;
+            anyhow::bail!("stopped")
+        };
+        assert!(cache.step(&key, work).is_err());
+        let outputs = cache.step(&key, |out| Ok(fs::write(out.join("whole"), "y")?)).unwrap();
+        assert!(outputs.fresh && outputs.file("whole").is_ok() && outputs.file("half").is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! `iso-builder build`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use installer::cli::Context;
+
+use crate::build::{self, CacheOptions, Options, Target};
+use crate::packages::Policy;
+
+/// Build media from an image definition.
+///
+/// Makes the full ISO, the net-install ISO and the netboot set. What has not changed since the last build is taken
+/// from the cache. Inputs are pinned in DEFINITION.lock, which is written by the first build.
+#[derive(Debug, clap::Args)]
+pub(super) struct Build {
+    /// The image definition.
+    definition: PathBuf,
+    /// Directory for the media.
+    #[arg(short, long, value_name = "DIR", default_value = "dist")]
+    output: PathBuf,
+    /// Make only these media.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "MEDIUM,...")]
+    #[arg(default_values_t = [Target::Full, Target::NetInstall, Target::Netboot])]
+    only: Vec<Target>,
+    /// Refuse to build when the lock file is absent or does not fit the definition.
+    #[arg(long)]
+    locked: bool,
+    /// Use no network: what is not in the cache is an error.
+    #[arg(long)]
+    offline: bool,
+    /// The installer executable to put into the OS image; statically linked, so that it runs in any base.
+    #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER", default_value_os_t = beside())]
+    installer: PathBuf,
+    #[command(flatten)]
+    cache: CacheArguments,
+}
+
+/// Where steps and downloads are kept.
+#[derive(Debug, clap::Args)]
+pub(super) struct CacheArguments {
+    /// Where finished steps are kept.
+    #[arg(long, value_name = "DIR", env = "NQRUST_CACHE", default_value_os_t = default_cache())]
+    cache_dir: PathBuf,
+    /// Where downloads are kept, if not in the cache.
+    #[arg(long, value_name = "DIR")]
+    downloads: Option<PathBuf>,
+}
+
+impl From<CacheArguments> for CacheOptions {
+    fn from(arguments: CacheArguments) -> Self {
+        Self { directory: arguments.cache_dir, downloads: arguments.downloads }
+    }
+}
+
+/// The installer beside this program.
+fn beside() -> PathBuf {
+    std::env::current_exe().unwrap_or_default().with_file_name("installer")
+}
+
+fn default_cache() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    base.or_else(home).unwrap_or_else(|| PathBuf::from(".cache")).join("nqrust")
+}
+
+impl Build {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let options = Options {
+            definition: self.definition,
+            output: self.output,
+            installer: self.installer,
+            targets: self.only,
+            policy: Policy { locked: self.locked, offline: self.offline },
+            cache: self.cache.into(),
+        };
+        build::build(&options, &context.progress)
+    }
+}

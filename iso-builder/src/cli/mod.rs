@@ -1,0 +1,97 @@
+//! The command line: one file per command, each thin.
+
+mod build;
+mod lock;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand};
+use installer::cli::{Context, Format, print};
+use installer::failure::{self, Class};
+use installer::progress::{Progress, Style};
+
+use crate::definition::Definition;
+
+/// Builds NQRust Hypervisor media from an image definition.
+#[derive(Debug, Parser)]
+#[command(name = "iso-builder", version, max_term_width = 100)]
+struct Cli {
+    /// How to print what is for reading.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    format: Format,
+    /// How to show progress.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    progress: Style,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Build(build::Build),
+    Lock(lock::Lock),
+    /// Print the JSON Schema of the image definition.
+    Schema,
+    /// Print the completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Do one piece of work in the sandbox.
+    #[command(hide = true)]
+    Step {
+        /// The file that says what to do.
+        request: PathBuf,
+        /// The file for a failure.
+        outcome: PathBuf,
+    },
+}
+
+/// Parses the arguments of this process, runs the command, reports a failure; returns the exit code.
+#[must_use]
+pub fn main() -> u8 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Class::Invalid.exit_code() } else { 0 };
+        }
+    };
+    if let Command::Step { request, outcome } = &cli.command {
+        return crate::steps::main(request, outcome);
+    }
+    // Whatever the user's umask, what is built has the modes that it is given.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    let context = Context { format: cli.format, progress: Progress::new(vec![cli.progress.sink()]) };
+    match cli.command.run(&context) {
+        Ok(()) => 0,
+        Err(error) => failure::report(&error, &mut std::io::stderr()),
+    }
+}
+
+impl Command {
+    fn run(self, context: &Context) -> Result<()> {
+        match self {
+            Self::Build(build) => build.run(context),
+            Self::Lock(lock) => lock.run(context),
+            Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(Definition))?),
+            Self::Completions { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Cli::command(), "iso-builder", &mut script);
+                print(&String::from_utf8_lossy(&script))
+            }
+            Self::Step { .. } => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

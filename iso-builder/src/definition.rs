@@ -1,0 +1,329 @@
+//! The image definition: what the builder makes media from. Paths are relative to the definition's file.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use installer::failure::{Class, Classify, Failure};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::images::spec::ImageSpec;
+
+/// The whole definition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Short name of the product, the first part of every output's name: lower-case letters, digits, `-`.
+    pub id: String,
+    /// The product's name for people, shown in menus.
+    pub name: String,
+    /// The product's version: letters, digits, `.`, `-`, `+`, `~`.
+    pub version: String,
+    /// Debian's name of the architecture.
+    #[serde(default)]
+    pub architecture: Architecture,
+    /// How hard to compress.
+    #[serde(default)]
+    pub profile: Profile,
+    /// Where Debian packages come from, for the base and for container images made of packages.
+    #[serde(default)]
+    pub packages: PackageSource,
+    /// What the OS image is made from.
+    pub base: Base,
+    /// Directories laid over the OS image and over the tree that the initrd is made from.
+    #[serde(default)]
+    pub overlays: Overlays,
+    /// The kernel of live and installed boots.
+    #[serde(default)]
+    pub kernel: Kernel,
+    /// Container images to preload.
+    #[serde(default)]
+    pub images: Vec<ImageSpec>,
+    /// An install configuration to embed in the media. With `install.automatic: true` the media install
+    /// without a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_config: Option<PathBuf>,
+}
+
+/// Architectures that media are made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Architecture {
+    /// 64-bit x86.
+    #[default]
+    Amd64,
+}
+
+impl Architecture {
+    /// Debian's name.
+    #[must_use]
+    pub fn debian(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+        }
+    }
+}
+
+/// How hard to compress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// Quick to build: zstd level 3.
+    #[default]
+    Development,
+    /// Small: zstd level 15.
+    Release,
+}
+
+impl Profile {
+    /// The zstd level of the OS image.
+    #[must_use]
+    pub fn zstd_level(self) -> u32 {
+        match self {
+            Self::Development => 3,
+            Self::Release => 15,
+        }
+    }
+}
+
+/// Where Debian packages come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PackageSource {
+    /// Debian's name of the release.
+    pub suite: String,
+    /// Lines as in sources.list(5). Empty means the mirrors that the host itself uses for this release, or
+    /// else the default of `mmdebstrap`.
+    pub mirrors: Vec<String>,
+}
+
+impl Default for PackageSource {
+    fn default() -> Self {
+        Self { suite: "bookworm".into(), mirrors: Vec::new() }
+    }
+}
+
+/// What the OS image is made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Base {
+    /// Debian packages, put together by `mmdebstrap`.
+    Debian(DebianBase),
+    /// An image in an OCI layout directory, or in an archive of one.
+    Oci(OciBase),
+    /// A tar archive of a root file system, with any compression that `tar` knows.
+    Archive(PathBase),
+    /// A directory that holds a root file system.
+    Directory(PathBase),
+}
+
+/// A base made of Debian packages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DebianBase {
+    /// Packages to install besides the essential ones; what they depend on follows, what they recommend
+    /// does not.
+    pub include: Vec<String>,
+}
+
+/// A base taken from an OCI image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OciBase {
+    /// The layout: a directory, or a tar archive of one.
+    pub path: PathBuf,
+    /// Which image of the layout, by its `org.opencontainers.image.ref.name`; needed when there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+}
+
+/// A base taken from a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathBase {
+    /// The archive or directory.
+    pub path: PathBuf,
+}
+
+/// Directories laid over the base, later ones over earlier ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Overlays {
+    /// Over the OS image.
+    pub rootfs: Vec<PathBuf>,
+    /// Over the tree in which dracut makes the initrd: dracut modules and configuration.
+    pub initrd: Vec<PathBuf>,
+}
+
+/// The kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Kernel {
+    /// Arguments added to every boot, live and installed.
+    pub arguments: Vec<String>,
+}
+
+/// A definition that has been read, with the directory that its paths are relative to.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The definition's file.
+    pub file: PathBuf,
+    /// The definition.
+    pub definition: Definition,
+}
+
+impl Loaded {
+    /// Reads and checks a definition. Everything found wrong is told at once; paths must exist.
+    pub fn read(file: &Path) -> Result<Self> {
+        let definition: Definition = read(file)?;
+        let loaded = Self { file: file.to_owned(), definition };
+        let problems = loaded.problems();
+        if problems.is_empty() {
+            return Ok(loaded);
+        }
+        Err(Failure::new(Class::Invalid, format!("{} is not a valid image definition", file.display()))
+            .because(anyhow::anyhow!("{}", problems.join("\n  because: ")))
+            .hint("Correct the definition; `iso-builder schema` prints every key.")
+            .into())
+    }
+
+    /// A path of the definition as seen from the current directory.
+    #[must_use]
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let definition = &self.definition;
+        let mut problems = Vec::new();
+        let name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if definition.id.is_empty() || !definition.id.chars().all(name) {
+            problems.push(format!("id: {:?} may only have a-z, 0-9 and -", definition.id));
+        }
+        let version = |c: char| c.is_ascii_alphanumeric() || ".-+~".contains(c);
+        if definition.version.is_empty() || !definition.version.chars().all(version) {
+            problems
+                .push(format!("version: {:?} may only have letters, digits and .-+~", definition.version));
+        }
+        let packages = match &definition.base {
+            Base::Debian(base) => base.include.as_slice(),
+            _ => &[],
+        };
+        for package in packages {
+            if !is_package_name(package) {
+                problems.push(format!("{package:?} is not the name of a Debian package"));
+            }
+        }
+        for argument in &definition.kernel.arguments {
+            if argument.is_empty()
+                || !argument.chars().all(|c| c.is_ascii_graphic() && !"\"'\\$;{}".contains(c))
+            {
+                problems.push(format!("kernel.arguments: {argument:?} cannot stand in a boot menu"));
+            }
+        }
+        for image in &definition.images {
+            if let Err(report) = garde::Validate::validate(image) {
+                problems.extend(
+                    report.iter().map(|(path, error)| format!("images: {}: {path}: {error}", image.name)),
+                );
+            }
+        }
+        for (key, path, kind) in self.paths() {
+            let path = self.resolve(path);
+            let right = match kind {
+                PathKind::Directory => path.is_dir(),
+                PathKind::File => path.is_file(),
+                PathKind::Either => path.exists(),
+            };
+            if !right {
+                problems.push(format!("{key}: there is no {} {}", kind.noun(), path.display()));
+            }
+        }
+        problems
+    }
+
+    fn paths(&self) -> Vec<(&'static str, &Path, PathKind)> {
+        let definition = &self.definition;
+        let mut paths = Vec::new();
+        match &definition.base {
+            Base::Debian(_) => {}
+            Base::Oci(base) => paths.push(("base.oci.path", base.path.as_path(), PathKind::Either)),
+            Base::Archive(base) => paths.push(("base.archive.path", base.path.as_path(), PathKind::File)),
+            Base::Directory(base) => {
+                paths.push(("base.directory.path", base.path.as_path(), PathKind::Directory))
+            }
+        }
+        let overlays = &definition.overlays;
+        paths.extend(overlays.rootfs.iter().map(|p| ("overlays.rootfs", p.as_path(), PathKind::Directory)));
+        paths.extend(overlays.initrd.iter().map(|p| ("overlays.initrd", p.as_path(), PathKind::Directory)));
+        paths.extend(
+            definition.install_config.iter().map(|p| ("install_config", p.as_path(), PathKind::File)),
+        );
+        paths
+    }
+}
+
+/// Reads the YAML strictly. The message has line and column, the user's own line, and for an unknown word the
+/// known one that is most like it.
+fn read(file: &Path) -> Result<Definition> {
+    let text = installer::files::read_text(file)
+        .class(Class::Invalid, || format!("reading the image definition {}", file.display()))?;
+    serde_saphyr::from_str(&text).map_err(|error| {
+        let message = error.to_string();
+        let failure =
+            Failure::new(Class::Invalid, format!("{} is not a valid image definition", file.display()));
+        let hint = similar(&message).map(|word| format!("Did you mean `{word}`?"));
+        let hint = hint.unwrap_or_else(|| "`iso-builder schema` prints every key.".into());
+        failure.because(anyhow::anyhow!("{}", message.trim_end())).hint(hint).into()
+    })
+}
+
+/// Serde names the unknown word first and then every known one, each between back quotes.
+fn similar(message: &str) -> Option<String> {
+    let line =
+        message.lines().find(|line| line.contains("unknown field") || line.contains("unknown variant"))?;
+    let mut words = line.split('`').skip(1).step_by(2);
+    let unknown = words.next()?;
+    let distance = |word: &&str| strsim::damerau_levenshtein(unknown, word);
+    words.min_by_key(distance).filter(|word| distance(word) <= 3).map(str::to_owned)
+}
+
+#[derive(Clone, Copy)]
+enum PathKind {
+    Directory,
+    File,
+    Either,
+}
+
+impl PathKind {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Directory => "directory",
+            Self::File => "file",
+            Self::Either => "file or directory",
+        }
+    }
+}
+
+/// Debian policy 5.6.1, with an optional `/release` or `=version` as apt understands them.
+fn is_package_name(text: &str) -> bool {
+    let name = text.split(['=', '/']).next().unwrap_or("");
+    name.len() >= 2
+        && name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.=/~:".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn package_names_that_apt_would_take_for_options_or_patterns_are_refused() {
+        for name in ["-y", "?essential", "a", "UPPER", "two words", "~Uinstalled", "$(reboot)"] {
+            assert!(!is_package_name(name), "{name}");
+        }
+        for name in ["libc6", "g++", "linux-image-amd64", "curl=7.88.1-10", "0ad"] {
+            assert!(is_package_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Inputs that are files or directories, by digest.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use installer::digest::{Digest, Hasher};
+use walkdir::WalkDir;
+
+/// The digest of a file's content, or of a directory: names, kinds, contents, link targets and the user's execute
+/// bit; not owners, times or the other mode bits, which differ between checkouts of the same thing.
+pub fn digest(path: &Path) -> Result<Digest> {
+    if !path.is_dir() {
+        return Ok(crate::cache::digest_of(path)?.0);
+    }
+    let mut hasher = Hasher::default();
+    for entry in WalkDir::new(path).min_depth(1).sort_by_file_name() {
+        let entry = entry.with_context(|| format!("reading {}", path.display()))?;
+        let name = entry.path().strip_prefix(path)?.as_os_str().as_encoded_bytes();
+        let (kind, content) = if entry.file_type().is_dir() {
+            ('d', Digest::of(b""))
+        } else if entry.file_type().is_symlink() {
+            ('l', Digest::of(fs::read_link(entry.path())?.as_os_str().as_encoded_bytes()))
+        } else {
+            let executable = entry.metadata()?.permissions().mode() & 0o100 != 0;
+            (if executable { 'x' } else { 'f' }, crate::cache::digest_of(entry.path())?.0)
+        };
+        hasher.update(format!("{kind} {} {content} ", name.len()).as_bytes());
+        hasher.update(name);
+    }
+    Ok(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directorys_digest_follows_content_and_execute_bit_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("script");
+        fs::write(&file, "one").unwrap();
+        let set = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        set(0o644);
+        let first = digest(directory.path()).unwrap();
+        set(0o600);
+        assert_eq!(digest(directory.path()).unwrap(), first);
+        set(0o755);
+        assert_ne!(digest(directory.path()).unwrap(), first);
+        set(0o644);
+        fs::write(&file, "two").unwrap();
+        assert_ne!(digest(directory.path()).unwrap(), first);
+    }
+}

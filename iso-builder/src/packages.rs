@@ -1,0 +1,123 @@
+//! Debian packages on the builder's side: which ones a definition needs, and their files.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use installer::failure::{Class, Failure};
+use installer::files;
+use installer::progress::Progress;
+
+use crate::cache::Cache;
+use crate::definition::{Base, Loaded};
+use crate::fetch::{self, Download};
+use crate::lock::{Lock, Request};
+use crate::sandbox;
+use crate::steps::{self, Repository, Resolved, Work};
+
+/// How a build treats its lock file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Policy {
+    /// Refuse a lock that is absent or does not fit.
+    pub locked: bool,
+    /// Use no network.
+    pub offline: bool,
+}
+
+/// The lock to build with: the one beside the definition if it fits, else a new one, which is written there.
+pub fn lock(loaded: &Loaded, cache: &Cache, policy: Policy, progress: &Progress) -> Result<Lock> {
+    let path = Lock::path(&loaded.file);
+    let request = Request::of(loaded);
+    let base = base_digest(loaded)?;
+    if let Some(lock) = Lock::read(&path)?
+        && lock.request == request
+        && lock.base == base
+    {
+        return Ok(lock);
+    }
+    if policy.locked || policy.offline {
+        let option = if policy.locked { "--locked" } else { "--offline" };
+        let what =
+            format!("{} is absent or does not fit the definition, and {option} was given", path.display());
+        return Err(Failure::new(Class::Invalid, what)
+            .hint("Make it anew with `iso-builder lock DEFINITION`.")
+            .into());
+    }
+    relock(loaded, cache, progress)
+}
+
+/// Resolves every input anew and writes the lock file.
+pub fn relock(loaded: &Loaded, cache: &Cache, progress: &Progress) -> Result<Lock> {
+    let request = Request::of(loaded);
+    let packages = if request.wanted.is_empty() { Vec::new() } else { resolve(&request, cache, progress)? };
+    let lock = Lock::new(request, packages, base_digest(loaded)?)?;
+    lock.write(&Lock::path(&loaded.file))?;
+    Ok(lock)
+}
+
+fn base_digest(loaded: &Loaded) -> Result<Option<installer::digest::Digest>> {
+    let path = match &loaded.definition.base {
+        Base::Debian(_) => return Ok(None),
+        Base::Oci(base) => &base.path,
+        Base::Archive(base) | Base::Directory(base) => &base.path,
+    };
+    crate::inputs::digest(&loaded.resolve(path)).map(Some)
+}
+
+fn resolve(request: &Request, cache: &Cache, progress: &Progress) -> Result<Vec<Resolved>> {
+    let message = format!("Resolving the packages of Debian {}", request.source.suite);
+    progress.within("resolve", message, || {
+        let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
+        let out = scratch.path().join("out");
+        files::make_directory(&out, 0o755)?;
+        let work = Work::Resolve {
+            suite: request.source.suite.clone(),
+            mirrors: request.source.mirrors.clone(),
+            wanted: request.wanted.clone(),
+        };
+        let scratch = scratch.path().to_owned();
+        sandbox::run(
+            &steps::Request { work, out: out.clone(), scratch: scratch.clone(), epoch: 0 },
+            &scratch,
+        )?;
+        let bytes = files::read_at_most(&out.join("resolved.json"), 64 << 20)?;
+        serde_json::from_slice(&bytes).context("reading what apt resolved")
+    })
+}
+
+/// Downloads what the cache does not hold and returns where everything is.
+pub fn fetch(lock: &Lock, cache: &Cache, policy: Policy, progress: &Progress) -> Result<Repository> {
+    let mut paths = BTreeMap::new();
+    let mut missing = Vec::new();
+    for package in &lock.packages {
+        let path = stored_at(cache, package);
+        if !fetch::is_complete(&path, package.size) {
+            missing.push(Download {
+                url: package.url.clone(),
+                size: package.size,
+                sha256: package.sha256,
+                path: path.clone(),
+            });
+        }
+        paths.insert(package.file.clone(), path);
+    }
+    if let (true, Some(first)) = (policy.offline, missing.first()) {
+        let what = format!("{} of the packages are not in the cache, and --offline was given", missing.len());
+        return Err(Failure::new(Class::Network, what)
+            .because(anyhow::anyhow!("the first is {}", first.url))
+            .hint("Build once without --offline.")
+            .into());
+    }
+    if !missing.is_empty() {
+        fetch::all(&missing, progress).map_err(|error| {
+            Failure::new(installer::failure::class_of(&error), "downloading Debian packages").because(error).hint(
+                "If the mirror has replaced a package, make the lock file anew with `iso-builder lock DEFINITION`.",
+            )
+        })?;
+    }
+    Ok(Repository(paths))
+}
+
+fn stored_at(cache: &Cache, package: &Resolved) -> PathBuf {
+    cache.downloads().join(package.sha256.to_string())
+}

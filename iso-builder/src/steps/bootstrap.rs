@@ -1,0 +1,75 @@
+//! Root file systems and layers from Debian packages, by `mmdebstrap`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use installer::command::{Invocation, Runner, SystemRunner};
+use installer::files;
+
+use super::Request;
+use super::packages::{Repository, long};
+
+/// Longer than any step of a sane build takes, on any machine.
+pub(super) const LONG: Duration = Duration::from_secs(4 * 3600);
+
+/// `mmdebstrap` as it is run everywhere here: inside the sandbox, where it is root and needs no tricks.
+pub(super) fn mmdebstrap(
+    request: &Request,
+    variant: &str,
+    suite: &str,
+    output: &Path,
+    mirrors: &[String],
+    options: Vec<String>,
+) -> Invocation {
+    long(Invocation::new("mmdebstrap"))
+        .env("SOURCE_DATE_EPOCH", request.epoch.to_string())
+        .env("TMPDIR", &request.scratch)
+        .args(["--quiet", "--mode=root", "--format=tar"])
+        .arg(format!("--variant={variant}"))
+        .args(["--aptopt=APT::Sandbox::User \"root\"", "--aptopt=APT::Install-Recommends \"false\""])
+        .arg("--aptopt=Acquire::Languages \"none\"")
+        .arg("--aptopt=Acquire::Retries \"3\"")
+        .args(options)
+        .arg(suite)
+        .arg(output)
+        .args(mirrors)
+}
+
+/// Makes `base.tar`.
+pub(super) fn bootstrap(
+    request: &Request,
+    suite: &str,
+    repository: &Repository,
+    include: &[String],
+) -> Result<()> {
+    run(request, "essential", suite, repository, include, "base.tar")
+}
+
+/// Makes `layer.tar`.
+pub(super) fn extract(
+    request: &Request,
+    suite: &str,
+    repository: &Repository,
+    include: &[String],
+) -> Result<()> {
+    run(request, "extract", suite, repository, include, "layer.tar")
+}
+
+fn run(
+    request: &Request,
+    variant: &str,
+    suite: &str,
+    repository: &Repository,
+    include: &[String],
+    output: &str,
+) -> Result<()> {
+    let directory = request.scratch.join("repository");
+    files::make_directory(&directory, 0o755)?;
+    let mirror = repository.lay_out(&directory, suite)?;
+    let include = (!include.is_empty()).then(|| format!("--include={}", include.join(",")));
+    let output = request.out.join(output);
+    let options = include.into_iter().collect();
+    SystemRunner.run(&mmdebstrap(request, variant, suite, &output, &[mirror], options))?;
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! The kernel, the initrd made by dracut, and the boot loaders, all from the base.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use installer::command::{Runner, SystemRunner};
+use installer::failure::{Class, Failure};
+use installer::files;
+
+use super::Request;
+use super::tree::{Tree, place_file};
+use crate::boot::loaders;
+
+/// Makes `vmlinuz`, `initrd`, `kernel-release` and `loaders/`.
+pub(super) fn make(request: &Request, base: &Path, overlays: &[PathBuf]) -> Result<()> {
+    let tree = Tree::unpack(base, &request.scratch)?;
+    for overlay in overlays {
+        tree.overlay(overlay)?;
+    }
+    let release = kernel_release(&tree)?;
+    place_file(&tree.path(&format!("boot/vmlinuz-{release}")), &request.out.join("vmlinuz"), 0o644)?;
+    files::write_atomically(&request.out.join("kernel-release"), release.as_bytes(), 0o644)?;
+    let loaders = request.out.join("loaders");
+    files::make_directory(&loaders, 0o755)?;
+    loaders::collect(tree.root(), &loaders, &SystemRunner)?;
+    make_initrd(request, &tree, &release)
+}
+
+/// The only kernel of the base: the version that has modules and an image.
+fn kernel_release(tree: &Tree) -> Result<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(tree.path("usr/lib/modules")).into_iter().flatten() {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if tree.path(&format!("boot/vmlinuz-{name}")).is_file() {
+            found.push(name);
+        }
+    }
+    match found.as_slice() {
+        [only] => Ok(only.clone()),
+        _ => Err(Failure::new(Class::Invalid, "the base has no kernel, or more than one")
+            .because(anyhow::anyhow!(
+                "kernels with modules in /usr/lib/modules and an image in /boot: {}",
+                if found.is_empty() { "none".to_owned() } else { found.join(", ") }
+            ))
+            .hint("Give the base exactly one kernel package, for instance linux-image-amd64.")
+            .into()),
+    }
+}
+
+/// One generic initrd for live, netboot and installed boots: `--no-hostonly` puts every driver in.
+fn make_initrd(request: &Request, tree: &Tree, release: &str) -> Result<()> {
+    if !tree.path("usr/bin/dracut").exists() {
+        return Err(Failure::new(Class::Invalid, "the base has no dracut")
+            .hint("Include the packages dracut, dracut-live and dracut-network.")
+            .into());
+    }
+    tree.mount_kernel_file_systems()?;
+    let dracut = tree
+        .chroot("dracut")
+        .env("SOURCE_DATE_EPOCH", request.epoch.to_string())
+        .args(["--force", "--no-hostonly", "--no-hostonly-cmdline", "--reproducible", "--quiet"])
+        .args(["--kver", release, "/boot/initrd.nqrust"]);
+    SystemRunner.run(&dracut).context("making the initrd with dracut")?;
+    place_file(&tree.path("boot/initrd.nqrust"), &request.out.join("initrd"), 0o644)
+}

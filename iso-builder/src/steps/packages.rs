@@ -1,0 +1,153 @@
+//! Debian packages: asking apt what satisfies a list, and a local repository of what was downloaded.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use installer::command::{Invocation, Runner, SystemRunner};
+use installer::digest::Digest;
+use installer::failure::{Class, Classify};
+use installer::files;
+use serde::{Deserialize, Serialize};
+
+use super::Request;
+use super::bootstrap::{LONG, mmdebstrap};
+
+/// A list of packages to be resolved together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Whether Debian's essential packages belong to it.
+    pub essential: bool,
+    /// The packages.
+    pub include: Vec<String>,
+}
+
+/// One package as its repository has it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Resolved {
+    /// File name, `NAME_VERSION_ARCHITECTURE.deb`.
+    pub file: String,
+    /// Where it is downloaded.
+    pub url: String,
+    /// Length in bytes.
+    pub size: u64,
+    /// SHA-256.
+    pub sha256: Digest,
+}
+
+/// Downloaded packages: file name to the file that holds the content.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Repository(pub BTreeMap<String, PathBuf>);
+
+/// Asks apt. `mmdebstrap` sets up apt with the mirrors and keys, and verifies their signatures; a hook
+/// lets apt print what it would download, whose hashes apt has from the signed index.
+pub(super) fn resolve(request: &Request, suite: &str, mirrors: &[String], wanted: &[Wanted]) -> Result<()> {
+    let archive = request.scratch.join("resolved.tar");
+    let hooks = wanted.iter().enumerate().map(|(number, list)| {
+        let essential = if list.essential { "'?essential'" } else { "" };
+        // Names of packages have been checked to hold nothing that a shell or apt would interpret.
+        format!(
+            "--customize-hook=APT_CONFIG=\"$MMDEBSTRAP_APT_CONFIG\" apt-get -qq --yes --print-uris \
+             -o Acquire::ForceHash=sha256 -o APT::Install-Recommends=false \
+             install {essential} {} > \"$1/resolved.{number}\"",
+            list.include.join(" ")
+        )
+    });
+    let command = mmdebstrap(request, "custom", suite, &archive, mirrors, hooks.collect());
+    SystemRunner
+        .run(&command)
+        .class(Class::Network, || format!("asking the Debian mirrors for the packages of {suite}"))?;
+    let mut packages = BTreeMap::new();
+    let mut archive = tar::Archive::new(File::open(&archive)?);
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        if entry.path()?.file_name().is_some_and(|n| n.to_string_lossy().starts_with("resolved.")) {
+            let mut text = String::new();
+            entry.read_to_string(&mut text)?;
+            for line in text.lines() {
+                let package = parse_uri_line(line)?;
+                packages.insert(package.file.clone(), package);
+            }
+        }
+    }
+    ensure!(!packages.is_empty() || wanted.is_empty(), "apt named no package at all");
+    let packages: Vec<Resolved> = packages.into_values().collect();
+    files::write_atomically(&request.out.join("resolved.json"), &serde_json::to_vec(&packages)?, 0o644)
+}
+
+/// Reads a line of `apt-get --print-uris`: quoted URI, file name, size and hash, as apt-get(8) documents it.
+fn parse_uri_line(line: &str) -> Result<Resolved> {
+    let mut words = line.split_whitespace();
+    let (Some(url), Some(file), Some(size), Some(hash)) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        bail!("apt printed {line:?}, which is not a URI, a file name, a size and a hash");
+    };
+    let hash = hash.strip_prefix("SHA256:").with_context(|| format!("finding a SHA-256 in {line:?}"))?;
+    Ok(Resolved {
+        file: file.replace('/', ""),
+        url: url.trim_matches('\'').to_owned(),
+        size: size.parse().with_context(|| format!("reading the size in {line:?}"))?,
+        sha256: hash.parse()?,
+    })
+}
+
+impl Repository {
+    /// Lays out a repository for apt in `directory`, trusted because every file was checked by its digest, and
+    /// returns its line for sources.list.
+    pub(super) fn lay_out(&self, directory: &Path, suite: &str) -> Result<String> {
+        let pool = directory.join("pool");
+        let index = directory.join(format!("dists/{suite}/main/binary-amd64"));
+        files::make_directory(&pool, 0o755)?;
+        files::make_directory(&index, 0o755)?;
+        let mut packages = String::new();
+        for (name, file) in &self.0 {
+            symlink(file, pool.join(name)).with_context(|| format!("linking {name}"))?;
+            let control = SystemRunner.run(&Invocation::new("dpkg-deb").arg("-f").arg(file))?;
+            let (sha256, size) = crate::cache::digest_of(file)?;
+            packages.push_str(String::from_utf8_lossy(&control).trim_end());
+            write!(packages, "\nFilename: pool/{name}\nSize: {size}\nSHA256: {sha256}\n\n")?;
+        }
+        fs::write(index.join("Packages"), &packages)?;
+        let release = format!(
+            "Origin: iso-builder\nSuite: {suite}\nCodename: {suite}\nArchitectures: amd64\n\
+             Components: main\nSHA256:\n {} {} main/binary-amd64/Packages\n",
+            Digest::of(packages.as_bytes()),
+            packages.len()
+        );
+        fs::write(directory.join(format!("dists/{suite}/Release")), release)?;
+        let directory = directory.canonicalize()?;
+        Ok(format!("deb [trusted=yes] copy:{} {suite} main", directory.display()))
+    }
+}
+
+/// A limit that no step of a sane build reaches.
+pub(super) fn long(invocation: Invocation) -> Invocation {
+    invocation.limit(LONG)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_apt_prints() {
+        let hash = "3d8c29c8c21ec6007635e1b2591edf98b771c9572a085968f47452b33040f384";
+        let line = format!(
+            "'http://mirror.example/pool/x/xz_5.4.1-1%2bd_amd64.deb' xz_5.4.1-1+d_amd64.deb 205796 SHA256:{hash}"
+        );
+        let package = parse_uri_line(&line).unwrap();
+        assert_eq!(package.url, "http://mirror.example/pool/x/xz_5.4.1-1%2bd_amd64.deb");
+        assert_eq!((package.file.as_str(), package.size), ("xz_5.4.1-1+d_amd64.deb", 205_796));
+    }
+
+    #[test]
+    fn a_line_without_a_sha256_is_refused() {
+        assert!(parse_uri_line("'http://m/x.deb' x.deb 12 MD5Sum:00").is_err());
+        assert!(parse_uri_line("Reading package lists...").is_err());
+    }
+}

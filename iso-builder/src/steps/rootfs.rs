@@ -1,0 +1,185 @@
+//! The OS image: base, overlays, our installer, cleaned of what differs from build to build, as one squashfs.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use installer::command::{Invocation, Runner, SystemRunner};
+use installer::files;
+use nix::sys::stat::{UtimensatFlags, utimensat};
+use nix::sys::time::TimeSpec;
+use serde::{Deserialize, Serialize};
+
+use super::Request;
+use super::packages::long;
+use super::tree::{Tree, place_file};
+
+/// What goes into the OS image.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Rootfs {
+    /// The base.
+    pub base: PathBuf,
+    /// Directories laid over it.
+    pub overlays: Vec<PathBuf>,
+    /// The installer, a static executable.
+    pub installer: PathBuf,
+    /// Who this is.
+    pub identity: Identity,
+    /// Compression level of zstd.
+    pub level: u32,
+}
+
+/// The product in `/etc/os-release`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Short name.
+    pub id: String,
+    /// Name for people.
+    pub name: String,
+    /// Version.
+    pub version: String,
+}
+
+/// Removed from the image. Kernel and initrd are payloads of their own; host keys and logs belong to a machine;
+/// indexes and caches are remade or not needed. A trailing `/*` empties a directory.
+const REMOVED: &[&str] = &[
+    "boot/*",
+    "vmlinuz",
+    "vmlinuz.old",
+    "initrd.img",
+    "initrd.img.old",
+    "etc/resolv.conf",
+    "etc/ssh/ssh_host_*",
+    "etc/apt/sources.list",
+    "run/*",
+    "tmp/*",
+    "var/cache/*",
+    "var/lib/apt/*",
+    "var/lib/dpkg/*-old",
+    "var/lib/systemd/random-seed",
+    "var/log/*",
+    "var/tmp/*",
+];
+
+/// Where systemd and the boot code find the first content of /var.
+const FACTORY: &str = "usr/share/factory/var";
+
+/// Makes `rootfs.squashfs`.
+pub(super) fn make(request: &Request, rootfs: &Rootfs) -> Result<()> {
+    let tree = Tree::unpack(&rootfs.base, &request.scratch)?;
+    clean(&tree)?;
+    for overlay in &rootfs.overlays {
+        tree.overlay(overlay)?;
+    }
+    place_file(&rootfs.installer, &tree.path("usr/bin/installer"), 0o755)?;
+    write_identity(&tree, rootfs, request.epoch)?;
+    settle_var(&tree)?;
+    squash(&tree, &request.out.join("rootfs.squashfs"), rootfs.level, request.epoch)
+}
+
+fn clean(tree: &Tree) -> Result<()> {
+    for pattern in REMOVED {
+        let (parent, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
+        for entry in fs::read_dir(tree.path(parent)).into_iter().flatten() {
+            let entry = entry?;
+            if matches(name, &entry.file_name().to_string_lossy()) {
+                remove(&entry.path()).with_context(|| format!("removing {}", entry.path().display()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A name against a pattern with at most one `*`.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        Some((head, tail)) => {
+            name.len() >= head.len() + tail.len() && name.starts_with(head) && name.ends_with(tail)
+        }
+        None => pattern == name,
+    }
+}
+
+fn remove(path: &Path) -> std::io::Result<()> {
+    if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+}
+
+fn write_identity(tree: &Tree, rootfs: &Rootfs, epoch: u64) -> Result<()> {
+    let Identity { id, name, version } = &rootfs.identity;
+    let path = tree.path("usr/lib/os-release");
+    let base = fs::read_to_string(&path).unwrap_or_default();
+    let kept = base.lines().filter(|line| {
+        !["PRETTY_NAME=", "IMAGE_ID=", "IMAGE_VERSION="].iter().any(|key| line.starts_with(key))
+    });
+    let mut text: String = kept.map(|line| format!("{line}\n")).collect();
+    text.push_str(&format!("PRETTY_NAME=\"{name} {version}\"\nIMAGE_ID={id}\nIMAGE_VERSION={version}\n"));
+    files::write_atomically(&path, text.as_bytes(), 0o644)?;
+    files::write_atomically(&tree.path("etc/hostname"), format!("{id}\n").as_bytes(), 0o644)?;
+    // Present and empty: systemd then neither fails on a read-only /etc nor runs its first-boot questions.
+    files::write_atomically(&tree.path("etc/machine-id"), b"", 0o444)?;
+    // A machine whose clock has lost its battery starts no earlier than the image was made.
+    let clock = tree.path("usr/lib/clock-epoch");
+    files::write_atomically(&clock, b"", 0o644)?;
+    let time = TimeSpec::new(i64::try_from(epoch)?, 0);
+    utimensat(nix::fcntl::AT_FDCWD, &clock, &time, &time, UtimensatFlags::FollowSymlink)?;
+    Ok(())
+}
+
+/// Keeps a copy of /var for new nodes, moves dpkg's records to where they belong to the image, and makes the
+/// places where partitions are mounted. The copy costs nothing: squashfs stores equal files once.
+fn settle_var(tree: &Tree) -> Result<()> {
+    if tree.path("var/lib/dpkg").is_dir() {
+        files::make_directory(&tree.path("usr/lib/sysimage"), 0o755)?;
+        fs::rename(tree.path("var/lib/dpkg"), tree.path("usr/lib/sysimage/dpkg"))?;
+        symlink("../../usr/lib/sysimage/dpkg", tree.path("var/lib/dpkg"))?;
+    }
+    for directory in ["oem", "var/lib/harvester/defaultdisk", "usr/share/factory"] {
+        files::make_directory(&tree.path(directory), 0o755)?;
+    }
+    let copy = Invocation::new("cp").arg("--archive").arg(tree.path("var")).arg(tree.path(FACTORY));
+    SystemRunner.run(&copy).context("copying /var")?;
+    Ok(())
+}
+
+fn squash(tree: &Tree, output: &Path, level: u32, epoch: u64) -> Result<()> {
+    let epoch = epoch.to_string();
+    let mksquashfs = long(Invocation::new("mksquashfs"))
+        .arg(tree.root())
+        .arg(output)
+        .args(["-noappend", "-no-progress", "-quiet", "-b", "128K", "-comp", "zstd"])
+        .arg("-Xcompression-level")
+        .arg(level.to_string())
+        .args(["-mkfs-time", &epoch, "-all-time", &epoch]);
+    SystemRunner.run(&mksquashfs).context("making the OS image with mksquashfs")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_have_one_star_at_most() {
+        assert!(
+            matches("ssh_host_*", "ssh_host_rsa_key") && matches("*-old", "status-old") && matches("*", "x")
+        );
+        assert!(!matches("*-old", "old") && !matches("vmlinuz", "vmlinuz.old"));
+    }
+
+    #[test]
+    fn cleaning_empties_directories_but_keeps_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::empty(directory.path()).unwrap();
+        for file in
+            ["boot/vmlinuz", "var/log/apt/history.log", "etc/ssh/ssh_host_rsa_key", "etc/ssh/sshd_config"]
+        {
+            fs::create_dir_all(tree.path(file).parent().unwrap()).unwrap();
+            fs::write(tree.path(file), "x").unwrap();
+        }
+        clean(&tree).unwrap();
+        assert!(tree.path("boot").is_dir() && tree.path("var/log").is_dir());
+        assert!(tree.path("etc/ssh/sshd_config").exists());
+        assert!(!tree.path("boot/vmlinuz").exists() && !tree.path("etc/ssh/ssh_host_rsa_key").exists());
+    }
+}

@@ -1,0 +1,167 @@
+//! Trees of a root file system: unpacking, laying directories over them, running programs inside.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use installer::command::{Invocation, Runner, SystemRunner};
+use installer::files;
+use nix::mount::{MsFlags, mount};
+use walkdir::WalkDir;
+
+use super::packages::long;
+
+/// An unpacked root file system below a scratch directory.
+#[derive(Debug)]
+pub(super) struct Tree(PathBuf);
+
+impl Tree {
+    /// An empty tree.
+    pub(super) fn empty(scratch: &Path) -> Result<Self> {
+        let path = scratch.join("tree");
+        files::make_directory(&path, 0o755)?;
+        Ok(Self(path))
+    }
+
+    /// The content of a tar archive, with owners, modes, links, device nodes and extended attributes.
+    pub(super) fn unpack(archive: &Path, scratch: &Path) -> Result<Self> {
+        let tree = Self::empty(scratch)?;
+        tree.extract(archive, &[])?;
+        Ok(tree)
+    }
+
+    /// Unpacks a further archive over the tree.
+    pub(super) fn extract(&self, archive: &Path, options: &[&str]) -> Result<()> {
+        let mut tar =
+            long(Invocation::new("tar")).args(["--extract", "--preserve-permissions", "--numeric-owner"]);
+        tar = tar.args(["--xattrs", "--xattrs-include=*", "--same-owner"]);
+        // Device nodes cannot be made in a user namespace, and no tree needs them: /dev is devtmpfs.
+        tar = tar.arg("--exclude=./dev/*").arg("--exclude=dev/*").args(options);
+        let tar = tar.arg("--file").arg(archive).arg("--directory").arg(&self.0);
+        SystemRunner.run(&tar).with_context(|| format!("unpacking {}", archive.display()))?;
+        Ok(())
+    }
+
+    /// Packs the tree into a tar archive: sorted, with no time later than `epoch`.
+    pub(super) fn pack(&self, archive: &Path, epoch: u64) -> Result<()> {
+        let tar = long(Invocation::new("tar"))
+            .args(["--create", "--numeric-owner", "--sort=name", "--format=posix", "--clamp-mtime"])
+            .args(["--xattrs", "--xattrs-include=*"])
+            .arg("--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime")
+            .arg(format!("--mtime=@{epoch}"))
+            .arg("--file")
+            .arg(archive)
+            .arg("--directory")
+            .arg(&self.0)
+            .arg(".");
+        SystemRunner.run(&tar).with_context(|| format!("packing {}", archive.display()))?;
+        Ok(())
+    }
+
+    /// The tree's root.
+    pub(super) fn root(&self) -> &Path {
+        &self.0
+    }
+
+    /// A path of the tree.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.0.join(path.trim_start_matches('/'))
+    }
+
+    /// Lays a directory over the tree. Owners become root; modes become 0755 or 0644 by the user's execute bit,
+    /// so that neither the umask nor the account of whoever checked the overlay out matters.
+    pub(super) fn overlay(&self, directory: &Path) -> Result<()> {
+        for entry in WalkDir::new(directory).min_depth(1).sort_by_file_name() {
+            let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
+            let target = self.0.join(entry.path().strip_prefix(directory)?);
+            let placed = if entry.file_type().is_dir() {
+                self.place_directory(&target)
+            } else if entry.file_type().is_symlink() {
+                fs::read_link(entry.path()).map_err(Into::into).and_then(|link| place_link(&link, &target))
+            } else {
+                let executable = entry.metadata()?.permissions().mode() & 0o100 != 0;
+                place_file(entry.path(), &target, if executable { 0o755 } else { 0o644 })
+            };
+            placed.with_context(|| format!("laying {} over the tree", entry.path().display()))?;
+        }
+        Ok(())
+    }
+
+    /// A directory of the overlay keeps what the base has in its place, a link to a directory included.
+    fn place_directory(&self, target: &Path) -> Result<()> {
+        let resolved = match fs::read_link(target) {
+            Ok(link) => target.parent().unwrap_or(&self.0).join(link),
+            Err(_) => target.to_owned(),
+        };
+        ensure!(resolved.starts_with(&self.0), "{} leads out of the tree", target.display());
+        if !resolved.is_dir() {
+            files::make_directory(target, 0o755)?;
+        }
+        Ok(())
+    }
+
+    /// Makes /dev, /proc and /sys of the sandbox visible in the tree, for programs that run inside.
+    pub(super) fn mount_kernel_file_systems(&self) -> Result<()> {
+        for name in ["dev", "proc", "sys"] {
+            let target = self.0.join(name);
+            files::make_directory(&target, 0o755)?;
+            let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
+            let source = Path::new("/").join(name);
+            mount(Some(&source), &target, None::<&str>, flags, None::<&str>)
+                .with_context(|| format!("binding /{name} to {}", target.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The words before a command that make it run inside the tree.
+    pub(super) fn enter(&self) -> Vec<OsString> {
+        vec!["chroot".into(), self.0.clone().into()]
+    }
+
+    /// A program run inside the tree.
+    pub(super) fn chroot(&self, program: &str) -> Invocation {
+        let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+        long(Invocation::new("chroot")).arg(&self.0).arg(program).env("PATH", path)
+    }
+}
+
+fn place_link(link: &Path, target: &Path) -> Result<()> {
+    if target.symlink_metadata().is_ok() {
+        fs::remove_file(target)?;
+    }
+    Ok(symlink(link, target)?)
+}
+
+/// Copies a file, whatever was in its place, with exactly this mode.
+pub(super) fn place_file(source: &Path, target: &Path, mode: u32) -> Result<()> {
+    if target.symlink_metadata().is_ok() {
+        fs::remove_file(target)?;
+    }
+    fs::copy(source, target)
+        .with_context(|| format!("copying {} to {}", source.display(), target.display()))?;
+    Ok(fs::set_permissions(target, fs::Permissions::from_mode(mode))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overlay_replaces_files_and_follows_the_bases_links_to_directories() {
+        let directory = tempfile::tempdir().unwrap();
+        let (base, over) = (directory.path().join("scratch"), directory.path().join("over"));
+        let tree = Tree::empty(&base).unwrap();
+        fs::create_dir_all(tree.path("usr/lib")).unwrap();
+        symlink("usr/lib", tree.path("lib")).unwrap();
+        fs::write(tree.path("usr/lib/unit"), "old").unwrap();
+        fs::create_dir_all(over.join("lib")).unwrap();
+        fs::write(over.join("lib/unit"), "new").unwrap();
+        fs::set_permissions(over.join("lib/unit"), fs::Permissions::from_mode(0o600)).unwrap();
+        tree.overlay(&over).unwrap();
+        assert_eq!(fs::read_to_string(tree.path("usr/lib/unit")).unwrap(), "new");
+        assert_eq!(fs::metadata(tree.path("usr/lib/unit")).unwrap().permissions().mode() & 0o777, 0o644);
+        assert!(tree.path("lib").is_symlink());
+    }
+}
