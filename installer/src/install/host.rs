@@ -188,4 +188,25 @@ mod tests {
         let error = find_nodes(directory.path(), &plan).unwrap_err();
         assert!(format!("{error:#}").contains("partition bios is not there"), "{error:#}");
     }
+
+    #[test]
+    #[ignore = "needs root and loop devices"]
+    fn what_is_written_to_a_mount_is_there_in_the_next_and_not_in_a_read_only_one() {
+        use crate::command::{Invocation, Runner, SystemRunner};
+        let volume = tempfile::NamedTempFile::new().unwrap();
+        volume.as_file().set_len(64 << 20).unwrap();
+        SystemRunner.run(&Invocation::new("mkfs.ext4").args(["-q", "-F"]).arg(volume.path())).unwrap();
+        let attach = Invocation::new("losetup").args(["--find", "--show"]).arg(volume.path());
+        let node = String::from_utf8(SystemRunner.run(&attach).unwrap()).unwrap().trim().to_owned();
+        let host = SystemHost::new().unwrap();
+        let file = |root: &Path| root.join("file");
+        let wrote =
+            with_mount(&host, node.as_ref(), Access::Write, |root| Ok(fs::write(file(root), b"kept")?));
+        let read = with_mount(&host, node.as_ref(), Access::Read, |root| {
+            Ok((fs::read(file(root))?, fs::write(root.join("other"), b"").is_err()))
+        });
+        SystemRunner.run(&Invocation::new("losetup").args(["--detach", &node])).unwrap();
+        wrote.unwrap();
+        assert_eq!(read.unwrap(), (b"kept".to_vec(), true));
+    }
 }
