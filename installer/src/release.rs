@@ -87,12 +87,19 @@ pub enum Purpose {
     GrubCore,
     /// The OCI index of the image store.
     ImageIndex,
-    /// containerd's metadata database for the whole image set.
+    /// containerd's metadata database for the images of one role; see [`metadata_path`].
     ImageMetadata,
     /// A blob of a container image: manifest, configuration or layer.
     ImageBlob,
     /// An install configuration embedded when the medium was built.
     InstallConfig,
+}
+
+/// Where a medium has containerd's metadata for the images of `role`. Each role has a database of its own, because
+/// containerd takes an image for damaged whose blobs its database names and its store lacks.
+#[must_use]
+pub fn metadata_path(role: &str) -> String {
+    format!("images/metadata/{role}.db")
 }
 
 /// One container image.
@@ -152,6 +159,13 @@ impl Release {
     #[must_use]
     pub fn payload(&self, purpose: Purpose) -> Option<&Payload> {
         self.payloads.iter().find(|payload| payload.purpose == purpose)
+    }
+
+    /// containerd's metadata for the images of `role`.
+    #[must_use]
+    pub fn image_metadata(&self, role: &str) -> Option<&Payload> {
+        let path = metadata_path(role);
+        self.payloads(Purpose::ImageMetadata).find(|payload| payload.path == path)
     }
 
     /// All payloads with this purpose.

@@ -1,14 +1,13 @@
 //! `installer install`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
 use super::{Context, consoles, media};
 use crate::command::SystemRunner;
 use crate::config::{InstallConfig, Secret};
-use crate::failure::{Class, Classify, Failure, class_of};
-use crate::files::read_text;
+use crate::failure::{Class, Failure, class_of};
 use crate::install::{Cancel, Disk, Parts, SystemHost, execute, finish};
 use crate::inventory::{Inventory, Roots};
 use crate::progress::Progress;
@@ -70,22 +69,7 @@ impl Args {
     }
 }
 
-/// Reads an install configuration from a file.
-pub(super) fn load_config(path: &Path) -> Result<InstallConfig> {
-    let text = read_text(path).class(Class::Invalid, || "reading the install configuration".into())?;
-    parse_config(&text, &path.display().to_string())
-}
-
-/// Reads an install configuration from text that came from `name`.
-pub(super) fn parse_config(text: &str, name: &str) -> Result<InstallConfig> {
-    serde_yaml::from_str(text).class(Class::Invalid, || format!("reading the install configuration {name}"))
-}
-
-/// The text of the node document. A password in clear text is refused, as it must not reach the disk.
+/// The text of the node document.
 fn node_document(config: &InstallConfig) -> Result<Secret> {
-    if config.os.password.as_ref().is_some_and(|password| !password.expose().starts_with('$')) {
-        let what = "os.password is not a crypt(5) hash";
-        return Err(Failure::new(Class::Invalid, what).hint("Write the hash, as mkpasswd prints it.").into());
-    }
-    Ok(Secret::new(serde_yaml::to_string(config)?))
+    Ok(Secret::new(config.for_node()?.to_yaml()))
 }

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::install::{load_config, parse_config};
-use crate::config::InstallConfig;
+use crate::config::{self, InstallConfig};
 use crate::failure::{Class, Classify, Failure};
 use crate::files::read_text;
 use crate::inventory::BOOT_MEDIUM;
@@ -27,7 +26,7 @@ pub(super) struct Media {
 /// The medium of the live system comes first if there is one; a URL, of `--medium` or of `install.medium`,
 /// provides what it does not hold.
 pub(super) fn prepare(medium: Option<&str>, config: Option<&Path>) -> Result<Media> {
-    let config = config.map(load_config).transpose()?;
+    let config = config.map(config::load).transpose()?;
     let configured = |config: &Option<InstallConfig>| config.as_ref().and_then(|c| c.install.medium.clone());
     let url = medium.filter(|medium| is_url(medium)).map(str::to_owned).or_else(|| configured(&config));
     let live = medium.is_none_or(is_url) && is_medium(Path::new(BOOT_MEDIUM));
@@ -67,5 +66,5 @@ fn embedded(source: &dyn PayloadSource, release: &Release) -> Result<InstallConf
     let mut reader = Verified::new(source.open(payload)?, payload, source.describe());
     std::io::Read::read_to_string(&mut reader, &mut text)
         .class(Class::Verification, || format!("reading {}", payload.path))?;
-    parse_config(&text, &payload.path)
+    config::parse(&text, &payload.path)
 }

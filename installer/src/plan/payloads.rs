@@ -33,7 +33,7 @@ impl Needed {
     pub(super) fn of(release: &Release, role: Role) -> Result<Self> {
         let one = |purpose| release.payload(purpose).cloned().ok_or_else(|| missing(purpose));
         let blobs = blobs(release, role)?;
-        let metadata = release.payload(Purpose::ImageMetadata).cloned().filter(|_| !blobs.is_empty());
+        let metadata = release.image_metadata(role.name()).cloned().filter(|_| !blobs.is_empty());
         if metadata.is_none() && !blobs.is_empty() {
             return Err(missing(Purpose::ImageMetadata).into());
         }

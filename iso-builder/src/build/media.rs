@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use installer::config::Role;
 use installer::digest::Digest;
 use installer::files;
-use installer::release::{FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use installer::release::{FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path};
 use serde_json::json;
 
 use super::images::Images;
@@ -66,7 +66,7 @@ impl Parts {
         if let Some(images) = images {
             for role in Role::ALL {
                 let name = format!("{}.db", role.name());
-                add(format!("images/metadata/{name}"), Purpose::ImageMetadata, &images.metadata, &name)?;
+                add(metadata_path(role.name()), Purpose::ImageMetadata, &images.metadata, &name)?;
             }
             for payload in &images.listing.payloads {
                 let inside = payload.path.trim_start_matches("images/");

@@ -17,5 +17,6 @@ installkernel() {
 install() {
     # shellcheck disable=SC2154  # moddir, initdir and systemdsystemunitdir are dracut's
     inst_simple "$moddir/nqrust-boot.service" "$systemdsystemunitdir/nqrust-boot.service"
+    inst_simple "$moddir/live.conf" /usr/lib/tmpfiles.d/nqrust-live.conf
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-boot.service
 }
