@@ -1,6 +1,11 @@
 //! The command line: one file per command, each thin. A command's arguments are a struct with
 //! `fn run(self, context: &Context) -> anyhow::Result<()>`.
 
+mod apply;
+mod boot;
+mod status;
+mod validate;
+
 use std::io::Write;
 
 use anyhow::Result;
@@ -45,6 +50,17 @@ pub struct Context {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Check install configurations; tells all mistakes at once.
+    Validate(validate::Validate),
+    /// Turn the node document into files below a root directory.
+    Apply(apply::Apply),
+    /// Say what this node is, which slot runs, and what is pending.
+    Status(status::ShowStatus),
+    /// The container images that came with this node.
+    Images(status::Images),
+    /// Mount and configure an installed node in its initrd.
+    #[command(hide = true)]
+    Boot(boot::Boot),
     /// Print the JSON Schema of the install configuration.
     Schema,
     /// Print the completion script for a shell.
@@ -72,8 +88,13 @@ pub fn main() -> u8 {
 }
 
 impl Command {
-    fn run(self, _context: &Context) -> Result<()> {
+    fn run(self, context: &Context) -> Result<()> {
         match self {
+            Self::Validate(command) => command.run(context),
+            Self::Apply(command) => command.run(context),
+            Self::Status(command) => command.run(context),
+            Self::Images(command) => command.run(context),
+            Self::Boot(command) => command.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(InstallConfig))?),
             Self::Completions { shell } => {
                 let mut script = Vec::new();
