@@ -1,6 +1,6 @@
 //! `installer validate`: checks install configurations and tells all mistakes at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -19,7 +19,7 @@ pub(super) struct Validate {
 
 impl Validate {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let found = Invalid(self.files.iter().flat_map(diagnose).collect());
+        let found = Invalid(self.files.iter().flat_map(|path| diagnose(path)).collect());
         if context.format == Format::Json {
             print(&serde_json::to_string_pretty(&found.0)?)?;
         }
@@ -38,7 +38,7 @@ impl Validate {
     }
 }
 
-fn diagnose(path: &PathBuf) -> Vec<Diagnostic> {
+fn diagnose(path: &Path) -> Vec<Diagnostic> {
     let name = path.display().to_string();
     match files::read_text(path) {
         Err(error) => vec![Diagnostic::of_file(&name, "unreadable-file", format!("{error:#}"))],

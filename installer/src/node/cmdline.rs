@@ -62,9 +62,9 @@ impl Installed {
     /// Of a parameter that comes twice the last counts, as for the kernel.
     pub fn parse(line: &str) -> Result<Option<Self>> {
         let value = |name: &str| {
-            let values =
-                line.split_whitespace().filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-            values.last()
+            let mut values =
+                line.split_whitespace().rev().filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            values.next()
         };
         let Some(config) = value("nqrust.config") else { return Ok(None) };
         let slot = match value("nqrust.slot") {

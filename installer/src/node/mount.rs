@@ -44,7 +44,10 @@ impl Machine for ThisMachine {
 
     fn mount(&mut self, source: &Source, target: &Path) -> Result<()> {
         let (what, kind, flags, options) = arguments(source);
-        let result = nix::mount::mount(Some(&what), target, kind, flags, options.as_deref());
+        // The kernel shows the source as it was given; the device itself says more than a link to it.
+        let given = what.canonicalize().ok().filter(|_| kind == Some("ext4"));
+        let given = given.as_ref().unwrap_or(&what);
+        let result = nix::mount::mount(Some(given), target, kind, flags, options.as_deref());
         result.map_err(|error| {
             let text = format!("mounting {} at {}", what.display(), target.display());
             Failure::new(Class::DiskIo, text).because(error).hint(hint(source)).into()

@@ -27,6 +27,13 @@ pub fn profile(config: &InstallConfig) -> NodeFile {
     NodeFile::new("etc/NetworkManager/system-connections/nqrust-management.nmconnection", 0o600, keyfile.0)
 }
 
+/// NetworkManager makes a DHCP profile for every other card of its own accord; a node has what its document
+/// says and nothing else.
+#[must_use]
+pub fn settings() -> NodeFile {
+    NodeFile::new("etc/NetworkManager/conf.d/10-nqrust.conf", 0o644, "[main]\nno-auto-default=*\n")
+}
+
 fn connection(keyfile: &mut Keyfile, card: Option<&Interface>) {
     let mac = card.and_then(|card| card.hw_addr.as_ref()).map(|mac| mac.to_ascii_lowercase());
     let name = card.and_then(|card| card.name.as_ref()).map(|name| name.to_string());

@@ -16,7 +16,8 @@ const NOTE: &str = "# Written by `installer apply` from /oem/node.yaml; changes 
 pub fn render(config: &InstallConfig, machine: Option<&MachineId>) -> Vec<NodeFile> {
     let os = &config.os;
     let name = hostname(config, machine);
-    let mut files = vec![hosts(name.as_deref()), sudo_rule(config), login(config), network::profile(config)];
+    let mut files = vec![hosts(name.as_deref()), sudo_rule(config), login(config)];
+    files.extend([network::profile(config), network::settings()]);
     files.extend(name.map(|name| NodeFile::new("etc/hostname", 0o644, format!("{name}\n"))));
     files.extend(machine.map(|id| NodeFile::new("etc/machine-id", 0o444, format!("{id}\n"))));
     let mut lines = |path: &str, head: &str, lines: Vec<String>| {
