@@ -1,11 +1,15 @@
 //! The command line: one file per command, each thin. A command's arguments are a struct with
 //! `fn run(self, context: &Context) -> anyhow::Result<()>`.
 
+mod apply;
+mod boot;
 mod consoles;
 mod install;
 mod inventory;
 mod media;
 mod plan;
+mod status;
+mod validate;
 mod verify;
 
 use std::io::Write;
@@ -56,6 +60,17 @@ enum Command {
     Install(install::Args),
     Inventory(inventory::Args),
     Verify(verify::Args),
+    /// Check install configurations; tells all mistakes at once.
+    Validate(validate::Validate),
+    /// Turn the node document into files below a root directory.
+    Apply(apply::Apply),
+    /// Say what this node is, which slot runs, and what is pending.
+    Status(status::ShowStatus),
+    /// The container images that came with this node.
+    Images(status::Images),
+    /// Mount and configure an installed node in its initrd.
+    #[command(hide = true)]
+    Boot(boot::Boot),
     /// Print the JSON Schema of the install configuration.
     Schema,
     /// Print the completion script for a shell.
@@ -89,6 +104,11 @@ impl Command {
             Self::Install(args) => args.run(context),
             Self::Inventory(args) => args.run(context),
             Self::Verify(args) => args.run(context),
+            Self::Validate(command) => command.run(context),
+            Self::Apply(command) => command.run(context),
+            Self::Status(command) => command.run(context),
+            Self::Images(command) => command.run(context),
+            Self::Boot(command) => command.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(InstallConfig))?),
             Self::Completions { shell } => {
                 let mut script = Vec::new();

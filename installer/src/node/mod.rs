@@ -1,1 +1,17 @@
-//! What runs on an installed node: applying the node document, mounting at boot, status.
+//! What runs on an installed machine: applying the node document, mounting at boot, status.
+//!
+//! [`render`](mod@render), [`network`] and [`accounts`] are pure and make the files of a document; [`apply`](mod@apply) writes them below a
+//! root directory.
+
+pub mod accounts;
+pub mod apply;
+pub mod boot;
+pub mod cmdline;
+pub mod files;
+pub mod identity;
+pub mod images;
+pub mod mount;
+pub mod network;
+pub mod render;
+pub mod seed;
+pub mod status;

@@ -5,6 +5,8 @@ mod access;
 mod network;
 mod storage;
 
+pub(crate) use network::prefix_length;
+
 use super::InstallConfig;
 
 /// One breach of a rule.

@@ -1,0 +1,85 @@
+//! `installer apply`: turns the node document into files.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::{Context, Format, print};
+use crate::node::apply::{self, Outcome};
+use crate::node::boot::DOCUMENT;
+
+/// Arguments of `installer apply`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Apply {
+    /// The node document.
+    #[arg(long, value_name = "FILE", default_value = DOCUMENT)]
+    config: PathBuf,
+    /// The directory that stands for `/`.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+impl Apply {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let outcome = apply::apply(&self.config, &self.root)?;
+        match context.format {
+            Format::Json => print(&serde_json::to_string_pretty(&outcome)?),
+            Format::Text => print(&tell(&outcome, self.root == Path::new("/"))),
+        }
+    }
+}
+
+/// What was done, and on a running node what is still to do.
+fn tell(outcome: &Outcome, running: bool) -> String {
+    let line = |verb: &str, paths: &[String]| -> String {
+        paths.iter().map(|path| format!("{verb} /{path}\n")).collect()
+    };
+    let mut text = line("wrote", &outcome.written) + &line("removed", &outcome.removed);
+    if text.is_empty() {
+        text.push_str("Nothing to do: the files are as the document says.\n");
+    } else if running {
+        let changed: Vec<&String> = outcome.written.iter().chain(&outcome.removed).collect();
+        for (prefix, advice) in ADVICE {
+            if changed.iter().any(|path| path.starts_with(prefix)) {
+                text.push_str(&format!("{advice}\n"));
+            }
+        }
+    }
+    text
+}
+
+/// What takes effect when, by the beginning of a path.
+const ADVICE: &[(&str, &str)] = &[
+    ("etc/hostname", "The host name takes effect at the next boot."),
+    ("etc/machine-id", "The machine id takes effect at the next boot."),
+    ("etc/modules-load.d/", "Kernel modules are loaded at the next boot."),
+    ("etc/sysctl.d/", "Kernel settings take effect at the next boot, or now with: sysctl --system"),
+    (
+        "etc/NetworkManager/",
+        "The network takes effect at the next boot, or now with: nmcli connection reload && nmcli connection up nqrust-management",
+    ),
+    (
+        "etc/ssh/sshd_config.d/",
+        "The SSH server takes effect at the next boot, or now with: systemctl reload ssh",
+    ),
+    (
+        "etc/systemd/timesyncd.conf.d/",
+        "Time servers take effect at the next boot, or now with: systemctl restart systemd-timesyncd",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_node_is_told_what_waits_for_the_next_boot() {
+        let outcome =
+            Outcome { written: vec!["etc/hostname".into()], removed: vec!["etc/sysctl.d/x".into()] };
+        let text = tell(&outcome, true);
+        assert!(text.starts_with("wrote /etc/hostname\nremoved /etc/sysctl.d/x\n"));
+        assert!(text.contains("host name takes effect at the next boot") && text.contains("sysctl --system"));
+        assert!(!text.contains("SSH"));
+        assert!(!tell(&outcome, false).contains("next boot"));
+    }
+}

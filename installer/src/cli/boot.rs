@@ -1,0 +1,30 @@
+//! `installer boot`: run by a unit in the initrd of an installed node, not by people.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::{Context, print};
+use crate::files;
+use crate::node::boot::{self, Places};
+use crate::node::mount::ThisMachine;
+
+/// Arguments of `installer boot`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Boot {
+    /// The root of the new system.
+    #[arg(long, value_name = "DIR", default_value = "/sysroot")]
+    root: PathBuf,
+}
+
+impl Boot {
+    pub(super) fn run(self, _context: &Context) -> Result<()> {
+        let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
+        let places = Places { root: &self.root, run: Path::new("/run") };
+        let text = match boot::boot(&places, &cmdline, &mut ThisMachine)? {
+            Some(outcome) => format!("The node document is applied: {} files.", outcome.written.len()),
+            None => "Not an installed system: nothing to mount.".to_owned(),
+        };
+        print(&text)
+    }
+}

@@ -1,0 +1,355 @@
+//! `installer apply`: writes the files of a node document below a root directory, and removes those that an
+//! earlier document had asked for.
+//!
+//! Called at every boot on the fresh `/etc` of the new root, by people on a running node, and by tests on any
+//! directory.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use nix::unistd::{Gid, Uid};
+use serde::{Deserialize, Serialize};
+
+use super::accounts::{Accounts, HOME, ID};
+use super::files::NodeFile;
+use super::identity::MachineId;
+use super::render::render;
+use super::seed;
+use crate::config::password::{self, Kind};
+use crate::config::{self, InstallConfig};
+use crate::digest::{Digest, Hasher};
+use crate::failure::{Class, Failure};
+use crate::files;
+
+/// Where the record of an apply is, from the root.
+pub const MANIFEST: &str = "etc/nqrust/applied.json";
+
+/// What an apply wrote. Names no values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Applied {
+    /// Digest of the document and of the machine id beside it.
+    pub document: Option<Digest>,
+    /// The files, from the root, sorted. Account files are edited, not owned, and not among them.
+    pub files: Vec<String>,
+}
+
+/// What an apply did.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// Files with new content, from the root.
+    pub written: Vec<String>,
+    /// Files that the document no longer asks for.
+    pub removed: Vec<String>,
+}
+
+/// Applies the document at `document` to the directory `root`.
+/// A document with mistakes is [`Class::Invalid`] and changes nothing.
+pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
+    let config = config::load(document)?;
+    let machine = MachineId::beside(document)?;
+    let digest = digest_of(document)?;
+    let mut files = render(&config, machine.as_ref());
+    let owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+    let hash = login_hash(&config, machine.as_ref())?;
+    files.extend(account_files(root, hash.as_deref())?);
+    let before = Applied::read(root)?.unwrap_or_default();
+    let mut outcome = Outcome::default();
+    announce(root, &before, &owned)?;
+    for path in before.files.iter().filter(|path| !owned.contains(path)) {
+        if remove(root, path)? {
+            outcome.removed.push(path.clone());
+        }
+    }
+    for file in &files {
+        if write(root, file)? {
+            outcome.written.push(file.path.clone());
+        }
+    }
+    make_home(root)?;
+    Applied { document: Some(digest), files: owned }.write(root)?;
+    Ok(outcome)
+}
+
+/// Records new files before they are written, so that an apply that was cut short leaves nothing behind that
+/// the next one does not know of.
+fn announce(root: &Path, before: &Applied, owned: &[String]) -> Result<()> {
+    let mut files: Vec<String> = before.files.iter().chain(owned).cloned().collect();
+    files.sort();
+    files.dedup();
+    if files == before.files { Ok(()) } else { Applied { document: None, files }.write(root) }
+}
+
+/// The digest by which a changed document is noticed: of the document and of the machine id beside it.
+pub fn digest_of(document: &Path) -> Result<Digest> {
+    let mut hasher = Hasher::default();
+    hasher.update(files::read_text(document)?.as_bytes());
+    if let Some(machine) = MachineId::beside(document)? {
+        hasher.update(machine.to_string().as_bytes());
+    }
+    Ok(hasher.finish())
+}
+
+impl Applied {
+    fn write(&self, root: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        write(root, &NodeFile::new(MANIFEST, 0o600, text)).map(drop)
+    }
+
+    /// The record below `root`; `None` where nothing has been applied.
+    pub fn read(root: &Path) -> Result<Option<Self>> {
+        let path = root.join(MANIFEST);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = files::read_text(&path)?;
+        let record: Self =
+            serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
+        let tame = |path: &String| {
+            path.starts_with("etc/") && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+        };
+        match record.files.iter().find(|path| !tame(path)) {
+            None => Ok(Some(record)),
+            Some(stray) => {
+                Err(Failure::new(Class::Unexpected, format!("{} names {stray:?}", path.display()))
+                    .hint("Remove the record and apply again.")
+                    .into())
+            }
+        }
+    }
+}
+
+/// The hash of the login user's password. Clear text, which somebody may have written into the document of a
+/// node, is hashed with a salt that is the node's own, so that the same document gives the same bytes.
+fn login_hash(config: &InstallConfig, machine: Option<&MachineId>) -> Result<Option<String>> {
+    let Some(secret) = &config.os.password else { return Ok(None) };
+    let hash = match password::kind(secret.expose()) {
+        Kind::Clear => {
+            let mut hasher = Hasher::default();
+            hasher.update(b"nqrust password salt ");
+            hasher.update(machine.map(ToString::to_string).unwrap_or_default().as_bytes());
+            let digest = hasher.finish();
+            let salt = digest.as_bytes().first_chunk::<16>().copied().unwrap_or_default();
+            password::hash_with_salt(secret.expose(), &salt)?
+        }
+        // The checks of the document have refused what is unsupported.
+        Kind::Hash | Kind::Unsupported(_) => secret.clone(),
+    };
+    Ok(Some(hash.expose().to_owned()))
+}
+
+fn account_files(root: &Path, hash: Option<&str>) -> Result<Vec<NodeFile>> {
+    let read = |name: &str| files::read_text(&root.join("etc").join(name));
+    let accounts = Accounts {
+        passwd: read("passwd")?,
+        group: read("group")?,
+        shadow: read("shadow")?,
+        gshadow: read("gshadow")?,
+    };
+    let Accounts { passwd, group, shadow, gshadow } = accounts
+        .with_login_user(hash)
+        .with_context(|| format!("adding the login user below {}", root.display()))?;
+    Ok(vec![
+        NodeFile::new("etc/passwd", 0o644, passwd),
+        NodeFile::new("etc/group", 0o644, group),
+        NodeFile::new("etc/shadow", 0o640, shadow),
+        NodeFile::new("etc/gshadow", 0o640, gshadow),
+    ])
+}
+
+/// Writes one file unless it is there already, and says whether it wrote.
+fn write(root: &Path, file: &NodeFile) -> Result<bool> {
+    let path = root.join(&file.path);
+    let same = fs::symlink_metadata(&path)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o7777 == file.mode)
+        && fs::read(&path).is_ok_and(|bytes| bytes == file.bytes);
+    if same {
+        return Ok(false);
+    }
+    let group = fs::metadata(&path).ok().map(|metadata| std::os::unix::fs::MetadataExt::gid(&metadata));
+    files::write_atomically(&path, &file.bytes, file.mode)?;
+    // A new file belongs to whoever writes it, which on a node is root; shadow keeps its group.
+    if let Some(group) = group.filter(|_| Uid::effective().is_root()) {
+        nix::unistd::chown(&path, None, Some(Gid::from_raw(group)))
+            .with_context(|| format!("giving {} its group", path.display()))?;
+    }
+    Ok(true)
+}
+
+fn remove(root: &Path, path: &str) -> Result<bool> {
+    let path = root.join(path);
+    match fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("removing {}", path.display())),
+    }
+}
+
+/// Makes the home directory of the login user from the image's skeleton, once.
+fn make_home(root: &Path) -> Result<()> {
+    let home = below(root, HOME);
+    if home.exists() {
+        return Ok(());
+    }
+    let skeleton = root.join("etc/skel");
+    let owner = Uid::effective().is_root().then_some((ID, ID));
+    if skeleton.is_dir() {
+        return seed::whole(&skeleton, &home, owner, 0o700);
+    }
+    files::make_directory(&home, 0o700)?;
+    fs::set_permissions(&home, Permissions::from_mode(0o700))?;
+    match owner {
+        Some(owner) => seed::own(&home, owner),
+        None => Ok(()),
+    }
+}
+
+/// `path`, which is absolute, below `root`.
+pub fn below(root: &Path, path: &str) -> PathBuf {
+    root.join(path.trim_start_matches('/'))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::failure::class_of;
+    use crate::node::accounts::tests::debian;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// A root directory with what `apply` finds in a Debian image.
+    pub(in crate::node) fn image() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let etc = root.path().join("etc");
+        fs::create_dir_all(etc.join("skel")).unwrap();
+        fs::write(etc.join("skel/.profile"), "skeleton").unwrap();
+        let accounts = debian();
+        fs::write(etc.join("passwd"), accounts.passwd).unwrap();
+        fs::write(etc.join("group"), accounts.group).unwrap();
+        fs::write(etc.join("shadow"), accounts.shadow).unwrap();
+        fs::write(etc.join("gshadow"), accounts.gshadow).unwrap();
+        root
+    }
+
+    fn run(root: &Path, document: &str) -> Result<Outcome> {
+        let oem = tempfile::tempdir().unwrap();
+        let path = oem.path().join("node.yaml");
+        fs::write(&path, document).unwrap();
+        fs::write(oem.path().join("machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
+        apply(&path, root)
+    }
+
+    /// Every file below `root` with its mode.
+    fn snapshot(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+        let files = walkdir::WalkDir::new(root).into_iter().map(|entry| entry.unwrap());
+        files
+            .filter(|entry| entry.file_type().is_file())
+            .map(|entry| {
+                let mode = entry.metadata().unwrap().permissions().mode() & 0o7777;
+                (entry.path().strip_prefix(root).unwrap().to_owned(), (mode, fs::read(entry.path()).unwrap()))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn files_that_hold_secrets_are_not_for_everybody() {
+        let root = image();
+        run(root.path(), "os: {password: hunter2}\ntoken: marked-token\n").unwrap();
+        let files = snapshot(root.path());
+        let mode = |path: &str| files[Path::new(path)].0;
+        assert_eq!((mode("etc/passwd"), mode("etc/shadow"), mode("etc/gshadow")), (0o644, 0o640, 0o640));
+        assert_eq!(mode("etc/NetworkManager/system-connections/nqrust-management.nmconnection"), 0o600);
+        assert_eq!(mode("etc/sudoers.d/90-nqrust"), 0o440);
+        for (path, (_, bytes)) in &files {
+            let text = String::from_utf8_lossy(bytes);
+            assert!(!text.contains("hunter2") && !text.contains("marked-token"), "{}", path.display());
+        }
+        let shadow = String::from_utf8_lossy(&files[Path::new("etc/shadow")].1);
+        assert!(shadow.contains("\nrancher:$y$j9T$"));
+    }
+
+    #[test]
+    fn the_login_user_gets_a_home_once() {
+        let root = image();
+        run(root.path(), "").unwrap();
+        let home = below(root.path(), HOME);
+        assert_eq!(fs::metadata(&home).unwrap().permissions().mode() & 0o7777, 0o700);
+        fs::write(home.join(".profile"), "own").unwrap();
+        run(root.path(), "os: {hostname: a}").unwrap();
+        assert_eq!(fs::read(home.join(".profile")).unwrap(), b"own");
+    }
+
+    #[test]
+    fn a_document_with_mistakes_changes_nothing() {
+        let root = image();
+        let before = snapshot(root.path());
+        let error = run(root.path(), "os: {hostname: Bad_Name}").unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+        assert_eq!(snapshot(root.path()), before);
+    }
+
+    #[test]
+    fn an_apply_that_was_cut_short_leaves_nothing_behind() {
+        let root = image();
+        // A directory in the place of a file makes the first apply fail half-way.
+        let obstacle = root.path().join("etc/systemd/timesyncd.conf.d/nqrust.conf/x");
+        fs::create_dir_all(&obstacle).unwrap();
+        let cut = "os: {modules: [kvm], ntp_servers: [a]}";
+        assert!(run(root.path(), cut).is_err());
+        assert!(root.path().join("etc/modules-load.d/nqrust.conf").exists());
+        fs::remove_dir_all(root.path().join("etc/systemd")).unwrap();
+        let fresh = image();
+        run(root.path(), "").unwrap();
+        run(fresh.path(), "").unwrap();
+        assert_eq!(snapshot(root.path()), snapshot(fresh.path()));
+    }
+
+    #[test]
+    fn a_record_that_points_elsewhere_is_refused() {
+        let root = image();
+        let record = root.path().join(MANIFEST);
+        fs::create_dir_all(record.parent().unwrap()).unwrap();
+        for stray in ["etc/../victim", "/etc/passwd", "victim"] {
+            fs::write(&record, format!("{{\"document\": null, \"files\": [{stray:?}]}}")).unwrap();
+            fs::write(root.path().join("victim"), "").unwrap();
+            assert!(run(root.path(), "").is_err(), "{stray}");
+            assert!(root.path().join("victim").exists());
+        }
+    }
+
+    fn document() -> impl Strategy<Value = String> {
+        let maybe = proptest::option::of;
+        (maybe("[a-z]{1,8}"), maybe("[a-z]{1,8}"), maybe("[0-9]"), maybe("[a-z]{1,5}"), any::<bool>())
+            .prop_map(|(hostname, module, setting, server, mac)| {
+                let mut text = "os:\n".to_owned();
+                text.extend(hostname.map(|name| format!("  hostname: {name:?}\n")));
+                text.extend(module.map(|name| format!("  modules: [{name:?}]\n")));
+                text.extend(setting.map(|value| format!("  sysctls: {{kernel.panic: {value}}}\n")));
+                text.extend(server.map(|name| format!("  ntp_servers: [{name:?}]\n")));
+                let card = if mac { "hw_addr: '52:54:00:12:34:56'" } else { "name: ens3" };
+                text + &format!("install: {{management_interface: {{interfaces: [{{{card}}}]}}}}\n")
+            })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn a_second_apply_changes_nothing_and_another_document_leaves_no_trace(
+            first in document(),
+            second in document(),
+        ) {
+            let (used, fresh) = (image(), image());
+            run(used.path(), &first).unwrap();
+            let once = snapshot(used.path());
+            prop_assert_eq!(run(used.path(), &first).unwrap(), Outcome::default());
+            prop_assert_eq!(&snapshot(used.path()), &once);
+            run(used.path(), &second).unwrap();
+            run(fresh.path(), &second).unwrap();
+            prop_assert_eq!(snapshot(used.path()), snapshot(fresh.path()));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! `installer boot`: makes the read-only image at `/sysroot` a node, in the initrd, before the real system
+//! starts: the persistent partition, the configuration, a fresh `/etc`, and the node document applied to it.
+//!
+//! A unit runs it once; whatever fails ends the boot with a message that names it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::apply::{self, below};
+use super::cmdline::{Installed, Partition};
+use super::mount::{Machine, Source};
+use super::seed;
+use crate::failure::{Class, Classify};
+use crate::files;
+
+/// Directories of the image that last, besides `/var`. Each is kept below [`KEPT`] and filled from the image
+/// at the first boot.
+pub const PERSISTENT: [&str; 4] = ["/home", "/root", "/opt", "/srv"];
+/// Where the persistent directories are kept.
+pub const KEPT: &str = "/var/lib/nqrust/persistent";
+/// Where the configuration partition is mounted.
+pub const CONFIG: &str = "/oem";
+/// The node document.
+pub const DOCUMENT: &str = "/oem/node.yaml";
+/// Where the data partition is mounted.
+pub const DATA: &str = "/var/lib/harvester/defaultdisk";
+/// What the image wants to be in `/var`.
+const FACTORY: &str = "/usr/share/factory/var";
+
+/// The directories that a boot works on; tests have their own.
+#[derive(Debug)]
+pub struct Places<'a> {
+    /// The root of the new system.
+    pub root: &'a Path,
+    /// A directory in memory that lasts until the machine stops, for the changes to `/etc`.
+    pub run: &'a Path,
+}
+
+/// Mounts what the command line names and applies the node document. Returns what was applied, or `None`
+/// on a live or netboot system, where there is nothing to do.
+pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Machine) -> Result<Option<apply::Outcome>> {
+    let Some(installed) = Installed::parse(cmdline)? else { return Ok(None) };
+    let root = places.root;
+    mount_ext4(machine, &installed.persistent, &below(root, "/var"), false)?;
+    seed::missing(&below(root, FACTORY), &below(root, "/var"))
+        .class(Class::DiskIo, || "filling /var from the image".to_owned())?;
+    mount_ext4(machine, &installed.config, &below(root, CONFIG), true)?;
+    if let Some(data) = &installed.data {
+        let target = below(root, DATA);
+        files::make_directory(&target, 0o755)?;
+        mount_ext4(machine, data, &target, false)?;
+    }
+    mount_etc(places, machine)?;
+    for directory in PERSISTENT {
+        keep(root, directory, machine)?;
+    }
+    apply::apply(&below(root, DOCUMENT), root).context("applying the node document").map(Some)
+}
+
+fn mount_ext4(machine: &mut dyn Machine, partition: &Partition, target: &Path, plain: bool) -> Result<()> {
+    let device = partition.device();
+    machine.wait_for(&device)?;
+    machine.mount(&Source::Ext4 { device, plain }, target)
+}
+
+/// `/etc` is the image's with changes that are forgotten when the machine stops.
+fn mount_etc(places: &Places<'_>, machine: &mut dyn Machine) -> Result<()> {
+    let etc = below(places.root, "/etc");
+    let base = places.run.join("nqrust/etc");
+    // Only root has business behind the overlay; the overlay itself takes its mode from `upper`.
+    files::make_directory(&base, 0o700)?;
+    let (upper, work) = (base.join("upper"), base.join("work"));
+    for directory in [&upper, &work] {
+        files::make_directory(directory, 0o755)?;
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
+            .with_context(|| format!("setting the mode of {}", directory.display()))?;
+    }
+    machine.mount(&Source::Overlay { lower: etc.clone(), upper, work }, &etc)
+}
+
+/// Puts a kept directory in the place of the image's.
+fn keep(root: &Path, directory: &str, machine: &mut dyn Machine) -> Result<()> {
+    let target = below(root, directory);
+    let kept = kept(root, directory);
+    if !kept.exists() {
+        let what = || format!("filling {} from the image", kept.display());
+        files::make_directory(&below(root, KEPT), 0o755).class(Class::DiskIo, what)?;
+        let mode = fs::metadata(&target)
+            .with_context(|| format!("reading {}, which the image should have", target.display()))?
+            .permissions()
+            .mode();
+        seed::whole(&target, &kept, None, mode).class(Class::DiskIo, what)?;
+    }
+    machine.mount(&Source::Bind(kept), &target)
+}
+
+fn kept(root: &Path, directory: &str) -> PathBuf {
+    below(root, KEPT).join(directory.trim_start_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::{Failure, class_of};
+    use crate::node::apply::tests::image;
+
+    const CMDLINE: &str = "root=x nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
+        nqrust.persistent=PARTUUID=0A0B0C0D-0000-4000-8000-000000000007 \
+        nqrust.data=PARTUUID=0a0b0c0d-0000-4000-8000-000000000008";
+
+    /// Notes what it is asked for; fails at the mount whose target ends so.
+    #[derive(Default)]
+    struct Fake {
+        told: Vec<String>,
+        failing: Option<&'static str>,
+        root: PathBuf,
+    }
+
+    impl Machine for Fake {
+        fn wait_for(&mut self, device: &Path) -> Result<()> {
+            self.told.push(format!("wait {}", device.file_name().unwrap().to_string_lossy()));
+            Ok(())
+        }
+
+        fn mount(&mut self, source: &Source, target: &Path) -> Result<()> {
+            assert!(target.is_dir(), "{}", target.display());
+            let target = format!("/{}", target.strip_prefix(&self.root).unwrap().display());
+            if self.failing == Some(&*target) {
+                return Err(Failure::new(Class::DiskIo, format!("mounting at {target}")).into());
+            }
+            let kind = match source {
+                Source::Ext4 { plain: true, .. } => "ext4 plain",
+                Source::Ext4 { .. } => "ext4",
+                Source::Bind(from) => {
+                    assert!(from.is_dir());
+                    "bind"
+                }
+                Source::Overlay { upper, work, .. } => {
+                    assert!(upper.is_dir() && work.is_dir());
+                    "overlay"
+                }
+            };
+            self.told.push(format!("{kind} {target}"));
+            Ok(())
+        }
+    }
+
+    fn run(root: &Path, cmdline: &str, fake: &mut Fake) -> Result<Option<apply::Outcome>> {
+        fake.root = root.to_owned();
+        let memory = tempfile::tempdir().unwrap();
+        boot(&Places { root, run: memory.path() }, cmdline, fake)
+    }
+
+    /// A root as the image has it, with a document where the configuration partition would be mounted.
+    fn root() -> tempfile::TempDir {
+        let root = image();
+        for directory in ["var", "oem", "home", "opt", "srv", "root", "usr/share/factory/var/lib/seeded"] {
+            fs::create_dir_all(root.path().join(directory)).unwrap();
+        }
+        fs::set_permissions(root.path().join("root"), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(root.path().join("root/.bashrc"), "image").unwrap();
+        fs::write(root.path().join("oem/node.yaml"), "os: {hostname: booted}\n").unwrap();
+        root
+    }
+
+    #[test]
+    fn everything_is_mounted_in_order_and_the_document_is_applied_last() {
+        let (root, mut fake) = (root(), Fake::default());
+        let outcome = run(root.path(), CMDLINE, &mut fake).unwrap().unwrap();
+        assert_eq!(
+            fake.told,
+            [
+                "wait 0a0b0c0d-0000-4000-8000-000000000007",
+                "ext4 /var",
+                "wait 0a0b0c0d-0000-4000-8000-000000000003",
+                "ext4 plain /oem",
+                "wait 0a0b0c0d-0000-4000-8000-000000000008",
+                "ext4 /var/lib/harvester/defaultdisk",
+                "overlay /etc",
+                "bind /home",
+                "bind /root",
+                "bind /opt",
+                "bind /srv",
+            ]
+        );
+        assert!(outcome.written.contains(&"etc/hostname".to_owned()));
+        assert_eq!(fs::read_to_string(root.path().join("etc/hostname")).unwrap(), "booted\n");
+        assert!(root.path().join("var/lib/seeded").is_dir());
+    }
+
+    #[test]
+    fn kept_directories_are_filled_once_and_keep_their_modes() {
+        let root = root();
+        run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
+        let kept = kept(root.path(), "/root");
+        assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o7777, 0o700);
+        fs::remove_file(kept.join(".bashrc")).unwrap();
+        run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
+        assert!(!kept.join(".bashrc").exists(), "what the user removed stays removed");
+    }
+
+    #[test]
+    fn a_live_system_is_left_alone() {
+        let (root, mut fake) = (root(), Fake::default());
+        assert_eq!(run(root.path(), "root=live:x nqrust.release=y", &mut fake).unwrap(), None);
+        assert!(fake.told.is_empty());
+    }
+
+    #[test]
+    fn a_failed_mount_ends_the_boot_before_anything_is_applied() {
+        for failing in ["/var", "/oem", "/etc", "/home"] {
+            let root = root();
+            let error = run(root.path(), CMDLINE, &mut Fake { failing: Some(failing), ..Fake::default() })
+                .unwrap_err();
+            assert_eq!(class_of(&error), Class::DiskIo);
+            assert!(!root.path().join("etc/hostname").exists(), "{failing}");
+        }
+    }
+
+    #[test]
+    fn a_document_with_mistakes_ends_the_boot_with_its_own_exit_code() {
+        let root = root();
+        fs::write(root.path().join("oem/node.yaml"), "os: {hostnam: x}\n").unwrap();
+        let error = run(root.path(), CMDLINE, &mut Fake::default()).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+    }
+}

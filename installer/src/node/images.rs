@@ -1,0 +1,177 @@
+//! The container images that came with the node: whether every blob that its role needs is in containerd's
+//! content store, and is what its name says.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::apply::below;
+use crate::config::Role;
+use crate::digest::{Digest, HashingReader};
+use crate::progress::Progress;
+use crate::release::{Image, Release};
+
+/// The blobs of containerd's content store.
+pub const BLOBS: &str = "/var/lib/containerd/io.containerd.content.v1.content/blobs/sha256";
+
+/// The images of a release that a node of this role has.
+pub fn for_role(release: &Release, role: Role) -> impl Iterator<Item = &Image> {
+    let needed =
+        move |image: &&Image| image.roles.is_empty() || image.roles.iter().any(|name| name == role.name());
+    release.images.iter().filter(needed)
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Whether nothing is missing or damaged.
+    pub complete: bool,
+    /// Images that the role needs.
+    pub images: usize,
+    /// Distinct blobs that they have.
+    pub blobs: usize,
+    /// What is missing or damaged.
+    pub faults: Vec<BlobFault>,
+}
+
+/// One blob that an image cannot use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlobFault {
+    /// The blob.
+    pub digest: Digest,
+    /// What is wrong with it.
+    pub state: BlobState,
+    /// The images that need it.
+    pub images: Vec<String>,
+}
+
+/// What can be wrong with a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BlobState {
+    /// It is not there.
+    Missing,
+    /// Its content is not what its name says.
+    Damaged,
+}
+
+fn blob_path(root: &Path, digest: &Digest) -> PathBuf {
+    below(root, BLOBS).join(digest.to_string())
+}
+
+/// The distinct blobs of the role's images.
+fn blobs(release: &Release, role: Role) -> BTreeSet<Digest> {
+    for_role(release, role).flat_map(|image| image.blobs.iter().copied()).collect()
+}
+
+/// How many of the role's blobs there are, and how many of them are in the store below `root`, by name only.
+#[must_use]
+pub fn count(release: &Release, role: Role, root: &Path) -> (usize, usize) {
+    let blobs = blobs(release, role);
+    let present = blobs.iter().filter(|digest| blob_path(root, digest).is_file()).count();
+    (blobs.len(), present)
+}
+
+/// Reads and hashes every blob that the role's images need, in the store below `root`.
+pub fn check(release: &Release, role: Role, root: &Path, progress: &Progress) -> Result<Report> {
+    let blobs = blobs(release, role);
+    let length = |digest: &Digest| blob_path(root, digest).metadata().map_or(0, |metadata| metadata.len());
+    let total = blobs.iter().map(length).sum();
+    let mut step = progress.step("images", "checking the container images", Some(total));
+    let mut report =
+        Report { images: for_role(release, role).count(), blobs: blobs.len(), ..Report::default() };
+    for digest in &blobs {
+        let path = blob_path(root, digest);
+        let state = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(BlobState::Missing),
+            Err(error) => return Err(error).with_context(|| format!("opening {}", path.display())),
+            Ok(file) => {
+                let mut hashing = HashingReader::new(step.reader(file));
+                let copied = io::copy(&mut hashing, &mut io::sink());
+                copied.with_context(|| format!("reading {}", path.display()))?;
+                (hashing.digest() != *digest).then_some(BlobState::Damaged)
+            }
+        };
+        report.faults.extend(state.map(|state| BlobFault {
+            digest: *digest,
+            state,
+            images: users(release, role, digest),
+        }));
+    }
+    step.done();
+    report.complete = report.faults.is_empty();
+    Ok(report)
+}
+
+fn users(release: &Release, role: Role, digest: &Digest) -> Vec<String> {
+    let images = for_role(release, role).filter(|image| image.blobs.contains(digest));
+    images.map(|image| image.name.clone()).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::release::{FORMAT, MediumKind};
+    use std::fs;
+
+    /// Two images that share a blob, the second for management nodes only.
+    pub(in crate::node) fn release() -> Release {
+        let image = |name: &str, roles: &[&str], blobs: &[&[u8]]| Image {
+            name: name.into(),
+            digest: Digest::of(blobs[0]),
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            blobs: blobs.iter().map(|blob| Digest::of(blob)).collect(),
+        };
+        Release {
+            format: FORMAT,
+            id: "nqrust".into(),
+            name: "NQRust Hypervisor".into(),
+            version: "1.0".into(),
+            architecture: "amd64".into(),
+            epoch: 0,
+            medium: MediumKind::Full,
+            kernel: "6.1.0".into(),
+            kernel_arguments: vec![],
+            payloads: vec![],
+            images: vec![
+                image("localhost/tools:1", &[], &[b"one", b"shared"]),
+                image("localhost/control:1", &["management"], &[b"two", b"shared"]),
+            ],
+        }
+    }
+
+    pub(in crate::node) fn store(root: &Path, blobs: &[&[u8]]) {
+        fs::create_dir_all(below(root, BLOBS)).unwrap();
+        for blob in blobs {
+            fs::write(blob_path(root, &Digest::of(blob)), blob).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_role_needs_its_own_images_only() {
+        let root = tempfile::tempdir().unwrap();
+        store(root.path(), &[b"one", b"shared"]);
+        let report = check(&release(), Role::Worker, root.path(), &Progress::silent()).unwrap();
+        assert_eq!(report, Report { complete: true, images: 1, blobs: 2, faults: vec![] });
+        assert_eq!(count(&release(), Role::Management, root.path()), (3, 2));
+    }
+
+    #[test]
+    fn missing_and_damaged_blobs_are_named_with_their_images() {
+        let root = tempfile::tempdir().unwrap();
+        store(root.path(), &[b"one", b"shared"]);
+        fs::write(blob_path(root.path(), &Digest::of(b"shared")), b"sharee").unwrap();
+        let mut report = check(&release(), Role::Management, root.path(), &Progress::silent()).unwrap();
+        report.faults.sort_by_key(|fault| fault.images.len());
+        let told: Vec<_> = report.faults.iter().map(|f| (f.digest, f.state, f.images.len())).collect();
+        assert_eq!(
+            told,
+            [(Digest::of(b"two"), BlobState::Missing, 1), (Digest::of(b"shared"), BlobState::Damaged, 2)]
+        );
+        assert!(!report.complete);
+    }
+}

@@ -1,0 +1,136 @@
+//! Mounts, behind a seam that tests replace.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::mount::MsFlags;
+
+use crate::failure::{Class, Failure};
+
+/// How long a device may take to appear.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How often to look for it.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// What to mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// An ext4 file system; `plain` where programs and devices on it must have no effect.
+    Ext4 { device: PathBuf, plain: bool },
+    /// A directory that is seen at a second place.
+    Bind(PathBuf),
+    /// An overlay: changes to `lower` go to `upper`; `work` is on the file system of `upper`.
+    Overlay { lower: PathBuf, upper: PathBuf, work: PathBuf },
+}
+
+/// What a boot needs of the machine.
+pub trait Machine {
+    /// Waits until the device is there; an error when it does not come.
+    fn wait_for(&mut self, device: &Path) -> Result<()>;
+    /// Mounts `source` at the directory `target`.
+    fn mount(&mut self, source: &Source, target: &Path) -> Result<()>;
+}
+
+/// The machine that this process runs on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThisMachine;
+
+impl Machine for ThisMachine {
+    fn wait_for(&mut self, device: &Path) -> Result<()> {
+        wait(device, LIMIT)
+    }
+
+    fn mount(&mut self, source: &Source, target: &Path) -> Result<()> {
+        let (what, kind, flags, options) = arguments(source);
+        // The kernel shows the source as it was given; the device itself says more than a link to it.
+        let given = what.canonicalize().ok().filter(|_| kind == Some("ext4"));
+        let given = given.as_ref().unwrap_or(&what);
+        let result = nix::mount::mount(Some(given), target, kind, flags, options.as_deref());
+        result.map_err(|error| {
+            let text = format!("mounting {} at {}", what.display(), target.display());
+            Failure::new(Class::DiskIo, text).because(error).hint(hint(source)).into()
+        })
+    }
+}
+
+fn wait(device: &Path, limit: Duration) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    while !device.exists() {
+        if Instant::now() >= deadline {
+            let seconds = limit.as_secs();
+            let text = format!("waiting for {}: it did not appear in {seconds} seconds", device.display());
+            return Err(Failure::new(Class::Hardware, text)
+                .hint("Check that the disk of the installation is connected, or boot the recovery system.")
+                .into());
+        }
+        thread::sleep(INTERVAL);
+    }
+    Ok(())
+}
+
+type Arguments = (PathBuf, Option<&'static str>, MsFlags, Option<String>);
+
+fn arguments(source: &Source) -> Arguments {
+    match source {
+        Source::Ext4 { device, plain } => {
+            let mut flags = MsFlags::MS_NOATIME;
+            if *plain {
+                flags |= MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+            }
+            (device.clone(), Some("ext4"), flags, None)
+        }
+        Source::Bind(directory) => (directory.clone(), None, MsFlags::MS_BIND, None),
+        Source::Overlay { lower, upper, work } => {
+            let options = format!(
+                "lowerdir={},upperdir={},workdir={}",
+                lower.display(),
+                upper.display(),
+                work.display()
+            );
+            (PathBuf::from("overlay"), Some("overlay"), MsFlags::MS_NOATIME, Some(options))
+        }
+    }
+}
+
+fn hint(source: &Source) -> &'static str {
+    match source {
+        Source::Ext4 { .. } => {
+            "The file system may be damaged: boot the recovery system and run e2fsck on it."
+        }
+        Source::Bind(_) | Source::Overlay { .. } => {
+            "The OS image may lack the directory or the kernel module."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::class_of;
+
+    #[test]
+    fn a_device_that_does_not_come_is_named() {
+        let error = wait(Path::new("/nonexistent/device"), Duration::from_millis(1)).unwrap_err();
+        assert_eq!(class_of(&error), Class::Hardware);
+        assert!(error.to_string().contains("/nonexistent/device"));
+        assert!(wait(Path::new("/dev/null"), Duration::ZERO).is_ok());
+    }
+
+    #[test]
+    fn a_mount_that_fails_names_both_ends() {
+        let source = Source::Ext4 { device: "/nonexistent/device".into(), plain: true };
+        let error = ThisMachine.mount(&source, Path::new("/nonexistent/target")).unwrap_err();
+        assert_eq!(class_of(&error), Class::DiskIo);
+        assert!(error.to_string().contains("/nonexistent/device at /nonexistent/target"));
+    }
+
+    #[test]
+    fn nothing_on_the_configuration_partition_can_run() {
+        let (_, _, plain, _) = arguments(&Source::Ext4 { device: "d".into(), plain: true });
+        assert!(plain.contains(MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC));
+        let (_, _, full, _) = arguments(&Source::Ext4 { device: "d".into(), plain: false });
+        assert_eq!(full, MsFlags::MS_NOATIME);
+    }
+}

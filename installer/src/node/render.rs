@@ -1,0 +1,136 @@
+//! From a node document to files: a pure function. What depends on the image's own files (the accounts) is
+//! in [`super::accounts`], the network profile in [`super::network`].
+
+use super::files::NodeFile;
+use super::identity::MachineId;
+use super::network;
+use crate::config::InstallConfig;
+
+/// The user that a person logs in as.
+pub const USER: &str = "rancher";
+
+const NOTE: &str = "# Written by `installer apply` from /oem/node.yaml; changes here do not last.\n";
+
+/// The files of a document, in a fixed order. The same arguments give the same bytes.
+#[must_use]
+pub fn render(config: &InstallConfig, machine: Option<&MachineId>) -> Vec<NodeFile> {
+    let os = &config.os;
+    let name = hostname(config, machine);
+    let mut files = vec![hosts(name.as_deref()), sudo_rule(config), login(config)];
+    files.extend([network::profile(config), network::settings()]);
+    files.extend(name.map(|name| NodeFile::new("etc/hostname", 0o644, format!("{name}\n"))));
+    files.extend(machine.map(|id| NodeFile::new("etc/machine-id", 0o444, format!("{id}\n"))));
+    let mut lines = |path: &str, head: &str, lines: Vec<String>| {
+        if !lines.is_empty() {
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            files.push(NodeFile::new(path, 0o644, format!("{head}{text}")));
+        }
+    };
+    let keys = os.ssh_authorized_keys.iter().map(ToString::to_string).collect();
+    lines(&format!("etc/ssh/authorized_keys.d/{USER}"), NOTE, keys);
+    let servers: Vec<&str> = os.ntp_servers.iter().map(|server| &**server).collect();
+    let time = if servers.is_empty() { vec![] } else { vec![format!("NTP={}", servers.join(" "))] };
+    lines("etc/systemd/timesyncd.conf.d/nqrust.conf", &format!("{NOTE}[Time]\n"), time);
+    let settings = os.sysctls.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    lines("etc/sysctl.d/90-nqrust.conf", NOTE, settings);
+    lines("etc/modules-load.d/nqrust.conf", NOTE, os.modules.iter().map(ToString::to_string).collect());
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    files
+}
+
+/// The node's name: the document's, else one made from the machine id, so that two nodes never share one.
+fn hostname(config: &InstallConfig, machine: Option<&MachineId>) -> Option<String> {
+    let given = config.os.hostname.as_ref().map(ToString::to_string);
+    given.or_else(|| machine.map(|id| format!("nqrust-{}", id.short())))
+}
+
+fn hosts(name: Option<&str>) -> NodeFile {
+    let mut text = format!("{NOTE}127.0.0.1 localhost\n");
+    if let Some(name) = name {
+        // The full name first, as hosts(5) wants, then its first label.
+        let short = name.split('.').next().filter(|short| *short != name);
+        let alias = short.map(|short| format!(" {short}")).unwrap_or_default();
+        text.push_str(&format!("127.0.1.1 {name}{alias}\n"));
+    }
+    text.push_str("::1 localhost ip6-localhost ip6-loopback\nff02::1 ip6-allnodes\nff02::2 ip6-allrouters\n");
+    NodeFile::new("etc/hosts", 0o644, text)
+}
+
+/// A user without a password could never answer sudo's question.
+fn sudo_rule(config: &InstallConfig) -> NodeFile {
+    let tag = if config.os.password.is_some() { "" } else { "NOPASSWD: " };
+    NodeFile::new("etc/sudoers.d/90-nqrust", 0o440, format!("{NOTE}{USER} ALL=(ALL:ALL) {tag}ALL\n"))
+}
+
+/// sshd takes the first value it reads for each setting, and Debian's own file includes this directory first.
+fn login(config: &InstallConfig) -> NodeFile {
+    let passwords = if config.os.password.is_some() { "yes" } else { "no" };
+    let host_keys: String = ["ed25519", "ecdsa", "rsa"]
+        .iter()
+        .map(|kind| format!("HostKey /var/lib/nqrust/ssh/ssh_host_{kind}_key\n"))
+        .collect();
+    let text = format!(
+        "{NOTE}AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u .ssh/authorized_keys\n\
+         PasswordAuthentication {passwords}\nKbdInteractiveAuthentication no\nPermitRootLogin no\n{host_keys}"
+    );
+    NodeFile::new("etc/ssh/sshd_config.d/10-nqrust.conf", 0o644, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_document_gives_the_golden_files() {
+        let machine = "0123456789abcdef0123456789abcdef".parse().unwrap();
+        for name in ["create", "static", "trial", "bare"] {
+            let example = format!("{}/../configs/nodes/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+            let text = if name == "bare" { String::new() } else { std::fs::read_to_string(example).unwrap() };
+            let config = parse(&text, name).unwrap();
+            let rendered: String = render(&config, Some(&machine))
+                .iter()
+                .map(|file| {
+                    let text = String::from_utf8_lossy(&file.bytes);
+                    format!("==> {} {:04o}\n{text}", file.path, file.mode)
+                })
+                .collect();
+            golden(name, &rendered);
+        }
+    }
+
+    /// Compares with the file of this name in `golden/`; with `UPDATE_GOLDEN` set, writes it.
+    fn golden(name: &str, text: &str) {
+        let path = format!("{}/src/node/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::create_dir_all(std::path::Path::new(&path).parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+        }
+        assert_eq!(text, std::fs::read_to_string(&path).unwrap(), "{path}");
+    }
+
+    #[test]
+    fn without_name_and_machine_id_the_image_keeps_its_own() {
+        let files = render(&InstallConfig::default(), None);
+        assert!(!files.iter().any(|file| file.path == "etc/hostname" || file.path == "etc/machine-id"));
+    }
+
+    #[test]
+    fn debug_output_does_not_show_content() {
+        let config = parse("os: {sysctls: {a.b: marked}}", "f").unwrap();
+        assert!(!format!("{:?}", render(&config, None)).contains("marked"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_setting_stays_on_its_line(value in "[!-~]([ -~]{0,40}[!-~])?") {
+            let mut config = InstallConfig::default();
+            config.os.sysctls.insert("a.b".into(), value.parse().unwrap());
+            let files = render(&config, None);
+            let file = files.iter().find(|file| file.path.contains("sysctl")).unwrap();
+            let text = String::from_utf8(file.bytes.clone()).unwrap();
+            prop_assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), [format!("a.b = {value}")]);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `installer status`: what this node is, which slot runs, what is mounted, and what is pending.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::apply::{self, Applied, below};
+use super::boot::{CONFIG, DATA, DOCUMENT, PERSISTENT};
+use super::cmdline::{Installed, Slot};
+use super::images;
+use crate::config;
+use crate::failure::{Class, Failure};
+use crate::files;
+use crate::release::Release;
+
+/// The release manifest that an install leaves on the node.
+pub const RELEASE: &str = "/oem/release.json";
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// The product's name.
+    pub product: String,
+    /// Its version.
+    pub version: String,
+    /// The name that the kernel knows.
+    pub hostname: String,
+    /// Part of the node in its cluster.
+    pub role: &'static str,
+    /// What it is to its cluster.
+    pub mode: &'static str,
+    /// The slot that runs; none where the command line is not that of an installed node.
+    pub slot: Option<Slot>,
+    /// The places that last, and what is mounted there.
+    pub mounts: Vec<Place>,
+    /// Whether the document differs from what was applied.
+    pub pending: bool,
+    /// Blobs of the preloaded images.
+    pub images: Blobs,
+}
+
+/// One place of the persistent layout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The directory.
+    pub path: String,
+    /// The device or directory mounted there; none where nothing is.
+    pub source: Option<String>,
+}
+
+/// Blobs of the preloaded images, counted by name; `installer images check` reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Blobs {
+    /// How many the role's images have.
+    pub expected: usize,
+    /// How many of these are in the content store.
+    pub present: usize,
+}
+
+/// The release manifest of the node at `root`; [`Class::Hardware`] where there is none, for then this is no
+/// installed node.
+pub fn release(root: &Path) -> Result<Release> {
+    let path = below(root, RELEASE);
+    if !path.exists() {
+        return Err(Failure::new(Class::Hardware, format!("{} is not there", path.display()))
+            .hint("This works on an installed node, as root.")
+            .into());
+    }
+    let bytes = files::read_at_most(&path, 64 << 20)?;
+    Release::parse(&bytes).with_context(|| format!("reading {}", path.display()))
+}
+
+impl Status {
+    /// Looks at the node whose root directory is `root`.
+    pub fn gather(root: &Path) -> Result<Self> {
+        let release = release(root)?;
+        let document = below(root, DOCUMENT);
+        let config = config::load(&document)?;
+        let (expected, present) = images::count(&release, config.install.role, root);
+        let applied = Applied::read(root)?.unwrap_or_default();
+        Ok(Self {
+            product: release.name,
+            version: release.version,
+            hostname: proc_text(root, "sys/kernel/hostname")?.trim_end().to_owned(),
+            role: config.install.role.name(),
+            mode: config.install.mode.name(),
+            slot: Installed::parse(&proc_text(root, "cmdline")?)?.map(|installed| installed.slot),
+            mounts: places(&proc_text(root, "self/mountinfo")?),
+            pending: applied.document != Some(apply::digest_of(&document)?),
+            images: Blobs { expected, present },
+        })
+    }
+}
+
+fn proc_text(root: &Path, name: &str) -> Result<String> {
+    files::read_text(&root.join("proc").join(name))
+}
+
+/// What is mounted at the places of the persistent layout, from the text of proc_pid_mountinfo(5).
+fn places(mountinfo: &str) -> Vec<Place> {
+    let source = |path: &str| {
+        let line = mountinfo.lines().rev().find(|line| line.split(' ').nth(4) == Some(path))?;
+        line.split_once(" - ")?.1.split(' ').nth(1).map(str::to_owned)
+    };
+    let place = |path: &str| Place { path: path.to_owned(), source: source(path) };
+    ["/", "/etc", "/var", CONFIG, DATA].into_iter().chain(PERSISTENT).map(place).collect()
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slot = self.slot.map_or("none (not an installed system)".to_owned(), |slot| slot.to_string());
+        let pending =
+            if self.pending { "the node document has changes that are not applied" } else { "nothing" };
+        writeln!(f, "product   {} {}", self.product, self.version)?;
+        writeln!(f, "hostname  {}", self.hostname)?;
+        writeln!(f, "role      {} (mode {})", self.role, self.mode)?;
+        writeln!(f, "slot      {slot}")?;
+        writeln!(f, "images    {} of {} blobs present", self.images.present, self.images.expected)?;
+        writeln!(f, "pending   {pending}")?;
+        for (index, place) in self.mounts.iter().enumerate() {
+            let head = if index == 0 { "mounts" } else { "" };
+            writeln!(f, "{head:9} {} on {}", place.source.as_deref().unwrap_or("nothing"), place.path)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::class_of;
+    use crate::node::apply::tests::image;
+    use crate::node::images::tests::{release as sample, store};
+    use std::fs;
+
+    const MOUNTINFO: &str = "\
+22 1 8:4 / / ro,relatime shared:1 - squashfs /dev/sda4 ro
+23 22 8:7 / /var rw,noatime shared:2 - ext4 /dev/sda7 rw
+24 22 8:3 / /oem rw,nosuid,nodev,noexec,noatime - ext4 /dev/sda3 rw
+25 22 0:40 / /etc rw,noatime shared:5 - overlay overlay rw,lowerdir=/sysroot/etc
+26 22 8:7 /lib/nqrust/persistent/home /home rw,noatime shared:2 - ext4 /dev/sda7 rw
+";
+
+    fn node() -> tempfile::TempDir {
+        let root = image();
+        let put = |path: &str, text: &[u8]| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("oem/node.yaml", b"os: {hostname: node-1}\ninstall: {role: management, mode: join}\n");
+        put("oem/release.json", &sample().to_bytes());
+        put(
+            "proc/cmdline",
+            b"nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
+            nqrust.persistent=PARTUUID=0a0b0c0d-0000-4000-8000-000000000007\n",
+        );
+        put("proc/sys/kernel/hostname", b"node-1\n");
+        put("proc/self/mountinfo", MOUNTINFO.as_bytes());
+        store(root.path(), &[b"one", b"shared"]);
+        root
+    }
+
+    #[test]
+    fn a_person_reads_what_the_node_is() {
+        let root = node();
+        apply::apply(&root.path().join("oem/node.yaml"), root.path()).unwrap();
+        assert_eq!(
+            Status::gather(root.path()).unwrap().to_string(),
+            "product   NQRust Hypervisor 1.0\n\
+             hostname  node-1\n\
+             role      management (mode join)\n\
+             slot      a\n\
+             images    2 of 3 blobs present\n\
+             pending   nothing\n\
+             mounts    /dev/sda4 on /\n\
+            \x20         overlay on /etc\n\
+            \x20         /dev/sda7 on /var\n\
+            \x20         /dev/sda3 on /oem\n\
+            \x20         nothing on /var/lib/harvester/defaultdisk\n\
+            \x20         /dev/sda7 on /home\n\
+            \x20         nothing on /root\n\
+            \x20         nothing on /opt\n\
+            \x20         nothing on /srv\n"
+        );
+    }
+
+    #[test]
+    fn a_changed_document_is_pending_until_it_is_applied() {
+        let root = node();
+        let document = root.path().join("oem/node.yaml");
+        assert!(Status::gather(root.path()).unwrap().pending, "nothing was applied yet");
+        apply::apply(&document, root.path()).unwrap();
+        assert!(!Status::gather(root.path()).unwrap().pending);
+        fs::write(&document, "os: {hostname: node-2}\n").unwrap();
+        assert!(Status::gather(root.path()).unwrap().pending);
+    }
+
+    #[test]
+    fn elsewhere_than_on_a_node_the_answer_is_clear() {
+        let error = Status::gather(tempfile::tempdir().unwrap().path()).unwrap_err();
+        assert_eq!(class_of(&error), Class::Hardware);
+    }
+}
