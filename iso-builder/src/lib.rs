@@ -2,10 +2,9 @@
 //!
 //! An image definition goes in, media come out. `build` runs the steps; each step lives in the room that
 //! carries its name: `base` and `rootfs` make the OS image, `images` the image store, `boot` the loaders and
-//! menus, `media` the ISOs and the netboot set. `iso9660` reads finished images, `medium`
-//! inspects and verifies them.
-//! Configuration types, the release manifest and the leaves (digests, files, commands, progress) come from
-//! the `installer` library, so that both programs agree on them.
+//! menus, `media` the ISOs and the netboot set. `medium` inspects and verifies what is finished, and `iso9660`
+//! reads it. Configuration types, the release manifest and the leaves (digests, files, commands, progress)
+//! come from the `installer` library, so that both programs agree on them.
 
 pub mod boot;
 pub mod images;

@@ -30,12 +30,14 @@ use record::Record;
 use rock_ridge::Attributes;
 use source::read_exactly;
 
-/// The longest directory that is read, in bytes: room for a hundred thousand long names.
-const MAX_DIRECTORY: u32 = 32 << 20;
+/// The longest directory that is read, in bytes: room for twenty thousand long names.
+const MAX_DIRECTORY: u32 = 8 << 20;
 /// How many directories deep a path may go.
 const MAX_DEPTH: usize = 64;
-/// How many directories are remembered, so that many files of one directory are found quickly.
+/// How many directories are remembered, so that many files of one directory are found quickly...
 const REMEMBERED: usize = 32;
+/// ...and how many entries they may have together.
+const REMEMBERED_ENTRIES: usize = 100_000;
 
 /// Why an image, or something in it, cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -220,13 +222,14 @@ impl<S: Source> Iso<S> {
 
     /// The entries of one directory, read once.
     fn entries(&self, directory: Extent) -> Result<Arc<[Entry]>> {
-        let remembered = || self.listings.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entries) = remembered().get(&directory.start) {
+        let lock = || self.listings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entries) = lock().get(&directory.start) {
             return Ok(Arc::clone(entries));
         }
         let entries: Arc<[Entry]> = self.read_directory(directory)?.into();
-        let mut listings = remembered();
-        if listings.len() >= REMEMBERED {
+        let mut listings = lock();
+        let remembered: usize = listings.values().map(|entries| entries.len()).sum();
+        if listings.len() >= REMEMBERED || remembered >= REMEMBERED_ENTRIES {
             listings.clear();
         }
         listings.insert(directory.start, Arc::clone(&entries));

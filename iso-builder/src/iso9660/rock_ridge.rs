@@ -4,9 +4,9 @@ use super::source::{Block, Source, read_exactly};
 use super::{Error, Result};
 
 /// Where a record's entries continue elsewhere, they do so at most this often...
-const MAX_CONTINUATIONS: usize = 16;
+const MAX_CONTINUATIONS: usize = 8;
 /// ...and with at most this many bytes.
-const MAX_CONTINUATION: u32 = 32 * 1024;
+const MAX_CONTINUATION: u32 = 8 * 1024;
 /// Linux stops at 255.
 const MAX_NAME: usize = 1024;
 

@@ -27,3 +27,14 @@ pub(crate) fn make_sparse_iso(directory: &Path, iso: &Path) {
     let invocation = Invocation::new("sh").args(["-c", script, "sh"]).arg(directory).arg(iso);
     SystemRunner.run(&invocation.limit(Duration::from_secs(300))).unwrap();
 }
+
+/// Writes an image of `directory` to `iso` in which directories below the eighth level are stored elsewhere.
+pub(crate) fn make_relocating_iso(directory: &Path, iso: &Path) {
+    let invocation = Invocation::new("xorriso")
+        .args(["-compliance", "deep_paths_off", "-outdev"])
+        .arg(iso)
+        .arg("-map")
+        .arg(directory)
+        .args(["/", "-commit"]);
+    SystemRunner.run(&invocation).unwrap();
+}

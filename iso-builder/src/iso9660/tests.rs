@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::testing::{make_iso_with, make_sparse_iso};
+use super::testing::{make_iso_with, make_relocating_iso, make_sparse_iso};
 use super::*;
 
 /// What the sample image holds: a long name, a deep directory, an empty file, a file over several blocks,
@@ -71,11 +71,17 @@ fn every_file_of_a_real_image_is_found_and_read() {
 
 #[test]
 fn directories_that_were_moved_for_depth_are_in_their_own_place() {
-    let image = image_with(&["-r", "-iso-level", "3", "-compliance", "deep_paths_off"]);
+    let directory = tempfile::tempdir().unwrap();
+    let (tree, path) = (directory.path().join("tree"), directory.path().join("image.iso"));
+    write_files(&tree, &sample_files());
+    make_relocating_iso(&tree, &path);
+    let image = fs::read(path).unwrap();
     assert!(image.windows(4).any(|bytes| bytes == b"CL\x0c\x01"), "the image has a moved directory");
     let iso = Iso::open(image).unwrap();
     let deep = (1..=12).map(|level| format!("level-{level}")).collect::<Vec<_>>().join("/");
     assert_eq!(content(&iso, &format!("{deep}/bottom.txt")), b"deep");
+    let directories = iso.walk().filter(|item| item.as_ref().unwrap().1.kind == Kind::Directory);
+    assert_eq!(directories.count(), 12 + 3, "each directory comes once");
 }
 
 #[test]
@@ -87,6 +93,19 @@ fn an_image_without_rock_ridge_has_plain_names() {
     let iso = Iso::open(File::open(path).unwrap()).unwrap();
     assert_eq!(content(&iso, "BOOT/README"), b"plain");
     assert_eq!(iso.entry("BOOT/A.TXT").unwrap().size(), 0);
+}
+
+#[test]
+fn a_hybrid_image_with_an_appended_partition_reads_like_any_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let esp = directory.path().join("esp.img");
+    fs::write(&esp, vec![7; 1 << 20]).unwrap();
+    let options =
+        ["-r", "-J", "-iso-level", "3", "-partition_offset", "16", "-append_partition", "2", "0xef"];
+    let image = image_with(&[&options[..], &[esp.to_str().unwrap(), "-appended_part_as_gpt"]].concat());
+    let iso = Iso::open(image).unwrap();
+    assert_eq!(iso.missing(), 0);
+    assert_is_sample(&iso);
 }
 
 #[test]

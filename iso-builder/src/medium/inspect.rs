@@ -14,7 +14,7 @@ use installer::size::ByteSize;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Medium, printable};
+use super::{Medium, counted, printable};
 
 /// The longest install configuration that is read, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -200,7 +200,11 @@ impl Description {
         }
         if let Some(volume) = &self.volume {
             let size = ByteSize::bytes(volume.size);
-            writeln!(f, "  volume    {}, {size}", printable(&volume.id))?;
+            write!(f, "  volume    {}, {size}", printable(&volume.id))?;
+            match &volume.created {
+                Some(time) => writeln!(f, ", made {time}")?,
+                None => writeln!(f)?,
+            }
         }
         Ok(())
     }
@@ -249,10 +253,6 @@ fn write_images(release: &Release, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn image_size(image: &Image, sizes: &BTreeMap<Digest, u64>) -> ByteSize {
     let sizes = image.blobs.iter().filter_map(|blob| sizes.get(blob));
     ByteSize::bytes(sizes.copied().fold(0, u64::saturating_add))
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The name that the manifest or the configuration uses for a purpose, mode or role.

@@ -222,3 +222,8 @@ fn printable(text: &str) -> String {
     }
     clean
 }
+
+/// A number of things in words.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

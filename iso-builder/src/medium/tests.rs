@@ -1,7 +1,9 @@
 use std::fs;
+use std::sync::{Arc, Mutex};
 
+use installer::cli::{Context, Format};
 use installer::failure::{class_of, render};
-use installer::progress::Progress;
+use installer::progress::{Event, Progress, Sink, State};
 use installer::release::{MediumKind, Purpose};
 
 use super::inspect::Description;
@@ -82,7 +84,7 @@ fn a_net_install_medium_may_lack_image_blobs_and_nothing_else() {
     let sample = Sample::new(MediumKind::NetInstall);
     let report = verified(&sample.iso());
     assert_eq!((faults(&report), report.payloads, report.remote), (vec![], 3, 2));
-    assert!(report.to_string().contains("2 image blobs are not part"), "{report}");
+    assert!(report.to_string().contains("2 image blobs left to the network"), "{report}");
     fs::remove_file(sample.tree().join("live/vmlinuz")).unwrap();
     assert_eq!(faults(&verified(&sample.iso())), [("live/vmlinuz", &Fault::Missing)]);
 }
@@ -191,4 +193,42 @@ fn an_unreadable_configuration_is_named_without_quoting_it() {
 #[test]
 fn names_from_a_medium_cannot_steer_the_terminal() {
     assert_eq!(printable("a\u{1b}[31mb\nc"), "a\\u{1b}[31mb\\nc");
+}
+
+#[test]
+fn progress_counts_every_byte_and_a_fault_fails_the_step() {
+    #[derive(Clone, Default)]
+    struct Recorder(Arc<Mutex<Vec<Event>>>);
+    impl Sink for Recorder {
+        fn show(&mut self, event: &Event) {
+            self.0.lock().unwrap().push(event.clone());
+        }
+    }
+    let sample = Sample::new(MediumKind::Full);
+    let last_event = || {
+        let recorder = Recorder::default();
+        let progress = Progress::new(vec![Box::new(recorder.clone())]);
+        verify(&Medium::open(&sample.tree()).unwrap(), &progress).unwrap();
+        let last = recorder.0.lock().unwrap().pop().unwrap();
+        (last.step, last.state, last.bytes, last.total)
+    };
+    let total = sample.release.payloads.iter().map(|payload| payload.size).sum();
+    assert_eq!(last_event(), ("verify".into(), State::Done, Some(total), Some(total)));
+    damage(&sample.tree().join("live/vmlinuz"), b"kernel");
+    assert_eq!(last_event(), ("verify".into(), State::Failed, Some(total), Some(total)));
+}
+
+#[test]
+fn the_commands_end_with_the_class_of_what_they_found() {
+    let sample = Sample::new(MediumKind::Full);
+    let iso = sample.iso();
+    for format in [Format::Text, Format::Json] {
+        let context = Context { format, progress: Progress::silent() };
+        Inspect { medium: iso.clone() }.run(&context).unwrap();
+        Verify { medium: iso.clone() }.run(&context).unwrap();
+    }
+    damage(&iso, b"first blob");
+    let context = Context { format: Format::Json, progress: Progress::silent() };
+    let error = Verify { medium: iso }.run(&context).unwrap_err();
+    assert_eq!(class_of(&error).exit_code(), 4);
 }

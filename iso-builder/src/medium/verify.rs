@@ -16,7 +16,7 @@ use installer::release::{MANIFEST, MediumKind, Payload, Release};
 use installer::size::ByteSize;
 use serde::Serialize;
 
-use super::{COPY_AGAIN, Medium, printable};
+use super::{COPY_AGAIN, Medium, counted, printable};
 
 /// The boot menu of an ISO.
 const BOOT_MENU: &str = "boot/grub/grub.cfg";
@@ -149,12 +149,16 @@ impl fmt::Display for Report {
             writeln!(f, "FAULT {finding}")?;
         }
         if self.remote > 0 {
-            writeln!(f, "{} image blobs are not part of a net-install medium", self.remote)?;
+            writeln!(
+                f,
+                "{} left to the network, as on every net-install medium",
+                counted(self.remote, "image blob")
+            )?;
         }
         let (count, size) = (self.payloads, ByteSize::bytes(self.bytes));
         match self.findings.len() {
             0 => write!(f, "all {count} payloads ({size}) are as the manifest says"),
-            faults => write!(f, "{faults} faults; {count} payloads ({size}) looked at"),
+            faults => write!(f, "{}; {count} payloads ({size}) looked at", counted(faults, "fault")),
         }
     }
 }
@@ -166,7 +170,7 @@ impl Report {
         let what = format!("verifying {}", self.medium.display());
         let cause = match self.findings.len() {
             1 => first.to_string(),
-            count => format!("{first}, and {} more faults", count - 1),
+            count => format!("{first}, and {}", counted(count - 1, "more fault")),
         };
         Err(Failure::new(Class::Verification, what).because(anyhow::anyhow!(cause)).hint(COPY_AGAIN).into())
     }
@@ -214,7 +218,7 @@ fn check_payload(medium: &Medium, payload: &Payload, step: &mut Step) -> Option<
         Ok((found, _)) if found != payload.sha256 => Fault::Damaged { expected: payload.sha256, found },
         Ok(_) => return None,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Fault::Missing,
-        Err(error) => Fault::Unreadable { reason: error.to_string() },
+        Err(error) => Fault::Unreadable { reason: format!("{:#}", anyhow::Error::from(error)) },
     };
     Some(Finding { path: payload.path.clone(), fault })
 }
