@@ -1,11 +1,12 @@
 //! The NQRust Hypervisor image builder as a library.
 //!
-//! An image definition goes in, media come out. `build` runs the steps; each step lives in the room that
-//! carries its name: `base` and `rootfs` make the OS image, `images` the image store, `boot` the loaders and
-//! menus, `media` the ISOs and the netboot set. `iso9660` reads finished media for `inspect` and `verify`,
-//! `bolt` reads and writes containerd's database files.
-//! Configuration types, the release manifest and the leaves (digests, files, commands, progress) come from
-//! the `installer` library, so that both programs agree on them.
+//! An image definition goes in, media come out. [`build`] is the graph of steps; what needs to see itself as root
+//! is in [`steps`] and runs in the [`sandbox`]. The parts that media are made of have rooms of their own:
+//! [`images`] the image store (with [`bolt`] for containerd's database), [`boot`] the loaders and menus,
+//! [`media`] the ISOs. [`medium`] inspects and verifies what is finished, and [`iso9660`] reads it.
+//!
+//! Configuration types, the release manifest and the leaves (digests, files, commands, progress) come
+//! from the `installer` library, so that both programs agree on them.
 
 pub mod bolt;
 pub mod boot;
@@ -19,6 +20,7 @@ pub mod inputs;
 pub mod iso9660;
 pub mod lock;
 pub mod media;
+pub mod medium;
 pub mod packages;
 pub mod sandbox;
 pub mod steps;

@@ -1,1 +1,0 @@
-//! Reading ISO 9660 images without mounting them.

@@ -1,0 +1,73 @@
+//! Going through everything in an image.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use super::source::{Block, Source};
+use super::{Entry, Error, Iso, MAX_DEPTH, Result};
+
+/// Yields the path and the entry of everything in an image. After an error it ends.
+pub struct Walk<'a, S> {
+    iso: &'a Iso<S>,
+    /// The directories that are open: path with a final `/` (empty for the root), entries, next entry.
+    open: Vec<(String, Arc<[Entry]>, usize)>,
+    /// A directory that comes twice is a loop: hard links to directories do not exist.
+    seen: HashSet<Block>,
+    begun: bool,
+}
+
+impl<S> fmt::Debug for Walk<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Walk").field("depth", &self.open.len()).finish()
+    }
+}
+
+impl<'a, S: Source> Walk<'a, S> {
+    pub(super) fn new(iso: &'a Iso<S>) -> Self {
+        Self { iso, open: Vec::new(), seen: HashSet::new(), begun: false }
+    }
+
+    fn enter(&mut self, path: String, directory: super::Extent) -> Result<()> {
+        if !self.seen.insert(directory.start) {
+            return Err(Error::Damaged("its directories form a loop"));
+        }
+        if self.open.len() > MAX_DEPTH {
+            return Err(Error::Damaged("its directories are implausibly deep"));
+        }
+        self.open.push((path, self.iso.entries(directory)?, 0));
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<Option<(String, Entry)>> {
+        if !self.begun {
+            self.begun = true;
+            self.enter(String::new(), self.iso.volume.root)?;
+        }
+        while let Some((path, entries, next)) = self.open.last_mut() {
+            let Some(entry) = entries.get(*next).cloned() else {
+                self.open.pop();
+                continue;
+            };
+            *next += 1;
+            let path = format!("{path}{}", entry.name);
+            if let Some(directory) = entry.directory() {
+                self.enter(format!("{path}/"), directory)?;
+            }
+            return Ok(Some((path, entry)));
+        }
+        Ok(None)
+    }
+}
+
+impl<S: Source> Iterator for Walk<'_, S> {
+    type Item = Result<(String, Entry)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.step();
+        if item.is_err() {
+            self.open.clear();
+        }
+        item.transpose()
+    }
+}
