@@ -65,19 +65,15 @@ impl ByteSize {
 }
 
 impl fmt::Display for ByteSize {
-    /// Exact where a binary unit divides it, else one decimal of the largest unit below it.
+    /// In the largest unit that leaves at least one; with one decimal where it is not whole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.exact() {
-            Some((unit, shift)) if shift > 0 || self.0 < 1024 => {
-                f.pad(&format!("{} {}B", self.0 >> shift, unit))
-            }
-            _ => {
-                let (unit, shift) = UNITS.iter().rev().find(|(_, s)| self.0 >> s > 0).unwrap_or(&UNITS[0]);
-                #[allow(clippy::cast_precision_loss)]
-                let value = self.0 as f64 / (1_u64 << shift) as f64;
-                f.pad(&format!("{value:.1} {unit}B"))
-            }
+        let (unit, shift) = UNITS.iter().rev().find(|(_, shift)| self.0 >> shift > 0).unwrap_or(&UNITS[0]);
+        if self.0.is_multiple_of(1 << shift) {
+            return f.pad(&format!("{} {unit}B", self.0 >> shift));
         }
+        #[allow(clippy::cast_precision_loss)]
+        let value = self.0 as f64 / (1_u64 << shift) as f64;
+        f.pad(&format!("{value:.1} {unit}B"))
     }
 }
 
@@ -163,7 +159,8 @@ mod tests {
     fn prints_exactly_or_with_one_decimal() {
         assert_eq!(ByteSize::gib(6).to_string(), "6 GiB");
         assert_eq!(ByteSize::bytes(1_610_612_737).to_string(), "1.5 GiB");
-        assert_eq!(ByteSize::bytes(0).to_string(), "0.0 B");
+        assert_eq!(ByteSize::bytes(0).to_string(), "0 B");
+        assert_eq!(ByteSize::bytes(280_039_424).to_string(), "267.1 MiB");
         assert_eq!(ByteSize::bytes(17).to_string(), "17 B");
     }
 }

@@ -65,7 +65,7 @@ fn sudo_rule(config: &InstallConfig) -> NodeFile {
 /// sshd takes the first value it reads for each setting, and Debian's own file includes this directory first.
 fn login(config: &InstallConfig) -> NodeFile {
     let passwords = if config.os.password.is_some() { "yes" } else { "no" };
-    let host_keys: String = ["ed25519", "ecdsa", "rsa"]
+    let host_keys: String = ["ed25519", "ecdsa"]
         .iter()
         .map(|kind| format!("HostKey /var/lib/nqrust/ssh/ssh_host_{kind}_key\n"))
         .collect();

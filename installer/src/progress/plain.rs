@@ -74,7 +74,7 @@ fn describe(event: &Event, elapsed: Duration) -> String {
     let percent = (bytes * 100).checked_div(total).unwrap_or(100);
     let left = left(bytes, total, elapsed).map(|left| format!(", {} s left", left.as_secs()));
     let (done, all) = (ByteSize::bytes(bytes), ByteSize::bytes(total));
-    format!("       {percent:3} %  {done:.1} of {all:.1}{}{}", rate(event, elapsed), left.unwrap_or_default())
+    format!("       {percent:3} %  {done} of {all}{}{}", rate(event, elapsed), left.unwrap_or_default())
 }
 
 fn rate(event: &Event, elapsed: Duration) -> String {

@@ -12,6 +12,7 @@ use installer::failure::{self, Class};
 use installer::progress::{Progress, Style};
 
 use crate::definition::Definition;
+use crate::medium;
 
 /// Builds NQRust Hypervisor media from an image definition.
 #[derive(Debug, Parser)]
@@ -31,6 +32,8 @@ struct Cli {
 enum Command {
     Build(build::Build),
     Lock(lock::Lock),
+    Inspect(medium::Inspect),
+    Verify(medium::Verify),
     /// Print the JSON Schema of the image definition.
     Schema,
     /// Print the completion script for a shell.
@@ -75,6 +78,8 @@ impl Command {
         match self {
             Self::Build(build) => build.run(context),
             Self::Lock(lock) => lock.run(context),
+            Self::Inspect(inspect) => inspect.run(context),
+            Self::Verify(verify) => verify.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(Definition))?),
             Self::Completions { shell } => {
                 let mut script = Vec::new();

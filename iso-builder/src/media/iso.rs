@@ -121,7 +121,7 @@ fn check_space(output: &Path, needed: ByteSize) -> Result<()> {
         return Ok(());
     }
     let what = format!("{} has no room for {}", directory.display(), output.display());
-    let why = anyhow::anyhow!("it needs {needed:.1}, and {free:.1} are free");
+    let why = anyhow::anyhow!("it needs {needed}, and {free} are free");
     let hint = "Free space there, or write to another disk with -o.";
     Err(Failure::new(Class::DiskIo, what).because(why).hint(hint).into())
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use installer::cli::{Context, Format, print};
-use installer::config::{InstallConfig, Mode, Role};
+use installer::config::{Mode, Role};
 use installer::digest::Digest;
 use installer::release::{Image, MediumKind, Payload, Purpose, Release};
 use installer::size::ByteSize;
@@ -151,9 +151,9 @@ impl EmbeddedConfig {
     fn read(medium: &Medium, payload: &Payload) -> Self {
         let bytes = medium.read_at_most(&payload.path, MAX_CONFIG).ok();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        let config = text.and_then(|text| serde_saphyr::from_str::<InstallConfig>(&text).ok());
+        let config = text.and_then(|text| installer::config::parse(&text, &payload.path).ok());
         let summary = config.map(|config| ConfigSummary {
-            hostname: config.os.hostname,
+            hostname: config.os.hostname.map(|name| name.to_string()),
             mode: config.install.mode,
             role: config.install.role,
             device: config.install.device,
