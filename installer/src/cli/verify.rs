@@ -90,11 +90,11 @@ mod tests {
         let medium = LocalMedium::new(directory.path());
         verify(&medium, &release(), &Progress::silent()).unwrap();
         std::fs::write(directory.path().join("live/initrd"), b"short").unwrap();
-        std::fs::remove_file(directory.path().join("images/meta.db")).unwrap();
+        std::fs::remove_file(directory.path().join("images/metadata/default.db")).unwrap();
         let error = verify(&medium, &release(), &Progress::silent()).unwrap_err();
         let text = render(&error);
         assert_eq!(class_of(&error), Class::Verification);
-        assert!(text.contains("2 of 12 payloads"), "{text}");
-        assert!(text.contains("live/initrd") && text.contains("images/meta.db"), "{text}");
+        assert!(text.contains("2 of 15 payloads"), "{text}");
+        assert!(text.contains("live/initrd") && text.contains("images/metadata/default.db"), "{text}");
     }
 }

@@ -16,7 +16,7 @@ const NOTE: &str = "# Written by `installer apply` from /oem/node.yaml; changes 
 pub fn render(config: &InstallConfig, machine: Option<&MachineId>) -> Vec<NodeFile> {
     let os = &config.os;
     let name = hostname(config, machine);
-    let mut files = vec![hosts(name.as_deref()), sudo_rule(config), login(config)];
+    let mut files = vec![hosts(name.as_deref()), sudo_rule(), login(config)];
     files.extend([network::profile(config), network::settings()]);
     files.extend(name.map(|name| NodeFile::new("etc/hostname", 0o644, format!("{name}\n"))));
     files.extend(machine.map(|id| NodeFile::new("etc/machine-id", 0o444, format!("{id}\n"))));
@@ -56,10 +56,9 @@ fn hosts(name: Option<&str>) -> NodeFile {
     NodeFile::new("etc/hosts", 0o644, text)
 }
 
-/// A user without a password could never answer sudo's question.
-fn sudo_rule(config: &InstallConfig) -> NodeFile {
-    let tag = if config.os.password.is_some() { "" } else { "NOPASSWD: " };
-    NodeFile::new("etc/sudoers.d/90-nqrust", 0o440, format!("{NOTE}{USER} ALL=(ALL:ALL) {tag}ALL\n"))
+/// The login user administers the node, also from programs that log in with a key and know no password.
+fn sudo_rule() -> NodeFile {
+    NodeFile::new("etc/sudoers.d/90-nqrust", 0o440, format!("{NOTE}{USER} ALL=(ALL:ALL) NOPASSWD: ALL\n"))
 }
 
 /// sshd takes the first value it reads for each setting, and Debian's own file includes this directory first.

@@ -47,6 +47,8 @@ pub(super) fn command_line(slot: Slot, volumes: &Volumes, arguments: &[String]) 
         format!("root=PARTUUID={root}"),
         "rootfstype=squashfs".into(),
         "ro".into(),
+        // Every partition is mounted by name; systemd shall not mount the ESP on its own.
+        "systemd.gpt_auto=0".to_owned(),
         format!("nqrust.slot={}", slot.letter()),
         format!("nqrust.config=PARTUUID={}", volumes.config),
         format!("nqrust.persistent=PARTUUID={}", volumes.persistent),

@@ -277,7 +277,7 @@ mod tests {
                 "root-b 6 GiB",
                 "recovery 6 GiB",
                 "persistent 150 GiB",
-                "data 338685 MiB",
+                "data 330.7 GiB",
             ]
         );
         assert_eq!(layout[0].start, ALIGNMENT);

@@ -27,7 +27,10 @@ fn make() -> Vec<(Payload, Vec<u8>)> {
         ("images/blobs/sha256/one", Purpose::ImageBlob, 5_000),
         ("images/blobs/sha256/two", Purpose::ImageBlob, 70_000),
         ("images/blobs/sha256/witness", Purpose::ImageBlob, 60),
-        ("images/meta.db", Purpose::ImageMetadata, 32_768),
+        ("images/metadata/default.db", Purpose::ImageMetadata, 32_768),
+        ("images/metadata/management.db", Purpose::ImageMetadata, 32_768),
+        ("images/metadata/witness.db", Purpose::ImageMetadata, 32_768),
+        ("images/metadata/worker.db", Purpose::ImageMetadata, 32_768),
         ("boot/boot.img", Purpose::GrubBoot, 512),
         ("boot/core.img", Purpose::GrubCore, 40_000),
     ];
