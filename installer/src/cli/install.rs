@@ -10,6 +10,7 @@ use crate::config::{InstallConfig, Secret};
 use crate::failure::{Class, Failure, class_of};
 use crate::install::{Cancel, Disk, Parts, SystemHost, execute, finish};
 use crate::inventory::{Inventory, Roots};
+use crate::plan::Finish;
 use crate::progress::Progress;
 
 /// Install on this machine.
@@ -34,14 +35,16 @@ impl Args {
         consoles::with(self.consoles, &context.progress, || {
             let result = self.install(&context.progress);
             match &result {
-                Ok(()) => context.progress.finish("The install is complete", 0),
-                Err(error) => context.progress.finish("The install failed", class_of(error).exit_code()),
+                Ok(_) => context.progress.finish("Installation complete", 0),
+                Err(error) => context.progress.finish("Installation failed", class_of(error).exit_code()),
             }
-            result
+            // The end of the machine's run is told of before it comes.
+            let (end, inventory) = result?;
+            if self.reboot { finish(end, &inventory, &SystemRunner) } else { Ok(()) }
         })
     }
 
-    fn install(&self, progress: &Progress) -> Result<()> {
+    fn install(&self, progress: &Progress) -> Result<(Finish, Inventory)> {
         let media = media::prepare(self.medium.as_deref(), self.config.as_deref())?;
         if !media.config.install.automatic {
             let what = "the configuration does not say install.automatic: true";
@@ -64,8 +67,7 @@ impl Args {
             document: &node_document,
         };
         execute(&plan, &parts)?;
-        drop(disk);
-        if self.reboot { finish(plan.finish, &inventory, &SystemRunner) } else { Ok(()) }
+        Ok((plan.finish, inventory))
     }
 }
 
