@@ -2,7 +2,7 @@
 //!
 //! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor) and `node`
 //! (what runs on an installed machine); below those the pure core: `plan`, `config`, `release`, `inventory`;
-//! at the bottom small leaves that know nothing of installing: `digest`, `size`, `command`, `files`, `fat`,
+//! at the bottom small leaves that know nothing of installing: `digest`, `download`, `size`, `command`, `files`, `fat`,
 //! `progress`, `failure`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
@@ -11,6 +11,7 @@ pub mod cli;
 pub mod command;
 pub mod config;
 pub mod digest;
+pub mod download;
 pub mod failure;
 pub mod fat;
 pub mod files;

@@ -10,7 +10,7 @@ use installer::progress::Progress;
 
 use crate::cache::Cache;
 use crate::definition::{Base, Loaded};
-use crate::fetch::{self, Download};
+use crate::fetch::{self, Wanted};
 use crate::lock::{Lock, Request};
 use crate::sandbox;
 use crate::steps::{self, Repository, Resolved, Work};
@@ -92,7 +92,7 @@ pub fn fetch(lock: &Lock, cache: &Cache, policy: Policy, progress: &Progress) ->
     for package in &lock.packages {
         let path = stored_at(cache, package);
         if !fetch::is_complete(&path, package.size) {
-            missing.push(Download {
+            missing.push(Wanted {
                 url: package.url.clone(),
                 size: package.size,
                 sha256: package.sha256,
@@ -108,13 +108,7 @@ pub fn fetch(lock: &Lock, cache: &Cache, policy: Policy, progress: &Progress) ->
             .hint("Build once without --offline.")
             .into());
     }
-    if !missing.is_empty() {
-        fetch::all(&missing, progress).map_err(|error| {
-            Failure::new(installer::failure::class_of(&error), "downloading Debian packages").because(error).hint(
-                "If the mirror has replaced a package, make the lock file anew with `iso-builder lock DEFINITION`.",
-            )
-        })?;
-    }
+    fetch::all(&missing, progress)?;
     Ok(Repository(paths))
 }
 

@@ -43,7 +43,7 @@ pub(super) fn prepare(medium: Option<&str>, config: Option<&Path>) -> Result<Med
     };
     let url = url.or_else(|| config.install.medium.clone());
     let source = match url {
-        Some(url) if first.describe() != crate::medium::shown(&url) => {
+        Some(url) if first.describe() != crate::download::shown(&url) => {
             Box::new(Chain::new(first, Box::new(HttpMedium::new(&url)?)))
         }
         _ => first,

@@ -1,57 +1,24 @@
-//! A medium behind HTTP: retries with growing pauses, and resumes where a transfer broke off.
+//! A medium behind HTTP.
 
-use std::io::{self, Read};
-use std::sync::Arc;
-use std::time::Duration;
+use std::io::Read;
 
 use anyhow::Result;
-use reqwest::StatusCode;
-use reqwest::blocking::{Client, Response};
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
 
 use super::local::MANIFEST_LIMIT;
 use super::{PayloadSource, Place};
-use crate::failure::{Class, Classify, Failure};
+use crate::download::{Download, Downloader, Patience, shown};
+use crate::failure::{Class, Classify};
 use crate::release::{MANIFEST, Payload};
 
-/// How long to wait, and how often to try.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// For a connection.
-    pub connect: Duration,
-    /// For the next bytes.
-    pub read: Duration,
-    /// Attempts in a row that bring no byte, before giving up.
-    pub attempts: u32,
-    /// The pause after the first failed attempt; each further one is twice as long, up to 30 seconds.
-    pub pause: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(15),
-            read: Duration::from_secs(60),
-            attempts: 7,
-            pause: Duration::from_secs(1),
-        }
-    }
-}
-
-impl Patience {
-    /// The pause after so many failed attempts in a row (RFC 9110 leaves the choice to the client).
-    fn after(&self, failed: u32) -> Duration {
-        let factor = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.pause.saturating_mul(factor).min(Duration::from_secs(30))
-    }
-}
+/// What a user does when the server lacks a file or has another.
+const HINT: &str =
+    "Check install.medium or --medium; it must name a full medium of the same release, unchanged.";
 
 /// The content of a full medium on a web server.
 #[derive(Clone, Debug)]
 pub struct HttpMedium {
     base: String,
-    client: Client,
-    patience: Patience,
+    downloader: Downloader,
 }
 
 impl HttpMedium {
@@ -62,54 +29,23 @@ impl HttpMedium {
 
     /// As [`HttpMedium::new`], with other limits.
     pub fn with_patience(base: &str, patience: Patience) -> Result<Self> {
-        // The provider is the process's; that it is set already is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = || {
-            Client::builder()
-                .connect_timeout(patience.connect)
-                .timeout(patience.read)
-                .user_agent(concat!("nqrust-installer/", env!("CARGO_PKG_VERSION")))
-        };
         let base = base.trim_end_matches('/').to_owned();
-        let built = builder().build();
-        let client = match built {
-            // Without certificates on the machine no client can be made; plain HTTP needs none.
-            Err(_) if base.starts_with("http://") => builder().tls_certs_only([]).build(),
-            built => built,
-        };
-        let client =
-            client.class(Class::Network, || format!("preparing to download from {}", shown(&base)))?;
-        Ok(Self { base, client, patience })
+        let downloader = Downloader::new(&base, patience, HINT)?;
+        Ok(Self { base, downloader })
     }
 
-    fn download(&self, path: &str, size: Option<u64>) -> Download {
-        let url = format!("{}/{}", self.base, path);
-        let (client, patience) = (self.client.clone(), self.patience);
-        Download {
-            url: url.into(),
-            client,
-            patience,
-            size,
-            position: 0,
-            failed: 0,
-            version: None,
-            body: None,
-        }
+    fn url(&self, path: &str) -> String {
+        format!("{}/{path}", self.base)
     }
-}
 
-/// A URL without the credentials that it may carry, and without a slash at its end.
-#[must_use]
-pub fn shown(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    format!("{scheme}://{host}{}", path.trim_end_matches('/'))
+    fn download(&self, payload: &Payload) -> Download {
+        self.downloader.open(&self.url(&payload.path), Some(payload.size))
+    }
 }
 
 impl PayloadSource for HttpMedium {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
-        let mut download = self.download(&payload.path, Some(payload.size));
+        let mut download = self.download(payload);
         download.connect_patiently()?;
         Ok(Box::new(download))
     }
@@ -120,213 +56,19 @@ impl PayloadSource for HttpMedium {
 
     fn probe(&self, payload: &Payload) -> Result<()> {
         // Answering is enough: the length comes with the header, and the body is dropped unread.
-        Ok(self.download(&payload.path, Some(payload.size)).connect_patiently()?)
+        Ok(self.download(payload).connect_patiently()?)
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {
+        let url = self.url(MANIFEST);
         let mut bytes = Vec::new();
-        let mut download = self.download(MANIFEST, None);
-        let what = format!("downloading {}", shown(&download.url));
-        download.by_ref().take(MANIFEST_LIMIT).read_to_end(&mut bytes).class(Class::Network, || what)?;
+        let what = format!("downloading {}", shown(&url));
+        let download = self.downloader.open(&url, None);
+        download.take(MANIFEST_LIMIT).read_to_end(&mut bytes).class(Class::Network, || what)?;
         Ok(bytes)
     }
 
     fn describe(&self) -> String {
         shown(&self.base)
-    }
-}
-
-/// One file on its way. Reading goes on over broken connections until the file is complete.
-struct Download {
-    url: Arc<str>,
-    client: Client,
-    patience: Patience,
-    /// The length that the file must have; a server that announces another is not read.
-    size: Option<u64>,
-    position: u64,
-    /// Attempts in a row that brought nothing.
-    failed: u32,
-    /// What names the file's version on the server, for If-Range.
-    version: Option<String>,
-    body: Option<Response>,
-}
-
-/// Whether trying again can help.
-enum Trouble {
-    Passing(String),
-    Lasting(Failure),
-}
-
-impl Download {
-    fn connect_patiently(&mut self) -> Result<(), Failure> {
-        loop {
-            match self.connect() {
-                Ok(()) => return Ok(()),
-                Err(trouble) => self.bear(trouble)?,
-            }
-        }
-    }
-
-    /// Waits after passing trouble; gives up on lasting trouble, and on passing trouble that does not pass.
-    fn bear(&mut self, trouble: Trouble) -> Result<(), Failure> {
-        self.body = None;
-        let reason = match trouble {
-            Trouble::Lasting(failure) => return Err(failure),
-            Trouble::Passing(reason) => reason,
-        };
-        self.failed += 1;
-        if self.failed >= self.patience.attempts {
-            let what = format!("downloading {} (at byte {})", shown(&self.url), self.position);
-            return Err(Failure::new(Class::Network, what)
-                .because(anyhow::anyhow!("{reason}; gave up after {} attempts", self.failed))
-                .hint("Check the network and the server, then start again."));
-        }
-        std::thread::sleep(self.patience.after(self.failed));
-        Ok(())
-    }
-
-    fn connect(&mut self) -> Result<(), Trouble> {
-        // The bytes of the file are wanted, not a compressed form whose ranges mean something else.
-        let mut request = self.client.get(&*self.url).header(ACCEPT_ENCODING, "identity");
-        if self.position > 0 {
-            request = request.header(RANGE, format!("bytes={}-", self.position));
-            if let Some(version) = &self.version {
-                request = request.header(IF_RANGE, version);
-            }
-        }
-        let mut response = request.send().map_err(|error| Trouble::Passing(reason(&error)))?;
-        let skip = self.accept(&response)?;
-        self.version = version(&response).or(self.version.take());
-        if skip > 0 {
-            let skipped = io::copy(&mut (&mut response).take(skip), &mut io::sink());
-            if skipped.map_err(|error| Trouble::Passing(reason(&error)))? < skip {
-                return Err(Trouble::Passing("the connection broke off".into()));
-            }
-        }
-        self.body = Some(response);
-        Ok(())
-    }
-
-    /// Judges the head of an answer; returns how many bytes of its body are known already.
-    fn accept(&self, response: &Response) -> Result<u64, Trouble> {
-        let status = response.status();
-        match status {
-            StatusCode::OK => {
-                self.check_length(response.content_length())?;
-                // The server ignores ranges, or the file has changed; the digest decides about the latter.
-                Ok(self.position)
-            }
-            StatusCode::PARTIAL_CONTENT => {
-                let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
-                let (start, total) = range.and_then(content_range).unwrap_or((0, None));
-                self.check_length(total)?;
-                match start == self.position {
-                    true => Ok(0),
-                    false => {
-                        Err(self
-                            .lasting(Class::Network, "the server answered with another range than asked for"))
-                    }
-                }
-            }
-            StatusCode::NOT_FOUND | StatusCode::GONE => {
-                let failure =
-                    Failure::new(Class::Network, format!("{} does not exist (404)", shown(&self.url)));
-                let hint =
-                    "Check install.medium or --medium; it must name a full medium of the same release.";
-                Err(Trouble::Lasting(failure.hint(hint)))
-            }
-            StatusCode::RANGE_NOT_SATISFIABLE => {
-                let why = format!("the file on the server ends before byte {}", self.position);
-                Err(self.lasting(Class::Verification, &why))
-            }
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                Err(Trouble::Passing(format!("the server answered {status}")))
-            }
-            _ if status.is_server_error() => Err(Trouble::Passing(format!("the server answered {status}"))),
-            _ => Err(self.lasting(Class::Network, &format!("the server answered {status}"))),
-        }
-    }
-
-    fn check_length(&self, announced: Option<u64>) -> Result<(), Trouble> {
-        match (announced, self.size) {
-            (Some(announced), Some(size)) if announced != size => {
-                let why = format!("the file on the server has {announced} bytes instead of {size}");
-                Err(self.lasting(Class::Verification, &why))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn lasting(&self, class: Class, why: &str) -> Trouble {
-        let failure = Failure::new(class, format!("downloading {}", shown(&self.url)));
-        let hint = "The server must hold the files of the same release, unchanged.";
-        Trouble::Lasting(failure.because(anyhow::anyhow!("{why}")).hint(hint))
-    }
-}
-
-impl Read for Download {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.is_empty() || self.size == Some(self.position) {
-            return Ok(0);
-        }
-        loop {
-            let Some(body) = &mut self.body else {
-                self.connect_patiently().map_err(io::Error::other)?;
-                continue;
-            };
-            let trouble = match body.read(buffer) {
-                // A body without an announced length may end early and say nothing.
-                Ok(0) if self.size.is_some() => Trouble::Passing("the connection broke off".into()),
-                Ok(0) => return Ok(0),
-                Ok(count) => {
-                    let left = self.size.map_or(u64::MAX, |size| size - self.position);
-                    let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
-                    self.position += count as u64;
-                    self.failed = 0;
-                    return Ok(count);
-                }
-                Err(error) => Trouble::Passing(reason(&error)),
-            };
-            self.bear(trouble).map_err(io::Error::other)?;
-        }
-    }
-}
-
-/// An error with its causes, each once, without the URL that the message around it names already.
-fn reason(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let last = causes.last().map(ToString::to_string);
-    last.unwrap_or_default()
-}
-
-/// A strong validator: weak ones must not be used for ranges (RFC 9110, 13.1.5).
-fn version(response: &Response) -> Option<String> {
-    let header = |name| response.headers().get(name)?.to_str().ok().map(str::to_owned);
-    header(ETAG).filter(|tag| !tag.starts_with("W/")).or_else(|| header(LAST_MODIFIED))
-}
-
-/// First byte and total length of a `Content-Range`.
-fn content_range(value: &str) -> Option<(u64, Option<u64>)> {
-    let (range, total) = value.strip_prefix("bytes ")?.split_once('/')?;
-    let (start, _) = range.split_once('-')?;
-    Some((start.parse().ok()?, total.parse().ok()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_and_stop_growing() {
-        let patience = Patience::default();
-        let seconds = |failed| patience.after(failed).as_secs();
-        assert_eq!([seconds(1), seconds(2), seconds(3), seconds(6), seconds(60)], [1, 2, 4, 30, 30]);
-    }
-
-    #[test]
-    fn credentials_of_a_url_are_not_shown() {
-        assert_eq!(shown("http://user:secret@host/a@b"), "http://host/a@b");
-        assert_eq!(shown("http://host/a@b"), "http://host/a@b");
-        assert_eq!(shown("https://host:8080/x"), "https://host:8080/x");
     }
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-pub use http::{HttpMedium, Patience, shown};
+pub use http::HttpMedium;
 pub use local::LocalMedium;
 pub use manifest::{expected_manifest, read_release};
 pub use verify::{Verified, damaged};

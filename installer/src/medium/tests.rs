@@ -1,5 +1,6 @@
 use super::*;
 use crate::digest::Digest;
+use crate::download::Patience;
 use crate::failure::{Class, class_of, render};
 use crate::release::Purpose;
 use proptest::prelude::*;
