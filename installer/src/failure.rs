@@ -113,8 +113,10 @@ impl<T, E: Into<anyhow::Error>> Classify<T> for Result<T, E> {
     }
 }
 
+/// The innermost failure whose class says something.
 fn innermost(error: &anyhow::Error) -> Option<&Failure> {
-    error.chain().filter_map(as_failure).last()
+    let known = |failure: &&Failure| failure.class != Class::Unexpected;
+    error.chain().filter_map(as_failure).filter(known).last()
 }
 
 /// The failure that `cause` is, or that it carries: an I/O error made from a failure, as readers must make
@@ -179,6 +181,13 @@ mod tests {
         let inner: anyhow::Result<()> = Err(Failure::new(Class::Verification, "rootfs differs").into());
         let outer = inner.context("checking the medium").class(Class::DiskIo, || "installing".into());
         assert_eq!(class_of(&outer.unwrap_err()), Class::Verification);
+    }
+
+    #[test]
+    fn a_failure_that_knows_no_class_leaves_it_to_those_around_it() {
+        let inner: anyhow::Result<()> = Err(Failure::new(Class::Unexpected, "a program ended").into());
+        let outer = inner.class(Class::Network, || "asking the mirror".into());
+        assert_eq!(class_of(&outer.unwrap_err()), Class::Network);
     }
 
     #[test]

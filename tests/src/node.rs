@@ -140,8 +140,11 @@ fn check_network(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Result<
     checks.contains("the address", &addresses, &format!("inet {expected}/24"));
     let leased = addresses.split_whitespace().any(|word| word == "dynamic");
     checks.equal("whether the address is leased", leased, document.address.is_none());
-    let route = ssh.run("ip -4 route show default")?;
-    checks.contains("the default route", &route, "via 10.0.2.2");
+    // QEMU's DHCP server names no router on an isolated network.
+    if document.address.is_some() {
+        let route = ssh.run("ip -4 route show default")?;
+        checks.contains("the default route", &route, "via 10.0.2.2");
+    }
     Ok(())
 }
 

@@ -25,7 +25,7 @@ pub(super) fn mmdebstrap(
     long(Invocation::new("mmdebstrap"))
         .env("SOURCE_DATE_EPOCH", request.epoch.to_string())
         .env("TMPDIR", &request.scratch)
-        .args(["--quiet", "--mode=root", "--format=tar"])
+        .args(["--mode=root", "--format=tar"])
         .arg(format!("--variant={variant}"))
         .args(["--aptopt=APT::Sandbox::User \"root\"", "--aptopt=APT::Install-Recommends \"false\""])
         .arg("--aptopt=Acquire::Languages \"none\"")

@@ -59,6 +59,8 @@ fn make_initrd(request: &Request, tree: &Tree, release: &str) -> Result<()> {
     let dracut = tree
         .chroot("dracut")
         .env("SOURCE_DATE_EPOCH", request.epoch.to_string())
+        // Only root of the whole machine could make device nodes; the kernel brings /dev/console, systemd the rest.
+        .env("DRACUT_NO_MKNOD", "1")
         .args(["--force", "--no-hostonly", "--no-hostonly-cmdline", "--reproducible", "--quiet"])
         .args(["--kver", release, "/boot/initrd.nqrust"]);
     SystemRunner.run(&dracut).context("making the initrd with dracut")?;

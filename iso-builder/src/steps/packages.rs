@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use installer::command::{Invocation, Runner, SystemRunner};
 use installer::digest::Digest;
-use installer::failure::{Class, Classify};
+use installer::failure::{Class, Failure};
 use installer::files;
 use serde::{Deserialize, Serialize};
 
@@ -58,9 +58,7 @@ pub(super) fn resolve(request: &Request, suite: &str, mirrors: &[String], wanted
         )
     });
     let command = mmdebstrap(request, "custom", suite, &archive, mirrors, hooks.collect());
-    SystemRunner
-        .run(&command)
-        .class(Class::Network, || format!("asking the Debian mirrors for the packages of {suite}"))?;
+    SystemRunner.run(&command).map_err(|error| explain(&error, suite))?;
     let mut packages = BTreeMap::new();
     let mut archive = tar::Archive::new(File::open(&archive)?);
     for entry in archive.entries()? {
@@ -77,6 +75,27 @@ pub(super) fn resolve(request: &Request, suite: &str, mirrors: &[String], wanted
     ensure!(!packages.is_empty() || wanted.is_empty(), "apt named no package at all");
     let packages: Vec<Resolved> = packages.into_values().collect();
     files::write_atomically(&request.out.join("resolved.json"), &serde_json::to_vec(&packages)?, 0o644)
+}
+
+/// What went wrong, from what apt said: its own errors are the lines that begin with `E:` or `Err:`.
+fn explain(error: &anyhow::Error, suite: &str) -> Failure {
+    let text = format!("{error:#}");
+    let said = |what: &str| text.contains(what);
+    let lines =
+        text.lines().filter(|line| ["E: ", "Err:", "  Could not"].iter().any(|head| line.starts_with(head)));
+    let lines: Vec<&str> = lines.map(str::trim).collect();
+    let told = if lines.is_empty() { text.clone() } else { lines.join("\n    ") };
+    let what = format!("asking the Debian mirrors for the packages of {suite}");
+    let (class, hint) = if said("No space left on device") {
+        (Class::DiskIo, "Free space, or give --cache-dir a larger disk.")
+    } else if said("Unable to locate package") || said("has no installation candidate") {
+        (Class::Invalid, "Check the names in the definition against the suite and its mirrors.")
+    } else if said("have unmet dependencies") {
+        (Class::Invalid, "These packages cannot be installed together; change the definition.")
+    } else {
+        (Class::Network, "Check the network and the mirrors, then build again; what was downloaded is kept.")
+    };
+    Failure::new(class, what).because(anyhow::anyhow!("{told}")).hint(hint)
 }
 
 /// Reads a line of `apt-get --print-uris`: quoted URI, file name, size and hash, as apt-get(8) documents it.
@@ -143,6 +162,20 @@ mod tests {
         let package = parse_uri_line(&line).unwrap();
         assert_eq!(package.url, "http://mirror.example/pool/x/xz_5.4.1-1%2bd_amd64.deb");
         assert_eq!((package.file.as_str(), package.size), ("xz_5.4.1-1+d_amd64.deb", 205_796));
+    }
+
+    #[test]
+    fn apts_words_decide_whose_mistake_it_is() {
+        for (said, class) in [
+            ("E: Unable to locate package nosuch", Class::Invalid),
+            ("Err:1 http://m/debian bookworm InRelease\n  Could not connect", Class::Network),
+            ("E: Write error - write (28: No space left on device)", Class::DiskIo),
+        ] {
+            let failure = explain(&anyhow::anyhow!("I: running\n{said}"), "bookworm");
+            assert_eq!(failure.class(), class, "{said}");
+            let text = installer::failure::render(&failure.into());
+            assert!(text.contains(said.lines().next().unwrap()) && !text.contains("I: running"), "{text}");
+        }
     }
 
     #[test]

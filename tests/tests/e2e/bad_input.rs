@@ -139,7 +139,9 @@ fn a_target_disk_that_is_absent_too_small_or_ambiguous_is_refused_by_the_plan() 
         let mut checks = Checks::default();
         for (case, device, disks, word) in cases {
             let mut config = Document::new("node").to_json(&identity);
-            config["install"]["device"] = device.into();
+            if let Some(device) = device {
+                config["install"]["device"] = device.into();
+            }
             let (config_file, inventory) = (artifacts.disk("config.yaml"), artifacts.path("inventory.json"));
             fs::write(&config_file, config.to_string())?;
             fs::write(&inventory, json!({ "disks": disks, "nics": [] }).to_string())?;
