@@ -133,8 +133,7 @@ pub fn class_of(error: &anyhow::Error) -> Class {
     if let Some(failure) = innermost(error) {
         return failure.class;
     }
-    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
-    match io.and_then(std::io::Error::raw_os_error) {
+    match os_error(error) {
         Some(
             nix::libc::ENOSPC | nix::libc::EIO | nix::libc::EDQUOT | nix::libc::EROFS | nix::libc::EFBIG,
         ) => Class::DiskIo,
@@ -142,9 +141,17 @@ pub fn class_of(error: &anyhow::Error) -> Class {
     }
 }
 
-/// Every hint of the chain, outermost first.
+/// The number of the operating system's error in the chain.
+fn os_error(error: &anyhow::Error) -> Option<i32> {
+    error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error())
+}
+
+/// Every hint of the chain, outermost first. A full disk has one of its own.
 pub fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
-    error.chain().filter_map(|cause| as_failure(cause)?.hint.as_deref())
+    let given = |error| anyhow::Error::chain(error).filter_map(|cause| as_failure(cause)?.hint.as_deref());
+    let full = matches!(os_error(error), Some(nix::libc::ENOSPC | nix::libc::EDQUOT));
+    let own = (full && given(error).next().is_none()).then_some("Free space on that disk, then start again.");
+    given(error).chain(own)
 }
 
 /// The error as text: what failed, why, what next. One cause is told once.
@@ -214,5 +221,9 @@ mod tests {
     fn a_full_disk_is_disk_io_without_anyone_saying_so() {
         let error = anyhow::Error::from(std::io::Error::from_raw_os_error(nix::libc::ENOSPC));
         assert_eq!(class_of(&error), Class::DiskIo);
+        assert!(
+            render(&error.context("writing a file"))
+                .ends_with("  next: Free space on that disk, then start again.\n")
+        );
     }
 }

@@ -38,6 +38,7 @@ const MODULES: &[&str] = &[
     "cat",
     "chain",
     "configfile",
+    "drivemap",
     "echo",
     "fat",
     "halt",

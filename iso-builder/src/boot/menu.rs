@@ -26,6 +26,9 @@ impl Menu<'_> {
         format!(".nqrust/{}", &self.release.to_string()[..16])
     }
 
+    /// The file on the EFI system partition of every medium that tells it from that of a disk.
+    pub const ESP_MARK: &'static str = ".nqrust/medium";
+
     /// `/EFI/debian/grub.cfg`, where the signed GRUB begins: finds this very medium, whatever other media are
     /// in the machine, and goes on with the menu there.
     #[must_use]
@@ -44,7 +47,12 @@ impl Menu<'_> {
         let install = self.entry("Install", "install", "install", SCREEN_FIRST);
         let serial = self.entry("Install (serial console)", "install-serial", "install", SERIAL_FIRST);
         let check = self.entry("Check this medium", "check", "check", SCREEN_FIRST);
-        format!("{HEAD}\necho \"{}\"\n\n{install}\n{serial}\n{LOCAL}\n{check}", self.title)
+        // Started from a BIOS, the root is the drive that the firmware read, which may be another copy of a medium.
+        let find = format!(
+            "if [ ! -e /{0} ]; then\n    search --no-floppy --file --set=root /{0}\nfi\n",
+            self.mark()
+        );
+        format!("# {}\n{HEAD}{find}\n{install}\n{serial}\n{LOCAL}\n{check}", self.title)
     }
 
     fn entry(&self, title: &str, id: &str, mode: &str, consoles: &str) -> String {
@@ -84,18 +92,38 @@ if [ \"$grub_platform\" = \"pc\" ]; then
 fi
 ";
 
-/// The first disk that is not the medium itself; on UEFI the firmware goes on with its next boot entry.
+/// Starts the first other disk that has a loader. On UEFI that is the default loader of any partition which does
+/// not bear the mark of a medium; shim looks for GRUB on the device that is root. On BIOS the disk becomes the
+/// first drive, where its loader expects itself.
 const LOCAL: &str = "\
 menuentry \"Boot from local disk\" --id local {
     if [ \"$grub_platform\" = \"efi\" ]; then
+        for disk in hd0 hd1 hd2 hd3 hd4 hd5 hd6 hd7; do
+            for part in gpt1 gpt2 gpt3 gpt4 gpt5 gpt6 gpt7 gpt8 msdos1 msdos2 msdos3 msdos4; do
+                if [ -f \"($disk,$part)/EFI/BOOT/BOOTX64.EFI\" -a ! -f \"($disk,$part)/.nqrust/medium\" ]; then
+                    echo \"Starting ($disk,$part)/EFI/BOOT/BOOTX64.EFI ...\"
+                    set root=\"$disk,$part\"
+                    if chainloader /EFI/BOOT/BOOTX64.EFI; then boot; fi
+                fi
+            done
+        done
+        echo \"No disk has a boot loader. Returning to the firmware.\"
+        sleep --interruptible 3
         exit
     fi
-    set disk=hd0
-    if regexp '^hd0' \"$root\"; then
-        set disk=hd1
-    fi
-    set root=$disk
-    chainloader +1
+    set medium=\"$root\"
+    regexp --set=1:drive '^(hd[0-9]+)' \"$root\"
+    for disk in hd0 hd1 hd2 hd3 hd4 hd5 hd6 hd7; do
+        if [ \"$disk\" != \"$drive\" ]; then
+            set root=\"$disk\"
+            if [ \"$disk\" != hd0 ]; then drivemap -s hd0 \"$disk\"; fi
+            if chainloader +1; then boot; fi
+            drivemap -r
+        fi
+    done
+    set root=\"$medium\"
+    echo \"No other disk has a boot sector.\"
+    sleep --interruptible 10
 }
 ";
 
@@ -113,7 +141,7 @@ mod tests {
             arguments: &arguments,
         };
         let text = menu.render();
-        assert!(text.starts_with("set timeout=10\nset default=install\n"), "{text}");
+        assert!(text.starts_with("# NQRust Hypervisor 1.0\nset timeout=10\nset default=install\n"), "{text}");
         for id in ["install", "install-serial", "local", "check"] {
             assert!(text.contains(&format!("--id {id} {{")), "{id}");
         }

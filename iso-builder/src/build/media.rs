@@ -148,7 +148,7 @@ impl Build<'_> {
             [loaders::ELTORITO, loaders::HYBRID].map(|name| parts.kernel.file(&format!("loaders/{name}")));
         let [eltorito, hybrid] = loaders;
         let key = json!({
-            "recipe": 1,
+            "recipe": 3,
             "release": Digest::of(&manifest),
             "loaders": [eltorito?.1, hybrid?.1],
             "menu": self.menu(&manifest).render(),

@@ -50,7 +50,7 @@ impl Build<'_> {
             "base": base.digest()?,
             "overlays": digests(&overlays)?,
         });
-        self.cache.step(&Key::new("kernel", 2, inputs), |out| {
+        self.cache.step(&Key::new("kernel", 3, inputs), |out| {
             let work = Work::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))

@@ -8,6 +8,7 @@ use installer::fat::{self, FatFile, Kind, Volume};
 use installer::size::ByteSize;
 
 use crate::boot::loaders::{GRUB_EFI, MOK_MANAGER, SHIM};
+use crate::boot::menu::Menu;
 
 /// Room beside the files for the file system itself.
 const SPARE: ByteSize = ByteSize::mib(1);
@@ -27,6 +28,7 @@ pub fn make(loaders: &Path, stub: &str, id: u32, epoch: u64, output: &Path) -> R
         files.push(FatFile::new(path, file));
     }
     files.push(FatFile::new("EFI/debian/grub.cfg", stub.as_bytes()));
+    files.push(FatFile::new(Menu::ESP_MARK, std::io::empty()));
     let mut image = File::options().read(true).write(true).create_new(true).open(output)?;
     image.set_len(size.align_up(1 << 20).get())?;
     let volume = Volume { label: "ESP", id, sector: 512, epoch, kind: Kind::BySize };

@@ -1,17 +1,18 @@
 //! ISO 9660 images that boot on BIOS and on UEFI, from optical drives and from USB sticks. Assembled by `xorriso`.
 
-use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use installer::command::{Invocation, Runner, SystemRunner};
 use installer::failure::{Class, Failure};
 use installer::progress::Progress;
 use installer::size::ByteSize;
+use tempfile::NamedTempFile;
 
 /// What an ISO is made of.
 #[derive(Clone, Debug)]
@@ -50,18 +51,24 @@ impl Iso {
         let size = self.content_size()?;
         check_space(output, size + OVERHEAD)?;
         let unfinished = output.with_extension("iso.new");
+        let boot = (ELTORITO.to_owned(), self.eltorito.clone());
+        let files: Vec<_> = std::iter::once(boot).chain(self.files.iter().cloned()).collect();
+        let lists = Lists::write(&files)?;
         let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut step = progress.step(step, format!("Writing {name}"), Some(size.get()));
         let done = AtomicBool::new(false);
         let result = thread::scope(|scope| {
             scope.spawn(|| follow(&unfinished, &done, |bytes| step.advance(bytes)));
-            let result = SystemRunner.run(&self.command(&unfinished));
+            let result = SystemRunner.run(&self.command(&unfinished, &lists));
             done.store(true, Ordering::Relaxed);
             result
         });
         if let Err(error) = result {
+            let written = fs::metadata(&unfinished).map_or(0, |metadata| metadata.len());
             let _ = fs::remove_file(&unfinished);
-            return Err(error.context(format!("writing {}", output.display())));
+            // Somebody else may have filled the disk meanwhile.
+            check_space(output, size + OVERHEAD)?;
+            return Err(error.context(format!("writing {} (at byte {written})", output.display())));
         }
         fs::rename(&unfinished, output).with_context(|| format!("naming {}", output.display()))?;
         step.done();
@@ -78,36 +85,67 @@ impl Iso {
 
     /// The four boot paths: El Torito for BIOS, a boot sector for BIOS from USB, and one FAT image that is El
     /// Torito's EFI entry and, as an appended partition, what UEFI finds on a USB stick.
-    /// `-r` gives every file root as owner and plain modes; `all_file_dates` and `SOURCE_DATE_EPOCH` leave no
-    /// trace of the moment.
-    fn command(&self, output: &Path) -> Invocation {
-        let joined = |head: &str, path: &Path| {
-            let mut word = OsString::from(head);
-            word.push(path);
-            word
-        };
-        let mut command = Invocation::new("xorriso")
+    ///
+    /// Owners, modes and times are given, so that those of the sources leave no trace; `SOURCE_DATE_EPOCH` gives
+    /// the identifiers of disk and partitions. There is no Joliet tree, which would cut the volume's name short.
+    fn command(&self, output: &Path, lists: &Lists) -> Invocation {
+        Invocation::new("xorriso")
             .env("SOURCE_DATE_EPOCH", self.epoch.to_string())
             .env("TZ", "UTC")
             .limit(Duration::from_secs(4 * 3600))
             .args(["-no_rc", "-abort_on", "FAILURE", "-as", "mkisofs", "-quiet"])
-            .args(["-volid", &self.volume, "-r", "-J", "-joliet-long", "-iso-level", "3"])
+            .args(["-volid", &self.volume, "-R", "-iso-level", "3"])
+            .args(["-uid", "0", "-gid", "0", "-dir-mode", "0555", "-file-mode", "0444"])
             .arg("--set_all_file_dates")
             .arg(format!("={}", self.epoch))
-            .args(["--grub2-mbr".into(), self.hybrid.clone().into_os_string()])
-            .args(["-partition_offset", "16", "--mbr-force-bootable"])
-            .args(["-append_partition".into(), "2".into(), "0xef".into(), self.esp.clone().into_os_string()])
+            .arg("--grub2-mbr")
+            .arg(&self.hybrid)
+            .args(["-partition_offset", "16", "--mbr-force-bootable", "-append_partition", "2", "0xef"])
+            .arg(&self.esp)
             .args(["-appended_part_as_gpt", "-c", "boot/grub/boot.cat", "-b", ELTORITO])
             .args(["-no-emul-boot", "-boot-load-size", "4", "-boot-info-table", "--grub2-boot-info"])
             .args(["-eltorito-alt-boot", "-e", "--interval:appended_partition_2:all::", "-no-emul-boot"])
             .arg("-o")
             .arg(output)
-            .arg("-graft-points")
-            .arg(joined(&format!("{ELTORITO}="), &self.eltorito));
-        for (path, source) in &self.files {
-            command = command.arg(joined(&format!("{path}="), source));
+            .arg("--sort-weight-list")
+            .arg(lists.weights.path())
+            .args(["-graft-points", "-path-list"])
+            .arg(lists.paths.path())
+    }
+}
+
+/// The files that tell `xorriso` what goes where, and in which order: without weights the order of the extents
+/// would be that of the sources' inodes.
+struct Lists {
+    paths: NamedTempFile,
+    weights: NamedTempFile,
+}
+
+impl Lists {
+    fn write(files: &[(String, PathBuf)]) -> Result<Self> {
+        let mut paths = Vec::new();
+        let mut weights = String::new();
+        for (number, (path, source)) in files.iter().enumerate() {
+            ensure!(!path.contains(['\n', '=', '\\']), "{path:?} cannot be the name of a file on an ISO");
+            // A heavier file lies nearer to the beginning; libisofs takes 31 bits.
+            let weight = (1_usize << 30).saturating_sub(number);
+            writeln!(weights, "{weight} /{path}")?;
+            paths.extend_from_slice(format!("/{path}=").as_bytes());
+            for byte in source.as_os_str().as_encoded_bytes() {
+                // In a graft point `=` and `\` have a meaning.
+                if matches!(byte, b'=' | b'\\') {
+                    paths.push(b'\\');
+                }
+                paths.push(*byte);
+            }
+            paths.push(b'\n');
         }
-        command
+        let write = |bytes: &[u8]| -> Result<NamedTempFile> {
+            let file = NamedTempFile::new().context("making a temporary file")?;
+            fs::write(file.path(), bytes).with_context(|| format!("writing {}", file.path().display()))?;
+            Ok(file)
+        };
+        Ok(Self { paths: write(&paths)?, weights: write(weights.as_bytes())? })
     }
 }
 

@@ -139,8 +139,9 @@ fn a_target_disk_that_is_absent_too_small_or_ambiguous_is_refused_by_the_plan() 
         let mut checks = Checks::default();
         for (case, device, disks, word) in cases {
             let mut config = Document::new("node").to_json(&identity);
-            if let Some(device) = device {
-                config["install"]["device"] = device.into();
+            match device {
+                Some(device) => config["install"]["device"] = device.into(),
+                None => drop(config["install"].as_object_mut().and_then(|install| install.remove("device"))),
             }
             let (config_file, inventory) = (artifacts.disk("config.yaml"), artifacts.path("inventory.json"));
             fs::write(&config_file, config.to_string())?;
