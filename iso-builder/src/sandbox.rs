@@ -28,9 +28,9 @@ pub struct Outcome {
     hints: Vec<String>,
 }
 
-/// The words that put a command into namespaces of its own.
+/// The words that put a command into namespaces of its own, which end when this process does, however it ends.
 fn unshare() -> Vec<OsString> {
-    let mut words = vec!["unshare"];
+    let mut words = vec!["setpriv", "--pdeathsig", "KILL", "unshare"];
     if !nix::unistd::geteuid().is_root() {
         words.extend(["--user", "--map-auto", "--map-root-user"]);
     }

@@ -8,6 +8,7 @@ use installer::failure::{Class, Failure};
 /// A program, and the Debian package that has it.
 const TOOLS: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
+    ("setpriv", "util-linux"),
     ("tar", "tar"),
     ("chroot", "coreutils"),
     ("mmdebstrap", "mmdebstrap"),

@@ -91,7 +91,9 @@ pub fn main() -> u8 {
         }
     };
     let context = Context { format: cli.format, progress: Progress::new(vec![cli.progress.sink()]) };
-    match cli.command.run(&context) {
+    let result = cli.command.run(&context);
+    context.progress.conclude(result.as_ref().err().map_or(0, |error| failure::class_of(error).exit_code()));
+    match result {
         Ok(()) => 0,
         Err(error) => failure::report(&error, &mut std::io::stderr()),
     }

@@ -102,6 +102,7 @@ pub struct Progress(Arc<Mutex<Run>>);
 struct Run {
     sinks: Vec<Box<dyn Sink>>,
     seq: u64,
+    finished: bool,
 }
 
 impl fmt::Debug for Progress {
@@ -114,7 +115,7 @@ impl Progress {
     /// Progress shown by `sinks`.
     #[must_use]
     pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
-        Self(Arc::new(Mutex::new(Run { sinks, seq: 0 })))
+        Self(Arc::new(Mutex::new(Run { sinks, seq: 0, finished: false })))
     }
 
     /// Progress that nobody sees.
@@ -162,8 +163,20 @@ impl Progress {
         self.emit(step, State::Progress, None, None, message.into(), None);
     }
 
+    /// Ends a run that has told of steps and not of its end, so that every stream of events has a last one.
+    pub fn conclude(&self, exit_code: u8) {
+        let open = {
+            let run = self.lock();
+            run.seq > 0 && !run.finished
+        };
+        if open {
+            self.finish(if exit_code == 0 { "Done" } else { "Failed" }, exit_code);
+        }
+    }
+
     /// The last event of a run.
     pub fn finish(&self, message: impl Into<String>, exit_code: u8) {
+        self.lock().finished = true;
         let state = if exit_code == 0 { State::Done } else { State::Failed };
         self.emit("run", state, None, None, message.into(), Some(exit_code));
     }
@@ -275,6 +288,20 @@ pub(crate) mod tests {
         fn show(&mut self, event: &Event) {
             self.0.lock().unwrap().push(event.clone());
         }
+    }
+
+    #[test]
+    fn a_run_with_steps_has_one_end_and_one_without_has_none() {
+        let recorder = Recorder::default();
+        let progress = Progress::new(vec![Box::new(recorder.clone())]);
+        progress.conclude(0);
+        assert!(recorder.0.lock().unwrap().is_empty());
+        progress.step("copy", "copying", None).done();
+        progress.conclude(4);
+        progress.conclude(4);
+        let events = recorder.0.lock().unwrap();
+        assert_eq!(events.iter().filter(|event| event.step == "run").count(), 1);
+        assert_eq!(events.last().unwrap().exit_code, Some(4));
     }
 
     #[test]

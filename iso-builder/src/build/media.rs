@@ -12,7 +12,7 @@ use installer::release::{FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release
 use serde_json::json;
 
 use super::images::Images;
-use super::{Build, Outputs, record};
+use super::{Build, Medium, Outputs, record};
 use crate::boot::loaders;
 use crate::boot::menu::Menu;
 use crate::media::{checksums, esp, iso};
@@ -90,7 +90,7 @@ impl Parts {
 
 impl Build<'_> {
     /// Makes the media that are asked for and not there already.
-    pub(super) fn media(&self, parts: &Parts, targets: &[Target]) -> Result<()> {
+    pub(super) fn media(&self, parts: &Parts, targets: &[Target]) -> Result<Vec<Medium>> {
         let mut outputs = record::Record::open(&self.cache, &self.options.output)?;
         let mut sums = BTreeMap::new();
         for target in targets {
@@ -105,7 +105,13 @@ impl Build<'_> {
         files::write_atomically(&self.options.output.join(MANIFEST), &manifest, 0o644)?;
         let text = checksums::render(&sums);
         files::write_atomically(&self.options.output.join("SHA256SUMS"), text.as_bytes(), 0o644)?;
-        outputs.write()
+        outputs.write()?;
+        let medium = |(name, sha256): (String, Digest)| {
+            let path = self.options.output.join(name);
+            let size = fs::metadata(&path).with_context(|| format!("reading {}", path.display()))?.len();
+            Ok(Medium { path, size, sha256 })
+        };
+        sums.into_iter().map(medium).collect()
     }
 
     /// The first part of every output's name.

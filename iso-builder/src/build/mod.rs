@@ -16,8 +16,10 @@ mod record;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use installer::digest::Digest;
 use installer::files;
 use installer::progress::Progress;
+use serde::Serialize;
 
 use crate::cache::{Cache, Outputs};
 use crate::definition::Loaded;
@@ -72,8 +74,19 @@ struct Build<'a> {
     progress: &'a Progress,
 }
 
-/// Builds the media.
-pub fn build(options: &Options, progress: &Progress) -> Result<()> {
+/// A file that a build has made, or found up to date.
+#[derive(Clone, Debug, Serialize)]
+pub struct Medium {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its SHA-256.
+    pub sha256: Digest,
+}
+
+/// Builds the media and says which there are now.
+pub fn build(options: &Options, progress: &Progress) -> Result<Vec<Medium>> {
     let loaded = Loaded::read(&options.definition)?;
     crate::tools::check()?;
     files::make_directory(&options.output, 0o755)?;

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use installer::cli::Context;
+use installer::cli::{Context, Format, print};
+use installer::size::ByteSize;
 
-use crate::build::{self, CacheOptions, Options, Target};
+use crate::build::{self, CacheOptions, Medium, Options, Target};
 use crate::packages::Policy;
 
 /// Build media from an image definition.
@@ -74,6 +75,14 @@ impl Build {
             policy: Policy { locked: self.locked, offline: self.offline },
             cache: self.cache.into(),
         };
-        build::build(&options, &context.progress)
+        let media = build::build(&options, &context.progress)?;
+        if context.format == Format::Json {
+            return print(&serde_json::to_string_pretty(&media)?);
+        }
+        let line = |medium: &Medium| {
+            let size = ByteSize::bytes(medium.size).to_string();
+            format!("{}  {size:>10}  {}", &medium.sha256.to_string()[..16], medium.path.display())
+        };
+        print(&media.iter().map(line).collect::<Vec<_>>().join("\n"))
     }
 }

@@ -67,7 +67,9 @@ pub fn main() -> u8 {
     // Whatever the user's umask, what is built has the modes that it is given.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     let context = Context { format: cli.format, progress: Progress::new(vec![cli.progress.sink()]) };
-    match cli.command.run(&context) {
+    let result = cli.command.run(&context);
+    context.progress.conclude(result.as_ref().err().map_or(0, |error| failure::class_of(error).exit_code()));
+    match result {
         Ok(()) => 0,
         Err(error) => failure::report(&error, &mut std::io::stderr()),
     }
