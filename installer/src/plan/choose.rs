@@ -47,11 +47,12 @@ fn named<'a>(inventory: &'a Inventory, path: &Path) -> Result<&'a Disk, Failure>
 }
 
 fn only(inventory: &Inventory) -> Result<&Disk, Failure> {
-    let candidates: Vec<_> = candidates(inventory).collect();
+    // A stick that somebody left in the machine is written only when it is named.
+    let candidates: Vec<_> = candidates(inventory).filter(|disk| !disk.removable).collect();
     match candidates[..] {
         [disk] => Ok(disk),
         [] => Err(refuse("this machine has no disk to install on".into())
-            .hint("Attach a disk, or load the driver of its controller.")),
+            .hint(format!("Attach a disk, or name one in install.device. {}", listing(inventory)))),
         _ => Err(refuse(format!("{} disks could be meant", candidates.len()))
             .hint(format!("Set install.device. {}", listing(inventory)))),
     }

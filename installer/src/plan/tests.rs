@@ -173,6 +173,22 @@ fn the_only_disk_is_chosen_and_the_boot_medium_is_none() {
 }
 
 #[test]
+fn a_removable_disk_is_chosen_only_by_name() {
+    let mut stick = disk("sda", ByteSize::gib(32));
+    stick.removable = true;
+    let (class, text) = refusal(&trial(), std::slice::from_ref(&stick));
+    assert!(
+        class == Class::Hardware && text.contains("no disk to install on") && text.contains("/dev/sda"),
+        "{text}"
+    );
+    let disks = [stick, disk("vda", ByteSize::gib(16))];
+    assert_eq!(try_plan(&trial(), &disks).unwrap().disk.name, "vda");
+    let mut config = trial();
+    config.install.device = Some("/dev/sda".into());
+    assert_eq!(try_plan(&config, &disks).unwrap().disk.name, "sda");
+}
+
+#[test]
 fn a_link_names_a_disk() {
     let mut config = trial();
     config.install.device = Some("/dev/disk/by-id/virtio-serial-vdb".into());
