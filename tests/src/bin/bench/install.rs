@@ -45,7 +45,7 @@ pub(crate) fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Vec<Figu
     let install =
         Figure::new("install, writing the OS image", rate / 1e6, "MB/s", ("dd oflag=direct", direct / 1e6));
     let memory =
-        Figure::new("peak memory of the installer", mebibytes(peak), "MiB", ("limit", mebibytes(PEAK)));
+        Figure::new("peak memory of the installer", peak / 1_048_576.0, "MiB", ("limit", mebibytes(PEAK)));
     Ok(vec![install.limit(Limit::AtLeast(0.7)), memory.limit(Limit::AtMost(1.0))])
 }
 
@@ -70,11 +70,13 @@ fn dd_rate(console: &str) -> Option<f64> {
     Some(bytes / seconds)
 }
 
-/// The installer's own words: `Peak memory 1234 KiB`.
-fn peak_memory(console: &str) -> Option<ByteSize> {
-    let line =
-        console.lines().rev().find_map(|line| line.split_once("Peak memory ").map(|(_, size)| size))?;
-    line.trim().parse().ok()
+/// The installer's own words, in bytes: `Peak memory 22.1 MiB`.
+fn peak_memory(console: &str) -> Option<f64> {
+    let told = |line: &'_ str| line.split_once("Peak memory ").map(|(_, size)| size.trim().to_owned());
+    let size = console.lines().rev().find_map(told)?;
+    let (number, unit) = size.split_once(' ')?;
+    let shift = ["B", "KiB", "MiB", "GiB"].iter().position(|known| *known == unit)?;
+    Some(number.parse::<f64>().ok()? * 1024_f64.powi(i32::try_from(shift).ok()?))
 }
 
 #[cfg(test)]
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_peak_memory_is_read_off_the_console() {
-        assert_eq!(peak_memory("[ ok ] Done\n       Peak memory 4096 KiB\n"), Some(ByteSize::mib(4)));
+        assert_eq!(peak_memory("[ ok ] Done\n       Peak memory 4.5 MiB\r\n"), Some(4.5 * 1_048_576.0));
         assert_eq!(peak_memory("nothing"), None);
     }
 }
