@@ -154,9 +154,9 @@ pub fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
     given(error).chain(own)
 }
 
-/// The error as text: what failed, why, what next. One cause is told once.
+/// What failed and why, outermost first. One cause is told once.
 #[must_use]
-pub fn render(error: &anyhow::Error) -> String {
+pub fn causes(error: &anyhow::Error) -> Vec<String> {
     let mut told: Vec<String> = Vec::new();
     for cause in error.chain() {
         let text = cause.to_string();
@@ -164,7 +164,13 @@ pub fn render(error: &anyhow::Error) -> String {
             told.push(text);
         }
     }
-    let mut text = format!("error: {}\n", told.join("\n  because: "));
+    told
+}
+
+/// The error as text: what failed, why, what next.
+#[must_use]
+pub fn render(error: &anyhow::Error) -> String {
+    let mut text = format!("error: {}\n", causes(error).join("\n  because: "));
     for hint in hints(error) {
         text.push_str(&format!("  next: {hint}\n"));
     }

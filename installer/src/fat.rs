@@ -198,14 +198,19 @@ impl<D: Write + Seek> Write for Region<D> {
     }
 }
 
+/// Where `target` is in something of `length` bytes that is at `position`. A place before its start is an error.
+pub(crate) fn seek_to(target: SeekFrom, position: u64, length: u64) -> io::Result<u64> {
+    let place = match target {
+        SeekFrom::Start(offset) => Some(offset),
+        SeekFrom::End(offset) => length.checked_add_signed(offset),
+        SeekFrom::Current(offset) => position.checked_add_signed(offset),
+    };
+    place.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
 impl<D> Seek for Region<D> {
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
-        let position = match target {
-            SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::End(offset) => self.length.checked_add_signed(offset),
-            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
-        };
-        self.position = position.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        self.position = seek_to(target, self.position, self.length)?;
         Ok(self.position)
     }
 }

@@ -103,16 +103,9 @@ impl Outcome {
     /// The failure of a child, ready for its parent.
     #[must_use]
     pub fn of(error: &anyhow::Error) -> Self {
-        let mut what: Vec<String> = Vec::new();
-        for cause in error.chain() {
-            let text = cause.to_string();
-            if !what.iter().any(|told| told.ends_with(&text)) {
-                what.push(text);
-            }
-        }
         Self {
             class: installer::failure::class_of(error).exit_code(),
-            what,
+            what: installer::failure::causes(error),
             hints: installer::failure::hints(error).map(str::to_owned).collect(),
         }
     }

@@ -54,6 +54,18 @@ pub struct Context {
     pub progress: Progress,
 }
 
+impl Context {
+    /// Ends a command: the last event of its progress, the report of a failure. Returns the exit code.
+    #[must_use]
+    pub fn conclude(&self, result: Result<()>) -> u8 {
+        self.progress.conclude(result.as_ref().err().map_or(0, |error| failure::class_of(error).exit_code()));
+        match result {
+            Ok(()) => 0,
+            Err(error) => failure::report(&error, &mut std::io::stderr()),
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Command {
     Plan(plan::Args),
@@ -92,11 +104,7 @@ pub fn main() -> u8 {
     };
     let context = Context { format: cli.format, progress: Progress::new(vec![cli.progress.sink()]) };
     let result = cli.command.run(&context);
-    context.progress.conclude(result.as_ref().err().map_or(0, |error| failure::class_of(error).exit_code()));
-    match result {
-        Ok(()) => 0,
-        Err(error) => failure::report(&error, &mut std::io::stderr()),
-    }
+    context.conclude(result)
 }
 
 impl Command {

@@ -142,12 +142,7 @@ impl Write for Cached<'_> {
 
 impl Seek for Cached<'_> {
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
-        let position = match target {
-            SeekFrom::Start(offset) => Some(offset),
-            SeekFrom::End(offset) => self.length.checked_add_signed(offset),
-            SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
-        };
-        self.position = position.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        self.position = crate::fat::seek_to(target, self.position, self.length)?;
         Ok(self.position)
     }
 }

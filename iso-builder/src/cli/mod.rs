@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use installer::cli::{Context, Format, print};
-use installer::failure::{self, Class};
+use installer::failure::Class;
 use installer::progress::{Progress, Style};
 
 use crate::definition::Definition;
@@ -68,11 +68,7 @@ pub fn main() -> u8 {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     let context = Context { format: cli.format, progress: Progress::new(vec![cli.progress.sink()]) };
     let result = cli.command.run(&context);
-    context.progress.conclude(result.as_ref().err().map_or(0, |error| failure::class_of(error).exit_code()));
-    match result {
-        Ok(()) => 0,
-        Err(error) => failure::report(&error, &mut std::io::stderr()),
-    }
+    context.conclude(result)
 }
 
 impl Command {
