@@ -278,14 +278,15 @@ fn read(file: &Path) -> Result<Definition> {
     })
 }
 
-/// Serde names the unknown word first and then every known one, each between back quotes.
+/// The message has the unknown word between back quotes and, after "expected", every known one.
 fn similar(message: &str) -> Option<String> {
     let line =
         message.lines().find(|line| line.contains("unknown field") || line.contains("unknown variant"))?;
-    let mut words = line.split('`').skip(1).step_by(2);
-    let unknown = words.next()?;
+    let (head, known) = line.split_once("expected")?;
+    let unknown = head.split('`').nth(1)?;
+    let words = known.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     let distance = |word: &&str| strsim::damerau_levenshtein(unknown, word);
-    words.min_by_key(distance).filter(|word| distance(word) <= 3).map(str::to_owned)
+    words.min_by_key(distance).filter(|word| distance(word) <= 2).map(str::to_owned)
 }
 
 #[derive(Clone, Copy)]
@@ -316,6 +317,18 @@ fn is_package_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_key_gets_the_key_that_was_meant() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("image.yaml");
+        for (text, hint) in [("id: x\nnmae: y\n", "Did you mean `name`?"), ("zebra: 1\n", "prints every key")]
+        {
+            std::fs::write(&file, text).unwrap();
+            let told = installer::failure::render(&Loaded::read(&file).unwrap_err());
+            assert!(told.contains(hint), "{told}");
+        }
+    }
 
     #[test]
     fn package_names_that_apt_would_take_for_options_or_patterns_are_refused() {
