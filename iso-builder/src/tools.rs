@@ -15,7 +15,6 @@ const TOOLS: &[(&str, &str)] = &[
     ("dpkg-deb", "dpkg"),
     ("mksquashfs", "squashfs-tools"),
     ("grub-mkimage", "grub-common"),
-    ("xorriso", "xorriso"),
 ];
 
 /// Fails with the list of programs that are missing and of the packages that have them.

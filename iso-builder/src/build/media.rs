@@ -10,6 +10,7 @@ use installer::digest::Digest;
 use installer::files;
 use installer::release::{FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::images::Images;
 use super::{Build, Medium, Outputs, record};
@@ -154,7 +155,7 @@ impl Build<'_> {
             [loaders::ELTORITO, loaders::HYBRID].map(|name| parts.kernel.file(&format!("loaders/{name}")));
         let [eltorito, hybrid] = loaders;
         let key = json!({
-            "recipe": 3,
+            "recipe": 4,
             "release": Digest::of(&manifest),
             "loaders": [eltorito?.1, hybrid?.1],
             "menu": self.menu(&manifest).render(),
@@ -191,10 +192,10 @@ impl Build<'_> {
             Ok(path)
         };
         let id = Digest::of(manifest);
-        let id = u32::from_le_bytes(id.as_bytes().first_chunk().copied().unwrap_or_default());
+        let serial = u32::from_le_bytes(id.as_bytes().first_chunk().copied().unwrap_or_default());
         let loaders = parts.kernel.path("loaders");
         let partition = scratch.path().join("esp.img");
-        esp::make(&loaders, &menu.stub(), id, self.lock.epoch, &partition)?;
+        esp::make(&loaders, &menu.stub(), serial, self.lock.epoch, &partition)?;
         let mut files = vec![
             (MANIFEST.to_owned(), small(MANIFEST, manifest)?),
             (menu.mark(), small("mark", b"")?),
@@ -205,6 +206,7 @@ impl Build<'_> {
         files.extend(here.map(|(payload, source)| (payload.path.clone(), source.clone())));
         let iso = iso::Iso {
             volume: menu.volume.clone(),
+            guid: Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()),
             epoch: self.lock.epoch,
             files,
             eltorito: loaders.join(loaders::ELTORITO),

@@ -1,7 +1,7 @@
 //! What a build has put into an output directory, so that the next one does again only what has changed.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -58,6 +58,8 @@ impl Record {
         self.outputs.remove(name);
         make()?;
         let (sha256, size) = cache::digest_of(&path)?;
+        // The record must not say of a file what a power cut can take back.
+        File::open(&path)?.sync_all().with_context(|| format!("flushing {}", path.display()))?;
         let metadata = fs::metadata(&path)?;
         let (mtime, mtime_nsec, inode) = (metadata.mtime(), metadata.mtime_nsec(), metadata.ino());
         let output = Output { key: key.clone(), size, mtime, mtime_nsec, inode, sha256 };

@@ -1,4 +1,4 @@
-//! Reading ISO 9660 images without mounting them and without other programs.
+//! Reading ISO 9660 images without mounting them and without other programs. `media::iso` writes them.
 //!
 //! Level 3 (files of any length, in several extents) with Rock Ridge names, which is what the builder makes;
 //! plain ISO 9660 names where an image has no Rock Ridge; Joliet and UDF are ignored. Whatever the bytes say,
