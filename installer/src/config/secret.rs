@@ -38,7 +38,7 @@ impl JsonSchema for Secret {
 
     /// `writeOnly` is what tells the checks of a document, and other programs, not to show the value.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "writeOnly": true })
+        json_schema!({ "type": "string", "format": "secret", "writeOnly": true })
     }
 }
 

@@ -23,8 +23,10 @@ pub enum Shape {
     Text { format: Option<&'static Format>, secret: bool },
     /// One of these words.
     Choice(Vec<String>),
-    /// A whole number, not negative.
-    Number,
+    /// A whole number, not negative, with its least and its largest value.
+    Number { least: u32, most: u32 },
+    /// One of several shapes, told apart by whether a document has a value, a list or a group.
+    Either(Vec<Shape>),
     /// `true` or `false`.
     Truth,
 }
@@ -45,8 +47,12 @@ impl Shape {
     fn of(schema: &Value) -> Self {
         if let Some(options) = schema["anyOf"].as_array() {
             // An optional value: the type, or null.
-            let inner = options.iter().find(|option| option["type"] != "null");
-            return match (inner.map(Self::of), format(schema)) {
+            let mut shapes: Vec<_> =
+                options.iter().filter(|option| option["type"] != "null").map(Self::of).collect();
+            if shapes.len() > 1 {
+                return Self::Either(shapes);
+            }
+            return match (shapes.pop(), format(schema)) {
                 (Some(Self::Text { secret, .. }), Some(format)) => {
                     Self::Text { format: Some(format), secret }
                 }
@@ -60,7 +66,13 @@ impl Shape {
         match kind(schema) {
             "object" => Self::object(schema),
             "array" => Self::List(Box::new(Self::of(&schema["items"]))),
-            "integer" => Self::Number,
+            "integer" => {
+                let bound = |name: &str| schema[name].as_u64().and_then(|value| u32::try_from(value).ok());
+                Self::Number {
+                    least: bound("minimum").unwrap_or(0),
+                    most: bound("maximum").unwrap_or(u32::MAX),
+                }
+            }
             "boolean" => Self::Truth,
             _ => Self::Text { format: format(schema), secret: schema["writeOnly"] == true },
         }
@@ -90,6 +102,7 @@ impl Shape {
                 })
                 .collect(),
             Self::List(item) => item.places(name, &format!("{at}[]")),
+            Self::Either(shapes) => shapes.iter().flat_map(|shape| shape.places(name, at)).collect(),
             _ => Vec::new(),
         }
     }
@@ -133,7 +146,8 @@ fn kind(schema: &Value) -> &str {
     }
 }
 
-fn words(schema: &Value) -> Option<Vec<String>> {
+/// The words that a value of this schema can be; none where it is not a choice.
+pub(super) fn words(schema: &Value) -> Option<Vec<String>> {
     let word = |value: &Value| value.as_str().map(str::to_owned);
     if let Some(options) = schema["oneOf"].as_array() {
         let plain = options.iter().filter_map(|option| option["enum"].as_array()).flatten();
@@ -144,7 +158,7 @@ fn words(schema: &Value) -> Option<Vec<String>> {
             .map(Some)
             .collect();
     }
-    schema["enum"].as_array()?.iter().map(word).collect()
+    schema["enum"].as_array()?.iter().filter(|value| !value.is_null()).map(word).collect()
 }
 
 fn format(schema: &Value) -> Option<&'static Format> {
@@ -173,7 +187,10 @@ mod tests {
         );
         assert!(matches!(at(shape, "os.sysctls"), Shape::Dictionary { keys: Some(_), .. }));
         assert!(matches!(at(shape, "install.automatic"), Shape::Truth));
-        assert!(matches!(at(shape, "install.management_interface.mtu"), Shape::Number));
+        assert!(matches!(
+            at(shape, "install.management_interface.vlan_id"),
+            Shape::Number { least: 0, most: 4094 }
+        ));
         assert!(matches!(at(shape, "install.management_interface.ip"), Shape::Text { format: Some(_), .. }));
         assert!(
             matches!(at(shape, "install.mode"), Shape::Choice(words) if words == &["create", "join", "install"])
@@ -194,6 +211,7 @@ mod tests {
                     texts(values, path);
                 }
                 Shape::List(item) => texts(item, path),
+                Shape::Either(shapes) => shapes.iter().for_each(|shape| texts(shape, path)),
                 Shape::Text { format, .. } => assert!(format.is_some(), "{path} accepts any text"),
                 _ => {}
             }
@@ -207,7 +225,7 @@ mod tests {
         assert_eq!(install_config().places("hostname", ""), ["os.hostname"]);
         assert_eq!(
             install_config().places("hw_addr", ""),
-            ["install.management_interface.interfaces[].hw_addr"]
+            ["install.management_interface.interfaces[].hw_addr", "install.networks[].interfaces[].hw_addr"]
         );
     }
 }

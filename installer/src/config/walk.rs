@@ -43,11 +43,15 @@ impl Walk {
             (Shape::Choice(words), Kind::Scalar { text, .. }) if !node.is_nothing() => {
                 self.choice(node, text, words, path)
             }
-            (Shape::Number, Kind::Scalar { text, plain: true }) if is_number(text) => {
-                text.parse::<u32>().ok().map(Value::from).or_else(|| {
-                    self.note(node, path, "wrong-type", "the number is too large");
+            (Shape::Either(shapes), _) => match shapes.iter().find(|shape| fits(shape, node)) {
+                Some(shape) => self.value(node, shape, path),
+                None => {
+                    self.mismatch(node, shape, path);
                     None
-                })
+                }
+            },
+            (Shape::Number { least, most }, Kind::Scalar { text, plain: true }) if is_number(text) => {
+                self.number(node, text, *least, *most, path)
             }
             (Shape::Truth, Kind::Scalar { text, plain: true })
                 if matches!(text.as_str(), "true" | "false") =>
@@ -65,9 +69,7 @@ impl Walk {
         let mut object = Map::new();
         let mut seen: HashMap<&str, &Key> = HashMap::new();
         for (key, node) in entries {
-            let Some((name, shape)) =
-                shapes.iter().find(|(name, _)| key.text == *name || key.text == camel(name))
-            else {
+            let Some((name, shape)) = shapes.iter().find(|(name, _)| is_spelling(&key.text, name)) else {
                 self.hidden.push(node.span.range());
                 self.unknown(key, shapes, path);
                 continue;
@@ -138,6 +140,21 @@ impl Walk {
         Some(Value::from(text))
     }
 
+    fn number(&mut self, node: &Node, text: &str, least: u32, most: u32, path: &str) -> Option<Value> {
+        match text.parse::<u32>() {
+            Ok(number) if (least..=most).contains(&number) => Some(Value::from(number)),
+            Err(_) if most == u32::MAX => {
+                self.note(node, path, "wrong-type", "the number is too large");
+                None
+            }
+            _ => {
+                let message = format!("the number is not from {least} to {most}");
+                self.note(node, path, "number-out-of-range", &message);
+                None
+            }
+        }
+    }
+
     fn choice(&mut self, node: &Node, text: &str, words: &[String], path: &str) -> Option<Value> {
         if words.iter().any(|word| word == text) {
             return Some(Value::from(text));
@@ -154,6 +171,11 @@ impl Walk {
             self.hidden.push(key.span.range());
             let message = "this is not a key";
             self.problems.push(Problem::new(key.span, join(path, "?"), "unknown-key", message));
+            return;
+        }
+        if let Some(reason) = super::retired::reason(&join(path, &super::shape::snake(&key.text))) {
+            let message = format!("`{}` is not a key any more: {reason}", key.text);
+            self.problems.push(Problem::new(key.span, join(path, &key.text), "retired-key", message));
             return;
         }
         let group = if path.is_empty() { "the document".to_owned() } else { format!("`{path}`") };
@@ -194,16 +216,17 @@ impl Walk {
         let (wanted, suggestion) = match (shape, &node.kind) {
             (Shape::Record(_) | Shape::Dictionary { .. }, _) => ("a group of keys", None),
             (Shape::List(_), _) => ("a list, each element on a line with '-'", None),
-            (Shape::Number, Kind::Scalar { text, .. }) => {
+            (Shape::Number { .. }, Kind::Scalar { text, .. }) => {
                 ("a whole number", is_number(text).then(|| text.clone()))
             }
-            (Shape::Number, _) => ("a whole number", None),
+            (Shape::Number { .. }, _) => ("a whole number", None),
             (Shape::Truth, Kind::Scalar { text, .. }) => ("true or false", truth(text).map(str::to_owned)),
             (Shape::Truth, _) => ("true or false", None),
             (Shape::Text { .. } | Shape::Choice(_), _) => ("a single value", None),
+            (Shape::Either(_), _) => ("another kind of value", None),
         };
         let message = match node.kind {
-            Kind::Scalar { .. } if matches!(shape, Shape::Number | Shape::Truth) => {
+            Kind::Scalar { .. } if matches!(shape, Shape::Number { .. } | Shape::Truth) => {
                 format!("expected {wanted}")
             }
             _ => format!("expected {wanted}, found {}", node.noun()),
@@ -213,6 +236,26 @@ impl Walk {
 
     fn note(&mut self, node: &Node, path: &str, code: &'static str, message: &str) {
         self.problems.push(Problem::new(node.span, path, code, message));
+    }
+}
+
+/// Whether `text` is `name` in `snake_case` or in `camelCase`, where acronyms may stand in capitals
+/// (`guaranteedInstanceManagerCPU`).
+fn is_spelling(text: &str, name: &str) -> bool {
+    let camel = camel(name);
+    let capitals = text.bytes().any(|b| b.is_ascii_uppercase()) && !text.contains('_');
+    text == name || text == camel || capitals && text[..1] == camel[..1] && text.eq_ignore_ascii_case(&camel)
+}
+
+/// Whether a node is of the kind that the shape describes.
+fn fits(shape: &Shape, node: &Node) -> bool {
+    match (shape, &node.kind) {
+        (Shape::Record(_) | Shape::Dictionary { .. }, Kind::Map(_)) | (Shape::List(_), Kind::List(_)) => true,
+        (
+            Shape::Text { .. } | Shape::Choice(_) | Shape::Number { .. } | Shape::Truth,
+            Kind::Scalar { .. },
+        ) => !node.is_nothing(),
+        _ => false,
     }
 }
 
@@ -234,7 +277,7 @@ fn truth(text: &str) -> Option<&'static str> {
 }
 
 /// The word that somebody probably meant: the fewest slips away, and not too many for its length.
-fn nearest<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+pub fn nearest<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let bare = |text: &str| text.to_ascii_lowercase().replace(['_', '-'], "");
     let slips = |word: &str| strsim::damerau_levenshtein(&bare(text), &bare(word));
     let best = words.min_by_key(|word| slips(word))?;

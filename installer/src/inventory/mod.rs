@@ -104,7 +104,7 @@ pub struct FoundPartition {
 }
 
 /// How a disk is attached, guessed from its place in the device tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum Transport {
@@ -117,6 +117,12 @@ pub enum Transport {
     Mmc,
     Scsi,
     Other,
+}
+
+impl std::fmt::Display for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// One network card.

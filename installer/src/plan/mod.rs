@@ -184,7 +184,7 @@ pub fn plan(
     }
     // The first node of a cluster is a management node, whatever it is called.
     let role = if install.mode == Mode::Create { Role::Management } else { install.role };
-    let disk = choose::choose(inventory, install.device.as_deref())?;
+    let disk = choose::choose(inventory, install.device.as_ref())?;
     let sector = SectorSize::try_from(disk.logical_sector)
         .map_err(|error| Failure::new(Class::Hardware, describe(disk)).because(error))?;
     let wish = Wish {

@@ -184,14 +184,14 @@ fn a_removable_disk_is_chosen_only_by_name() {
     let disks = [stick, disk("vda", ByteSize::gib(16))];
     assert_eq!(try_plan(&trial(), &disks).unwrap().disk.name, "vda");
     let mut config = trial();
-    config.install.device = Some("/dev/sda".into());
+    config.install.device = "/dev/sda".parse().ok();
     assert_eq!(try_plan(&config, &disks).unwrap().disk.name, "sda");
 }
 
 #[test]
 fn a_link_names_a_disk() {
     let mut config = trial();
-    config.install.device = Some("/dev/disk/by-id/virtio-serial-vdb".into());
+    config.install.device = "/dev/disk/by-id/virtio-serial-vdb".parse().ok();
     let disks = [disk("vda", ByteSize::gib(16)), disk("vdb", ByteSize::gib(16))];
     assert_eq!(try_plan(&config, &disks).unwrap().disk.name, "vdb");
 }
@@ -209,14 +209,14 @@ fn two_disks_and_no_choice_list_both() {
 fn a_disk_that_will_not_do_is_refused_with_the_reason() {
     type Change = fn(&mut Disk, &mut InstallConfig);
     let cases: [(&str, Class, Change); 7] = [
-        ("there is no disk /dev/vdz", Class::Hardware, |_, c| c.install.device = Some("/dev/vdz".into())),
+        ("there is no disk /dev/vdz", Class::Hardware, |_, c| c.install.device = "/dev/vdz".parse().ok()),
         ("holds the medium", Class::Hardware, |d, c| {
             d.boot_medium = true;
-            c.install.device = Some("/dev/vda".into());
+            c.install.device = "/dev/vda".parse().ok();
         }),
         ("is read-only", Class::Hardware, |d, c| {
             d.read_only = true;
-            c.install.device = Some("/dev/vda".into());
+            c.install.device = "/dev/vda".parse().ok();
         }),
         ("is mounted at /mnt", Class::Hardware, |d, _| {
             d.in_use = vec!["/dev/vda1 is mounted at /mnt".into()];

@@ -102,7 +102,7 @@ pub struct ConfigSummary {
     /// Which part it plays there.
     pub role: Role,
     /// The disk it is installed on.
-    pub device: Option<PathBuf>,
+    pub device: Option<String>,
     /// Whether it installs without questions.
     pub automatic: bool,
 }
@@ -156,7 +156,7 @@ impl EmbeddedConfig {
             hostname: config.os.hostname.map(|name| name.to_string()),
             mode: config.install.mode,
             role: config.install.role,
-            device: config.install.device,
+            device: config.install.device.map(|device| device.to_string()),
             automatic: config.install.automatic,
         });
         Self { path: payload.path.clone(), size: payload.size, sha256: payload.sha256, summary }
@@ -269,7 +269,7 @@ impl fmt::Display for EmbeddedConfig {
             return write!(f, "  not readable as an install configuration");
         };
         let hostname = summary.hostname.as_deref().map_or("not set".into(), printable);
-        let device = summary.device.as_ref().map(|device| printable(&device.to_string_lossy()));
+        let device = summary.device.as_ref().map(|device| printable(device));
         writeln!(f, "  hostname  {hostname}")?;
         writeln!(f, "  mode      {}", word(summary.mode))?;
         writeln!(f, "  role      {}", word(summary.role))?;

@@ -17,8 +17,31 @@ const KEY_TYPES: [&str; 7] = [
     "sk-ecdsa-sha2-nistp256@openssh.com",
 ];
 
-/// A public key on one line: type, base64, perhaps a comment. The type inside the base64 must be the same.
+/// A public key, or where to fetch keys: `github:NAME`, `gitlab:NAME`, or a URL.
 pub fn ssh_key(text: &str) -> Checked {
+    match remote_keys(text) {
+        Some(Ok(_)) => Ok(()),
+        Some(Err(fault)) => Err(fault),
+        None => literal_key(text),
+    }
+}
+
+/// The URL of the keys that `text` stands for; none where it is a key itself.
+pub fn remote_keys(text: &str) -> Option<Result<String, Fault>> {
+    for (prefix, host) in [("github:", "github.com"), ("gitlab:", "gitlab.com")] {
+        if let Some(name) = text.strip_prefix(prefix) {
+            let body = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+            let good = (1..=255).contains(&name.len()) && body && !name.starts_with(['.', '-']);
+            let fault = || Fault::new(format!("does not name an account: {prefix}NAME"));
+            return Some(good.then(|| format!("https://{host}/{name}.keys")).ok_or_else(fault));
+        }
+    }
+    let url = text.starts_with("http://") || text.starts_with("https://");
+    url.then(|| super::network::http_url(text).map(|()| text.to_owned()))
+}
+
+/// A public key on one line: type, base64, perhaps a comment. The type inside the base64 must be the same.
+pub fn literal_key(text: &str) -> Checked {
     ensure(!text.chars().any(char::is_control), "is not one line")?;
     ensure(!text.contains("PRIVATE KEY"), "is a private key; give the public one")?;
     let mut words = text.split_whitespace();
@@ -50,11 +73,41 @@ pub fn password(text: &str) -> Checked {
     }
 }
 
-/// A token: visible ASCII, so that it passes through environments, headers and files unchanged.
+/// A token: visible ASCII and inner spaces, so that it passes through environments, headers and files unchanged.
 pub fn token(text: &str) -> Checked {
+    let body = text.bytes().all(|b| b.is_ascii_graphic() || b == b' ') && text.trim() == text;
     ensure(
-        (1..=1024).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()),
-        "is not a token: 1 to 1024 visible ASCII characters without spaces",
+        (1..=1024).contains(&text.len()) && body,
+        "is not a token: 1 to 1024 visible ASCII characters, no space at the ends",
+    )
+}
+
+/// A login name, as useradd(8) takes it.
+pub fn user_name(text: &str) -> Checked {
+    let body = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b));
+    let first = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b == b'_');
+    ensure(
+        text.len() <= 32 && body && first,
+        "is not a login name: lower-case letters, digits, '_' and '-', at most 32",
+    )
+}
+
+/// A user, or user and group joined by `:`, by name or by number.
+pub fn owner(text: &str) -> Checked {
+    let one = |name: &str| {
+        let number = !name.is_empty() && name.len() <= 9 && name.bytes().all(|b| b.is_ascii_digit());
+        number || user_name(name).is_ok()
+    };
+    let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
+    ensure(one(user) && group.is_none_or(one), "is not an owner: a user, or user and group joined by ':'")
+}
+
+/// Permissions: three or four octal digits.
+pub fn file_mode(text: &str) -> Checked {
+    let octal = text.bytes().all(|b| (b'0'..=b'7').contains(&b));
+    ensure(
+        (3..=5).contains(&text.len()) && octal,
+        "is not a mode of permissions in octal digits, such as 0644",
     )
 }
 
@@ -93,7 +146,8 @@ mod tests {
     #[test]
     fn tokens_are_visible_ascii() {
         assert_eq!(token("K10::server:abc+/="), Ok(()));
-        for text in ["", "a b", "é", "a\n"] {
+        assert_eq!(token("two words"), Ok(()));
+        for text in ["", " a", "é", "a\n"] {
             assert!(token(text).is_err(), "{text:?}");
         }
     }

@@ -33,6 +33,33 @@ pub fn sysctl_value(text: &str) -> Checked {
     )
 }
 
+/// Arguments of the kernel: visible ASCII, and spaces between them or in quotes.
+pub fn arguments(text: &str) -> Checked {
+    let clean = text.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
+    ensure(text.len() <= 1024 && clean, "is not a line of kernel arguments")?;
+    ensure(text.matches('"').count().is_multiple_of(2), "has a quote that does not end")?;
+    // The text stands in a line of GRUB's configuration.
+    ensure(
+        !text.contains(['\'', '$', '\\', ';', '`', '{', '}', '|', '&', '<', '>']),
+        "has a character that GRUB would read",
+    )?;
+    let own = |word: &str| {
+        ["root=", "init=", "nqrust.", "systemd.gpt_auto"].iter().any(|own| word.starts_with(own))
+    };
+    ensure(!text.split(' ').any(own), "sets an argument that belongs to the installer")
+}
+
+/// A console: a device, perhaps with speed, parity and bits, as the kernel's `console=` takes it.
+pub fn tty(text: &str) -> Checked {
+    let (device, options) = text.split_once(',').map_or((text, ""), |(device, options)| (device, options));
+    let name = device.strip_prefix("tty").or(device.strip_prefix("hvc")).unwrap_or_default();
+    let letters = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric());
+    ensure(
+        !name.is_empty() && letters(name) && letters(options) && text.len() <= 32,
+        "is not a console such as ttyS0,115200n8",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

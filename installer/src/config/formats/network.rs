@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::{Checked, Fault, ensure};
+use crate::config::network::{Cidr, ParseCidrError};
 
 /// A label of a host name, RFC 1123 section 2.1.
-fn is_label(label: &str) -> bool {
+pub(super) fn is_label(label: &str) -> bool {
     let body = label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     (1..=63).contains(&label.len()) && body && !label.starts_with('-') && !label.ends_with('-')
 }
@@ -71,6 +72,82 @@ pub fn time_server(text: &str) -> Checked {
         && name.strip_suffix('.').unwrap_or(&name).split('.').all(is_label)
         && !name.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     ensure(text.parse::<IpAddr>().is_ok() || is_name, "is neither the name nor the address of a time server")
+}
+
+/// A name of the DNS: lower-case labels, one of which is more than digits.
+fn is_dns_name(text: &str) -> bool {
+    let body = text.strip_suffix('.').unwrap_or(text);
+    body.len() <= 253
+        && body.split('.').all(is_label)
+        && !text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+}
+
+/// A name or an address that a certificate can be good for; a name may begin with `*.`.
+pub fn san(text: &str) -> Checked {
+    let name = text.to_ascii_lowercase();
+    let name = name.strip_prefix("*.").unwrap_or(&name);
+    ensure(
+        text.parse::<IpAddr>().is_ok() || is_dns_name(name),
+        "is neither the name nor the address of a server",
+    )
+}
+
+/// Where a cluster is: `https://`, a host, perhaps the port 443, nothing else. `https://` may be left out.
+pub fn server_url(text: &str) -> Checked {
+    let wrong = |suggestion| {
+        Fault::new("is not the address of a cluster: https:// and a name or an address").suggest(suggestion)
+    };
+    let rest = text.strip_prefix("https://").unwrap_or(text);
+    let (host, tail) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
+    if host.contains('@') {
+        return Err(Fault { sensitive: true, ..wrong(None) });
+    }
+    let (host, port) = host.split_once(':').map_or((host, None), |(host, port)| (host, Some(port)));
+    let name = host.to_ascii_lowercase();
+    if host.parse::<Ipv4Addr>().is_err() && !is_dns_name(&name) {
+        return Err(wrong(None));
+    }
+    let plain = || Some(format!("https://{host}"));
+    match port {
+        None | Some("443") if tail.is_empty() => Ok(()),
+        None | Some("443") => Err(Fault::new("has a path, and a cluster has none").suggest(plain())),
+        Some(_) => Err(Fault::new("has a port other than 443, on which clusters answer").suggest(plain())),
+    }
+}
+
+/// An `http` or `https` URL with a host, and without credentials, which would be seen in logs.
+pub fn http_url(text: &str) -> Checked {
+    let wrong = || Fault::new("is not an http:// or https:// URL");
+    let rest = text.strip_prefix("http://").or(text.strip_prefix("https://")).ok_or_else(wrong)?;
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if host.contains('@') {
+        let fault = Fault::new("carries a user name or password; a URL is no place for them");
+        return Err(Fault { sensitive: true, ..fault });
+    }
+    let url = reqwest::Url::parse(text).map_err(|_| wrong())?;
+    let clean = text.bytes().all(|b| b.is_ascii_graphic()) && !host.is_empty();
+    ensure(url.host_str().is_some() && clean, "is not an http:// or https:// URL")
+}
+
+/// An IPv4 network by its first address and the length of its prefix.
+pub fn cidr(text: &str) -> Checked {
+    match text.parse::<Cidr>() {
+        Ok(_) => Ok(()),
+        Err(ParseCidrError::Host(network)) => {
+            Err(Fault::new("is the address of a node; a network is named by its first address")
+                .suggest(Some(network.to_string())))
+        }
+        Err(ParseCidrError::Form) => Err(Fault::new("is not a network such as 10.52.0.0/16")),
+    }
+}
+
+/// A name for files and devices: at most 12 lower-case letters, digits and inner `-`, a letter first.
+pub fn short_name(text: &str) -> Checked {
+    let first = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
+    ensure(
+        text.len() <= 12 && first && is_label(text),
+        "is not a short name: at most 12 lower-case letters, digits and inner '-', a letter first",
+    )
 }
 
 #[cfg(test)]

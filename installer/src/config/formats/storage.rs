@@ -1,6 +1,7 @@
 //! Disks, sizes and where payloads come from.
 
 use super::{Checked, Fault, ensure};
+use crate::config::disk::SizeClause;
 use crate::size::ByteSize;
 
 /// A size, as [`ByteSize`] reads it.
@@ -31,18 +32,63 @@ pub fn device(text: &str) -> Checked {
         .suggest(bare.then(|| format!("/dev/{text}"))))
 }
 
-/// An `http` or `https` URL with a host, and without credentials, which would be seen in logs.
+/// The URL of the directory that has the content of a medium.
 pub fn medium_url(text: &str) -> Checked {
-    let wrong = || Fault::new("is not an http:// or https:// URL");
-    let rest = text.strip_prefix("http://").or(text.strip_prefix("https://")).ok_or_else(wrong)?;
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if host.contains('@') {
-        let fault = Fault::new("carries a user name or password; a URL is no place for them");
-        return Err(Fault { sensitive: true, ..fault });
+    super::network::http_url(text)
+}
+
+/// Where a medium is: `local`, a path, or the URL of a directory.
+pub fn iso_url(text: &str) -> Checked {
+    if text == "local" || absolute_path(text).is_ok() {
+        return Ok(());
     }
-    let url = reqwest::Url::parse(text).map_err(|_| wrong())?;
-    let clean = text.bytes().all(|b| b.is_ascii_graphic()) && !host.is_empty();
-    ensure(url.host_str().is_some() && clean, "is not an http:// or https:// URL")
+    if text.starts_with("ftp://") || text.starts_with("tftp://") {
+        return Err(Fault::new("is not read over FTP or TFTP; serve the medium over HTTP"));
+    }
+    medium_url(text)?;
+    let path = text.split(['?', '#']).next().unwrap_or_default();
+    ensure(
+        !path.to_ascii_lowercase().ends_with(".iso"),
+        "is an ISO as one file; serve its content as a directory and give the directory's URL",
+    )
+}
+
+/// A path from the root, without detours and control characters.
+pub fn absolute_path(text: &str) -> Checked {
+    let part = |part: &str| !matches!(part, "" | "." | "..") && !part.chars().any(char::is_control);
+    let below = text.strip_prefix('/').unwrap_or_default();
+    ensure(
+        text.len() <= 1024 && !below.is_empty() && below.split('/').all(part),
+        "is not a path from the root such as /etc/motd, without '.', '..' and a '/' at the end",
+    )
+}
+
+/// Trees that are not the node's own, or that the installer keeps itself.
+const NOT_PERSISTENT: [&str; 9] = ["/tmp", "/proc", "/sys", "/dev", "/run", "/boot", "/usr", "/oem", "/etc"];
+
+/// A directory whose content can be kept: not one that begins afresh at every boot for a reason.
+pub fn persistent_path(text: &str) -> Checked {
+    absolute_path(text)?;
+    let below =
+        |tree: &str| text.strip_prefix(tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    match NOT_PERSISTENT.into_iter().find(|tree| below(tree)) {
+        Some("/etc") if text != "/etc" => Ok(()),
+        Some(tree) => Err(Fault::new(format!("cannot be kept: {tree} is not for content that lasts"))),
+        None => {
+            ensure(!text.contains([' ', '\\', '"']), "has a character that cannot be in the path of a mount")
+        }
+    }
+}
+
+/// A range of sizes.
+pub fn size_clause(text: &str) -> Checked {
+    match text.parse::<SizeClause>() {
+        Ok(SizeClause { least: Some(least), most: Some(most) }) if least > most => {
+            Err(Fault::new("is an empty range: its end is before its beginning"))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => Err(Fault::new("is not a range of sizes such as >=480Gi, <=2Ti or 480Gi..2Ti")),
+    }
 }
 
 #[cfg(test)]

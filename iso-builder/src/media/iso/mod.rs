@@ -81,7 +81,8 @@ impl Iso {
 
         let unfinished = output.with_extension("iso.new");
         let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut step = progress.step(step, format!("Writing {name}"), Some(layout.size.get()));
+        let total = layout.head.len() as u64 + sizes.iter().sum::<u64>() + u64::from(layout.esp.length);
+        let mut step = progress.step(step, format!("Writing {name}"), Some(total));
         let written = self.fill(&unfinished, &layout, &sizes, &mut step);
         if let Err(error) = written {
             let length = fs::metadata(&unfinished).map_or(0, |metadata| metadata.len());

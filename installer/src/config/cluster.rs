@@ -1,0 +1,98 @@
+//! The cluster that the node is part of.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Secret;
+use super::text::{Line, Taint, Text};
+
+/// Kubernetes on the node, where the defaults do not fit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Kubernetes {
+    /// A secret of its own for nodes that run no control plane, instead of `token`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "token"))]
+    pub agent_token: Option<Secret>,
+    /// Taints of the node when it joins, as `KEY=VALUE:EFFECT`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub node_taints: Vec<Taint>,
+    /// Arguments of the kubelet, as `NAME=VALUE`, beside those that the node works out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kubelet_args: Vec<Line>,
+    /// Manifests for the cluster's first node to apply, each a YAML document or several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<Manifest>,
+}
+
+/// Objects for the cluster.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Name of the file, without `.yaml`.
+    pub name: super::NetworkName,
+    /// YAML.
+    pub content: Text,
+}
+
+/// Where the virtual address of the cluster comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum VipMode {
+    /// From a DHCP server, for the hardware address `install.vip_hw_addr`.
+    Dhcp,
+    /// `install.vip`.
+    Static,
+}
+
+/// One addon of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Addon {
+    /// Whether it runs from the start.
+    pub enabled: bool,
+    /// Values for its chart, YAML.
+    pub values_content: Text,
+}
+
+/// Settings of the hypervisor's own charts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Harvester {
+    /// The default storage class.
+    pub storage_class: StorageClass,
+    /// The storage.
+    pub longhorn: Longhorn,
+}
+
+/// The default storage class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StorageClass {
+    /// Copies of every volume, 1 to 3; 3 unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3))]
+    pub replica_count: Option<u32>,
+}
+
+/// The storage.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Longhorn {
+    /// Settings that it starts with.
+    pub default_settings: LonghornSettings,
+}
+
+/// Settings that the storage starts with.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LonghornSettings {
+    /// Share of the node's CPUs for instance managers, in percent, 0 to 12.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 12))]
+    pub guaranteed_instance_manager_cpu: Option<u32>,
+    /// Share of the default disk that is not for volumes, in percent, 0 to 30.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 30))]
+    pub storage_reserved_percentage_for_default_disk: Option<u32>,
+}

@@ -1,0 +1,55 @@
+//! Text of all kinds.
+
+use super::{Checked, Fault, ensure};
+
+/// One line of printable text, perhaps empty.
+pub fn line(text: &str) -> Checked {
+    ensure(
+        text.len() <= 4096 && !text.chars().any(|c| c.is_control() && c != '\t'),
+        "is not one line of text",
+    )
+}
+
+/// Any text without control characters other than line ends and tabs.
+pub fn text(text: &str) -> Checked {
+    ensure(text.len() <= 1 << 20, "is longer than 1 MiB")?;
+    ensure(!text.chars().any(|c| c.is_control() && !"\n\r\t".contains(c)), "holds a control character")
+}
+
+/// A secret for a header or the like: one line.
+pub fn secret(text: &str) -> Checked {
+    ensure(text.len() <= 1 << 20 && !text.contains('\0'), "cannot be used as text")
+}
+
+/// The name of a variable (POSIX, 8.1).
+pub fn environment_name(text: &str) -> Checked {
+    let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let first = text.bytes().next().is_some_and(|b| !b.is_ascii_digit());
+    ensure(text.len() <= 255 && body && first, "is not the name of a variable: letters, digits and '_'")
+}
+
+/// The name of a field of an HTTP header (RFC 9110, 5.1).
+pub fn header_name(text: &str) -> Checked {
+    let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+    ensure((1..=256).contains(&text.len()) && body, "is not the name of a header field")
+}
+
+/// Certificates between their `BEGIN` and `END` lines; a private key is no certificate.
+pub fn pem(text: &str) -> Checked {
+    if text.contains("PRIVATE KEY") {
+        return Err(Fault { sensitive: true, ..Fault::new("is a private key; give the certificate") });
+    }
+    let whole = reqwest::Certificate::from_pem_bundle(text.as_bytes()).is_ok_and(|found| !found.is_empty());
+    ensure(whole, "is not a certificate in PEM, from BEGIN CERTIFICATE to END CERTIFICATE")
+}
+
+/// A SHA-256 digest.
+pub fn sha256(text: &str) -> Checked {
+    ensure(text.parse::<crate::digest::Digest>().is_ok(), "is not a SHA-256 digest of 64 hexadecimal digits")
+}
+
+/// The name of a check of the machine.
+pub fn check_name(text: &str) -> Checked {
+    let body = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    ensure((1..=40).contains(&text.len()) && body, "is not the name of a check: lower-case letters and '-'")
+}

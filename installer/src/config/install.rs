@@ -1,0 +1,200 @@
+//! How to install.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cluster::{Addon, Harvester, VipMode};
+use super::disk::DiskSelector;
+use super::network::{Cidr, ManagementInterface, Network};
+use super::text::{CheckName, DevicePath, HttpUrl, IsoUrl, MacAddress, Pem, Sha256, Tty};
+use super::webhook::Webhook;
+use crate::size::ByteSize;
+
+/// How to install.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Install {
+    /// Install without questions.
+    pub automatic: bool,
+    /// What the node is to its cluster.
+    pub mode: Mode,
+    /// Which part the node plays in the cluster.
+    pub role: Role,
+    /// Minimum sizes of a production node, or those of a trial.
+    pub profile: Profile,
+    /// Go on whatever the checks of the machine find.
+    pub skipchecks: bool,
+    /// Checks of the machine to leave out, by name; `installer preflight --list` shows them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub skip_checks: Vec<CheckName>,
+    /// The disk for the system: a path below /dev, or clauses. Needed when more than one disk could be meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<DiskSelector>,
+    /// A disk of its own for the data of virtual machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_disk: Option<DiskSelector>,
+    /// Size of the persistent partition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "byte-size"))]
+    pub persistent_partition_size: Option<ByteSize>,
+    /// What may be lost: nothing, what is on the chosen disks, or what is on all disks that are listed too.
+    pub wipe: Wipe,
+    /// Wipe every other disk that holds a system of this product.
+    pub wipe_all_disks: bool,
+    /// Other disks to wipe.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wipe_disks_list: Vec<DevicePath>,
+    /// Nodes boot on BIOS and on UEFI whatever this says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force_efi: Option<bool>,
+    /// Disks always get a GUID partition table; `false` is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force_gpt: Option<bool>,
+    /// Has no meaning here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub silent: Option<bool>,
+    /// Keep a report of the machine's state when the install fails.
+    pub debug: bool,
+    /// The serial console of the installed node, such as `ttyS0,115200n8`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tty: Option<Tty>,
+    /// Power off at the end instead of rebooting.
+    pub poweroff: bool,
+    /// Where payloads come from that the boot medium does not hold: the URL of the directory that has the
+    /// content of a full medium.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "medium-url"))]
+    pub medium: Option<String>,
+    /// The same as `medium`; `local`, or a path, is a medium that is at hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iso_url: Option<IsoUrl>,
+    /// A configuration to fetch; it is stronger than the medium's own and weaker than kernel parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_url: Option<HttpUrl>,
+    /// SHA-256 that what `config_url` gives must have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_sha256: Option<Sha256>,
+    /// Certificates (PEM) of authorities to trust beside the usual ones, for everything that is fetched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ca_certificates: Vec<Pem>,
+    /// Put no container images on the node; it pulls them when it starts.
+    pub with_net_images: bool,
+    /// The management network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub management_interface: Option<ManagementInterface>,
+    /// Further networks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Network>,
+    /// The virtual address of the cluster; in create mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vip: Option<Ipv4Addr>,
+    /// Where the virtual address comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vip_mode: Option<VipMode>,
+    /// Hardware address that the virtual address has towards a DHCP server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vip_hw_addr: Option<MacAddress>,
+    /// Network of the pods; 10.52.0.0/16 unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_pod_cidr: Option<Cidr>,
+    /// Network of the services; 10.53.0.0/16 unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_service_cidr: Option<Cidr>,
+    /// Address of the cluster's name server, in the network of the services; its tenth unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_dns: Option<Ipv4Addr>,
+    /// Calls to other systems when something happens.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<Webhook>,
+    /// Addons of the cluster by name; in create mode.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "addon" }))]
+    pub addons: BTreeMap<String, Addon>,
+    /// Settings of the hypervisor's own charts; in create mode.
+    pub harvester: Harvester,
+    /// Join without taking work until somebody allows it; in join mode.
+    pub cordoned: bool,
+}
+
+/// What the node is to its cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The first node of a new cluster.
+    #[default]
+    Create,
+    /// A further node.
+    Join,
+    /// The operating system only.
+    Install,
+}
+
+/// Which part the node plays in the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A worker that may be promoted.
+    #[default]
+    Default,
+    /// Runs the control plane.
+    Management,
+    /// Never runs the control plane.
+    Worker,
+    /// Votes in etcd and runs nothing else; has no data partition.
+    Witness,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 4] = [Self::Default, Self::Management, Self::Worker, Self::Witness];
+
+    /// The name as configurations write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Management => "management",
+            Self::Worker => "worker",
+            Self::Witness => "witness",
+        }
+    }
+}
+
+impl Mode {
+    /// The name that documents use.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Join => "join",
+            Self::Install => "install",
+        }
+    }
+}
+
+/// Which minimum sizes hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// The sizes that a production node needs.
+    #[default]
+    Production,
+    /// Small partitions for tests and trials.
+    Trial,
+}
+
+/// What an install may make unreadable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wipe {
+    /// Nothing: a disk with partitions or file systems is refused.
+    None,
+    /// What is on the disks that the install is for.
+    #[default]
+    Selected,
+    /// Also what is on the disks of `wipe_disks_list` and `wipe_all_disks`.
+    AllListed,
+}

@@ -1,0 +1,194 @@
+//! Settings of the operating system, applied at every boot.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Secret;
+use super::text::{
+    AbsolutePath, FileMode, Hostname, KernelArguments, Line, ModuleName, Owner, PersistentPath, SshKey,
+    SysctlValue, Text, TimeServer, UserName,
+};
+
+/// Settings of the operating system, applied at every boot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Os {
+    /// Host name, lower-case letters, digits, `-` and `.` (RFC 1123); also the name of the node in the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<Hostname>,
+    /// Public keys that may log in as `rancher`: literal ones, or `github:NAME`, `gitlab:NAME` and URLs, which the
+    /// installer fetches.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ssh_authorized_keys: Vec<SshKey>,
+    /// Password of `rancher`: a crypt(5) hash, or clear text that is hashed before it is stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "password"))]
+    pub password: Option<Secret>,
+    /// A file of the installing system that holds the password, instead of `password`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<AbsolutePath>,
+    /// Further users.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<User>,
+    /// Files to write at every boot.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub write_files: Vec<WriteFile>,
+    /// Name servers, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dns_nameservers: Vec<Ipv4Addr>,
+    /// Time servers: names or addresses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ntp_servers: Vec<TimeServer>,
+    /// Kernel modules to load at boot, beside `kvm` and `vhost_net`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<ModuleName>,
+    /// Kernel settings, as in sysctl.conf(5).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "sysctl-key" }))]
+    pub sysctls: BTreeMap<String, SysctlValue>,
+    /// Variables of `/etc/environment`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "environment-name" }))]
+    pub environment: BTreeMap<String, Line>,
+    /// Labels of the node in the cluster.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "label-key" }))]
+    pub labels: BTreeMap<String, super::LabelValue>,
+    /// The SSH server.
+    pub sshd: Sshd,
+    /// Directories of the node whose content lasts, beside those that last anyway.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub persistent_state_paths: Vec<PersistentPath>,
+    /// Storage that is reached over several paths.
+    pub external_storage_config: ExternalStorage,
+    /// Arguments to add to the kernel command line of the installed node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub additional_kernel_arguments: Option<KernelArguments>,
+}
+
+/// One user beside `rancher`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct User {
+    /// Login name.
+    pub name: UserName,
+    /// A crypt(5) hash, or clear text that is hashed before it is stored; without one, only keys log in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "password"))]
+    pub password: Option<Secret>,
+    /// Public keys that may log in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssh_authorized_keys: Vec<SshKey>,
+    /// Whether the user may become root without a password.
+    #[serde(default)]
+    pub sudo: bool,
+}
+
+/// One file to write at every boot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteFile {
+    /// Where.
+    pub path: AbsolutePath,
+    /// What, as `encoding` says.
+    #[serde(default)]
+    pub content: Text,
+    /// How `content` is written.
+    #[serde(default)]
+    pub encoding: Encoding,
+    /// User, or user and group joined by `:`; root unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+    /// Permissions in octal digits, `0600` unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<FileMode>,
+}
+
+/// How the content of a file is written in the document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Encoding {
+    /// As it is.
+    #[default]
+    #[serde(rename = "")]
+    Plain,
+    /// Base64.
+    #[serde(rename = "b64")]
+    B64,
+    /// Base64.
+    #[serde(rename = "base64")]
+    Base64,
+    /// Gzip in base64.
+    #[serde(rename = "gz+b64")]
+    GzB64,
+    /// Gzip in base64.
+    #[serde(rename = "gz+base64")]
+    GzBase64,
+    /// Gzip in base64.
+    #[serde(rename = "gzip+b64")]
+    GzipB64,
+    /// Gzip in base64.
+    #[serde(rename = "gzip+base64")]
+    GzipBase64,
+}
+
+/// The SSH server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sshd {
+    /// Whether files can be transferred over SFTP.
+    pub sftp: bool,
+    /// Whether only keys can log in, no passwords.
+    pub disable_password_auth: bool,
+}
+
+/// Storage that is reached over several paths.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExternalStorage {
+    /// Whether multipathd runs. Where it does not, the kernel is told `multipath=off`.
+    pub enabled: bool,
+    /// Which devices multipathd leaves alone: a list names the only vendors and products that it takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub multi_path_config: Option<MultiPath>,
+}
+
+/// Which devices multipathd leaves alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MultiPath {
+    /// It takes only these.
+    Only(Vec<MultiPathDevice>),
+    /// It takes all but those.
+    Lists(MultiPathLists),
+}
+
+/// The lists of multipath.conf(5).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MultiPathLists {
+    /// Devices to leave alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blacklist: Vec<MultiPathDevice>,
+    /// World wide identifiers to leave alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blacklist_wwids: Vec<Line>,
+    /// Devices to take all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blacklist_exceptions: Vec<MultiPathDevice>,
+    /// World wide identifiers to take all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blacklist_exception_wwids: Vec<Line>,
+}
+
+/// A device by vendor and product, both regular expressions of multipath.conf(5).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MultiPathDevice {
+    /// The vendor.
+    pub vendor: Line,
+    /// The product.
+    pub product: Line,
+}
