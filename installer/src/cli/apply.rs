@@ -56,7 +56,7 @@ const ADVICE: &[(&str, &str)] = &[
     ("etc/sysctl.d/", "Kernel settings take effect at the next boot, or now with: sysctl --system"),
     (
         "etc/NetworkManager/",
-        "The network takes effect at the next boot, or now with: nmcli connection reload && nmcli connection up nqrust-management",
+        "The network takes effect at the next boot, or now with: systemctl restart NetworkManager",
     ),
     (
         "etc/ssh/sshd_config.d/",

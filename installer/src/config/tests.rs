@@ -158,12 +158,11 @@ fn packets_have_a_size_that_cards_can_send() {
 }
 
 #[test]
-fn the_management_network_has_one_named_card() {
+fn the_management_network_has_named_cards() {
     let with = |cards: &str| codes(&format!("install: {{management_interface: {{interfaces: {cards}}}}}"));
     let at = "install.management_interface.interfaces";
     assert_eq!(with("[]"), [format!("missing-value {at}")]);
     assert_eq!(with("[{}]"), [format!("missing-value {at}[0]")]);
-    assert_eq!(with("[{name: a}, {name: b}]"), [format!("bonds-unsupported {at}[1]")]);
     assert_eq!(with("[{name: lo}]"), [format!("invalid-interface-name {at}[0].name")]);
 }
 

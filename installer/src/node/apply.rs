@@ -261,7 +261,7 @@ pub(super) mod tests {
         let files = snapshot(root.path());
         let mode = |path: &str| files[Path::new(path)].0;
         assert_eq!((mode("etc/passwd"), mode("etc/shadow"), mode("etc/gshadow")), (0o644, 0o640, 0o640));
-        assert_eq!(mode("etc/NetworkManager/system-connections/nqrust-management.nmconnection"), 0o600);
+        assert_eq!(mode("etc/NetworkManager/system-connections/nqrust-mgmt-any.nmconnection"), 0o600);
         assert_eq!(mode("etc/sudoers.d/90-nqrust"), 0o440);
         for (path, (_, bytes)) in &files {
             let text = String::from_utf8_lossy(bytes);

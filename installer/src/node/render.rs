@@ -17,7 +17,7 @@ pub fn render(config: &InstallConfig, machine: Option<&MachineId>) -> Vec<NodeFi
     let os = &config.os;
     let name = hostname(config, machine);
     let mut files = vec![hosts(name.as_deref()), sudo_rule(), login(config)];
-    files.extend([network::profile(config), network::settings()]);
+    files.extend(network::files(config));
     files.extend(name.map(|name| NodeFile::new("etc/hostname", 0o644, format!("{name}\n"))));
     files.extend(machine.map(|id| NodeFile::new("etc/machine-id", 0o444, format!("{id}\n"))));
     let mut lines = |path: &str, head: &str, lines: Vec<String>| {

@@ -38,7 +38,7 @@ type Rule = fn(&InstallConfig) -> Vec<Finding>;
 const RULES: &[Rule] = &[
     scheme_version,
     access::somebody_can_log_in,
-    network::one_interface,
+    network::some_interface,
     network::interfaces_are_named,
     network::packet_size,
     network::static_is_complete,

@@ -15,20 +15,15 @@ fn management(config: &InstallConfig) -> Option<&ManagementInterface> {
     config.install.management_interface.as_ref()
 }
 
-/// One card carries the management network.
-pub(super) fn one_interface(config: &InstallConfig) -> Vec<Finding> {
+/// Some card carries the management network.
+pub(super) fn some_interface(config: &InstallConfig) -> Vec<Finding> {
     let Some(management) = management(config) else { return Vec::new() };
     match management.interfaces.len() {
         0 => vec![
             Finding::new(path("interfaces"), "missing-value", "the network card is not named")
                 .suggest("interfaces: [{ name: ens3 }]"),
         ],
-        1 => Vec::new(),
-        _ => vec![Finding::new(
-            path("interfaces[1]"),
-            "bonds-unsupported",
-            "more than one network card would make a bond, and bonds are not yet supported",
-        )],
+        _ => Vec::new(),
     }
 }
 

@@ -1,0 +1,419 @@
+//! NetworkManager profiles of the node's networks.
+//!
+//! The cards of a network make a bond `NAME-bo`, also where there is only one; the bond is the port of a VLAN-aware
+//! bridge `NAME-br`, to which virtual machines are attached later; the node's own address is on the bridge, or on
+//! the VLAN device `NAME-br.ID`. The management network is called `mgmt`. Without a named card there is one profile
+//! for every wired card.
+
+mod keyfile;
+
+use std::net::Ipv4Addr;
+
+use uuid::Uuid;
+
+use super::files::NodeFile;
+use crate::config::network::{HashPolicy, LacpRate, NetworkMethod};
+use crate::config::rules::prefix_length;
+use crate::config::{BondOptions, InstallConfig, Interface, ManagementInterface, Method, Network};
+use keyfile::Keyfile;
+
+/// The namespace of the profiles' UUIDs: a number drawn once, so that a profile keeps its identity.
+const NAMESPACE: Uuid = Uuid::from_u128(0x6f0d_3a52_8f1b_4c7e_9d64_1b0c_57a2_e83d);
+
+/// The name of the management network.
+pub const MANAGEMENT: &str = "mgmt";
+/// How often, in milliseconds, a bond looks at its links.
+const MIIMON: u32 = 100;
+/// NetworkManager's word for waiting for a DHCP server without end.
+const FOREVER: &str = "2147483647";
+
+/// One network, whichever part of the document it comes from.
+struct Plan<'a> {
+    name: &'a str,
+    cards: &'a [Interface],
+    address: Address,
+    gateway: Option<Ipv4Addr>,
+    servers: &'a [Ipv4Addr],
+    mtu: u32,
+    vlan: Option<u32>,
+    bond: Option<&'a BondOptions>,
+}
+
+/// The node's own address in a network.
+enum Address {
+    None,
+    Dhcp,
+    Static(Ipv4Addr, u8),
+}
+
+/// The profiles of the document's networks, and what they need beside them.
+#[must_use]
+pub fn files(config: &InstallConfig) -> Vec<NodeFile> {
+    let default = ManagementInterface::default();
+    let management = config.install.management_interface.as_ref().unwrap_or(&default);
+    let management = of_management(config, management);
+    let mut files = vec![settings(), inherit_hardware_addresses()];
+    if management.cards.is_empty() {
+        files.push(any_card(&management));
+    } else {
+        files.extend(profiles(&management));
+    }
+    files.extend(config.install.networks.iter().flat_map(|network| profiles(&of_network(network))));
+    files
+}
+
+/// The device that has the node's address in the management network, where cards are named.
+#[must_use]
+pub fn management_device(config: &InstallConfig) -> Option<String> {
+    let management = config.install.management_interface.as_ref()?;
+    (!management.interfaces.is_empty()).then(|| of_management(config, management).top())
+}
+
+fn of_management<'a>(config: &'a InstallConfig, management: &'a ManagementInterface) -> Plan<'a> {
+    let address = match management.method {
+        Method::Static => address(management.ip, management.subnet_mask),
+        Method::Dhcp => Address::Dhcp,
+    };
+    Plan {
+        name: MANAGEMENT,
+        cards: &management.interfaces,
+        address,
+        gateway: management.gateway,
+        servers: &config.os.dns_nameservers,
+        mtu: management.mtu,
+        vlan: tag(management.vlan_id),
+        bond: management.bond_options.as_ref(),
+    }
+}
+
+fn of_network(network: &Network) -> Plan<'_> {
+    let address = match network.method {
+        NetworkMethod::None => Address::None,
+        NetworkMethod::Dhcp => Address::Dhcp,
+        NetworkMethod::Static => address(network.ip, network.subnet_mask),
+    };
+    Plan {
+        name: &network.name,
+        cards: &network.interfaces,
+        address,
+        gateway: None,
+        servers: &[],
+        mtu: network.mtu,
+        vlan: tag(network.vlan_id),
+        bond: network.bond_options.as_ref(),
+    }
+}
+
+/// The rules of the document see to it that a static network has both.
+fn address(ip: Option<Ipv4Addr>, mask: Option<Ipv4Addr>) -> Address {
+    match (ip, mask.and_then(prefix_length)) {
+        (Some(ip), Some(length)) => Address::Static(ip, length),
+        _ => Address::Dhcp,
+    }
+}
+
+/// 0 and 1 mean untagged.
+fn tag(id: u32) -> Option<u32> {
+    (id > 1).then_some(id)
+}
+
+impl Plan<'_> {
+    fn bond(&self) -> String {
+        format!("{}-bo", self.name)
+    }
+
+    fn bridge(&self) -> String {
+        format!("{}-br", self.name)
+    }
+
+    /// The device that has the address.
+    fn top(&self) -> String {
+        self.vlan.map_or_else(|| self.bridge(), |id| format!("{}.{id}", self.bridge()))
+    }
+
+    fn is_management(&self) -> bool {
+        self.name == MANAGEMENT
+    }
+}
+
+fn profiles(plan: &Plan<'_>) -> Vec<NodeFile> {
+    let mut files: Vec<_> =
+        plan.cards.iter().enumerate().map(|(index, card)| port(plan, index, card)).collect();
+    files.push(bond(plan));
+    files.push(bridge(plan));
+    files.extend(plan.vlan.map(|id| vlan(plan, id)));
+    files
+}
+
+/// Begins the profile `role` of a network; a device that is part of another names it and its kind.
+fn begin(
+    plan: &Plan<'_>,
+    role: &str,
+    kind: &str,
+    device: Option<&str>,
+    part_of: Option<(&str, &str)>,
+) -> Keyfile {
+    let id = format!("nqrust-{}-{role}", plan.name);
+    let mut keyfile = Keyfile::default();
+    keyfile.section("connection");
+    keyfile.text("uuid", &Uuid::new_v5(&NAMESPACE, id.as_bytes()).to_string());
+    keyfile.text("id", &id);
+    keyfile.text("type", kind);
+    if let Some(device) = device {
+        keyfile.text("interface-name", device);
+    }
+    keyfile.text("autoconnect-priority", "100");
+    // A switch that starts later than the node is no reason to give up.
+    keyfile.text("autoconnect-retries", "0");
+    if let Some((whole, kind)) = part_of {
+        keyfile.text("master", whole);
+        keyfile.text("slave-type", kind);
+    }
+    keyfile
+}
+
+fn end(plan: &Plan<'_>, role: &str, keyfile: Keyfile) -> NodeFile {
+    let path = format!("etc/NetworkManager/system-connections/nqrust-{}-{role}.nmconnection", plan.name);
+    NodeFile::new(&path, 0o600, keyfile.0)
+}
+
+fn port(plan: &Plan<'_>, index: usize, card: &Interface) -> NodeFile {
+    let role = format!("port{index}");
+    // Names may change with the firmware's mood; the permanent address does not.
+    let name = card.name.as_deref().filter(|_| card.hw_addr.is_none());
+    let mut keyfile = begin(plan, &role, "ethernet", name, Some((&plan.bond(), "bond")));
+    ethernet(&mut keyfile, plan.mtu, card.hw_addr.as_deref());
+    end(plan, &role, keyfile)
+}
+
+fn bond(plan: &Plan<'_>) -> NodeFile {
+    let mut keyfile = begin(plan, "bond", "bond", Some(&plan.bond()), Some((&plan.bridge(), "bridge")));
+    ethernet(&mut keyfile, plan.mtu, None);
+    let default = BondOptions::default();
+    let options = plan.bond.unwrap_or(&default);
+    keyfile.section("bond");
+    keyfile.text("mode", options.mode.name());
+    keyfile.text("miimon", &options.miimon.unwrap_or(MIIMON).to_string());
+    for (name, value) in [("updelay", options.updelay), ("downdelay", options.downdelay)] {
+        if let Some(value) = value {
+            keyfile.text(name, &value.to_string());
+        }
+    }
+    if let Some(primary) = &options.primary {
+        keyfile.text("primary", primary);
+    }
+    if let Some(rate) = options.lacp_rate {
+        keyfile.text("lacp_rate", if rate == LacpRate::Fast { "fast" } else { "slow" });
+    }
+    if let Some(policy) = options.xmit_hash_policy {
+        keyfile.text("xmit_hash_policy", policy_name(policy));
+    }
+    keyfile.section("bridge-port");
+    keyfile.text("vlans", &vlans(plan));
+    end(plan, "bond", keyfile)
+}
+
+/// The kernel's names (`Documentation/networking/bonding.rst`).
+fn policy_name(policy: HashPolicy) -> &'static str {
+    match policy {
+        HashPolicy::Layer2 => "layer2",
+        HashPolicy::Layer2And3 => "layer2+3",
+        HashPolicy::Layer3And4 => "layer3+4",
+        HashPolicy::Encap2And3 => "encap2+3",
+        HashPolicy::Encap3And4 => "encap3+4",
+        HashPolicy::VlanAndSource => "vlan+srcmac",
+    }
+}
+
+/// What passes the bond's port of the bridge: everything untagged as VLAN 1, and the VLAN of the address.
+fn vlans(plan: &Plan<'_>) -> String {
+    let tagged = plan.vlan.map(|id| format!(",{id}")).unwrap_or_default();
+    format!("1 pvid untagged{tagged}")
+}
+
+fn bridge(plan: &Plan<'_>) -> NodeFile {
+    let mut keyfile = begin(plan, "bridge", "bridge", Some(&plan.bridge()), None);
+    ethernet(&mut keyfile, plan.mtu, None);
+    keyfile.section("bridge");
+    keyfile.text("stp", "false");
+    keyfile.text("vlan-filtering", "true");
+    keyfile.text("vlan-default-pvid", "1");
+    if let Some(id) = plan.vlan {
+        keyfile.text("vlans", &id.to_string());
+    }
+    if plan.vlan.is_some() {
+        no_address(&mut keyfile)
+    } else {
+        addresses(&mut keyfile, plan)
+    }
+    end(plan, "bridge", keyfile)
+}
+
+fn vlan(plan: &Plan<'_>, id: u32) -> NodeFile {
+    let mut keyfile = begin(plan, "vlan", "vlan", Some(&plan.top()), None);
+    ethernet(&mut keyfile, plan.mtu, None);
+    keyfile.section("vlan");
+    keyfile.text("id", &id.to_string());
+    keyfile.text("parent", &plan.bridge());
+    addresses(&mut keyfile, plan);
+    end(plan, "vlan", keyfile)
+}
+
+/// One profile for every wired card, where the document names none.
+fn any_card(plan: &Plan<'_>) -> NodeFile {
+    let mut keyfile = begin(plan, "any", "ethernet", None, None);
+    // NM_CONNECTION_MULTI_CONNECT_MULTIPLE: every wired card may use the profile at the same time.
+    keyfile.text("multi-connect", "3");
+    ethernet(&mut keyfile, plan.mtu, None);
+    addresses(&mut keyfile, plan);
+    end(plan, "any", keyfile)
+}
+
+fn ethernet(keyfile: &mut Keyfile, mtu: u32, card: Option<&str>) {
+    keyfile.section("ethernet");
+    if let Some(mac) = card {
+        // NetworkManager compares this with the permanent address of a card.
+        keyfile.text("mac-address", &mac.to_ascii_uppercase());
+    }
+    if mtu > 0 {
+        keyfile.text("mtu", &mtu.to_string());
+    }
+}
+
+fn no_address(keyfile: &mut Keyfile) {
+    for section in ["ipv4", "ipv6"] {
+        keyfile.section(section);
+        keyfile.text("method", "disabled");
+    }
+}
+
+fn addresses(keyfile: &mut Keyfile, plan: &Plan<'_>) {
+    let method = match plan.address {
+        Address::None => return no_address(keyfile),
+        Address::Dhcp => "auto",
+        Address::Static(..) => "manual",
+    };
+    keyfile.section("ipv4");
+    keyfile.text("method", method);
+    if let Address::Static(ip, length) = plan.address {
+        let gateway = plan.gateway.map(|gateway| format!(",{gateway}")).unwrap_or_default();
+        keyfile.text("address1", &format!("{ip}/{length}{gateway}"));
+    } else {
+        keyfile.text("dhcp-timeout", FOREVER);
+    }
+    if !plan.is_management() {
+        // The default route and the name servers are those of the management network.
+        keyfile.text("never-default", "true");
+        keyfile.text("ignore-auto-dns", "true");
+    } else if !plan.servers.is_empty() {
+        keyfile.list("dns", plan.servers.iter().map(ToString::to_string));
+        keyfile.text("ignore-auto-dns", "true");
+    }
+    keyfile.section("ipv6");
+    keyfile.text("method", if plan.is_management() { "auto" } else { "disabled" });
+}
+
+/// NetworkManager makes a DHCP profile for every other card of its own accord; a node has what its document
+/// says and nothing else.
+fn settings() -> NodeFile {
+    NodeFile::new("etc/NetworkManager/conf.d/10-nqrust.conf", 0o644, "[main]\nno-auto-default=*\n")
+}
+
+/// Bonds and bridges take the hardware address of a card, to which DHCP servers give addresses. By its default
+/// udev would give them addresses made from the machine id (systemd.link(5), `MACAddressPolicy=`).
+fn inherit_hardware_addresses() -> NodeFile {
+    let text = "[Match]\nOriginalName=*-bo *-br\n\n[Link]\nMACAddressPolicy=none\n";
+    NodeFile::new("etc/systemd/network/80-nqrust.link", 0o644, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    /// The text of the profile `nqrust-NAME` of a document.
+    fn profile(document: &str, name: &str) -> String {
+        let path = format!("etc/NetworkManager/system-connections/nqrust-{name}.nmconnection");
+        let files = files(&parse(document, "f").unwrap());
+        let file = files.iter().find(|file| file.path == path);
+        assert!(files.iter().all(|file| !file.path.contains("system-connections") || file.mode == 0o600));
+        String::from_utf8(file.unwrap_or_else(|| panic!("{path} in {files:?}")).bytes.clone()).unwrap()
+    }
+
+    fn count(document: &str) -> usize {
+        let files = files(&parse(document, "f").unwrap());
+        files.iter().filter(|file| file.path.ends_with(".nmconnection")).count()
+    }
+
+    const ONE: &str =
+        "install: {management_interface: {interfaces: [{name: ens3, hw_addr: '52:54:00:aB:34:56'}]}}";
+
+    #[test]
+    fn a_card_is_matched_by_its_permanent_address_when_there_is_one() {
+        let port = profile(ONE, "mgmt-port0");
+        assert!(port.contains("mac-address=52:54:00:AB:34:56\n") && !port.contains("interface-name"));
+        assert!(port.contains("master=mgmt-bo\nslave-type=bond\n"), "{port}");
+        assert_eq!(
+            port,
+            profile(&ONE.replace("aB", "Ab"), "mgmt-port0"),
+            "the spelling of an address does not matter"
+        );
+        let named = profile("install: {management_interface: {interfaces: [{name: ens3}]}}", "mgmt-port0");
+        assert!(named.contains("interface-name=ens3\n") && !named.contains("mac-address"));
+    }
+
+    #[test]
+    fn one_card_too_is_a_bond_below_a_bridge_that_has_the_address() {
+        assert_eq!(count(ONE), 3);
+        let bond = profile(ONE, "mgmt-bond");
+        assert!(
+            bond.contains("interface-name=mgmt-bo\n") && bond.contains("master=mgmt-br\nslave-type=bridge\n")
+        );
+        assert!(bond.contains("[bond]\nmode=active-backup\nmiimon=100\n"), "{bond}");
+        let bridge = profile(ONE, "mgmt-bridge");
+        assert!(
+            bridge.contains("[ipv4]\nmethod=auto\n") && bridge.contains("vlan-filtering=true\n"),
+            "{bridge}"
+        );
+    }
+
+    #[test]
+    fn a_vlan_carries_the_address_and_the_bridge_has_none() {
+        let document = "os: {dns_nameservers: [192.0.2.53]}\ninstall:\n  management_interface:\n    interfaces: [{name: a1}]\n    \
+            method: static\n    ip: 192.0.2.2\n    subnet_mask: 255.255.255.0\n    gateway: 192.0.2.1\n    vlan_id: 100\n    mtu: 9000\n";
+        assert_eq!(count(document), 4);
+        let vlan = profile(document, "mgmt-vlan");
+        assert!(
+            vlan.contains("interface-name=mgmt-br.100\n")
+                && vlan.contains("[vlan]\nid=100\nparent=mgmt-br\n")
+        );
+        assert!(vlan.contains("address1=192.0.2.2/24,192.0.2.1\ndns=192.0.2.53;\n"), "{vlan}");
+        let bridge = profile(document, "mgmt-bridge");
+        assert!(bridge.contains("vlans=100\n") && bridge.contains("[ipv4]\nmethod=disabled\n"), "{bridge}");
+        assert!(profile(document, "mgmt-bond").contains("vlans=1 pvid untagged,100\n"));
+        for name in ["mgmt-port0", "mgmt-bond", "mgmt-bridge", "mgmt-vlan"] {
+            assert!(profile(document, name).contains("mtu=9000\n"), "{name}");
+        }
+        let config = parse(document, "f").unwrap();
+        assert_eq!(management_device(&config).as_deref(), Some("mgmt-br.100"));
+    }
+
+    #[test]
+    fn a_further_network_has_neither_default_route_nor_address_unless_asked() {
+        let document = "install:\n  networks:\n  - {name: storage, interfaces: [{name: b1}], method: dhcp}\n  \
+            - {name: vms, interfaces: [{name: c1}]}\n";
+        let storage = profile(document, "storage-bridge");
+        assert!(storage.contains("interface-name=storage-br\n") && storage.contains("never-default=true\n"));
+        assert!(profile(document, "vms-bridge").contains("[ipv4]\nmethod=disabled\n"));
+    }
+
+    #[test]
+    fn without_a_named_card_there_is_one_profile_for_all() {
+        let any = profile("os: {dns_nameservers: [192.0.2.1, 192.0.2.2]}", "mgmt-any");
+        assert!(
+            any.contains("multi-connect=3\n")
+                && any.contains("dns=192.0.2.1;192.0.2.2;\nignore-auto-dns=true\n")
+        );
+        assert_eq!(count(""), 1);
+    }
+}
