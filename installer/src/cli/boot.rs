@@ -22,7 +22,10 @@ impl Boot {
         let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
         let places = Places { root: &self.root, run: Path::new("/run") };
         let text = match boot::boot(&places, &cmdline, &mut ThisMachine)? {
-            Some(outcome) => format!("The node document is applied: {} files.", outcome.written.len()),
+            Some(boot) => {
+                let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());
+                boot.notes.iter().fold(applied, |text, note| format!("{text}\nwarning: {note}"))
+            }
             None => "Not an installed system: nothing to mount.".to_owned(),
         };
         print(&text)

@@ -5,10 +5,43 @@ use anyhow::{Result, bail};
 
 use super::render::USER;
 
-/// User and group id of the login user.
-pub const ID: u32 = 1000;
-/// Its home directory.
-pub const HOME: &str = "/home/rancher";
+/// User and group id of the login user; further users have the numbers that follow.
+const FIRST_ID: u32 = 1000;
+
+/// One user that the document asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Login name.
+    pub name: String,
+    /// User and group id.
+    pub id: u32,
+    /// Whether it is a member of `sudo`.
+    pub sudo: bool,
+    /// Hash of the password; none: no password lets it in.
+    pub hash: Option<crate::config::Secret>,
+}
+
+impl Account {
+    /// The login user, who administers the node.
+    #[must_use]
+    pub fn login(hash: Option<crate::config::Secret>) -> Self {
+        Self { name: USER.to_owned(), id: FIRST_ID, sudo: true, hash }
+    }
+
+    /// The user at `index` of the document's further users. Numbers follow the order of the document, so that files of
+    /// theirs stay theirs while the order stays.
+    #[must_use]
+    pub fn further(index: usize, name: &str, sudo: bool, hash: Option<crate::config::Secret>) -> Self {
+        let id = FIRST_ID + 1 + u32::try_from(index).unwrap_or(0);
+        Self { name: name.to_owned(), id, sudo, hash }
+    }
+
+    /// Its home directory.
+    #[must_use]
+    pub fn home(&self) -> String {
+        format!("/home/{}", self.name)
+    }
+}
 
 /// The texts of the four account files.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,28 +58,37 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Makes the login user exist, a member of `sudo`, with `hash` as its password (none: no password lets
-    /// it in), and locks root. A second time changes nothing. Another account with the same id, and an image
-    /// without the group `sudo`, are errors.
-    pub fn with_login_user(&self, hash: Option<&str>) -> Result<Self> {
-        let id = ID.to_string();
-        refuse_taken(&self.passwd, &id, "/etc/passwd")?;
-        refuse_taken(&self.group, &id, "/etc/group")?;
+    /// Makes the users exist, with their passwords and their part in `sudo`, and locks root. A second time changes
+    /// nothing. Another account with the same id or name, and an image without the group `sudo`, are errors.
+    pub fn with_users(&self, users: &[Account]) -> Result<Self> {
         if !self.group.lines().any(|line| name(line) == "sudo") {
             bail!("the image has no group sudo in /etc/group");
         }
-        let passwd = put(&self.passwd, &format!("{USER}:x:{id}:{id}::{HOME}:/bin/bash"));
-        let group = put(&self.group, &format!("{USER}:x:{id}:"));
+        let mut accounts = self.clone();
+        for user in users {
+            accounts.put(user)?;
+        }
+        // The image's root may have any password.
+        accounts.shadow = edit(&accounts.shadow, "root", 1, |_| "!*".to_owned());
+        Ok(accounts)
+    }
+
+    fn put(&mut self, user: &Account) -> Result<()> {
+        let Account { name, id, .. } = user;
+        refuse_taken(&self.passwd, user, "/etc/passwd")?;
+        refuse_taken(&self.group, user, "/etc/group")?;
+        self.passwd = put(&self.passwd, &format!("{name}:x:{id}:{id}::{}:/bin/bash", user.home()));
+        self.group = put(&self.group, &format!("{name}:x:{id}:"));
         // `*` matches no password, yet the account is not locked, so keys still work. Without a date of the
         // last change the password does not age, and the file does not depend on the day it was written.
-        let shadow = put(&self.shadow, &format!("{USER}:{}::0:99999:7:::", hash.unwrap_or("*")));
-        let gshadow = put(&self.gshadow, &format!("{USER}:!::"));
-        Ok(Self {
-            passwd,
-            group: edit(&group, "sudo", 3, join_group),
-            shadow: edit(&shadow, "root", 1, |_| "!*".to_owned()),
-            gshadow: edit(&gshadow, "sudo", 3, join_group),
-        })
+        let hash = user.hash.as_ref().map_or("*", |hash| hash.expose());
+        self.shadow = put(&self.shadow, &format!("{name}:{hash}::0:99999:7:::"));
+        self.gshadow = put(&self.gshadow, &format!("{name}:!::"));
+        if user.sudo {
+            self.group = edit(&self.group, "sudo", 3, |members| join_group(members, name));
+            self.gshadow = edit(&self.gshadow, "sudo", 3, |members| join_group(members, name));
+        }
+        Ok(())
     }
 }
 
@@ -54,10 +96,13 @@ fn name(line: &str) -> &str {
     line.split(':').next().unwrap_or_default()
 }
 
-fn refuse_taken(text: &str, id: &str, file: &str) -> Result<()> {
-    let taken = text.lines().find(|line| name(line) != USER && line.split(':').nth(2) == Some(id));
-    match taken {
-        Some(line) => bail!("{file} gives the id {id} of {USER} to {}", name(line)),
+/// An entry with the same id, or with the same name and another id, belongs to somebody else.
+fn refuse_taken(text: &str, user: &Account, file: &str) -> Result<()> {
+    let id = user.id.to_string();
+    let same = |line: &&str| (name(line) == user.name) != (line.split(':').nth(2) == Some(&*id));
+    match text.lines().find(same) {
+        Some(line) if name(line) == user.name => bail!("{file} has another account {}", user.name),
+        Some(line) => bail!("{file} gives the id {id} of {} to {}", user.name, name(line)),
         None => Ok(()),
     }
 }
@@ -87,11 +132,11 @@ fn edit(text: &str, wanted: &str, field: usize, change: impl Fn(&str) -> String)
     text.lines().map(line).collect()
 }
 
-/// Adds the login user to a list of members.
-fn join_group(members: &str) -> String {
+/// Adds a user to a list of members.
+fn join_group(members: &str, user: &str) -> String {
     let mut members: Vec<&str> = members.split(',').filter(|member| !member.is_empty()).collect();
-    if !members.contains(&USER) {
-        members.push(USER);
+    if !members.contains(&user) {
+        members.push(user);
     }
     members.join(",")
 }
@@ -111,9 +156,23 @@ pub(super) mod tests {
         }
     }
 
+    fn login(hash: Option<&str>) -> Account {
+        Account::login(hash.map(crate::config::Secret::new))
+    }
+
+    #[test]
+    fn further_users_have_the_numbers_that_follow() {
+        let operator = Account::further(0, "operator", false, None);
+        let accounts = debian().with_users(&[login(None), operator]).unwrap();
+        assert!(accounts.passwd.ends_with("operator:x:1001:1001::/home/operator:/bin/bash\n"));
+        assert!(accounts.group.contains("sudo:x:27:rancher\n") && accounts.shadow.contains("operator:*::"));
+        let error = debian().with_users(&[Account::further(0, "daemon", false, None)]).err().unwrap();
+        assert!(error.to_string().contains("another account daemon"), "{error}");
+    }
+
     #[test]
     fn the_login_user_is_added_root_is_locked_and_the_rest_stays() {
-        let accounts = debian().with_login_user(Some("$y$hash")).unwrap();
+        let accounts = debian().with_users(&[login(Some("$y$hash"))]).unwrap();
         assert_eq!(accounts.passwd, debian().passwd + "rancher:x:1000:1000::/home/rancher:/bin/bash\n");
         assert_eq!(
             accounts.group,
@@ -128,9 +187,9 @@ pub(super) mod tests {
 
     #[test]
     fn a_second_time_changes_only_the_password() {
-        let once = debian().with_login_user(Some("$y$hash")).unwrap();
-        assert!(once.with_login_user(Some("$y$hash")).unwrap() == once);
-        let without = once.with_login_user(None).unwrap();
+        let once = debian().with_users(&[login(Some("$y$hash"))]).unwrap();
+        assert!(once.with_users(&[login(Some("$y$hash"))]).unwrap() == once);
+        let without = once.with_users(&[login(None)]).unwrap();
         assert!(without.shadow.contains("rancher:*::"));
         assert!(without.passwd == once.passwd && without.group == once.group);
     }
@@ -139,17 +198,17 @@ pub(super) mod tests {
     fn other_members_of_sudo_stay() {
         let mut accounts = debian();
         accounts.group = accounts.group.replace("sudo:x:27:", "sudo:x:27:admin");
-        assert!(accounts.with_login_user(None).unwrap().group.contains("sudo:x:27:admin,rancher\n"));
+        assert!(accounts.with_users(&[login(None)]).unwrap().group.contains("sudo:x:27:admin,rancher\n"));
     }
 
     #[test]
     fn an_id_that_is_taken_and_a_missing_group_are_named() {
         let mut accounts = debian();
         accounts.passwd.push_str("someone:x:1000:1000::/:/bin/sh\n");
-        let error = accounts.with_login_user(None).err().unwrap().to_string();
+        let error = accounts.with_users(&[login(None)]).err().unwrap().to_string();
         assert!(error.contains("someone") && error.contains("/etc/passwd"), "{error}");
         let mut accounts = debian();
         accounts.group = "root:x:0:\n".into();
-        assert!(accounts.with_login_user(None).err().unwrap().to_string().contains("sudo"));
+        assert!(accounts.with_users(&[login(None)]).err().unwrap().to_string().contains("sudo"));
     }
 }

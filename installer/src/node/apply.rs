@@ -13,13 +13,13 @@ use anyhow::{Context, Result};
 use nix::unistd::{Gid, Uid};
 use serde::{Deserialize, Serialize};
 
-use super::accounts::{Accounts, HOME, ID};
+use super::accounts::{Account, Accounts};
 use super::files::NodeFile;
 use super::identity::MachineId;
-use super::render::render;
+use super::render::{USER, render};
 use super::seed;
 use crate::config::password::{self, Kind};
-use crate::config::{self, InstallConfig};
+use crate::config::{self, InstallConfig, Secret};
 use crate::digest::{Digest, Hasher};
 use crate::failure::{Class, Failure};
 use crate::files;
@@ -54,8 +54,8 @@ pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
     let digest = digest_of(document)?;
     let mut files = render(&config, machine.as_ref());
     let owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
-    let hash = login_hash(&config, machine.as_ref())?;
-    files.extend(account_files(root, hash.as_deref())?);
+    let users = users(&config, machine.as_ref())?;
+    files.extend(account_files(root, &users)?);
     let before = Applied::read(root)?.unwrap_or_default();
     let mut outcome = Outcome::default();
     announce(root, &before, &owned)?;
@@ -69,7 +69,9 @@ pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
             outcome.written.push(file.path.clone());
         }
     }
-    make_home(root)?;
+    for user in &users {
+        make_home(root, user)?;
+    }
     Applied { document: Some(digest), files: owned }.write(root)?;
     Ok(outcome)
 }
@@ -122,26 +124,39 @@ impl Applied {
     }
 }
 
-/// The hash of the login user's password. Clear text, which somebody may have written into the document of a
-/// node, is hashed with a salt that is the node's own, so that the same document gives the same bytes.
-fn login_hash(config: &InstallConfig, machine: Option<&MachineId>) -> Result<Option<String>> {
-    let Some(secret) = &config.os.password else { return Ok(None) };
-    let hash = match password::kind(secret.expose()) {
+/// The users that the document asks for.
+fn users(config: &InstallConfig, machine: Option<&MachineId>) -> Result<Vec<Account>> {
+    let hash = |user: &str, password: &Option<Secret>| -> Result<Option<Secret>> {
+        password.as_ref().map(|password| hashed(user, password, machine)).transpose()
+    };
+    let mut users = vec![Account::login(hash(USER, &config.os.password)?)];
+    for (index, user) in config.os.users.iter().enumerate() {
+        users.push(Account::further(index, &user.name, user.sudo, hash(&user.name, &user.password)?));
+    }
+    Ok(users)
+}
+
+/// The hash of a user's password. Clear text, which somebody may have written into the document of a node, is hashed
+/// with a salt that is the node's and the user's own, so that the same document gives the same bytes.
+fn hashed(user: &str, secret: &Secret, machine: Option<&MachineId>) -> Result<Secret> {
+    match password::kind(secret.expose()) {
         Kind::Clear => {
             let mut hasher = Hasher::default();
             hasher.update(b"nqrust password salt ");
             hasher.update(machine.map(ToString::to_string).unwrap_or_default().as_bytes());
+            if user != USER {
+                hasher.update(user.as_bytes());
+            }
             let digest = hasher.finish();
             let salt = digest.as_bytes().first_chunk::<16>().copied().unwrap_or_default();
-            password::hash_with_salt(secret.expose(), &salt)?
+            password::hash_with_salt(secret.expose(), &salt)
         }
         // The checks of the document have refused what is unsupported.
-        Kind::Hash | Kind::Unsupported(_) => secret.clone(),
-    };
-    Ok(Some(hash.expose().to_owned()))
+        Kind::Hash | Kind::Unsupported(_) => Ok(secret.clone()),
+    }
 }
 
-fn account_files(root: &Path, hash: Option<&str>) -> Result<Vec<NodeFile>> {
+fn account_files(root: &Path, users: &[Account]) -> Result<Vec<NodeFile>> {
     let read = |name: &str| files::read_text(&root.join("etc").join(name));
     let accounts = Accounts {
         passwd: read("passwd")?,
@@ -149,9 +164,8 @@ fn account_files(root: &Path, hash: Option<&str>) -> Result<Vec<NodeFile>> {
         shadow: read("shadow")?,
         gshadow: read("gshadow")?,
     };
-    let Accounts { passwd, group, shadow, gshadow } = accounts
-        .with_login_user(hash)
-        .with_context(|| format!("adding the login user below {}", root.display()))?;
+    let Accounts { passwd, group, shadow, gshadow } =
+        accounts.with_users(users).with_context(|| format!("adding users below {}", root.display()))?;
     Ok(vec![
         NodeFile::new("etc/passwd", 0o644, passwd),
         NodeFile::new("etc/group", 0o644, group),
@@ -188,14 +202,14 @@ fn remove(root: &Path, path: &str) -> Result<bool> {
     }
 }
 
-/// Makes the home directory of the login user from the image's skeleton, once.
-fn make_home(root: &Path) -> Result<()> {
-    let home = below(root, HOME);
+/// Makes the home directory of a user from the image's skeleton, once.
+fn make_home(root: &Path, user: &Account) -> Result<()> {
+    let home = below(root, &user.home());
     if home.exists() {
         return Ok(());
     }
     let skeleton = root.join("etc/skel");
-    let owner = Uid::effective().is_root().then_some((ID, ID));
+    let owner = Uid::effective().is_root().then_some((user.id, user.id));
     if skeleton.is_dir() {
         return seed::whole(&skeleton, &home, owner, 0o700);
     }
@@ -275,7 +289,7 @@ pub(super) mod tests {
     fn the_login_user_gets_a_home_once() {
         let root = image();
         run(root.path(), "").unwrap();
-        let home = below(root.path(), HOME);
+        let home = below(root.path(), "/home/rancher");
         assert_eq!(fs::metadata(&home).unwrap().permissions().mode() & 0o7777, 0o700);
         fs::write(home.join(".profile"), "own").unwrap();
         run(root.path(), "os: {hostname: a}").unwrap();

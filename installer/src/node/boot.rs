@@ -13,6 +13,7 @@ use super::apply::{self, below};
 use super::cmdline::{Installed, Partition};
 use super::mount::{Machine, Source};
 use super::seed;
+use crate::config::{self, InstallConfig};
 use crate::failure::{Class, Classify};
 use crate::files;
 
@@ -39,9 +40,18 @@ pub struct Places<'a> {
     pub run: &'a Path,
 }
 
+/// What a boot did.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Boot {
+    /// What was applied.
+    pub outcome: apply::Outcome,
+    /// What the document asks for and could not be, without reason enough to stop the boot.
+    pub notes: Vec<String>,
+}
+
 /// Mounts what the command line names and applies the node document. Returns what was applied, or `None`
 /// on a live or netboot system, where there is nothing to do.
-pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Machine) -> Result<Option<apply::Outcome>> {
+pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Machine) -> Result<Option<Boot>> {
     let Some(installed) = Installed::parse(cmdline)? else { return Ok(None) };
     let root = places.root;
     mount_ext4(machine, &installed.persistent, &below(root, "/var"), false)?;
@@ -57,7 +67,13 @@ pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Machine) -> Re
     for directory in PERSISTENT {
         keep(root, directory, machine)?;
     }
-    apply::apply(&below(root, DOCUMENT), root).context("applying the node document").map(Some)
+    let mut notes = Vec::new();
+    // A document with mistakes is told of by the apply that follows.
+    if let Ok(config) = config::load(&below(root, DOCUMENT)) {
+        notes = keep_further(root, &config, machine)?;
+    }
+    let outcome = apply::apply(&below(root, DOCUMENT), root).context("applying the node document")?;
+    Ok(Some(Boot { outcome, notes }))
 }
 
 fn mount_ext4(machine: &mut dyn Machine, partition: &Partition, target: &Path, plain: bool) -> Result<()> {
@@ -87,7 +103,8 @@ fn keep(root: &Path, directory: &str, machine: &mut dyn Machine) -> Result<()> {
     let kept = kept(root, directory);
     if !kept.exists() {
         let what = || format!("filling {} from the image", kept.display());
-        files::make_directory(&below(root, KEPT), 0o755).class(Class::DiskIo, what)?;
+        let above = kept.parent().map_or_else(|| below(root, KEPT), Path::to_path_buf);
+        files::make_directory(&above, 0o755).class(Class::DiskIo, what)?;
         let mode = fs::metadata(&target)
             .with_context(|| format!("reading {}, which the image should have", target.display()))?
             .permissions()
@@ -95,6 +112,27 @@ fn keep(root: &Path, directory: &str, machine: &mut dyn Machine) -> Result<()> {
         seed::whole(&target, &kept, None, mode).class(Class::DiskIo, what)?;
     }
     machine.mount(&Source::Bind(kept), &target)
+}
+
+/// Puts the directories of `os.persistent_state_paths` in their places. One that the image lacks, in a part of it that
+/// is read-only, cannot be made: that is told, and no reason to have no node.
+fn keep_further(root: &Path, config: &InstallConfig, machine: &mut dyn Machine) -> Result<Vec<String>> {
+    let mut notes = Vec::new();
+    for path in &config.os.persistent_state_paths {
+        let lasts = |tree: &str| Path::new(&**path).starts_with(tree);
+        if PERSISTENT.iter().any(|tree| lasts(tree)) || lasts("/var") {
+            continue;
+        }
+        let target = below(root, path);
+        if fs::symlink_metadata(&target).is_ok_and(|metadata| !metadata.is_dir()) {
+            notes.push(format!("{path} is not kept: it is not a directory"));
+        } else if let Err(error) = fs::create_dir_all(&target) {
+            notes.push(format!("{path} is not kept: the image does not have it, and {error}"));
+        } else {
+            keep(root, path, machine)?;
+        }
+    }
+    Ok(notes)
 }
 
 fn kept(root: &Path, directory: &str) -> PathBuf {
@@ -148,7 +186,7 @@ mod tests {
         }
     }
 
-    fn run(root: &Path, cmdline: &str, fake: &mut Fake) -> Result<Option<apply::Outcome>> {
+    fn run(root: &Path, cmdline: &str, fake: &mut Fake) -> Result<Option<Boot>> {
         fake.root = root.to_owned();
         let memory = tempfile::tempdir().unwrap();
         boot(&Places { root, run: memory.path() }, cmdline, fake)
@@ -169,7 +207,7 @@ mod tests {
     #[test]
     fn everything_is_mounted_in_order_and_the_document_is_applied_last() {
         let (root, mut fake) = (root(), Fake::default());
-        let outcome = run(root.path(), CMDLINE, &mut fake).unwrap().unwrap();
+        let outcome = run(root.path(), CMDLINE, &mut fake).unwrap().unwrap().outcome;
         assert_eq!(
             fake.told,
             [
@@ -200,6 +238,21 @@ mod tests {
         fs::remove_file(kept.join(".bashrc")).unwrap();
         run(root.path(), CMDLINE, &mut Fake::default()).unwrap();
         assert!(!kept.join(".bashrc").exists(), "what the user removed stays removed");
+    }
+
+    #[test]
+    fn directories_of_the_document_are_kept_too() {
+        let (root, mut fake) = (root(), Fake::default());
+        let document =
+            "os: {persistent_state_paths: [/etc/tool, /data/a, /var/lib/x, /home/y, /usr.d, /file]}\n";
+        fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+        fs::create_dir_all(root.path().join("usr.d")).unwrap();
+        fs::write(root.path().join("file"), "").unwrap();
+        let boot = run(root.path(), CMDLINE, &mut fake).unwrap().unwrap();
+        let binds: Vec<_> =
+            fake.told.iter().filter(|told| told.starts_with("bind")).skip(PERSISTENT.len()).collect();
+        assert_eq!(binds, ["bind /etc/tool", "bind /data/a", "bind /usr.d"]);
+        assert_eq!(boot.notes, ["/file is not kept: it is not a directory"]);
     }
 
     #[test]

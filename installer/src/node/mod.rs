@@ -11,6 +11,7 @@ pub mod files;
 pub mod identity;
 pub mod images;
 pub mod mount;
+mod multipath;
 pub mod network;
 pub mod render;
 pub mod seed;

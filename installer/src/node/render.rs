@@ -3,21 +3,25 @@
 
 use super::files::NodeFile;
 use super::identity::MachineId;
-use super::network;
+use super::{multipath, network};
 use crate::config::InstallConfig;
+use crate::config::formats::access;
 
 /// The user that a person logs in as.
 pub const USER: &str = "rancher";
 
-const NOTE: &str = "# Written by `installer apply` from /oem/node.yaml; changes here do not last.\n";
+/// The first line of every file that can hold a comment.
+pub(super) const NOTE: &str =
+    "# Written by `installer apply` from /oem/node.yaml; changes here do not last.\n";
 
 /// The files of a document, in a fixed order. The same arguments give the same bytes.
 #[must_use]
 pub fn render(config: &InstallConfig, machine: Option<&MachineId>) -> Vec<NodeFile> {
     let os = &config.os;
     let name = hostname(config, machine);
-    let mut files = vec![hosts(name.as_deref()), sudo_rule(), login(config)];
+    let mut files = vec![hosts(name.as_deref()), sudo_rule(config), login(config)];
     files.extend(network::files(config));
+    files.extend(multipath::file(&os.external_storage_config));
     files.extend(name.map(|name| NodeFile::new("etc/hostname", 0o644, format!("{name}\n"))));
     files.extend(machine.map(|id| NodeFile::new("etc/machine-id", 0o444, format!("{id}\n"))));
     let mut lines = |path: &str, head: &str, lines: Vec<String>| {
@@ -26,8 +30,17 @@ pub fn render(config: &InstallConfig, machine: Option<&MachineId>) -> Vec<NodeFi
             files.push(NodeFile::new(path, 0o644, format!("{head}{text}")));
         }
     };
-    let keys = os.ssh_authorized_keys.iter().map(ToString::to_string).collect();
-    lines(&format!("etc/ssh/authorized_keys.d/{USER}"), NOTE, keys);
+    let further = os.users.iter().map(|user| (&*user.name, &user.ssh_authorized_keys));
+    for (user, keys) in std::iter::once((USER, &os.ssh_authorized_keys)).chain(further) {
+        // What is still to be fetched is for the installer.
+        let keys = keys.iter().filter(|key| access::remote_keys(key).is_none());
+        lines(&format!("etc/ssh/authorized_keys.d/{user}"), NOTE, keys.map(ToString::to_string).collect());
+    }
+    lines(
+        "etc/environment",
+        NOTE,
+        os.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+    );
     let servers: Vec<&str> = os.ntp_servers.iter().map(|server| &**server).collect();
     let time = if servers.is_empty() { vec![] } else { vec![format!("NTP={}", servers.join(" "))] };
     lines("etc/systemd/timesyncd.conf.d/nqrust.conf", &format!("{NOTE}[Time]\n"), time);
@@ -56,21 +69,30 @@ fn hosts(name: Option<&str>) -> NodeFile {
     NodeFile::new("etc/hosts", 0o644, text)
 }
 
-/// The login user administers the node, also from programs that log in with a key and know no password.
-fn sudo_rule() -> NodeFile {
-    NodeFile::new("etc/sudoers.d/90-nqrust", 0o440, format!("{NOTE}{USER} ALL=(ALL:ALL) NOPASSWD: ALL\n"))
+/// The login user administers the node, also from programs that log in with a key and know no password; so does
+/// each user of whom the document says it.
+fn sudo_rule(config: &InstallConfig) -> NodeFile {
+    let further = config.os.users.iter().filter(|user| user.sudo).map(|user| &*user.name);
+    let rules: String = std::iter::once(USER)
+        .chain(further)
+        .map(|user| format!("{user} ALL=(ALL:ALL) NOPASSWD: ALL\n"))
+        .collect();
+    NodeFile::new("etc/sudoers.d/90-nqrust", 0o440, format!("{NOTE}{rules}"))
 }
 
 /// sshd takes the first value it reads for each setting, and Debian's own file includes this directory first.
 fn login(config: &InstallConfig) -> NodeFile {
-    let passwords = if config.os.password.is_some() { "yes" } else { "no" };
+    let os = &config.os;
+    let some = os.password.is_some() || os.users.iter().any(|user| user.password.is_some());
+    let passwords = if some && !os.sshd.disable_password_auth { "yes" } else { "no" };
+    let sftp = if os.sshd.sftp { "Subsystem sftp internal-sftp\n" } else { "" };
     let host_keys: String = ["ed25519", "ecdsa"]
         .iter()
         .map(|kind| format!("HostKey /var/lib/nqrust/ssh/ssh_host_{kind}_key\n"))
         .collect();
     let text = format!(
         "{NOTE}AuthorizedKeysFile /etc/ssh/authorized_keys.d/%u .ssh/authorized_keys\n\
-         PasswordAuthentication {passwords}\nKbdInteractiveAuthentication no\nPermitRootLogin no\n{host_keys}"
+         PasswordAuthentication {passwords}\nKbdInteractiveAuthentication no\nPermitRootLogin no\n{sftp}{host_keys}"
     );
     NodeFile::new("etc/ssh/sshd_config.d/10-nqrust.conf", 0o644, text)
 }
