@@ -161,7 +161,9 @@ impl Build<'_> {
             "menu": self.menu(&manifest).render(),
         });
         let output = self.options.output.join(&name);
-        let digest = outputs.made(&name, &key, || self.assemble(parts, kind, &manifest, &output, step))?;
+        let digest = outputs.made(&name, step, &key, self.progress, || {
+            self.assemble(parts, kind, &manifest, &output, step)
+        })?;
         sums.insert(name, digest);
         Ok(())
     }
@@ -231,7 +233,8 @@ impl Build<'_> {
             let name = format!("{}-{suffix}", self.stem());
             let output = self.options.output.join(&name);
             let key = json!({ "sha256": payload.sha256 });
-            let digest = outputs.made(&name, &key, || link_or_copy(source, &output))?;
+            let digest =
+                outputs.made(&name, suffix, &key, self.progress, || link_or_copy(source, &output))?;
             sums.insert(name, digest);
         }
         Ok(())

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use installer::digest::Digest;
 use installer::files;
+use installer::progress::Progress;
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{self, Cache};
+use crate::cache::Cache;
 
 /// The outputs of one directory, by name.
 #[derive(Debug)]
@@ -41,11 +42,14 @@ impl Record {
         Ok(Self { directory, file, outputs: outputs.unwrap_or_default() })
     }
 
-    /// The digest of the output `name`. Unless it is there, untouched since it was made from `key`, `make` makes it.
+    /// The digest of the output `name`. Unless it is there, untouched since it was made from `key`, `make` makes it, and
+    /// it is hashed as the step `checksum-OUTPUT`.
     pub(super) fn made(
         &mut self,
         name: &str,
+        output: &str,
         key: &serde_json::Value,
+        progress: &Progress,
         make: impl FnOnce() -> Result<()>,
     ) -> Result<Digest> {
         let path = self.directory.join(name);
@@ -57,9 +61,17 @@ impl Record {
         }
         self.outputs.remove(name);
         make()?;
-        let (sha256, size) = cache::digest_of(&path)?;
+        let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
+        let mut step = progress.step(
+            &format!("checksum-{output}"),
+            format!("Hashing {name}"),
+            Some(file.metadata()?.len()),
+        );
+        let (sha256, size) =
+            Digest::of_reader(step.reader(&file)).with_context(|| format!("reading {}", path.display()))?;
         // The record must not say of a file what a power cut can take back.
-        File::open(&path)?.sync_all().with_context(|| format!("flushing {}", path.display()))?;
+        file.sync_all().with_context(|| format!("flushing {}", path.display()))?;
+        step.done();
         let metadata = fs::metadata(&path)?;
         let (mtime, mtime_nsec, inode) = (metadata.mtime(), metadata.mtime_nsec(), metadata.ino());
         let output = Output { key: key.clone(), size, mtime, mtime_nsec, inode, sha256 };

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use installer::digest::Digest;
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
@@ -21,6 +22,9 @@ const NOTHING_TO_DO: Duration = Duration::from_secs(2);
 
 /// The builder's step that makes the full ISO out of finished parts.
 const ASSEMBLY: &str = "iso-full";
+
+/// The step that hashes it for `SHA256SUMS` and flushes it to the disk.
+const CHECKSUM: &str = "checksum-iso-full";
 
 /// An overlay directory beside those of the definition.
 const OVERLAY: &str = "overlays/bench";
@@ -81,7 +85,8 @@ impl Bench {
         // Without a network a download or a new bootstrap would be an error.
         let overlay = self.build(&["--locked", "--offline"])?;
         let assembly = seconds(&overlay.events, ASSEMBLY)?;
-        let copy = copy_seconds(&self.medium()?.full, &self.root.join("copy"))?;
+        let checksum = seconds(&overlay.events, CHECKSUM)?;
+        let (copy, durable) = copy_seconds(&self.medium()?.full, &self.root.join("copy"))?;
         let limit = NOTHING_TO_DO.as_secs_f64();
         Ok(vec![
             Figure::new("build with nothing changed", again.seconds, "s", ("limit", limit))
@@ -95,6 +100,13 @@ impl Bench {
             .limit(Limit::AtMost(1.0)),
             Figure::new("assembly of the full ISO", assembly, "s", ("copy of the same bytes", copy))
                 .limit(Limit::AtMost(1.5)),
+            Figure::new(
+                "the same, hashed and flushed",
+                assembly + checksum,
+                "s",
+                ("copy, hashed and flushed", durable),
+            )
+            .limit(Limit::AtMost(1.5)),
         ])
     }
 
@@ -137,8 +149,9 @@ pub(crate) fn seconds(events: &[Event], step: &str) -> Result<f64> {
     Ok(at("done")?.duration_since(at("started")?).as_secs_f64())
 }
 
-/// Copies a file through a buffer, since the kernel's own copy may share blocks instead.
-fn copy_seconds(from: &Path, to: &Path) -> Result<f64> {
+/// Copies a file through a buffer, since the kernel's own copy may share blocks instead; then hashes and flushes the
+/// copy. Seconds of the copy, and of all three.
+fn copy_seconds(from: &Path, to: &Path) -> Result<(f64, f64)> {
     let began = Instant::now();
     let (mut source, mut target) = (fs::File::open(from)?, fs::File::create(to)?);
     let mut buffer = vec![0; 1 << 20];
@@ -149,9 +162,12 @@ fn copy_seconds(from: &Path, to: &Path) -> Result<f64> {
         }
         target.write_all(&buffer[..count]).context("copying the ISO")?;
     }
-    let seconds = began.elapsed().as_secs_f64();
+    let copied = began.elapsed().as_secs_f64();
+    Digest::of_reader(fs::File::open(to)?).context("hashing the copy")?;
+    target.sync_all().context("flushing the copy")?;
+    let durable = began.elapsed().as_secs_f64();
     fs::remove_file(to)?;
-    Ok(seconds)
+    Ok((copied, durable))
 }
 
 #[cfg(test)]
