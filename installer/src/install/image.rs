@@ -1,4 +1,4 @@
-//! The OS image: streamed to its partition while it is hashed, then read back from the disk.
+//! The OS image: streamed to its partition while it is checked, then read back from the disk.
 
 use std::io::{self, Read};
 use std::sync::mpsc;
@@ -23,13 +23,13 @@ struct Chunk {
     filled: usize,
 }
 
-/// Writes `payload` to the start of `partition`, the last sector filled up with zeros. Reading and hashing
-/// go on while the disk writes.
+/// Writes `payload`, which `reader` gives, to the start of `partition`, the last sector filled up with zeros.
+/// Reading and checking go on while the disk writes.
 pub(super) fn write(
     device: &dyn BlockDevice,
     partition: &Partition,
     payload: &Payload,
-    source: &dyn PayloadSource,
+    mut reader: Verified<Box<dyn Read + Send>>,
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<()> {
@@ -37,7 +37,6 @@ pub(super) fn write(
         let what = format!("{} does not fit {}", payload.path, partition.name.as_str());
         return Err(Failure::new(Class::Hardware, what).into());
     }
-    let mut reader = Verified::new(source.open(payload)?, payload, source.describe());
     let (give_back, empty) = mpsc::channel();
     let (hand_over, full) = mpsc::sync_channel(IN_FLIGHT);
     for _ in 0..IN_FLIGHT {

@@ -13,9 +13,8 @@ use super::identity::{self, Log};
 use super::{Cancel, bootcode, esp, image, persistent, table, wipe};
 use crate::command::{Invocation, Runner};
 use crate::config::{InstallConfig, Secret};
-use crate::digest::Digest;
 use crate::failure::{Class, Classify, Failure, class_of};
-use crate::medium::{PayloadSource, Place, Verified};
+use crate::medium::{PayloadSource, Place, Seen};
 use crate::plan::{Filesystem, Partition, PartitionName, Plan, Step};
 use crate::progress::Progress;
 use crate::release::Payload;
@@ -52,7 +51,7 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     // Made before the first write: a document that cannot be made must not cost a disk.
     let document =
         (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;
-    let mut run = Run { plan, parts, device, log, document, nodes: BTreeMap::new() };
+    let mut run = Run { plan, parts, device, log, document, seen: Seen::default(), nodes: BTreeMap::new() };
     let mut touched = false;
     for step in &plan.steps {
         let done = parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
@@ -86,6 +85,7 @@ struct Run<'a> {
     device: HeldBack<'a>,
     log: Log,
     document: Secret,
+    seen: Seen,
     nodes: BTreeMap<PartitionName, PathBuf>,
 }
 
@@ -123,7 +123,7 @@ impl Run<'_> {
     }
 
     /// Hashes what is on this machine; what is on a server is hashed on its way, and asked for now.
-    fn verify_medium(&self, id: &str, payloads: &[Payload]) -> Result<()> {
+    fn verify_medium(&mut self, id: &str, payloads: &[Payload]) -> Result<()> {
         let Parts { source, cancel, progress, .. } = *self.parts;
         let (here, away): (Vec<_>, Vec<_>) =
             payloads.iter().partition(|payload| source.place(payload) == Some(Place::Here));
@@ -131,8 +131,9 @@ impl Run<'_> {
         let mut shown = progress.step(id, format!("Checking {}", source.describe()), Some(total));
         for payload in here {
             cancel.check()?;
-            let reader = Verified::new(source.open(payload)?, payload, source.describe());
-            Digest::of_reader(shown.reader(reader)).with_context(|| format!("checking {}", payload.path))?;
+            let reader = shown.reader(source.open(payload)?);
+            let learned = self.seen.learn(reader, payload, source.describe());
+            learned.with_context(|| format!("checking {}", payload.path))?;
         }
         for payload in away {
             cancel.check()?;
@@ -155,7 +156,9 @@ impl Run<'_> {
         let partition = needed(self.plan, name)?;
         let begun = Instant::now();
         let mut shown = progress.step(id, "Writing the OS image", Some(payload.size));
-        image::write(&self.device, partition, payload, source, &mut shown, cancel)?;
+        // What the disk keeps of it is hashed below, whatever was seen here.
+        let reader = self.seen.verified(source.open(payload)?, payload, source.describe());
+        image::write(&self.device, partition, payload, reader, &mut shown, cancel)?;
         device::barrier(&self.device)?;
         shown.done();
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);

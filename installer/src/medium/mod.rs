@@ -1,12 +1,13 @@
 //! Where payloads come from: a directory (a mounted medium) or an HTTP server, alone or one after the other.
 //!
 //! A source hands out bytes; that they are the right ones is checked by whoever reads them to the end, through
-//! [`Verified`] or a digest of its own. The release manifest alone is checked here, against the kernel
+//! [`Verified`] or [`Seen`] or a digest of its own. The release manifest alone is checked here, against the kernel
 //! command line.
 
 mod http;
 mod local;
 mod manifest;
+mod seen;
 mod verify;
 
 use std::io::Read;
@@ -17,6 +18,7 @@ use anyhow::Result;
 pub use http::HttpMedium;
 pub use local::LocalMedium;
 pub use manifest::{expected_manifest, read_release};
+pub use seen::Seen;
 pub use verify::{Verified, damaged};
 
 use crate::inventory::BOOT_MEDIUM;

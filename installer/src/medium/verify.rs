@@ -1,8 +1,9 @@
 //! Reading a payload to its end and knowing that it was the right one.
 
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Read};
 
-use crate::digest::{Digest, Hasher};
+use crate::digest::Hasher;
 use crate::failure::{Class, Failure};
 use crate::release::Payload;
 
@@ -13,39 +14,76 @@ pub fn damaged(payload: &Payload, source: &str, how: &str) -> Failure {
         .hint("Write the medium again from a checked file, or use another one; `installer verify` names every damaged payload.")
 }
 
-/// Passes a payload through and fails at its end unless length and digest are right. Bytes are seen by the
+/// Passes a payload through and fails at its end unless length and content are right. Bytes are seen by the
 /// reader before they are known to be good; only the regular end of the stream says that they are.
 #[allow(missing_debug_implementations)]
 pub struct Verified<R> {
     inner: R,
-    hasher: Option<Hasher>,
+    check: Option<Check>,
     payload: Payload,
     source: String,
     count: u64,
 }
 
-impl<R: Read> Verified<R> {
-    /// Checks `inner` against `payload`; `source` names where it comes from.
-    pub fn new(inner: R, payload: &Payload, source: impl Into<String>) -> Self {
-        Self {
-            inner,
-            hasher: Some(Hasher::default()),
-            payload: payload.clone(),
-            source: source.into(),
-            count: 0,
+/// How the content is checked.
+enum Check {
+    /// Against the manifest.
+    Digest(Hasher),
+    /// Against what was read before, see [`Seen`](super::Seen).
+    Again { hasher: DefaultHasher, known: u64 },
+}
+
+impl Check {
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Digest(hasher) => hasher.update(bytes),
+            Self::Again { hasher, .. } => hasher.write(bytes),
         }
     }
 
-    fn check(&self, digest: Digest) -> io::Result<()> {
-        let Payload { size, sha256, .. } = self.payload;
-        let how = if self.count != size {
-            format!("{} bytes instead of {size}", self.count)
-        } else if digest != sha256 {
-            format!("SHA-256 {digest} instead of {sha256}")
-        } else {
-            return Ok(());
+    /// What is wrong with the content, if anything is.
+    fn finish(self, payload: &Payload) -> Option<String> {
+        match self {
+            Self::Digest(hasher) => {
+                let digest = hasher.finish();
+                let wrong = digest != payload.sha256;
+                wrong.then(|| format!("SHA-256 {digest} instead of {}", payload.sha256))
+            }
+            Self::Again { hasher, known } => {
+                (hasher.finish() != known).then(|| "other bytes than when it was checked before".into())
+            }
+        }
+    }
+}
+
+impl<R: Read> Verified<R> {
+    /// Checks `inner` against `payload`; `source` names where it comes from.
+    pub fn new(inner: R, payload: &Payload, source: impl Into<String>) -> Self {
+        Self::with(Check::Digest(Hasher::default()), inner, payload, source.into())
+    }
+
+    /// Checks that `inner` gives the bytes for which `hasher` came to `known` before.
+    pub(super) fn again(
+        inner: R,
+        payload: &Payload,
+        source: String,
+        hasher: DefaultHasher,
+        known: u64,
+    ) -> Self {
+        Self::with(Check::Again { hasher, known }, inner, payload, source)
+    }
+
+    fn with(check: Check, inner: R, payload: &Payload, source: String) -> Self {
+        Self { inner, check: Some(check), payload: payload.clone(), source, count: 0 }
+    }
+
+    fn end(&self, check: Check) -> io::Result<()> {
+        let size = self.payload.size;
+        let how = match self.count == size {
+            true => check.finish(&self.payload),
+            false => Some(format!("{} bytes instead of {size}", self.count)),
         };
-        Err(io::Error::other(damaged(&self.payload, &self.source, &how)))
+        how.map_or(Ok(()), |how| Err(io::Error::other(damaged(&self.payload, &self.source, &how))))
     }
 }
 
@@ -54,17 +92,17 @@ impl<R: Read> Read for Verified<R> {
         let count = self.inner.read(buffer)?;
         self.count += count as u64;
         if count > 0 {
-            if let Some(hasher) = &mut self.hasher {
-                hasher.update(&buffer[..count]);
+            if let Some(check) = &mut self.check {
+                check.update(&buffer[..count]);
             }
             if self.count > self.payload.size {
                 let how = format!("more than {} bytes", self.payload.size);
                 return Err(io::Error::other(damaged(&self.payload, &self.source, &how)));
             }
         } else if !buffer.is_empty()
-            && let Some(hasher) = self.hasher.take()
+            && let Some(check) = self.check.take()
         {
-            self.check(hasher.finish())?;
+            self.end(check)?;
         }
         Ok(count)
     }
