@@ -24,6 +24,9 @@ pub const MAC: &str = "52:54:00:6e:71:01";
 /// Name servers that QEMU's DHCP server does not offer, so that they can only come from the document.
 const NAME_SERVERS: [&str; 2] = ["192.0.2.53", "192.0.2.54"];
 
+/// A directory that the document asks to keep.
+const KEPT: &str = "/etc/e2e-kept";
+
 /// An install configuration.
 #[derive(Clone, Debug)]
 pub struct Document {
@@ -72,6 +75,9 @@ impl Document {
                 "ntp_servers": ["ntp1.example.org", "ntp2.example.org"],
                 "modules": ["br_netfilter"],
                 "sysctls": { "vm.swappiness": self.swappiness.to_string() },
+                "users": [{ "name": "operator", "ssh_authorized_keys": [identity.public_key], "sudo": true }],
+                "environment": { "E2E_VARIABLE": "two words" },
+                "persistent_state_paths": [KEPT],
             },
             "install": install,
         })
@@ -130,14 +136,22 @@ pub fn check_document(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Re
     );
     let time = ssh.run("timedatectl show-timesync --property=SystemNTPServers --value")?;
     checks.equal("the list of time servers", time, "ntp1.example.org ntp2.example.org");
+    checks.equal("the number of the further user", ssh.run("id -u operator")?, "1001");
+    checks.that("the further user may become root", ssh.succeeds("sudo -n -u operator sudo -n true")?);
+    checks.equal("/etc/environment", ssh.run("grep E2E /etc/environment")?, "E2E_VARIABLE=two words");
+    checks.that("a directory of the document is kept", ssh.succeeds(&format!("findmnt {KEPT}"))?);
+    checks.equal("SFTP, which is off", ssh.run("sudo -n sshd -T | grep -c '^subsystem sftp' || true")?, "0");
+    checks.equal("multipathd, which is off", ssh.run("systemctl is-active multipathd || true")?, "inactive");
     check_network(ssh, document, checks)
 }
 
 fn check_network(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Result<()> {
     // One line for each address: number, name, family, address/prefix, and `dynamic` after a lease.
-    let addresses = ssh.run("ip -o -4 addr show scope global")?;
+    let addresses = ssh.run("ip -o -4 addr show dev mgmt-br scope global")?;
     let expected = document.address.as_deref().unwrap_or("10.0.2.15");
     checks.contains("the address", &addresses, &format!("inet {expected}/24"));
+    checks.equal("the bridge's hardware address", ssh.run("cat /sys/class/net/mgmt-br/address")?, MAC);
+    checks.equal("the bond of the bridge", ssh.run("ls /sys/class/net/mgmt-br/brif")?, "mgmt-bo");
     let leased = addresses.split_whitespace().any(|word| word == "dynamic");
     checks.equal("whether the address is leased", leased, document.address.is_none());
     // QEMU's DHCP server names no router on an isolated network.
