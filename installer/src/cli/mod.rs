@@ -17,7 +17,7 @@ use std::io::Write;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::config::InstallConfig;
+use crate::config;
 use crate::failure::{self, Class};
 use crate::progress::{Progress, Style};
 
@@ -119,7 +119,7 @@ impl Command {
             Self::Status(command) => command.run(context),
             Self::Images(command) => command.run(context),
             Self::Boot(command) => command.run(context),
-            Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(InstallConfig))?),
+            Self::Schema => print(&config::json_schema()),
             Self::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Cli::command(), "installer", &mut script);

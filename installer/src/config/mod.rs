@@ -78,3 +78,10 @@ pub struct InstallConfig {
     /// Kubernetes, where the defaults do not fit.
     pub kubernetes: Kubernetes,
 }
+
+/// The JSON Schema of the document, as `installer schema` prints it.
+#[must_use]
+pub fn json_schema() -> String {
+    // A schema is maps, lists and texts, which always serialise.
+    serde_json::to_string_pretty(&schemars::schema_for!(InstallConfig)).unwrap_or_default()
+}

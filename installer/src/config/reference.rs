@@ -89,17 +89,28 @@ fn of_format(name: &str) -> String {
     name.replace('-', " ")
 }
 
-#[test]
-fn the_page_is_what_the_types_say() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration-reference.md");
-    let page = page();
+/// Compares a file of `docs/` with what it should be; `UPDATE_GOLDEN=1` writes it.
+fn drift(name: &str, text: &str) {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, &page).unwrap();
+        std::fs::write(&path, text).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(written, page, "UPDATE_GOLDEN=1 cargo test -p installer writes the page anew");
+    assert_eq!(written, text, "UPDATE_GOLDEN=1 cargo test -p installer writes {} anew", path.display());
+}
+
+#[test]
+fn the_page_is_what_the_types_say() {
+    let page = page();
+    drift("configuration-reference.md", &page);
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
     assert!(
-        page.lines().filter(|line| line.starts_with("| `")).all(|line| !line.ends_with("|  |")),
-        "no meaning"
+        rows.clone().count() > 100 && rows.clone().all(|line| !line.ends_with("|  |")),
+        "a key has no meaning"
     );
+}
+
+#[test]
+fn the_published_schema_is_that_of_the_types() {
+    drift("configuration.schema.json", &(super::json_schema() + "\n"));
 }
