@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use installer::digest::{Digest, Hasher};
+use installer::failure::{Class, Failure};
 use walkdir::WalkDir;
 
 /// The digest of a file's content, or of a directory: names, kinds, contents, link targets and the user's execute
@@ -22,6 +23,10 @@ pub fn digest(path: &Path) -> Result<Digest> {
             ('d', Digest::of(b""))
         } else if entry.file_type().is_symlink() {
             ('l', Digest::of(fs::read_link(entry.path())?.as_os_str().as_encoded_bytes()))
+        } else if !entry.file_type().is_file() {
+            // Opening a pipe would wait for ever, and reading /dev/zero would never end.
+            let what = format!("{} is neither a file, a directory nor a link", entry.path().display());
+            return Err(Failure::new(Class::Invalid, what).hint("Remove it.").into());
         } else {
             let executable = entry.metadata()?.permissions().mode() & 0o100 != 0;
             (if executable { 'x' } else { 'f' }, crate::cache::digest_of(entry.path())?.0)
@@ -51,5 +56,14 @@ mod tests {
         set(0o644);
         fs::write(&file, "two").unwrap();
         assert_ne!(digest(directory.path()).unwrap(), first);
+    }
+
+    #[test]
+    fn a_pipe_is_refused_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
+        nix::unistd::mkfifo(&directory.path().join("pipe"), mode).unwrap();
+        let told = installer::failure::render(&digest(directory.path()).unwrap_err());
+        assert!(told.contains("pipe is neither a file"), "{told}");
     }
 }

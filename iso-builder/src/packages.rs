@@ -1,9 +1,10 @@
 //! Debian packages on the builder's side: which ones a definition needs, and their files.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use installer::digest::Digest;
 use installer::failure::{Class, Failure};
 use installer::files;
 use installer::progress::Progress;
@@ -28,7 +29,7 @@ pub struct Policy {
 pub fn lock(loaded: &Loaded, cache: &Cache, policy: Policy, progress: &Progress) -> Result<Lock> {
     let path = Lock::path(&loaded.file);
     let request = Request::of(loaded);
-    let base = base_digest(loaded)?;
+    let base = base_digest(loaded, cache, progress)?;
     if let Some(lock) = Lock::read(&path)?
         && lock.request == request
         && lock.base == base
@@ -50,39 +51,49 @@ pub fn lock(loaded: &Loaded, cache: &Cache, policy: Policy, progress: &Progress)
 pub fn relock(loaded: &Loaded, cache: &Cache, progress: &Progress) -> Result<Lock> {
     let request = Request::of(loaded);
     let packages = if request.wanted.is_empty() { Vec::new() } else { resolve(&request, cache, progress)? };
-    let lock = Lock::new(request, packages, base_digest(loaded)?)?;
+    let lock = Lock::new(request, packages, base_digest(loaded, cache, progress)?)?;
     lock.write(&Lock::path(&loaded.file))?;
     Ok(lock)
 }
 
-fn base_digest(loaded: &Loaded) -> Result<Option<installer::digest::Digest>> {
+fn base_digest(loaded: &Loaded, cache: &Cache, progress: &Progress) -> Result<Option<Digest>> {
     let path = match &loaded.definition.base {
         Base::Debian(_) => return Ok(None),
         Base::Oci(base) => &base.path,
-        Base::Archive(base) | Base::Directory(base) => &base.path,
+        Base::Archive(base) => &base.path,
+        Base::Directory(base) => return survey(&loaded.resolve(&base.path), cache, progress).map(Some),
     };
     crate::inputs::digest(&loaded.resolve(path)).map(Some)
 }
 
+/// The digest of a root file system in a directory: with owners, modes and attributes, which are part of it.
+fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Result<Digest> {
+    let directory = directory.canonicalize().with_context(|| format!("resolving {}", directory.display()))?;
+    let message = format!("Reading {}", directory.display());
+    let answer =
+        progress.within("survey", message, || ask(cache, Work::Survey(directory.clone()), steps::SURVEY))?;
+    Ok(String::from_utf8_lossy(&answer).parse()?)
+}
+
 fn resolve(request: &Request, cache: &Cache, progress: &Progress) -> Result<Vec<Resolved>> {
     let message = format!("Resolving the packages of Debian {}", request.source.suite);
-    progress.within("resolve", message, || {
-        let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
-        let out = scratch.path().join("out");
-        files::make_directory(&out, 0o755)?;
-        let work = Work::Resolve {
-            suite: request.source.suite.clone(),
-            mirrors: request.source.mirrors.clone(),
-            wanted: request.wanted.clone(),
-        };
-        let scratch = scratch.path().to_owned();
-        sandbox::run(
-            &steps::Request { work, out: out.clone(), scratch: scratch.clone(), epoch: 0 },
-            &scratch,
-        )?;
-        let bytes = files::read_at_most(&out.join("resolved.json"), 64 << 20)?;
-        serde_json::from_slice(&bytes).context("reading what apt resolved")
-    })
+    let work = Work::Resolve {
+        suite: request.source.suite.clone(),
+        mirrors: request.source.mirrors.clone(),
+        wanted: request.wanted.clone(),
+    };
+    let answer = progress.within("resolve", message, || ask(cache, work, "resolved.json"))?;
+    serde_json::from_slice(&answer).context("reading what apt resolved")
+}
+
+/// Does `work` in the sandbox, and returns what it wrote to the output `name`.
+fn ask(cache: &Cache, work: Work, name: &str) -> Result<Vec<u8>> {
+    let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
+    let out = scratch.path().join("out");
+    files::make_directory(&out, 0o755)?;
+    let request = steps::Request { work, out: out.clone(), scratch: scratch.path().to_owned(), epoch: 0 };
+    sandbox::run(&request, scratch.path())?;
+    files::read_at_most(&out.join(name), 64 << 20)
 }
 
 /// Downloads what the cache does not hold and returns where everything is.

@@ -20,14 +20,17 @@ impl Build<'_> {
             let path = self.loaded.resolve(path);
             path.canonicalize().with_context(|| format!("resolving {}", path.display()))
         };
+        // Of another base the packages are those of container images, which do not go into it.
+        let debian = matches!(definition.base, Base::Debian(_));
+        let packages = self.lock.packages.iter().filter(|_| debian).map(|package| package.sha256);
         let inputs = json!({
             "epoch": self.lock.epoch,
             "base": definition.base,
-            "suite": definition.packages.suite,
+            "suite": debian.then_some(&definition.packages.suite),
             "digest": self.lock.base,
-            "packages": self.lock.packages.iter().map(|package| package.sha256).collect::<Vec<_>>(),
+            "packages": packages.collect::<Vec<_>>(),
         });
-        self.cache.step(&Key::new("base", 1, inputs), |out| {
+        self.cache.step(&Key::new("base", if debian { 1 } else { 2 }, inputs), |out| {
             let work = match &definition.base {
                 Base::Debian(base) => Work::Bootstrap {
                     suite: definition.packages.suite.clone(),
@@ -50,7 +53,7 @@ impl Build<'_> {
             "base": base.digest()?,
             "overlays": digests(&overlays)?,
         });
-        self.cache.step(&Key::new("kernel", 3, inputs), |out| {
+        self.cache.step(&Key::new("kernel", 4, inputs), |out| {
             let work = Work::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))
@@ -79,7 +82,7 @@ impl Build<'_> {
             "identity": rootfs.identity,
             "level": rootfs.level,
         });
-        self.cache.step(&Key::new("rootfs", 1, inputs), |out| {
+        self.cache.step(&Key::new("rootfs", 2, inputs), |out| {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
             self.progress.within("rootfs", message, || self.sandboxed(Work::Rootfs(rootfs), out))
         })

@@ -10,6 +10,7 @@ mod metadata;
 mod packages;
 mod rootfs;
 mod tree;
+mod within;
 
 use std::path::{Path, PathBuf};
 
@@ -67,6 +68,8 @@ pub enum Work {
     },
     /// Makes `base.tar` from another source than Debian packages.
     Import(base::Source),
+    /// Writes the digest of a directory that a base is made from, to [`SURVEY`].
+    Survey(PathBuf),
     /// Makes `vmlinuz`, `initrd`, `kernel-release` and `loaders/` from `base.tar`.
     Kernel {
         /// The base.
@@ -85,7 +88,7 @@ pub enum Work {
     },
 }
 
-pub use base::Source;
+pub use base::{SURVEY, Source};
 pub use packages::Repository;
 pub use rootfs::{Identity, Rootfs};
 
@@ -118,6 +121,7 @@ impl Request {
                 bootstrap::extract(&self, suite, repository, include)
             }
             Work::Import(source) => base::import(&self, source),
+            Work::Survey(directory) => base::survey(&self, directory),
             Work::Kernel { base, overlays } => kernel::make(&self, base, overlays),
             Work::Rootfs(rootfs) => rootfs::make(&self, rootfs),
             Work::Metadata { base, store } => metadata::make(&self, base, store),

@@ -1,7 +1,7 @@
 //! The OS image: base, overlays, our installer, cleaned of what differs from build to build, as one squashfs.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::Request;
 use super::packages::long;
 use super::tree::{Tree, place_file};
+use super::within::within;
 
 /// What goes into the OS image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,6 +75,7 @@ pub(super) fn make(request: &Request, rootfs: &Rootfs) -> Result<()> {
     }
     place_file(&rootfs.installer, &tree.path("usr/bin/installer"), 0o755)?;
     write_identity(&tree, rootfs, request.epoch)?;
+    make_mount_points(&tree)?;
     settle_var(&tree)?;
     squash(&tree, &request.out.join("rootfs.squashfs"), rootfs.level, request.epoch)
 }
@@ -81,7 +83,9 @@ pub(super) fn make(request: &Request, rootfs: &Rootfs) -> Result<()> {
 fn clean(tree: &Tree) -> Result<()> {
     for pattern in REMOVED {
         let (parent, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
-        for entry in fs::read_dir(tree.path(parent)).into_iter().flatten() {
+        // As the tree sees it: the host's own /tmp must not be emptied because a base has `/var/tmp -> /tmp`.
+        let parent = within(tree.root(), Path::new(parent))?;
+        for entry in fs::read_dir(parent).into_iter().flatten() {
             let entry = entry?;
             if matches(name, &entry.file_name().to_string_lossy()) {
                 remove(&entry.path()).with_context(|| format!("removing {}", entry.path().display()))?;
@@ -142,6 +146,30 @@ fn settle_var(tree: &Tree) -> Result<()> {
     Ok(())
 }
 
+/// Makes the directories that a running system mounts something on and that not every base brings: `/` is read-only.
+fn make_mount_points(tree: &Tree) -> Result<()> {
+    for (name, mode) in [
+        ("boot", 0o755),
+        ("dev", 0o755),
+        ("home", 0o755),
+        ("opt", 0o755),
+        ("proc", 0o555),
+        ("root", 0o700),
+        ("run", 0o755),
+        ("srv", 0o755),
+        ("sys", 0o555),
+        ("tmp", 0o1777),
+        ("var/tmp", 0o1777),
+    ] {
+        let path = tree.path(name);
+        if path.symlink_metadata().is_err() {
+            files::make_directory(&path, 0o755)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        }
+    }
+    Ok(())
+}
+
 fn squash(tree: &Tree, output: &Path, level: u32, epoch: u64) -> Result<()> {
     let epoch = epoch.to_string();
     let mksquashfs = long(Invocation::new("mksquashfs"))
@@ -181,5 +209,20 @@ mod tests {
         assert!(tree.path("boot").is_dir() && tree.path("var/log").is_dir());
         assert!(tree.path("etc/ssh/sshd_config").exists());
         assert!(!tree.path("boot/vmlinuz").exists() && !tree.path("etc/ssh/ssh_host_rsa_key").exists());
+    }
+
+    #[test]
+    fn cleaning_follows_links_inside_the_tree_and_never_out_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (tree, host) = (Tree::empty(directory.path()).unwrap(), directory.path().join("host"));
+        for path in [host.join("kept"), tree.path(host.join("gone").to_str().unwrap())] {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        fs::create_dir_all(tree.path("var")).unwrap();
+        symlink(&host, tree.path("var/tmp")).unwrap();
+        clean(&tree).unwrap();
+        assert!(host.join("kept").exists());
+        assert!(!tree.path(host.join("gone").to_str().unwrap()).exists());
     }
 }

@@ -5,13 +5,14 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use installer::command::{Invocation, Runner, SystemRunner};
 use installer::files;
 use nix::mount::{MsFlags, mount};
 use walkdir::WalkDir;
 
 use super::packages::long;
+use super::within::{link_within, within};
 
 /// An unpacked root file system below a scratch directory.
 #[derive(Debug)]
@@ -28,35 +29,23 @@ impl Tree {
     /// The content of a tar archive, with owners, modes, links, device nodes and extended attributes.
     pub(super) fn unpack(archive: &Path, scratch: &Path) -> Result<Self> {
         let tree = Self::empty(scratch)?;
-        tree.extract(archive, &[])?;
+        // Device nodes cannot be made in a user namespace, and no tree needs them: /dev is devtmpfs. Anchored: a
+        // directory named dev deeper in the tree has nothing to do with that.
+        tree.extract(archive, ["--anchored", "--exclude=./dev/*"])?;
         Ok(tree)
     }
 
     /// Unpacks a further archive over the tree.
-    pub(super) fn extract(&self, archive: &Path, options: &[&str]) -> Result<()> {
+    pub(super) fn extract<S: Into<OsString>>(
+        &self,
+        archive: &Path,
+        options: impl IntoIterator<Item = S>,
+    ) -> Result<()> {
         let mut tar =
             long(Invocation::new("tar")).args(["--extract", "--preserve-permissions", "--numeric-owner"]);
-        tar = tar.args(["--xattrs", "--xattrs-include=*", "--same-owner"]);
-        // Device nodes cannot be made in a user namespace, and no tree needs them: /dev is devtmpfs.
-        tar = tar.arg("--exclude=./dev/*").arg("--exclude=dev/*").args(options);
+        tar = tar.args(["--xattrs", "--xattrs-include=*", "--same-owner"]).args(options);
         let tar = tar.arg("--file").arg(archive).arg("--directory").arg(&self.0);
         SystemRunner.run(&tar).with_context(|| format!("unpacking {}", archive.display()))?;
-        Ok(())
-    }
-
-    /// Packs the tree into a tar archive: sorted, with no time later than `epoch`.
-    pub(super) fn pack(&self, archive: &Path, epoch: u64) -> Result<()> {
-        let tar = long(Invocation::new("tar"))
-            .args(["--create", "--numeric-owner", "--sort=name", "--format=posix", "--clamp-mtime"])
-            .args(["--xattrs", "--xattrs-include=*"])
-            .arg("--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime")
-            .arg(format!("--mtime=@{epoch}"))
-            .arg("--file")
-            .arg(archive)
-            .arg("--directory")
-            .arg(&self.0)
-            .arg(".");
-        SystemRunner.run(&tar).with_context(|| format!("packing {}", archive.display()))?;
         Ok(())
     }
 
@@ -75,7 +64,7 @@ impl Tree {
     pub(super) fn overlay(&self, directory: &Path) -> Result<()> {
         for entry in WalkDir::new(directory).min_depth(1).sort_by_file_name() {
             let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
-            let target = self.0.join(entry.path().strip_prefix(directory)?);
+            let target = link_within(&self.0, entry.path().strip_prefix(directory)?)?;
             let placed = if entry.file_type().is_dir() {
                 self.place_directory(&target)
             } else if entry.file_type().is_symlink() {
@@ -91,15 +80,8 @@ impl Tree {
 
     /// A directory of the overlay keeps what the base has in its place, a link to a directory included.
     fn place_directory(&self, target: &Path) -> Result<()> {
-        let resolved = match fs::read_link(target) {
-            Ok(link) => target.parent().unwrap_or(&self.0).join(link),
-            Err(_) => target.to_owned(),
-        };
-        ensure!(resolved.starts_with(&self.0), "{} leads out of the tree", target.display());
-        if !resolved.is_dir() {
-            files::make_directory(target, 0o755)?;
-        }
-        Ok(())
+        let resolved = within(&self.0, target.strip_prefix(&self.0)?)?;
+        files::make_directory(&resolved, 0o755)
     }
 
     /// Makes /dev, /proc and /sys of the sandbox visible in the tree, for programs that run inside.
@@ -155,13 +137,33 @@ mod tests {
         let tree = Tree::empty(&base).unwrap();
         fs::create_dir_all(tree.path("usr/lib")).unwrap();
         symlink("usr/lib", tree.path("lib")).unwrap();
+        symlink("/usr/lib", tree.path("absolute")).unwrap();
         fs::write(tree.path("usr/lib/unit"), "old").unwrap();
         fs::create_dir_all(over.join("lib")).unwrap();
         fs::write(over.join("lib/unit"), "new").unwrap();
         fs::set_permissions(over.join("lib/unit"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::create_dir_all(over.join("absolute/further")).unwrap();
+        fs::write(over.join("absolute/further/file"), "new").unwrap();
         tree.overlay(&over).unwrap();
+        assert!(tree.path("usr/lib/further/file").is_file() && tree.path("absolute").is_symlink());
         assert_eq!(fs::read_to_string(tree.path("usr/lib/unit")).unwrap(), "new");
         assert_eq!(fs::metadata(tree.path("usr/lib/unit")).unwrap().permissions().mode() & 0o777, 0o644);
         assert!(tree.path("lib").is_symlink());
+    }
+
+    #[test]
+    fn only_the_directory_dev_at_the_top_comes_out_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let module = "usr/lib/modules/6.1/kernel/drivers/net/can/dev/can-dev.ko";
+        for name in ["dev/null", module] {
+            fs::create_dir_all(directory.path().join("base").join(name).parent().unwrap()).unwrap();
+            fs::write(directory.path().join("base").join(name), "x").unwrap();
+        }
+        let archive = directory.path().join("base.tar");
+        let pack = Invocation::new("tar").args(["--create", "--file"]).arg(&archive).arg("--directory");
+        SystemRunner.run(&pack.arg(directory.path().join("base")).arg(".")).unwrap();
+        let tree = Tree::unpack(&archive, directory.path()).unwrap();
+        assert!(tree.path(module).is_file());
+        assert!(tree.path("dev").is_dir() && !tree.path("dev/null").exists());
     }
 }

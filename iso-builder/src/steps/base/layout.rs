@@ -1,0 +1,255 @@
+//! OCI layouts: finding the image, and its layers in order (image-spec 1.1, `image-layout.md`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use installer::command::{Invocation, Runner, SystemRunner};
+use installer::digest::Digest;
+use installer::failure::{Class, Failure};
+use installer::files;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::super::Request;
+use super::super::packages::long;
+use super::super::tree::Tree;
+use super::{archive, unreadable};
+
+/// No index, manifest or configuration of a sane image is larger.
+const DOCUMENT: u64 = 4 << 20;
+
+/// What the annotation of an image's name is called.
+const NAME: &str = "org.opencontainers.image.ref.name";
+
+/// How layers may be called, before `+gzip` and the like. How one is compressed is told by its first bytes.
+const LAYERS: [&str; 4] = [
+    "application/vnd.oci.image.layer.v1.tar",
+    "application/vnd.oci.image.layer.nondistributable.v1.tar",
+    "application/vnd.docker.image.rootfs.diff.tar",
+    "application/vnd.docker.image.rootfs.foreign.diff.tar",
+];
+
+const COMPRESSIONS: [&str; 5] = ["", "+gzip", "+zstd", ".gzip", ".zstd"];
+
+#[derive(Deserialize)]
+struct Index {
+    manifests: Vec<Descriptor>,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    config: Descriptor,
+    layers: Vec<Descriptor>,
+}
+
+#[derive(Deserialize)]
+struct Descriptor {
+    digest: Digest,
+    #[serde(default, rename = "mediaType")]
+    media_type: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    platform: Option<Platform>,
+}
+
+/// As in a descriptor, and as in an image's configuration.
+#[derive(Deserialize)]
+struct Platform {
+    architecture: String,
+    os: String,
+}
+
+impl Platform {
+    fn fits(&self) -> bool {
+        self.os == "linux" && self.architecture == "amd64"
+    }
+}
+
+impl Descriptor {
+    fn name(&self) -> Option<&str> {
+        self.annotations.get(NAME).map(String::as_str)
+    }
+
+    fn is_index(&self) -> bool {
+        self.media_type.ends_with("image.index.v1+json") || self.media_type.ends_with("manifest.list.v2+json")
+    }
+
+    /// Layers that are not tar archives, encrypted ones for instance, are refused rather than guessed at.
+    fn is_layer(&self) -> bool {
+        let mut rests = LAYERS.iter().filter_map(|layer| self.media_type.strip_prefix(layer));
+        rests.any(|rest| COMPRESSIONS.contains(&rest))
+    }
+}
+
+/// Unpacks the layers of an image.
+pub(super) fn unpack(request: &Request, path: &Path, reference: Option<&str>, tree: &Tree) -> Result<()> {
+    let layout = if path.is_dir() { path.to_owned() } else { unpack_archive(path, &request.scratch)? };
+    let bytes = files::read_at_most(&layout.join("index.json"), DOCUMENT)
+        .map_err(|error| no_layout(path, &layout, error))?;
+    let index: Index = parse(&bytes, "index.json", path)?;
+    let image = Image { path, layout: &layout };
+    let manifest = image.resolve(choose(index, reference, path)?)?;
+    let platform: Platform = image.document(&manifest.config, "configuration")?;
+    if !platform.fits() {
+        return Err(other_platform(path, &format!("it is for {}/{}", platform.os, platform.architecture)));
+    }
+    for layer in &manifest.layers {
+        if !layer.is_layer() {
+            return Err(unknown_layer(path, layer));
+        }
+        archive::unpack(&image.blob(&layer.digest)?, tree, &request.scratch, archive::Kind::Layer)
+            .with_context(|| format!("applying the layer {} of {}", layer.digest, path.display()))?;
+    }
+    Ok(())
+}
+
+/// The files of an archived layout. Whose they are does not matter, and an ordinary user could not keep it.
+fn unpack_archive(path: &Path, scratch: &Path) -> Result<PathBuf> {
+    let directory = scratch.join("layout");
+    files::make_directory(&directory, 0o755)?;
+    let tar = long(Invocation::new("tar")).args(["--extract", "--no-same-owner", "--no-same-permissions"]);
+    let tar = tar.arg("--file").arg(path).arg("--directory").arg(&directory);
+    SystemRunner.run(&tar).map_err(|error| unreadable(path, "OCI archive", error))?;
+    Ok(directory)
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8], what: &str, path: &Path) -> Result<T> {
+    let parsed = serde_json::from_slice(bytes).with_context(|| format!("reading its {what}"));
+    parsed.map_err(|error| unreadable(path, "OCI layout", error))
+}
+
+fn no_layout(path: &Path, layout: &Path, error: anyhow::Error) -> anyhow::Error {
+    let failure = Failure::new(Class::Invalid, format!("{} is not a readable OCI layout", path.display()));
+    let hint = if layout.join("manifest.json").exists() || layout.join("repositories").exists() {
+        "This is an archive in Docker's own form; convert it: skopeo copy docker-archive:FILE oci-archive:NEW"
+    } else if layout.join("usr").exists() {
+        "This is a root file system; name it in base.archive or base.directory."
+    } else {
+        "An OCI layout has index.json at its top; `skopeo copy` makes one."
+    };
+    failure.because(error).hint(hint).into()
+}
+
+fn other_platform(path: &Path, why: &str) -> anyhow::Error {
+    Failure::new(Class::Invalid, format!("{} has no image for linux/amd64", path.display()))
+        .because(anyhow::anyhow!("{why}"))
+        .hint("Take the image of that platform: skopeo copy --override-arch amd64 --override-os linux …")
+        .into()
+}
+
+fn unknown_layer(path: &Path, layer: &Descriptor) -> anyhow::Error {
+    let what = format!("{} has a layer that cannot be unpacked", path.display());
+    Failure::new(Class::Invalid, what)
+        .because(anyhow::anyhow!("the layer {} is of the type {:?}", layer.digest, layer.media_type))
+        .hint("Name an image whose layers are tar archives: plain, gzip or zstd, and not encrypted.")
+        .into()
+}
+
+/// The image that is meant: by its name, and among several of that name by its platform.
+fn choose(index: Index, reference: Option<&str>, path: &Path) -> Result<Descriptor> {
+    let names: Vec<String> = index.manifests.iter().filter_map(Descriptor::name).map(str::to_owned).collect();
+    let meant = |d: &Descriptor| reference.is_none() || d.name() == reference;
+    let mut matching: Vec<Descriptor> = index.manifests.into_iter().filter(meant).collect();
+    if matching.len() > 1 {
+        matching.retain(|d| d.platform.as_ref().is_none_or(Platform::fits));
+    }
+    if matching.len() == 1
+        && let Some(only) = matching.pop()
+    {
+        return Ok(only);
+    }
+    let names = if names.is_empty() {
+        "it names none".to_owned()
+    } else {
+        format!("its names are: {}", names.join(", "))
+    };
+    Err(Failure::new(Class::Invalid, format!("{} does not say which image is meant", path.display()))
+        .because(anyhow::anyhow!("{} images fit; {names}", matching.len()))
+        .hint("Name one of them in base.oci.reference.")
+        .into())
+}
+
+/// A layout, and the path that the user knows it by.
+struct Image<'a> {
+    path: &'a Path,
+    layout: &'a Path,
+}
+
+impl Image<'_> {
+    /// Reads a manifest, through an index of platforms where there is one.
+    fn resolve(&self, descriptor: Descriptor) -> Result<Manifest> {
+        if !descriptor.is_index() {
+            return self.document(&descriptor, "manifest");
+        }
+        let index: Index = self.document(&descriptor, "index")?;
+        let names = |d: &Descriptor| d.platform.as_ref().map(|p| format!("{}/{}", p.os, p.architecture));
+        let platforms: Vec<String> = index.manifests.iter().filter_map(names).collect();
+        let fits = |d: &Descriptor| d.platform.as_ref().is_some_and(Platform::fits) && !d.is_index();
+        match index.manifests.into_iter().find(fits) {
+            Some(found) => self.document(&found, "manifest"),
+            None => Err(other_platform(self.path, &format!("its platforms are: {}", platforms.join(", ")))),
+        }
+    }
+
+    fn document<T: DeserializeOwned>(&self, descriptor: &Descriptor, what: &str) -> Result<T> {
+        let bytes = files::read_at_most(&self.blob(&descriptor.digest)?, DOCUMENT);
+        let bytes = bytes.map_err(|error| unreadable(self.path, "OCI layout", error))?;
+        parse(&bytes, what, self.path)
+    }
+
+    /// The file of a blob, after its content was compared with its digest.
+    fn blob(&self, digest: &Digest) -> Result<PathBuf> {
+        let file = self.layout.join("blobs/sha256").join(digest.to_string());
+        let why = match crate::cache::digest_of(&file) {
+            Ok((found, _)) if found == *digest => return Ok(file),
+            Ok((found, _)) => anyhow::anyhow!("its digest is {found}"),
+            Err(error) => error,
+        };
+        let what = format!("the blob {digest} of {} is damaged or missing", self.path.display());
+        Err(Failure::new(Class::Verification, what)
+            .because(why)
+            .hint("Make the layout again, for instance with `skopeo copy`.")
+            .into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(manifests: &str) -> Index {
+        serde_json::from_str(&format!(r#"{{"manifests": [{manifests}]}}"#)).unwrap()
+    }
+
+    fn entry(digit: char, name: &str, architecture: &str) -> String {
+        let digest = digit.to_string().repeat(64);
+        format!(
+            r#"{{"digest": "sha256:{digest}", "annotations": {{"{NAME}": "{name}"}},
+                "platform": {{"os": "linux", "architecture": "{architecture}"}}}}"#
+        )
+    }
+
+    #[test]
+    fn among_several_platforms_ours_is_meant_and_among_several_names_the_reference() {
+        let all = [entry('1', "a", "arm64"), entry('2', "a", "amd64"), entry('3', "b", "amd64")].join(",");
+        let chosen = |reference| choose(index(&all), reference, Path::new("x")).map(|d| d.digest.to_string());
+        assert!(chosen(Some("a")).unwrap().starts_with('2'));
+        assert!(chosen(Some("b")).unwrap().starts_with('3'));
+        let told = installer::failure::render(&chosen(None).unwrap_err());
+        assert!(told.contains("2 images fit; its names are: a, a, b"), "{told}");
+        assert!(choose(index(""), None, Path::new("x")).is_err());
+    }
+
+    #[test]
+    fn only_tar_archives_are_layers() {
+        let layer = |media_type: &str| {
+            let text = format!(r#"{{"digest": "sha256:{}", "mediaType": "{media_type}"}}"#, "0".repeat(64));
+            serde_json::from_str::<Descriptor>(&text).unwrap().is_layer()
+        };
+        assert!(layer("application/vnd.oci.image.layer.v1.tar+zstd"));
+        assert!(layer("application/vnd.docker.image.rootfs.diff.tar.gzip"));
+        assert!(!layer("application/vnd.oci.image.layer.v1.tar+gzip+encrypted"));
+        assert!(!layer("application/vnd.in-toto+json") && !layer(""));
+    }
+}

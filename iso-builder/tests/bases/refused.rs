@@ -1,0 +1,140 @@
+//! What is broken is refused with what, why and what next, and with the exit code of the contract.
+
+use std::fs;
+use std::io::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::build::{Ended, INDEX, LAYER, Layout, build, for_platform};
+use crate::entries::{archive, directory, file};
+
+fn small() -> Vec<u8> {
+    archive(&[directory("usr/"), directory("etc/"), file("etc/file", "content")])
+}
+
+fn build_archive(bytes: &[u8]) -> Ended {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("base.tar");
+    fs::write(&path, bytes).unwrap();
+    build(place.path(), &json!({ "archive": { "path": path } }))
+}
+
+#[test]
+fn archives_that_are_damaged_or_something_else() {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(&small()).unwrap();
+    let packed = packed.finish().unwrap();
+    let cut = &packed[..packed.len() / 2];
+    build_archive(cut).refused(
+        "a cut gzip file",
+        2,
+        &["base.tar is not a readable tar archive", "gzip ended"],
+    );
+    let cut = &small()[..2 * 512 + 512 + 3];
+    build_archive(cut).refused("a cut archive", 2, &["base.tar is not a readable tar archive"]);
+    let text = "no archive\n".repeat(100);
+    build_archive(text.as_bytes()).refused("a text", 2, &["base.tar is not a readable tar archive"]);
+    let top = archive(&[directory("rootfs/"), directory("rootfs/usr/"), directory("rootfs/etc/")]);
+    let words = ["holds no root file system", "at its top is: rootfs", "next: A base has at least"];
+    build_archive(&top).refused("a tree that is deeper", 2, &words);
+    build_archive(b"").refused("an empty file", 2, &["is not a readable tar archive"]);
+    let climbing = archive(&[directory("usr/"), directory("etc/"), file("../outside", "x")]);
+    build_archive(&climbing).refused("a name that climbs", 2, &["../outside, which leads out of the tree"]);
+}
+
+#[test]
+fn a_tree_without_a_kernel_says_what_to_add() {
+    let ended = build_archive(&small());
+    for word in ["error: ", "in /boot: none", "next: Give the base exactly one kernel package"] {
+        assert!(ended.told.contains(word), "{}", ended.told);
+    }
+    assert_eq!(ended.code, 2);
+}
+
+/// A layout that `change` has made something of.
+fn build_layout(change: impl FnOnce(&Layout) -> Value) -> Ended {
+    let place = tempfile::tempdir().unwrap();
+    let layout = Layout::new(&place.path().join("layout"));
+    let base = change(&layout);
+    build(place.path(), &base)
+}
+
+fn digest(descriptor: &Value) -> &str {
+    descriptor["digest"].as_str().unwrap()
+}
+
+#[test]
+fn layouts_with_damaged_or_missing_or_unknown_blobs() {
+    let damaged = build_layout(|layout| {
+        let layer = layout.blob(LAYER, &small());
+        let mut bytes = small();
+        bytes[600] ^= 1;
+        fs::write(layout.blob_path(digest(&layer)), bytes).unwrap();
+        layout.finish(&[layout.image("amd64", &[layer])])
+    });
+    damaged.refused(
+        "a damaged layer",
+        4,
+        &["is damaged or missing", "its digest is", "next: Make the layout"],
+    );
+    let missing = build_layout(|layout| {
+        let image = layout.image("amd64", &[]);
+        fs::remove_file(layout.blob_path(digest(&image))).unwrap();
+        layout.finish(&[image])
+    });
+    missing.refused("a missing manifest", 4, &["is damaged or missing", "No such file"]);
+    let unknown = build_layout(|layout| {
+        let layer = layout.blob("application/vnd.oci.image.layer.v1.tar+gzip+encrypted", b"?");
+        layout.finish(&[layout.image("amd64", &[layer])])
+    });
+    unknown.refused(
+        "a layer of unknown type",
+        2,
+        &["cannot be unpacked", "+encrypted", "next: Name an image"],
+    );
+}
+
+#[test]
+fn layouts_that_do_not_say_which_image_or_have_none_for_this_platform() {
+    let several = build_layout(|layout| {
+        let images = ["one", "two"].map(|name| {
+            let mut image = layout.image("amd64", &[layout.blob(LAYER, name.as_bytes())]);
+            image["annotations"] = json!({ "org.opencontainers.image.ref.name": name });
+            image
+        });
+        layout.finish(&images)
+    });
+    several.refused("two images", 2, &["2 images fit; its names are: one, two", "next: Name one of them"]);
+    let foreign = build_layout(|layout| {
+        let index = json!({ "manifests": [for_platform(layout.image("arm64", &[]), "arm64")] });
+        layout.finish(&[layout.document(INDEX, &index)])
+    });
+    foreign.refused("an index without amd64", 2, &["its platforms are: linux/arm64", "next: Take the image"]);
+    let only = build_layout(|layout| layout.finish(&[layout.image("arm64", &[])]));
+    only.refused("an image for arm64", 2, &["it is for linux/arm64", "next: Take the image"]);
+}
+
+#[test]
+fn what_is_no_layout_says_what_it_may_be() {
+    let docker = build_layout(|layout| {
+        fs::write(layout.0.join("manifest.json"), "[]").unwrap();
+        json!({ "oci": { "path": layout.0 } })
+    });
+    docker.refused(
+        "docker's own archive",
+        2,
+        &["is not a readable OCI layout", "next: This is an archive in Docker"],
+    );
+    let tree = build_layout(|layout| {
+        fs::create_dir(layout.0.join("usr")).unwrap();
+        json!({ "oci": { "path": layout.0 } })
+    });
+    tree.refused("a tree", 2, &["next: This is a root file system"]);
+    let garbage = build_layout(|layout| {
+        fs::write(layout.0.join("index.json"), "{").unwrap();
+        json!({ "oci": { "path": layout.0 } })
+    });
+    garbage.refused("an index that is no JSON", 2, &["is not a readable OCI layout", "index.json"]);
+    let absent = build_layout(|_| json!({ "archive": { "path": "/no/such/file" } }));
+    absent.refused("a path to nothing", 2, &["base.archive.path: there is no file /no/such/file"]);
+}
