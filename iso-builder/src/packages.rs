@@ -44,14 +44,18 @@ pub fn lock(loaded: &Loaded, cache: &Cache, policy: Policy, progress: &Progress)
             .hint("Make it anew with `iso-builder lock DEFINITION`.")
             .into());
     }
-    relock(loaded, cache, progress)
+    make_anew(loaded, base, cache, progress)
 }
 
 /// Resolves every input anew and writes the lock file.
 pub fn relock(loaded: &Loaded, cache: &Cache, progress: &Progress) -> Result<Lock> {
+    make_anew(loaded, base_digest(loaded, cache, progress)?, cache, progress)
+}
+
+fn make_anew(loaded: &Loaded, base: Option<Digest>, cache: &Cache, progress: &Progress) -> Result<Lock> {
     let request = Request::of(loaded);
     let packages = if request.wanted.is_empty() { Vec::new() } else { resolve(&request, cache, progress)? };
-    let lock = Lock::new(request, packages, base_digest(loaded, cache, progress)?)?;
+    let lock = Lock::new(request, packages, base)?;
     lock.write(&Lock::path(&loaded.file))?;
     Ok(lock)
 }

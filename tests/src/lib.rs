@@ -4,6 +4,7 @@
 //! The tests are in `tests/e2e`, the benchmarks in `src/bin/bench`. Nothing here is part of the product.
 
 pub mod artifacts;
+pub mod builder;
 pub mod deadline;
 pub mod disk;
 pub mod http;

@@ -37,6 +37,12 @@ fn archives_that_are_damaged_or_something_else() {
     let top = archive(&[directory("rootfs/"), directory("rootfs/usr/"), directory("rootfs/etc/")]);
     let words = ["holds no root file system", "at its top is: rootfs", "next: A base has at least"];
     build_archive(&top).refused("a tree that is deeper", 2, &words);
+    let foreign = archive(&[directory("usr/").owner(1000, 1000), directory("etc/")]);
+    build_archive(&foreign).refused(
+        "a tree of another user",
+        2,
+        &["its /usr belongs to the user 1000", "next: "],
+    );
     build_archive(b"").refused("an empty file", 2, &["is not a readable tar archive"]);
     let climbing = archive(&[directory("usr/"), directory("etc/"), file("../outside", "x")]);
     build_archive(&climbing).refused("a name that climbs", 2, &["../outside, which leads out of the tree"]);

@@ -4,6 +4,7 @@
 //! side, so that an install on BIOS and one on UEFI take the time of one.
 
 mod bad_input;
+mod bases;
 mod install_bios;
 mod install_uefi;
 mod reproducible;

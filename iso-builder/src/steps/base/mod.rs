@@ -9,7 +9,7 @@ mod directory;
 mod layout;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, lchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -72,7 +72,7 @@ impl Source {
 
 fn check_root(tree: &Path, source: &Path) -> Result<()> {
     if tree.join("usr").is_dir() && tree.join("etc").is_dir() {
-        return Ok(());
+        return check_owner(&tree.join("usr"), source);
     }
     let names = fs::read_dir(tree)?.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.take(10).collect();
@@ -82,6 +82,22 @@ fn check_root(tree: &Path, source: &Path) -> Result<()> {
         .because(anyhow::anyhow!("at its top is: {top}"))
         .hint("A base has at least /usr and /etc at its top.")
         .into())
+}
+
+/// A tree that was unpacked without its owners would start, and let whoever has that number write to all of it.
+/// One that another tool made in its own user namespace is seen so too: its root is not the root of ours.
+fn check_owner(usr: &Path, source: &Path) -> Result<()> {
+    let owner = fs::metadata(usr)?.uid();
+    if owner == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Class::Invalid,
+        format!("{} is not a tree with the owners of a system", source.display()),
+    )
+    .because(anyhow::anyhow!("its /usr belongs to the user {owner}"))
+    .hint("Make it as root, or take an archive that root or the tool that made the tree has packed.")
+    .into())
 }
 
 /// The failure of reading what the user named; a full disk is not the fault of what was read.

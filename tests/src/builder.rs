@@ -1,0 +1,101 @@
+//! Builds by an ordinary user in a directory of their own, whoever runs the tests.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result};
+use nix::unistd::{Gid, Uid, User};
+use tempfile::TempDir;
+use walkdir::WalkDir;
+
+use crate::{paths, programs, steps};
+
+/// Who builds when this process is root.
+const BUILDER: &str = "nqrust-e2e";
+
+/// A directory with both programs in `bin`, and `home`, `tmp` and `out`.
+#[derive(Debug)]
+pub struct Place(TempDir);
+
+impl Place {
+    /// Makes one. Not below the target directory: another user may not be able to enter that.
+    pub fn new() -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("nqrust-elsewhere-").tempdir_in("/var/tmp")?;
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+        let place = Self(directory);
+        for name in ["bin", "home", "tmp", "out"] {
+            fs::create_dir(place.path(name))?;
+        }
+        fs::copy(paths::iso_builder()?, place.path("bin/iso-builder"))?;
+        fs::copy(paths::installer()?, place.path("bin/installer"))?;
+        Ok(place)
+    }
+
+    /// A path below the directory.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The build of a definition, as an ordinary user, with everything of this directory.
+    pub fn build(&self, definition: &Path) -> Result<Command> {
+        // The shell only sets the umask, which std cannot.
+        let mut command = self.command("sh")?;
+        command.args(["-c", "umask 077; exec \"$@\"", "sh"]).arg(self.path("bin/iso-builder"));
+        command.args(["build", "--progress", "plain"]).arg(definition);
+        command.arg("-o").arg(self.path("out")).arg("--cache-dir").arg(self.path("cache"));
+        command.arg("--installer").arg(self.path("bin/installer"));
+        Ok(command)
+    }
+
+    /// A program in this directory, as an ordinary user to whom all that was put here is given.
+    pub fn command(&self, program: &str) -> Result<Command> {
+        let mut command = Command::new(program);
+        command.current_dir(self.0.path()).env("HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
+        if Uid::effective().is_root() {
+            let (uid, gid) = ordinary_user()?;
+            give(self.0.path(), uid, gid)?;
+            command.uid(uid.as_raw()).gid(gid.as_raw()).env("USER", BUILDER).env("LOGNAME", BUILDER);
+        }
+        Ok(command)
+    }
+}
+
+/// The user [`BUILDER`], made now if it is not there. It stays: its subordinate ids may own files of caches.
+fn ordinary_user() -> Result<(Uid, Gid)> {
+    // Tests run side by side, and two useradd at once are one too many.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock();
+    if User::from_name(BUILDER)?.is_none() {
+        let mut useradd = Command::new("useradd");
+        useradd.args(["--no-create-home", "--user-group", "--shell", "/usr/sbin/nologin"]);
+        // User namespaces need a range of subordinate ids; useradd gives one where the file is there.
+        useradd.args(["-K", "SUB_UID_COUNT=65536", "-K", "SUB_GID_COUNT=65536", BUILDER]);
+        programs::run(&mut useradd, steps::COMMAND)?.success("useradd")?;
+    }
+    let user = User::from_name(BUILDER)?.with_context(|| format!("useradd made no user {BUILDER}"))?;
+    for file in ["/etc/subuid", "/etc/subgid"] {
+        let ranges = fs::read_to_string(file).unwrap_or_default();
+        if !ranges.lines().any(|line| line.starts_with(&format!("{BUILDER}:"))) {
+            let mut usermod = Command::new("usermod");
+            usermod.args(["--add-subuids", "1000000-1065535", "--add-subgids", "1000000-1065535", BUILDER]);
+            programs::run(&mut usermod, steps::COMMAND)?.success("usermod")?;
+        }
+    }
+    Ok((user.uid, user.gid))
+}
+
+/// Gives what is root's; what the user has made in a namespace has the owners that it was given there.
+fn give(root: &Path, uid: Uid, gid: Gid) -> Result<()> {
+    for entry in WalkDir::new(root) {
+        let entry = entry?;
+        if !entry.file_type().is_symlink() && std::os::unix::fs::MetadataExt::uid(&entry.metadata()?) == 0 {
+            chown(entry.path(), Some(uid.as_raw()), Some(gid.as_raw()))?;
+        }
+    }
+    Ok(())
+}

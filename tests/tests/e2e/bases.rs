@@ -1,0 +1,181 @@
+//! A base that comes as an OCI layout or as a directory gives the OS image that the Debian packages gave.
+//!
+//! The tree is the one that the shared medium was made from, as its build keeps it. An ordinary user builds; what
+//! the forms have in detail is tested with `iso-builder`, without whole trees.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use installer::digest::Digest;
+use installer::release::Purpose;
+use nqrust_tests::artifacts::scenario;
+use nqrust_tests::builder::Place;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::medium;
+use nqrust_tests::node::{Checks, Document};
+use nqrust_tests::{paths, programs, steps};
+use serde_json::{Value, json};
+
+/// Unpacking a whole tree.
+const UNPACK: Duration = Duration::from_secs(300);
+
+#[test]
+fn a_layout_with_layers_and_a_directory_give_the_os_image_of_the_debian_packages() {
+    scenario("bases", |artifacts| {
+        let identity = Identity::load()?;
+        let debian = steps::medium(&identity)?.release()?;
+        let base = debian_base()?;
+        let place = Place::new()?;
+        let definition = medium::stage(&place.path("src"), &Document::new("node-a").to_json(&identity))?;
+        let mut checks = Checks::default();
+        let mut built = Vec::new();
+        for form in ["oci", "directory"] {
+            match form {
+                "oci" => write_layout(&place.path("tree"), &base)?,
+                _ => unpack(&place, &base)?,
+            }
+            let definition = with_base(&definition, &json!({ form: { "path": place.path("tree") } }))?;
+            let mut build = place.build(&definition)?;
+            build.args(["--only", "netboot"]).env("SOURCE_DATE_EPOCH", epoch()?.to_string());
+            let ended = programs::run(&mut build, medium::BUILD)?;
+            artifacts.append("build.log", &ended.said())?;
+            ended.success(&format!("the build from {form}"))?;
+            remove_tree(&place)?;
+            let digests =
+                ["rootfs.squashfs", "vmlinuz", "initrd"].map(|name| output(&place.path("out"), name));
+            built.push(digests.into_iter().collect::<Result<Vec<Digest>>>()?);
+        }
+        for (number, purpose) in [Purpose::Rootfs, Purpose::Kernel].into_iter().enumerate() {
+            let payload = debian.payload(purpose).with_context(|| format!("a medium has {purpose:?}"))?;
+            checks.equal(&format!("{purpose:?} from a layout"), built[0][number], payload.sha256);
+        }
+        // Its files carry the base's times, which are those of the packages in the one case only.
+        checks.equal("what a directory gives, initrd included", &built[1], &built[0]);
+        checks.finish("bases")
+    });
+}
+
+/// The lock of the shared medium.
+fn epoch() -> Result<u64> {
+    let lock = paths::e2e().join("media/node-a/source").join(format!("{}.lock", medium::DEFINITION));
+    let lock: Value =
+        serde_json::from_slice(&fs::read(&lock).with_context(|| format!("reading {}", lock.display()))?)?;
+    lock["epoch"].as_u64().context("a lock has an epoch")
+}
+
+/// The tree that the shared medium was made from: the newest one, since a new lock makes a new one.
+fn debian_base() -> Result<PathBuf> {
+    let mut newest = None;
+    for entry in fs::read_dir(paths::e2e().join("media/cache/steps"))? {
+        let path = entry?.path().join("base.tar");
+        if let Ok(metadata) = fs::metadata(&path) {
+            newest = newest.max(Some((metadata.modified()?, path)));
+        }
+    }
+    Ok(newest.context("the build of the medium keeps its base")?.1)
+}
+
+/// The definition with another base, and without container images: their packages do not matter here.
+fn with_base(definition: &Path, base: &Value) -> Result<PathBuf> {
+    let mut document: serde_yaml::Value = serde_yaml::from_slice(&fs::read(definition)?)?;
+    document["base"] = serde_yaml::to_value(base)?;
+    document["images"] = serde_yaml::Value::Sequence(Vec::new());
+    let path = definition.with_file_name("other-base.yaml");
+    fs::write(&path, serde_yaml::to_string(&document)?)?;
+    Ok(path)
+}
+
+/// Three layers: what is to disappear, the tree, and what makes it disappear.
+fn write_layout(directory: &Path, base: &Path) -> Result<()> {
+    let layout = Layout(directory);
+    fs::create_dir_all(directory.join(BLOBS))?;
+    let scratch = tempfile::tempdir_in(directory)?;
+    let lower = ["opt/gone/file", "opt/opaque/below/file", "usr/bin/ping", "usr/bin/installer.old"];
+    let upper = ["opt/.wh.gone", "opt/opaque/.wh..wh..opq", "opt/.wh.opaque", "usr/bin/.wh.installer.old"];
+    let mut layers = Vec::new();
+    for file in
+        [&small_layer(scratch.path(), "lower", &lower)?, base, &small_layer(scratch.path(), "upper", &upper)?]
+    {
+        layers.push(layout.keep("layer.v1.tar", file)?);
+    }
+    let config = layout.document("config.v1+json", &json!({ "architecture": "amd64", "os": "linux" }))?;
+    let manifest = json!({ "schemaVersion": 2, "config": config, "layers": layers });
+    let manifest = layout.document("manifest.v1+json", &manifest)?;
+    let index = json!({ "schemaVersion": 2, "manifests": [manifest] });
+    Ok(fs::write(directory.join("index.json"), index.to_string())?)
+}
+
+/// Where a layout keeps what it names by digest.
+const BLOBS: &str = "blobs/sha256";
+
+struct Layout<'a>(&'a Path);
+
+impl Layout<'_> {
+    /// Keeps a file and returns its descriptor.
+    fn keep(&self, kind: &str, file: &Path) -> Result<Value> {
+        let (digest, size) = Digest::of_reader(fs::File::open(file)?)?;
+        fs::copy(file, self.0.join(BLOBS).join(digest.to_string()))?;
+        let media_type = format!("application/vnd.oci.image.{kind}");
+        Ok(json!({ "mediaType": media_type, "digest": digest.oci(), "size": size }))
+    }
+
+    fn document(&self, kind: &str, document: &Value) -> Result<Value> {
+        let file = tempfile::NamedTempFile::new_in(self.0)?;
+        fs::write(file.path(), document.to_string())?;
+        self.keep(kind, file.path())
+    }
+}
+
+/// An archive of `files`, which hold the layer's name.
+fn small_layer(scratch: &Path, name: &str, files: &[&str]) -> Result<PathBuf> {
+    let (root, tar) = (scratch.join(name), scratch.join(format!("{name}.tar")));
+    for file in files {
+        fs::create_dir_all(root.join(file).parent().unwrap_or(&root))?;
+        fs::write(root.join(file), name)?;
+    }
+    let mut pack = Command::new("tar");
+    pack.args(["--create", "--owner=0", "--group=0", "--file"]).arg(&tar).arg("--directory").arg(&root);
+    programs::run(pack.args(files), UNPACK)?.success("tar")?;
+    Ok(tar)
+}
+
+/// Unpacks the tree as the ordinary user, with that user's subordinate owners.
+fn unpack(place: &Place, base: &Path) -> Result<()> {
+    let archive = place.path("base.tar");
+    fs::copy(base, &archive)?;
+    fs::create_dir(place.path("tree"))?;
+    let mut tar = as_root_of_a_namespace(place)?;
+    tar.args(["tar", "--extract", "--preserve-permissions", "--same-owner", "--numeric-owner", "--xattrs"]);
+    tar.args(["--xattrs-include=*", "--anchored", "--exclude=./dev/*", "--directory"])
+        .arg(place.path("tree"));
+    programs::run(tar.arg("--file").arg(&archive), UNPACK)?.success("unpacking the base")?;
+    fs::remove_file(archive)?;
+    Ok(())
+}
+
+fn remove_tree(place: &Place) -> Result<()> {
+    let mut remove = as_root_of_a_namespace(place)?;
+    programs::run(remove.args(["rm", "-rf"]).arg(place.path("tree")), UNPACK)?
+        .success("removing the tree")
+        .map(drop)
+}
+
+fn as_root_of_a_namespace(place: &Place) -> Result<Command> {
+    let mut command = place.command("unshare")?;
+    command.args(["--user", "--map-auto", "--map-root-user", "--"]);
+    Ok(command)
+}
+
+/// The digest of the output whose name ends like this.
+fn output(directory: &Path, end: &str) -> Result<Digest> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.to_string_lossy().ends_with(end) {
+            return Ok(Digest::of_reader(fs::File::open(path)?)?.0);
+        }
+    }
+    anyhow::bail!("the build left no {end}")
+}
