@@ -45,6 +45,7 @@ fn tell(outcome: &Outcome, running: bool) -> String {
             }
         }
     }
+    text.extend(outcome.warnings.iter().map(|warning| format!("warning: {warning}\n")));
     text
 }
 
@@ -74,8 +75,11 @@ mod tests {
 
     #[test]
     fn a_running_node_is_told_what_waits_for_the_next_boot() {
-        let outcome =
-            Outcome { written: vec!["etc/hostname".into()], removed: vec!["etc/sysctl.d/x".into()] };
+        let outcome = Outcome {
+            written: vec!["etc/hostname".into()],
+            removed: vec!["etc/sysctl.d/x".into()],
+            ..Outcome::default()
+        };
         let text = tell(&outcome, true);
         assert!(text.starts_with("wrote /etc/hostname\nremoved /etc/sysctl.d/x\n"));
         assert!(text.contains("host name takes effect at the next boot") && text.contains("sysctl --system"));

@@ -24,7 +24,10 @@ impl Boot {
         let text = match boot::boot(&places, &cmdline, &mut ThisMachine)? {
             Some(boot) => {
                 let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());
-                boot.notes.iter().fold(applied, |text, note| format!("{text}\nwarning: {note}"))
+                boot.notes
+                    .iter()
+                    .chain(&boot.outcome.warnings)
+                    .fold(applied, |text, note| format!("{text}\nwarning: {note}"))
             }
             None => "Not an installed system: nothing to mount.".to_owned(),
         };

@@ -57,38 +57,63 @@ pub struct Accounts {
     pub gshadow: String,
 }
 
+/// The accounts with the users of a document.
+#[allow(missing_debug_implementations)]
+pub struct Made {
+    /// The texts.
+    pub accounts: Accounts,
+    /// The users that exist now.
+    pub users: Vec<Account>,
+    /// Which users do not, and why.
+    pub warnings: Vec<String>,
+}
+
 impl Accounts {
     /// Makes the users exist, with their passwords and their part in `sudo`, and locks root. A second time changes
-    /// nothing. Another account with the same id or name, and an image without the group `sudo`, are errors.
-    pub fn with_users(&self, users: &[Account]) -> Result<Self> {
+    /// nothing. Where the image itself has an account of the login user's name or number, or no group `sudo`, that is an
+    /// error; a further user who cannot be made is left out, and told of: a node that does not start helps nobody.
+    pub fn with_users(&self, users: &[Account]) -> Result<Made> {
         if !self.group.lines().any(|line| name(line) == "sudo") {
             bail!("the image has no group sudo in /etc/group");
         }
-        let mut accounts = self.clone();
+        let mut made = Made { accounts: self.clone(), users: Vec::new(), warnings: Vec::new() };
         for user in users {
-            accounts.put(user)?;
+            match refuse_taken(&self.passwd, user, "/etc/passwd") {
+                Ok(()) => {
+                    made.accounts.put(user);
+                    made.users.push(user.clone());
+                }
+                Err(error) if user.name == USER => return Err(error),
+                Err(error) => made.warnings.push(format!("there is no user {}: {error}", user.name)),
+            }
         }
         // The image's root may have any password.
-        accounts.shadow = edit(&accounts.shadow, "root", 1, |_| "!*".to_owned());
-        Ok(accounts)
+        made.accounts.shadow = edit(&made.accounts.shadow, "root", 1, |_| "!*".to_owned());
+        Ok(made)
     }
 
-    fn put(&mut self, user: &Account) -> Result<()> {
+    /// The name of the user's own group. A group of the system that has the user's name (Debian has `operator`, `disk` and
+    /// others) has rights that nobody gave to the user.
+    fn own_group(&self, user: &Account) -> String {
+        let id = user.id.to_string();
+        let other = |line: &str| name(line) == user.name && line.split(':').nth(2) != Some(&*id);
+        if self.group.lines().any(other) { format!("user{id}") } else { user.name.clone() }
+    }
+
+    fn put(&mut self, user: &Account) {
         let Account { name, id, .. } = user;
-        refuse_taken(&self.passwd, user, "/etc/passwd")?;
-        refuse_taken(&self.group, user, "/etc/group")?;
+        let group = self.own_group(user);
         self.passwd = put(&self.passwd, &format!("{name}:x:{id}:{id}::{}:/bin/bash", user.home()));
-        self.group = put(&self.group, &format!("{name}:x:{id}:"));
+        self.group = put(&self.group, &format!("{group}:x:{id}:"));
         // `*` matches no password, yet the account is not locked, so keys still work. Without a date of the
         // last change the password does not age, and the file does not depend on the day it was written.
         let hash = user.hash.as_ref().map_or("*", |hash| hash.expose());
         self.shadow = put(&self.shadow, &format!("{name}:{hash}::0:99999:7:::"));
-        self.gshadow = put(&self.gshadow, &format!("{name}:!::"));
+        self.gshadow = put(&self.gshadow, &format!("{group}:!::"));
         if user.sudo {
             self.group = edit(&self.group, "sudo", 3, |members| join_group(members, name));
             self.gshadow = edit(&self.gshadow, "sudo", 3, |members| join_group(members, name));
         }
-        Ok(())
     }
 }
 
@@ -156,6 +181,12 @@ pub(super) mod tests {
         }
     }
 
+    fn made(accounts: &Accounts, users: &[Account]) -> Accounts {
+        let made = accounts.with_users(users).unwrap();
+        assert_eq!(made.warnings, [""; 0]);
+        made.accounts
+    }
+
     fn login(hash: Option<&str>) -> Account {
         Account::login(hash.map(crate::config::Secret::new))
     }
@@ -163,16 +194,31 @@ pub(super) mod tests {
     #[test]
     fn further_users_have_the_numbers_that_follow() {
         let operator = Account::further(0, "operator", false, None);
-        let accounts = debian().with_users(&[login(None), operator]).unwrap();
+        let accounts = made(&debian(), &[login(None), operator]);
         assert!(accounts.passwd.ends_with("operator:x:1001:1001::/home/operator:/bin/bash\n"));
         assert!(accounts.group.contains("sudo:x:27:rancher\n") && accounts.shadow.contains("operator:*::"));
-        let error = debian().with_users(&[Account::further(0, "daemon", false, None)]).err().unwrap();
-        assert!(error.to_string().contains("another account daemon"), "{error}");
+    }
+
+    #[test]
+    fn a_user_gets_no_rights_of_a_group_that_has_its_name() {
+        let accounts = made(&debian(), &[login(None), Account::further(0, "shadow", false, None)]);
+        assert!(accounts.passwd.ends_with("shadow:x:1001:1001::/home/shadow:/bin/bash\n"));
+        assert!(accounts.group.contains("shadow:x:42:\n") && accounts.group.ends_with("user1001:x:1001:\n"));
+    }
+
+    #[test]
+    fn a_user_that_the_system_has_is_left_out_and_told_of() {
+        let users =
+            [login(None), Account::further(0, "daemon", true, None), Account::further(1, "me", false, None)];
+        let Made { accounts, warnings, .. } = debian().with_users(&users).unwrap();
+        assert_eq!(warnings, ["there is no user daemon: /etc/passwd has another account daemon"]);
+        assert!(accounts.passwd.contains("daemon:x:1:1:") && accounts.passwd.contains("me:x:1002:1002:"));
+        assert!(!accounts.group.contains("daemon,") && !accounts.group.contains(",daemon"));
     }
 
     #[test]
     fn the_login_user_is_added_root_is_locked_and_the_rest_stays() {
-        let accounts = debian().with_users(&[login(Some("$y$hash"))]).unwrap();
+        let accounts = made(&debian(), &[login(Some("$y$hash"))]);
         assert_eq!(accounts.passwd, debian().passwd + "rancher:x:1000:1000::/home/rancher:/bin/bash\n");
         assert_eq!(
             accounts.group,
@@ -187,9 +233,9 @@ pub(super) mod tests {
 
     #[test]
     fn a_second_time_changes_only_the_password() {
-        let once = debian().with_users(&[login(Some("$y$hash"))]).unwrap();
-        assert!(once.with_users(&[login(Some("$y$hash"))]).unwrap() == once);
-        let without = once.with_users(&[login(None)]).unwrap();
+        let once = made(&debian(), &[login(Some("$y$hash"))]);
+        assert!(made(&once, &[login(Some("$y$hash"))]) == once);
+        let without = made(&once, &[login(None)]);
         assert!(without.shadow.contains("rancher:*::"));
         assert!(without.passwd == once.passwd && without.group == once.group);
     }
@@ -198,7 +244,7 @@ pub(super) mod tests {
     fn other_members_of_sudo_stay() {
         let mut accounts = debian();
         accounts.group = accounts.group.replace("sudo:x:27:", "sudo:x:27:admin");
-        assert!(accounts.with_users(&[login(None)]).unwrap().group.contains("sudo:x:27:admin,rancher\n"));
+        assert!(made(&accounts, &[login(None)]).group.contains("sudo:x:27:admin,rancher\n"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use nix::unistd::{Gid, Uid};
 use serde::{Deserialize, Serialize};
 
-use super::accounts::{Account, Accounts};
+use super::accounts::{Account, Accounts, Made};
 use super::files::NodeFile;
 use super::identity::MachineId;
 use super::render::{USER, render};
@@ -44,6 +44,8 @@ pub struct Outcome {
     pub written: Vec<String>,
     /// Files that the document no longer asks for.
     pub removed: Vec<String>,
+    /// What of the document has no effect on a node, and why.
+    pub warnings: Vec<String>,
 }
 
 /// Applies the document at `document` to the directory `root`.
@@ -55,9 +57,10 @@ pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
     let mut files = render(&config, machine.as_ref());
     let owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
     let users = users(&config, machine.as_ref())?;
-    files.extend(account_files(root, &users)?);
+    let Made { accounts, users, warnings } = make_accounts(root, &users)?;
+    files.extend(account_files(accounts));
     let before = Applied::read(root)?.unwrap_or_default();
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome { warnings, ..Outcome::default() };
     announce(root, &before, &owned)?;
     for path in before.files.iter().filter(|path| !owned.contains(path)) {
         if remove(root, path)? {
@@ -156,7 +159,7 @@ fn hashed(user: &str, secret: &Secret, machine: Option<&MachineId>) -> Result<Se
     }
 }
 
-fn account_files(root: &Path, users: &[Account]) -> Result<Vec<NodeFile>> {
+fn make_accounts(root: &Path, users: &[Account]) -> Result<Made> {
     let read = |name: &str| files::read_text(&root.join("etc").join(name));
     let accounts = Accounts {
         passwd: read("passwd")?,
@@ -164,14 +167,17 @@ fn account_files(root: &Path, users: &[Account]) -> Result<Vec<NodeFile>> {
         shadow: read("shadow")?,
         gshadow: read("gshadow")?,
     };
-    let Accounts { passwd, group, shadow, gshadow } =
-        accounts.with_users(users).with_context(|| format!("adding users below {}", root.display()))?;
-    Ok(vec![
+    accounts.with_users(users).with_context(|| format!("adding users below {}", root.display()))
+}
+
+fn account_files(accounts: Accounts) -> [NodeFile; 4] {
+    let Accounts { passwd, group, shadow, gshadow } = accounts;
+    [
         NodeFile::new("etc/passwd", 0o644, passwd),
         NodeFile::new("etc/group", 0o644, group),
         NodeFile::new("etc/shadow", 0o640, shadow),
         NodeFile::new("etc/gshadow", 0o640, gshadow),
-    ])
+    ]
 }
 
 /// Writes one file unless it is there already, and says whether it wrote.
