@@ -51,6 +51,23 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     written.with_context(|| format!("writing {}", path.display()))
 }
 
+/// Makes a symbolic link so that a reader sees what was there or the link, never nothing. Parents are made with
+/// mode 0755.
+pub fn link_atomically(path: &Path, target: &Path) -> Result<()> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make_directory(parent, 0o755)?;
+    let mut temporary = TemporaryPath(parent.join(temporary_name(path)));
+    let written = (|| -> io::Result<()> {
+        // One that a process with the same number left behind.
+        let _ = fs::remove_file(&temporary.0);
+        std::os::unix::fs::symlink(target, &temporary.0)?;
+        fs::rename(&temporary.0, path)?;
+        temporary.0.clear();
+        File::open(parent)?.sync_all()
+    })();
+    written.with_context(|| format!("making the link {}", path.display()))
+}
+
 fn temporary_name(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     format!(".{name}.{}.new", std::process::id())
@@ -81,6 +98,23 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
         let names: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
         assert_eq!(names.len(), 1, "no temporary file stays behind");
+    }
+
+    #[test]
+    fn a_link_takes_the_place_of_what_was_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/unit");
+        write_atomically(&path, b"old", 0o644).unwrap();
+        for target in ["/dev/null", "/nonexistent"] {
+            link_atomically(&path, Path::new(target)).unwrap();
+            assert_eq!(fs::read_link(&path).unwrap(), Path::new(target));
+        }
+        assert_eq!(
+            fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1,
+            "no temporary file stays behind"
+        );
+        link_atomically(directory.path(), Path::new("/dev/null")).unwrap_err();
     }
 
     #[test]

@@ -10,6 +10,8 @@ use super::text::{Line, Taint, Text};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Kubernetes {
+    /// Which distribution runs on the node; the OS image has to hold it.
+    pub distribution: Distribution,
     /// A secret of its own for nodes that run no control plane, instead of `token`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "token"))]
@@ -25,11 +27,36 @@ pub struct Kubernetes {
     pub manifests: Vec<Manifest>,
 }
 
+/// A distribution of Kubernetes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Distribution {
+    /// RKE2.
+    #[default]
+    Rke2,
+    /// K3s.
+    K3s,
+}
+
+impl Distribution {
+    /// Every distribution.
+    pub const ALL: [Self; 2] = [Self::Rke2, Self::K3s];
+
+    /// The name as documents write it, which is also that of its program and of its directories.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rke2 => "rke2",
+            Self::K3s => "k3s",
+        }
+    }
+}
+
 /// Objects for the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Name of the file, without `.yaml`.
+    /// Name of the manifest; its file is `manifest-NAME.yaml`.
     pub name: super::NetworkName,
     /// YAML.
     pub content: Text,

@@ -17,6 +17,7 @@ pub mod password;
 mod read;
 #[cfg(test)]
 mod reference;
+pub mod registries;
 mod retired;
 pub mod rules;
 pub mod secret;
@@ -33,7 +34,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use cluster::{Addon, Harvester, Kubernetes, VipMode};
+pub use cluster::{Addon, Distribution, Harvester, Kubernetes, Manifest, VipMode};
 pub use diagnostic::{Diagnostic, Invalid};
 pub use disk::{DiskClauses, DiskSelector, SizeClause};
 pub use install::{Install, Mode, Profile, Role, Wipe};

@@ -4,38 +4,27 @@
 //! Called at every boot on the fresh `/etc` of the new root, by people on a running node, and by tests on any
 //! directory.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use nix::unistd::{Gid, Uid};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::accounts::{Account, Accounts, Made};
-use super::files::NodeFile;
+use super::cluster::{self, Facts};
+use super::files::{FileKind, NodeFile};
 use super::identity::MachineId;
-use super::render::{USER, render};
-use super::seed;
+use super::render::{USER, hostname, render};
+use super::{record, seed};
 use crate::config::password::{self, Kind};
 use crate::config::{self, InstallConfig, Secret};
 use crate::digest::{Digest, Hasher};
-use crate::failure::{Class, Failure};
 use crate::files;
-
-/// Where the record of an apply is, from the root.
-pub const MANIFEST: &str = "etc/nqrust/applied.json";
-
-/// What an apply wrote. Names no values.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Applied {
-    /// Digest of the document and of the machine id beside it.
-    pub document: Option<Digest>,
-    /// The files, from the root, sorted. Account files are edited, not owned, and not among them.
-    pub files: Vec<String>,
-}
 
 /// What an apply did.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -48,21 +37,27 @@ pub struct Outcome {
     pub warnings: Vec<String>,
 }
 
-/// Applies the document at `document` to the directory `root`.
+/// Applies the document at `document` to the directory `root`, on this machine.
 /// A document with mistakes is [`Class::Invalid`] and changes nothing.
 pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
+    apply_on(document, root, Facts::read(Path::new("/proc"))?)
+}
+
+/// Applies the document at `document` to the directory `root`, on a machine of this size.
+pub fn apply_on(document: &Path, root: &Path, facts: Facts) -> Result<Outcome> {
     let config = config::load(document)?;
     let machine = MachineId::beside(document)?;
     let digest = digest_of(document)?;
     let mut files = render(&config, machine.as_ref());
+    files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), facts));
     let owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
     let users = users(&config, machine.as_ref())?;
     let Made { accounts, users, warnings } = make_accounts(root, &users)?;
     files.extend(account_files(accounts));
-    let before = Applied::read(root)?.unwrap_or_default();
+    let before = record::before(root)?;
     let mut outcome = Outcome { warnings, ..Outcome::default() };
-    announce(root, &before, &owned)?;
-    for path in before.files.iter().filter(|path| !owned.contains(path)) {
+    record::announce(root, &before, &owned)?;
+    for path in before.iter().filter(|path| !owned.contains(path)) {
         if remove(root, path)? {
             outcome.removed.push(path.clone());
         }
@@ -75,17 +70,8 @@ pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
     for user in &users {
         make_home(root, user)?;
     }
-    Applied { document: Some(digest), files: owned }.write(root)?;
+    record::finish(root, digest, &owned)?;
     Ok(outcome)
-}
-
-/// Records new files before they are written, so that an apply that was cut short leaves nothing behind that
-/// the next one does not know of.
-fn announce(root: &Path, before: &Applied, owned: &[String]) -> Result<()> {
-    let mut files: Vec<String> = before.files.iter().chain(owned).cloned().collect();
-    files.sort();
-    files.dedup();
-    if files == before.files { Ok(()) } else { Applied { document: None, files }.write(root) }
 }
 
 /// The digest by which a changed document is noticed: of the document and of the machine id beside it.
@@ -96,35 +82,6 @@ pub fn digest_of(document: &Path) -> Result<Digest> {
         hasher.update(machine.to_string().as_bytes());
     }
     Ok(hasher.finish())
-}
-
-impl Applied {
-    fn write(&self, root: &Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(self)? + "\n";
-        write(root, &NodeFile::new(MANIFEST, 0o600, text)).map(drop)
-    }
-
-    /// The record below `root`; `None` where nothing has been applied.
-    pub fn read(root: &Path) -> Result<Option<Self>> {
-        let path = root.join(MANIFEST);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let text = files::read_text(&path)?;
-        let record: Self =
-            serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
-        let tame = |path: &String| {
-            path.starts_with("etc/") && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
-        };
-        match record.files.iter().find(|path| !tame(path)) {
-            None => Ok(Some(record)),
-            Some(stray) => {
-                Err(Failure::new(Class::Unexpected, format!("{} names {stray:?}", path.display()))
-                    .hint("Remove the record and apply again.")
-                    .into())
-            }
-        }
-    }
 }
 
 /// The users that the document asks for.
@@ -181,15 +138,19 @@ fn account_files(accounts: Accounts) -> [NodeFile; 4] {
 }
 
 /// Writes one file unless it is there already, and says whether it wrote.
-fn write(root: &Path, file: &NodeFile) -> Result<bool> {
+pub(super) fn write(root: &Path, file: &NodeFile) -> Result<bool> {
     let path = root.join(&file.path);
+    if file.kind == FileKind::Link {
+        return write_link(&path, &file.bytes);
+    }
     let same = fs::symlink_metadata(&path)
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o7777 == file.mode)
         && fs::read(&path).is_ok_and(|bytes| bytes == file.bytes);
     if same {
         return Ok(false);
     }
-    let group = fs::metadata(&path).ok().map(|metadata| std::os::unix::fs::MetadataExt::gid(&metadata));
+    let group =
+        fs::symlink_metadata(&path).ok().map(|metadata| std::os::unix::fs::MetadataExt::gid(&metadata));
     files::write_atomically(&path, &file.bytes, file.mode)?;
     // A new file belongs to whoever writes it, which on a node is root; shadow keeps its group.
     if let Some(group) = group.filter(|_| Uid::effective().is_root()) {
@@ -199,7 +160,18 @@ fn write(root: &Path, file: &NodeFile) -> Result<bool> {
     Ok(true)
 }
 
-fn remove(root: &Path, path: &str) -> Result<bool> {
+/// Makes a link unless it is there already, and says whether it made one.
+fn write_link(path: &Path, target: &[u8]) -> Result<bool> {
+    let target = Path::new(OsStr::from_bytes(target));
+    if fs::read_link(path).is_ok_and(|there| there == target) {
+        return Ok(false);
+    }
+    files::link_atomically(path, target)?;
+    Ok(true)
+}
+
+/// Removes one file or link, and says whether there was one.
+pub(super) fn remove(root: &Path, path: &str) -> Result<bool> {
     let path = root.join(path);
     match fs::remove_file(&path) {
         Ok(()) => Ok(true),
@@ -235,8 +207,9 @@ pub fn below(root: &Path, path: &str) -> PathBuf {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::failure::class_of;
+    use crate::failure::{Class, class_of};
     use crate::node::accounts::tests::debian;
+    use crate::node::record::{LASTING, MANIFEST};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -259,17 +232,21 @@ pub(super) mod tests {
         let path = oem.path().join("node.yaml");
         fs::write(&path, document).unwrap();
         fs::write(oem.path().join("machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
-        apply(&path, root)
+        apply_on(&path, root, Facts { cpus: 4, memory: 8192 })
     }
 
-    /// Every file below `root` with its mode.
+    /// Every file below `root` with its mode; a link with its target and no mode.
     fn snapshot(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
         let files = walkdir::WalkDir::new(root).into_iter().map(|entry| entry.unwrap());
         files
-            .filter(|entry| entry.file_type().is_file())
+            .filter(|entry| !entry.file_type().is_dir())
             .map(|entry| {
+                let name = entry.path().strip_prefix(root).unwrap().to_owned();
+                if let Ok(target) = fs::read_link(entry.path()) {
+                    return (name, (0, target.into_os_string().into_encoded_bytes()));
+                }
                 let mode = entry.metadata().unwrap().permissions().mode() & 0o7777;
-                (entry.path().strip_prefix(root).unwrap().to_owned(), (mode, fs::read(entry.path()).unwrap()))
+                (name, (mode, fs::read(entry.path()).unwrap()))
             })
             .collect()
     }
@@ -285,8 +262,11 @@ pub(super) mod tests {
         assert_eq!(mode("etc/sudoers.d/90-nqrust"), 0o440);
         for (path, (_, bytes)) in &files {
             let text = String::from_utf8_lossy(bytes);
-            assert!(!text.contains("hunter2") && !text.contains("marked-token"), "{}", path.display());
+            assert!(!text.contains("hunter2"), "{}", path.display());
+            assert!(!text.contains("marked-token") || mode(&path.to_string_lossy()) == 0o600);
         }
+        let config = &files[Path::new("etc/rancher/rke2/config.yaml.d/90-nqrust-cluster.yaml")];
+        assert!(String::from_utf8_lossy(&config.1).contains("marked-token"), "the test looks at something");
         let shadow = String::from_utf8_lossy(&files[Path::new("etc/shadow")].1);
         assert!(shadow.contains("\nrancher:$y$j9T$"));
     }
@@ -328,29 +308,85 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn what_lasts_in_var_is_removed_after_etc_has_started_fresh() {
+        let root = image();
+        run(root.path(), "token: a\nsystem_settings: {ui-index: a}\ninstall: {vip: 192.0.2.10}\n").unwrap();
+        let setting = root.path().join("var/lib/rancher/rke2/server/manifests/nqrust-setting-ui-index.yaml");
+        let pod = root.path().join("var/lib/rancher/rke2/agent/pod-manifests/nqrust-vip.yaml");
+        let others = setting.with_file_name("rke2-canal.yaml");
+        fs::write(&others, "the distribution's own").unwrap();
+        assert!(setting.exists() && pod.exists());
+        // As a boot does: a fresh /etc, a /var that lasts.
+        fs::remove_dir_all(root.path().join("etc")).unwrap();
+        let fresh = image();
+        fs::rename(fresh.path().join("etc"), root.path().join("etc")).unwrap();
+        run(root.path(), "token: a\ninstall: {vip: 192.0.2.10}\n").unwrap();
+        assert!(!setting.exists() && pod.exists() && others.exists());
+        run(root.path(), "install: {mode: install}").unwrap();
+        assert!(!pod.exists() && others.exists());
+        assert!(!root.path().join(LASTING).exists(), "an empty record says nothing");
+    }
+
+    #[test]
+    fn files_in_var_are_recorded_before_they_are_written() {
+        let root = image();
+        // A directory in the place of a file makes the first apply fail half-way.
+        let obstacle =
+            root.path().join("var/lib/rancher/rke2/server/manifests/nqrust-setting-ui-source.yaml/x");
+        fs::create_dir_all(&obstacle).unwrap();
+        let document = "system_settings: {ui-index: a, ui-source: b}";
+        assert!(run(root.path(), document).is_err());
+        let written = root.path().join("var/lib/rancher/rke2/server/manifests/nqrust-setting-ui-index.yaml");
+        assert!(written.exists());
+        fs::remove_dir_all(obstacle.parent().unwrap()).unwrap();
+        fs::remove_dir_all(root.path().join("etc/nqrust")).unwrap();
+        run(root.path(), "").unwrap();
+        assert!(!written.exists());
+    }
+
+    #[test]
     fn a_record_that_points_elsewhere_is_refused() {
         let root = image();
-        let record = root.path().join(MANIFEST);
-        fs::create_dir_all(record.parent().unwrap()).unwrap();
-        for stray in ["etc/../victim", "/etc/passwd", "victim"] {
-            fs::write(&record, format!("{{\"document\": null, \"files\": [{stray:?}]}}")).unwrap();
-            fs::write(root.path().join("victim"), "").unwrap();
-            assert!(run(root.path(), "").is_err(), "{stray}");
-            assert!(root.path().join("victim").exists());
+        for (record, tree) in [(MANIFEST, "etc"), (LASTING, "var")] {
+            let record = root.path().join(record);
+            fs::create_dir_all(record.parent().unwrap()).unwrap();
+            for stray in
+                [format!("{tree}/../victim"), format!("/{tree}/passwd"), "victim".into(), "home/a".into()]
+            {
+                fs::write(&record, format!("{{\"document\": null, \"files\": [{stray:?}]}}")).unwrap();
+                fs::write(root.path().join("victim"), "").unwrap();
+                assert!(run(root.path(), "").is_err(), "{stray}");
+                assert!(root.path().join("victim").exists());
+            }
+            fs::remove_file(&record).unwrap();
         }
     }
 
     fn document() -> impl Strategy<Value = String> {
         let maybe = proptest::option::of;
-        (maybe("[a-z]{1,8}"), maybe("[a-z]{1,8}"), maybe("[0-9]"), maybe("[a-z]{1,5}"), any::<bool>())
-            .prop_map(|(hostname, module, setting, server, mac)| {
+        let cluster = proptest::sample::select(vec![
+            "  mode: install\n",
+            "  mode: create\n  vip: 192.0.2.10\nsystem_settings: {ui-index: a}\ntoken: a\n",
+            "  mode: create\nkubernetes: {distribution: k3s, manifests: [{name: a, content: b}]}\n",
+            "  mode: join\n  role: management\nserver_url: https://192.0.2.10\ntoken: b\n",
+            "  mode: join\n  role: worker\nserver_url: https://192.0.2.10\nkubernetes: {distribution: k3s}\n",
+        ]);
+        (
+            maybe("[a-z]{1,8}"),
+            maybe("[a-z]{1,8}"),
+            maybe("[0-9]"),
+            maybe("[a-z]{1,5}"),
+            any::<bool>(),
+            cluster,
+        )
+            .prop_map(|(hostname, module, setting, server, mac, cluster)| {
                 let mut text = "os:\n".to_owned();
                 text.extend(hostname.map(|name| format!("  hostname: {name:?}\n")));
                 text.extend(module.map(|name| format!("  modules: [{name:?}]\n")));
                 text.extend(setting.map(|value| format!("  sysctls: {{kernel.panic: {value}}}\n")));
                 text.extend(server.map(|name| format!("  ntp_servers: [{name:?}]\n")));
                 let card = if mac { "hw_addr: '52:54:00:12:34:56'" } else { "name: ens3" };
-                text + &format!("install: {{management_interface: {{interfaces: [{{{card}}}]}}}}\n")
+                text + &format!("install:\n  management_interface: {{interfaces: [{{{card}}}]}}\n{cluster}")
             })
     }
 

@@ -6,6 +6,7 @@
 pub mod accounts;
 pub mod apply;
 pub mod boot;
+pub mod cluster;
 pub mod cmdline;
 pub mod files;
 pub mod identity;
@@ -13,6 +14,7 @@ pub mod images;
 pub mod mount;
 mod multipath;
 pub mod network;
+pub mod record;
 pub mod render;
 pub mod seed;
 pub mod status;

@@ -52,7 +52,7 @@ pub fn render(config: &InstallConfig, machine: Option<&MachineId>) -> Vec<NodeFi
 }
 
 /// The node's name: the document's, else one made from the machine id, so that two nodes never share one.
-fn hostname(config: &InstallConfig, machine: Option<&MachineId>) -> Option<String> {
+pub(super) fn hostname(config: &InstallConfig, machine: Option<&MachineId>) -> Option<String> {
     let given = config.os.hostname.as_ref().map(ToString::to_string);
     given.or_else(|| machine.map(|id| format!("nqrust-{}", id.short())))
 }

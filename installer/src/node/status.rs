@@ -6,10 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::apply::{self, Applied, below};
+use super::apply::{self, below};
 use super::boot::{CONFIG, DATA, DOCUMENT, PERSISTENT};
 use super::cmdline::{Installed, Slot};
 use super::images;
+use super::record::Applied;
 use crate::config;
 use crate::failure::{Class, Failure};
 use crate::files;

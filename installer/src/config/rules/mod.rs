@@ -2,6 +2,7 @@
 //! mistake of their own are missing; it names the dotted path that it is about.
 
 mod access;
+mod cluster;
 mod network;
 mod storage;
 
@@ -38,6 +39,8 @@ type Rule = fn(&InstallConfig) -> Vec<Finding>;
 const RULES: &[Rule] = &[
     scheme_version,
     access::somebody_can_log_in,
+    cluster::labels_are_the_nodes_own,
+    cluster::registries_are_readable,
     network::some_interface,
     network::interfaces_are_named,
     network::packet_size,

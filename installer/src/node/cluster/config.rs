@@ -1,0 +1,213 @@
+//! The configuration of RKE2 and K3s: `config.yaml.d`, the audit policy and the registries.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use serde_json::{Map, Value, json};
+
+use super::reserved::{PODS, reserved};
+use super::{Node, Part, text};
+use crate::config::registries::{self, Registries};
+use crate::config::{Cidr, Distribution, Method, Mode, Role, Secret};
+use crate::node::files::NodeFile;
+
+/// The audit policy's file; not in `config.yaml.d`, where it would be read as configuration.
+const AUDIT: &str = "audit-policy.yaml";
+/// The taint that keeps everything but etcd's own helpers off a witness.
+const WITNESS: &str = "node-role.kubernetes.io/etcd=true:NoExecute";
+
+pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
+    let part = |name: &str, keys: Map<String, Value>| {
+        NodeFile::new(&node.etc(&format!("config.yaml.d/{name}.yaml")), 0o600, text(&Value::Object(keys)))
+    };
+    let mut files = vec![part("90-nqrust-cluster", cluster(node)), part("91-nqrust-node", own(node))];
+    if node.controls() {
+        files.push(NodeFile::new(&node.etc(AUDIT), 0o600, text(&audit_policy())));
+    }
+    let setting = node.config.system_settings.get(registries::SETTING);
+    // The rules of the document have refused what does not parse.
+    let registries = setting.and_then(|value| Registries::parse(value.expose())).unwrap_or_default();
+    if !registries.is_empty() {
+        // Maps of text always serialise.
+        let value = serde_json::to_value(&registries).unwrap_or_default();
+        files.push(NodeFile::new(&node.etc("registries.yaml"), 0o600, text(&value)));
+    }
+    files
+}
+
+/// What the node has in common with its cluster.
+fn cluster(node: &Node<'_>) -> Map<String, Value> {
+    let config = node.config;
+    let mut keys = Map::new();
+    let mut put = |key: &str, value: Value| keys.insert(key.to_owned(), value);
+    let (token, agent_token) = (config.token.as_ref(), config.kubernetes.agent_token.as_ref());
+    let secret = |secret: &Secret| Value::from(secret.expose());
+    if let Some(host) = &node.host {
+        let port = match node.distribution() {
+            Distribution::Rke2 => 9345,
+            Distribution::K3s => 6443,
+        };
+        put("server", json!(format!("https://{host}:{port}")));
+    }
+    if node.part == Part::Agent {
+        if let Some(token) = agent_token.or(token) {
+            put("token", secret(token));
+        }
+        return keys;
+    }
+    if let Some(token) = token {
+        put("token", secret(token));
+    }
+    if let Some(token) = agent_token {
+        put("agent-token", secret(token));
+    }
+    let (pods, services, dns) = networks(node);
+    put("cluster-cidr", json!(pods.to_string()));
+    put("service-cidr", json!(services.to_string()));
+    if let Some(dns) = dns {
+        put("cluster-dns", json!(dns.to_string()));
+    }
+    put("tls-san", json!(names(node)));
+    put("write-kubeconfig-mode", json!("0600"));
+    put("etcd-expose-metrics", json!(true));
+    if node.part == Part::Witness {
+        for component in ["disable-apiserver", "disable-controller-manager", "disable-scheduler"] {
+            put(component, json!(true));
+        }
+    }
+    match node.distribution() {
+        Distribution::Rke2 => rke2(node, &mut put),
+        Distribution::K3s => k3s(node, &mut put),
+    }
+    keys
+}
+
+fn rke2(node: &Node<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
+    put("cni", json!(["multus", "canal"]));
+    // The storage brings its own snapshot controller.
+    let disabled =
+        ["rke2-snapshot-controller", "rke2-snapshot-controller-crd", "rke2-snapshot-validation-webhook"];
+    put("disable", json!(disabled));
+    if node.controls() {
+        put("audit-policy-file", json!(format!("/{}", node.etc(AUDIT))));
+    }
+}
+
+fn k3s(node: &Node<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
+    if node.part == Part::First {
+        // Without this K3s keeps its state in SQLite, which no second server can join.
+        put("cluster-init", json!(true));
+    }
+    // The hypervisor has its own storage and its own load balancer.
+    put("disable", json!(["local-storage", "servicelb"]));
+    if node.controls() {
+        let log = node.state("server/logs/audit.log");
+        let arguments = [
+            format!("audit-policy-file=/{}", node.etc(AUDIT)),
+            format!("audit-log-path=/{log}"),
+            "audit-log-maxage=30".to_owned(),
+            "audit-log-maxbackup=10".to_owned(),
+            "audit-log-maxsize=100".to_owned(),
+        ];
+        put("kube-apiserver-arg", json!(arguments));
+    }
+}
+
+/// The networks of pods and services, and the name server in the latter.
+fn networks(node: &Node<'_>) -> (Cidr, Cidr, Option<Ipv4Addr>) {
+    let install = &node.config.install;
+    let pods = install.cluster_pod_cidr.unwrap_or(Cidr::containing(Ipv4Addr::new(10, 52, 0, 0), 16));
+    let services = install.cluster_service_cidr.unwrap_or(Cidr::containing(Ipv4Addr::new(10, 53, 0, 0), 16));
+    (pods, services, install.cluster_dns.or_else(|| services.nth(10)))
+}
+
+/// Names of the API server beside its own.
+fn names(node: &Node<'_>) -> Vec<String> {
+    let given = node.config.install.vip.as_ref().map(Ipv4Addr::to_string);
+    let sans = node.config.sans.iter().map(ToString::to_string);
+    let mut names: Vec<String> = Vec::new();
+    for name in given.into_iter().chain(node.host.clone()).chain(sans) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// What is the node's own.
+fn own(node: &Node<'_>) -> Map<String, Value> {
+    let config = node.config;
+    let mut keys = Map::new();
+    let mut put = |key: &str, value: Value| keys.insert(key.to_owned(), value);
+    if let Some(name) = node.name {
+        put("node-name", json!(name));
+    }
+    let management = config.install.management_interface.as_ref();
+    if let Some(ip) = management.filter(|m| m.method == Method::Static).and_then(|m| m.ip) {
+        put("node-ip", json!(ip.to_string()));
+    }
+    put("node-label", json!(labels(node)));
+    let witness = (node.part == Part::Witness).then_some(WITNESS);
+    let given = config.kubernetes.node_taints.iter().map(|taint| &**taint);
+    let taints: Vec<&str> =
+        witness.into_iter().chain(given.filter(|taint| Some(*taint) != witness)).collect();
+    if !taints.is_empty() {
+        put("node-taint", json!(taints));
+    }
+    put("kubelet-arg", json!(kubelet(node)));
+    // Virtual machines that are not root open block devices.
+    put("nonroot-devices", json!(true));
+    keys
+}
+
+fn labels(node: &Node<'_>) -> Vec<String> {
+    let install = &node.config.install;
+    let mut labels: BTreeMap<String, String> =
+        node.config.os.labels.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
+    labels.insert("harvesterhci.io/managed".to_owned(), "true".to_owned());
+    if install.role != Role::Default {
+        labels.insert(format!("node-role.harvesterhci.io/{}", install.role.name()), "true".to_owned());
+    }
+    if install.cordoned && install.mode == Mode::Join {
+        labels.insert("harvesterhci.io/install-cordoned".to_owned(), "true".to_owned());
+    }
+    labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
+}
+
+/// Arguments that the node works out, each replaced by the document's of the same name, and then those.
+fn kubelet(node: &Node<'_>) -> Vec<String> {
+    let given: Vec<&str> = node.config.kubernetes.kubelet_args.iter().map(|line| &**line).collect();
+    let name = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
+    let pods = given.iter().rev().find_map(|argument| argument.strip_prefix("max-pods=")?.parse().ok());
+    let (system, kubelet) = reserved(node.facts, pods.unwrap_or(PODS));
+    let own = [
+        format!("max-pods={PODS}"),
+        format!("system-reserved={}", system.option()),
+        format!("kube-reserved={}", kubelet.option()),
+    ];
+    let replaced = |argument: &String| given.iter().any(|other| name(other) == name(argument));
+    let own = own.into_iter().filter(|argument| !replaced(argument));
+    own.chain(given.iter().map(|argument| (*argument).to_owned())).collect()
+}
+
+/// Who did what to which object, without the content of any request, which could be a secret; and nothing about what
+/// machines ask all the time.
+fn audit_policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            { "level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*", "/metrics", "/version"] },
+            { "level": "None", "resources": [
+                { "group": "", "resources": ["events"] },
+                { "group": "events.k8s.io", "resources": ["events"] },
+            ] },
+            { "level": "None", "verbs": ["get", "list", "watch"], "userGroups": ["system:nodes"] },
+            { "level": "None", "verbs": ["get", "update"], "resources": [
+                { "group": "coordination.k8s.io", "resources": ["leases"] },
+            ] },
+            { "level": "Metadata" },
+        ],
+    })
+}

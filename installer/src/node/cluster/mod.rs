@@ -1,0 +1,118 @@
+//! The node's part in its Kubernetes cluster: what RKE2 or K3s reads, a pure function of the node document, the node's
+//! name and the size of the machine.
+//!
+//! [`config`] is the distribution's own configuration, [`services`] decides which of its units runs, [`vip`] carries the
+//! virtual address, and [`objects`] are what the cluster's first node applies. What is YAML to others is written as
+//! JSON: the same to their parsers, without YAML's surprises.
+
+mod config;
+pub mod facts;
+mod objects;
+mod reserved;
+mod services;
+#[cfg(test)]
+mod tests;
+mod vip;
+
+use std::net::Ipv4Addr;
+
+use serde_json::Value;
+
+pub use self::facts::Facts;
+use self::vip::Vip;
+use super::files::NodeFile;
+use crate::config::{Distribution, InstallConfig, Mode, Role, VipMode};
+
+/// What the node does in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Starts the cluster.
+    First,
+    /// A further node with a control plane.
+    Server,
+    /// A member of etcd without a control plane.
+    Witness,
+    /// Runs pods only.
+    Agent,
+}
+
+/// What the files are made from.
+struct Node<'a> {
+    config: &'a InstallConfig,
+    name: Option<&'a str>,
+    facts: Facts,
+    part: Part,
+    /// Host of the cluster to join.
+    host: Option<String>,
+}
+
+impl Node<'_> {
+    fn distribution(&self) -> Distribution {
+        self.config.kubernetes.distribution
+    }
+
+    /// Where the distribution reads its configuration.
+    fn etc(&self, file: &str) -> String {
+        format!("etc/rancher/{}/{file}", self.distribution().name())
+    }
+
+    /// Where the distribution keeps its state.
+    fn state(&self, file: &str) -> String {
+        format!("var/lib/rancher/{}/{file}", self.distribution().name())
+    }
+
+    /// A manifest that the first server applies.
+    fn manifest(&self, name: &str, text: impl Into<String>) -> NodeFile {
+        NodeFile::new(&self.state(&format!("server/manifests/{name}.yaml")), 0o600, text)
+    }
+
+    /// Whether the node runs a control plane.
+    fn controls(&self) -> bool {
+        matches!(self.part, Part::First | Part::Server)
+    }
+
+    /// The address that the control plane has wherever it runs. The document of a node that joins need not repeat it:
+    /// it is where the cluster is.
+    fn vip(&self) -> Option<Vip<'_>> {
+        let install = &self.config.install;
+        let given = install.vip.as_ref().map(Ipv4Addr::to_string);
+        if install.vip_mode == Some(VipMode::Dhcp) {
+            return Some(Vip::Dhcp { address: given, mac: install.vip_hw_addr.as_deref() });
+        }
+        given.or_else(|| self.host.clone()).map(Vip::Static)
+    }
+}
+
+/// The files of a node's part in its cluster, sorted. None in mode `install`, and none for a node that is to join but
+/// is not told where: a server without that would start a cluster of its own.
+#[must_use]
+pub fn files(config: &InstallConfig, name: Option<&str>, facts: Facts) -> Vec<NodeFile> {
+    let host = config.server_url.as_deref().filter(|_| config.install.mode == Mode::Join).map(host);
+    let part = match (config.install.mode, config.install.role, &host) {
+        (Mode::Install, _, _) | (Mode::Join, _, None) => return Vec::new(),
+        (Mode::Create, _, _) => Part::First,
+        (Mode::Join, Role::Management, _) => Part::Server,
+        (Mode::Join, Role::Witness, _) => Part::Witness,
+        (Mode::Join, Role::Default | Role::Worker, _) => Part::Agent,
+    };
+    let node = Node { config, name, facts, part, host };
+    let mut files = config::files(&node);
+    files.extend(services::files(&node));
+    files.extend(vip::files(&node));
+    if part == Part::First {
+        files.extend(objects::files(&node));
+    }
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    files
+}
+
+/// The host of a cluster's address, which has been checked.
+fn host(url: &str) -> String {
+    let rest = url.strip_prefix("https://").unwrap_or(url);
+    rest.split([':', '/']).next().unwrap_or(rest).to_owned()
+}
+
+/// JSON for a file.
+fn text(value: &Value) -> String {
+    format!("{value:#}\n")
+}

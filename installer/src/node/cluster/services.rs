@@ -1,0 +1,45 @@
+//! Which service of the distribution runs: its unit wanted at boot, the others masked.
+//!
+//! Links do no harm where the image lacks the unit they name: systemd passes over what a target wants and nobody has.
+
+use super::{Node, Part};
+use crate::config::{Distribution, Role};
+use crate::node::files::NodeFile;
+
+/// The node's password in its cluster is kept where `/etc`, which starts fresh at every boot, does not lose it:
+/// without it the cluster takes the node for another one of the same name and refuses it.
+const PASSWORD: &str =
+    "d /var/lib/rancher/node 0700 root root -\nL+ /etc/rancher/node - - - - /var/lib/rancher/node\n";
+
+pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
+    let own = unit(node.distribution(), node.part);
+    let mut files = vec![
+        NodeFile::new("etc/tmpfiles.d/nqrust-cluster.conf", 0o644, PASSWORD),
+        NodeFile::link(
+            &format!("etc/systemd/system/multi-user.target.wants/{own}"),
+            &format!("/usr/lib/systemd/system/{own}"),
+        ),
+    ];
+    let masked = Distribution::ALL
+        .into_iter()
+        .flat_map(|distribution| [Part::First, Part::Agent].map(|part| (distribution, part)))
+        .filter(|(distribution, part)| unit(*distribution, *part) != own && !promotable(node, *distribution))
+        .map(|(distribution, part)| format!("etc/systemd/system/{}", unit(distribution, part)));
+    files.extend(masked.map(|path| NodeFile::link(&path, "/dev/null")));
+    files
+}
+
+/// Whether a controller of the cluster may start the server on this node.
+fn promotable(node: &Node<'_>, distribution: Distribution) -> bool {
+    let waits = node.part == Part::Agent && node.config.install.role == Role::Default;
+    waits && distribution == node.distribution()
+}
+
+fn unit(distribution: Distribution, part: Part) -> &'static str {
+    match (distribution, part) {
+        (Distribution::Rke2, Part::Agent) => "rke2-agent.service",
+        (Distribution::Rke2, _) => "rke2-server.service",
+        (Distribution::K3s, Part::Agent) => "k3s-agent.service",
+        (Distribution::K3s, _) => "k3s.service",
+    }
+}

@@ -1,0 +1,126 @@
+//! The virtual address of the control plane: kube-vip as a static pod on every node that has one.
+//!
+//! One of these pods at a time, elected through the API, answers for the address in the management network (ARP). A
+//! fixed address is kube-vip's own; an address from DHCP belongs to a service of the cluster, for kube-vip asks a DHCP
+//! server, with a hardware address of choice, for services only.
+
+use serde_json::{Map, Value, json};
+
+use super::{Node, Part, text};
+use crate::node::files::NodeFile;
+use crate::node::network::management_device;
+
+/// The image of kube-vip.
+pub(super) const IMAGE: &str = "ghcr.io/kube-vip/kube-vip:v1.0.1";
+/// Services of this class are for these pods; the hypervisor's own kube-vip leaves them alone, and these pods all others.
+const CLASS: &str = "nqrust.io/cluster-vip";
+/// Where the pod finds its kubeconfig.
+const KUBECONFIG: &str = "/etc/kubernetes/admin.conf";
+
+/// The virtual address.
+pub(super) enum Vip<'a> {
+    /// An address, or a name for one.
+    Static(String),
+    /// From a DHCP server: the address to ask for, and the hardware address to ask with.
+    Dhcp { address: Option<String>, mac: Option<&'a str> },
+}
+
+pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
+    let Some(vip) = node.vip().filter(|_| node.controls()) else { return Vec::new() };
+    let manifest = node.state("agent/pod-manifests/nqrust-vip.yaml");
+    let mut files = vec![NodeFile::new(&manifest, 0o600, text(&pod(node, &vip)))];
+    if let (Vip::Dhcp { address, mac }, Part::First) = (&vip, node.part) {
+        files.push(node.manifest("nqrust-vip", text(&service(address.as_deref(), *mac))));
+    }
+    files
+}
+
+fn pod(node: &Node<'_>, vip: &Vip<'_>) -> Value {
+    let distribution = node.distribution().name();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": "nqrust-vip", "namespace": "kube-system" },
+        "spec": {
+            "hostNetwork": true,
+            "priorityClassName": "system-node-critical",
+            "containers": [{
+                "name": "kube-vip",
+                "image": IMAGE,
+                "imagePullPolicy": "IfNotPresent",
+                "args": ["manager"],
+                "env": environment(node, vip),
+                "securityContext": { "capabilities": { "add": ["NET_ADMIN", "NET_RAW"], "drop": ["ALL"] } },
+                "volumeMounts": [{ "name": "kubeconfig", "mountPath": KUBECONFIG, "readOnly": true }],
+            }],
+            "volumes": [{
+                "name": "kubeconfig",
+                "hostPath": { "path": format!("/etc/rancher/{distribution}/{distribution}.yaml"), "type": "File" },
+            }],
+        },
+    })
+}
+
+fn environment(node: &Node<'_>, vip: &Vip<'_>) -> Vec<Value> {
+    let device = management_device(node.config);
+    let mut values = vec![
+        ("vip_arp", "true"),
+        ("vip_leaderelection", "true"),
+        ("vip_leaseduration", "5"),
+        ("vip_renewdeadline", "3"),
+        ("vip_retryperiod", "1"),
+        ("vip_subnet", "32"),
+        ("k8s_config_file", KUBECONFIG),
+        // The port that kube-vip takes otherwise belongs to the hypervisor's own.
+        ("prometheus_server", "127.0.0.1:2113"),
+    ];
+    // Without it kube-vip takes the card of the default route.
+    values.extend(device.as_deref().map(|device| ("vip_interface", device)));
+    values.extend(match vip {
+        Vip::Static(address) => [
+            ("cp_enable", "true"),
+            ("svc_enable", "false"),
+            ("cp_namespace", "kube-system"),
+            ("vip_leasename", "nqrust-vip"),
+            ("address", address),
+            ("port", "6443"),
+        ],
+        Vip::Dhcp { .. } => [
+            ("cp_enable", "false"),
+            ("svc_enable", "true"),
+            ("svc_namespace", "kube-system"),
+            ("svc_leasename", "nqrust-vip"),
+            ("lb_class_only", "true"),
+            ("lb_class_name", CLASS),
+        ],
+    });
+    let name =
+        json!({ "name": "vip_nodename", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } });
+    let values = values.into_iter().map(|(name, value)| json!({ "name": name, "value": value }));
+    std::iter::once(name).chain(values).collect()
+}
+
+/// The service that an address from DHCP belongs to. The node that has the address answers on it itself, so no pod
+/// stands behind the service.
+fn service(address: Option<&str>, mac: Option<&str>) -> Value {
+    let mut annotations = Map::new();
+    let mut put = |key: &str, value: &str| annotations.insert(format!("kube-vip.io/{key}"), json!(value));
+    put("loadbalancerIPs", "0.0.0.0");
+    if let Some(mac) = mac {
+        put("hwaddr", &mac.to_ascii_lowercase());
+    }
+    if let Some(address) = address {
+        put("requestedIP", address);
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": "nqrust-vip", "namespace": "kube-system", "annotations": annotations },
+        "spec": {
+            "type": "LoadBalancer",
+            "loadBalancerClass": CLASS,
+            "allocateLoadBalancerNodePorts": false,
+            "ports": [{ "name": "none", "port": 1, "protocol": "TCP" }],
+        },
+    })
+}

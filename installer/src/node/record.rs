@@ -1,0 +1,107 @@
+//! What an apply wrote, so that the next one can remove what its document no longer asks for.
+//!
+//! There are two records, each beside what it tells of: `/etc` starts fresh at every boot and its record with it, while
+//! files below `/var` last, and so must the knowledge of them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::apply::{remove, write};
+use super::files::NodeFile;
+use crate::digest::Digest;
+use crate::failure::{Class, Failure};
+use crate::files;
+
+/// Where the record of the files below `/etc` is, from the root.
+pub const MANIFEST: &str = "etc/nqrust/applied.json";
+/// Where the record of the files below `/var` is, from the root.
+pub const LASTING: &str = "var/lib/nqrust/applied.json";
+/// Both, each with the tree that it tells of.
+const RECORDS: [(&str, &str); 2] = [(LASTING, "var/"), (MANIFEST, "etc/")];
+
+/// What an apply wrote. Names no values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Applied {
+    /// Digest of the document and of the machine id beside it, in the record of `/etc` once an apply is complete.
+    pub document: Option<Digest>,
+    /// The files, from the root, sorted. Account files are edited, not owned, and not among them.
+    pub files: Vec<String>,
+}
+
+impl Applied {
+    /// The record of `/etc` below `root`; `None` where nothing has been applied since the boot.
+    pub fn read(root: &Path) -> Result<Option<Self>> {
+        Self::read_at(root, MANIFEST, "etc/")
+    }
+
+    fn read_at(root: &Path, record: &str, tree: &str) -> Result<Option<Self>> {
+        let path = root.join(record);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = files::read_text(&path)?;
+        let applied: Self =
+            serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
+        let tame = |path: &String| {
+            path.starts_with(tree) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+        };
+        match applied.files.iter().find(|path| !tame(path)) {
+            None => Ok(Some(applied)),
+            Some(stray) => {
+                Err(Failure::new(Class::Unexpected, format!("{} names {stray:?}", path.display()))
+                    .hint("Remove the record and apply again.")
+                    .into())
+            }
+        }
+    }
+
+    /// Writes the record, or removes it where there is nothing to tell.
+    fn write_at(&self, root: &Path, record: &str) -> Result<()> {
+        if *self == Self::default() {
+            return remove(root, record).map(drop);
+        }
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        write(root, &NodeFile::new(record, 0o600, text)).map(drop)
+    }
+}
+
+/// The files of earlier applies below `root`.
+pub(super) fn before(root: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for (record, tree) in RECORDS {
+        files.extend(Applied::read_at(root, record, tree)?.unwrap_or_default().files);
+    }
+    Ok(files)
+}
+
+/// Records new files before they are written, so that an apply that was cut short leaves nothing behind that
+/// the next one does not know of.
+pub(super) fn announce(root: &Path, before: &[String], owned: &[String]) -> Result<()> {
+    for (record, tree) in RECORDS {
+        let known = below(before, tree);
+        let files: BTreeSet<&String> = known.union(&below(owned, tree)).copied().collect();
+        if files != known {
+            let files = files.into_iter().cloned().collect();
+            Applied { document: None, files }.write_at(root, record)?;
+        }
+    }
+    Ok(())
+}
+
+/// Records that everything is written and the rest removed. The record that says so for the document is the last.
+pub(super) fn finish(root: &Path, document: Digest, owned: &[String]) -> Result<()> {
+    for (record, tree) in RECORDS {
+        let document = (record == MANIFEST).then_some(document);
+        let files = below(owned, tree).into_iter().cloned().collect();
+        Applied { document, files }.write_at(root, record)?;
+    }
+    Ok(())
+}
+
+fn below<'a>(files: &'a [String], tree: &str) -> BTreeSet<&'a String> {
+    files.iter().filter(|path| path.starts_with(tree)).collect()
+}
