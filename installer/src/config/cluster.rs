@@ -12,7 +12,7 @@ use super::text::{Line, Taint, Text};
 pub struct Kubernetes {
     /// Which distribution runs on the node; the OS image has to hold it.
     pub distribution: Distribution,
-    /// A secret of its own for nodes that run no control plane, instead of `token`.
+    /// A secret of its own for nodes that run no control plane, instead of `token`; the same on all servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "token"))]
     pub agent_token: Option<Secret>,

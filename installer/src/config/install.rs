@@ -91,10 +91,10 @@ pub struct Install {
     /// The virtual address of the cluster; in create mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip: Option<Ipv4Addr>,
-    /// Where the virtual address comes from.
+    /// Where the virtual address comes from. A management node that joins a cluster whose address is from DHCP says so too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip_mode: Option<VipMode>,
-    /// Hardware address that the virtual address has towards a DHCP server.
+    /// Hardware address that the virtual address has towards a DHCP server; in create mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip_hw_addr: Option<MacAddress>,
     /// Network of the pods; 10.52.0.0/16 unless given.

@@ -2,8 +2,8 @@
 //! mistake of their own are missing; it names the dotted path that it is about.
 
 mod access;
-mod cluster;
 mod network;
+mod registries;
 mod storage;
 
 pub(crate) use network::prefix_length;
@@ -39,14 +39,13 @@ type Rule = fn(&InstallConfig) -> Vec<Finding>;
 const RULES: &[Rule] = &[
     scheme_version,
     access::somebody_can_log_in,
-    cluster::labels_are_the_nodes_own,
-    cluster::registries_are_readable,
     network::some_interface,
     network::interfaces_are_named,
     network::packet_size,
     network::static_is_complete,
     network::only_static_has_addresses,
     network::addresses_fit,
+    registries::are_readable,
     storage::persistent_size,
 ];
 

@@ -16,6 +16,9 @@ pub(super) const IMAGE: &str = "ghcr.io/kube-vip/kube-vip:v1.0.1";
 const CLASS: &str = "nqrust.io/cluster-vip";
 /// Where the pod finds its kubeconfig.
 const KUBECONFIG: &str = "/etc/kubernetes/admin.conf";
+/// What the pods elect one of themselves by. It is the same for both kinds of address, so that two nodes never answer
+/// at a time, not even where one of them was not told that the address is from DHCP.
+const LEASE: &str = "nqrust-vip";
 
 /// The virtual address.
 pub(super) enum Vip<'a> {
@@ -81,7 +84,7 @@ fn environment(node: &Node<'_>, vip: &Vip<'_>) -> Vec<Value> {
             ("cp_enable", "true"),
             ("svc_enable", "false"),
             ("cp_namespace", "kube-system"),
-            ("vip_leasename", "nqrust-vip"),
+            ("vip_leasename", LEASE),
             ("address", address),
             ("port", "6443"),
         ],
@@ -89,7 +92,7 @@ fn environment(node: &Node<'_>, vip: &Vip<'_>) -> Vec<Value> {
             ("cp_enable", "false"),
             ("svc_enable", "true"),
             ("svc_namespace", "kube-system"),
-            ("svc_leasename", "nqrust-vip"),
+            ("svc_leasename", LEASE),
             ("lb_class_only", "true"),
             ("lb_class_name", CLASS),
         ],
