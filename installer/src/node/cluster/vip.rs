@@ -11,7 +11,7 @@ use crate::node::files::NodeFile;
 use crate::node::network::management_device;
 
 /// The image of kube-vip.
-pub(super) const IMAGE: &str = "ghcr.io/kube-vip/kube-vip:v1.0.1";
+pub(super) const IMAGE: &str = "ghcr.io/kube-vip/kube-vip:v1.2.3";
 /// Services of this class are for these pods; the hypervisor's own kube-vip leaves them alone, and these pods all others.
 const CLASS: &str = "nqrust.io/cluster-vip";
 /// Where the pod finds its kubeconfig.
