@@ -1,9 +1,9 @@
 //! The NQRust Hypervisor installer as a library.
 //!
-//! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor) and `node`
-//! (what runs on an installed machine); below those the pure core: `plan`, `config`, `release`, `inventory`;
-//! at the bottom small leaves that know nothing of installing: `digest`, `download`, `size`, `command`, `files`, `fat`,
-//! `progress`, `failure`.
+//! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor), `node` (what runs on an
+//! installed machine) and `preflight` (whether a machine is fit to be installed); below those the pure core: `plan`,
+//! `config`, `release`, `inventory`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
+//! `size`, `command`, `files`, `fat`, `progress`, `failure`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
 
@@ -20,6 +20,7 @@ pub mod inventory;
 pub mod medium;
 pub mod node;
 pub mod plan;
+pub mod preflight;
 pub mod progress;
 pub mod release;
 pub mod size;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::{Context, consoles, media};
+use super::{Context, consoles, media, preflight};
 use crate::command::SystemRunner;
 use crate::config::{InstallConfig, Secret};
 use crate::failure::{Class, Failure, class_of};
@@ -54,6 +54,7 @@ impl Args {
         }
         let inventory = Inventory::scan(&Roots::default())?;
         let plan = crate::plan::plan(&media.config, &inventory, &media.release, uuid::Uuid::new_v4())?;
+        let preflight = preflight::step(&media.config, media.release.epoch, progress)?;
         let cancel = Cancel::on_signals()?;
         let host = SystemHost::new()?;
         let disk = Disk::open(&plan.disk)?;
@@ -65,6 +66,7 @@ impl Args {
             progress,
             cancel: &cancel,
             document: &node_document,
+            preflight: &preflight,
         };
         execute(&plan, &parts)?;
         Ok((plan.finish, inventory))

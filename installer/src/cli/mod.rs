@@ -8,6 +8,7 @@ mod install;
 mod inventory;
 mod media;
 mod plan;
+mod preflight;
 mod status;
 mod validate;
 mod verify;
@@ -71,6 +72,7 @@ enum Command {
     Plan(plan::Args),
     Install(install::Args),
     Inventory(inventory::Args),
+    Preflight(preflight::Args),
     Verify(verify::Args),
     /// Check install configurations; tells all mistakes at once.
     Validate(validate::Validate),
@@ -113,6 +115,7 @@ impl Command {
             Self::Plan(args) => args.run(context),
             Self::Install(args) => args.run(context),
             Self::Inventory(args) => args.run(context),
+            Self::Preflight(args) => args.run(context),
             Self::Verify(args) => args.run(context),
             Self::Validate(command) => command.run(context),
             Self::Apply(command) => command.run(context),

@@ -40,6 +40,8 @@ pub struct Parts<'a> {
     pub cancel: &'a Cancel,
     /// Turns the configuration into the text of the node document; passwords are hashed in it.
     pub document: &'a dyn Fn(&InstallConfig) -> Result<Secret>,
+    /// What the checks of the machine said, for the log.
+    pub preflight: &'a str,
 }
 
 /// Carries out the plan. After an error the disk is as it was if nothing was written yet, and otherwise does
@@ -47,7 +49,7 @@ pub struct Parts<'a> {
 pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     let esp = needed(plan, PartitionName::Esp)?;
     let device = HeldBack::new(parts.device, esp.start.get());
-    let log = Log::begin(&plan.to_string(), parts.progress);
+    let log = Log::begin(&format!("{plan}\n{}", parts.preflight), parts.progress);
     // Made before the first write: a document that cannot be made must not cost a disk.
     let document =
         (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;

@@ -277,6 +277,7 @@ impl Bench {
             progress: &Progress::new(vec![Box::new(self.recorder.clone())]),
             cancel: &Cancel::new(self.stop),
             document: &document,
+            preflight: "passed  cpu  a test\n",
         };
         execute(&self.plan, &parts)
     }
@@ -360,6 +361,7 @@ fn the_log_on_the_node_tells_every_step_and_no_secret() {
         let text = std::fs::read_to_string(log.join(name)).unwrap();
         assert!(!text.contains("hush-token"), "{name}");
         assert!(text.contains("Making the disk bootable"), "{name}");
+        assert_eq!(text.contains("passed  cpu  a test"), name == "install.log", "{name}");
     }
     let events = bench.recorder.0.lock().unwrap();
     let done: Vec<_> = events.iter().filter(|e| e.state == State::Done).map(|e| e.step.as_str()).collect();

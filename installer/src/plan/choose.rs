@@ -7,7 +7,7 @@ use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, Inventory};
 
 /// The disk to install on. Refuses what is absent, ambiguous, the boot medium, read-only or in use.
-pub(super) fn choose<'a>(
+pub(crate) fn choose<'a>(
     inventory: &'a Inventory,
     device: Option<&DiskSelector>,
 ) -> Result<&'a Disk, Failure> {

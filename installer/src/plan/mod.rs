@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 pub use boot::files_of_slot_a;
+pub(crate) use choose::choose as choose_disk;
 pub use layout::{Partition, PartitionName, SectorSize};
 
 use crate::config::{InstallConfig, Mode, Role};

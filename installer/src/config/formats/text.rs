@@ -50,6 +50,22 @@ pub fn sha256(text: &str) -> Checked {
 
 /// The name of a check of the machine.
 pub fn check_name(text: &str) -> Checked {
-    let body = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    ensure((1..=40).contains(&text.len()) && body, "is not the name of a check: lower-case letters and '-'")
+    if crate::preflight::names().any(|name| name == text) {
+        return Ok(());
+    }
+    let near = crate::config::walk::nearest(text, crate::preflight::names());
+    Err(Fault::new("is not the name of a check; `installer preflight --list` shows them")
+        .suggest(near.map(str::to_owned)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_check_is_answered_with_the_right_one() {
+        assert_eq!(check_name("nic-speed"), Ok(()));
+        assert_eq!(check_name("nicspeed").unwrap_err().suggestion.as_deref(), Some("nic-speed"));
+        assert_eq!(check_name("weather").unwrap_err().suggestion, None);
+    }
 }

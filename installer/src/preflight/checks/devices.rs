@@ -1,0 +1,166 @@
+//! Disk and network cards.
+
+use super::judge;
+use super::machine::node;
+use crate::config::Interface;
+use crate::failure::Failure;
+use crate::inventory::{Disk, Inventory, Nic, Transport};
+use crate::plan::choose_disk;
+use crate::preflight::limits::{Limits, speed};
+use crate::preflight::network::Trouble;
+use crate::preflight::{Outcome, Subject};
+
+pub(super) fn disk_size(subject: &Subject<'_>) -> Outcome {
+    let disk = match target(subject) {
+        Ok(disk) => disk,
+        Err(outcome) => return outcome,
+    };
+    let limits = Limits::of(subject.intent.role, subject.intent.profile);
+    let found = |least| {
+        let message = format!("{}; {} should have {least}", disk.describe(), node(subject));
+        Outcome::found(message, "Use a larger disk; install.device says which.")
+    };
+    if disk.size < limits.disk {
+        found(limits.disk)
+    } else if disk.size < limits.roomy_disk {
+        found(limits.roomy_disk).mild()
+    } else {
+        Outcome::passed(disk.describe())
+    }
+}
+
+pub(super) fn disk_speed(subject: &Subject<'_>) -> Outcome {
+    let disk = match target(subject) {
+        Ok(disk) => disk,
+        // Once is enough.
+        Err(_) => return Outcome::could_not_run("which disk it is about is not known; see disk-size"),
+    };
+    let path = disk.path.display();
+    let slow = match disk.transport {
+        Transport::Usb => Some("is attached by USB"),
+        Transport::Mmc => Some("is a memory card"),
+        _ if disk.rotational => Some("says that it spins, as hard disks and some RAID controllers do"),
+        _ => None,
+    };
+    match slow {
+        None => Outcome::passed(format!("{path} is no spinning disk")),
+        Some(how) => Outcome::found(
+            format!(
+                "{path} {how}; etcd and the storage of virtual machines want thousands of writes a second"
+            ),
+            "Use an SSD or NVMe disk.",
+        ),
+    }
+}
+
+/// The disk that an install would take; otherwise what the check has to say.
+fn target<'a>(subject: &'a Subject<'_>) -> Result<&'a Disk, Outcome> {
+    let inventory = &subject.facts.inventory;
+    choose_disk(inventory, subject.intent.device.as_ref()).map_err(|failure| refused(subject, &failure))
+}
+
+fn refused(subject: &Subject<'_>, failure: &Failure) -> Outcome {
+    let disks =
+        subject.facts.inventory.disks.iter().filter(|disk| !disk.optical && !disk.boot_medium).count();
+    // Nobody has said which yet.
+    if subject.intent.device.is_none() && disks > 1 {
+        return Outcome::could_not_run(format!("{failure}, and install.device does not say which"));
+    }
+    let next = "Attach a disk that can be written, or name another one in install.device.";
+    Outcome::found(failure.to_string(), next)
+}
+
+pub(super) fn nic_link(subject: &Subject<'_>) -> Outcome {
+    const NEXT: &str = "Plug in the cable, or name another card in install.management_interface.";
+    let (inventory, wanted) = (&subject.facts.inventory, &subject.intent.cards);
+    if wanted.is_empty() {
+        return any_link(&inventory.nics, NEXT);
+    }
+    let link = |nic: Option<&Nic>| match nic.map(|nic| nic.carrier) {
+        Some(Some(true)) => Ok("has a link".into()),
+        Some(Some(false)) => Err(Trouble::Silent("has no link".into())),
+        Some(None) => Err(Trouble::Unable("is down, so that nobody knows whether it has a link".into())),
+        None => {
+            let cards: Vec<_> =
+                inventory.nics.iter().map(|nic| format!("{} {}", nic.name, nic.mac)).collect();
+            let cards = if cards.is_empty() { "none".into() } else { cards.join(", ") };
+            Err(Trouble::Silent(format!("is no card of this machine, which has {cards}")))
+        }
+    };
+    let links: Vec<_> = each(inventory, wanted, link);
+    let some = links.iter().any(|(_, link)| link.is_ok());
+    let outcome = judge(links, NEXT);
+    // A bond works with one card.
+    if some { outcome.mild() } else { outcome }
+}
+
+/// The configuration names no card, so one is enough.
+fn any_link(nics: &[Nic], next: &str) -> Outcome {
+    if nics.is_empty() {
+        return Outcome::found(
+            "there is no network card",
+            "Fit a network card that the kernel has a driver for.",
+        );
+    }
+    let names = |carrier| {
+        let names = nics.iter().filter(|nic| nic.carrier == carrier).map(|nic| nic.name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (linked, down) = (names(Some(true)), names(None));
+    if !linked.is_empty() {
+        Outcome::passed(format!("{linked} has a link"))
+    } else if !down.is_empty() {
+        Outcome::could_not_run(format!("{down} is down, so that nobody knows whether there is a link"))
+    } else {
+        Outcome::found("no network card has a link", next)
+    }
+}
+
+pub(super) fn nic_speed(subject: &Subject<'_>) -> Outcome {
+    let least = Limits::of(subject.intent.role, subject.intent.profile).nic;
+    let next = format!("Use a card, a cable and a switch port of {}.", speed(least));
+    let (inventory, wanted) = (&subject.facts.inventory, &subject.intent.cards);
+    let fast = |nic: Option<&Nic>| match nic.map(|nic| nic.speed) {
+        Some(Some(found)) if found >= least => Ok(format!("has {}", speed(found))),
+        Some(Some(found)) => {
+            let message = format!("has {}, and {} should have {}", speed(found), node(subject), speed(least));
+            Err(Trouble::Silent(message))
+        }
+        Some(None) => Err(Trouble::Unable("does not tell its speed".into())),
+        None => Err(Trouble::Unable("is no card of this machine; see nic-link".into())),
+    };
+    if !wanted.is_empty() {
+        return judge(each(inventory, wanted, fast), &next);
+    }
+    match inventory.nics.iter().max_by_key(|nic| nic.speed) {
+        Some(nic) => judge(vec![(nic.name.clone(), fast(Some(nic)))], &next),
+        None => Outcome::could_not_run("there is no network card"),
+    }
+}
+
+/// What holds of each card that the configuration names, if the machine has it.
+fn each(
+    inventory: &Inventory,
+    wanted: &[Interface],
+    judge: impl Fn(Option<&Nic>) -> Result<String, Trouble>,
+) -> Vec<(String, Result<String, Trouble>)> {
+    let one = |wanted: &Interface| {
+        let nic = card(inventory, wanted);
+        (nic.map_or_else(|| told(wanted), |nic| nic.name.clone()), judge(nic))
+    };
+    wanted.iter().map(one).collect()
+}
+
+/// The card that the configuration means, by its name, and by its address where it has one.
+pub(in crate::preflight) fn card<'a>(inventory: &'a Inventory, wanted: &Interface) -> Option<&'a Nic> {
+    inventory.nics.iter().find(|nic| {
+        let name = wanted.name.as_deref().is_none_or(|name| name == nic.name);
+        name && wanted.hw_addr.as_deref().is_none_or(|address| address.eq_ignore_ascii_case(&nic.mac))
+    })
+}
+
+/// The card as the configuration has it.
+pub(super) fn told(wanted: &Interface) -> String {
+    let words = [wanted.name.as_deref(), wanted.hw_addr.as_deref()];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,113 @@
+//! Processor, memory and firmware.
+
+use uuid::Uuid;
+
+use crate::config::Role;
+use crate::preflight::limits::Limits;
+use crate::preflight::{Outcome, Subject};
+use crate::size::ByteSize;
+
+/// UUIDs that board makers leave in place: AMI's default in both byte orders, and a test pattern.
+const SHARED: [Uuid; 3] = [
+    uuid::uuid!("03000200-0400-0500-0006-000700080009"),
+    uuid::uuid!("00020003-0004-0005-0006-000700080009"),
+    uuid::uuid!("12345678-1234-5678-90ab-cddeefaabbcc"),
+];
+
+/// Says why a fact is not known, or judges it.
+macro_rules! known {
+    ($fact:expr) => {
+        match &$fact {
+            Ok(value) => value,
+            Err(why) => return Outcome::could_not_run(why),
+        }
+    };
+}
+
+pub(super) fn cpu(subject: &Subject<'_>) -> Outcome {
+    let cpus = *known!(subject.facts.cpus);
+    let least = Limits::of(subject.intent.role, subject.intent.profile).cpus;
+    let told = if cpus == 1 { "1 processor".to_owned() } else { format!("{cpus} processors") };
+    match cpus >= least {
+        true => Outcome::passed(told),
+        false => Outcome::found(
+            format!("{told}, and {} should have {least}", node(subject)),
+            "Use a machine with more processors, or turn on those that the firmware keeps off.",
+        ),
+    }
+}
+
+pub(super) fn memory(subject: &Subject<'_>) -> Outcome {
+    let memory = *known!(subject.facts.memory);
+    let least = Limits::of(subject.intent.role, subject.intent.profile).memory;
+    // What the kernel counts lacks what the firmware and the kernel itself have taken.
+    let enough = if memory.fitted { least } else { ByteSize::bytes(least.get() / 10 * 9) };
+    match memory.size >= enough {
+        true => Outcome::passed(memory.size.to_string()),
+        false => Outcome::found(
+            format!("{} of memory, and {} should have {least}", memory.size, node(subject)),
+            "Use a machine with more memory.",
+        ),
+    }
+}
+
+pub(super) fn kvm(subject: &Subject<'_>) -> Outcome {
+    if *known!(subject.facts.kvm) {
+        return Outcome::passed("/dev/kvm is there");
+    }
+    let next = match &subject.facts.processor {
+        Ok(processor) if processor.virtualises => {
+            "The processor can; see the kernel's messages about kvm for why it does not."
+        }
+        Ok(processor) if processor.hypervisor => "Turn on nested virtualisation in the hypervisor below.",
+        _ => "Turn on VT-x or AMD-V (SVM) in the firmware's setup.",
+    };
+    Outcome::found("there is no /dev/kvm, so no virtual machine can run", next)
+}
+
+pub(super) fn virtualisation(subject: &Subject<'_>) -> Outcome {
+    let processor = known!(subject.facts.processor);
+    let model = subject.facts.model.as_ref().map(|model| format!(" ({model})")).unwrap_or_default();
+    match processor.hypervisor {
+        false => Outcome::passed(format!("a real machine{model}")),
+        true => Outcome::found(
+            format!("this is a virtual machine{model}"),
+            "Use a real machine: virtual machines inside virtual machines are slow and not supported in production.",
+        ),
+    }
+}
+
+pub(super) fn firmware(subject: &Subject<'_>) -> Outcome {
+    match *known!(subject.facts.uefi) {
+        true => Outcome::passed("UEFI"),
+        false => Outcome::found(
+            "legacy BIOS started this system; the node will start on it, and without Secure Boot",
+            "Choose UEFI in the firmware's setup, if it has it.",
+        ),
+    }
+}
+
+pub(super) fn dmi_uuid(subject: &Subject<'_>) -> Outcome {
+    const NEXT: &str =
+        "Set a UUID of its own with the board maker's tool; nodes of a cluster must not share one.";
+    let Some(text) = known!(subject.facts.uuid) else {
+        return Outcome::found("the firmware has no product UUID", NEXT);
+    };
+    let Ok(uuid) = Uuid::parse_str(text) else {
+        return Outcome::found(format!("the product UUID {text:?} is none"), NEXT);
+    };
+    let (first, rest) = (uuid.as_bytes()[0], &uuid.as_bytes()[1..]);
+    match SHARED.contains(&uuid) || rest.iter().all(|byte| *byte == first) {
+        true => Outcome::found(format!("the product UUID {uuid} is one that many machines have"), NEXT),
+        false => Outcome::passed(uuid.to_string()),
+    }
+}
+
+/// What is installed, for sentences.
+pub(super) fn node(subject: &Subject<'_>) -> String {
+    let kind = if subject.intent.role == Role::Witness { "witness" } else { "node" };
+    match subject.intent.profile {
+        crate::config::Profile::Production => format!("a {kind} in production"),
+        crate::config::Profile::Trial => format!("a {kind} for a trial"),
+    }
+}

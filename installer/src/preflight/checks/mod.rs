@@ -1,0 +1,185 @@
+//! The registry, and what the checks judge by.
+//!
+//! A check that is added here is listed, documented, run and skippable by that alone. Names are contracts.
+
+mod address;
+pub(super) mod devices;
+mod machine;
+mod servers;
+
+use super::Severity::{Error, Off, Warning};
+use super::network::Trouble;
+use super::{Check, Levels, Outcome, Severity};
+use crate::config::Role;
+
+const fn levels(production: Severity, trial: Severity) -> Levels {
+    Levels { production, trial, off_for: &[] }
+}
+
+/// For what only nodes that run virtual machines need.
+const fn levels_of_hosts(production: Severity, trial: Severity) -> Levels {
+    Levels { production, trial, off_for: &[Role::Witness] }
+}
+
+/// Every check.
+pub static CHECKS: &[Check] = &[
+    Check {
+        name: "cpu",
+        title: "enough processors",
+        looks_at: "processors that are online",
+        levels: levels(Error, Warning),
+        waivable: true,
+        asks_network: false,
+        run: machine::cpu,
+    },
+    Check {
+        name: "memory",
+        title: "enough memory",
+        looks_at: "modules and ranges of the DMI tables, or the kernel's MemTotal with a tenth for what it keeps",
+        levels: levels(Error, Warning),
+        waivable: true,
+        asks_network: false,
+        run: machine::memory,
+    },
+    Check {
+        name: "kvm",
+        title: "virtual machines can run",
+        looks_at: "/dev/kvm, and the processor's flags for the reason",
+        levels: levels_of_hosts(Error, Warning),
+        waivable: true,
+        asks_network: false,
+        run: machine::kvm,
+    },
+    Check {
+        name: "virtualisation",
+        title: "not itself a virtual machine",
+        looks_at: "the processor's hypervisor flag",
+        levels: levels(Warning, Off),
+        waivable: true,
+        asks_network: false,
+        run: machine::virtualisation,
+    },
+    Check {
+        name: "firmware",
+        title: "started by UEFI",
+        looks_at: "/sys/firmware/efi",
+        levels: levels(Warning, Off),
+        waivable: true,
+        asks_network: false,
+        run: machine::firmware,
+    },
+    Check {
+        name: "dmi-uuid",
+        title: "a UUID of its own",
+        looks_at: "the product UUID of the DMI tables, against those that makers put into many machines",
+        levels: levels(Error, Warning),
+        waivable: true,
+        asks_network: false,
+        run: machine::dmi_uuid,
+    },
+    Check {
+        name: "disk-size",
+        title: "room on the disk",
+        looks_at: "the disk to install on; what the layout cannot do without is an error, what it should have a warning",
+        levels: levels(Error, Error),
+        waivable: false,
+        asks_network: false,
+        run: devices::disk_size,
+    },
+    Check {
+        name: "disk-speed",
+        title: "a fast disk",
+        looks_at: "whether the disk says that it spins, and how it is attached",
+        levels: levels(Warning, Off),
+        waivable: true,
+        asks_network: false,
+        run: devices::disk_speed,
+    },
+    Check {
+        name: "nic-link",
+        title: "management cards have a link",
+        looks_at: "the carrier of each management card; of any card where none is named",
+        levels: levels(Error, Warning),
+        waivable: true,
+        asks_network: false,
+        run: devices::nic_link,
+    },
+    Check {
+        name: "nic-speed",
+        title: "management cards are fast",
+        looks_at: "the speed of each management card; of the fastest where none is named",
+        levels: levels(Error, Warning),
+        waivable: true,
+        asks_network: false,
+        run: devices::nic_speed,
+    },
+    Check {
+        name: "clock",
+        title: "the clock is right",
+        looks_at: "the offset from the first time server that answers; the date of the release",
+        levels: levels(Warning, Warning),
+        waivable: true,
+        asks_network: true,
+        run: servers::clock,
+    },
+    Check {
+        name: "dns",
+        title: "name servers answer",
+        looks_at: "os.dns_nameservers, or those that DHCP told, asked for the names in the configuration",
+        levels: levels(Warning, Warning),
+        waivable: true,
+        asks_network: true,
+        run: servers::dns,
+    },
+    Check {
+        name: "ntp",
+        title: "time servers answer",
+        looks_at: "os.ntp_servers",
+        levels: levels(Warning, Warning),
+        waivable: true,
+        asks_network: true,
+        run: servers::ntp,
+    },
+    Check {
+        name: "proxy",
+        title: "proxies answer",
+        looks_at: "the proxies of os.environment and of the setting http-proxy",
+        levels: levels(Warning, Warning),
+        waivable: true,
+        asks_network: true,
+        run: servers::proxy,
+    },
+    Check {
+        name: "address-conflict",
+        title: "addresses are free",
+        looks_at: "ARP answers for the node's fixed addresses, and in create mode for install.vip",
+        levels: levels(Error, Error),
+        waivable: true,
+        asks_network: true,
+        run: address::address_conflict,
+    },
+];
+
+/// One outcome of many answers: each is a subject and what came of it. A finding outweighs what nobody could find
+/// out, and that outweighs what is good.
+fn judge(answers: Vec<(String, Result<String, Trouble>)>, next: &str) -> Outcome {
+    let mut found = Vec::new();
+    let mut unknown = Vec::new();
+    let mut good = Vec::new();
+    for (subject, answer) in answers {
+        match answer {
+            Ok(detail) => good.push(format!("{subject} {detail}")),
+            Err(Trouble::Silent(what)) => found.push(format!("{subject} {what}")),
+            Err(Trouble::Unable(why)) => unknown.push(format!("{subject} {why}")),
+        }
+    }
+    if !found.is_empty() {
+        // What is not known is not a finding, and is told beside it.
+        found.extend(unknown);
+        Outcome::found(found.join("; "), next)
+    } else if !unknown.is_empty() {
+        Outcome::could_not_run(unknown.join("; "))
+    } else {
+        Outcome::passed(good.join("; "))
+    }
+}

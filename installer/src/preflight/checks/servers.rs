@@ -1,0 +1,190 @@
+//! Clock, name servers, time servers and proxies.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use super::judge;
+use crate::preflight::intent::is_name;
+use crate::preflight::network::{Answer, Offset, Time, Trouble};
+use crate::preflight::{Outcome, Subject};
+
+/// A clock that is further off than this spoils certificates and leases before the node sets it.
+const TOLERANCE: Duration = Duration::from_secs(60);
+
+pub(super) fn clock(subject: &Subject<'_>) -> Outcome {
+    const NEXT: &str = "Set the clock in the firmware's setup; a battery that is empty loses it again.";
+    let since = subject.now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    if subject.intent.not_before.is_some_and(|release| since < release) {
+        let now = i64::try_from(since).ok().and_then(|since| jiff::Timestamp::from_second(since).ok());
+        let now = now.map(|now| now.to_string()).unwrap_or_default();
+        return Outcome::found(format!("the clock says {now}, which is before the release was made"), NEXT);
+    }
+    let servers = &subject.intent.time_servers;
+    if servers.is_empty() {
+        return Outcome::could_not_run("there is no time server to compare it with");
+    }
+    let answers = times(subject);
+    let offset = answers.into_iter().find_map(|(server, time)| match time {
+        Ok(Time::Offset(offset)) => Some((server, offset)),
+        _ => None,
+    });
+    match offset {
+        None => Outcome::could_not_run("no time server told the time; see ntp"),
+        Some((server, offset)) if offset.by <= TOLERANCE => Outcome::passed(told(&server, offset)),
+        Some((server, offset)) => Outcome::found(told(&server, offset), NEXT),
+    }
+}
+
+fn told(server: &str, offset: Offset) -> String {
+    let seconds = offset.by.as_secs();
+    let by = match seconds {
+        0 => return format!("within a second of {server}"),
+        1..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        7200..=172_799 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86400),
+    };
+    format!("the clock is {by} {} {server}", if offset.behind { "behind" } else { "ahead of" })
+}
+
+pub(super) fn ntp(subject: &Subject<'_>) -> Outcome {
+    if subject.intent.time_servers.is_empty() {
+        return Outcome::skipped("the configuration has no time server");
+    }
+    let answer = |time| match time {
+        Ok(Time::Offset(_)) => Ok("tells the time".to_owned()),
+        Ok(Time::Unsynchronised) => Err(Trouble::Silent("answers, and does not know the time".into())),
+        Err(trouble) => Err(trouble),
+    };
+    let answers = times(subject).into_iter().map(|(server, time)| (server, answer(time)));
+    let next = "Correct os.ntp_servers, or let the node through to UDP port 123.";
+    judge(answers.collect(), next)
+}
+
+/// What each time server says, all asked at once.
+fn times(subject: &Subject<'_>) -> Vec<(String, Result<Time, Trouble>)> {
+    at_once(&subject.intent.time_servers, |server| {
+        let addresses = resolve(subject, server)?;
+        let ask = |address: &Ipv4Addr| subject.network.time(*address, subject.until);
+        // A name of a pool has several; one that works is enough.
+        let answers: Vec<_> = addresses.iter().take(2).map(ask).collect();
+        let good = answers.iter().position(Result::is_ok).unwrap_or(0);
+        answers.into_iter().nth(good).unwrap_or_else(|| Err(Trouble::Silent("has no IPv4 address".into())))
+    })
+}
+
+pub(super) fn dns(subject: &Subject<'_>) -> Outcome {
+    let names = needed(subject);
+    let servers = servers(subject);
+    if servers.is_empty() {
+        return match (subject.intent.dhcp, names.is_empty()) {
+            (true, _) => Outcome::could_not_run("the network has not told this system of a name server"),
+            (false, true) => Outcome::skipped("the configuration has no name server, and needs none"),
+            (false, false) => Outcome::found(
+                format!("the configuration has no name server to look up {}", names.join(", ")),
+                "Set os.dns_nameservers.",
+            ),
+        };
+    }
+    let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
+    let answers = at_once(&servers, |server| {
+        let server = server.parse().map_err(|_| Trouble::Unable("is no address".into()))?;
+        asked_for(subject, server, &names)
+    });
+    judge(answers, "Correct os.dns_nameservers or the names, or let the node through to UDP port 53.")
+}
+
+/// Asks one server for every name; for the root where the configuration has no name.
+fn asked_for(subject: &Subject<'_>, server: Ipv4Addr, names: &[&str]) -> Result<String, Trouble> {
+    if names.is_empty() {
+        return subject.network.lookup(server, "", subject.until).map(|_| "answers".to_owned());
+    }
+    for name in names {
+        match subject.network.lookup(server, name, subject.until)? {
+            Answer::Addresses(_) => {}
+            Answer::NoSuchName => return Err(Trouble::Silent(format!("knows no {name}"))),
+            Answer::Unwilling(reason) => return Err(Trouble::Silent(format!("answers {reason} for {name}"))),
+        }
+    }
+    Ok(format!("knows {}", names.join(", ")))
+}
+
+/// The names that the configuration holds. Those without a domain need the search list of the node's network.
+fn needed<'a>(subject: &'a Subject<'_>) -> Vec<&'a str> {
+    let intent = subject.intent;
+    let proxies = intent.proxies.iter().map(|proxy| proxy.host.as_str());
+    let hosts = intent.time_servers.iter().chain(&intent.names).map(String::as_str).chain(proxies);
+    let mut names: Vec<_> = hosts.filter(|host| is_name(host) && host.contains('.')).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn servers(subject: &Subject<'_>) -> Vec<Ipv4Addr> {
+    match subject.intent.name_servers.is_empty() && subject.intent.dhcp {
+        true => subject.network.resolvers(),
+        false => subject.intent.name_servers.clone(),
+    }
+}
+
+pub(super) fn proxy(subject: &Subject<'_>) -> Outcome {
+    let proxies = &subject.intent.proxies;
+    if proxies.is_empty() {
+        return Outcome::skipped("the configuration has no proxy");
+    }
+    let label = |host: &str, port: u16| format!("{host}:{port}");
+    let labels: Vec<_> = proxies.iter().map(|proxy| label(&proxy.host, proxy.port)).collect();
+    let answers = at_once(&labels, |label_of| {
+        let proxy = proxies.iter().find(|proxy| label(&proxy.host, proxy.port) == label_of);
+        let proxy = proxy.ok_or_else(|| Trouble::Unable("is unknown".into()))?;
+        let address = *resolve(subject, &proxy.host)?
+            .first()
+            .ok_or_else(|| Trouble::Silent("has no IPv4 address".into()))?;
+        let address = SocketAddr::from((address, proxy.port));
+        subject.network.proxy(address, proxy.tls, subject.until).map(|()| "answers".to_owned())
+    });
+    judge(answers, "Correct the proxy's URL, or let the node through to it.")
+}
+
+/// The addresses of a host, by the name servers that the node will have.
+fn resolve(subject: &Subject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, Trouble> {
+    match host.parse() {
+        Ok(IpAddr::V4(address)) => return Ok(vec![address]),
+        Ok(IpAddr::V6(_)) => return Err(Trouble::Unable("is an IPv6 address, which is not tried".into())),
+        Err(_) => {}
+    }
+    if !host.contains('.') {
+        return Err(Trouble::Unable("has no domain, so that only the node itself can find it".into()));
+    }
+    let mut last = Trouble::Unable("cannot be looked up: there is no name server".into());
+    for server in servers(subject) {
+        match subject.network.lookup(server, host, subject.until) {
+            Ok(Answer::Addresses(addresses)) => return Ok(addresses),
+            Ok(Answer::NoSuchName) => {
+                return Err(Trouble::Silent(format!("is a name that {server} does not know")));
+            }
+            Ok(Answer::Unwilling(reason)) => {
+                last = Trouble::Unable(format!("cannot be looked up: {server} answers {reason}"));
+            }
+            Err(Trouble::Silent(what) | Trouble::Unable(what)) => {
+                last = Trouble::Unable(format!("cannot be looked up: {server} {what}"));
+            }
+        }
+    }
+    Err(last)
+}
+
+/// Asks about each subject, side by side.
+fn at_once<T: Send>(
+    subjects: &[String],
+    ask: impl Fn(&str) -> Result<T, Trouble> + Sync,
+) -> Vec<(String, Result<T, Trouble>)> {
+    thread::scope(|scope| {
+        let asked: Vec<_> = subjects.iter().map(|subject| scope.spawn(|| ask(subject))).collect();
+        let answers = asked.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(Trouble::Unable("was not asked to the end".into())))
+        });
+        subjects.iter().cloned().zip(answers).collect()
+    })
+}

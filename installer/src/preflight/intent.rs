@@ -1,0 +1,153 @@
+//! What a machine shall become, as far as the checks care: taken from an install configuration in one place.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::config::network::NetworkMethod;
+use crate::config::{DiskSelector, InstallConfig, Interface, Method, Mode, Network, Profile, Role};
+
+/// Variables of `os.environment` that name a proxy.
+const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
+
+/// What a machine shall become.
+#[derive(Clone, Debug, Default)]
+pub struct Intent {
+    /// What the node is to its cluster. The first node of one is a management node.
+    pub role: Role,
+    /// How much is asked of it.
+    pub profile: Profile,
+    /// The disk, if the configuration says which.
+    pub device: Option<DiskSelector>,
+    /// The cards of the management network; none if the configuration does not name them.
+    pub cards: Vec<Interface>,
+    /// Addresses that nobody else may have.
+    pub claims: Vec<Claim>,
+    /// Whether the network tells the node its name servers.
+    pub dhcp: bool,
+    /// Name servers of the configuration.
+    pub name_servers: Vec<Ipv4Addr>,
+    /// Time servers, by name or address.
+    pub time_servers: Vec<String>,
+    /// Other hosts that the node needs to find by name.
+    pub names: Vec<String>,
+    /// Proxies that the node goes through.
+    pub proxies: Vec<Proxy>,
+    /// Checks to leave out.
+    pub skip: Vec<String>,
+    /// Tell everything and stop for nothing: the reference product's `skipchecks`.
+    pub stop_for_nothing: bool,
+    /// No clock that is right tells less, in seconds since 1970: when the release was made.
+    pub not_before: Option<u64>,
+}
+
+/// An address that the node, or the cluster, takes for itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The key that says so.
+    pub key: String,
+    /// The cards behind which it will be.
+    pub cards: Vec<Interface>,
+    /// The VLAN that it is on; less than 2 is none.
+    pub vlan: u32,
+}
+
+/// An HTTP proxy. Its URL may hold a password, and is not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proxy {
+    /// Name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Whether it speaks TLS itself.
+    pub tls: bool,
+}
+
+impl Intent {
+    /// What `config` asks for.
+    #[must_use]
+    pub fn of(config: &InstallConfig) -> Self {
+        let (os, install) = (&config.os, &config.install);
+        let management = install.management_interface.as_ref();
+        let hosts = [config.server_url.as_deref(), install.medium.as_deref()].into_iter().flatten();
+        Self {
+            role: if install.mode == Mode::Create { Role::Management } else { install.role },
+            profile: install.profile,
+            device: install.device.clone(),
+            cards: management.map(|management| management.interfaces.clone()).unwrap_or_default(),
+            claims: claims(config),
+            dhcp: management.is_none_or(|management| management.method == Method::Dhcp),
+            name_servers: os.dns_nameservers.clone(),
+            time_servers: os.ntp_servers.iter().map(ToString::to_string).collect(),
+            names: hosts.filter_map(host).filter(|host| is_name(host)).collect(),
+            proxies: proxies(config),
+            skip: install.skip_checks.iter().map(ToString::to_string).collect(),
+            stop_for_nothing: install.skipchecks,
+            not_before: None,
+        }
+    }
+}
+
+/// Whether `host` has to be looked up.
+pub(super) fn is_name(host: &str) -> bool {
+    host.parse::<IpAddr>().is_err()
+}
+
+fn claims(config: &InstallConfig) -> Vec<Claim> {
+    let install = &config.install;
+    let mut claims = Vec::new();
+    if let Some(management) = &install.management_interface {
+        let claim = |address: Option<Ipv4Addr>, key: &str| {
+            let (key, cards) = (key.to_owned(), management.interfaces.clone());
+            address.map(|address| Claim { address, key, cards, vlan: management.vlan_id })
+        };
+        claims.extend(claim(management.ip, "install.management_interface.ip"));
+        // A cluster to join has its virtual address already.
+        let vip = install.vip.filter(|_| install.mode == Mode::Create);
+        claims.extend(claim(vip, "install.vip"));
+    }
+    let fixed = |network: &&Network| network.method == NetworkMethod::Static;
+    claims.extend(install.networks.iter().filter(fixed).filter_map(|network| {
+        let key = format!("install.networks, {}", network.name);
+        Some(Claim { address: network.ip?, key, cards: network.interfaces.clone(), vlan: network.vlan_id })
+    }));
+    claims
+}
+
+/// The proxies of the node's environment, and of the cluster's setting, a JSON object with `httpProxy` and
+/// `httpsProxy`.
+fn proxies(config: &InstallConfig) -> Vec<Proxy> {
+    let environment = config.os.environment.iter();
+    let environment = environment.filter(|(name, _)| PROXY_VARIABLES.contains(&name.as_str()));
+    let mut urls: Vec<String> = environment.map(|(_, url)| url.to_string()).collect();
+    if let Some(setting) = config.system_settings.get("http-proxy") {
+        let setting: serde_json::Value = serde_json::from_str(setting.expose()).unwrap_or_default();
+        urls.extend(
+            ["httpProxy", "httpsProxy"].iter().filter_map(|key| setting[*key].as_str().map(str::to_owned)),
+        );
+    }
+    let mut proxies: Vec<Proxy> = Vec::new();
+    for proxy in urls.iter().filter(|url| !url.is_empty()).filter_map(|url| proxy(url)) {
+        if !proxies.contains(&proxy) {
+            proxies.push(proxy);
+        }
+    }
+    proxies
+}
+
+/// A proxy by its URL; without a scheme it speaks HTTP, as curl(1) has it.
+fn proxy(url: &str) -> Option<Proxy> {
+    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let url = reqwest::Url::parse(&url).ok()?;
+    let port = url.port_or_known_default()?;
+    Some(Proxy { host: bare(url.host_str()?), port, tls: url.scheme() == "https" })
+}
+
+fn host(url: &str) -> Option<String> {
+    reqwest::Url::parse(url).ok()?.host_str().map(bare)
+}
+
+/// URLs have brackets round IPv6 addresses.
+fn bare(host: &str) -> String {
+    host.trim_matches(['[', ']']).to_owned()
+}

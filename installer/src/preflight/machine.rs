@@ -1,0 +1,160 @@
+//! What the machine is like, from sysfs, procfs and the firmware's tables. Runs no program.
+//!
+//! A [`Fact`] that nobody knows says why, so that a check on it can say that it could not run. Everything is read
+//! below [`Roots`]; a test reads a directory.
+
+use std::path::Path;
+
+use super::dmi;
+use crate::files::{read_at_most, read_text};
+use crate::inventory::{Inventory, Roots};
+use crate::size::ByteSize;
+
+/// Something about the machine, or why it is not known, a clause.
+pub type Fact<T> = Result<T, String>;
+
+/// What the checks of the machine look at.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Processors that are online.
+    pub cpus: Fact<u32>,
+    /// How much memory there is.
+    pub memory: Fact<Memory>,
+    /// Whether `/dev/kvm` exists.
+    pub kvm: Fact<bool>,
+    /// What the processor says.
+    pub processor: Fact<Processor>,
+    /// Maker and model, where the firmware tells.
+    pub model: Option<String>,
+    /// Whether the machine was started by UEFI.
+    pub uefi: Fact<bool>,
+    /// The firmware's UUID; none if the firmware has none.
+    pub uuid: Fact<Option<String>>,
+    /// Disks and network cards.
+    pub inventory: Inventory,
+}
+
+/// How much memory there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// So much.
+    pub size: ByteSize,
+    /// Whether that is all that is fitted. The kernel's own number leaves out what firmware and kernel keep.
+    pub fitted: bool,
+}
+
+/// What the flags of the processor say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Processor {
+    /// It runs below a hypervisor.
+    pub hypervisor: bool,
+    /// It has VT-x or AMD-V, and the firmware has not hidden it.
+    pub virtualises: bool,
+}
+
+impl Facts {
+    /// Looks at this machine once.
+    #[must_use]
+    pub fn scan(roots: &Roots, inventory: Inventory) -> Self {
+        Self {
+            cpus: cpus(&roots.sys),
+            memory: memory(roots),
+            kvm: exists(&roots.dev.join("kvm")),
+            processor: processor(&roots.proc),
+            model: model(&roots.sys),
+            uefi: exists(&roots.sys.join("firmware")).and_then(|there| match there {
+                true => exists(&roots.sys.join("firmware/efi")),
+                false => Err("the kernel tells nothing of the firmware".into()),
+            }),
+            uuid: uuid(&roots.sys),
+            inventory,
+        }
+    }
+
+    /// Another machine, of which only the inventory is at hand.
+    #[must_use]
+    pub fn of_inventory(inventory: Inventory) -> Self {
+        fn unknown<T>() -> Fact<T> {
+            Err("an inventory file does not tell it; run the check on the machine itself".into())
+        }
+        Self {
+            cpus: unknown(),
+            memory: unknown(),
+            kvm: unknown(),
+            processor: unknown(),
+            model: None,
+            uefi: unknown(),
+            uuid: unknown(),
+            inventory,
+        }
+    }
+}
+
+fn exists(path: &Path) -> Fact<bool> {
+    path.try_exists().map_err(|error| format!("looking for {}: {error}", path.display()))
+}
+
+fn text(path: &Path) -> Fact<String> {
+    read_text(path).map_err(|error| format!("{error:#}"))
+}
+
+/// The kernel writes a list of ranges (Documentation/admin-guide/cputopology.rst).
+fn cpus(sys: &Path) -> Fact<u32> {
+    let path = sys.join("devices/system/cpu/online");
+    let list = text(&path)?;
+    let ranges = list.trim().split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    });
+    ranges.sum::<Option<u32>>().ok_or_else(|| format!("{} is not a list of processors", path.display()))
+}
+
+/// What is fitted, where the firmware's tables are to be believed: they tell no less than the kernel has, and not so
+/// much more that the kernel must have been told to leave some alone.
+fn memory(roots: &Roots) -> Fact<Memory> {
+    let table = read_at_most(&roots.sys.join("firmware/dmi/tables/DMI"), 1 << 20).ok();
+    let fitted = table.and_then(|table| dmi::memory(&table));
+    let path = roots.proc.join("meminfo");
+    let usable = text(&path).and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+        let kib = kib.ok_or_else(|| format!("{} has no MemTotal", path.display()))?;
+        Ok(ByteSize::bytes(kib.saturating_mul(1024)))
+    });
+    match (fitted, usable) {
+        (Some(fitted), Ok(usable)) if fitted >= usable && fitted.get() / 4 * 3 <= usable.get() => {
+            Ok(Memory { size: fitted, fitted: true })
+        }
+        (_, Ok(usable)) => Ok(Memory { size: usable, fitted: false }),
+        (Some(fitted), Err(_)) => Ok(Memory { size: fitted, fitted: true }),
+        (None, Err(why)) => Err(why),
+    }
+}
+
+fn processor(proc: &Path) -> Fact<Processor> {
+    let path = proc.join("cpuinfo");
+    let text = text(&path)?;
+    let line = text.lines().find_map(|line| line.split_once(':').filter(|(key, _)| key.trim() == "flags"));
+    let (_, flags) = line.ok_or_else(|| format!("{} has no flags", path.display()))?;
+    let has = |wanted: &str| flags.split_whitespace().any(|flag| flag == wanted);
+    Ok(Processor { hypervisor: has("hypervisor"), virtualises: has("vmx") || has("svm") })
+}
+
+fn model(sys: &Path) -> Option<String> {
+    let words = ["sys_vendor", "product_name"].map(|file| text(&sys.join("class/dmi/id").join(file)));
+    let words: Vec<_> =
+        words.iter().flatten().map(|word| word.trim()).filter(|word| !word.is_empty()).collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// The kernel leaves the file out where all bits of the UUID are the same (drivers/firmware/dmi_scan.c), and lets only
+/// root read it.
+fn uuid(sys: &Path) -> Fact<Option<String>> {
+    let directory = sys.join("class/dmi/id");
+    if !exists(&directory)? {
+        return Err("the kernel shows no DMI tables".into());
+    }
+    let path = directory.join("product_uuid");
+    if !exists(&path)? { Ok(None) } else { text(&path).map(|text| Some(text.trim().to_owned())) }
+}

@@ -1,0 +1,281 @@
+//! Questions to servers and neighbours, each with a time limit, behind a trait that tests replace.
+//!
+//! Whoever asks learns one of three things: an answer, that there is no good answer ([`Trouble::Silent`], which is a
+//! finding), or that this system was not able to ask ([`Trouble::Unable`], which is none: a live system without an
+//! address says nothing about a name server).
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::sys::socket::{setsockopt, sockopt};
+
+pub use super::dns::Answer;
+pub use super::ntp::{Offset, Time};
+use super::{dns, ntp};
+use crate::files::read_text;
+
+/// Why there is no answer, as clauses that follow the name of who was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Asked, and no good answer came.
+    Silent(String),
+    /// Not asked: this system has no way to.
+    Unable(String),
+}
+
+/// Who has an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Nobody answers for it.
+    Nobody,
+    /// This system.
+    Own,
+    /// The machine with this hardware address.
+    Other(String),
+}
+
+/// Asks servers and neighbours. Every question ends by `until`.
+pub trait Network: Sync {
+    /// The name servers that the network told this system of.
+    fn resolvers(&self) -> Vec<Ipv4Addr>;
+    /// Asks a name server for the addresses of `name`.
+    fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<Answer, Trouble>;
+    /// Asks a time server.
+    fn time(&self, server: Ipv4Addr, until: Instant) -> Result<Time, Trouble>;
+    /// Connects to a proxy, and unless it speaks TLS, waits for an answer in HTTP.
+    fn proxy(&self, address: SocketAddr, tls: bool, until: Instant) -> Result<(), Trouble>;
+    /// Asks the machines behind a card who has an address.
+    fn holder(&self, address: Ipv4Addr, card: &str, until: Instant) -> Result<Holder, Trouble>;
+}
+
+/// The network of another machine: nobody here can ask it.
+#[derive(Clone, Copy, Debug)]
+pub struct Offline;
+
+impl Offline {
+    fn unable<T>() -> Result<T, Trouble> {
+        Err(Trouble::Unable("can only be asked from the machine itself".into()))
+    }
+}
+
+impl Network for Offline {
+    fn resolvers(&self) -> Vec<Ipv4Addr> {
+        Vec::new()
+    }
+
+    fn lookup(&self, _: Ipv4Addr, _: &str, _: Instant) -> Result<Answer, Trouble> {
+        Self::unable()
+    }
+
+    fn time(&self, _: Ipv4Addr, _: Instant) -> Result<Time, Trouble> {
+        Self::unable()
+    }
+
+    fn proxy(&self, _: SocketAddr, _: bool, _: Instant) -> Result<(), Trouble> {
+        Self::unable()
+    }
+
+    fn holder(&self, _: Ipv4Addr, _: &str, _: Instant) -> Result<Holder, Trouble> {
+        Self::unable()
+    }
+}
+
+/// How long one datagram is waited for; it is sent twice.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a proxy may take to answer.
+const TCP_PATIENCE: Duration = Duration::from_secs(5);
+/// The kernel asks for a neighbour three times, a second apart (arp(7), `mcast_solicit` and `retrans_time_ms`).
+const NEIGHBOUR_PATIENCE: Duration = Duration::from_millis(3200);
+
+/// The network of this machine.
+#[derive(Clone, Debug)]
+pub struct SystemNetwork {
+    /// Where the system's name servers are listed.
+    pub resolv_conf: PathBuf,
+    /// Where the kernel lists its neighbours.
+    pub neighbours: PathBuf,
+    /// The port of name servers.
+    pub dns_port: u16,
+    /// The port of time servers.
+    pub ntp_port: u16,
+}
+
+impl Default for SystemNetwork {
+    fn default() -> Self {
+        Self {
+            resolv_conf: "/etc/resolv.conf".into(),
+            neighbours: "/proc/net/arp".into(),
+            dns_port: 53,
+            ntp_port: 123,
+        }
+    }
+}
+
+impl Network for SystemNetwork {
+    fn resolvers(&self) -> Vec<Ipv4Addr> {
+        let text = read_text(&self.resolv_conf).unwrap_or_default();
+        let servers = text.lines().filter_map(|line| line.strip_prefix("nameserver")?.trim().parse().ok());
+        servers.collect()
+    }
+
+    fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<Answer, Trouble> {
+        // An answer that does not fit the number is dropped, so any number that changes will do.
+        let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let id = u16::try_from(clock.subsec_nanos() >> 8 & 0xffff).unwrap_or_default();
+        let query = dns::query(id, name).ok_or_else(|| Trouble::Unable(format!("{name} is no name")))?;
+        let server = (server, self.dns_port).into();
+        ask(server, until, || query.clone(), dns::answer)
+    }
+
+    fn time(&self, server: Ipv4Addr, until: Instant) -> Result<Time, Trouble> {
+        let sent = std::cell::Cell::new(SystemTime::now());
+        let query = || {
+            sent.set(SystemTime::now());
+            ntp::query(sent.get()).to_vec()
+        };
+        let read = |asked: &[u8], got: &[u8]| ntp::answer(asked, got, sent.get(), SystemTime::now());
+        ask((server, self.ntp_port).into(), until, query, read)
+    }
+
+    fn proxy(&self, address: SocketAddr, tls: bool, until: Instant) -> Result<(), Trouble> {
+        in_time(until)?;
+        let patience = left(until.min(Instant::now() + TCP_PATIENCE));
+        let mut stream = TcpStream::connect_timeout(&address, patience).map_err(trouble)?;
+        if tls {
+            return Ok(());
+        }
+        stream.set_read_timeout(Some(patience)).map_err(trouble)?;
+        stream.set_write_timeout(Some(patience)).map_err(trouble)?;
+        // Whatever it thinks of the request, a proxy answers in HTTP; the request leads nowhere.
+        let request = format!("OPTIONS * HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).map_err(trouble)?;
+        let mut beginning = [0; 5];
+        let http = stream.read_exact(&mut beginning).is_ok() && beginning == *b"HTTP/";
+        if http { Ok(()) } else { Err(Trouble::Silent("takes connections and does not speak HTTP".into())) }
+    }
+
+    fn holder(&self, address: Ipv4Addr, card: &str, until: Instant) -> Result<Holder, Trouble> {
+        if is_own(address) {
+            return Ok(Holder::Own);
+        }
+        in_time(until)?;
+        poke(address, card).map_err(|error| Trouble::Unable(format!("cannot be asked for: {error}")))?;
+        let until = until.min(Instant::now() + NEIGHBOUR_PATIENCE);
+        let mut asked = false;
+        loop {
+            match self.neighbour(address, card) {
+                Some(Some(holder)) => return Ok(Holder::Other(holder)),
+                Some(None) => asked = true,
+                None => {}
+            }
+            if Instant::now() >= until {
+                break;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        let unasked = || Trouble::Unable(format!("was not asked for: the kernel sends no ARP on {card}"));
+        if asked { Ok(Holder::Nobody) } else { Err(unasked()) }
+    }
+}
+
+impl SystemNetwork {
+    /// The kernel's entry for a neighbour (proc_net(5)): its hardware address once it has answered.
+    pub(super) fn neighbour(&self, address: Ipv4Addr, card: &str) -> Option<Option<String>> {
+        /// The entry is complete (`ATF_COM`).
+        const COMPLETE: u32 = 2;
+        let text = read_text(&self.neighbours).ok()?;
+        let lines = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let entry = |line: Vec<&str>| match line[..] {
+            [ip, _, flags, mac, _, device] if ip == address.to_string() && device == card => {
+                let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).unwrap_or(0);
+                Some((flags & COMPLETE != 0).then(|| mac.to_owned()))
+            }
+            _ => None,
+        };
+        lines.into_iter().find_map(entry)
+    }
+}
+
+/// Whether a card of this system has the address.
+fn is_own(address: Ipv4Addr) -> bool {
+    let mut own = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|card| card.address);
+    own.any(|own| own.as_sockaddr_in().is_some_and(|own| own.ip() == address))
+}
+
+/// Makes the kernel ask who has `address`, whatever its routes are.
+///
+/// A datagram on a socket that is bound to a card and does not route goes to a neighbour even when this system has no
+/// address (`ip_route_output_key_hash_rcu` in the kernel's net/ipv4/route.c); the ARP request is then the probe of
+/// RFC 5227, with a sender of 0.0.0.0. Should somebody have the address, an empty datagram reaches the discard port.
+fn poke(address: Ipv4Addr, card: &str) -> io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    setsockopt(&socket, sockopt::BindToDevice, &OsString::from(card))?;
+    setsockopt(&socket, sockopt::DontRoute, &true)?;
+    socket.send_to(&[], (address, 9)).map(drop)
+}
+
+/// Sends a datagram at most twice and waits for one that `read` takes for an answer to it.
+fn ask<T>(
+    server: SocketAddr,
+    until: Instant,
+    query: impl Fn() -> Vec<u8>,
+    read: impl Fn(&[u8], &[u8]) -> Option<T>,
+) -> Result<T, Trouble> {
+    in_time(until)?;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(trouble)?;
+    // A connected socket hears of unreachable ports and drops the datagrams of strangers.
+    socket.connect(server).map_err(trouble)?;
+    let mut buffer = [0; 1500];
+    for _ in 0..2 {
+        let asked = query();
+        socket.send(&asked).map_err(trouble)?;
+        let until = until.min(Instant::now() + PATIENCE);
+        while Instant::now() < until {
+            socket.set_read_timeout(Some(left(until))).map_err(trouble)?;
+            match socket.recv(&mut buffer) {
+                Ok(length) => match read(&asked, &buffer[..length]) {
+                    Some(answer) => return Ok(answer),
+                    None => continue,
+                },
+                Err(error) if timed_out(&error) => break,
+                Err(error) => return Err(trouble(error)),
+            }
+        }
+    }
+    Err(Trouble::Silent("does not answer".into()))
+}
+
+/// Who is not waited for has not been silent.
+fn in_time(until: Instant) -> Result<(), Trouble> {
+    let over = || Trouble::Unable("was not asked: the time for all checks was over".into());
+    if Instant::now() < until { Ok(()) } else { Err(over()) }
+}
+
+/// What is left of the time; never zero, which sockets take for no limit.
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}
+
+fn timed_out(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Whether this system could not ask, or nobody answered.
+#[allow(clippy::needless_pass_by_value)]
+fn trouble(error: io::Error) -> Trouble {
+    use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
+    match error.kind() {
+        NetworkUnreachable | AddrNotAvailable => {
+            Trouble::Unable("cannot be reached: this system has no route to it".into())
+        }
+        NetworkDown => Trouble::Unable("cannot be reached: the network is down".into()),
+        PermissionDenied => Trouble::Unable(format!("cannot be asked: {error}")),
+        _ if timed_out(&error) => Trouble::Silent("does not answer".into()),
+        io::ErrorKind::ConnectionRefused => Trouble::Silent("has nobody listening".into()),
+        _ => Trouble::Silent(format!("cannot be reached: {error}")),
+    }
+}

@@ -1,0 +1,188 @@
+//! What the checks said, and the list of checks, for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{CHECKS, Outcome, Severity, profile_name};
+use crate::config::{Profile, Role};
+use crate::failure::{Class, Failure};
+use crate::progress::Progress;
+
+/// What every check said.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The role that was judged for.
+    pub role: Role,
+    /// The profile that was judged for.
+    pub profile: Profile,
+    /// In the order of the registry.
+    pub checks: Vec<Verdict>,
+}
+
+/// What one check said.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    /// The check's name.
+    pub check: &'static str,
+    /// The check's title.
+    pub title: &'static str,
+    /// What a finding of it means here.
+    pub severity: Severity,
+    /// Whether an install can begin without the check.
+    #[serde(skip)]
+    pub waivable: bool,
+    /// What it said.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+impl Verdict {
+    /// Whether an install must not begin.
+    #[must_use]
+    pub fn stops(&self) -> bool {
+        matches!(self.outcome, Outcome::Found(_)) && self.severity == Severity::Error
+    }
+
+    /// What it comes to, in a word or three.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self.outcome {
+            Outcome::Passed { .. } => "passed",
+            Outcome::Found(_) => self.severity.name(),
+            Outcome::CouldNotRun { .. } => "could not run",
+            Outcome::Skipped { .. } => "skipped",
+        }
+    }
+
+    fn text(&self) -> &str {
+        match &self.outcome {
+            Outcome::Passed { detail } => detail,
+            Outcome::Found(finding) => &finding.message,
+            Outcome::CouldNotRun { why } | Outcome::Skipped { why } => why,
+        }
+    }
+
+    fn next(&self) -> Option<&str> {
+        match &self.outcome {
+            Outcome::Found(finding) => Some(&finding.next),
+            _ => None,
+        }
+    }
+}
+
+impl Report {
+    /// The checks that an install must not begin after.
+    pub fn stops(&self) -> impl Iterator<Item = &Verdict> {
+        self.checks.iter().filter(|verdict| verdict.stops())
+    }
+
+    /// Tells the step `preflight` of everything that is not as it should be, or not known.
+    pub fn tell(&self, progress: &Progress) {
+        for verdict in &self.checks {
+            let line = format!("{}: {}: {}", verdict.word(), verdict.check, verdict.text());
+            match verdict.outcome {
+                Outcome::Passed { .. } | Outcome::Skipped { .. } => {}
+                _ => progress.note("preflight", line),
+            }
+        }
+    }
+
+    /// An error that names every check that stops an install, and how to leave them out; for where the report is
+    /// shown too.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] where there is one.
+    pub fn verdict(&self) -> Result<(), Failure> {
+        self.refusal(|names, _| format!(": {}", names.join(", ")))
+    }
+
+    /// The same with every finding, for where the report is not shown.
+    ///
+    /// # Errors
+    /// [`Class::Hardware`] where there is one.
+    pub fn verdict_in_full(&self) -> Result<(), Failure> {
+        self.refusal(|_, stops| {
+            let line = |verdict: &&Verdict| {
+                let next = verdict.next().unwrap_or_default();
+                format!("\n  {}: {}\n    {next}", verdict.check, verdict.text())
+            };
+            stops.iter().map(line).collect()
+        })
+    }
+
+    fn refusal(&self, details: impl Fn(&[&str], &[&Verdict]) -> String) -> Result<(), Failure> {
+        let stops: Vec<_> = self.stops().collect();
+        let names: Vec<_> = stops.iter().map(|verdict| verdict.check).collect();
+        let noun = match names.len() {
+            0 => return Ok(()),
+            1 => "check",
+            _ => "checks",
+        };
+        let (role, profile) = (self.role.name(), profile_name(self.profile));
+        let details = details(&names, &stops);
+        let what = format!(
+            "this machine does not pass {} {noun} for role {role} in profile {profile}{details}",
+            names.len()
+        );
+        let waivable: Vec<_> = stops.iter().filter(|stop| stop.waivable).map(|stop| stop.check).collect();
+        let hint = match waivable.is_empty() {
+            true => "Put it right; an install cannot do without.".to_owned(),
+            false => format!("To leave them out, set install.skip_checks: [{}].", waivable.join(", ")),
+        };
+        Err(Failure::new(Class::Hardware, what).hint(hint))
+    }
+
+    /// All of it, for reading.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let (role, profile) = (self.role.name(), profile_name(self.profile));
+        let mut text = format!("Checks for role {role} in profile {profile}\n\n");
+        for verdict in &self.checks {
+            let _ = writeln!(text, "{:<13}  {:<16}  {}", verdict.word(), verdict.check, verdict.text());
+            if let Some(next) = verdict.next() {
+                let _ = writeln!(text, "{:<13}  {:<16}  next: {next}", "", "");
+            }
+        }
+        text
+    }
+}
+
+const PROFILES: [Profile; 2] = [Profile::Production, Profile::Trial];
+
+/// The registry, for reading.
+#[must_use]
+pub fn list_text() -> String {
+    let mut text = format!("{:<16}  {:<10}  {:<10}  {}\n", "NAME", "PRODUCTION", "TRIAL", "ASKS FOR");
+    for check in CHECKS {
+        let [production, trial] = PROFILES.map(|profile| check.severity(Role::Management, profile).name());
+        let off = match check.levels.off_for {
+            [] => String::new(),
+            roles => {
+                format!(" (not of {})", roles.iter().map(|role| role.name()).collect::<Vec<_>>().join(", "))
+            }
+        };
+        let _ = writeln!(text, "{:<16}  {production:<10}  {trial:<10}  {}{off}", check.name, check.title);
+    }
+    text
+}
+
+/// The registry, for programs.
+#[must_use]
+pub fn list_json() -> Value {
+    let severity = |check: &super::Check| {
+        let role = |role: Role| {
+            let levels =
+                PROFILES.map(|profile| (profile_name(profile), check.severity(role, profile).name()));
+            (role.name().to_owned(), json!(std::collections::BTreeMap::from(levels)))
+        };
+        Value::Object(Role::ALL.map(role).into_iter().collect())
+    };
+    let check = |check: &super::Check| {
+        json!({
+            "name": check.name, "title": check.title, "looks_at": check.looks_at, "severity": severity(check),
+        })
+    };
+    CHECKS.iter().map(check).collect()
+}

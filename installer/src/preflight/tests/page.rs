@@ -1,0 +1,52 @@
+//! The tables of `docs/installing.md` are made from the registry and the limits; `UPDATE_GOLDEN=1` writes them anew.
+
+use crate::config::{Profile, Role};
+use crate::preflight::limits::{Limits, speed};
+use crate::preflight::{CHECKS, profile_name};
+
+const BEGIN: &str =
+    "<!-- Made from installer/src/preflight; UPDATE_GOLDEN=1 cargo test -p installer writes it anew. -->\n";
+const END: &str = "<!-- The end of what is made. -->\n";
+
+fn tables() -> String {
+    let mut text =
+        "\n| Check | Asks for | Production | Trial | Looks at |\n|---|---|---|---|---|\n".to_owned();
+    for check in CHECKS {
+        let [production, trial] = [Profile::Production, Profile::Trial]
+            .map(|profile| check.severity(Role::Default, profile).name());
+        let off: Vec<_> = check.levels.off_for.iter().map(|role| role.name()).collect();
+        let off = if off.is_empty() { String::new() } else { format!(" (off for {})", off.join(", ")) };
+        let row = format!(
+            "| `{}` | {}{off} | {production} | {trial} | {} |\n",
+            check.name, check.title, check.looks_at
+        );
+        text.push_str(&row);
+    }
+    text.push_str(
+        "\n| A node should have | Processors | Memory | Management cards | Disk, at least | Disk, better |\n",
+    );
+    text.push_str("|---|---|---|---|---|---|\n");
+    for (role, word) in [(Role::Default, "any role but witness"), (Role::Witness, "witness")] {
+        for profile in [Profile::Production, Profile::Trial] {
+            let Limits { cpus, memory, nic, disk, roomy_disk } = Limits::of(role, profile);
+            let (profile, nic) = (profile_name(profile), speed(nic));
+            let row = format!("| {profile}, {word} | {cpus} | {memory} | {nic} | {disk} | {roomy_disk} |\n");
+            text.push_str(&row);
+        }
+    }
+    text.push('\n');
+    text
+}
+
+#[test]
+fn the_page_has_the_checks_of_the_registry() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/installing.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (written, after) = rest.split_once(END).unwrap();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, [before, BEGIN, &tables(), END, after].concat()).unwrap();
+    } else {
+        assert_eq!(written, tables(), "UPDATE_GOLDEN=1 cargo test -p installer writes the tables anew");
+    }
+}
