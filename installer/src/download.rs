@@ -2,11 +2,12 @@
 
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use reqwest::Certificate;
 use reqwest::StatusCode;
-use reqwest::blocking::{Client, Response};
+use reqwest::blocking::{Client, ClientBuilder, Response};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
 
 use crate::failure::{Class, Classify, Failure};
@@ -22,6 +23,8 @@ pub struct Patience {
     pub attempts: u32,
     /// The pause after the first failed attempt; each further one is twice as long, up to 30 seconds.
     pub pause: Duration,
+    /// For a whole file, all attempts together.
+    pub limit: Option<Duration>,
 }
 
 impl Default for Patience {
@@ -31,6 +34,7 @@ impl Default for Patience {
             read: Duration::from_secs(60),
             attempts: 7,
             pause: Duration::from_secs(1),
+            limit: None,
         }
     }
 }
@@ -55,6 +59,22 @@ pub struct Downloader {
 impl Downloader {
     /// For URLs that begin like `url`. `hint` tells a user what to do when a file does not exist.
     pub fn new(url: &str, patience: Patience, hint: &'static str) -> Result<Self> {
+        Self::trusting(url, patience, hint, &[])
+    }
+
+    /// As [`Downloader::new`], for servers that the authorities of these certificates (PEM) vouch for too.
+    pub fn trusting(
+        url: &str,
+        patience: Patience,
+        hint: &'static str,
+        authorities: &[String],
+    ) -> Result<Self> {
+        let what = || format!("preparing to download from {}", shown(url));
+        let extra = authorities.iter().map(|pem| Certificate::from_pem_bundle(pem.as_bytes()));
+        let extra = extra
+            .collect::<Result<Vec<_>, _>>()
+            .class(Class::Invalid, || "reading install.ca_certificates".into())?;
+        let extra = extra.concat();
         // The provider is the process's; that it is set already is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
@@ -63,13 +83,19 @@ impl Downloader {
                 .timeout(patience.read)
                 .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")))
         };
-        let built = builder().build();
-        let client = match built {
-            // Without certificates on the machine no client can be made; plain HTTP needs none.
-            Err(_) if url.starts_with("http://") => builder().tls_certs_only([]).build(),
+        let merged = |builder: ClientBuilder| match extra.is_empty() {
+            true => builder.build(),
+            false => builder.tls_certs_merge(extra.clone()).build(),
+        };
+        let client = match merged(builder()) {
+            // Without certificates on the machine no client can be made; plain HTTP needs none, and those that are
+            // given may be enough.
+            Err(_) if url.starts_with("http://") || !extra.is_empty() => {
+                builder().tls_certs_only(extra.clone()).build()
+            }
             built => built,
         };
-        let client = client.class(Class::Network, || format!("preparing to download from {}", shown(url)))?;
+        let client = client.class(Class::Network, what)?;
         Ok(Self { client, patience, hint })
     }
 
@@ -84,6 +110,7 @@ impl Downloader {
             failed: 0,
             version: None,
             body: None,
+            deadline: self.patience.limit.map(|limit| Instant::now() + limit),
         }
     }
 }
@@ -110,6 +137,8 @@ pub struct Download {
     /// What names the file's version on the server, for If-Range.
     version: Option<String>,
     body: Option<Response>,
+    /// When to give up whatever comes.
+    deadline: Option<Instant>,
 }
 
 /// Whether trying again can help.
@@ -137,14 +166,24 @@ impl Download {
             Trouble::Passing(reason) => reason,
         };
         self.failed += 1;
-        if self.failed >= self.from.patience.attempts {
-            let what = format!("downloading {} (at byte {})", shown(&self.url), self.position);
-            return Err(Failure::new(Class::Network, what)
-                .because(anyhow::anyhow!("{reason}; gave up after {} attempts", self.failed))
-                .hint("Check the network and the server, then start again."));
+        let pause = self.from.patience.after(self.failed);
+        if self.failed >= self.from.patience.attempts || self.is_late(pause) {
+            return Err(self.enough(&format!("{reason}; gave up after {} attempts", self.failed)));
         }
-        std::thread::sleep(self.from.patience.after(self.failed));
+        std::thread::sleep(pause);
         Ok(())
+    }
+
+    /// Whether the time for the whole file is over, or will be after a pause.
+    fn is_late(&self, pause: Duration) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() + pause >= deadline)
+    }
+
+    fn enough(&self, why: &str) -> Failure {
+        let what = format!("downloading {} (at byte {})", shown(&self.url), self.position);
+        Failure::new(Class::Network, what)
+            .because(anyhow::anyhow!("{why}"))
+            .hint("Check the network and the server, then start again.")
     }
 
     fn connect(&mut self) -> Result<(), Trouble> {
@@ -242,6 +281,10 @@ impl Read for Download {
                     let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
                     self.position += count as u64;
                     self.failed = 0;
+                    if self.is_late(Duration::ZERO) {
+                        let why = self.enough("it takes longer than a file of this kind may take");
+                        return Err(io::Error::other(why));
+                    }
                     return Ok(count);
                 }
                 Err(error) => Trouble::Passing(reason(&error)),

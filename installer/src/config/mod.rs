@@ -22,6 +22,7 @@ mod retired;
 pub mod rules;
 pub mod secret;
 pub mod shape;
+pub mod sources;
 #[cfg(test)]
 mod tests;
 pub mod text;

@@ -3,13 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::Value;
 
-use super::diagnostic::{Invalid, Problem, Source};
-use super::rules::{self, Finding};
-use super::tree::{self, Span};
-use super::walk::Walk;
-use super::{InstallConfig, Secret, password, shape};
+use super::diagnostic::Invalid;
+use super::sources::{self, Document, Kind};
+use super::{InstallConfig, Secret, password};
 use crate::failure::{Class, Classify, Failure};
 use crate::files;
 
@@ -34,51 +31,7 @@ pub fn parse(text: &str, name: &str) -> Result<InstallConfig> {
 
 /// Reads and checks a document; every mistake with its place.
 pub fn check(text: &str, name: &str) -> Result<InstallConfig, Invalid> {
-    let tree = tree::read(text).map_err(|problem| Source::unread(name, text).diagnose(vec![problem]))?;
-    let Some(root) = &tree.root else { return Ok(InstallConfig::default()) };
-    let mut walk = Walk::default();
-    let value =
-        walk.value(root, shape::install_config(), "").unwrap_or_else(|| Value::Object(Default::default()));
-    let config = match serde_json::from_value::<InstallConfig>(value) {
-        Ok(config) => {
-            let findings = rules::check(&config);
-            let problems: Vec<_> = findings.into_iter().filter_map(|finding| place(&walk, finding)).collect();
-            walk.problems.extend(problems);
-            config
-        }
-        // The formats accept what a type then refuses: a defect here, and still no reason to accept the document.
-        Err(_) => {
-            let message = "the document holds a value that cannot be used";
-            walk.problems.push(Problem::new(root.span, "", "invalid-value", message));
-            InstallConfig::default()
-        }
-    };
-    if walk.problems.is_empty() {
-        return Ok(config);
-    }
-    Err(Source::new(name, text, walk.hidden, &tree.comments).diagnose(walk.problems))
-}
-
-/// Finds the place of a finding in the document. A finding about a value that has a mistake of its own, or
-/// that holds one, is an echo of that mistake and is dropped.
-fn place(walk: &Walk, finding: Finding) -> Option<Problem> {
-    let Finding { path, code, message, suggestion } = finding;
-    let below = |problem: &Problem| {
-        problem.path.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-    };
-    if walk.problems.iter().any(below) {
-        return None;
-    }
-    let mut at = path.as_str();
-    let span = loop {
-        if let Some(span) = walk.places.get(at) {
-            break *span;
-        }
-        at = at.rfind(['.', '[']).map_or("", |end| &at[..end]);
-    };
-    // A whole group is too much to underline; its beginning will do.
-    let span = if at == path { span } else { Span { end: span.start, ..span } };
-    Some(Problem::new(span, path, code, message).suggest(suggestion))
+    sources::combine(&[Document::yaml(Kind::File, name, text)]).map(|combined| combined.config)
 }
 
 impl InstallConfig {

@@ -241,10 +241,11 @@ impl Walk {
 
 /// Whether `text` is `name` in `snake_case` or in `camelCase`, where acronyms may stand in capitals
 /// (`guaranteedInstanceManagerCPU`).
-fn is_spelling(text: &str, name: &str) -> bool {
+pub fn is_spelling(text: &str, name: &str) -> bool {
     let camel = camel(name);
     let capitals = text.bytes().any(|b| b.is_ascii_uppercase()) && !text.contains('_');
-    text == name || text == camel || capitals && text[..1] == camel[..1] && text.eq_ignore_ascii_case(&camel)
+    let initial = text.as_bytes().first() == camel.as_bytes().first();
+    text == name || text == camel || capitals && initial && text.eq_ignore_ascii_case(&camel)
 }
 
 /// Whether a node is of the kind that the shape describes.

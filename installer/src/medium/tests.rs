@@ -129,6 +129,7 @@ fn fetch(manners: Vec<Manner>) -> (anyhow::Result<Vec<u8>>, Server) {
         read: Duration::from_millis(300),
         attempts: 3,
         pause: Duration::from_millis(1),
+        limit: None,
     };
     let result = (|| {
         let medium = HttpMedium::with_patience(&server.url, patience)?;

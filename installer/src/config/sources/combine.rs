@@ -1,0 +1,232 @@
+//! Documents to one checked configuration. Each document is held against the shape by itself, so that a mistake
+//! is one in whatever source; the rules see the merged configuration, and what they find is placed at the
+//! source of the value that it is about.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::Kind;
+use super::document::Document;
+use super::merge::Piece;
+use crate::config::InstallConfig;
+use crate::config::diagnostic::{Diagnostic, Invalid, Problem};
+use crate::config::rules::{self, Finding};
+use crate::config::shape::{self, Shape};
+use crate::config::tree::Span;
+use crate::config::walk::Walk;
+
+/// The widest value that a listing shows, in characters.
+const WIDTH: usize = 60;
+
+/// A configuration and where it came from.
+#[derive(Debug, Default)]
+pub struct Combined {
+    /// The configuration.
+    pub config: InstallConfig,
+    /// Where each value came from, by path. What no source gives is not listed.
+    pub entries: Vec<Entry>,
+}
+
+/// One value and its place.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Entry {
+    /// Dotted key.
+    #[serde(skip)]
+    pub path: String,
+    /// Which source.
+    pub source: Kind,
+    /// The document, as diagnostics name it.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1.
+    pub column: usize,
+    /// The value as text; none for a secret.
+    pub value: Option<String>,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, source, file, line, column, value } = self;
+        let value = value.as_deref().unwrap_or("[hidden]");
+        write!(f, "{path} = {value}\n    {source}, {file}:{line}:{column}")
+    }
+}
+
+impl Combined {
+    /// The listing for people.
+    #[must_use]
+    pub fn listing(&self) -> String {
+        self.entries.iter().map(|entry| format!("{entry}\n")).collect()
+    }
+
+    /// The listing for programs: an object with an entry for each path.
+    #[must_use]
+    pub fn sources(&self) -> Value {
+        // Entries hold texts and numbers only.
+        let entry = |entry: &Entry| serde_json::to_value(entry).unwrap_or_default();
+        Value::Object(self.entries.iter().map(|each| (each.path.clone(), entry(each))).collect())
+    }
+}
+
+/// Merges `documents`, the weakest first, and checks the result; every mistake of every document comes at once.
+pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
+    let mut examined = Examined::of(documents, shape::install_config());
+    let Some(merged) = examined.merged.take() else {
+        return examined.verdict(documents).map(|()| Combined::default());
+    };
+    let config = serde_json::from_value::<InstallConfig>(merged.value());
+    match &config {
+        Ok(config) if !examined.unread => examined.breaches(rules::check(config), &merged),
+        Err(_) if examined.is_clean() => {
+            // The formats accept what a type then refuses: a defect here, and still no reason to accept the document.
+            let message = "the document holds a value that cannot be used";
+            let problem = Problem::new(examined.place(merged.source, ""), "", "invalid-value", message);
+            examined.walks[merged.source].problems.push(problem);
+        }
+        _ => {}
+    }
+    let entries = examined.entries(documents, &merged);
+    examined.verdict(documents)?;
+    Ok(Combined { config: config.unwrap_or_default(), entries })
+}
+
+/// Checks a document that is only a part of a configuration: key by key. The rules, most of which need the
+/// whole, wait until its parts are put together.
+pub fn check_partial(document: Document) -> Result<(), Invalid> {
+    let documents = [document];
+    Examined::of(&documents, shape::install_config()).verdict(&documents)
+}
+
+/// Documents that have been held against their shape.
+#[derive(Debug)]
+pub(super) struct Examined {
+    walks: Vec<Walk>,
+    /// All of them merged; none if they say nothing.
+    pub(super) merged: Option<Piece>,
+    /// Whether one could not be read at all.
+    unread: bool,
+}
+
+impl Examined {
+    /// Holds `documents`, the weakest first, against `shape`.
+    pub(super) fn of(documents: &[Document], shape: &Shape) -> Self {
+        let mut examined = Self { walks: Vec::new(), merged: None, unread: false };
+        for (source, document) in documents.iter().enumerate() {
+            let mut walk = Walk::default();
+            match document.content() {
+                Err(problem) => {
+                    walk.problems.push(problem.clone());
+                    examined.unread = true;
+                }
+                Ok(content) => {
+                    walk.problems.extend_from_slice(&content.problems);
+                    walk.hidden.extend_from_slice(&content.hidden);
+                    if let Some(root) = &content.root {
+                        let value = walk.value(root, shape, "").unwrap_or_else(|| Value::Object(Map::new()));
+                        let piece = Piece::of(&value, source);
+                        examined.merged = Some(match examined.merged.take() {
+                            Some(weaker) => weaker.under(piece),
+                            None => piece,
+                        });
+                    }
+                }
+            }
+            for refused in document.refused() {
+                if let Some(span) = walk.places.get(refused.path) {
+                    walk.problems.push(Problem::new(*span, refused.path, refused.code, refused.message));
+                }
+            }
+            examined.walks.push(walk);
+        }
+        examined
+    }
+
+    /// Whether nothing is wrong so far.
+    pub(super) fn is_clean(&self) -> bool {
+        self.walks.iter().all(|walk| walk.problems.is_empty())
+    }
+
+    /// The text at a path such as `/install/config_url`, with the number of its source.
+    pub(super) fn text(&self, pointer: &str) -> Option<(String, usize)> {
+        let merged = self.merged.as_ref()?;
+        let text = merged.value().pointer(pointer)?.as_str()?.to_owned();
+        let path = pointer.trim_start_matches('/').replace('/', ".");
+        Some((text, merged.nearest(&path).0))
+    }
+
+    /// Every mistake, document by document.
+    pub(super) fn verdict(self, documents: &[Document]) -> Result<(), Invalid> {
+        if self.is_clean() {
+            return Ok(());
+        }
+        let mut all: Vec<Diagnostic> = Vec::new();
+        for (walk, document) in self.walks.into_iter().zip(documents) {
+            all.extend(document.source(walk.hidden).diagnose(walk.problems).0);
+        }
+        Err(Invalid(all))
+    }
+
+    /// Places what the rules have found. A finding about a value that has a mistake of its own in one of the
+    /// documents, or that holds one, is an echo of that mistake and is dropped.
+    fn breaches(&mut self, findings: Vec<Finding>, merged: &Piece) {
+        let mistakes: Vec<String> =
+            self.walks.iter().flat_map(|walk| &walk.problems).map(|problem| problem.path.clone()).collect();
+        for Finding { path, code, message, suggestion } in findings {
+            let below = |mistake: &String| {
+                mistake
+                    .strip_prefix(&path)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            };
+            if mistakes.iter().any(below) {
+                continue;
+            }
+            let (source, at) = merged.nearest(&path);
+            let span = self.place(source, at);
+            // A whole group is too much to underline; its beginning will do.
+            let known = at == path && self.walks[source].places.contains_key(at);
+            let span = if known { span } else { Span { end: span.start, ..span } };
+            self.walks[source].problems.push(Problem::new(span, path, code, message).suggest(suggestion));
+        }
+    }
+
+    /// Where a document has the value at `path`, or what is nearest above it.
+    fn place(&self, source: usize, path: &str) -> Span {
+        let places = &self.walks[source].places;
+        let mut at = path;
+        loop {
+            match places.get(at) {
+                Some(span) => return *span,
+                None if at.is_empty() => return Span::default(),
+                None => at = at.rfind(['.', '[']).map_or("", |end| &at[..end]),
+            }
+        }
+    }
+
+    fn entries(&self, documents: &[Document], merged: &Piece) -> Vec<Entry> {
+        let entry = |(path, source, value): (String, usize, Value)| {
+            let span = self.place(source, &path);
+            let hidden = self.walks[source].hidden.iter().any(|range| range.contains(&span.start));
+            Entry {
+                source: documents[source].kind(),
+                file: documents[source].name().to_owned(),
+                line: span.line,
+                column: span.column,
+                value: (!hidden).then(|| shown(&value)),
+                path,
+            }
+        };
+        merged.leaves().into_iter().filter(|(path, ..)| !path.is_empty()).map(entry).collect()
+    }
+}
+
+/// A value on one line that is not too long.
+fn shown(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
