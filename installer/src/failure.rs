@@ -107,7 +107,8 @@ impl<T, E: Into<anyhow::Error>> Classify<T> for Result<T, E> {
         self.map_err(|error| {
             let error: anyhow::Error = error.into();
             let class = innermost(&error).map_or(class, Failure::class);
-            let source: Box<dyn Error + Send + Sync> = error.into();
+            // As the type that it is, so that a failure which it carries is found again.
+            let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
             Failure { class, what: what(), hint: None, source: Some(source) }.into()
         })
     }
@@ -221,6 +222,12 @@ mod tests {
         let error = anyhow::Error::from(std::io::Error::other(failure)).context("reading");
         assert_eq!(class_of(&error), Class::Network);
         assert!(render(&error).ends_with("because: no answer\n  next: Check the cable.\n"));
+        let around = Err::<(), _>(error).class(Class::DiskIo, || "copying".into()).unwrap_err();
+        assert!(render(&around).ends_with("because: no answer\n  next: Check the cable.\n"));
+        let failure =
+            std::io::Error::other(Failure::new(Class::Network, "no answer").hint("Check the cable."));
+        let around = Err::<(), _>(failure).class(Class::DiskIo, || "copying".into()).unwrap_err();
+        assert!(render(&around).ends_with("because: no answer\n  next: Check the cable.\n"));
     }
 
     #[test]
