@@ -93,6 +93,8 @@ pub enum Purpose {
     ImageBlob,
     /// An install configuration embedded when the medium was built.
     InstallConfig,
+    /// What the image definition gives every install that says nothing else: a part of a configuration.
+    InstallDefaults,
 }
 
 /// Where a medium has containerd's metadata for the images of `role`. Each role has a database of its own, because

@@ -43,6 +43,10 @@ pub struct Definition {
     /// without a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_config: Option<PathBuf>,
+    /// A part of an install configuration that every install of this image begins with. Every other source of
+    /// a configuration is stronger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_defaults: Option<PathBuf>,
 }
 
 /// Architectures that media are made for.
@@ -256,9 +260,12 @@ impl Loaded {
         let overlays = &definition.overlays;
         paths.extend(overlays.rootfs.iter().map(|p| ("overlays.rootfs", p.as_path(), PathKind::Directory)));
         paths.extend(overlays.initrd.iter().map(|p| ("overlays.initrd", p.as_path(), PathKind::Directory)));
-        paths.extend(
-            definition.install_config.iter().map(|p| ("install_config", p.as_path(), PathKind::File)),
-        );
+        for (key, file) in [
+            ("install_config", &definition.install_config),
+            ("install_defaults", &definition.install_defaults),
+        ] {
+            paths.extend(file.iter().map(|p| (key, p.as_path(), PathKind::File)));
+        }
         paths
     }
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::{Context, consoles, media, preflight};
 use crate::command::SystemRunner;
+use crate::config::sources::Gathering;
 use crate::config::{InstallConfig, Secret};
 use crate::failure::{Class, Failure, class_of};
 use crate::install::{Cancel, Disk, Parts, SystemHost, execute, finish};
@@ -16,7 +17,8 @@ use crate::progress::Progress;
 /// Install on this machine.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The install configuration; by default the one on the medium.
+    /// The install configuration, in place of those of the medium, of a volume and of install.config_url.
+    /// Kernel parameters are stronger.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The medium to install from: a directory or a URL.
@@ -45,16 +47,18 @@ impl Args {
     }
 
     fn install(&self, progress: &Progress) -> Result<(Finish, Inventory)> {
-        let media = media::prepare(self.medium.as_deref(), self.config.as_deref())?;
-        if !media.config.install.automatic {
+        let file = media::file(self.config.as_deref())?;
+        let media = media::prepare(self.medium.as_deref(), Gathering { file, ..Gathering::default() })?;
+        let config = &media.combined.config;
+        if !config.install.automatic {
             let what = "the configuration does not say install.automatic: true";
             return Err(Failure::new(Class::Invalid, what)
                 .hint("Set install.automatic: true; this version installs only unattended.")
                 .into());
         }
         let inventory = Inventory::scan(&Roots::default())?;
-        let plan = crate::plan::plan(&media.config, &inventory, &media.release, uuid::Uuid::new_v4())?;
-        let preflight = preflight::step(&media.config, media.release.epoch, progress)?;
+        let plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
+        let preflight = preflight::step(config, media.release.epoch, progress)?;
         let cancel = Cancel::on_signals()?;
         let host = SystemHost::new()?;
         let disk = Disk::open(&plan.disk)?;

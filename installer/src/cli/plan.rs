@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::{Context, Format, media, print};
+use crate::config::sources::Gathering;
 use crate::failure::{Class, Classify};
 use crate::files::read_text;
 use crate::inventory::{Inventory, Roots};
@@ -12,7 +13,8 @@ use crate::inventory::{Inventory, Roots};
 /// Print what an install would do. Touches nothing.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The install configuration; by default the one on the medium.
+    /// The install configuration, in place of those of the medium, of a volume, of install.config_url and of
+    /// the kernel command line.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Disks and network cards, as `installer inventory` prints them; by default those of this machine.
@@ -21,11 +23,24 @@ pub(super) struct Args {
     /// The medium to install from: a directory or a URL.
     #[arg(long, value_name = "PATH or URL")]
     medium: Option<String>,
+    /// Kernel parameters, in place of those that this machine was started with; @FILE reads them from a file.
+    #[arg(long, value_name = "TEXT or @FILE")]
+    cmdline: Option<String>,
+    /// Tell for each value of the configuration where it came from.
+    #[arg(long)]
+    show_sources: bool,
 }
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let media = media::prepare(self.medium.as_deref(), self.config.as_deref())?;
+        let command_line = self.cmdline.as_deref().map(media::command_line).transpose()?;
+        let gathering = Gathering {
+            file: media::file(self.config.as_deref())?,
+            ignore_command_line: self.config.is_some() && command_line.is_none(),
+            command_line,
+            ..Gathering::default()
+        };
+        let media = media::prepare(self.medium.as_deref(), gathering)?;
         let inventory = match self.inventory {
             None => Inventory::scan(&Roots::default())?,
             Some(path) => {
@@ -34,10 +49,21 @@ impl Args {
                     .class(Class::Invalid, what)?
             }
         };
-        let plan = crate::plan::plan(&media.config, &inventory, &media.release, uuid::Uuid::new_v4())?;
+        let config = &media.combined.config;
+        let plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
+        let sources = self.show_sources.then_some(&media.combined);
         match context.format {
-            Format::Text => print(&plan.to_string()),
-            Format::Json => print(&serde_json::to_string_pretty(&plan)?),
+            Format::Text => {
+                let listing = sources.map(|sources| format!("\nSources\n{}", sources.listing()));
+                print(&format!("{plan}{}", listing.unwrap_or_default()))
+            }
+            Format::Json => {
+                let mut json = serde_json::to_value(&plan)?;
+                if let (Some(object), Some(sources)) = (json.as_object_mut(), sources) {
+                    object.insert("sources".into(), sources.sources());
+                }
+                print(&serde_json::to_string_pretty(&json)?)
+            }
         }
     }
 }

@@ -27,10 +27,19 @@ impl HttpMedium {
         Self::with_patience(base, Patience::default())
     }
 
+    /// As [`HttpMedium::new`], for a server that the authorities of these certificates (PEM) vouch for too.
+    pub fn trusting(base: &str, authorities: &[String]) -> Result<Self> {
+        Self::with(base, Patience::default(), authorities)
+    }
+
     /// As [`HttpMedium::new`], with other limits.
     pub fn with_patience(base: &str, patience: Patience) -> Result<Self> {
+        Self::with(base, patience, &[])
+    }
+
+    fn with(base: &str, patience: Patience, authorities: &[String]) -> Result<Self> {
         let base = base.trim_end_matches('/').to_owned();
-        let downloader = Downloader::new(&base, patience, HINT)?;
+        let downloader = Downloader::trusting(&base, patience, HINT, authorities)?;
         Ok(Self { base, downloader })
     }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::images::Images;
-use super::{Build, Medium, Outputs, record};
+use super::{Build, Medium, Outputs, configuration, record};
 use crate::boot::loaders;
 use crate::boot::menu::Menu;
 use crate::media::{checksums, esp, iso};
@@ -75,14 +75,7 @@ impl Parts {
                 payloads.push((payload.clone(), source));
             }
         }
-        if let Some(config) = &build.loaded.definition.install_config {
-            let source = build.loaded.resolve(config);
-            // A configuration that an install would refuse must not get onto a medium.
-            installer::config::load(&source)?;
-            let (sha256, size) = crate::cache::digest_of(&source)?;
-            let path = "config/install.yaml".into();
-            payloads.push((Payload { path, purpose: Purpose::InstallConfig, size, sha256 }, source));
-        }
+        payloads.extend(configuration::payloads(&build.loaded)?);
         let release = files::read_text(&kernel.path("kernel-release"))?;
         let images = images.map(|images| images.listing.images.clone()).unwrap_or_default();
         Ok(Self { kernel, payloads, images, release })

@@ -8,6 +8,7 @@
 //!
 //! Each step is keyed by the digests of what goes into it, so a change rebuilds only what depends on it.
 
+mod configuration;
 mod images;
 mod media;
 mod os;

@@ -127,6 +127,10 @@ impl Reader {
             Ok(found) => found,
             Err(message) => {
                 self.found.hidden.extend(hide);
+                // A value that has slipped into the place of a key could be a secret.
+                if !text.chars().all(|c| c.is_ascii_alphanumeric() || "._-[]".contains(c)) {
+                    self.found.hidden.push(word.key_span.range());
+                }
                 let path = if text.split('.').all(is_word) { text } else { "?" };
                 return self.note(word.key_span, path, "invalid-parameter", message);
             }

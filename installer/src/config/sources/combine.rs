@@ -26,6 +26,8 @@ pub struct Combined {
     pub config: InstallConfig,
     /// Where each value came from, by path. What no source gives is not listed.
     pub entries: Vec<Entry>,
+    /// Certificates (PEM) of authorities to trust beside the usual ones.
+    pub authorities: Vec<String>,
 }
 
 /// One value and its place.
@@ -89,7 +91,8 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
     }
     let entries = examined.entries(documents, &merged);
     examined.verdict(documents)?;
-    Ok(Combined { config: config.unwrap_or_default(), entries })
+    let authorities = authorities(&merged.value());
+    Ok(Combined { config: config.unwrap_or_default(), entries, authorities })
 }
 
 /// Checks a document that is only a part of a configuration: key by key. The rules, most of which need the
@@ -97,6 +100,12 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
 pub fn check_partial(document: Document) -> Result<(), Invalid> {
     let documents = [document];
     Examined::of(&documents, shape::install_config()).verdict(&documents)
+}
+
+/// The texts of `install.ca_certificates`.
+pub(super) fn authorities(config: &Value) -> Vec<String> {
+    let list = config.pointer("/install/ca_certificates").and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(|pem| pem.as_str().map(str::to_owned)).collect()
 }
 
 /// Documents that have been held against their shape.

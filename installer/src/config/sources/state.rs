@@ -11,7 +11,7 @@
 
 use anyhow::Result;
 
-use super::combine::{Combined, Examined, combine};
+use super::combine::{Combined, Examined, authorities, combine};
 use super::{Document, Kind};
 use crate::config::Invalid;
 use crate::config::shape::{self, Shape};
@@ -179,20 +179,17 @@ impl<'s> Machine<'s> {
     fn request(&self, examined: &Examined, pointer: &str) -> Option<Request> {
         let (url, source) = examined.text(pointer)?;
         let value = examined.merged.as_ref()?.value();
-        let authorities = value.pointer(AUTHORITIES).and_then(|list| list.as_array());
-        let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
         Some(Request {
             url,
             named_by: self.documents[source].name().to_owned(),
             sha256: examined.text(SHA256).map(|(text, _)| text).filter(|_| pointer == CONFIG_URL),
-            authorities: authorities.into_iter().flatten().filter_map(text).collect(),
+            authorities: authorities(&value),
         })
     }
 }
 
 const CONFIG_URL: &str = "/install/config_url";
 const SHA256: &str = "/install/config_sha256";
-const AUTHORITIES: &str = "/install/ca_certificates";
 const MEDIUM: &str = "/install/medium";
 const ISO_URL: &str = "/install/iso_url";
 /// What would lead from one fetched document to the next.

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::{Document, Kind};
@@ -117,7 +118,7 @@ fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<
     let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     // A journal would be replayed, that is written, even of what is mounted for reading only.
     let kinds = [("ext4", Some("noload")), ("iso9660", None), ("vfat", None)];
-    let mut last = None;
+    let mut last: Option<Errno> = None;
     for (kind, options) in kinds {
         match mount(Some(&volume.device), directory.path(), Some(kind), flags, options) {
             Ok(()) => {
@@ -126,15 +127,15 @@ fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<
                 let gone = umount2(directory.path(), MntFlags::MNT_DETACH).class(Class::DiskIo, what);
                 return result.and_then(|result| gone.map(|()| result));
             }
-            Err(error) => last = Some(error),
+            // That it is none of one kind is no news while another kind may have a reason.
+            Err(error) => last = last.filter(|last| *last != Errno::EINVAL).or(Some(error)),
         }
     }
     let failure = Failure::new(Class::DiskIo, what()).hint(
         "It must be readable, with ext4, ISO 9660 or FAT on it. Unplug it if it is not for this machine.",
     );
     Err(match last {
-        // What every other kind of file system says is no news.
-        Some(error) if error != nix::errno::Errno::EINVAL => failure.because(error),
+        Some(error) if error != Errno::EINVAL => failure.because(error),
         _ => failure.because(anyhow::anyhow!("it has none of the file systems ext4, ISO 9660 and FAT")),
     }
     .into())

@@ -1,0 +1,120 @@
+//! Several documents to one configuration.
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn a_later_source_replaces_values_and_lists_and_merges_groups() {
+    let documents = [
+        yaml(Kind::Defaults, "os:\n  ntp_servers: [a.example.org]\n  sysctls: {vm.a: 1, vm.b: 1}\n"),
+        yaml(Kind::Embedded, "os:\n  hostname: embedded\n  sysctls: {vm.b: 2}\n"),
+        line("nqrust.os.hostname=kernel nqrust.os.ntpServers=b.example.org"),
+    ];
+    let combined = combine(&documents).unwrap();
+    let os = serde_json::to_value(&combined.config.os).unwrap();
+    assert_eq!(os["hostname"], "kernel");
+    assert_eq!(os["ntp_servers"], json!(["b.example.org"]));
+    assert_eq!(os["sysctls"], json!({"vm.a": "1", "vm.b": "2"}));
+    let places: Vec<_> = combined
+        .entries
+        .iter()
+        .map(|entry| (entry.path.as_str(), entry.source, entry.line, entry.column))
+        .collect();
+    assert_eq!(
+        places,
+        [
+            ("os.hostname", Kind::KernelParameters, 1, 20),
+            ("os.ntp_servers[0]", Kind::KernelParameters, 1, 48),
+            ("os.sysctls.vm.a", Kind::Defaults, 3, 19),
+            ("os.sysctls.vm.b", Kind::Embedded, 3, 19),
+        ]
+    );
+}
+
+#[test]
+fn mistakes_of_every_source_come_at_once_each_in_its_own_document() {
+    let documents = [
+        yaml(Kind::Defaults, "os:\n  hostnam: x\n"),
+        yaml(Kind::Volume, "os: [\n"),
+        yaml(Kind::Url, "install:\n  mode: creat\n"),
+        line("nqrust.os.hostname=A"),
+    ];
+    let found: Vec<_> = mistakes(&documents).into_iter().map(|d| (d.file, d.line, d.code)).collect();
+    let file = |kind: Kind| kind.to_string();
+    assert_eq!(
+        found,
+        [
+            (file(Kind::Defaults), 2, "unknown-key"),
+            (file(Kind::Volume), 1, "yaml-syntax"),
+            (file(Kind::Url), 2, "unknown-value"),
+            ("kernel command line".to_owned(), 1, "invalid-hostname"),
+        ]
+    );
+}
+
+#[test]
+fn a_rule_sees_the_whole_and_its_finding_stands_where_the_value_came_from() {
+    let network = "install:\n  management_interface:\n    interfaces: [{name: ens3}]\n    method: static\n    \
+                   ip: 192.0.2.2\n    subnet_mask: 255.255.255.0\n";
+    let gateway = "nqrust.install.management_interface.gateway";
+    let whole = [yaml(Kind::Embedded, network), line(&format!("{gateway}=192.0.2.1"))];
+    assert_eq!(rows(&whole), []);
+    let apart = [yaml(Kind::Embedded, network), line(&format!("{gateway}=198.51.100.1"))];
+    let found = mistakes(&apart);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!((found[0].file.as_str(), &found[0].path[..]), ("kernel command line", &gateway[7..]));
+    assert_eq!(found[0].column, gateway.len() + 2);
+}
+
+#[test]
+fn a_finding_about_what_is_missing_stands_at_the_group_that_lacks_it() {
+    let documents = [
+        yaml(Kind::Defaults, "os:\n  modules: [kvm]\n"),
+        yaml(Kind::Embedded, "install: {automatic: true}\n"),
+        line("nqrust.os.hostname=x"),
+    ];
+    assert_eq!(rows(&documents), [("kernel command line".to_owned(), 8, "no-login", "os".to_owned())]);
+}
+
+#[test]
+fn a_value_with_a_mistake_of_its_own_is_not_told_of_twice() {
+    let documents = [
+        yaml(Kind::Defaults, "install: {automatic: true}\n"),
+        yaml(Kind::Embedded, "os: {password: $1$a$b}\n"),
+    ];
+    let found: Vec<_> = rows(&documents).into_iter().map(|(_, _, code, _)| code).collect();
+    assert_eq!(found, ["invalid-password"]);
+}
+
+#[test]
+fn a_listing_never_shows_a_secret() {
+    let documents = [
+        yaml(Kind::Embedded, "token: hunter2\nos:\n  password: hunter2\n  hostname: a\n"),
+        line("nqrust.os.password=hunter2"),
+    ];
+    let combined = combine(&documents).unwrap();
+    let (text, json) = (combined.listing(), combined.sources());
+    assert!(!text.contains("hunter2") && !json.to_string().contains("hunter2"), "{text}");
+    assert!(
+        text.contains("token = [hidden]\n    embedded configuration, embedded configuration:1:8\n"),
+        "{text}"
+    );
+    assert_eq!(json["os.password"]["value"], serde_json::Value::Null);
+    assert_eq!(json["os.hostname"]["value"], "a");
+    assert_eq!(json["os.password"]["source"], "kernel-parameters");
+}
+
+#[test]
+fn no_document_at_all_is_an_empty_configuration() {
+    assert_eq!(combine(&[]).unwrap().config, crate::config::InstallConfig::default());
+    assert!(combine(&[yaml(Kind::Defaults, "# nothing\n"), line("quiet")]).unwrap().entries.is_empty());
+}
+
+#[test]
+fn answers_are_the_strongest() {
+    let answers = Document::answers(&json!({ "os": { "hostname": "no" } }));
+    let combined = combine(&[line("nqrust.os.hostname=kernel"), answers]).unwrap();
+    assert_eq!(combined.config.os.hostname.as_deref(), Some("no"));
+    assert_eq!(combined.entries[0].source, Kind::Console);
+}

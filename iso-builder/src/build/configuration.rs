@@ -1,0 +1,80 @@
+//! The configurations that media carry. One that an install would refuse must not get onto a medium.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use installer::config::sources::{Document, Kind, check_partial, combine};
+use installer::failure::{Class, Classify, Failure};
+use installer::files;
+use installer::release::{Payload, Purpose};
+
+use crate::definition::Loaded;
+
+/// The payloads of `install_defaults` and `install_config`, checked, with the files that hold them.
+///
+/// Defaults are checked key by key: they are a part that something else completes. `install_config` has to be
+/// whole together with them.
+pub(super) fn payloads(loaded: &Loaded) -> Result<Vec<(Payload, PathBuf)>> {
+    let definition = &loaded.definition;
+    let wanted = [
+        (&definition.install_defaults, "config/defaults.yaml", Purpose::InstallDefaults, Kind::Defaults),
+        (&definition.install_config, "config/install.yaml", Purpose::InstallConfig, Kind::Embedded),
+    ];
+    let (mut documents, mut payloads) = (Vec::new(), Vec::new());
+    for (file, path, purpose, kind) in wanted {
+        let Some(file) = file else { continue };
+        let source = loaded.resolve(file);
+        documents.push(document(&source, kind)?);
+        let (sha256, size) = crate::cache::digest_of(&source)?;
+        payloads.push((Payload { path: path.into(), purpose, size, sha256 }, source));
+    }
+    check(documents)?;
+    Ok(payloads)
+}
+
+fn document(path: &Path, kind: Kind) -> Result<Document> {
+    let name = path.display().to_string();
+    let text =
+        files::read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
+    Ok(Document::yaml(kind, name, text))
+}
+
+fn check(mut documents: Vec<Document>) -> Result<()> {
+    let whole = documents.iter().any(|document| document.kind() == Kind::Embedded);
+    let checked = match documents.pop() {
+        None => Ok(()),
+        Some(only) if !whole => check_partial(only),
+        Some(last) => {
+            documents.push(last);
+            combine(&documents).map(drop)
+        }
+    };
+    checked.map_err(|invalid| {
+        let what = format!("a configuration for the media has mistakes\n{invalid}");
+        Failure::new(Class::Invalid, what).because(invalid).into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(defaults: Option<&str>, config: Option<&str>) -> Option<String> {
+        let parts = [(defaults, Kind::Defaults), (config, Kind::Embedded)];
+        let documents = parts
+            .into_iter()
+            .filter_map(|(text, kind)| text.map(|text| Document::yaml(kind, format!("{kind:?}"), text)));
+        check(documents.collect()).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn defaults_may_be_a_part_and_a_configuration_is_whole_together_with_them() {
+        let half = "install: {automatic: true}\n";
+        let login = "os: {password: correct horse}\n";
+        assert_eq!(told(None, None), None);
+        assert_eq!(told(Some(half), None), None);
+        assert!(told(None, Some(half)).unwrap().contains("no-login"));
+        assert_eq!(told(Some(login), Some(half)), None);
+        assert!(told(Some("os: {hostnam: x}\n"), None).unwrap().contains("Defaults:1:6"));
+    }
+}
