@@ -74,6 +74,32 @@ fn a_card_is_named_in_every_way_that_the_reference_knows() {
 }
 
 #[test]
+fn objects_in_lists_and_maps_are_given_key_by_key() {
+    let config = read(
+        "harvester.install.webhooks[1].event=FAILED harvester.install.webhooks[1].method=GET \
+         harvester.install.webhooks[1].url=http://b/ nqrust.install.webhooks[0].event=STARTED \
+         nqrust.install.webhooks[0].method=POST nqrust.install.webhooks[0].url=http://a/ \
+         nqrust.install.webhooks[0].headers.X-Key=one nqrust.install.webhooks[0].headers.X-Key=two \
+         nqrust.install.webhooks[0].basicAuth.user=u nqrust.install.webhooks[0].basicAuth.password=hunter2 \
+         nqrust.install.addons.rancher_monitoring.enabled=true nqrust.install.wipeDisksList=/dev/sda \
+         nqrust.install.wipeDisksList=/dev/sdb nqrust.install.device.serial=[x] \
+         nqrust.install.data_disk=\"{serial: S 2, rotational: false}\" nqrust.os.labels.example.org/zone=a",
+    );
+    let install = serde_json::to_value(&config.install).unwrap();
+    assert_eq!(install["webhooks"][0]["headers"]["X-Key"], json!(["one", "two"]));
+    assert_eq!(install["webhooks"][1]["url"], "http://b/");
+    assert_eq!(install["addons"]["rancher_monitoring"]["enabled"], true);
+    assert_eq!(install["wipe_disks_list"], json!(["/dev/sda", "/dev/sdb"]));
+    assert_eq!(install["device"], json!({ "serial": "[x]" }));
+    assert_eq!(install["data_disk"], json!({ "serial": "S 2", "rotational": false }));
+    assert_eq!(serde_json::to_value(&config.os.labels).unwrap(), json!({ "example.org/zone": "a" }));
+    assert_eq!(
+        codes("nqrust.install.device=/dev/sda nqrust.install.device.serial=x"),
+        ["conflicting-parameter install.device"]
+    );
+}
+
+#[test]
 fn elements_of_a_list_are_given_by_their_place() {
     let key = "nqrust.install.management_interface.interfaces";
     let config = read(&format!("{key}[0].name=ens3 {key}[0].hwAddr=52:54:00:12:34:56"));
@@ -170,6 +196,24 @@ prop_compose! {
     }
 }
 
+fn device() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        "[a-z]{1,5}".prop_map(|name| json!(format!("/dev/{name}"))),
+        ("[!#-~][ !#-~]{0,6}[!#-~]", any::<bool>())
+            .prop_map(|(serial, rotational)| json!({ "serial": serial, "rotational": rotational })),
+    ]
+}
+
+prop_compose! {
+    fn webhook()(
+        url in "http://[a-z]{1,8}/[a-z0-9?=&]{0,8}",
+        payload in "[\\[{]?[ !#-~]{0,12}[\\]}]?",
+        headers in prop::collection::btree_map("X-[A-Z]{1,4}", prop::collection::vec("[!#-~]{1,8}", 1..3), 0..3),
+    ) -> Value {
+        json!({ "event": "STEP", "method": "PUT", "url": url, "payload": payload, "headers": headers })
+    }
+}
+
 prop_compose! {
     fn configuration()(
         hostname in "[a-z][a-z0-9-]{0,8}[a-z]",
@@ -179,13 +223,18 @@ prop_compose! {
         sysctls in prop::collection::btree_map("[a-z]{1,4}(\\.[a-z0-9_]{1,5}){1,3}", "[0-9a-z]( ?[0-9a-z]){0,4}", 0..3),
         automatic in any::<bool>(),
         network in network(),
+        device in device(),
+        webhooks in prop::collection::vec(webhook(), 0..3),
     ) -> Value {
         json!({
             "os": {
                 "hostname": hostname, "password": password, "modules": modules, "ntp_servers": servers,
                 "sysctls": sysctls,
             },
-            "install": { "automatic": automatic, "role": "worker", "management_interface": network },
+            "install": {
+                "automatic": automatic, "role": "worker", "management_interface": network, "device": device,
+                "webhooks": webhooks, "addons": { "rancher_logging": { "enabled": true } },
+            },
         })
     }
 }
