@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Context, Format, media, print};
+use crate::config::sources::Gathering;
 use crate::config::{self, InstallConfig};
 use crate::failure::{Class, Classify};
 use crate::files::read_text;
@@ -76,7 +77,10 @@ fn check(intent: &Intent) -> Result<Report> {
 fn configuration(file: Option<&Path>) -> Result<InstallConfig> {
     match file {
         Some(file) => config::load(file),
-        None if is_medium(Path::new(BOOT_MEDIUM)) => Ok(media::prepare(None, None)?.config),
+        None if is_medium(Path::new(BOOT_MEDIUM)) => {
+            let media = media::prepare(None, Gathering::default())?;
+            Ok(media.combined.config)
+        }
         None => Ok(InstallConfig::default()),
     }
 }
