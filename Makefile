@@ -84,6 +84,17 @@ soak: binaries ## Run the end-to-end tests ROUNDS times (10 unless set); stops a
 	  echo "round $$round"; $(CARGO) test -p nqrust-tests --locked --test e2e; \
 	done
 
+# The sanitizers are options that the compiler offers only in its nightly form, or when told that it may.
+.PHONY: fuzz
+fuzz: ## Fuzz what reads text from outside, MINUTES for each target (10 unless set).
+	$(MAKE) setup HOST_PACKAGES="$(HOST_PACKAGES) g++"
+	command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
+	for target in $$(sed -n 's/^name = "\([a-z]*\)"$$/\1/p' tests/fuzz/Cargo.toml); do \
+	  mkdir -p $(TARGET)/fuzz/$$target; \
+	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --fuzz-dir tests/fuzz --target-dir $(TARGET)/fuzz/build $$target \
+	    $(TARGET)/fuzz/$$target installer/tests/corpus -- -max_total_time=$$((60 * $(or $(MINUTES),10))); \
+	done
+
 .PHONY: clean
 clean: ## Remove everything that was built here; the build cache in the user's cache directory stays.
 	$(CARGO) clean

@@ -1,0 +1,97 @@
+//! The fuzzers' seeds and a few thousand mutations of them, the same ones in every run.
+
+mod exercise;
+
+use std::path::Path;
+
+/// Mutations of each seed.
+const MUTATIONS: u64 = 40;
+
+/// Marsaglia's xorshift: numbers that look random and are the same every time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit.max(1) as u64).unwrap()
+    }
+}
+
+/// The seeds: all documents of the repository.
+fn seeds() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut seeds = Vec::new();
+    for directory in ["tests/corpus", "../configs/nodes"] {
+        let entries = walkdir::WalkDir::new(root.join(directory)).sort_by_file_name();
+        let files = entries
+            .into_iter()
+            .map(Result::unwrap)
+            .filter(|entry| entry.path().extension().is_some_and(|e| e == "yaml"));
+        seeds.extend(
+            files.map(|entry| String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()).into_owned()),
+        );
+    }
+    seeds
+}
+
+/// A text that is a little different: characters changed, taken out, put in, or lines from elsewhere.
+fn mutate(text: &str, others: &[String], numbers: &mut Numbers) -> String {
+    const INSERTS: [&str; 12] = [":", "- ", "  ", "\n", "\"", "'", "{", "]", "#", "&a ", "é", "\u{0}"];
+    let mut characters: Vec<char> = text.chars().collect();
+    for _ in 0..=numbers.below(4) {
+        let at = numbers.below(characters.len());
+        match numbers.below(5) {
+            0 if !characters.is_empty() => drop(characters.remove(at)),
+            1 => drop(characters.splice(at..at, INSERTS[numbers.below(INSERTS.len())].chars())),
+            2 => {
+                let end = (at + numbers.below(40)).min(characters.len());
+                characters.drain(at..end);
+            }
+            3 => {
+                let other: Vec<&str> = others[numbers.below(others.len())].lines().collect();
+                let line = other.get(numbers.below(other.len())).copied().unwrap_or_default();
+                characters.splice(at..at, format!("\n{line}\n").chars());
+            }
+            _ => {
+                if let Some(character) = characters.get_mut(at) {
+                    *character = char::from(u8::try_from(32 + numbers.below(95)).unwrap());
+                }
+            }
+        }
+    }
+    characters.into_iter().collect()
+}
+
+#[test]
+fn no_mutation_of_a_document_breaks_the_reader() {
+    let seeds = seeds();
+    assert!(!seeds.is_empty());
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    for seed in &seeds {
+        exercise::document(seed);
+        for _ in 0..MUTATIONS {
+            exercise::document(&mutate(seed, &seeds, &mut numbers));
+        }
+    }
+}
+
+#[test]
+fn no_mutation_of_a_command_line_breaks_the_reader() {
+    let seeds = [
+        "quiet root=live:x nqrust.release=sha256:00 nqrust.install.automatic nqrust.install.mode=create",
+        "harvester.os.ntp_servers=a harvester.os.ntp_servers=b nqrust.install.device.serial=\"a b\"",
+        "harvester.install.management_interface.interfaces=\"hwAddr: 52:54:00:12:34:56,name: ens3\"",
+        "nqrust.install.webhooks[0].url=http://h/ nqrust.install.webhooks[0].method=GET nqrust.install.webhooks[0].event=STARTED",
+        "\"nqrust.os.password=a b\" nqrust.token=x nqrust.system_settings.log-level=debug nqrust.os.labels.a=b",
+    ]
+    .map(String::from);
+    let mut numbers = Numbers(0x2545_f491_4f6c_dd1d);
+    for seed in &seeds {
+        exercise::command_line(seed);
+        for _ in 0..MUTATIONS * 20 {
+            exercise::command_line(&mutate(seed, &seeds, &mut numbers));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Kernel command lines.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../../installer/tests/exercise/mod.rs"]
+mod exercise;
+
+fuzz_target!(|text: &str| exercise::command_line(text));
