@@ -18,8 +18,12 @@ use crate::files;
 
 /// The label of a volume that is for this alone.
 const OWN: &str = "NQRUST-CONFIG";
+/// The same as far as FAT can say it: a label there has at most eleven characters.
+const OWN_ON_FAT: &str = "NQRUST-CONF";
 /// Labels of the volumes that cloud-init reads too (its data source NoCloud).
 const SHARED: [&str; 2] = ["cidata", "CIDATA"];
+/// What mount(2) says of a device that has another file system, and where the kernel does not know this one.
+const NO_NEWS: [Errno; 2] = [Errno::EINVAL, Errno::ENODEV];
 /// Names of the document, one of which a volume has.
 const NAMES: [&str; 2] = ["install.yaml", "config.yaml"];
 /// What cloud-init reads.
@@ -66,7 +70,7 @@ pub fn read(roots: &Roots) -> Result<Option<Document>> {
 #[must_use]
 pub fn find(roots: &Roots) -> BTreeSet<Volume> {
     let mut found = BTreeSet::new();
-    for label in SHARED.iter().chain([&OWN]) {
+    for label in SHARED.iter().chain([&OWN, &OWN_ON_FAT]) {
         let volume = |device| Volume { device, label: (*label).to_owned() };
         let line = format!("S:disk/by-label/{label}");
         let records = fs::read_dir(&roots.udev).into_iter().flatten().flatten();
@@ -103,7 +107,9 @@ fn choose(
             let (one, other) = (first.device.display(), volume.device.display());
             let what = format!("{one} and {other} both have a configuration for this machine");
             return Err(Failure::new(Class::Invalid, what)
-                .hint(format!("Unplug one of them; `{OWN}` and `cidata` are labels for one volume only."))
+                .hint(format!(
+                    "Unplug one of them; `{OWN}`, `{OWN_ON_FAT}` and `cidata` are labels for one volume only."
+                ))
                 .into());
         }
         chosen = Some((volume, document));
@@ -128,14 +134,14 @@ fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<
                 return result.and_then(|result| gone.map(|()| result));
             }
             // That it is none of one kind is no news while another kind may have a reason.
-            Err(error) => last = last.filter(|last| *last != Errno::EINVAL).or(Some(error)),
+            Err(error) => last = last.filter(|last| !NO_NEWS.contains(last)).or(Some(error)),
         }
     }
     let failure = Failure::new(Class::DiskIo, what()).hint(
         "It must be readable, with ext4, ISO 9660 or FAT on it. Unplug it if it is not for this machine.",
     );
     Err(match last {
-        Some(error) if error != Errno::EINVAL => failure.because(error),
+        Some(error) if !NO_NEWS.contains(&error) => failure.because(error),
         _ => failure.because(anyhow::anyhow!("it has none of the file systems ext4, ISO 9660 and FAT")),
     }
     .into())
@@ -150,8 +156,9 @@ fn document(volume: &Volume, root: &Path) -> Result<Option<Document>> {
             let text = files::read_text(&root.join(file))?;
             Ok(Some(Document::yaml(Kind::Volume, name(file), text)))
         }
-        [] if volume.label == OWN => {
-            let what = format!("the volume {OWN} ({}) has no configuration", volume.device.display());
+        [] if [OWN, OWN_ON_FAT].contains(&&*volume.label) => {
+            let what =
+                format!("the volume {} ({}) has no configuration", volume.label, volume.device.display());
             Err(Failure::new(Class::Invalid, what)
                 .because(anyhow::anyhow!("there is neither install.yaml nor config.yaml at its top"))
                 .hint("Put the configuration there, or unplug the volume.")
@@ -203,7 +210,8 @@ mod tests {
         for root in [&roots.udev, &roots.numbers, &roots.labels] {
             fs::create_dir(root).unwrap();
         }
-        for (number, name, label) in [("8:1", "sda1", OWN), ("8:17", "sdb1", OWN), ("8:33", "sdc1", "other")]
+        for (number, name, label) in
+            [("8:1", "sda1", OWN), ("8:17", "sdb1", OWN_ON_FAT), ("8:33", "sdc1", "other")]
         {
             fs::write(roots.udev.join(format!("b{number}")), format!("S:disk/by-label/{label}\nE:X=1\n"))
                 .unwrap();
@@ -212,7 +220,8 @@ mod tests {
         fs::write(roots.udev.join("c4:64"), format!("S:disk/by-label/{OWN}\n")).unwrap();
         symlink("../../sda1", roots.labels.join(OWN)).unwrap();
         symlink("../../sr0", roots.labels.join("cidata")).unwrap();
-        let expected = [volume(OWN, "/dev/sda1"), volume(OWN, "/dev/sdb1"), volume("cidata", "/dev/sr0")];
+        let expected =
+            [volume(OWN, "/dev/sda1"), volume(OWN_ON_FAT, "/dev/sdb1"), volume("cidata", "/dev/sr0")];
         assert_eq!(find(&roots), BTreeSet::from(expected));
     }
 
