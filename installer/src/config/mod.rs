@@ -9,6 +9,7 @@
 pub mod cluster;
 pub mod diagnostic;
 pub mod disk;
+pub mod encoding;
 pub mod formats;
 pub mod install;
 pub mod network;

@@ -20,7 +20,7 @@ use super::cluster::{self, Facts};
 use super::files::{FileKind, NodeFile};
 use super::identity::MachineId;
 use super::render::{USER, hostname, render};
-use super::{record, seed};
+use super::{record, seed, write_files};
 use crate::config::password::{self, Kind};
 use crate::config::{self, InstallConfig, Secret};
 use crate::digest::{Digest, Hasher};
@@ -50,15 +50,21 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts) -> Result<Outcome> {
     let digest = digest_of(document)?;
     let mut files = render(&config, machine.as_ref());
     files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), facts));
-    let owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+    let further = &config.os.write_files;
+    // What the document writes itself is stronger than what is made of it.
+    files.retain(|file| !further.iter().any(|further| further.path.trim_start_matches('/') == file.path));
+    let mut owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
+    owned.extend(further.iter().map(|file| file.path.trim_start_matches('/').to_owned()));
     let users = users(&config, machine.as_ref())?;
     let Made { accounts, users, warnings } = make_accounts(root, &users)?;
-    files.extend(account_files(accounts));
+    files.extend(account_files(&accounts));
     let before = record::before(root)?;
     let mut outcome = Outcome { warnings, ..Outcome::default() };
     record::announce(root, &before, &owned)?;
     for path in before.iter().filter(|path| !owned.contains(path)) {
-        if remove(root, path)? {
+        if let Err(error) = write_files::refuse_links(root, path) {
+            outcome.warnings.push(format!("/{path} is not removed: {error:#}"));
+        } else if remove(root, path)? {
             outcome.removed.push(path.clone());
         }
     }
@@ -69,6 +75,13 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts) -> Result<Outcome> {
     }
     for user in &users {
         make_home(root, user)?;
+    }
+    for file in further {
+        match write_files::write(root, file, &accounts) {
+            Ok(true) => outcome.written.push(file.path.trim_start_matches('/').to_owned()),
+            Ok(false) => {}
+            Err(error) => outcome.warnings.push(format!("{} is not written: {error:#}", &*file.path)),
+        }
     }
     record::finish(root, digest, &owned)?;
     Ok(outcome)
@@ -127,13 +140,13 @@ fn make_accounts(root: &Path, users: &[Account]) -> Result<Made> {
     accounts.with_users(users).with_context(|| format!("adding users below {}", root.display()))
 }
 
-fn account_files(accounts: Accounts) -> [NodeFile; 4] {
+fn account_files(accounts: &Accounts) -> [NodeFile; 4] {
     let Accounts { passwd, group, shadow, gshadow } = accounts;
     [
-        NodeFile::new("etc/passwd", 0o644, passwd),
-        NodeFile::new("etc/group", 0o644, group),
-        NodeFile::new("etc/shadow", 0o640, shadow),
-        NodeFile::new("etc/gshadow", 0o640, gshadow),
+        NodeFile::new("etc/passwd", 0o644, passwd.clone()),
+        NodeFile::new("etc/group", 0o644, group.clone()),
+        NodeFile::new("etc/shadow", 0o640, shadow.clone()),
+        NodeFile::new("etc/gshadow", 0o640, gshadow.clone()),
     ]
 }
 
@@ -347,12 +360,10 @@ pub(super) mod tests {
     #[test]
     fn a_record_that_points_elsewhere_is_refused() {
         let root = image();
-        for (record, tree) in [(MANIFEST, "etc"), (LASTING, "var")] {
+        for (record, tree, other) in [(MANIFEST, "etc", "var/a"), (LASTING, "var", "etc/a")] {
             let record = root.path().join(record);
             fs::create_dir_all(record.parent().unwrap()).unwrap();
-            for stray in
-                [format!("{tree}/../victim"), format!("/{tree}/passwd"), "victim".into(), "home/a".into()]
-            {
+            for stray in [format!("{tree}/../victim"), format!("/{tree}/passwd"), other.to_owned()] {
                 fs::write(&record, format!("{{\"document\": null, \"files\": [{stray:?}]}}")).unwrap();
                 fs::write(root.path().join("victim"), "").unwrap();
                 assert!(run(root.path(), "").is_err(), "{stray}");
@@ -360,6 +371,22 @@ pub(super) mod tests {
             }
             fs::remove_file(&record).unwrap();
         }
+    }
+
+    #[test]
+    fn files_of_the_document_are_written_told_of_and_removed_again() {
+        let root = image();
+        let text = "os: {write_files: [{path: /home/rancher/note, content: a}, {path: /etc/hostname, content: mine}, \
+                    {path: /etc/x, content: b, owner: nobody-here}]}";
+        let outcome = run(root.path(), text).unwrap();
+        assert_eq!(outcome.warnings, ["/etc/x is not written: there is no user nobody-here"]);
+        assert_eq!(fs::read_to_string(root.path().join("etc/hostname")).unwrap(), "mine");
+        assert!(root.path().join("home/rancher/note").exists() && !root.path().join("etc/x").exists());
+        // `/etc` starts afresh at a boot; what is elsewhere is still known.
+        fs::remove_file(root.path().join(MANIFEST)).unwrap();
+        let outcome = run(root.path(), "").unwrap();
+        assert!(outcome.removed.contains(&"home/rancher/note".to_owned()), "{outcome:?}");
+        assert!(!root.path().join("home/rancher/note").exists());
     }
 
     fn document() -> impl Strategy<Value = String> {

@@ -18,3 +18,4 @@ pub mod record;
 pub mod render;
 pub mod seed;
 pub mod status;
+mod write_files;

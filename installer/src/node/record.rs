@@ -1,7 +1,7 @@
 //! What an apply wrote, so that the next one can remove what its document no longer asks for.
 //!
-//! There are two records, each beside what it tells of: `/etc` starts fresh at every boot and its record with it, while
-//! files below `/var` last, and so must the knowledge of them.
+//! There are two records: `/etc` starts fresh at every boot and its record with it, while files elsewhere last, and so
+//! must the knowledge of them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,10 +17,11 @@ use crate::files;
 
 /// Where the record of the files below `/etc` is, from the root.
 pub const MANIFEST: &str = "etc/nqrust/applied.json";
-/// Where the record of the files below `/var` is, from the root.
+/// Where the record of all other files is, from the root: what is not below `/etc` lasts.
 pub const LASTING: &str = "var/lib/nqrust/applied.json";
-/// Both, each with the tree that it tells of.
-const RECORDS: [(&str, &str); 2] = [(LASTING, "var/"), (MANIFEST, "etc/")];
+/// The tree that [`MANIFEST`] tells of.
+const FRESH: &str = "etc/";
+const RECORDS: [&str; 2] = [LASTING, MANIFEST];
 
 /// What an apply wrote. Names no values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,10 +36,10 @@ pub struct Applied {
 impl Applied {
     /// The record of `/etc` below `root`; `None` where nothing has been applied since the boot.
     pub fn read(root: &Path) -> Result<Option<Self>> {
-        Self::read_at(root, MANIFEST, "etc/")
+        Self::read_at(root, MANIFEST)
     }
 
-    fn read_at(root: &Path, record: &str, tree: &str) -> Result<Option<Self>> {
+    fn read_at(root: &Path, record: &str) -> Result<Option<Self>> {
         let path = root.join(record);
         if !path.exists() {
             return Ok(None);
@@ -47,7 +48,7 @@ impl Applied {
         let applied: Self =
             serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
         let tame = |path: &String| {
-            path.starts_with(tree) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+            is_told_by(record, path) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
         };
         match applied.files.iter().find(|path| !tame(path)) {
             None => Ok(Some(applied)),
@@ -72,8 +73,8 @@ impl Applied {
 /// The files of earlier applies below `root`.
 pub(super) fn before(root: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
-    for (record, tree) in RECORDS {
-        files.extend(Applied::read_at(root, record, tree)?.unwrap_or_default().files);
+    for record in RECORDS {
+        files.extend(Applied::read_at(root, record)?.unwrap_or_default().files);
     }
     Ok(files)
 }
@@ -81,9 +82,9 @@ pub(super) fn before(root: &Path) -> Result<Vec<String>> {
 /// Records new files before they are written, so that an apply that was cut short leaves nothing behind that
 /// the next one does not know of.
 pub(super) fn announce(root: &Path, before: &[String], owned: &[String]) -> Result<()> {
-    for (record, tree) in RECORDS {
-        let known = below(before, tree);
-        let files: BTreeSet<&String> = known.union(&below(owned, tree)).copied().collect();
+    for record in RECORDS {
+        let known = told_by(record, before);
+        let files: BTreeSet<&String> = known.union(&told_by(record, owned)).copied().collect();
         if files != known {
             let files = files.into_iter().cloned().collect();
             Applied { document: None, files }.write_at(root, record)?;
@@ -94,14 +95,18 @@ pub(super) fn announce(root: &Path, before: &[String], owned: &[String]) -> Resu
 
 /// Records that everything is written and the rest removed. The record that says so for the document is the last.
 pub(super) fn finish(root: &Path, document: Digest, owned: &[String]) -> Result<()> {
-    for (record, tree) in RECORDS {
+    for record in RECORDS {
         let document = (record == MANIFEST).then_some(document);
-        let files = below(owned, tree).into_iter().cloned().collect();
+        let files = told_by(record, owned).into_iter().cloned().collect();
         Applied { document, files }.write_at(root, record)?;
     }
     Ok(())
 }
 
-fn below<'a>(files: &'a [String], tree: &str) -> BTreeSet<&'a String> {
-    files.iter().filter(|path| path.starts_with(tree)).collect()
+fn is_told_by(record: &str, path: &str) -> bool {
+    path.starts_with(FRESH) == (record == MANIFEST)
+}
+
+fn told_by<'a>(record: &str, files: &'a [String]) -> BTreeSet<&'a String> {
+    files.iter().filter(|path| is_told_by(record, path)).collect()
 }
