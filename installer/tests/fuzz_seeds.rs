@@ -1,5 +1,7 @@
 //! The fuzzers' seeds and a few thousand mutations of them, the same ones in every run.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
 mod exercise;
 
 use std::path::Path;
