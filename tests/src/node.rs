@@ -202,3 +202,21 @@ pub fn image_names(release: &Release) -> Vec<&str> {
     let for_us = |roles: &[String]| roles.is_empty() || roles.iter().any(|role| role == "management");
     release.images.iter().filter(|image| for_us(&image.roles)).map(|image| image.name.as_str()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_document_is_a_configuration() {
+        let mut identity = Identity::sample("marked-password-1", "marked-token-1");
+        identity.public_key =
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g e2e".to_owned();
+        for address in [None, Some("10.0.2.40".to_owned())] {
+            let medium = Some("http://10.0.2.2:8000".to_owned());
+            let document = Document { address, medium, ..Document::new("node") };
+            let text = document.to_json(&identity).to_string();
+            assert!(installer::config::parse(&text, "e2e").is_ok(), "{text}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! `installer validate`: checks install configurations and tells all mistakes at once.
+//! `installer validate`: checks install configurations and tells all mistakes and warnings at once.
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,9 @@ pub(super) struct Validate {
     /// Install configurations.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Let warnings count as mistakes.
+    #[arg(long)]
+    strict: bool,
     /// Take the files for sources of one configuration, the weakest first, and tell where each value comes from.
     #[arg(long)]
     show_sources: bool,
@@ -29,16 +32,38 @@ impl Validate {
         if self.show_sources {
             return self.merge(context);
         }
-        let found = Invalid(self.files.iter().flat_map(|path| diagnose(path)).collect());
-        if context.format == Format::Json {
-            print(&serde_json::to_string_pretty(&found.0)?)?;
+        let (output, result) = self.judge(context.format)?;
+        if !output.is_empty() {
+            print(&output)?;
         }
-        if found.0.is_empty() {
-            let text =
-                self.files.iter().map(|file| format!("{} is valid\n", file.display())).collect::<String>();
-            return if context.format == Format::Text { print(&text) } else { Ok(()) };
+        result
+    }
+
+    /// What goes to standard output, and whether the files pass.
+    fn judge(&self, format: Format) -> Result<(String, Result<()>)> {
+        let (mut found, mut report) = (Vec::new(), String::new());
+        for path in &self.files {
+            let diagnostics = diagnose(path);
+            for warning in &diagnostics {
+                report.push_str(&format!("{warning}\n"));
+            }
+            report.push_str(&format!("{} is valid\n", path.display()));
+            found.extend(diagnostics);
         }
-        Err(failure(&found, context.format).into())
+        let found = Invalid(found);
+        Ok(match (self.fails(&found), format) {
+            (false, Format::Text) => (report, Ok(())),
+            // Beside mistakes the warnings go where they go, to standard error.
+            (true, Format::Text) => (String::new(), Err(refuse(format!("{}\n{found}", count(&found))))),
+            (failed, Format::Json) => {
+                let result = if failed { Err(refuse(count(&found))) } else { Ok(()) };
+                (serde_json::to_string_pretty(&found.0)?, result)
+            }
+        })
+    }
+
+    fn fails(&self, found: &Invalid) -> bool {
+        found.errors() > 0 || self.strict && !found.0.is_empty()
     }
 
     /// `--show-sources`: one configuration out of all files.
@@ -54,30 +79,40 @@ impl Validate {
         }
         let line = self.cmdline.as_deref().map(media::command_line).transpose()?;
         documents.extend(line.map(|line| Document::command_line(&line, shape::install_config())));
-        let (combined, mistakes) = match combine(&documents) {
+        let (mut combined, mistakes) = match combine(&documents) {
             Ok(combined) => (combined, Vec::new()),
             Err(invalid) => (Combined::default(), invalid.0),
         };
-        let found = Invalid(unreadable.into_iter().chain(mistakes).collect());
+        let warnings = std::mem::take(&mut combined.warnings);
+        let found = Invalid(unreadable.into_iter().chain(mistakes).chain(warnings).collect());
         if context.format == Format::Json {
             let json = serde_json::json!({ "mistakes": found.0, "sources": combined.sources() });
             print(&serde_json::to_string_pretty(&json)?)?;
         }
-        if !found.0.is_empty() {
-            return Err(failure(&found, context.format).into());
+        match (self.fails(&found), context.format) {
+            (true, Format::Text) => Err(refuse(format!("{}\n{found}", count(&found)))),
+            (true, Format::Json) => Err(refuse(count(&found))),
+            (false, Format::Text) if found.0.is_empty() => print(&combined.listing()),
+            (false, Format::Text) => print(&format!("{found}\n{}", combined.listing())),
+            (false, Format::Json) => Ok(()),
         }
-        if context.format == Format::Text { print(&combined.listing()) } else { Ok(()) }
     }
 }
 
-fn failure(found: &Invalid, format: Format) -> Failure {
-    let count = found.0.len();
-    let noun = if count == 1 { "mistake" } else { "mistakes" };
-    let summary = match format {
-        Format::Text => format!("{count} {noun} in the configuration\n{found}"),
-        Format::Json => format!("{count} {noun} in the configuration"),
+fn refuse(what: String) -> anyhow::Error {
+    Failure::new(Class::Invalid, what).into()
+}
+
+/// How many mistakes and warnings there are, in words.
+fn count(found: &Invalid) -> String {
+    let words = |count: usize, noun: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {noun}")),
+        count => Some(format!("{count} {noun}s")),
     };
-    Failure::new(Class::Invalid, summary)
+    let errors = found.errors();
+    let parts = [words(errors, "mistake"), words(found.0.len() - errors, "warning")];
+    format!("{} in the configuration", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
 }
 
 fn unreadable_file(name: &str, error: &anyhow::Error) -> Diagnostic {
@@ -88,6 +123,38 @@ fn diagnose(path: &Path) -> Vec<Diagnostic> {
     let name = path.display().to_string();
     match files::read_text(path) {
         Err(error) => vec![unreadable_file(&name, &error)],
-        Ok(text) => config::check(&text, &name).err().map(|invalid| invalid.0).unwrap_or_default(),
+        Ok(text) => match config::check(&text, &name) {
+            Ok(accepted) => accepted.warnings,
+            Err(invalid) => invalid.0,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::class_of;
+
+    fn judge(text: &str, strict: bool) -> (String, Result<()>) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("node.yaml");
+        std::fs::write(&path, text).unwrap();
+        Validate { files: vec![path], strict, show_sources: false, cmdline: None }
+            .judge(Format::Text)
+            .unwrap()
+    }
+
+    #[test]
+    fn warnings_pass_unless_strict() {
+        let warned = "install: {silent: true}\n";
+        let (output, result) = judge(warned, false);
+        assert!(result.is_ok() && output.contains("[superfluous-key]") && output.ends_with(" is valid\n"));
+        let (output, result) = judge(warned, true);
+        let error = result.unwrap_err();
+        assert_eq!((output.as_str(), class_of(&error)), ("", Class::Invalid));
+        assert!(format!("{error:#}").contains("1 warning in the configuration"), "{error:#}");
+        assert!(judge("os: {hostname: a}\n", true).1.is_ok());
+        let both = judge("install: {silent: true, colour: red}\n", false).1.unwrap_err();
+        assert!(format!("{both:#}").contains("1 mistake and 1 warning"), "{both:#}");
     }
 }

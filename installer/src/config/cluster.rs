@@ -58,7 +58,8 @@ impl Distribution {
 pub struct Manifest {
     /// Name of the manifest; its file is `manifest-NAME.yaml`.
     pub name: super::NetworkName,
-    /// YAML.
+    /// YAML; never shown in messages.
+    #[schemars(extend("writeOnly" = true))]
     pub content: Text,
 }
 
@@ -78,7 +79,8 @@ pub enum VipMode {
 pub struct Addon {
     /// Whether it runs from the start.
     pub enabled: bool,
-    /// Values for its chart, YAML.
+    /// Values for its chart, YAML; never shown in messages.
+    #[schemars(extend("writeOnly" = true))]
     pub values_content: Text,
 }
 

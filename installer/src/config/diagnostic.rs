@@ -15,9 +15,21 @@ const WIDTH: usize = 100;
 /// What stands for hidden text.
 const HIDDEN: &str = "[hidden]";
 
+/// Whether a configuration can be used all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// It cannot.
+    Error,
+    /// It can, but somebody should know.
+    Warning,
+}
+
 /// One mistake, before it is tied to a file.
 #[derive(Clone, Debug)]
 pub struct Problem {
+    /// Whether it is one.
+    pub severity: Severity,
     /// Where it is.
     pub span: Span,
     /// Dotted key, such as `install.device`; empty for the document.
@@ -25,7 +37,7 @@ pub struct Problem {
     /// Stable name of this kind of mistake.
     pub code: &'static str,
     /// For people. Never holds a secret.
-    pub message: String,
+    pub message: Box<str>,
     /// What to write instead.
     pub suggestion: Option<String>,
 }
@@ -33,7 +45,8 @@ pub struct Problem {
 impl Problem {
     /// A mistake without a suggestion.
     pub fn new(span: Span, path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        Self { span, path: path.into(), code, message: message.into(), suggestion: None }
+        let (path, message) = (path.into(), message.into().into_boxed_str());
+        Self { severity: Severity::Error, span, path, code, message, suggestion: None }
     }
 
     /// Adds what to write instead.
@@ -47,6 +60,8 @@ impl Problem {
 /// One mistake in one file. Serialises to the contract of `installer validate --format json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
+    /// Whether it is an error or a warning.
+    pub severity: Severity,
     /// The file, as the caller named it.
     pub file: String,
     /// From 1; 0 where the file as a whole is meant.
@@ -77,6 +92,7 @@ impl Diagnostic {
     /// A mistake about a file as a whole, for instance one that cannot be read.
     pub fn of_file(file: &str, code: &'static str, message: impl Into<String>) -> Self {
         Self {
+            severity: Severity::Error,
             file: file.to_owned(),
             line: 0,
             column: 0,
@@ -95,7 +111,8 @@ impl fmt::Display for Diagnostic {
         if self.line > 0 {
             write!(f, ":{}:{}", self.line, self.column)?;
         }
-        write!(f, ": {} [{}]", self.message, self.code)?;
+        let kind = if self.severity == Severity::Warning { "warning: " } else { "" };
+        write!(f, ": {kind}{} [{}]", self.message, self.code)?;
         if let Some(excerpt) = &self.excerpt {
             let number = self.line.to_string();
             let (gutter, blank) = (" ".repeat(number.len()), " ".repeat(excerpt.offset));
@@ -109,10 +126,18 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Every mistake of one document, in the order of its lines.
+/// Every mistake of one document, in the order of its lines, and the warnings among them.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", list(.0))]
 pub struct Invalid(pub Vec<Diagnostic>);
+
+impl Invalid {
+    /// How many are mistakes, not warnings.
+    #[must_use]
+    pub fn errors(&self) -> usize {
+        self.0.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count()
+    }
+}
 
 fn list(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
@@ -149,12 +174,13 @@ impl<'a> Source<'a> {
 
     fn tie(&self, problem: Problem) -> Diagnostic {
         Diagnostic {
+            severity: problem.severity,
             file: self.name.to_owned(),
             line: problem.span.line,
             column: problem.span.column,
             path: problem.path,
             code: problem.code,
-            message: problem.message,
+            message: problem.message.into(),
             suggestion: problem.suggestion,
             excerpt: self.excerpt(problem.span),
         }

@@ -21,7 +21,7 @@ pub struct Install {
     pub automatic: bool,
     /// What the node is to its cluster.
     pub mode: Mode,
-    /// Which part the node plays in the cluster.
+    /// Which part the node plays in the cluster; `worker` and `witness` only join.
     pub role: Role,
     /// Minimum sizes of a production node, or those of a trial.
     pub profile: Profile,
@@ -68,7 +68,7 @@ pub struct Install {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "medium-url"))]
     pub medium: Option<String>,
-    /// The same as `medium`; `local`, or a path, is a medium that is at hand.
+    /// The same as `medium`, of which a document has one; `local`, or a path, is a medium that is at hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iso_url: Option<IsoUrl>,
     /// A configuration to fetch; it is stronger than the medium's own and weaker than kernel parameters.
@@ -88,22 +88,26 @@ pub struct Install {
     /// Further networks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Network>,
-    /// The virtual address of the cluster; in create mode.
+    /// The virtual address of the cluster, free and in the network of the nodes. In create mode, where it is needed
+    /// unless it comes from a DHCP server; a trial can do without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip: Option<Ipv4Addr>,
-    /// Where the virtual address comes from. A management node that joins a cluster whose address is from DHCP says so too.
+    /// Where the virtual address comes from; `static` unless given. A management node that joins a cluster whose
+    /// address is from DHCP says so too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip_mode: Option<VipMode>,
-    /// Hardware address that the virtual address has towards a DHCP server; in create mode.
+    /// Hardware address that the virtual address has towards a DHCP server; in create mode, for `vip_mode: dhcp`,
+    /// which needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip_hw_addr: Option<MacAddress>,
-    /// Network of the pods; 10.52.0.0/16 unless given.
+    /// Network of the pods, a /24 or larger; 10.52.0.0/16 unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_pod_cidr: Option<Cidr>,
-    /// Network of the services; 10.53.0.0/16 unless given.
+    /// Network of the services, a /12 to a /28; 10.53.0.0/16 unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_service_cidr: Option<Cidr>,
-    /// Address of the cluster's name server, in the network of the services; its tenth unless given.
+    /// Address of the cluster's name server, in the network of the services; its tenth unless given. The first is
+    /// the API's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_dns: Option<Ipv4Addr>,
     /// Calls to other systems when something happens.

@@ -37,12 +37,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{Addon, Distribution, Harvester, Kubernetes, Manifest, VipMode};
-pub use diagnostic::{Diagnostic, Invalid};
+pub use diagnostic::{Diagnostic, Invalid, Severity};
 pub use disk::{DiskClauses, DiskSelector, SizeClause};
 pub use install::{Install, Mode, Profile, Role, Wipe};
 pub use network::{BondMode, BondOptions, Cidr, Interface, ManagementInterface, Method, Network};
 pub use os::{ExternalStorage, MultiPath, Os, Sshd, User, WriteFile};
-pub use read::{check, load, parse};
+pub use read::{Accepted, check, load, parse};
 pub use secret::Secret;
 pub use text::*;
 pub use webhook::Webhook;
@@ -57,7 +57,8 @@ pub struct InstallConfig {
     /// The cluster to join: `https://` and the VIP or name of the cluster; only in join mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_url: Option<ServerUrl>,
-    /// The cluster's shared secret. Needed to create a cluster and to join one.
+    /// The cluster's shared secret, at least 16 characters that nobody guesses. Needed to create a cluster and to
+    /// join one, unless it comes from `token_file` or `token_url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "token"))]
     pub token: Option<Secret>,

@@ -111,7 +111,8 @@ pub enum NetworkMethod {
 pub struct BondOptions {
     /// The policy.
     pub mode: BondMode,
-    /// Milliseconds between two looks at the links.
+    /// Milliseconds between two looks at the links, 100 unless given; 0 never looks.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 10000))]
     pub miimon: Option<u32>,
     /// Milliseconds before a link that has come up is used; a multiple of `miimon`.

@@ -33,10 +33,10 @@ pub struct Os {
     /// Further users.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<User>,
-    /// Files to write at every boot.
+    /// Files to write at every boot, below `/etc`, below what lasts, and not those that other keys make.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub write_files: Vec<WriteFile>,
-    /// Name servers, in order.
+    /// Name servers, in order. A management network with `method: static` needs one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dns_nameservers: Vec<Ipv4Addr>,
     /// Time servers: names or addresses.
@@ -93,8 +93,9 @@ pub struct User {
 pub struct WriteFile {
     /// Where.
     pub path: AbsolutePath,
-    /// What, as `encoding` says.
+    /// What, as `encoding` says; never shown in messages.
     #[serde(default)]
+    #[schemars(extend("writeOnly" = true))]
     pub content: Text,
     /// How `content` is written.
     #[serde(default)]
@@ -140,7 +141,7 @@ pub enum Encoding {
 pub struct Sshd {
     /// Whether files can be transferred over SFTP.
     pub sftp: bool,
-    /// Whether only keys can log in, no passwords.
+    /// Whether only keys can log in over SSH, no passwords; some user needs a key then.
     pub disable_password_auth: bool,
 }
 

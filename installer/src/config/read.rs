@@ -4,11 +4,20 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::diagnostic::Invalid;
+use super::diagnostic::{Diagnostic, Invalid};
 use super::sources::{self, Document, Kind};
 use super::{InstallConfig, Secret, password};
 use crate::failure::{Class, Classify, Failure};
 use crate::files;
+
+/// A document without mistakes.
+#[derive(Debug)]
+pub struct Accepted {
+    /// What it says.
+    pub config: InstallConfig,
+    /// What somebody should know about it, in the order of its lines.
+    pub warnings: Vec<Diagnostic>,
+}
 
 /// Reads and checks the file at `path`. A file that cannot be read and a document with mistakes are
 /// [`Class::Invalid`].
@@ -21,17 +30,18 @@ pub fn load(path: &Path) -> Result<InstallConfig> {
 /// Reads and checks a document; `name` is what messages call it. All mistakes come in one error, which holds
 /// an [`Invalid`].
 pub fn parse(text: &str, name: &str) -> Result<InstallConfig> {
-    check(text, name).map_err(|invalid| {
-        let count = invalid.0.len();
+    check(text, name).map(|accepted| accepted.config).map_err(|invalid| {
+        let count = invalid.errors();
         let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
         let what = format!("the configuration {name} has {mistakes}\n{invalid}");
         Failure::new(Class::Invalid, what).because(invalid).into()
     })
 }
 
-/// Reads and checks a document; every mistake with its place.
-pub fn check(text: &str, name: &str) -> Result<InstallConfig, Invalid> {
-    sources::combine(&[Document::yaml(Kind::File, name, text)]).map(|combined| combined.config)
+/// Reads and checks a document; every mistake and every warning with its place.
+pub fn check(text: &str, name: &str) -> Result<Accepted, Invalid> {
+    let combined = sources::combine(&[Document::yaml(Kind::File, name, text)])?;
+    Ok(Accepted { config: combined.config, warnings: combined.warnings })
 }
 
 impl InstallConfig {

@@ -13,8 +13,8 @@ use super::formats::{self, Format};
 /// The shape of one value.
 #[derive(Debug)]
 pub enum Shape {
-    /// Named keys, by their canonical names.
-    Record(Vec<(String, Shape)>),
+    /// Named keys, by their canonical names, and those of them that no group can be without.
+    Record(Vec<(String, Shape)>, Vec<String>),
     /// Any keys that `keys` accepts, all with values of one shape.
     Dictionary { keys: Option<&'static Format>, values: Box<Shape> },
     /// Any number of values of one shape.
@@ -81,7 +81,9 @@ impl Shape {
     fn object(schema: &Value) -> Self {
         match schema["properties"].as_object() {
             Some(keys) => {
-                Self::Record(keys.iter().map(|(name, key)| (name.clone(), Self::of(key))).collect())
+                let required = schema["required"].as_array().into_iter().flatten();
+                let required = required.filter_map(Value::as_str).map(str::to_owned).collect();
+                Self::Record(keys.iter().map(|(name, key)| (name.clone(), Self::of(key))).collect(), required)
             }
             None => Self::Dictionary {
                 keys: format(&schema["propertyNames"]),
@@ -93,7 +95,7 @@ impl Shape {
     /// The dotted paths below `at` of every key with this canonical name.
     pub fn places(&self, name: &str, at: &str) -> Vec<String> {
         match self {
-            Self::Record(keys) => keys
+            Self::Record(keys, _) => keys
                 .iter()
                 .flat_map(|(key, shape)| {
                     let path = join(at, key);
@@ -171,7 +173,7 @@ mod tests {
 
     fn at<'a>(shape: &'a Shape, path: &str) -> &'a Shape {
         path.split('.').fold(shape, |shape, key| match shape {
-            Shape::Record(keys) => &keys.iter().find(|(name, _)| name == key).unwrap().1,
+            Shape::Record(keys, _) => &keys.iter().find(|(name, _)| name == key).unwrap().1,
             other => panic!("{key} of {other:?}"),
         })
     }
@@ -205,7 +207,7 @@ mod tests {
     fn every_text_of_the_document_has_a_format() {
         fn texts(shape: &Shape, path: &str) {
             match shape {
-                Shape::Record(keys) => keys.iter().for_each(|(key, shape)| texts(shape, &join(path, key))),
+                Shape::Record(keys, _) => keys.iter().for_each(|(key, shape)| texts(shape, &join(path, key))),
                 Shape::Dictionary { keys, values } => {
                     assert!(keys.is_some(), "{path}");
                     texts(values, path);

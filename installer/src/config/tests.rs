@@ -13,7 +13,7 @@ fn mistakes(text: &str) -> Vec<(usize, usize, String, String, Option<String>)> {
         Err(invalid) => invalid,
     };
     let row = |d: Diagnostic| (d.line, d.column, d.code.to_owned(), d.path, d.suggestion);
-    invalid.0.into_iter().map(row).collect()
+    invalid.0.into_iter().filter(|d| d.severity == Severity::Error).map(row).collect()
 }
 
 fn codes(text: &str) -> Vec<String> {
@@ -27,13 +27,13 @@ fn network(lines: &str) -> String {
 #[test]
 fn both_spellings_give_the_same_configuration() {
     let snake = format!(
-        "scheme_version: 1\nos:\n  ssh_authorized_keys: ['{KEY}']\n  ntp_servers: [ntp.example.org]\n\
+        "scheme_version: 1\nos:\n  ssh_authorized_keys: ['{KEY}']\n  dns_nameservers: [192.0.2.53]\n\
          install:\n  persistent_partition_size: 200Gi\n  management_interface:\n    interfaces:\n    \
          - hw_addr: 52:54:00:12:34:56\n    method: static\n    ip: 192.0.2.2\n    subnet_mask: 255.255.255.0\n    \
          gateway: 192.0.2.1\n"
     );
     let camel =
-        ["scheme_version", "ssh_authorized_keys", "ntp_servers", "persistent_partition_size", "hw_addr"]
+        ["scheme_version", "ssh_authorized_keys", "dns_nameservers", "persistent_partition_size", "hw_addr"]
             .iter()
             .chain(&["management_interface", "subnet_mask"])
             .fold(snake.clone(), |text, name| text.replace(name, &shape::camel(name)));
@@ -119,7 +119,7 @@ fn programs_read_the_same_as_json() {
     assert_eq!(
         json,
         serde_json::json!([{
-            "file": "f.yaml", "line": 2, "column": 3, "path": "os.mtu", "code": "unknown-key",
+            "severity": "error", "file": "f.yaml", "line": 2, "column": 3, "path": "os.mtu", "code": "unknown-key",
             "message": "unknown key `mtu` in `os`", "suggestion": "install.management_interface.mtu",
         }])
     );
@@ -127,8 +127,8 @@ fn programs_read_the_same_as_json() {
 
 #[test]
 fn a_static_network_must_be_one() {
-    let full =
-        "    method: static\n    ip: 192.0.2.2\n    subnet_mask: 255.255.255.0\n    gateway: 192.0.2.1\n";
+    let full = "    method: static\n    ip: 192.0.2.2\n    subnet_mask: 255.255.255.0\n    \
+                gateway: 192.0.2.1\nos: {dns_nameservers: [192.0.2.53]}\n";
     assert_eq!(codes(&network(full)), [""; 0]);
     let path = "install.management_interface";
     for (from, to, expected) in [
@@ -168,16 +168,38 @@ fn the_management_network_has_named_cards() {
 
 #[test]
 fn an_automatic_installation_leaves_a_way_in() {
-    assert_eq!(codes("install: {automatic: true}"), ["no-login os"]);
-    assert_eq!(codes("install: {automatic: true, mode: join}"), ["no-login os"]);
+    let alone = "token: 7f3c1f0c5bd04a6e\ninstall: {automatic: true, profile: trial}\n";
+    assert_eq!(codes(alone), ["no-login os"]);
+    let joins = "token: 7f3c1f0c5bd04a6e\nserver_url: https://a\ninstall: {automatic: true, mode: join}";
+    assert_eq!(codes(joins), ["no-login os"]);
     assert_eq!(codes("install: {automatic: true, mode: install}"), [""; 0]);
-    assert_eq!(codes("install: {automatic: true}\nos: {password: x}"), [""; 0]);
-    assert_eq!(
-        codes(&format!("install: {{automatic: true}}\nos: {{ssh_authorized_keys: ['{KEY}']}}")),
-        [""; 0]
-    );
-    let bad = codes("install: {automatic: true}\nos: {password: $1$salt$hash}");
+    assert_eq!(codes(&format!("{alone}os: {{password: x}}")), [""; 0]);
+    assert_eq!(codes(&format!("{alone}os: {{password_file: /run/x}}")), [""; 0]);
+    assert_eq!(codes(&format!("{alone}os: {{ssh_authorized_keys: ['{KEY}']}}")), [""; 0]);
+    let bad = codes(&format!("{alone}os: {{password: $1$salt$hash}}"));
     assert_eq!(bad, ["invalid-password os.password"], "no echo of a mistake already told");
+}
+
+#[test]
+fn what_is_missing_is_told_where_nobody_can_be_asked() {
+    assert_eq!(codes("install: {mode: join}"), [""; 0], "the console asks for the rest");
+    assert_eq!(
+        codes("install: {mode: join, automatic: true}"),
+        ["no-login os", "missing-value token", "missing-value server_url"]
+    );
+    assert_eq!(codes("install: {automatic: true, mode: install}"), [""; 0]);
+}
+
+#[test]
+fn an_element_without_what_it_needs_is_told_at_its_place() {
+    assert_eq!(
+        codes("os: {users: [{sudo: true}, {name: Bad Name}]}"),
+        ["missing-value os.users[0].name", "invalid-user-name os.users[1].name"]
+    );
+    let hook = codes("install: {webhooks: [{event: STARTED}]}");
+    assert_eq!(hook, ["missing-value install.webhooks[0].method", "missing-value install.webhooks[0].url"]);
+    let others = codes("scheme_version: 2\nos: {users: [{sudo: true}]}");
+    assert_eq!(others.len(), 2, "rules see the rest of the document: {others:?}");
 }
 
 #[test]
@@ -236,6 +258,13 @@ const LEAKY: &[&str] = &[
     "install:\n  medium: https://user:MARK@example.org/\n",
     "token: \"MARK\\q\"",
     "%MARK\n---\ntoken: ' a'",
+    "system_settings: {http-proxy: '{\"httpProxy\": \"MARK\"}'}",
+    "system_settings: {overcommit-config: MARK}",
+    "os: {write_files: [{path: /etc/a, encoding: b64, content: MARK!}]}",
+    "os: {users: [{name: root, password: MARK}]}",
+    "kubernetes: {manifests: [{name: a, content: MARK}]}",
+    "install: {addons: {rancher_logging: {values_content: MARK}}}",
+    "install: {webhooks: [{event: FAILED, method: PUT, url: https://a, payload: 'MARK{{'}]}",
 ];
 
 #[test]
@@ -248,6 +277,19 @@ fn no_message_shows_a_secret() {
         for shown in [invalid.to_string(), json, render(&error), format!("{error:?}")] {
             assert!(!shown.contains("Hunter2Marked"), "{template}:\n{shown}");
         }
+    }
+}
+
+#[test]
+fn no_warning_shows_a_secret() {
+    let text = "{token: Hunter2Mark, kubernetes: {agent_token: Hunter2Mark}, os: {password: Hunter2Mark, \
+                users: [{name: a, password: Hunter2Mark}]}, install: {addons: {rancher_logging: \
+                {values_content: 'a: Hunter2Mark'}}}}";
+    let warnings = check(text, "f").unwrap().warnings;
+    assert_eq!(warnings.len(), 6, "{warnings:?}");
+    for warning in warnings {
+        let json = serde_json::to_string(&warning).unwrap();
+        assert!(!format!("{warning}{json}").contains("Hunter2"), "{warning}");
     }
 }
 
@@ -269,7 +311,7 @@ fn a_node_keeps_hashes_and_never_clear_text() {
 }
 
 #[test]
-fn every_example_in_configs_validates() {
+fn every_example_in_configs_validates_and_warns_of_its_public_token_only() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/nodes");
     let mut count = 0;
     for entry in std::fs::read_dir(&directory).unwrap() {
@@ -277,9 +319,13 @@ fn every_example_in_configs_validates() {
         if let Err(error) = load(&path) {
             panic!("{}", render(&error));
         }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let warnings = check(&text, "example").unwrap().warnings;
+        let unexpected: Vec<_> = warnings.iter().filter(|warning| warning.code != "weak-token").collect();
+        assert!(unexpected.is_empty(), "{}: {unexpected:?}", path.display());
         count += 1;
     }
-    assert!(count >= 3);
+    assert_eq!(count, 5);
 }
 
 proptest! {
@@ -298,6 +344,7 @@ proptest! {
         config.os.password = Some(Secret::new(password));
         config.os.sysctls.insert("kernel.core_pattern".into(), value.parse().unwrap());
         config.install.automatic = automatic;
+        config.install.vip = Some([192, 0, 2, 10].into());
         config.install.management_interface = Some(ManagementInterface {
             interfaces: vec![Interface { name: Some("ens3".parse().unwrap()), hw_addr: None }],
             mtu,

@@ -31,12 +31,15 @@ impl Walk {
         }
         match (shape, &node.kind) {
             // Nothing below a group or a list asks for nothing.
-            (Shape::Record(_) | Shape::Dictionary { .. } | Shape::List(_), _) if node.is_nothing() => None,
-            (Shape::Record(shapes), Kind::Map(entries)) => Some(self.record(entries, shapes, path)),
+            (Shape::Record(..) | Shape::Dictionary { .. } | Shape::List(_), _) if node.is_nothing() => None,
+            (Shape::Record(shapes, required), Kind::Map(entries)) => {
+                let object = self.record(entries, shapes, path);
+                self.is_complete(node, &object, required, path).then_some(Value::Object(object))
+            }
             (Shape::Dictionary { keys, values }, Kind::Map(entries)) => {
                 Some(self.dictionary(entries, *keys, values, path))
             }
-            (Shape::List(shape), Kind::List(items)) => Some(self.list(items, shape, path)),
+            (Shape::List(shape), Kind::List(items)) => self.list(items, shape, path),
             (Shape::Text { format, .. }, Kind::Scalar { text, .. }) if !node.is_nothing() => {
                 self.text(node, text, *format, path)
             }
@@ -65,7 +68,12 @@ impl Walk {
         }
     }
 
-    fn record(&mut self, entries: &[(Key, Node)], shapes: &[(String, Shape)], path: &str) -> Value {
+    fn record(
+        &mut self,
+        entries: &[(Key, Node)],
+        shapes: &[(String, Shape)],
+        path: &str,
+    ) -> Map<String, Value> {
         let mut object = Map::new();
         let mut seen: HashMap<&str, &Key> = HashMap::new();
         for (key, node) in entries {
@@ -83,7 +91,27 @@ impl Walk {
                 object.insert(name.clone(), value);
             }
         }
-        Value::Object(object)
+        object
+    }
+
+    /// Whether a group has every key that it cannot be without; those that the document does not name are noted.
+    fn is_complete(
+        &mut self,
+        node: &Node,
+        object: &Map<String, Value>,
+        required: &[String],
+        path: &str,
+    ) -> bool {
+        let absent: Vec<_> = required.iter().filter(|name| !object.contains_key(*name)).collect();
+        for name in &absent {
+            let below = join(path, name);
+            if !self.places.contains_key(&below) {
+                let start = Span { end: node.span.start, ..node.span };
+                let message = format!("the group needs `{name}`");
+                self.problems.push(Problem::new(start, below, "missing-value", message));
+            }
+        }
+        absent.is_empty()
     }
 
     fn dictionary(
@@ -116,13 +144,21 @@ impl Walk {
         Value::Object(object)
     }
 
-    fn list(&mut self, items: &[Node], shape: &Shape, path: &str) -> Value {
-        let item = |(index, node): (usize, &Node)| {
-            let value = self.value(node, shape, &format!("{path}[{index}]"));
-            // An element with a mistake leaves an empty group, so that later ones keep their places.
-            value.or_else(|| matches!(shape, Shape::Record(_)).then(|| Value::Object(Map::new())))
-        };
-        Value::Array(items.iter().enumerate().filter_map(item).collect())
+    fn list(&mut self, items: &[Node], shape: &Shape, path: &str) -> Option<Value> {
+        let mut values = Vec::new();
+        let mut whole = true;
+        for (index, node) in items.iter().enumerate() {
+            match (self.value(node, shape, &format!("{path}[{index}]")), shape) {
+                (Some(value), _) => values.push(value),
+                // An element with a mistake leaves an empty group, so that later ones keep their places.
+                (None, Shape::Record(_, required)) if required.is_empty() => {
+                    values.push(Value::Object(Map::new()));
+                }
+                (None, _) => whole = false,
+            }
+        }
+        // With an element missing the places of the others would be wrong: rules do not see such a list.
+        whole.then_some(Value::Array(values))
     }
 
     fn text(&mut self, node: &Node, text: &str, format: Option<&Format>, path: &str) -> Option<Value> {
@@ -159,7 +195,8 @@ impl Walk {
         if words.iter().any(|word| word == text) {
             return Some(Value::from(text));
         }
-        let message = format!("the value is not one of {}", words.join(", "));
+        let shown: Vec<_> = words.iter().map(|word| if word.is_empty() { "''" } else { word }).collect();
+        let message = format!("the value is not one of {}", shown.join(", "));
         let problem = Problem::new(node.span, path, "unknown-value", message);
         self.problems.push(problem.suggest(nearest(text, words.iter().map(String::as_str))));
         None
@@ -196,12 +233,14 @@ impl Walk {
             self.hidden.push(node.span.range());
         }
         let line = first.span.line;
-        let (code, message) = if key.text == first.text {
-            ("duplicate-key", format!("the key stands here a second time; the first is in line {line}"))
+        let problem = if key.text == first.text {
+            let message = format!("the key stands here a second time; the first is in line {line}");
+            Problem::new(key.span, path, "duplicate-key", message)
         } else {
-            ("both-spellings", format!("line {line} says the same in another spelling; keep one"))
+            let message = format!("line {line} says the same in another spelling; keep one");
+            Problem::new(key.span, path, "both-spellings", message)
         };
-        self.problems.push(Problem::new(key.span, path, code, message));
+        self.problems.push(problem);
     }
 
     fn mismatch(&mut self, node: &Node, shape: &Shape, path: &str) {
@@ -209,12 +248,12 @@ impl Walk {
             self.note(node, path, "empty-value", "the key has no value; give one or leave the key out");
             return;
         }
-        if let (Shape::Record(_) | Shape::Dictionary { .. }, Kind::Scalar { .. }) = (shape, &node.kind) {
+        if let (Shape::Record(..) | Shape::Dictionary { .. }, Kind::Scalar { .. }) = (shape, &node.kind) {
             // Nobody knows what this was to be.
             self.hidden.push(node.span.range());
         }
         let (wanted, suggestion) = match (shape, &node.kind) {
-            (Shape::Record(_) | Shape::Dictionary { .. }, _) => ("a group of keys", None),
+            (Shape::Record(..) | Shape::Dictionary { .. }, _) => ("a group of keys", None),
             (Shape::List(_), _) => ("a list, each element on a line with '-'", None),
             (Shape::Number { .. }, Kind::Scalar { text, .. }) => {
                 ("a whole number", is_number(text).then(|| text.clone()))
@@ -251,7 +290,9 @@ pub fn is_spelling(text: &str, name: &str) -> bool {
 /// Whether a node is of the kind that the shape describes.
 fn fits(shape: &Shape, node: &Node) -> bool {
     match (shape, &node.kind) {
-        (Shape::Record(_) | Shape::Dictionary { .. }, Kind::Map(_)) | (Shape::List(_), Kind::List(_)) => true,
+        (Shape::Record(..) | Shape::Dictionary { .. }, Kind::Map(_)) | (Shape::List(_), Kind::List(_)) => {
+            true
+        }
         (
             Shape::Text { .. } | Shape::Choice(_) | Shape::Number { .. } | Shape::Truth,
             Kind::Scalar { .. },

@@ -22,8 +22,9 @@ pub struct Webhook {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = { "type": "string", "format": "header-name" }))]
     pub headers: BTreeMap<String, Vec<Secret>>,
-    /// The body.
+    /// The body; never shown in messages.
     #[serde(default)]
+    #[schemars(extend("writeOnly" = true))]
     pub payload: Text,
     /// Whether to do without a check of the server's certificate.
     #[serde(default)]

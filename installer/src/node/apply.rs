@@ -347,7 +347,7 @@ pub(super) mod tests {
         let obstacle =
             root.path().join("var/lib/rancher/rke2/server/manifests/nqrust-setting-ui-source.yaml/x");
         fs::create_dir_all(&obstacle).unwrap();
-        let document = "system_settings: {ui-index: a, ui-source: b}";
+        let document = "system_settings: {ui-index: a, ui-source: auto}";
         assert!(run(root.path(), document).is_err());
         let written = root.path().join("var/lib/rancher/rke2/server/manifests/nqrust-setting-ui-index.yaml");
         assert!(written.exists());
@@ -394,7 +394,7 @@ pub(super) mod tests {
         let cluster = proptest::sample::select(vec![
             "  mode: install\n",
             "  mode: create\n  vip: 192.0.2.10\nsystem_settings: {ui-index: a}\ntoken: a\n",
-            "  mode: create\nkubernetes: {distribution: k3s, manifests: [{name: a, content: b}]}\n",
+            "  mode: create\nkubernetes: {distribution: k3s, manifests: [{name: a, content: '{apiVersion: v1, kind: A, metadata: {}}'}]}\n",
             "  mode: join\n  role: management\nserver_url: https://192.0.2.10\ntoken: b\n",
             "  mode: join\n  role: worker\nserver_url: https://192.0.2.10\nkubernetes: {distribution: k3s}\n",
         ]);

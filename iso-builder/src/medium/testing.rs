@@ -15,7 +15,7 @@ pub(crate) struct Sample {
 }
 
 pub(crate) const CONFIG: &str = "token: a-very-secret-token\nos:\n  hostname: node1\n  password: a-very-secret-password\n\
-     install:\n  automatic: true\n  mode: create\n  role: management\n  device: /dev/vda\n";
+     install:\n  automatic: true\n  mode: create\n  role: management\n  device: /dev/vda\n  vip: 192.0.2.10\n";
 
 impl Sample {
     /// A medium with a kernel, a root image, two blobs, an image and an embedded configuration.

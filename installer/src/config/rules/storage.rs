@@ -7,7 +7,7 @@ use crate::size::ByteSize;
 /// The least that the persistent partition of a production node may have, the reference product's limit.
 const PRODUCTION: ByteSize = ByteSize::gib(150);
 /// The least that a trial can work with.
-const TRIAL: ByteSize = ByteSize::gib(1);
+const TRIAL: ByteSize = ByteSize::gib(2);
 /// More than any disk has: a slip of the keyboard.
 const MOST: ByteSize = ByteSize::gib(1 << 20);
 
@@ -27,5 +27,17 @@ pub(super) fn persistent_size(config: &InstallConfig) -> Vec<Finding> {
         finding(format!("{size} is more than any disk has"))
     } else {
         Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::layout::Sizes;
+
+    #[test]
+    fn the_limits_are_those_of_the_layout() {
+        assert_eq!(PRODUCTION, Sizes::of(Profile::Production).persistent_minimum);
+        assert_eq!(TRIAL, Sizes::of(Profile::Trial).persistent_minimum);
     }
 }

@@ -345,7 +345,7 @@ pub(super) fn is_list(shape: &Shape) -> bool {
 }
 
 fn is_group(shape: &Shape) -> bool {
-    matches!(shape, Shape::Record(_) | Shape::Dictionary { .. })
+    matches!(shape, Shape::Record(..) | Shape::Dictionary { .. })
 }
 
 /// The shape of a list's elements.
@@ -359,7 +359,9 @@ pub(super) fn element(shape: &Shape) -> Option<&Shape> {
 /// The shape below a key, in whatever spelling.
 pub(super) fn below<'s>(shape: &'s Shape, key: &str) -> Option<&'s Shape> {
     choices(shape).iter().find_map(|shape| match shape {
-        Shape::Record(keys) => keys.iter().find(|(name, _)| is_spelling(key, name)).map(|(_, shape)| shape),
+        Shape::Record(keys, _) => {
+            keys.iter().find(|(name, _)| is_spelling(key, name)).map(|(_, shape)| shape)
+        }
         Shape::Dictionary { values, .. } => Some(&**values),
         _ => None,
     })
@@ -368,7 +370,9 @@ pub(super) fn below<'s>(shape: &'s Shape, key: &str) -> Option<&'s Shape> {
 /// The canonical spelling of a key of a group.
 fn canonical<'s>(shape: &'s Shape, key: &str) -> Option<&'s str> {
     choices(shape).iter().find_map(|shape| match shape {
-        Shape::Record(keys) => keys.iter().find(|(name, _)| is_spelling(key, name)).map(|(name, _)| &**name),
+        Shape::Record(keys, _) => {
+            keys.iter().find(|(name, _)| is_spelling(key, name)).map(|(name, _)| &**name)
+        }
         _ => None,
     })
 }
@@ -393,7 +397,7 @@ pub(super) fn wants(shape: &Shape, open: char) -> bool {
 
 /// Whether a group says which network card.
 pub(super) fn is_interface(shape: &Shape) -> bool {
-    let Shape::Record(keys) = shape else { return false };
+    let Shape::Record(keys, _) = shape else { return false };
     let has = |key: &str| keys.iter().any(|(name, _)| name == key);
     has("name") && has("hw_addr")
 }

@@ -10,7 +10,7 @@ use super::Kind;
 use super::document::Document;
 use super::merge::Piece;
 use crate::config::InstallConfig;
-use crate::config::diagnostic::{Diagnostic, Invalid, Problem};
+use crate::config::diagnostic::{Diagnostic, Invalid, Problem, Severity};
 use crate::config::rules::{self, Finding};
 use crate::config::shape::{self, Shape};
 use crate::config::tree::Span;
@@ -28,6 +28,8 @@ pub struct Combined {
     pub entries: Vec<Entry>,
     /// Certificates (PEM) of authorities to trust beside the usual ones.
     pub authorities: Vec<String>,
+    /// What somebody should know about it, document by document.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// One value and its place.
@@ -76,7 +78,7 @@ impl Combined {
 pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
     let mut examined = Examined::of(documents, shape::install_config());
     let Some(merged) = examined.merged.take() else {
-        return examined.verdict(documents).map(|()| Combined::default());
+        return examined.verdict(documents).map(|warnings| Combined { warnings, ..Combined::default() });
     };
     let config = serde_json::from_value::<InstallConfig>(merged.value());
     match &config {
@@ -90,16 +92,16 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
         _ => {}
     }
     let entries = examined.entries(documents, &merged);
-    examined.verdict(documents)?;
+    let warnings = examined.verdict(documents)?;
     let authorities = authorities(&merged.value());
-    Ok(Combined { config: config.unwrap_or_default(), entries, authorities })
+    Ok(Combined { config: config.unwrap_or_default(), entries, authorities, warnings })
 }
 
 /// Checks a document that is only a part of a configuration: key by key. The rules, most of which need the
 /// whole, wait until its parts are put together.
 pub fn check_partial(document: Document) -> Result<(), Invalid> {
     let documents = [document];
-    Examined::of(&documents, shape::install_config()).verdict(&documents)
+    Examined::of(&documents, shape::install_config()).verdict(&documents).map(drop)
 }
 
 /// The texts of `install.ca_certificates`.
@@ -154,7 +156,7 @@ impl Examined {
 
     /// Whether nothing is wrong so far.
     pub(super) fn is_clean(&self) -> bool {
-        self.walks.iter().all(|walk| walk.problems.is_empty())
+        self.walks.iter().flat_map(|walk| &walk.problems).all(|problem| problem.severity == Severity::Warning)
     }
 
     /// The text at a path such as `/install/config_url`, with the number of its source.
@@ -165,16 +167,14 @@ impl Examined {
         Some((text, merged.nearest(&path).0))
     }
 
-    /// Every mistake, document by document.
-    pub(super) fn verdict(self, documents: &[Document]) -> Result<(), Invalid> {
-        if self.is_clean() {
-            return Ok(());
-        }
+    /// Every warning, document by document; with a mistake, every mistake beside them.
+    pub(super) fn verdict(self, documents: &[Document]) -> Result<Vec<Diagnostic>, Invalid> {
+        let clean = self.is_clean();
         let mut all: Vec<Diagnostic> = Vec::new();
         for (walk, document) in self.walks.into_iter().zip(documents) {
             all.extend(document.source(walk.hidden).diagnose(walk.problems).0);
         }
-        Err(Invalid(all))
+        if clean { Ok(all) } else { Err(Invalid(all)) }
     }
 
     /// Places what the rules have found. A finding about a value that has a mistake of its own in one of the
@@ -182,7 +182,7 @@ impl Examined {
     fn breaches(&mut self, findings: Vec<Finding>, merged: &Piece) {
         let mistakes: Vec<String> =
             self.walks.iter().flat_map(|walk| &walk.problems).map(|problem| problem.path.clone()).collect();
-        for Finding { path, code, message, suggestion } in findings {
+        for Finding { severity, path, code, message, suggestion } in findings {
             let below = |mistake: &String| {
                 mistake
                     .strip_prefix(&path)
@@ -196,7 +196,8 @@ impl Examined {
             // A whole group is too much to underline; its beginning will do.
             let known = at == path && self.walks[source].places.contains_key(at);
             let span = if known { span } else { Span { end: span.start, ..span } };
-            self.walks[source].problems.push(Problem::new(span, path, code, message).suggest(suggestion));
+            let problem = Problem { severity, ..Problem::new(span, path, code, message).suggest(suggestion) };
+            self.walks[source].problems.push(problem);
         }
     }
 

@@ -146,7 +146,7 @@ impl<'s> Machine<'s> {
             _ => None,
         };
         match want {
-            Some(want) => examined.verdict(&self.documents).map(|()| want),
+            Some(want) => examined.verdict(&self.documents).map(|_| want),
             None => Ok(Want::Nothing),
         }
     }
@@ -230,7 +230,7 @@ pub(super) fn run(machine: &mut Machine<'_>, effects: &mut dyn Effects) -> Resul
 /// The failure that mistakes of a configuration are.
 #[must_use]
 pub fn refusal(invalid: Invalid) -> Failure {
-    let count = invalid.0.len();
+    let count = invalid.errors();
     let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
     Failure::new(Class::Invalid, format!("the configuration has {mistakes}\n{invalid}")).because(invalid)
 }

@@ -13,6 +13,7 @@ const NODE: &str = "\
 token: golden-token
 os:
   labels: {topology.kubernetes.io/zone: one}
+  dns_nameservers: [192.0.2.53]
   ntp_servers: [ntp.example.org]
 install:
   management_interface:
@@ -148,7 +149,7 @@ fn files_with_secrets_are_for_root_only_and_no_path_is_told_twice() {
 
 #[test]
 fn a_node_that_has_no_cluster_gets_nothing() {
-    assert!(rendered("install: {mode: install}\ntoken: a\n").is_empty());
+    assert!(rendered("install: {mode: install}").is_empty());
     let lost = InstallConfig {
         install: crate::config::Install { mode: Mode::Join, ..Default::default() },
         ..InstallConfig::default()

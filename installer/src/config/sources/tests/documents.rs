@@ -56,7 +56,7 @@ fn mistakes_of_every_source_come_at_once_each_in_its_own_document() {
 #[test]
 fn a_rule_sees_the_whole_and_its_finding_stands_where_the_value_came_from() {
     let network = "install:\n  management_interface:\n    interfaces: [{name: ens3}]\n    method: static\n    \
-                   ip: 192.0.2.2\n    subnet_mask: 255.255.255.0\n";
+                   ip: 192.0.2.2\n    subnet_mask: 255.255.255.0\nos: {dns_nameservers: [192.0.2.53]}\n";
     let gateway = "nqrust.install.management_interface.gateway";
     let whole = [yaml(Kind::Embedded, network), line(&format!("{gateway}=192.0.2.1"))];
     assert_eq!(rows(&whole), []);
@@ -70,8 +70,8 @@ fn a_rule_sees_the_whole_and_its_finding_stands_where_the_value_came_from() {
 #[test]
 fn a_finding_about_what_is_missing_stands_at_the_group_that_lacks_it() {
     let documents = [
-        yaml(Kind::Defaults, "os:\n  modules: [kvm]\n"),
-        yaml(Kind::Embedded, "install: {automatic: true}\n"),
+        yaml(Kind::Defaults, "token: 7f3c1f0c5bd04a6e\nos:\n  ntp_servers: [a, b]\n"),
+        yaml(Kind::Embedded, "install: {automatic: true, vip: 192.0.2.10}\n"),
         line("nqrust.os.hostname=x"),
     ];
     assert_eq!(rows(&documents), [("kernel command line".to_owned(), 8, "no-login", "os".to_owned())]);
@@ -80,7 +80,10 @@ fn a_finding_about_what_is_missing_stands_at_the_group_that_lacks_it() {
 #[test]
 fn a_value_with_a_mistake_of_its_own_is_not_told_of_twice() {
     let documents = [
-        yaml(Kind::Defaults, "install: {automatic: true}\n"),
+        yaml(
+            Kind::Defaults,
+            "{token: 7f3c1f0c5bd04a6e, os: {ntp_servers: [a, b]}, install: {automatic: true, vip: 192.0.2.10}}",
+        ),
         yaml(Kind::Embedded, "os: {password: $1$a$b}\n"),
     ];
     let found: Vec<_> = rows(&documents).into_iter().map(|(_, _, code, _)| code).collect();

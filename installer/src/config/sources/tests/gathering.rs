@@ -14,10 +14,13 @@ static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
     let text = || Shape::Text { format: None, secret: false };
     let install = ["config_url", "config_sha256", "medium", "device"].map(|key| (key.to_owned(), text()));
     let certificates = ("ca_certificates".to_owned(), Shape::List(Box::new(text())));
-    Shape::Record(vec![(
-        "install".to_owned(),
-        Shape::Record(install.into_iter().chain([certificates]).collect()),
-    )])
+    Shape::Record(
+        vec![(
+            "install".to_owned(),
+            Shape::Record(install.into_iter().chain([certificates]).collect(), Vec::new()),
+        )],
+        Vec::new(),
+    )
 });
 
 /// Sources that say what a test wants, and the order in which they were asked.

@@ -1,0 +1,111 @@
+//! How the node finds its cluster, and what it is there.
+
+use super::{Finding, is_unattended};
+use crate::config::{InstallConfig, Mode, Profile, Role, Secret};
+
+/// A token of fewer characters can be found by trying.
+const TOKEN: usize = 16;
+/// What tokens hold that stand in examples and manuals.
+const COMMON: [&str; 10] = [
+    "change-me",
+    "changeme",
+    "password",
+    "passw0rd",
+    "secret",
+    "rancher",
+    "harvester",
+    "example",
+    "123456",
+    "qwerty",
+];
+
+/// The cluster's secret comes from one place.
+pub(super) fn token_is_given_once(config: &InstallConfig) -> Vec<Finding> {
+    let places = [
+        ("token", config.token.is_some()),
+        ("token_file", config.token_file.is_some()),
+        ("token_url", config.token_url.is_some()),
+    ];
+    let mut given = places.iter().filter(|(_, given)| *given);
+    let Some((first, _)) = given.next() else {
+        let message =
+            "a node that becomes part of a cluster by itself needs `token`, `token_file` or `token_url`";
+        let missing = is_unattended(config).then(|| Finding::new("token", "missing-value", message));
+        return missing.into_iter().collect();
+    };
+    let further = given.map(|(path, _)| {
+        let message = format!("`{first}` is given too; keep one of them");
+        Finding::new(*path, "conflicting-keys", message)
+    });
+    further.collect()
+}
+
+/// Whoever guesses a token can add nodes to the cluster.
+pub(super) fn tokens_are_strong(config: &InstallConfig) -> Vec<Finding> {
+    let tokens = [("token", &config.token), ("kubernetes.agent_token", &config.kubernetes.agent_token)];
+    let given = tokens.into_iter().filter_map(|(path, token)| token.as_ref().map(|token| (path, token)));
+    let mut findings: Vec<_> = given
+        .filter_map(|(path, token)| Some(Finding::warning(path, "weak-token", weakness(token)?)))
+        .collect();
+    if config.token.is_some() && config.token == config.kubernetes.agent_token {
+        let message = "this is the same as `token`, so that it keeps no node from becoming a server";
+        findings.push(Finding::warning("kubernetes.agent_token", "no-effect", message));
+    }
+    findings
+}
+
+fn weakness(token: &Secret) -> Option<String> {
+    let text = token.expose().to_ascii_lowercase();
+    let common = COMMON.iter().any(|word| text.contains(word));
+    if text.chars().count() < TOKEN {
+        Some(format!("the token has fewer than {TOKEN} characters; `openssl rand -hex 24` makes a good one"))
+    } else if common {
+        Some(
+            "the token holds a word that everybody tries first; `openssl rand -hex 24` makes a good one"
+                .to_owned(),
+        )
+    } else {
+        None
+    }
+}
+
+/// A node that joins knows where.
+pub(super) fn the_cluster_is_named(config: &InstallConfig) -> Vec<Finding> {
+    let joins = config.install.mode == Mode::Join;
+    let mut findings = Vec::new();
+    if joins && is_unattended(config) && config.server_url.is_none() {
+        let message =
+            "a node that joins by itself needs `server_url`, https:// and the address of the cluster";
+        findings.push(Finding::new("server_url", "missing-value", message));
+    }
+    if joins && config.install.profile == Profile::Trial {
+        let message = "the profile trial makes small partitions; a node of a real cluster needs production";
+        findings.push(Finding::warning("install.profile", "trial-profile", message));
+    }
+    findings
+}
+
+/// The role is one that the mode has, and what is given fits the role.
+pub(super) fn roles_fit(config: &InstallConfig) -> Vec<Finding> {
+    let install = &config.install;
+    let mut findings = Vec::new();
+    if install.mode == Mode::Create && matches!(install.role, Role::Worker | Role::Witness) {
+        let message = "the first node of a cluster runs the control plane; this role is for nodes that join";
+        findings.push(Finding::new("install.role", "wrong-role", message).suggest("management"));
+    }
+    if install.mode == Mode::Install && install.role != Role::Default {
+        let message = "the role does nothing in the mode install";
+        findings.push(Finding::new("install.role", "wrong-mode", message));
+    }
+    if install.role == Role::Witness {
+        if install.data_disk.is_some() {
+            let message = "a witness keeps no data of virtual machines, so it has no use for a disk for them";
+            findings.push(Finding::new("install.data_disk", "wrong-role", message));
+        }
+        if install.cordoned {
+            let message = "a witness takes no work anyway";
+            findings.push(Finding::new("install.cordoned", "wrong-role", message));
+        }
+    }
+    findings
+}

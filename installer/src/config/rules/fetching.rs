@@ -1,0 +1,78 @@
+//! Where things are fetched from, and the checks of the machine.
+
+use super::Finding;
+use crate::config::{InstallConfig, Profile};
+
+/// The medium is named once.
+pub(super) fn one_medium(config: &InstallConfig) -> Vec<Finding> {
+    let install = &config.install;
+    let both = install.medium.is_some() && install.iso_url.is_some();
+    let message = "`medium` says the same and is given too; keep one of them";
+    both.then(|| Finding::new("install.iso_url", "conflicting-keys", message)).into_iter().collect()
+}
+
+/// A digest is that of something.
+pub(super) fn one_configuration(config: &InstallConfig) -> Vec<Finding> {
+    let install = &config.install;
+    let alone = install.config_sha256.is_some() && install.config_url.is_none();
+    let message = "`config_sha256` does nothing without `config_url`";
+    alone.then(|| Finding::new("install.config_sha256", "no-effect", message)).into_iter().collect()
+}
+
+/// What is secret or trusted does not travel where others read and change it.
+pub(super) fn nothing_in_the_clear(config: &InstallConfig) -> Vec<Finding> {
+    let clear = urls(config).into_iter().filter(|(_, url, _)| url.starts_with("http://"));
+    clear
+        .map(|(path, _, what)| {
+            let message = format!("over http:// others on the way can read and change {what}; use https://");
+            Finding::warning(path, "unencrypted-url", message)
+        })
+        .collect()
+}
+
+/// Places, URLs, and what travels; payloads of a medium are checked by their digests and are not among them.
+fn urls(config: &InstallConfig) -> Vec<(String, &str, &'static str)> {
+    let InstallConfig { os, install, .. } = config;
+    let token = config.token_url.iter().map(|url| ("token_url".to_owned(), &**url, "the token"));
+    let document = install.config_url.iter();
+    let document = document.map(|url| ("install.config_url".to_owned(), &**url, "the configuration"));
+    let users = os.users.iter().enumerate();
+    let users = users.map(|(index, user)| (format!("os.users[{index}]"), &user.ssh_authorized_keys));
+    let keys = users.chain([("os".to_owned(), &os.ssh_authorized_keys)]).flat_map(|(path, keys)| {
+        keys.iter().enumerate().map(move |(index, key)| {
+            (format!("{path}.ssh_authorized_keys[{index}]"), &**key, "the keys that may log in")
+        })
+    });
+    let hooks = install.webhooks.iter().enumerate();
+    let hooks =
+        hooks.map(|(index, hook)| (format!("install.webhooks[{index}].url"), &*hook.url, "what is sent"));
+    token.chain(document).chain(keys).chain(hooks).collect()
+}
+
+/// Servers prove who they are.
+pub(super) fn certificates_are_checked(config: &InstallConfig) -> Vec<Finding> {
+    let message = "without a check of the certificate anybody on the way can answer in the server's place; \
+                   `install.ca_certificates` lets one of your own pass the check";
+    let hooks = config.install.webhooks.iter().enumerate().filter(|(_, hook)| hook.insecure);
+    let path = |index: usize| format!("install.webhooks[{index}].insecure");
+    hooks.map(|(index, _)| Finding::warning(path(index), "unchecked-certificate", message)).collect()
+}
+
+/// A node of production that skips the checks of its machine may not be able to do its work.
+pub(super) fn checks_stay_on(config: &InstallConfig) -> Vec<Finding> {
+    let install = &config.install;
+    if !install.skipchecks {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    if install.profile == Profile::Production {
+        let message = "the install goes on whatever the checks of the machine find; \
+                       `skip_checks` leaves out single ones";
+        findings.push(Finding::warning("install.skipchecks", "checks-skipped", message));
+    }
+    if !install.skip_checks.is_empty() {
+        let message = "`skipchecks: true` leaves out all checks, these included";
+        findings.push(Finding::warning("install.skip_checks", "superfluous-key", message));
+    }
+    findings
+}

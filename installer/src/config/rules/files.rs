@@ -1,0 +1,118 @@
+//! Files and directories of the node.
+
+use std::io::Read;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::GzDecoder;
+
+use super::{Finding, repeated};
+use crate::config::InstallConfig;
+use crate::config::os::{Encoding, WriteFile};
+
+/// Directories whose content lasts anyway.
+const LASTING: [&str; 5] = ["/var", "/home", "/root", "/opt", "/srv"];
+/// Where files can be written at boot: what lasts, and `/etc`, which begins fresh.
+const WRITABLE: [&str; 6] = ["/etc", "/var", "/home", "/root", "/opt", "/srv"];
+/// Files that other keys make.
+const MANAGED: [(&str, &str); 6] = [
+    ("/etc/hostname", "os.hostname"),
+    ("/etc/passwd", "os.users"),
+    ("/etc/shadow", "os.users"),
+    ("/etc/group", "os.users"),
+    ("/etc/gshadow", "os.users"),
+    ("/etc/machine-id", "the identity of the node"),
+];
+/// The most that a file may hold once it is unpacked.
+const UNPACKED: u64 = 16 << 20;
+
+/// Whether `path` is `tree` or below it.
+fn is_within(path: &str, tree: &str) -> bool {
+    path.strip_prefix(tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Each directory is kept once, and only where it would not last anyway.
+pub(super) fn kept_directories(config: &InstallConfig) -> Vec<Finding> {
+    let paths = &config.os.persistent_state_paths;
+    let mut findings = Vec::new();
+    for (index, path) in paths.iter().enumerate() {
+        let place = format!("os.persistent_state_paths[{index}]");
+        if let Some(tree) = LASTING.iter().find(|tree| is_within(path, tree)) {
+            let message = format!("what is in {tree} lasts anyway");
+            findings.push(Finding::warning(place, "already-persistent", message));
+        } else if paths[..index].contains(path) {
+            findings.push(Finding::warning(place, "repeated-entry", "this directory stands here already"));
+        } else if let Some(outer) = paths.iter().find(|outer| *outer != path && is_within(path, outer)) {
+            let message =
+                format!("{outer} is kept with all that is in it; one of the two would hide the other");
+            findings.push(Finding::new(place, "nested-paths", message));
+        }
+    }
+    findings
+}
+
+/// Each file is written once, and no file stands where another needs a directory.
+pub(super) fn each_file_once(config: &InstallConfig) -> Vec<Finding> {
+    let paths: Vec<_> = config.os.write_files.iter().map(|file| &*file.path).collect();
+    let place = |index: usize| format!("os.write_files[{index}].path");
+    let mut findings: Vec<_> = repeated(&paths)
+        .map(|(later, _)| Finding::new(place(later), "duplicate-path", "the same file stands here already"))
+        .collect();
+    for (index, path) in paths.iter().enumerate() {
+        if let Some(outer) = paths.iter().find(|outer| *outer != path && is_within(path, outer)) {
+            let message = format!("{outer} is a file of this list, and no directory for this one");
+            findings.push(Finding::new(place(index), "nested-paths", message));
+        }
+    }
+    findings
+}
+
+/// Content is what its encoding says.
+pub(super) fn content_decodes(config: &InstallConfig) -> Vec<Finding> {
+    let files = config.os.write_files.iter().enumerate();
+    let fault = |(index, file)| {
+        let path = format!("os.write_files[{index}].content");
+        Some(Finding::new(path, "invalid-content", undecodable(file)?))
+    };
+    files.filter_map(fault).collect()
+}
+
+/// Why content cannot be decoded. The content itself may be secret and is not repeated.
+fn undecodable(file: &WriteFile) -> Option<&'static str> {
+    if file.encoding == Encoding::Plain {
+        return None;
+    }
+    let packed: String = file.content.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    let Ok(bytes) = STANDARD.decode(packed) else {
+        return Some("the content is not base64, as `encoding` says it is");
+    };
+    if matches!(file.encoding, Encoding::B64 | Encoding::Base64) {
+        return None;
+    }
+    let mut unpacked = GzDecoder::new(bytes.as_slice()).take(UNPACKED + 1);
+    match std::io::copy(&mut unpacked, &mut std::io::sink()) {
+        Ok(length) if length > UNPACKED => Some("the content has more than 16 MiB once it is unpacked"),
+        Ok(_) => None,
+        Err(_) => Some("the content is base64, but not of gzip, as `encoding` says it is"),
+    }
+}
+
+/// Files stand where the node can write them and keeps them to the end of the boot.
+pub(super) fn places_can_be_written(config: &InstallConfig) -> Vec<Finding> {
+    let kept = &config.os.persistent_state_paths;
+    let mut findings = Vec::new();
+    for (index, file) in config.os.write_files.iter().enumerate() {
+        let place = format!("os.write_files[{index}].path");
+        if let Some((_, owner)) = MANAGED.iter().find(|(path, _)| *path == &*file.path) {
+            let message = format!("the installer writes this file itself, from {owner}");
+            findings.push(Finding::new(place, "managed-path", message));
+            continue;
+        }
+        let within = |tree: &str| is_within(&file.path, tree) && &*file.path != tree;
+        if !WRITABLE.into_iter().any(within) && !kept.iter().any(|path| within(path)) {
+            let message = format!("the system is read-only there; files can be in {}", WRITABLE.join(", "));
+            findings.push(Finding::new(place, "read-only-path", message));
+        }
+    }
+    findings
+}
