@@ -1,4 +1,4 @@
-//! `make bench`: figures of builds and of an install, each beside a baseline measured in the same run.
+//! `make bench`: figures of builds, of a validation and of an install, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1
 //! then.
@@ -6,6 +6,7 @@
 mod builds;
 mod figure;
 mod install;
+mod validate;
 
 use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ fn measure() -> Result<bool> {
     let artifacts = Artifacts::new("bench")?;
     let mut builds = builds::Bench::new(&artifacts)?;
     let mut figures = builds.measure()?;
+    figures.push(validate::measure()?);
     figures.extend(install::measure(&builds.medium()?, &artifacts)?);
     let json = serde_json::to_string_pretty(&figures)?;
     files::write_atomically(&paths::target().join("bench.json"), format!("{json}\n").as_bytes(), 0o644)?;

@@ -1,0 +1,46 @@
+//! How long it takes to validate a long configuration.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use installer::config;
+
+use crate::figure::{Figure, Limit};
+
+/// Lines of the document.
+const LINES: usize = 1000;
+/// The most that it may take, in milliseconds: no longer than a person notices.
+const MOST: f64 = 50.0;
+/// How often it is measured; the quickest counts, which other work on the machine disturbs least.
+const ROUNDS: usize = 20;
+
+/// Validates a document of many lines, every one of them right.
+pub(crate) fn measure() -> Result<Figure> {
+    let text = document()?;
+    let mut quickest = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        let accepted = config::check(&text, "long.yaml");
+        quickest = quickest.min(begin.elapsed().as_secs_f64() * 1000.0);
+        ensure!(accepted.is_ok(), "the long configuration is not valid");
+    }
+    let name = format!("validate a file of {LINES} lines");
+    Ok(Figure::new(&name, quickest, "ms", ("limit", MOST)).limit(Limit::AtMost(1.0)))
+}
+
+/// Files, settings of the kernel and variables, as many as make the lines.
+fn document() -> Result<String> {
+    let mut text = "os:\n  write_files:\n".to_owned();
+    for number in 0..200 {
+        writeln!(
+            text,
+            "    - path: /etc/bench/{number}\n      content: some text\n      permissions: \"0644\""
+        )?;
+    }
+    text.push_str("  environment:\n");
+    for number in 0..LINES - text.lines().count() {
+        writeln!(text, "    VARIABLE_{number}: value")?;
+    }
+    Ok(text)
+}
