@@ -376,11 +376,11 @@ pub(super) mod tests {
     #[test]
     fn files_of_the_document_are_written_told_of_and_removed_again() {
         let root = image();
-        let text = "os: {write_files: [{path: /home/rancher/note, content: a}, {path: /etc/hostname, content: mine}, \
+        let text = "os: {write_files: [{path: /home/rancher/note, content: a}, {path: /etc/environment, content: mine}, \
                     {path: /etc/x, content: b, owner: nobody-here}]}";
         let outcome = run(root.path(), text).unwrap();
         assert_eq!(outcome.warnings, ["/etc/x is not written: there is no user nobody-here"]);
-        assert_eq!(fs::read_to_string(root.path().join("etc/hostname")).unwrap(), "mine");
+        assert_eq!(fs::read_to_string(root.path().join("etc/environment")).unwrap(), "mine");
         assert!(root.path().join("home/rancher/note").exists() && !root.path().join("etc/x").exists());
         // `/etc` starts afresh at a boot; what is elsewhere is still known.
         fs::remove_file(root.path().join(MANIFEST)).unwrap();

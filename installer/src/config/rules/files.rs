@@ -1,14 +1,7 @@
 //! Files and directories of the node.
 
-use std::io::Read;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use flate2::read::GzDecoder;
-
 use super::{Finding, repeated};
-use crate::config::InstallConfig;
-use crate::config::os::{Encoding, WriteFile};
+use crate::config::{InstallConfig, encoding};
 
 /// Directories whose content lasts anyway.
 const LASTING: [&str; 5] = ["/var", "/home", "/root", "/opt", "/srv"];
@@ -23,8 +16,6 @@ const MANAGED: [(&str, &str); 6] = [
     ("/etc/gshadow", "os.users"),
     ("/etc/machine-id", "the identity of the node"),
 ];
-/// The most that a file may hold once it is unpacked.
-const UNPACKED: u64 = 16 << 20;
 
 /// Whether `path` is `tree` or below it.
 fn is_within(path: &str, tree: &str) -> bool {
@@ -72,29 +63,9 @@ pub(super) fn content_decodes(config: &InstallConfig) -> Vec<Finding> {
     let files = config.os.write_files.iter().enumerate();
     let fault = |(index, file)| {
         let path = format!("os.write_files[{index}].content");
-        Some(Finding::new(path, "invalid-content", undecodable(file)?))
+        Some(Finding::new(path, "invalid-content", encoding::decode(file).err()?))
     };
     files.filter_map(fault).collect()
-}
-
-/// Why content cannot be decoded. The content itself may be secret and is not repeated.
-fn undecodable(file: &WriteFile) -> Option<&'static str> {
-    if file.encoding == Encoding::Plain {
-        return None;
-    }
-    let packed: String = file.content.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    let Ok(bytes) = STANDARD.decode(packed) else {
-        return Some("the content is not base64, as `encoding` says it is");
-    };
-    if matches!(file.encoding, Encoding::B64 | Encoding::Base64) {
-        return None;
-    }
-    let mut unpacked = GzDecoder::new(bytes.as_slice()).take(UNPACKED + 1);
-    match std::io::copy(&mut unpacked, &mut std::io::sink()) {
-        Ok(length) if length > UNPACKED => Some("the content has more than 16 MiB once it is unpacked"),
-        Ok(_) => None,
-        Err(_) => Some("the content is base64, but not of gzip, as `encoding` says it is"),
-    }
 }
 
 /// Files stand where the node can write them and keeps them to the end of the boot.
