@@ -27,6 +27,9 @@ const NAME_SERVERS: [&str; 2] = ["192.0.2.53", "192.0.2.54"];
 /// A directory that the document asks to keep.
 const KEPT: &str = "/etc/e2e-kept";
 
+/// A file that the document asks to write.
+const WRITTEN: &str = "/home/operator/greeting";
+
 /// An install configuration.
 #[derive(Clone, Debug)]
 pub struct Document {
@@ -78,6 +81,10 @@ impl Document {
                 "users": [{ "name": "operator", "ssh_authorized_keys": [identity.public_key], "sudo": true }],
                 "environment": { "E2E_VARIABLE": "two words" },
                 "persistent_state_paths": [KEPT],
+                "write_files": [{
+                    "path": WRITTEN, "content": "aGVsbG8K", "encoding": "base64",
+                    "owner": "operator", "permissions": "0640",
+                }],
             },
             "install": install,
         })
@@ -139,6 +146,8 @@ pub fn check_document(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Re
     checks.equal("the number of the further user", ssh.run("id -u operator")?, "1001");
     checks.that("the further user may become root", ssh.succeeds("sudo -n -u operator sudo -n true")?);
     checks.equal("/etc/environment", ssh.run("grep E2E /etc/environment")?, "E2E_VARIABLE=two words");
+    let written = ssh.run(&format!("sudo -n stat -c '%U %a %s' {WRITTEN}"))?;
+    checks.equal("owner, mode and size of a file of the document", written, "operator 640 6");
     checks.that("a directory of the document is kept", ssh.succeeds(&format!("findmnt {KEPT}"))?);
     checks.equal("SFTP, which is off", ssh.run("sudo -n sshd -T | grep -c '^subsystem sftp' || true")?, "0");
     checks.equal("multipathd, which is off", ssh.run("systemctl is-active multipathd || true")?, "inactive");
