@@ -1,0 +1,147 @@
+//! No command shows a secret: a document in which every secret is marked goes through all of them, rightly and wrongly.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use installer::digest::Digest;
+use installer::inventory::{Disk, Inventory, Transport};
+use installer::release::{FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path};
+use installer::size::ByteSize;
+
+/// In every secret of the document, and nowhere else.
+const MARK: &str = "Hunter2Marked";
+
+const DOCUMENT: &str = "\
+scheme_version: 1
+token: Hunter2Marked-token-0123456789
+system_settings:
+  http-proxy: '{\"httpProxy\": \"http://user:Hunter2Marked@proxy.example.org:3128\"}'
+os:
+  hostname: node-1
+  password: Hunter2Marked-password
+  users:
+    - {name: operator, password: Hunter2Marked-operator}
+kubernetes:
+  agent_token: Hunter2Marked-agent-0123456789
+install:
+  automatic: true
+  mode: create
+  profile: trial
+  device: {serial: no-such-disk-anywhere}
+  vip: 192.0.2.10
+  webhooks:
+    - event: FAILED
+      method: POST
+      url: http://127.0.0.1:1/hook
+      headers: {Authorization: [Hunter2Marked-header]}
+      basic_auth: {user: me, password: Hunter2Marked-basic}
+";
+
+fn payload(path: &str, purpose: Purpose) -> Payload {
+    let size = if purpose == Purpose::GrubCore { 40_000 } else { 512 };
+    Payload { path: path.into(), purpose, size, sha256: Digest::of(path.as_bytes()) }
+}
+
+/// A medium that is good enough for a plan.
+fn medium(directory: &Path) {
+    let mut payloads = vec![
+        payload("boot/vmlinuz", Purpose::Kernel),
+        payload("boot/initrd", Purpose::Initrd),
+        payload("boot/shim", Purpose::Shim),
+        payload("boot/grub.efi", Purpose::GrubEfi),
+        payload("boot/boot.img", Purpose::GrubBoot),
+        payload("boot/core.img", Purpose::GrubCore),
+        payload("rootfs.squashfs", Purpose::Rootfs),
+    ];
+    for role in ["default", "management", "witness", "worker"] {
+        payloads.push(payload(&metadata_path(role), Purpose::ImageMetadata));
+    }
+    let release = Release {
+        format: FORMAT,
+        id: "sample".into(),
+        name: "Sample".into(),
+        version: "1".into(),
+        architecture: "amd64".into(),
+        epoch: 1_700_000_000,
+        medium: MediumKind::Full,
+        kernel: "6.1.0".into(),
+        kernel_arguments: vec![],
+        payloads,
+        images: vec![],
+    };
+    fs::write(directory.join(MANIFEST), release.to_bytes()).unwrap();
+}
+
+fn inventory() -> String {
+    let disk = Disk {
+        name: "vda".into(),
+        path: "/dev/vda".into(),
+        size: ByteSize::gib(64),
+        logical_sector: 512,
+        physical_sector: 512,
+        rotational: false,
+        removable: false,
+        read_only: false,
+        optical: false,
+        transport: Transport::Virtio,
+        model: None,
+        serial: Some("no-such-disk-anywhere".into()),
+        wwn: None,
+        links: vec![],
+        boot_medium: false,
+        in_use: vec![],
+        partitions: vec![],
+    };
+    serde_json::to_string(&Inventory { disks: vec![disk], ..Inventory::default() }).unwrap()
+}
+
+fn run(directory: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_installer"));
+    let output = command.current_dir(directory).args(args).output().unwrap();
+    for text in [&output.stdout, &output.stderr] {
+        let text = String::from_utf8_lossy(text);
+        assert!(!text.contains(MARK), "{args:?} shows a secret:\n{text}");
+    }
+    output
+}
+
+#[test]
+fn no_command_shows_a_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    fs::write(path.join("node.yaml"), DOCUMENT).unwrap();
+    let wrong = DOCUMENT.replace("  password: H", "  pasword: H").replace("mode: create", "mode: creat");
+    fs::write(path.join("wrong.yaml"), wrong).unwrap();
+    fs::write(path.join("broken.yaml"), DOCUMENT.replace("  password: H", "  password: \"H")).unwrap();
+    fs::write(path.join("machine.json"), inventory()).unwrap();
+    fs::create_dir(path.join("medium")).unwrap();
+    medium(&path.join("medium"));
+
+    for format in ["text", "json"] {
+        let run = |args: &[&str]| run(path, &[&["--format", format], args].concat());
+        let succeeds = |args: &[&str]| {
+            let output = run(args);
+            assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        succeeds(&["validate", "node.yaml"]);
+        succeeds(&["validate", "--show-sources", "node.yaml"]);
+        assert_eq!(run(&["validate", "wrong.yaml", "broken.yaml"]).status.code(), Some(2));
+        let typed = "nqrust.token=Hunter2Marked-typed nqrust.os.pasword=Hunter2Marked nqrust.install.mode=x";
+        assert_eq!(
+            run(&["validate", "--show-sources", "--cmdline", typed, "node.yaml"]).status.code(),
+            Some(2)
+        );
+        let plan = ["plan", "--config", "node.yaml", "--inventory", "machine.json", "--medium", "medium"];
+        succeeds(&plan);
+        succeeds(&[&plan[..], &["--show-sources"]].concat());
+        run(&["preflight", "--config", "node.yaml", "--inventory", "machine.json"]);
+        run(&["apply", "--config", "node.yaml", "--root", "nowhere"]);
+        run(&["status"]);
+        // No machine has this disk, and the medium holds nothing: it ends before anything is written.
+        let output = run(&["--progress", "json", "install", "--config", "node.yaml", "--medium", "medium"]);
+        assert!(!output.status.success());
+    }
+}
