@@ -140,7 +140,9 @@ impl Reader {
         }
         let (text_of, span) = value.clone().unwrap_or_else(|| ("true".to_owned(), word.key_span));
         // A text is what was typed; only where a number or a truth value is asked for can it be another kind.
-        let texts = shape.is_some_and(|shape| choices(shape).iter().any(is_text));
+        let is_texts = |shape: &Shape| choices(shape).iter().any(is_text);
+        let item = shape.and_then(element).filter(|_| !text_of.is_empty());
+        let texts = shape.is_some_and(is_texts) || item.is_some_and(is_texts);
         let node = Node { span, kind: Kind::Scalar { text: text_of, plain: !texts } };
         let given = Given { prefix, spelling: text.to_owned(), node, written: value.is_some() };
         let repeats = shape.is_some_and(|shape| choices(shape).iter().any(is_list));

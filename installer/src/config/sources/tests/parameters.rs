@@ -239,6 +239,14 @@ prop_compose! {
     }
 }
 
+#[test]
+fn a_text_in_a_list_is_what_was_typed() {
+    let words = "nqrust.install.webhooks[0].event=FAILED nqrust.install.webhooks[0].method=GET \
+                 nqrust.install.webhooks[0].url=http://h/ nqrust.install.webhooks[0].headers.X=~ \
+                 nqrust.install.webhooks[0].headers.X=null";
+    assert_eq!(value(words)["install"]["webhooks"][0]["headers"]["X"], serde_json::json!(["~", "null"]));
+}
+
 proptest! {
     #[test]
     fn what_is_printed_reads_back_the_same(config in configuration()) {
