@@ -56,9 +56,12 @@ pub struct Install {
     /// Has no meaning here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent: Option<bool>,
-    /// Keep a report of the machine's state when the install fails.
+    /// Keep a report when the install fails: `/run/nqrust/report-TIME.tar.gz` of the installing system, with the
+    /// kernel's and the system's messages, the disks and network cards found, the plan and the configuration
+    /// without its secrets.
     pub debug: bool,
-    /// The serial console of the installed node, such as `ttyS0,115200n8`.
+    /// The serial console of the installed node, such as `ttyS0,115200n8`, instead of `ttyS0,115200`. The screen
+    /// stays a console. With a screen such as `tty1`, system messages go to the screen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tty: Option<Tty>,
     /// Power off at the end instead of rebooting.
@@ -68,7 +71,8 @@ pub struct Install {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "medium-url"))]
     pub medium: Option<String>,
-    /// The same as `medium`, of which a document has one; `local`, or a path, is a medium that is at hand.
+    /// The same as `medium`, of which a document has one. `local` is the medium that the machine booted from,
+    /// a path is a directory of the installing system with the content of a full medium.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iso_url: Option<IsoUrl>,
     /// A configuration to fetch; it is stronger than the medium's own and weaker than kernel parameters.

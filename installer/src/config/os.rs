@@ -64,7 +64,8 @@ pub struct Os {
     pub persistent_state_paths: Vec<PersistentPath>,
     /// Storage that is reached over several paths.
     pub external_storage_config: ExternalStorage,
-    /// Arguments to add to the kernel command line of the installed node.
+    /// Arguments to add to the kernel command line of the installed node, after all others. `multipath=off`
+    /// stays with them; `external_storage_config.enabled` takes it away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub additional_kernel_arguments: Option<KernelArguments>,
 }

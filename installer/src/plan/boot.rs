@@ -2,6 +2,8 @@
 
 use uuid::Uuid;
 
+use crate::config::InstallConfig;
+use crate::config::formats::kernel;
 use crate::release::Release;
 
 /// The length of GRUB's environment block; GRUB writes it in place and never changes its size.
@@ -37,8 +39,17 @@ pub(super) fn stub(esp_id: u32) -> String {
     )
 }
 
-/// The kernel command line of a slot. The last console is the one that `/dev/console` means.
-pub(super) fn command_line(slot: Slot, volumes: &Volumes, arguments: &[String]) -> String {
+/// The serial line of a node whose configuration names none.
+const SERIAL: &str = "ttyS0,115200";
+
+/// The kernel command line of a slot: what the node needs, then `arguments` of the image, then those of the
+/// configuration.
+pub(super) fn command_line(
+    slot: Slot,
+    volumes: &Volumes,
+    arguments: &[String],
+    config: &InstallConfig,
+) -> String {
     let root = match slot {
         Slot::A => volumes.root_a,
         Slot::B => volumes.root_b,
@@ -54,9 +65,36 @@ pub(super) fn command_line(slot: Slot, volumes: &Volumes, arguments: &[String]) 
         format!("nqrust.persistent=PARTUUID={}", volumes.persistent),
     ];
     words.extend(volumes.data.map(|data| format!("nqrust.data=PARTUUID={data}")));
-    words.extend(["console=tty0".into(), "console=ttyS0,115200".into()]);
+    words.extend(consoles(config.install.tty.as_deref()).map(|console| format!("console={console}")));
     words.extend(arguments.iter().map(|argument| quote(argument)));
+    if !config.os.external_storage_config.enabled {
+        words.push("multipath=off".into());
+    }
+    let own = config.os.additional_kernel_arguments.as_deref().unwrap_or_default();
+    words.extend(kernel::words(own).iter().map(|argument| quote(argument)));
     words.join(" ")
+}
+
+/// The screen and the serial line. Both show messages and log in; the last one is what `/dev/console` means,
+/// where the system itself speaks: the serial line, unless the configuration names a screen.
+fn consoles(tty: Option<&str>) -> [&str; 2] {
+    let screen = |tty: &str| tty.strip_prefix("tty").is_some_and(|rest| rest.parse::<u8>().is_ok());
+    match tty {
+        Some(tty) if screen(tty) => [SERIAL, tty],
+        tty => ["tty0", tty.unwrap_or(SERIAL)],
+    }
+}
+
+/// The number and the speed of the serial port for GRUB. Ports that GRUB does not know leave it at the first.
+fn port(tty: Option<&str>) -> (u8, u32) {
+    let line = tty.unwrap_or(SERIAL);
+    let (device, options) = line.split_once(',').unwrap_or((line, ""));
+    let unit = device.strip_prefix("ttyS").and_then(|unit| unit.parse().ok()).filter(|unit| *unit < 4);
+    let digits = options.find(|c: char| !c.is_ascii_digit()).unwrap_or(options.len());
+    let speed = options[..digits].parse().ok().filter(|_| unit.is_some());
+    // The kernel's own speed where a line names none is 9600 (Documentation/admin-guide/serial-console.rst).
+    let unnamed = if unit.is_some() && tty.is_some() { 9600 } else { 115_200 };
+    (unit.unwrap_or(0), speed.unwrap_or(unnamed))
 }
 
 /// The two places for an OS image.
@@ -76,7 +114,8 @@ impl Slot {
 }
 
 /// The node's `/grub/grub.cfg`. Slot b shows up once an update has put its kernel there.
-pub(super) fn grub_cfg(release: &Release, line: impl Fn(Slot) -> String) -> String {
+pub(super) fn grub_cfg(release: &Release, tty: Option<&str>, line: impl Fn(Slot) -> String) -> String {
+    let (unit, speed) = port(tty);
     let mut text = String::from(
         "set timeout=5\n\
          set default=nqrust-a\n\
@@ -87,9 +126,11 @@ pub(super) fn grub_cfg(release: &Release, line: impl Fn(Slot) -> String) -> Stri
          \x20 set default=nqrust-b\n\
          fi\n\
          # UEFI firmware carries its own serial console; a second one on the same port would garble it.\n\
-         if [ \"${grub_platform}\" = \"pc\" ]; then\n\
-         \x20 if serial --unit=0 --speed=115200; then\n\
-         \x20   terminal_input --append serial\n\
+         if [ \"${grub_platform}\" = \"pc\" ]; then\n",
+    );
+    text.push_str(&format!("  if serial --unit={unit} --speed={speed}; then\n"));
+    text.push_str(
+        "\x20   terminal_input --append serial\n\
          \x20   terminal_output --append serial\n\
          \x20 fi\n\
          fi\n\n",
@@ -153,6 +194,89 @@ mod tests {
         assert_eq!(quote("quiet"), "quiet");
         assert_eq!(quote("module.option=a b;c"), "'module.option=a b;c'");
         assert_eq!(quote("x='y'\n}"), r"'x='\''y'\''}'");
+    }
+
+    /// The words of a line as GRUB's shell reads them (GRUB manual, "Quoting"); fails where the line would end.
+    fn grub_words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut word: Option<String> = None;
+        let mut chars = line.chars();
+        while let Some(c) = chars.next() {
+            match c {
+                '\'' => {
+                    let word = word.get_or_insert_default();
+                    loop {
+                        match chars.next().expect("a quote that does not end") {
+                            '\'' => break,
+                            c => word.push(c),
+                        }
+                    }
+                }
+                '\\' => word.get_or_insert_default().push(chars.next().unwrap()),
+                ' ' => words.extend(word.take()),
+                c => {
+                    assert!(!"\n\"$;{}|&<>#".contains(c), "GRUB reads {c:?}");
+                    word.get_or_insert_default().push(c);
+                }
+            }
+        }
+        words.extend(word);
+        words
+    }
+
+    fn volumes() -> Volumes {
+        let [root_a, root_b, config, persistent] = [Uuid::nil(); 4];
+        Volumes { root_a, root_b, config, persistent, data: None }
+    }
+
+    fn line(config: &InstallConfig) -> String {
+        command_line(Slot::A, &volumes(), &["quiet".into()], config)
+    }
+
+    #[test]
+    fn the_console_of_the_configuration_takes_the_place_of_the_usual_one() {
+        let cases = [
+            (None, "console=tty0 console=ttyS0,115200 quiet", (0, 115_200)),
+            (Some("ttyS1,9600n8"), "console=tty0 console=ttyS1,9600n8 quiet", (1, 9600)),
+            (Some("ttyS0"), "console=tty0 console=ttyS0 quiet", (0, 9600)),
+            (Some("hvc0"), "console=tty0 console=hvc0 quiet", (0, 115_200)),
+            (Some("tty1"), "console=ttyS0,115200 console=tty1 quiet", (0, 115_200)),
+        ];
+        for (tty, consoles, grub) in cases {
+            let mut config = InstallConfig::default();
+            config.install.tty = tty.map(|tty| tty.parse().unwrap());
+            assert!(line(&config).contains(consoles), "{}", line(&config));
+            assert_eq!(port(tty), grub, "{tty:?}");
+        }
+    }
+
+    #[test]
+    fn own_arguments_come_last_and_do_not_bring_multipath_back() {
+        let mut config = InstallConfig::default();
+        config.os.additional_kernel_arguments = "intel_iommu=on \"dyndbg=file a.c +p\"".parse().ok();
+        assert!(line(&config).ends_with(" quiet multipath=off intel_iommu=on 'dyndbg=file a.c +p'"));
+        config.os.external_storage_config.enabled = true;
+        assert!(!line(&config).contains("multipath"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_argument_breaks_out_of_its_line(
+            image in proptest::collection::vec("[ -~\n\u{e9}]{1,20}", 0..4),
+            own in "[ -~]{0,60}",
+        ) {
+            let mut config = InstallConfig::default();
+            config.os.additional_kernel_arguments = own.parse().ok();
+            let line = command_line(Slot::A, &volumes(), &image, &config);
+            proptest::prop_assert!(!line.contains('\n'));
+            let words = grub_words(&line);
+            let mut expected: Vec<String> = image.iter().map(|word| word.replace('\n', "")).collect();
+            expected.push("multipath=off".into());
+            if config.os.additional_kernel_arguments.is_some() {
+                expected.extend(kernel::words(&own));
+            }
+            proptest::prop_assert_eq!(&words[words.len() - expected.len()..], expected);
+        }
     }
 
     #[test]

@@ -196,7 +196,7 @@ pub fn plan(
         data: role != Role::Witness,
     };
     let partitions = layout::arrange(wish, disk_guid).map_err(|error| refuse(disk, error))?;
-    let needed = Needed::of(release, role)?;
+    let needed = Needed::of(release, role, !install.with_net_images)?;
     needed.fit(&partitions)?;
     Ok(Plan {
         product: format!("{} {}", release.name, release.version),
@@ -211,7 +211,7 @@ pub fn plan(
         },
         erased: disk.partitions.clone(),
         disk_guid,
-        steps: steps(release, &needed, &partitions, sector, disk_guid)?,
+        steps: steps(config, release, &needed, &partitions, sector, disk_guid)?,
         partitions,
         finish: if install.poweroff { Finish::Poweroff } else { Finish::Reboot },
         document: Box::new(config.clone()),
@@ -235,6 +235,7 @@ fn refuse(disk: &Disk, error: LayoutError) -> Failure {
 }
 
 fn steps(
+    config: &InstallConfig,
     release: &Release,
     needed: &Needed,
     partitions: &[Partition],
@@ -252,7 +253,11 @@ fn steps(
         Step::VerifyMedium { payloads: needed.all() },
         Step::Wipe,
         Step::Partition,
-        Step::Esp { volume_id, epoch: release.epoch, files: esp(release, needed, partitions, volume_id)? },
+        Step::Esp {
+            volume_id,
+            epoch: release.epoch,
+            files: esp(config, release, needed, partitions, volume_id)?,
+        },
         Step::Image { payload: needed.rootfs.clone(), partition: RootA },
         Step::Filesystems { filesystems },
         Step::Images { blobs: needed.blobs.clone(), metadata: needed.metadata.clone() },
@@ -266,7 +271,13 @@ fn steps(
     Ok(steps)
 }
 
-fn esp(release: &Release, needed: &Needed, partitions: &[Partition], volume_id: u32) -> Result<Vec<EspFile>> {
+fn esp(
+    config: &InstallConfig,
+    release: &Release,
+    needed: &Needed,
+    partitions: &[Partition],
+    volume_id: u32,
+) -> Result<Vec<EspFile>> {
     let find = |name| partitions.iter().find(|partition| partition.name == name).map(|p| p.uuid);
     let uuid = |name: PartitionName| {
         find(name).ok_or_else(|| anyhow::anyhow!("the layout has no partition {}", name.as_str()))
@@ -278,7 +289,7 @@ fn esp(release: &Release, needed: &Needed, partitions: &[Partition], volume_id: 
         persistent: uuid(PartitionName::Persistent)?,
         data: find(PartitionName::Data),
     };
-    let line = |slot: Slot| boot::command_line(slot, &volumes, &release.kernel_arguments);
+    let line = |slot: Slot| boot::command_line(slot, &volumes, &release.kernel_arguments, config);
     let text = |path: &str, text: String| EspFile { path: path.into(), content: EspContent::Text(text) };
     let payload = |path: &str, payload: &Payload| EspFile {
         path: path.into(),
@@ -288,7 +299,7 @@ fn esp(release: &Release, needed: &Needed, partitions: &[Partition], volume_id: 
     files.push(payload("EFI/BOOT/grubx64.efi", &needed.grub));
     files.extend(needed.mok_manager.iter().map(|manager| payload("EFI/BOOT/mmx64.efi", manager)));
     files.push(text("EFI/debian/grub.cfg", boot::stub(volume_id)));
-    files.push(text("grub/grub.cfg", boot::grub_cfg(release, line)));
+    files.push(text("grub/grub.cfg", boot::grub_cfg(release, config.install.tty.as_deref(), line)));
     files.push(text("grub/grubenv", boot::environment()));
     files.push(payload("nqrust/a/vmlinuz", &needed.kernel));
     files.push(payload("nqrust/a/initrd", &needed.initrd));

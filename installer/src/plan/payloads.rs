@@ -30,9 +30,10 @@ pub(super) struct Needed {
 }
 
 impl Needed {
-    pub(super) fn of(release: &Release, role: Role) -> Result<Self> {
+    /// With `images` false the node pulls its container images itself.
+    pub(super) fn of(release: &Release, role: Role, images: bool) -> Result<Self> {
         let one = |purpose| release.payload(purpose).cloned().ok_or_else(|| missing(purpose));
-        let blobs = blobs(release, role)?;
+        let blobs = if images { blobs(release, role)? } else { Vec::new() };
         let metadata = release.image_metadata(role.name()).cloned().filter(|_| !blobs.is_empty());
         if metadata.is_none() && !blobs.is_empty() {
             return Err(missing(Purpose::ImageMetadata).into());

@@ -33,7 +33,13 @@ impl fmt::Display for Plan {
         }
         writeln!(f, "\nSteps")?;
         for (number, step) in (1..).zip(&self.steps) {
-            writeln!(f, "  {number:>2}  {:<13}  {}", step.id(), describe(step))?;
+            let what = match step {
+                Step::Images { .. } if self.document.install.with_net_images => {
+                    "no container images are stored; the node pulls them (install.with_net_images)".into()
+                }
+                step => describe(step),
+            };
+            writeln!(f, "  {number:>2}  {:<13}  {what}", step.id())?;
             if let Step::Esp { files, .. } = step {
                 files.iter().try_for_each(|file| writeln!(f, "      {}", describe_file(file)))?;
             }

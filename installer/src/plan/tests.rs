@@ -275,3 +275,19 @@ fn a_disk_of_4096_byte_sectors_gets_no_bios_boot_code() {
     let plan = try_plan(&trial(), &[disk]).unwrap();
     assert!(!plan.steps.iter().any(|step| step.id() == "boot-code"));
 }
+
+#[test]
+fn a_node_that_pulls_its_images_gets_none() {
+    let mut config = trial();
+    config.install.with_net_images = true;
+    let plan = try_plan(&config, &[disk("vda", ByteSize::gib(16))]).unwrap();
+    let images = |payload: &Payload| payload.path.starts_with("images/");
+    for step in &plan.steps {
+        match step {
+            Step::VerifyMedium { payloads } => assert!(!payloads.iter().any(images)),
+            Step::Images { blobs, metadata } => assert!(blobs.is_empty() && metadata.is_none()),
+            _ => {}
+        }
+    }
+    assert!(plan.to_string().contains("the node pulls them (install.with_net_images)"));
+}

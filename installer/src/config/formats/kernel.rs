@@ -46,7 +46,28 @@ pub fn arguments(text: &str) -> Checked {
     let own = |word: &str| {
         ["root=", "init=", "nqrust.", "systemd.gpt_auto"].iter().any(|own| word.starts_with(own))
     };
-    ensure(!text.split(' ').any(own), "sets an argument that belongs to the installer")
+    ensure(!words(text).iter().any(|word| own(word)), "sets an argument that belongs to the installer")
+}
+
+/// The arguments of a line: parted by spaces that are not in quotes, and without the quotes, as the kernel
+/// takes them.
+#[must_use]
+pub fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            c => {
+                if let Some(word) = words.last_mut() {
+                    word.push(c);
+                }
+            }
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// A console: a device, perhaps with speed, parity and bits, as the kernel's `console=` takes it.
@@ -71,6 +92,23 @@ mod tests {
         }
         for text in ["", "../x", "a/b", "a b", "-a", "a.ko", "#a", ";", "a\nb"] {
             assert!(module(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_parted_outside_of_quotes() {
+        assert_eq!(words("  a=1 \"b=two words\"  c=\"x y\" "), ["a=1", "b=two words", "c=x y"]);
+    }
+
+    #[test]
+    fn quotes_hide_no_argument_of_the_installer() {
+        for text in ["quiet intel_iommu=on", "module.option=\"a b\"", "dyndbg=\"file a.c +p\""] {
+            assert_eq!(arguments(text), Ok(()), "{text}");
+        }
+        for text in
+            ["root=/dev/sda", "\"root=/dev/sda\"", "ro\"ot=\"x", "a nqrust.slot=b", "a;b", "a\"b", "$x"]
+        {
+            assert!(arguments(text).is_err(), "{text}");
         }
     }
 
