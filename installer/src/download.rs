@@ -47,6 +47,31 @@ impl Patience {
     }
 }
 
+/// A client for URLs that begin like `url`, for servers that the authorities of these certificates (PEM) vouch
+/// for too. Proxies are those of the environment.
+pub fn client(url: &str, authorities: &[String], builder: impl Fn() -> ClientBuilder) -> Result<Client> {
+    let extra = authorities.iter().map(|pem| Certificate::from_pem_bundle(pem.as_bytes()));
+    let extra = extra
+        .collect::<Result<Vec<_>, _>>()
+        .class(Class::Invalid, || "reading install.ca_certificates".into())?;
+    let extra = extra.concat();
+    // The provider is the process's; that it is set already is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let built = match extra.is_empty() {
+        true => builder().build(),
+        false => builder().tls_certs_merge(extra.clone()).build(),
+    };
+    let client = match built {
+        // Without certificates on the machine no client can be made; plain HTTP needs none, and those that are
+        // given may be enough.
+        Err(_) if url.starts_with("http://") || !extra.is_empty() => {
+            builder().tls_certs_only(extra.clone()).build()
+        }
+        built => built,
+    };
+    client.class(Class::Network, || format!("preparing to ask {}", shown(url)))
+}
+
 /// Opens downloads; clones share connections.
 #[derive(Clone, Debug)]
 pub struct Downloader {
@@ -69,33 +94,12 @@ impl Downloader {
         hint: &'static str,
         authorities: &[String],
     ) -> Result<Self> {
-        let what = || format!("preparing to download from {}", shown(url));
-        let extra = authorities.iter().map(|pem| Certificate::from_pem_bundle(pem.as_bytes()));
-        let extra = extra
-            .collect::<Result<Vec<_>, _>>()
-            .class(Class::Invalid, || "reading install.ca_certificates".into())?;
-        let extra = extra.concat();
-        // The provider is the process's; that it is set already is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = || {
+        let client = client(url, authorities, || {
             Client::builder()
                 .connect_timeout(patience.connect)
                 .timeout(patience.read)
                 .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")))
-        };
-        let merged = |builder: ClientBuilder| match extra.is_empty() {
-            true => builder.build(),
-            false => builder.tls_certs_merge(extra.clone()).build(),
-        };
-        let client = match merged(builder()) {
-            // Without certificates on the machine no client can be made; plain HTTP needs none, and those that are
-            // given may be enough.
-            Err(_) if url.starts_with("http://") || !extra.is_empty() => {
-                builder().tls_certs_only(extra.clone()).build()
-            }
-            built => built,
-        };
-        let client = client.class(Class::Network, what)?;
+        })?;
         Ok(Self { client, patience, hint })
     }
 
@@ -295,7 +299,7 @@ impl Read for Download {
 }
 
 /// An error with its causes, each once, without the URL that the message around it names already.
-fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let last = causes.last().map(ToString::to_string);
     last.unwrap_or_default()

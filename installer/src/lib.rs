@@ -23,4 +23,5 @@ pub mod plan;
 pub mod preflight;
 pub mod progress;
 pub mod release;
+pub mod resolve;
 pub mod size;

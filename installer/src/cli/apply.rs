@@ -87,5 +87,7 @@ mod tests {
         assert!(text.contains("host name takes effect at the next boot") && text.contains("sysctl --system"));
         assert!(!text.contains("SSH"));
         assert!(!tell(&outcome, false).contains("next boot"));
+        let warned = Outcome { warnings: vec!["a".into()], ..Outcome::default() };
+        assert!(tell(&warned, true).ends_with("\nwarning: a\n"));
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::config::InstallConfig;
 use crate::config::sources::{Combined, Document, Effects, Gathering, Kind, Request, gather, url, volume};
-use crate::download::shown;
 use crate::failure::{Class, Classify};
 use crate::files::read_text;
 use crate::inventory::BOOT_MEDIUM;
@@ -28,26 +28,39 @@ pub(super) struct Media {
 
 /// Opens the medium, reads its manifest, and gathers the configuration.
 ///
-/// The medium of the live system comes first if there is one; a URL, of `--medium` or of `install.medium`,
-/// provides what it does not hold.
+/// The medium of the live system comes first if there is one; the one that `--medium`, `install.medium` or
+/// `install.iso_url` names provides what it does not hold.
 pub(super) fn prepare(medium: Option<&str>, gathering: Gathering) -> Result<Media> {
     let live = medium.is_none_or(is_url) && is_medium(Path::new(BOOT_MEDIUM));
     let mut machine = ThisMachine { medium, live, opened: None };
     let gathering = Gathering { medium_at_hand: live || medium.is_some(), ..gathering };
     let combined = gather(gathering, &mut machine)?;
+    let named = medium.filter(|medium| is_url(medium)).map(str::to_owned);
+    let named = named.or_else(|| configured(&combined.config));
+    let second = || named.as_deref().map(|named| place(named, &combined.authorities)).transpose();
     let (first, release) = match machine.opened {
         Some(opened) => opened,
-        None => opened(source(None)?)?,
+        None => opened(second()?.map_or_else(|| source(None), Ok)?)?,
     };
-    let url = medium.filter(|medium| is_url(medium)).map(str::to_owned);
-    let source = match url.or_else(|| combined.config.install.medium.clone()) {
-        Some(url) if first.describe() != shown(&url) => {
-            let second = HttpMedium::trusting(&url, &combined.authorities)?;
-            Box::new(Chain::new(first, Box::new(second)))
-        }
+    let source: Box<dyn PayloadSource> = match second()? {
+        Some(second) if second.describe() != first.describe() => Box::new(Chain::new(first, second)),
         _ => first,
     };
     Ok(Media { source, release, combined })
+}
+
+/// The medium that a configuration names: a URL or a directory. `local` is the one that is there anyway.
+fn configured(config: &InstallConfig) -> Option<String> {
+    let install = &config.install;
+    let iso_url = install.iso_url.as_deref().filter(|place| *place != "local").map(str::to_owned);
+    install.medium.clone().or(iso_url)
+}
+
+fn place(named: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
+    match is_url(named) {
+        true => Ok(Box::new(HttpMedium::trusting(named, authorities)?)),
+        false => Ok(Box::new(LocalMedium::new(named))),
+    }
 }
 
 /// The document that `--config` names.
@@ -124,4 +137,21 @@ fn document(source: &dyn PayloadSource, payload: &Payload, kind: Kind) -> Result
     let mut reader = Verified::new(source.open(payload)?, payload, source.describe());
     reader.read_to_string(&mut text).class(Class::Verification, || format!("reading {}", payload.path))?;
     Ok(Document::yaml(kind, payload.path.clone(), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iso_url_is_medium_by_another_name_and_local_is_no_other_medium() {
+        for (text, named) in [
+            ("install: {iso_url: local}", None),
+            ("install: {iso_url: /mnt/medium}", Some("/mnt/medium")),
+            ("install: {iso_url: 'http://a/medium/'}", Some("http://a/medium/")),
+            ("install: {medium: 'http://a/medium', iso_url: 'http://a/medium/'}", Some("http://a/medium")),
+        ] {
+            assert_eq!(configured(&crate::config::parse(text, "f").unwrap()).as_deref(), named, "{text}");
+        }
+    }
 }

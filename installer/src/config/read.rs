@@ -53,23 +53,27 @@ impl InstallConfig {
         serde_saphyr::to_string(self).unwrap_or_default()
     }
 
-    /// The document as a node keeps it: a password in clear text replaced by its yescrypt hash.
+    /// The document as a node keeps it: passwords in clear text replaced by their yescrypt hashes.
     /// A hash of a method that the node does not accept is [`Class::Invalid`].
     pub fn for_node(&self) -> Result<Self> {
         let mut node = self.clone();
-        node.os.password = self.os.password.as_ref().map(storable).transpose()?;
+        let stored = |key: &str, secret: &Option<Secret>| {
+            secret.as_ref().map(|secret| storable(key, secret)).transpose()
+        };
+        node.os.password = stored("os.password", &self.os.password)?;
+        for (index, user) in node.os.users.iter_mut().enumerate() {
+            user.password = stored(&format!("os.users[{index}].password"), &user.password)?;
+        }
         Ok(node)
     }
 }
 
-fn storable(secret: &Secret) -> Result<Secret> {
+fn storable(key: &str, secret: &Secret) -> Result<Secret> {
     match password::kind(secret.expose()) {
         password::Kind::Hash => Ok(secret.clone()),
         password::Kind::Clear => password::hash(secret.expose()),
-        password::Kind::Unsupported(why) => {
-            Err(Failure::new(Class::Invalid, format!("`os.password` is {why}"))
-                .hint("Give the password in clear text, or a hash made by `mkpasswd --method=yescrypt`.")
-                .into())
-        }
+        password::Kind::Unsupported(why) => Err(Failure::new(Class::Invalid, format!("`{key}` is {why}"))
+            .hint("Give the password in clear text, or a hash made by `mkpasswd --method=yescrypt`.")
+            .into()),
     }
 }

@@ -77,7 +77,7 @@ fn told(error: anyhow::Error, step: &Step, plan: &Plan, touched: bool) -> anyhow
         true => format!("{path} is not bootable now; starting the install again does it over."),
     };
     let (class, what) = (class_of(&error), format!("installing, step {}", step.id()));
-    let source: Box<dyn std::error::Error + Send + Sync> = error.into();
+    let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
     Failure::new(class, what).because(source).hint(state).into()
 }
 

@@ -56,9 +56,10 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts) -> Result<Outcome> {
     let mut owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
     owned.extend(further.iter().map(|file| file.path.trim_start_matches('/').to_owned()));
     let users = users(&config, machine.as_ref())?;
-    let Made { accounts, users, warnings } = make_accounts(root, &users)?;
+    let Made { accounts, users, mut warnings } = make_accounts(root, &users)?;
     files.extend(account_files(&accounts));
     let before = record::before(root)?;
+    warnings.extend(unfetched(&config));
     let mut outcome = Outcome { warnings, ..Outcome::default() };
     record::announce(root, &before, &owned)?;
     for path in before.iter().filter(|path| !owned.contains(path)) {
@@ -85,6 +86,16 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts) -> Result<Outcome> {
     }
     record::finish(root, digest, &owned)?;
     Ok(outcome)
+}
+
+/// References that somebody wrote into the document of a node. A boot must not depend on a server that
+/// answers, so that only the installer follows them.
+fn unfetched(config: &InstallConfig) -> Vec<String> {
+    let told = |reference: crate::resolve::Reference| {
+        let crate::resolve::Reference { key, from } = reference;
+        format!("`{key}` refers to {from}, which only the installer fetches; write the value itself there")
+    };
+    crate::resolve::references(config).into_iter().map(told).collect()
 }
 
 /// The digest by which a changed document is noticed: of the document and of the machine id beside it.
@@ -293,6 +304,18 @@ pub(super) mod tests {
         fs::write(home.join(".profile"), "own").unwrap();
         run(root.path(), "os: {hostname: a}").unwrap();
         assert_eq!(fs::read(home.join(".profile")).unwrap(), b"own");
+    }
+
+    #[test]
+    fn a_reference_in_the_document_of_a_node_is_told_and_the_rest_applied() {
+        let root = image();
+        let text = "token_file: /t\nos: {hostname: a, ssh_authorized_keys: [github:me]}";
+        let outcome = run(root.path(), text).unwrap();
+        assert!(outcome.written.contains(&"etc/hostname".to_owned()));
+        let [token, key] = &outcome.warnings[..] else { panic!("{outcome:?}") };
+        assert!(token.starts_with("`token` refers to /t, which only the installer fetches"), "{token}");
+        assert!(key.contains("https://github.com/me.keys"), "{key}");
+        assert!(!root.path().join("etc/ssh/authorized_keys.d/rancher").exists());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::config::{InstallConfig, Mode, Role};
 use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, FoundPartition, Inventory};
 use crate::release::{Payload, Release};
+use crate::resolve::Reference;
 use crate::size::ByteSize;
 use boot::{Slot, Volumes};
 use layout::{LayoutError, Sizes, Wish};
@@ -46,6 +47,9 @@ pub struct Plan {
     pub partitions: Vec<Partition>,
     /// What is done, in order.
     pub steps: Vec<Step>,
+    /// What is fetched before the plan is made for an install.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fetched: Vec<Reference>,
     /// What happens to the machine afterwards, if the caller of the install asks for that.
     pub finish: Finish,
     /// What the node keeps as its node document.
@@ -213,6 +217,7 @@ pub fn plan(
         disk_guid,
         steps: steps(config, release, &needed, &partitions, sector, disk_guid)?,
         partitions,
+        fetched: crate::resolve::references(config),
         finish: if install.poweroff { Finish::Poweroff } else { Finish::Reboot },
         document: Box::new(config.clone()),
         release: Box::new(release.clone()),

@@ -31,6 +31,12 @@ impl fmt::Display for Plan {
                 new.uuid
             )?;
         }
+        if !self.fetched.is_empty() {
+            writeln!(f, "\nFetched when an install begins, and not now")?;
+        }
+        for reference in &self.fetched {
+            writeln!(f, "  {}  from {}", reference.key, reference.from)?;
+        }
         writeln!(f, "\nSteps")?;
         for (number, step) in (1..).zip(&self.steps) {
             let what = match step {

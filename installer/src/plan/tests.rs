@@ -291,3 +291,17 @@ fn a_node_that_pulls_its_images_gets_none() {
     }
     assert!(plan.to_string().contains("the node pulls them (install.with_net_images)"));
 }
+
+#[test]
+fn references_are_told_and_not_followed() {
+    let mut config = trial();
+    config.token_file = "/run/token".parse().ok();
+    config.os.ssh_authorized_keys = vec!["github:me".parse().unwrap()];
+    let plan = try_plan(&config, &[disk("vda", ByteSize::gib(16))]).unwrap();
+    let text = plan.to_string();
+    assert!(
+        text.contains("and not now\n  token  from /run/token\n  os.ssh_authorized_keys  from https://"),
+        "{text}"
+    );
+    assert_eq!(serde_json::to_value(&plan).unwrap()["fetched"][0]["from"], "/run/token");
+}

@@ -1,0 +1,102 @@
+//! Files of this machine and servers that it can reach.
+
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use super::{Content, Fetch, LIMIT};
+use crate::download::{Downloader, Patience, shown};
+use crate::failure::{Class, Classify};
+use crate::files::read_at_most;
+
+/// Reads files and asks servers.
+#[derive(Clone, Debug, Default)]
+pub struct ThisMachine {
+    authorities: Vec<String>,
+    patience: Patience,
+}
+
+impl ThisMachine {
+    /// Trusts the authorities of the machine and these, each as PEM.
+    #[must_use]
+    pub fn new(authorities: Vec<String>, patience: Patience) -> Self {
+        Self { authorities, patience }
+    }
+}
+
+impl Fetch for ThisMachine {
+    fn file(&self, path: &Path) -> Result<Content> {
+        let read = || -> Result<Content> {
+            let metadata = std::fs::metadata(path)?;
+            if !metadata.is_file() {
+                // Opening a pipe would wait for its writer.
+                bail!("it is not a regular file");
+            }
+            let readable_by_others = metadata.permissions().mode() & 0o004 != 0;
+            Ok(Content { bytes: read_at_most(path, LIMIT)?, readable_by_others })
+        };
+        read().class(Class::Invalid, || format!("reading {}", path.display()))
+    }
+
+    fn url(&self, url: &str) -> Result<Vec<u8>> {
+        let hint = "Check the URL in the configuration and that this machine can reach the server.";
+        let downloader = Downloader::trusting(url, self.patience, hint, &self.authorities)?;
+        let mut bytes = Vec::new();
+        let read = downloader.open(url, None).take(LIMIT + 1).read_to_end(&mut bytes);
+        read.class(Class::Network, || format!("downloading {}", shown(url)))?;
+        if bytes.len() as u64 > LIMIT {
+            return Err(anyhow::anyhow!("it has more than {LIMIT} bytes"))
+                .class(Class::Network, || format!("downloading {}", shown(url)));
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::{class_of, render};
+    use std::fs::{self, Permissions};
+    use std::io::Write;
+
+    #[test]
+    fn a_file_that_everybody_can_read_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        fs::write(&path, "abc\n").unwrap();
+        for (mode, open) in [(0o600, false), (0o640, false), (0o644, true)] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let content = ThisMachine::default().file(&path).unwrap();
+            assert_eq!((content.bytes.as_slice(), content.readable_by_others), (&b"abc\n"[..], open));
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_or_too_large_is_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let (pipe, large) = (directory.path().join("pipe"), directory.path().join("large"));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        fs::write(&large, vec![b'a'; 65 << 10]).unwrap();
+        for path in [pipe, large, directory.path().join("absent")] {
+            let Err(error) = ThisMachine::default().file(&path) else { panic!("{}", path.display()) };
+            assert_eq!(class_of(&error), Class::Invalid);
+            assert!(render(&error).contains(&*path.to_string_lossy()));
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_stop_is_not_read_to_the_end() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/endless", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+            while stream.write_all(&[b'a'; 4096]).is_ok() {}
+        });
+        let error = ThisMachine::default().url(&url).unwrap_err();
+        assert_eq!(class_of(&error), Class::Network);
+        assert!(render(&error).contains("more than 65536 bytes"), "{}", render(&error));
+    }
+}

@@ -1,0 +1,171 @@
+//! The token and the password, where the document says where they are instead of what they are.
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::{Fetch, plain_http};
+use crate::config::formats::{Checked, access};
+use crate::config::{InstallConfig, Secret};
+use crate::download::shown;
+use crate::failure::{Class, Classify, Failure};
+
+/// Where a secret is.
+pub(super) enum Place<'a> {
+    File(&'a str),
+    Url(&'a str),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.write_str(path),
+            Self::Url(url) => f.write_str(&shown(url)),
+        }
+    }
+}
+
+/// The keys of secrets that are elsewhere, and where.
+pub(super) fn places(config: &InstallConfig) -> Vec<(&'static str, Place<'_>)> {
+    let file = |path| Place::File(path);
+    let token_file = config.token_file.as_deref().map(file).map(|place| ("token", place));
+    let token_url = config.token_url.as_deref().map(Place::Url).map(|place| ("token", place));
+    let password = config.os.password_file.as_deref().map(file).map(|place| ("os.password", place));
+    token_file.into_iter().chain(token_url).chain(password).collect()
+}
+
+/// Puts the secrets into the document.
+pub(super) fn resolve(
+    config: &mut InstallConfig,
+    fetch: &dyn Fetch,
+    warn: &mut dyn FnMut(String),
+) -> Result<()> {
+    let given = [
+        ("`token`", config.token.is_some()),
+        ("`token_file`", config.token_file.is_some()),
+        ("`token_url`", config.token_url.is_some()),
+    ];
+    one_of(&given)?;
+    let os = &config.os;
+    one_of(&[("`os.password`", os.password.is_some()), ("`os.password_file`", os.password_file.is_some())])?;
+    let mut found = Vec::new();
+    for (key, place) in places(config) {
+        let check = if key == "token" { access::token } else { access::password };
+        found.push((key, obtain(key, &place, check, fetch, warn)?));
+    }
+    for (key, secret) in found {
+        let target = if key == "token" { &mut config.token } else { &mut config.os.password };
+        *target = Some(secret);
+    }
+    (config.token_file, config.token_url, config.os.password_file) = (None, None, None);
+    Ok(())
+}
+
+fn one_of(keys: &[(&str, bool)]) -> Result<(), Failure> {
+    let given: Vec<_> = keys.iter().filter(|(_, given)| *given).map(|(key, _)| *key).collect();
+    if given.len() < 2 {
+        return Ok(());
+    }
+    let what = format!("{} say the same thing twice", given.join(" and "));
+    Err(Failure::new(Class::Invalid, what).hint("Keep one of them."))
+}
+
+fn obtain(
+    key: &str,
+    place: &Place<'_>,
+    check: fn(&str) -> Checked,
+    fetch: &dyn Fetch,
+    warn: &mut dyn FnMut(String),
+) -> Result<Secret> {
+    let bytes = match place {
+        Place::File(path) => {
+            let content = fetch.file(Path::new(path)).class(Class::Invalid, || format!("getting `{key}`"))?;
+            if content.readable_by_others {
+                warn(format!("{path} holds `{key}`, and every user can read it; chmod 600 {path} helps"));
+            }
+            content.bytes
+        }
+        Place::Url(url) => {
+            plain_http(&format!("`{key}`"), url, warn);
+            fetch.url(url).class(Class::Network, || format!("getting `{key}`"))?
+        }
+    };
+    let refuse = |why: &str| {
+        Failure::new(Class::Invalid, format!("what {place} holds for `{key}` {why}"))
+            .hint("Put the bare value there; a line end after it does no harm.")
+    };
+    let text = String::from_utf8(bytes).map_err(|_| refuse("is not text"))?;
+    let text = text.strip_suffix('\n').map_or(&*text, |line| line.strip_suffix('\r').unwrap_or(line));
+    check(text).map_err(|fault| refuse(&fault.message))?;
+    Ok(Secret::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Shelf, config};
+    use super::*;
+    use crate::failure::{class_of, render};
+    use proptest::prelude::*;
+
+    fn run(text: &str, shelf: &Shelf) -> (Result<InstallConfig>, Vec<String>) {
+        let mut warnings = Vec::new();
+        let result = super::super::resolve(&config(text), shelf, &mut |text| warnings.push(text));
+        (result, warnings)
+    }
+
+    #[test]
+    fn values_take_the_place_of_references_without_their_last_line_end() {
+        let shelf = Shelf::with(&[("/t", "marked token\r\n"), ("/p", "hunter2\n"), ("https://a/t", "abc")]);
+        let (resolved, warnings) = run("token_file: /t\nos: {password_file: /p}", &shelf);
+        let resolved = resolved.unwrap();
+        assert_eq!(resolved.token, Some(Secret::new("marked token")));
+        assert_eq!(resolved.os.password, Some(Secret::new("hunter2")));
+        assert!(resolved.token_file.is_none() && resolved.os.password_file.is_none());
+        assert!(warnings.is_empty());
+        let document = resolved.for_node().unwrap().to_yaml();
+        assert!(document.contains("marked token") && !document.contains("hunter2"), "{document}");
+        let (resolved, _) = run("token_url: https://a/t", &shelf);
+        assert_eq!(resolved.unwrap().token, Some(Secret::new("abc")));
+    }
+
+    #[test]
+    fn what_is_open_to_everybody_is_warned_about() {
+        let shelf = Shelf { shared: true, ..Shelf::with(&[("/t", "abc"), ("http://a/t?key=k", "abc")]) };
+        let (_, warnings) = run("token_file: /t", &shelf);
+        assert!(warnings[0].starts_with("/t holds `token`, and every user can read it"), "{warnings:?}");
+        let (_, warnings) = run("token_url: 'http://a/t?key=k'", &shelf);
+        assert!(warnings[0].contains("without TLS"), "{warnings:?}");
+    }
+
+    #[test]
+    fn two_sources_of_one_secret_are_refused() {
+        let mut twice = config("token_file: /t");
+        twice.token = Some(Secret::new("abc"));
+        let error = super::super::resolve(&twice, &Shelf::default(), &mut |_| {}).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+        assert!(render(&error).contains("`token` and `token_file`"));
+    }
+
+    #[test]
+    fn a_reference_that_leads_nowhere_is_named_with_its_class() {
+        for (text, class, place) in [
+            ("token_file: /absent", Class::Invalid, "/absent"),
+            ("token_url: https://a/absent", Class::Network, "https://a/absent"),
+        ] {
+            let error = run(text, &Shelf::default()).0.unwrap_err();
+            assert_eq!(class_of(&error), class);
+            let text = render(&error);
+            assert!(text.contains(place) && text.contains("getting `token`"), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_error_never_tells_the_content(bad in "[a-z]{8,20}[\\x00-\\x08\u{e9}\n][a-z]{8,20}") {
+            let shelf = Shelf::with(&[("/t", Box::leak(bad.clone().into_boxed_str()))]);
+            let text = render(&run("token_file: /t", &shelf).0.unwrap_err());
+            prop_assert!(text.contains("/t") && !text.contains(&bad[..8]), "{}", text);
+        }
+    }
+}
