@@ -23,5 +23,7 @@ pub mod plan;
 pub mod preflight;
 pub mod progress;
 pub mod release;
+pub mod report;
 pub mod resolve;
 pub mod size;
+pub mod webhook;

@@ -4,15 +4,18 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use super::record::Record;
 use super::{Context, consoles, media, preflight};
 use crate::command::SystemRunner;
 use crate::config::sources::Gathering;
 use crate::config::{InstallConfig, Secret};
-use crate::failure::{Class, Failure, class_of};
+use crate::download::Patience;
+use crate::failure::{Class, Failure};
 use crate::install::{Cancel, Disk, Parts, SystemHost, execute, finish};
 use crate::inventory::{Inventory, Roots};
 use crate::plan::Finish;
 use crate::progress::Progress;
+use crate::resolve::{ThisMachine, resolve};
 
 /// Install on this machine.
 #[derive(Debug, clap::Args)]
@@ -35,20 +38,19 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         consoles::with(self.consoles, &context.progress, || {
-            let result = self.install(&context.progress);
-            match &result {
-                Ok(_) => context.progress.finish("Installation complete", 0),
-                Err(error) => context.progress.finish("Installation failed", class_of(error).exit_code()),
-            }
+            let mut record = Record::begin(&context.progress);
+            let result = self.install(&context.progress, &mut record);
+            let result = record.end(result);
             // The end of the machine's run is told of before it comes.
             let (end, inventory) = result?;
             if self.reboot { finish(end, &inventory, &SystemRunner) } else { Ok(()) }
         })
     }
 
-    fn install(&self, progress: &Progress) -> Result<(Finish, Inventory)> {
+    fn install(&self, progress: &Progress, record: &mut Record<'_>) -> Result<(Finish, Inventory)> {
         let file = media::file(self.config.as_deref())?;
-        let media = media::prepare(self.medium.as_deref(), Gathering { file, ..Gathering::default() })?;
+        let gathering = Gathering { file, ..Gathering::default() };
+        let media = media::prepare(self.medium.as_deref(), gathering, &mut |config| record.config(config))?;
         let config = &media.combined.config;
         if !config.install.automatic {
             let what = "the configuration does not say install.automatic: true";
@@ -56,9 +58,16 @@ impl Args {
                 .hint("Set install.automatic: true; this version installs only unattended.")
                 .into());
         }
+        record.started(&media.release);
+        let fetch = ThisMachine::new(media.combined.authorities.clone(), Patience::default());
+        let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
+        let config = &resolve(config, &fetch, &mut warn)?;
+        record.resolved(config);
         let inventory = Inventory::scan(&Roots::default())?;
+        record.inventory(&inventory);
         let plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
         let preflight = preflight::step(config, media.release.epoch, progress)?;
+        record.plan(&plan);
         let cancel = Cancel::on_signals()?;
         let host = SystemHost::new()?;
         let disk = Disk::open(&plan.disk)?;

@@ -30,11 +30,19 @@ pub(super) struct Media {
 ///
 /// The medium of the live system comes first if there is one; the one that `--medium`, `install.medium` or
 /// `install.iso_url` names provides what it does not hold.
-pub(super) fn prepare(medium: Option<&str>, gathering: Gathering) -> Result<Media> {
+///
+/// `read` hears of the configuration as soon as there is one, or of what can be used of one that has mistakes:
+/// what can be told then is told even if the rest fails.
+pub(super) fn prepare(
+    medium: Option<&str>,
+    gathering: Gathering,
+    read: &mut dyn FnMut(&InstallConfig),
+) -> Result<Media> {
     let live = medium.is_none_or(is_url) && is_medium(Path::new(BOOT_MEDIUM));
-    let mut machine = ThisMachine { medium, live, opened: None };
+    let mut machine = ThisMachine { medium, live, opened: None, read };
     let gathering = Gathering { medium_at_hand: live || medium.is_some(), ..gathering };
     let combined = gather(gathering, &mut machine)?;
+    (machine.read)(&combined.config);
     let named = medium.filter(|medium| is_url(medium)).map(str::to_owned);
     let named = named.or_else(|| configured(&combined.config));
     let second = || named.as_deref().map(|named| place(named, &combined.authorities)).transpose();
@@ -98,6 +106,7 @@ struct ThisMachine<'a> {
     medium: Option<&'a str>,
     live: bool,
     opened: Option<Opened>,
+    read: &'a mut dyn FnMut(&InstallConfig),
 }
 
 impl Effects for ThisMachine<'_> {
@@ -127,6 +136,10 @@ impl Effects for ThisMachine<'_> {
         read_text(Path::new(COMMAND_LINE))
     }
 
+    fn given_up(&mut self, saved: &InstallConfig) {
+        (self.read)(saved);
+    }
+
     fn fetch(&mut self, request: &Request) -> Result<Document> {
         url::fetch(request, url::patience())
     }
@@ -149,9 +162,32 @@ mod tests {
             ("install: {iso_url: local}", None),
             ("install: {iso_url: /mnt/medium}", Some("/mnt/medium")),
             ("install: {iso_url: 'http://a/medium/'}", Some("http://a/medium/")),
-            ("install: {medium: 'http://a/medium', iso_url: 'http://a/medium/'}", Some("http://a/medium")),
+            ("install: {medium: 'http://a/medium'}", Some("http://a/medium")),
         ] {
             assert_eq!(configured(&crate::config::parse(text, "f").unwrap()).as_deref(), named, "{text}");
+        }
+    }
+
+    #[test]
+    fn webhooks_are_told_of_though_the_medium_or_the_rest_of_the_document_will_not_do() {
+        let hook = "{event: FAILED, method: POST, url: 'http://a/x'}";
+        let broken = hook.replace("http:", "{{.Nothing}}");
+        let nowhere = tempfile::tempdir().unwrap();
+        for text in [
+            format!("os: {{hostname: node-1}}\ninstall: {{webhooks: [{hook}]}}"),
+            format!(
+                "os: {{hostname: node-1, moduls: [x]}}\ninstall: {{webhooks: [{broken}, {hook}, {{event: X}}]}}"
+            ),
+        ] {
+            let file = Document::yaml(Kind::File, "node.yaml", text);
+            let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
+            let mut told = Vec::new();
+            let read = &mut |config: &InstallConfig| told.push(config.clone());
+            assert!(prepare(nowhere.path().to_str(), gathering, read).is_err());
+            let [config] = &told[..] else { panic!("{told:?}") };
+            assert_eq!(config.os.hostname.as_deref(), Some("node-1"));
+            let urls: Vec<_> = config.install.webhooks.iter().map(|hook| &*hook.url).collect();
+            assert_eq!(urls, ["http://a/x"]);
         }
     }
 }

@@ -9,6 +9,7 @@ mod inventory;
 mod media;
 mod plan;
 mod preflight;
+mod record;
 mod status;
 mod validate;
 mod verify;

@@ -40,7 +40,7 @@ impl Args {
             command_line,
             ..Gathering::default()
         };
-        let media = media::prepare(self.medium.as_deref(), gathering)?;
+        let media = media::prepare(self.medium.as_deref(), gathering, &mut |_| {})?;
         let inventory = match self.inventory {
             None => Inventory::scan(&Roots::default())?,
             Some(path) => {

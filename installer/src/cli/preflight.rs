@@ -78,7 +78,7 @@ fn configuration(file: Option<&Path>) -> Result<InstallConfig> {
     match file {
         Some(file) => config::load(file),
         None if is_medium(Path::new(BOOT_MEDIUM)) => {
-            let media = media::prepare(None, Gathering::default())?;
+            let media = media::prepare(None, Gathering::default(), &mut |_| {})?;
             Ok(media.combined.config)
         }
         None => Ok(InstallConfig::default()),

@@ -16,6 +16,7 @@ pub mod network;
 pub mod os;
 pub mod password;
 mod read;
+pub mod redact;
 #[cfg(test)]
 mod reference;
 pub mod registries;

@@ -92,6 +92,17 @@ impl Shape {
         }
     }
 
+    /// The shape of a key of a group.
+    #[must_use]
+    pub fn at(&self, key: &str) -> Option<&Self> {
+        match self {
+            Self::Record(keys, _) => keys.iter().find(|(name, _)| name == key).map(|(_, shape)| shape),
+            Self::Dictionary { values, .. } => Some(values),
+            Self::Either(shapes) => shapes.iter().find_map(|shape| shape.at(key)),
+            _ => None,
+        }
+    }
+
     /// The dotted paths below `at` of every key with this canonical name.
     pub fn places(&self, name: &str, at: &str) -> Vec<String> {
         match self {

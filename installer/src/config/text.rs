@@ -8,6 +8,8 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::webhook::template;
+
 use super::formats::{self, access, kernel, kubernetes, network, storage, text};
 
 /// Text that does not pass the check of its type.
@@ -109,6 +111,15 @@ checked_text! {
 checked_text! {
     /// An `http` or `https` URL without credentials.
     HttpUrl, "url", network::http_url
+}
+checked_text! {
+    /// The URL of a webhook, perhaps with placeholders.
+    HookUrl, "hook-url", template::url
+}
+checked_text! {
+    /// The body of a webhook, perhaps with placeholders.
+    #[derive(Default)]
+    HookPayload, "hook-payload", template::payload
 }
 checked_text! {
     /// Where a medium is: `local`, a path, or the URL of a directory.

@@ -6,9 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Secret;
-use super::text::{HttpUrl, Line, Text};
+use super::text::{HookPayload, HookUrl, Line};
 
-/// One call. `url` and `payload` may hold `{{.Hostname}}`, `{{.MACAddr}}`, `{{.IPAddrV4}}` and `{{.IPAddrV6}}`.
+/// One call. `url` and `payload` may hold placeholders: `{{.Hostname}}`, `{{.MACAddr}}`, `{{.IPAddrV4}}`,
+/// `{{.IPAddrV6}}`, `{{.Event}}`, `{{.Step}}`, `{{.Error}}` and `{{.Product}}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
@@ -16,16 +17,17 @@ pub struct Webhook {
     pub event: Event,
     /// HTTP method.
     pub method: HttpMethod,
-    /// Where to.
-    pub url: HttpUrl,
+    /// Where to. Placeholders come after the name of the server; their values are percent-encoded.
+    pub url: HookUrl,
     /// Header fields; their values may be secrets and are never shown.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = { "type": "string", "format": "header-name" }))]
     pub headers: BTreeMap<String, Vec<Secret>>,
-    /// The body; never shown in messages.
+    /// The body; never shown in messages. In JSON the values of placeholders are escaped, outside of quotes they
+    /// are strings; without a `Content-Type`, JSON is sent as `application/json`.
     #[serde(default)]
     #[schemars(extend("writeOnly" = true))]
-    pub payload: Text,
+    pub payload: HookPayload,
     /// Whether to do without a check of the server's certificate.
     #[serde(default)]
     pub insecure: bool,
@@ -50,11 +52,11 @@ pub struct BasicAuth {
 pub enum Event {
     /// The configuration has been read; nothing is written yet.
     Started,
-    /// A step of the install is done.
+    /// A step of the plan is done; `{{.Step}}` is its name.
     Step,
     /// The node is installed.
     Succeeded,
-    /// The install has failed, in whatever stage.
+    /// The install has failed, in whatever stage, a mistake in the configuration included; `{{.Error}}` says why.
     Failed,
 }
 

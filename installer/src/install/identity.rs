@@ -1,8 +1,7 @@
 //! The configuration partition: the node document and the identity of the node; and the log of the install.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use uuid::Uuid;
@@ -13,6 +12,7 @@ use crate::digest::Digest;
 use crate::failure::{Class, Classify, Failure};
 use crate::files::{read_at_most, write_atomically};
 use crate::progress::Progress;
+use crate::progress::book::Book;
 use crate::progress::json::JsonLines;
 use crate::progress::plain::PlainLines;
 use crate::release::Release;
@@ -71,24 +71,9 @@ impl Log {
         directory(&root.join("log/nqrust"), 0o700)?;
         for (name, book) in [("install.log", &self.text), ("install-events.jsonl", &self.events)] {
             let path = root.join("log/nqrust").join(name);
-            let bytes = book.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            write_atomically(&path, &bytes, 0o600).class(Class::DiskIo, || format!("storing {name}"))?;
+            write_atomically(&path, &book.bytes(), 0o600)
+                .class(Class::DiskIo, || format!("storing {name}"))?;
         }
-        Ok(())
-    }
-}
-
-/// Bytes in memory that several writers share.
-#[derive(Clone, Default)]
-struct Book(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Book {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

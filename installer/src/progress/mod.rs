@@ -8,6 +8,7 @@
 //! `total`, `message`; the last event has the step `run`, a `result` and the `exit_code`.
 
 pub mod bars;
+pub mod book;
 pub mod json;
 pub mod plain;
 

@@ -91,9 +91,13 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/endless", listener.local_addr().unwrap());
         std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
-            while stream.write_all(&[b'a'; 4096]).is_ok() {}
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+                while stream.write_all(&[b'a'; 4096]).is_ok() {}
+            }
         });
         let error = ThisMachine::default().url(&url).unwrap_err();
         assert_eq!(class_of(&error), Class::Network);

@@ -8,6 +8,8 @@ pub mod network;
 pub mod storage;
 pub mod text;
 
+use crate::webhook::template;
+
 /// What is wrong with a text, and what to write instead.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -56,6 +58,8 @@ static FORMATS: &[Format] = &[
     Format { name: "environment-name", code: "invalid-environment-name", check: text::environment_name },
     Format { name: "file-mode", code: "invalid-permissions", check: access::file_mode },
     Format { name: "header-name", code: "invalid-header-name", check: text::header_name },
+    Format { name: "hook-payload", code: "invalid-payload", check: template::payload },
+    Format { name: "hook-url", code: "invalid-webhook-url", check: template::url },
     Format { name: "hostname", code: "invalid-hostname", check: network::hostname },
     Format { name: "interface", code: "invalid-interface-name", check: network::interface },
     Format { name: "ipv4", code: "invalid-address", check: network::ipv4 },
@@ -128,7 +132,7 @@ mod tests {
         #[test]
         fn no_accepted_text_can_break_out_of_a_line(text in "\\PC{0,20}[\n\r\0]\\PC{0,20}") {
             // These may have several lines by their nature.
-            let several = ["pem", "secret", "text"];
+            let several = ["hook-payload", "pem", "secret", "text"];
             for format in FORMATS.iter().filter(|format| !several.contains(&format.name)) {
                 proptest::prop_assert!((format.check)(&text).is_err(), "{}", format.name);
             }

@@ -112,7 +112,6 @@ const RULES: &[Rule] = &[
     time::enough_servers,
     vip::is_complete,
     vip::fits_the_network,
-    webhook::templates,
     webhook::each_once,
 ];
 

@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use super::Kind;
 use super::document::Document;
 use super::merge::Piece;
-use crate::config::InstallConfig;
 use crate::config::diagnostic::{Diagnostic, Invalid, Problem, Severity};
 use crate::config::rules::{self, Finding};
 use crate::config::shape::{self, Shape};
-use crate::config::tree::Span;
+use crate::config::tree::{self, Node, Span};
 use crate::config::walk::Walk;
+use crate::config::{InstallConfig, Webhook};
 
 /// The widest value that a listing shows, in characters.
 const WIDTH: usize = 60;
@@ -95,6 +95,42 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
     let warnings = examined.verdict(documents)?;
     let authorities = authorities(&merged.value());
     Ok(Combined { config: config.unwrap_or_default(), entries, authorities, warnings })
+}
+
+/// What can be used of documents that have mistakes, to tell of the failure: the webhooks that are right
+/// themselves, and the certificates and the name that they need. Nothing else is in it.
+#[must_use]
+pub fn salvage(documents: &[Document]) -> InstallConfig {
+    let examined = Examined::of(documents, shape::install_config());
+    let mut saved = InstallConfig::default();
+    saved.install.webhooks = documents.iter().rev().find_map(hooks).unwrap_or_default();
+    let Some(merged) = &examined.merged else { return saved };
+    let value = merged.value();
+    let authorities = authorities(&value).into_iter();
+    saved.install.ca_certificates = authorities.filter_map(|pem| pem.parse().ok()).collect();
+    saved.os.hostname =
+        value.pointer("/os/hostname").and_then(Value::as_str).and_then(|name| name.parse().ok());
+    saved
+}
+
+/// The webhooks of one document that have no mistake, each by itself; none where it has no list of them.
+fn hooks(document: &Document) -> Option<Vec<Webhook>> {
+    let group = |node: &Node, name: &str| match &node.kind {
+        tree::Kind::Map(entries) => {
+            entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node.clone())
+        }
+        _ => None,
+    };
+    let root = document.content().as_ref().ok()?.root.as_ref()?;
+    let tree::Kind::List(items) = group(&group(root, "install")?, "webhooks")?.kind else { return None };
+    let Shape::List(shape) = shape::install_config().at("install")?.at("webhooks")? else { return None };
+    let one = |item: &Node| {
+        let mut walk = Walk::default();
+        let value = walk.value(item, shape, "")?;
+        let right = walk.problems.iter().all(|problem| problem.severity == Severity::Warning);
+        right.then(|| serde_json::from_value(value).ok()).flatten()
+    };
+    Some(items.iter().filter_map(one).collect())
 }
 
 /// Checks a document that is only a part of a configuration: key by key. The rules, most of which need the

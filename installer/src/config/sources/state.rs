@@ -11,10 +11,10 @@
 
 use anyhow::Result;
 
-use super::combine::{Combined, Examined, authorities, combine};
+use super::combine::{Combined, Examined, authorities, combine, salvage};
 use super::{Document, Kind};
-use crate::config::Invalid;
 use crate::config::shape::{self, Shape};
+use crate::config::{InstallConfig, Invalid};
 use crate::failure::{Class, Failure};
 
 /// What asks the sources.
@@ -27,6 +27,8 @@ pub trait Effects {
     fn command_line(&mut self) -> Result<String>;
     /// The document behind `install.config_url`.
     fn fetch(&mut self, request: &Request) -> Result<Document>;
+    /// The gathering ends with an error; this is what could be used all the same.
+    fn given_up(&mut self, _saved: &InstallConfig) {}
 }
 
 /// Something to fetch.
@@ -202,8 +204,11 @@ fn is_web(url: &str) -> bool {
 /// Asks every source and puts the configuration together.
 pub fn gather(gathering: Gathering, effects: &mut dyn Effects) -> Result<Combined> {
     let mut machine = Machine::new(gathering, shape::install_config());
-    run(&mut machine, effects)?;
-    let documents = machine.documents();
+    let combined = run(&mut machine, effects).and_then(|()| put_together(machine.documents()));
+    combined.inspect_err(|_| effects.given_up(&salvage(machine.documents())))
+}
+
+fn put_together(documents: &[Document]) -> Result<Combined> {
     if documents.iter().all(|document| document.kind() == Kind::Defaults || document.is_empty()) {
         return Err(Failure::new(Class::Invalid, "there is no install configuration")
             .hint("Give one with --config, or by one of the sources in docs/configuration.md.")

@@ -1,0 +1,190 @@
+//! What an install tells when it ends: webhooks, the report of a failure, the last event.
+//!
+//! The record learns what there is to know while the install goes on, because a failure can come at any time.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::command::{Runner, SystemRunner};
+use crate::config::InstallConfig;
+use crate::config::redact::Secrets;
+use crate::failure::{Failure, causes, class_of, render};
+use crate::inventory::{Inventory, Roots};
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::progress::book::Book;
+use crate::progress::json::JsonLines;
+use crate::release::Release;
+use crate::report::{self, Known};
+use crate::webhook::{Facts, Hooks, Patience, Setup};
+
+/// What is known of a run.
+pub(super) struct Record<'a> {
+    progress: &'a Progress,
+    runner: &'a dyn Runner,
+    directory: PathBuf,
+    patience: Patience,
+    events: Book,
+    config: Option<InstallConfig>,
+    secrets: Secrets,
+    product: String,
+    inventory: Option<Inventory>,
+    plan: Option<String>,
+    hooks: Option<Hooks>,
+}
+
+impl<'a> Record<'a> {
+    /// Begins to listen.
+    pub(super) fn begin(progress: &'a Progress) -> Self {
+        let events = Book::default();
+        progress.add(Box::new(JsonLines::new(events.clone())));
+        Self {
+            progress,
+            runner: &SystemRunner,
+            directory: report::DIRECTORY.into(),
+            patience: Patience::default(),
+            events,
+            config: None,
+            secrets: Secrets::default(),
+            product: "NQRust Hypervisor".into(),
+            inventory: None,
+            plan: None,
+            hooks: None,
+        }
+    }
+
+    /// The configuration, or what of it can be used although it has mistakes. Nothing is sent yet.
+    pub(super) fn config(&mut self, config: &InstallConfig) {
+        self.secrets.add(config);
+        self.config = Some(config.clone());
+    }
+
+    /// The configuration is whole, and the install begins.
+    pub(super) fn started(&mut self, release: &Release) {
+        self.product = format!("{} {}", release.name, release.version);
+        self.hooks = self.hooks();
+        self.hooks.iter().for_each(Hooks::started);
+    }
+
+    /// What has been fetched since.
+    pub(super) fn resolved(&mut self, config: &InstallConfig) {
+        self.secrets.add(config);
+    }
+
+    /// The machine.
+    pub(super) fn inventory(&mut self, inventory: &Inventory) {
+        self.inventory = Some(inventory.clone());
+    }
+
+    /// The plan. From now on its steps are told.
+    pub(super) fn plan(&mut self, plan: &Plan) {
+        self.plan = Some(plan.to_string());
+        let ids = || plan.steps.iter().map(|step| step.id());
+        self.hooks.iter().for_each(|hooks| hooks.follow(self.progress, ids()));
+    }
+
+    /// The end. Calls the webhooks, writes the report if one is wanted, and tells the last event.
+    pub(super) fn end<T>(mut self, result: Result<T>) -> Result<T> {
+        let result = result.map_err(|error| self.report(error));
+        let failure = result.as_ref().err().map(|error| self.secrets.hide(&causes(error).join(": ")));
+        if let Some(hooks) = self.hooks.take().or_else(|| self.hooks()) {
+            hooks.conclude(failure.as_deref());
+        }
+        match &result {
+            Ok(_) => self.progress.finish("Installation complete", 0),
+            Err(error) => self.progress.finish("Installation failed", class_of(error).exit_code()),
+        }
+        result
+    }
+
+    fn hooks(&self) -> Option<Hooks> {
+        let config = self.config.as_ref().filter(|config| !config.install.webhooks.is_empty())?;
+        let hostname = config.os.hostname.clone();
+        Some(Hooks::new(Setup {
+            hooks: config.install.webhooks.clone(),
+            authorities: config.install.ca_certificates.iter().map(ToString::to_string).collect(),
+            patience: self.patience,
+            facts: Box::new(move || Facts::gather(&Roots::default(), hostname.as_deref())),
+            product: self.product.clone(),
+            progress: self.progress.clone(),
+        }))
+    }
+
+    /// Adds to the error where its report is, if there is one.
+    fn report(&self, error: anyhow::Error) -> anyhow::Error {
+        let Some(config) = self.config.as_ref().filter(|config| config.install.debug) else { return error };
+        let events = self.events.bytes();
+        let known = Known {
+            config,
+            inventory: self.inventory.as_ref(),
+            plan: self.plan.as_deref(),
+            events: &String::from_utf8_lossy(&events),
+            error: &render(&error),
+            secrets: &self.secrets,
+        };
+        let path = match report::write(&known, self.runner, Path::new(&self.directory)) {
+            Ok(path) => path,
+            Err(trouble) => {
+                let message = format!("warning: there is no report: {}", causes(&trouble).join(": "));
+                self.progress.note("report", message);
+                return error;
+            }
+        };
+        let class = class_of(&error);
+        let hint = format!(
+            "A report for those who help is in {}, in memory; copy it before the machine restarts.",
+            path.display()
+        );
+        let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
+        Failure::new(class, "the installation failed").because(source).hint(hint).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Invocation;
+    use crate::failure::Class;
+    use crate::progress::tests::Recorder;
+
+    /// A machine without programs.
+    struct Bare;
+
+    impl Runner for Bare {
+        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+            anyhow::bail!("there is no {}", invocation.display())
+        }
+    }
+
+    fn ended(text: &str, directory: &Path) -> (String, Recorder) {
+        let recorder = Recorder::default();
+        let progress = Progress::new(vec![Box::new(recorder.clone())]);
+        let mut record = Record { runner: &Bare, directory: directory.into(), ..Record::begin(&progress) };
+        record.config(&crate::config::parse(text, "f").unwrap());
+        let failure = Failure::new(Class::DiskIo, "writing to vda").hint("Replace it.");
+        let error = record.end::<()>(Err(failure.into())).unwrap_err();
+        assert_eq!(class_of(&error), Class::DiskIo);
+        (render(&error), recorder)
+    }
+
+    #[test]
+    fn the_report_is_named_with_the_error_and_only_where_it_is_wanted() {
+        let directory = tempfile::tempdir().unwrap();
+        let (text, _) = ended("os: {hostname: a}", directory.path());
+        assert_eq!(text, "error: writing to vda\n  next: Replace it.\n");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+        let (text, recorder) = ended("install: {debug: true}", directory.path());
+        let report = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+        assert!(text.contains(&format!("is in {}, in memory", report.display())), "{text}");
+        assert!(text.ends_with("  next: Replace it.\n"), "{text}");
+        assert_eq!(recorder.0.lock().unwrap().last().unwrap().exit_code, Some(6));
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_written_does_not_hide_the_error() {
+        let (text, recorder) = ended("install: {debug: true}", Path::new("/proc/nowhere"));
+        assert_eq!(text, "error: writing to vda\n  next: Replace it.\n");
+        assert!(recorder.0.lock().unwrap()[0].message.starts_with("warning: there is no report"));
+    }
+}

@@ -1,0 +1,27 @@
+//! Events or lines kept in memory.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes in memory that several writers share.
+#[derive(Clone, Debug, Default)]
+pub struct Book(Arc<Mutex<Vec<u8>>>);
+
+impl Book {
+    /// What has been written so far.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Write for Book {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! Messages of the kernel and of the system.
+
+use std::time::Duration;
+
+use crate::command::{Invocation, Runner};
+use crate::failure::causes;
+
+/// The most that is kept of each, from its end.
+const KEPT: usize = 8 << 20;
+
+/// The logs of this boot.
+pub(super) fn logs(runner: &dyn Runner) -> Vec<(&'static str, String)> {
+    let kernel = Invocation::new("dmesg").limit(Duration::from_secs(20));
+    let journal = Invocation::new("journalctl")
+        .args(["--boot", "--no-pager", "--quiet", "--output=short-precise", "--lines=50000"])
+        .limit(Duration::from_secs(60));
+    vec![("kernel.txt", text(runner, &kernel)), ("journal.txt", text(runner, &journal))]
+}
+
+fn text(runner: &dyn Runner, invocation: &Invocation) -> String {
+    match runner.run(invocation) {
+        Ok(bytes) => {
+            let start = bytes.len().saturating_sub(KEPT);
+            String::from_utf8_lossy(&bytes[start..]).into_owned()
+        }
+        Err(error) => format!("This could not be collected.\n{}\n", causes(&error).join("\n")),
+    }
+}

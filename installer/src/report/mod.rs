@@ -1,0 +1,148 @@
+//! A report of a failed install, for `install.debug`: one archive with what helps to find the reason.
+//!
+//! Everything in it goes through [`Secrets::hide`]. What cannot be collected is told in the report itself: a
+//! report that lacks something is better than none.
+
+mod collect;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::command::Runner;
+use crate::config::InstallConfig;
+use crate::config::redact::{Secrets, without_secrets};
+use crate::failure::{Class, Classify};
+use crate::files::write_atomically;
+use crate::inventory::Inventory;
+
+/// Where reports are kept. It is in memory: the disks may be what is broken.
+pub const DIRECTORY: &str = "/run/nqrust";
+
+/// What is known of a run.
+#[allow(missing_debug_implementations)]
+pub struct Known<'a> {
+    /// The configuration.
+    pub config: &'a InstallConfig,
+    /// Disks and network cards, if they have been looked at.
+    pub inventory: Option<&'a Inventory>,
+    /// The plan as text, if there is one.
+    pub plan: Option<&'a str>,
+    /// The events of the run, one JSON object a line.
+    pub events: &'a str,
+    /// The error as it is told.
+    pub error: &'a str,
+    /// What is taken out of all texts.
+    pub secrets: &'a Secrets,
+}
+
+/// Collects the report and writes it below `directory` with mode 0600. Returns its path.
+pub fn write(known: &Known<'_>, runner: &dyn Runner, directory: &Path) -> Result<PathBuf> {
+    let now = jiff::Timestamp::now();
+    let name = format!("report-{}", now.strftime("%Y%m%dT%H%M%SZ"));
+    let path = directory.join(format!("{name}.tar.gz"));
+    let seconds = u64::try_from(now.as_second()).unwrap_or_default();
+    let archive =
+        pack(&name, &files(known, runner), seconds).class(Class::Unexpected, || "packing".into())?;
+    write_atomically(&path, &archive, 0o600)?;
+    Ok(path)
+}
+
+/// The files of the report with their content.
+fn files(known: &Known<'_>, runner: &dyn Runner) -> Vec<(&'static str, String)> {
+    let inventory = match known.inventory {
+        Some(inventory) => serde_json::to_string_pretty(inventory).unwrap_or_default(),
+        None => "The install ended before the machine was looked at.\n".into(),
+    };
+    let plan = known.plan.unwrap_or("The install ended before there was a plan.\n");
+    let mut files = vec![
+        ("error.txt", known.error.to_owned()),
+        ("configuration.yaml", without_secrets(known.config)),
+        ("inventory.json", inventory),
+        ("plan.txt", plan.to_owned()),
+        ("events.jsonl", known.events.to_owned()),
+    ];
+    files.extend(collect::logs(runner));
+    files.into_iter().map(|(name, text)| (name, known.secrets.hide(&text))).collect()
+}
+
+fn pack(name: &str, files: &[(&str, String)], seconds: u64) -> std::io::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
+    for (file, text) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o600);
+        header.set_mtime(seconds);
+        archive.append_data(&mut header, format!("{name}/{file}"), text.as_bytes())?;
+    }
+    archive.into_inner()?.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Invocation;
+    use crate::config::redact::tests::MARKED;
+    use std::collections::BTreeMap;
+    use std::io::Read;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A machine that has written every secret into its logs, and has no `journalctl`.
+    struct Careless;
+
+    impl Runner for Careless {
+        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+            match invocation.program.to_str() {
+                Some("dmesg") => Ok(b"[0.1] kernel says MARK-password and \xff MARK-agent\n".to_vec()),
+                _ => anyhow::bail!("MARK-auth: no such program"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_report_has_everything_that_is_known_and_no_secret() {
+        let config = crate::config::parse(MARKED, "f").unwrap();
+        let mut secrets = Secrets::default();
+        secrets.add(&config);
+        let known = Known {
+            config: &config,
+            inventory: Some(&Inventory::default()),
+            plan: Some("plan with MARK-token \"quoted\""),
+            events: "{\"message\": \"MARK-token \\\"quoted\\\"\"}\n",
+            error: "error: MARK-header",
+            secrets: &secrets,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let path = write(&known, &Careless, directory.path()).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
+        let bytes = std::fs::read(&path).unwrap();
+        let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&bytes[..]));
+        let mut found = BTreeMap::new();
+        for entry in archive.entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let name = entry.path().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+            let mut text = String::new();
+            entry.read_to_string(&mut text).unwrap();
+            assert!(!text.contains("MARK"), "{name}: {text}");
+            found.insert(name, text);
+        }
+        let names: Vec<_> = found.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            [
+                "configuration.yaml",
+                "error.txt",
+                "events.jsonl",
+                "inventory.json",
+                "journal.txt",
+                "kernel.txt",
+                "plan.txt"
+            ]
+        );
+        assert_eq!(found["kernel.txt"], "[0.1] kernel says [hidden] and \u{fffd} [hidden]\n");
+        assert!(found["journal.txt"].contains("could not be collected"), "{}", found["journal.txt"]);
+        assert!(found["configuration.yaml"].contains("hostname: node-1"));
+    }
+}

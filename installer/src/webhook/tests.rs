@@ -1,0 +1,260 @@
+//! Deliveries to a server on the loopback interface.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use super::*;
+use crate::config::parse;
+use crate::progress::tests::Recorder;
+
+/// How the server treats one request.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    Status(u16),
+    /// Says nothing until the client goes away.
+    Hang,
+    /// Closes the connection without a word.
+    Close,
+}
+
+/// A server that keeps every request as text.
+#[derive(Clone)]
+struct Server {
+    url: String,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// The manner of each request in turn, the last for all further ones.
+    fn new(manners: &[Manner]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = Self { url, requests: Arc::default() };
+        let (manners, requests) = (manners.to_vec(), server.requests.clone());
+        std::thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                let manner = manners[number.min(manners.len() - 1)];
+                let requests = requests.clone();
+                std::thread::spawn(move || drop(answer(stream.unwrap(), manner, &requests)));
+            }
+        });
+        server
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// The paths of all requests.
+    fn paths(&self) -> Vec<String> {
+        self.requests().iter().map(|r| r.split_whitespace().nth(1).unwrap().to_owned()).collect()
+    }
+}
+
+fn answer(mut stream: TcpStream, manner: Manner, requests: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut request = String::new();
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        request.push_str(&line);
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    request.push_str(&String::from_utf8(body).unwrap());
+    requests.lock().unwrap().push(request);
+    match manner {
+        Manner::Status(status) => write!(
+            stream,
+            "HTTP/1.1 {status} X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        ),
+        Manner::Hang => std::io::copy(&mut reader, &mut std::io::sink()).map(drop),
+        Manner::Close => Ok(()),
+    }
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A run with these webhooks, in JSON-like YAML; `URL` stands for the server.
+fn run(hooks: &str, server: &Server) -> (Hooks, Progress, Recorder) {
+    run_with(
+        hooks,
+        server,
+        Patience {
+            timeout: millis(2000),
+            tries: 4,
+            pause: millis(10),
+            flush: millis(5000),
+            last: millis(5000),
+        },
+    )
+}
+
+fn run_with(hooks: &str, server: &Server, patience: Patience) -> (Hooks, Progress, Recorder) {
+    let text = format!("install: {{webhooks: [{}]}}", hooks.replace("URL", &server.url));
+    let recorder = Recorder::default();
+    let progress = Progress::new(vec![Box::new(recorder.clone())]);
+    let facts = Facts {
+        hostname: "node-1".into(),
+        mac: "52:54:00:00:00:01".into(),
+        ipv4: "10.0.0.5".into(),
+        ipv6: "fd00::5".into(),
+    };
+    let hooks = Hooks::new(Setup {
+        hooks: parse(&text, "test").unwrap().install.webhooks,
+        authorities: Vec::new(),
+        patience,
+        facts: Box::new(move || facts.clone()),
+        product: "Product 1".into(),
+        progress: progress.clone(),
+    });
+    (hooks, progress, recorder)
+}
+
+fn warnings(recorder: &Recorder) -> Vec<String> {
+    let events = recorder.0.lock().unwrap();
+    events.iter().filter(|event| event.step == "webhook").map(|event| event.message.clone()).collect()
+}
+
+fn hook(event: &str, rest: &str) -> String {
+    format!("{{event: {event}, method: POST, url: 'URL/{event}/{{{{.Step}}}}'{rest}}}")
+}
+
+#[test]
+fn events_come_in_order_and_only_steps_of_the_plan_are_told() {
+    let server = Server::new(&[Manner::Status(200)]);
+    let all = ["STARTED", "STEP", "SUCCEEDED", "FAILED"].map(|event| hook(event, "")).join(", ");
+    let (hooks, progress, recorder) = run(&all, &server);
+    hooks.started();
+    hooks.follow(&progress, ["wipe", "image"]);
+    progress.step("wipe", "", None).done();
+    progress.step("image", "", Some(5)).done();
+    progress.step("read-back", "", Some(5)).done();
+    hooks.conclude(None);
+    assert_eq!(server.paths(), ["/STARTED/", "/STEP/wipe", "/STEP/image", "/SUCCEEDED/"]);
+    progress.step("wipe", "", None).done();
+    progress.finish("Installation complete", 0);
+    std::thread::sleep(millis(100));
+    assert_eq!(server.paths().len(), 4, "nothing is told after the end");
+    assert!(warnings(&recorder).is_empty());
+}
+
+#[test]
+fn a_failure_is_told_once_with_its_step_and_reason_escaped_for_json() {
+    let server = Server::new(&[Manner::Status(204)]);
+    let payload = r#", payload: '{"step": "{{.Step}}", "why": "{{ .Error }}", "on": {{.Hostname}}, "a": ["{{.MACAddr}} {{.IPAddrV4}} {{.IPAddrV6}}", {{.Event}}, {{.Product}}]}'"#;
+    let all = [hook("FAILED", payload), hook("SUCCEEDED", "")].join(", ");
+    let (hooks, progress, _) = run(&all, &server);
+    hooks.follow(&progress, ["wipe"]);
+    drop(progress.step("wipe", "", None));
+    hooks.conclude(Some("disk \"vda\"\nis gone"));
+    let [request] = &server.requests()[..] else { panic!("{:?}", server.requests()) };
+    assert!(request.starts_with("POST /FAILED/wipe HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("content-type: application/json\r\n"), "{request}");
+    let body: serde_json::Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let expected = serde_json::json!({
+        "step": "wipe", "why": "disk \"vda\"\nis gone", "on": "node-1",
+        "a": ["52:54:00:00:00:01 10.0.0.5 fd00::5", "FAILED", "Product 1"],
+    });
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn headers_and_basic_auth_are_sent_and_never_told() {
+    let server = Server::new(&[Manner::Status(500)]);
+    let rest = ", headers: {X-Key: [MARK-one, MARK-two], Content-Type: [text/plain]}, payload: MARK-body, \
+                basic_auth: {user: me, password: MARK-password}";
+    let marked = hook("STARTED", rest).replace("/STARTED/", "/MARK-path/");
+    let (hooks, _, recorder) = run(&marked, &server);
+    hooks.started();
+    hooks.conclude(None);
+    let requests = server.requests();
+    assert_eq!(requests.len(), 4, "a server that answers 5xx is tried four times");
+    for request in &requests {
+        for part in ["x-key: MARK-one\r\n", "x-key: MARK-two\r\n", "content-type: text/plain\r\n"] {
+            assert!(request.contains(part), "{request}");
+        }
+        // "me:MARK-password" in base64.
+        assert!(request.contains("authorization: Basic bWU6TUFSSy1wYXNzd29yZA==\r\n"), "{request}");
+        assert!(request.ends_with("\r\n\r\nMARK-body"), "{request}");
+    }
+    let [warning] = &warnings(&recorder)[..] else { panic!("{:?}", warnings(&recorder)) };
+    assert!(
+        warning.starts_with(&format!("warning: webhook STARTED to {}: the server answered 500", server.url))
+    );
+    assert!(warning.ends_with("gave up after 4 attempts") && !warning.contains("MARK"), "{warning}");
+}
+
+#[test]
+fn only_what_can_pass_is_tried_again() {
+    for (manners, tries, good) in [
+        (&[Manner::Status(503), Manner::Close, Manner::Hang, Manner::Status(200)][..], 4, true),
+        (&[Manner::Status(404)][..], 1, false),
+        (&[Manner::Status(302)][..], 1, true),
+    ] {
+        let server = Server::new(manners);
+        let patience = Patience {
+            timeout: millis(300),
+            tries: 4,
+            pause: millis(5),
+            flush: millis(5000),
+            last: millis(5000),
+        };
+        let (hooks, _, recorder) = run_with(&hook("SUCCEEDED", ""), &server, patience);
+        hooks.conclude(None);
+        assert_eq!(server.paths(), vec!["/SUCCEEDED/"; tries], "{manners:?}");
+        assert_eq!(warnings(&recorder).is_empty(), good, "{manners:?}: {:?}", warnings(&recorder));
+    }
+}
+
+#[test]
+fn a_server_that_hangs_holds_up_neither_the_install_nor_its_end_nor_other_hooks() {
+    let (hanging, good) = (Server::new(&[Manner::Hang]), Server::new(&[Manner::Status(200)]));
+    let all = ["STARTED", "STEP", "SUCCEEDED"].map(|event| hook(event, ""));
+    let both = all.clone().map(|hook| hook.replace("URL", &good.url)).into_iter().chain(all);
+    let patience = Patience {
+        timeout: Duration::from_secs(600),
+        tries: 4,
+        pause: millis(10),
+        flush: millis(300),
+        last: millis(300),
+    };
+    let (hooks, progress, recorder) = run_with(&both.collect::<Vec<_>>().join(", "), &hanging, patience);
+    let begun = Instant::now();
+    hooks.started();
+    hooks.follow(&progress, ["wipe"]);
+    for _ in 0..200 {
+        progress.step("wipe", "", None).done();
+    }
+    assert!(begun.elapsed() < millis(250), "{:?}", begun.elapsed());
+    hooks.conclude(None);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(good.paths(), ["/STARTED/", "/SUCCEEDED/"]);
+    let warnings = warnings(&recorder);
+    assert!(warnings.iter().any(|w| w.contains("no time was left to tell webhooks of")), "{warnings:?}");
+    assert!(
+        warnings.iter().any(|w| w.contains("SUCCEEDED") && w.ends_with("did not answer in time")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn a_server_that_is_not_there_is_told_by_its_name_alone() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let server = Server { url: url.clone(), requests: Arc::default() };
+    let (hooks, _, recorder) = run(&hook("FAILED", "").replace("/FAILED/", "/MARK/"), &server);
+    hooks.conclude(Some("why"));
+    let [warning] = &warnings(&recorder)[..] else { panic!("{:?}", warnings(&recorder)) };
+    assert!(warning.contains(&url) && warning.contains("refused") && !warning.contains("MARK"), "{warning}");
+}
