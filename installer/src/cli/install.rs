@@ -58,6 +58,7 @@ impl Args {
                 .hint("Set install.automatic: true; this version installs only unattended.")
                 .into());
         }
+        media.tell_warnings(progress);
         record.started(&media.release);
         let fetch = ThisMachine::new(media.combined.authorities.clone(), Patience::default());
         let mut warn = |text| progress.note("configuration", format!("warning: {text}"));

@@ -14,6 +14,7 @@ use crate::medium::{
     Chain, HttpMedium, LocalMedium, PayloadSource, Verified, expected_manifest, is_medium, is_url,
     read_release, source,
 };
+use crate::progress::Progress;
 use crate::release::{Payload, Purpose, Release};
 
 /// The command line that the kernel was started with.
@@ -24,6 +25,16 @@ pub(super) struct Media {
     pub(super) source: Box<dyn PayloadSource>,
     pub(super) release: Release,
     pub(super) combined: Combined,
+}
+
+impl Media {
+    /// Tells what of the configuration is legal but unwise.
+    pub(super) fn tell_warnings(&self, progress: &Progress) {
+        for warning in &self.combined.warnings {
+            // Its first line says it all; the excerpt is for who checks a document.
+            progress.note("configuration", warning.to_string().lines().next().unwrap_or_default());
+        }
+    }
 }
 
 /// Opens the medium, reads its manifest, and gathers the configuration.

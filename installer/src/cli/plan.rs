@@ -41,6 +41,7 @@ impl Args {
             ..Gathering::default()
         };
         let media = media::prepare(self.medium.as_deref(), gathering, &mut |_| {})?;
+        media.tell_warnings(&context.progress);
         let inventory = match self.inventory {
             None => Inventory::scan(&Roots::default())?,
             Some(path) => {
