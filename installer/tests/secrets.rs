@@ -140,8 +140,8 @@ fn no_command_shows_a_secret() {
         run(&["preflight", "--config", "node.yaml", "--inventory", "machine.json"]);
         run(&["apply", "--config", "node.yaml", "--root", "nowhere"]);
         run(&["status"]);
-        // No machine has this disk, and the medium holds nothing: it ends before anything is written.
-        let output = run(&["--progress", "json", "install", "--config", "node.yaml", "--medium", "medium"]);
-        assert!(!output.status.success());
     }
+    // No machine has this disk, and the medium holds nothing: it ends before anything is written.
+    let output = run(path, &["--progress", "json", "install", "--config", "node.yaml", "--medium", "medium"]);
+    assert!(!output.status.success());
 }
