@@ -6,60 +6,91 @@ use crate::config::{DiskClauses, DiskSelector};
 use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, Inventory};
 
+/// The key of the configuration that names the disk to install on.
+pub(super) const SYSTEM: &str = "install.device";
+
 /// The disk to install on. Refuses what is absent, ambiguous, the boot medium, read-only or in use.
 pub(crate) fn choose<'a>(
     inventory: &'a Inventory,
     device: Option<&DiskSelector>,
 ) -> Result<&'a Disk, Failure> {
-    let disk = match device {
-        Some(DiskSelector::Path(path)) => named(inventory, Path::new(&**path))?,
-        Some(DiskSelector::Clauses(clauses)) => matching(inventory, clauses)?,
-        None => only(inventory)?,
+    match device {
+        Some(selector) => chosen(inventory, selector, SYSTEM),
+        None => usable(inventory, only(inventory)?, SYSTEM),
+    }
+}
+
+/// The disk that the value of `key` means, with the same refusals.
+pub(super) fn chosen<'a>(
+    inventory: &'a Inventory,
+    selector: &DiskSelector,
+    key: &str,
+) -> Result<&'a Disk, Failure> {
+    let disk = match selector {
+        DiskSelector::Path(path) => named(inventory, Path::new(&**path), key)?
+            .ok_or_else(|| refuse(format!("there is no disk {path}")).hint(listing(inventory)))?,
+        DiskSelector::Clauses(clauses) => matching(inventory, clauses, key)?,
     };
+    usable(inventory, disk, key)
+}
+
+/// Refuses a disk that must not be written.
+pub(super) fn usable<'a>(inventory: &Inventory, disk: &'a Disk, key: &str) -> Result<&'a Disk, Failure> {
     let path = disk.path.display();
     if disk.boot_medium {
         return Err(refuse(format!("{path} holds the medium that this system runs from"))
-            .hint(format!("Set install.device to another disk. {}", listing(inventory))));
+            .hint(format!("Set {key} to another disk. {}", listing(inventory))));
     }
     if disk.optical {
-        return Err(refuse(format!("{path} is an optical drive")));
+        return Err(refuse(format!("{path} is an optical drive"))
+            .hint(format!("Set {key} to another disk. {}", listing(inventory))));
     }
     if disk.read_only {
         return Err(refuse(format!("{path} is read-only"))
-            .hint("Remove the write protection, or set install.device to another disk."));
+            .hint(format!("Remove the write protection, or set {key} to another disk.")));
     }
-    if let Some(reason) = disk.in_use.first() {
-        let more = disk.in_use.len() - 1;
-        let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-        return Err(refuse(format!("{path} is in use: {reason}{more}"))
-            .hint("Unmount it, or set install.device to another disk."));
+    if let Some(reason) = in_use(disk) {
+        return Err(refuse(format!("{path} is in use: {reason}"))
+            .hint(format!("Unmount it, or set {key} to another disk.")));
     }
     Ok(disk)
 }
 
-fn named<'a>(inventory: &'a Inventory, path: &Path) -> Result<&'a Disk, Failure> {
+/// Why the disk is in use, if it is.
+pub(super) fn in_use(disk: &Disk) -> Option<String> {
+    let (first, more) = disk.in_use.split_first()?;
+    let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
+    Some(format!("{first}{more}"))
+}
+
+/// The disk of that node or link, if there is one. Refuses a partition.
+pub(super) fn named<'a>(
+    inventory: &'a Inventory,
+    path: &Path,
+    key: &str,
+) -> Result<Option<&'a Disk>, Failure> {
     if let Some(disk) = inventory.find(path) {
-        return Ok(disk);
+        return Ok(Some(disk));
     }
     let parent = inventory.disks.iter().find(|disk| {
         disk.partitions.iter().any(|part| part.path == path || part.links.iter().any(|link| link == path))
     });
-    Err(match parent {
-        Some(disk) => refuse(format!("{} is a partition, not a disk", path.display()))
-            .hint(format!("Set install.device to the whole disk, {}.", disk.path.display())),
-        None => refuse(format!("there is no disk {}", path.display())).hint(listing(inventory)),
-    })
+    match parent {
+        Some(disk) => Err(refuse(format!("{} is a partition, not a disk", path.display()))
+            .hint(format!("Set {key} to the whole disk, {}.", disk.path.display()))),
+        None => Ok(None),
+    }
 }
 
 /// The one disk that meets every clause. For each other disk the error says which clause it fails.
-fn matching<'a>(inventory: &'a Inventory, clauses: &DiskClauses) -> Result<&'a Disk, Failure> {
+fn matching<'a>(inventory: &'a Inventory, clauses: &DiskClauses, key: &str) -> Result<&'a Disk, Failure> {
     let judged: Vec<_> = candidates(inventory).map(|disk| (disk, failed(disk, clauses))).collect();
     let met: Vec<_> = judged.iter().filter(|(_, failed)| failed.is_empty()).map(|(disk, _)| *disk).collect();
     match met[..] {
         // A stick that somebody left in the machine is written only when its serial number is given.
         [disk] if disk.removable && clauses.serial.is_none() => {
             Err(refuse(format!("{} is removable", disk.describe()))
-                .hint("To install on a removable disk, give its serial number in install.device."))
+                .hint(format!("To use a removable disk, give its serial number in {key}.")))
         }
         [disk] => Ok(disk),
         [] => {
@@ -68,13 +99,13 @@ fn matching<'a>(inventory: &'a Inventory, clauses: &DiskClauses) -> Result<&'a D
                 .map(|(disk, failed)| format!("{}: {}", disk.path.display(), failed.join(", ")))
                 .collect();
             let told = if told.is_empty() { "no disk was found".into() } else { told.join("; ") };
-            Err(refuse("no disk meets the clauses of install.device".into())
+            Err(refuse(format!("no disk meets the clauses of {key}"))
                 .because(anyhow::anyhow!("{told}"))
                 .hint(listing(inventory)))
         }
         _ => {
             let told: Vec<_> = met.iter().map(|disk| disk.describe()).collect();
-            Err(refuse(format!("{} disks meet the clauses of install.device", met.len()))
+            Err(refuse(format!("{} disks meet the clauses of {key}", met.len()))
                 .because(anyhow::anyhow!("{}", told.join("; ")))
                 .hint("Add a clause that only one of them meets, such as serial."))
         }
@@ -154,4 +185,132 @@ fn listing(inventory: &Inventory) -> String {
 
 fn refuse(what: String) -> Failure {
     Failure::new(Class::Hardware, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::render;
+    use crate::inventory::Transport;
+    use crate::plan::tests::disk;
+    use crate::size::ByteSize;
+
+    /// A small SSD, a large hard disk, and a stick.
+    fn machine() -> Inventory {
+        let mut ssd = disk("nvme0n1", ByteSize::gib(480));
+        ssd.transport = Transport::Nvme;
+        ssd.model = Some("SSD 980".into());
+        ssd.wwn = Some("eui.0025".into());
+        ssd.links = vec!["/dev/disk/by-id/nvme-SSD_980".into(), "/dev/disk/by-path/pci-0000:01".into()];
+        let mut hdd = disk("sda", ByteSize::gib(4000));
+        hdd.transport = Transport::Sas;
+        hdd.rotational = true;
+        hdd.model = Some("HDD 4T".into());
+        let mut stick = disk("sdb", ByteSize::gib(32));
+        stick.transport = Transport::Usb;
+        stick.removable = true;
+        stick.model = None;
+        Inventory { disks: vec![ssd, hdd, stick], nics: vec![] }
+    }
+
+    /// The name of the chosen disk, or the whole text of the refusal.
+    fn pick(inventory: &Inventory, clauses: &serde_json::Value) -> Result<String, String> {
+        let selector: DiskSelector = serde_json::from_value(clauses.clone()).unwrap();
+        let found = chosen(inventory, &selector, "install.data_disk");
+        found.map(|disk| disk.name.clone()).map_err(|failure| render(&failure.into()))
+    }
+
+    #[test]
+    fn each_clause_finds_the_disk_that_meets_it() {
+        let cases = [
+            (r#"{"serial": "serial-sda"}"#, "sda"),
+            (r#"{"serial": "serial-s*", "rotational": true}"#, "sda"),
+            (r#"{"wwn": "eui.0025"}"#, "nvme0n1"),
+            (r#"{"model": "SSD*"}"#, "nvme0n1"),
+            (r#"{"by_id": "nvme-SSD_980"}"#, "nvme0n1"),
+            (r#"{"by_id": "virtio-serial-sda"}"#, "sda"),
+            (r#"{"by_path": "pci-*"}"#, "nvme0n1"),
+            (r#"{"size": ">=1Ti"}"#, "sda"),
+            (r#"{"size": "400Gi..500Gi"}"#, "nvme0n1"),
+            (r#"{"transport": "sas"}"#, "sda"),
+            (r#"{"rotational": true}"#, "sda"),
+            (r#"{"rotational": false, "size": ">=100Gi"}"#, "nvme0n1"),
+            (r#"{"serial": "serial-sdb"}"#, "sdb"),
+        ];
+        for (clauses, wanted) in cases {
+            let found = pick(&machine(), &serde_json::from_str(clauses).unwrap());
+            assert_eq!(found.as_deref(), Ok(wanted), "{clauses}");
+        }
+    }
+
+    #[test]
+    fn a_clause_that_no_disk_meets_is_told_for_each_disk() {
+        let cases: [(&str, &[&str]); 9] = [
+            (
+                r#"{"serial": "serial"}"#,
+                &["/dev/nvme0n1: its serial is serial-nvme0n1; /dev/sda: its serial"],
+            ),
+            (r#"{"wwn": "eui.9*"}"#, &["/dev/nvme0n1: its wwn is eui.0025; /dev/sda: its wwn is none"]),
+            (r#"{"model": "ssd*"}"#, &["its model is SSD 980", "/dev/sdb: its model is none"]),
+            (r#"{"by_id": "nvme"}"#, &["/dev/nvme0n1: its by_id is nvme-SSD_980;"]),
+            // A name in one directory says nothing about the other.
+            (
+                r#"{"by_path": "nvme-SSD_980"}"#,
+                &["its by_path is pci-0000:01", "/dev/sda: its by_path is none"],
+            ),
+            (r#"{"size": "<=16Gi"}"#, &["/dev/nvme0n1: its size is 480 GiB"]),
+            (
+                r#"{"transport": "ata"}"#,
+                &["/dev/nvme0n1: its transport is nvme", "/dev/sdb: its transport is usb"],
+            ),
+            (
+                r#"{"rotational": true, "transport": "nvme"}"#,
+                &["/dev/nvme0n1: it is not rotational; /dev/sda: its transport is sas", "usb, it is not"],
+            ),
+            (r#"{"rotational": false, "model": "HDD*"}"#, &["/dev/sda: it is rotational"]),
+        ];
+        for (clauses, told) in cases {
+            let text = pick(&machine(), &serde_json::from_str(clauses).unwrap()).unwrap_err();
+            assert!(text.contains("no disk meets the clauses of install.data_disk"), "{text}");
+            assert!(told.iter().all(|told| text.contains(told)), "{clauses}: {text}");
+        }
+        let text = pick(&Inventory::default(), &serde_json::json!({ "rotational": false })).unwrap_err();
+        assert!(text.contains("no disk was found"), "{text}");
+    }
+
+    #[test]
+    fn clauses_that_several_disks_meet_are_refused_with_those_disks() {
+        let text = pick(&machine(), &serde_json::json!({ "size": ">=100Gi" })).unwrap_err();
+        assert!(text.contains("2 disks meet the clauses of install.data_disk"), "{text}");
+        assert!(text.contains("/dev/nvme0n1: 480 GiB") && text.contains("/dev/sda: "), "{text}");
+        assert!(!text.contains("/dev/sdb") && text.contains("such as serial"), "{text}");
+    }
+
+    #[test]
+    fn a_removable_disk_needs_its_serial_number() {
+        let text = pick(&machine(), &serde_json::json!({ "transport": "usb" })).unwrap_err();
+        assert!(text.contains("/dev/sdb: 32 GiB, serial serial-sdb is removable"), "{text}");
+        assert!(text.contains("give its serial number in install.data_disk"), "{text}");
+    }
+
+    #[test]
+    fn the_boot_medium_meets_no_clause_and_is_no_disk_by_name_either() {
+        let mut machine = machine();
+        machine.disks[2].boot_medium = true;
+        let text = pick(&machine, &serde_json::json!({ "serial": "serial-sdb" })).unwrap_err();
+        assert!(text.contains("no disk meets the clauses") && !text.contains("/dev/sdb"), "{text}");
+        let text = pick(&machine, &serde_json::json!("/dev/sdb")).unwrap_err();
+        assert!(text.contains("/dev/sdb holds the medium that this system runs from"), "{text}");
+        assert!(text.contains("Set install.data_disk to another disk"), "{text}");
+    }
+
+    #[test]
+    fn a_disk_in_use_is_refused_however_it_is_meant() {
+        let mut machine = machine();
+        machine.disks[1].in_use = vec!["/dev/sda1 is mounted at /mnt".into(), "held by md0".into()];
+        for selector in [serde_json::json!("/dev/sda"), serde_json::json!({ "rotational": true })] {
+            let text = pick(&machine, &selector).unwrap_err();
+            assert!(text.contains("/dev/sda is in use: /dev/sda1 is mounted at /mnt (and 1 more)"), "{text}");
+        }
+    }
 }
