@@ -1,6 +1,8 @@
 //! Disks from `/sys/block`.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -26,7 +28,7 @@ pub(super) fn scan(roots: &Roots) -> Result<Vec<Disk>> {
         if SYNTHETIC.iter().any(|prefix| name.starts_with(prefix)) || hidden(&block.join(&name)) {
             continue;
         }
-        let disk = disk(&block.join(&name), &name, &usage, &links);
+        let disk = disk(roots, &name, &usage, &links);
         let present = disk.size.get() > 0;
         if present && (!disk.optical || disk.boot_medium) {
             disks.push(disk);
@@ -40,7 +42,8 @@ fn hidden(path: &Path) -> bool {
     number(&path.join("hidden")) == Some(1)
 }
 
-fn disk(path: &Path, name: &str, usage: &Usage, links: &BTreeMap<String, Vec<PathBuf>>) -> Disk {
+fn disk(roots: &Roots, name: &str, usage: &Usage, links: &BTreeMap<String, Vec<PathBuf>>) -> Disk {
+    let path = &roots.sys.join("block").join(name);
     let flag = |file: &str| number(&path.join(file)) == Some(1);
     let text = |files: &[&str]| files.iter().find_map(|file| attribute(&path.join(file)));
     let sector = |file: &str| {
@@ -49,7 +52,7 @@ fn disk(path: &Path, name: &str, usage: &Usage, links: &BTreeMap<String, Vec<Pat
     let partitions: Vec<_> = names(path)
         .into_iter()
         .filter(|child| path.join(child).join("partition").exists())
-        .map(|child| partition(&path.join(&child), child, links))
+        .map(|child| partition(roots, &path.join(&child), child, links))
         .collect();
     let mut in_use = usage.of(path, name);
     in_use.extend(partitions.iter().flat_map(|part| usage.of(&path.join(&part.name), &part.name)));
@@ -81,7 +84,12 @@ fn printable(text: String) -> String {
     text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').collect::<String>().trim().to_owned()
 }
 
-fn partition(path: &Path, name: String, links: &BTreeMap<String, Vec<PathBuf>>) -> FoundPartition {
+fn partition(
+    roots: &Roots,
+    path: &Path,
+    name: String,
+    links: &BTreeMap<String, Vec<PathBuf>>,
+) -> FoundPartition {
     let label = attribute(&path.join("uevent"))
         .and_then(|event| event.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned));
     FoundPartition {
@@ -89,9 +97,23 @@ fn partition(path: &Path, name: String, links: &BTreeMap<String, Vec<PathBuf>>) 
         start: length(path, "start"),
         size: length(path, "size"),
         label,
+        filesystem_label: ext_label(&roots.dev.join(name.replace('!', "/"))),
         links: links.get(&name).cloned().unwrap_or_default(),
         name,
     }
+}
+
+/// The label of the ext file system on a partition; `None` where there is none, or where the node cannot be
+/// read, as without root. The superblock begins at byte 1024 (Documentation/filesystems/ext4/super.rst).
+fn ext_label(node: &Path) -> Option<String> {
+    let mut superblock = [0; 1024];
+    File::open(node).and_then(|file| file.read_exact_at(&mut superblock, 1024)).ok()?;
+    if superblock[0x38..0x3a] != [0x53, 0xef] {
+        return None;
+    }
+    let label = superblock[0x78..0x88].split(|byte| *byte == 0).next().unwrap_or_default();
+    let label = printable(String::from_utf8_lossy(label).into_owned());
+    (!label.is_empty()).then_some(label)
 }
 
 fn length(path: &Path, file: &str) -> ByteSize {

@@ -1,6 +1,7 @@
 //! The disks and network cards of this machine, as the kernel tells them in sysfs and procfs.
 //!
-//! Nothing here runs a program or parses the text of one. Every file is reached below [`Roots`], so a test
+//! Nothing here runs a program or parses the text of one; the label of a file system is read from its
+//! superblock. Every file is reached below [`Roots`], so a test
 //! scans a directory, and an inventory goes through JSON unchanged: `installer inventory` on one machine is
 //! the input of `installer plan --inventory` on another.
 
@@ -18,7 +19,7 @@ use crate::size::ByteSize;
 /// Where the live system mounts the medium that it was booted from.
 pub const BOOT_MEDIUM: &str = "/run/initramfs/live";
 
-/// The three file systems that a scan reads.
+/// The three file systems that a scan reads. Of device nodes it reads the label of an ext4 file system only.
 #[derive(Clone, Debug)]
 pub struct Roots {
     /// sysfs, `/sys`.
@@ -99,6 +100,9 @@ pub struct FoundPartition {
     pub size: ByteSize,
     /// The name in the partition table.
     pub label: Option<String>,
+    /// The label of the ext2, ext3 or ext4 file system on it.
+    #[serde(default)]
+    pub filesystem_label: Option<String>,
     /// Stable links to it below `/dev/disk`.
     pub links: Vec<PathBuf>,
 }
@@ -161,6 +165,17 @@ impl Disk {
         };
         let (model, serial) = (word("model", &self.model), word("serial", &self.serial));
         format!("{}: {}{model}{serial}", self.path.display(), self.size)
+    }
+}
+
+impl FoundPartition {
+    /// Node, size, name and label in one line, for those who may lose it.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let name = self.label.as_ref().map(|name| format!("  {name}")).unwrap_or_default();
+        let label = self.filesystem_label.as_ref().filter(|label| Some(*label) != self.label.as_ref());
+        let label = label.map(|label| format!("  ({label})")).unwrap_or_default();
+        format!("{}  {}{name}{label}", self.path.display(), self.size)
     }
 }
 

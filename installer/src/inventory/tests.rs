@@ -70,6 +70,31 @@ fn a_disk_is_told_with_what_identifies_it() {
 }
 
 #[test]
+fn the_label_of_an_ext4_file_system_is_read_from_its_superblock() {
+    let machine = Machine::new("");
+    machine.disk("vda", "254:0", ByteSize::gib(20));
+    for (name, number) in [("vda1", "254:1"), ("vda2", "254:2"), ("vda3", "254:3"), ("vda4", "254:4")] {
+        machine.partition("vda", name, number);
+    }
+    let volume = |name: &str| machine.0.path().join("dev").join(name);
+    fs::create_dir_all(volume("")).unwrap();
+    // A file system with a label, one without, something else, and (vda4) a node that cannot be read.
+    for (name, options) in
+        [("vda1", ["-q", "-F", "-L", "HARV_LH_DEFAULT"].as_slice()), ("vda2", &["-q", "-F"])]
+    {
+        let file = fs::File::create(volume(name)).unwrap();
+        file.set_len(8 << 20).unwrap();
+        let make =
+            crate::command::Invocation::new("mkfs.ext4").args(options.iter().copied()).arg(volume(name));
+        crate::command::Runner::run(&crate::command::SystemRunner, &make).unwrap();
+    }
+    fs::write(volume("vda3"), vec![0x78; 4096]).unwrap();
+    let labels: Vec<_> =
+        machine.scan().disks[0].partitions.iter().map(|part| part.filesystem_label.clone()).collect();
+    assert_eq!(labels, [Some("HARV_LH_DEFAULT".to_owned()), None, None, None]);
+}
+
+#[test]
 fn synthetic_devices_empty_drives_and_idle_optical_drives_are_left_out() {
     let machine = Machine::new("");
     for (name, number) in [("loop0", "7:0"), ("zram0", "252:0"), ("dm-0", "253:0"), ("sr0", "11:0")] {

@@ -124,6 +124,7 @@ fn the_text_says_what_is_erased_and_what_is_made() {
         start: ByteSize::mib(1),
         size: ByteSize::gib(15),
         label: Some("old data".into()),
+        filesystem_label: None,
         links: vec![],
     });
     let text = try_plan(&trial(), &[disk]).unwrap().to_string();
