@@ -74,6 +74,7 @@ impl Args {
         let disk = Disk::open(&plan.disk)?;
         let parts = Parts {
             device: &disk,
+            open: &|target| Ok(Box::new(Disk::open(target)?)),
             source: media.source.as_ref(),
             runner: &SystemRunner,
             host: &host,

@@ -33,18 +33,23 @@ pub struct Install {
     /// The disk for the system: a path below /dev, or clauses. Needed when more than one disk could be meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<DiskSelector>,
-    /// A disk of its own for the data of virtual machines.
+    /// A disk of its own for the data of virtual machines, 50 GiB or more (1 GiB in a trial). Everything on it is lost.
+    /// The persistent partition then takes the rest of the system's disk. The system's disk here is as if this were
+    /// left out; a witness has no data disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_disk: Option<DiskSelector>,
-    /// Size of the persistent partition.
+    /// Size of the persistent partition; without effect, and with a warning, where `data_disk` is another disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "byte-size"))]
     pub persistent_partition_size: Option<ByteSize>,
-    /// What may be lost: nothing, what is on the chosen disks, or what is on all disks that are listed too.
+    /// What may be lost. A list of disks to wipe, or `wipe_all_disks`, is consent for those disks; with `none` it is
+    /// refused.
     pub wipe: Wipe,
-    /// Wipe every other disk that holds a system of this product.
+    /// Wipe every other disk that holds a system of this product or of its predecessor, or its data, by the labels of
+    /// partitions and their file systems. Never the boot medium; a disk in use or read-only stays, with a warning.
     pub wipe_all_disks: bool,
-    /// Other disks to wipe.
+    /// Other disks to wipe, by paths below /dev. A disk that is missing is a warning; a partition, the boot medium, a disk
+    /// in use or read-only, or one that the install is for, is refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wipe_disks_list: Vec<DevicePath>,
     /// Nodes boot on BIOS and on UEFI whatever this says.
@@ -198,11 +203,11 @@ pub enum Profile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wipe {
-    /// Nothing: a disk with partitions or file systems is refused.
+    /// Nothing: a disk with partitions is refused.
     None,
-    /// What is on the disks that the install is for.
+    /// What is on the disks that the install is for, and on other disks whose wiping is asked for.
     #[default]
     Selected,
-    /// Also what is on the disks of `wipe_disks_list` and `wipe_all_disks`.
+    /// The same, said aloud.
     AllListed,
 }

@@ -12,7 +12,7 @@ use nix::sched::{CloneFlags, unshare};
 use super::sys;
 use crate::failure::{Class, Classify, Failure};
 use crate::files::{make_directory, read_text};
-use crate::plan::{PartitionName, Plan};
+use crate::plan::{Partition, PartitionName, Target};
 
 /// Whether a mount may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,12 @@ pub enum Access {
 
 /// The machine, as far as an install needs it.
 pub trait Host {
-    /// Tells the kernel of the new table and finds the node of each partition.
-    fn partition_nodes(&self, plan: &Plan) -> Result<BTreeMap<PartitionName, PathBuf>>;
+    /// Tells the kernel of the new table of a disk and finds the node of each partition.
+    fn partition_nodes(
+        &self,
+        disk: &Target,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<PartitionName, PathBuf>>;
 
     /// Mounts the ext4 file system on `node`.
     fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>>;
@@ -78,14 +82,18 @@ impl SystemHost {
 }
 
 impl Host for SystemHost {
-    fn partition_nodes(&self, plan: &Plan) -> Result<BTreeMap<PartitionName, PathBuf>> {
-        let path = &plan.disk.path;
-        let disk = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
+    fn partition_nodes(
+        &self,
+        disk: &Target,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<PartitionName, PathBuf>> {
+        let path = &disk.path;
+        let file = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             // Somebody who looks at an old partition at this moment makes the kernel refuse.
-            let told = sys::reread_partitions(&disk).context("the kernel refused the new table");
-            let found = told.and_then(|()| find_nodes(&self.sys, plan));
+            let told = sys::reread_partitions(&file).context("the kernel refused the new table");
+            let found = told.and_then(|()| find_nodes(&self.sys, &disk.name, partitions));
             match found {
                 Ok(nodes) => return Ok(nodes),
                 Err(error) if Instant::now() >= deadline => {
@@ -113,8 +121,8 @@ impl Host for SystemHost {
 }
 
 /// Partitions are recognised by where they lie, not by how the kernel makes up names.
-fn find_nodes(sys: &Path, plan: &Plan) -> Result<BTreeMap<PartitionName, PathBuf>> {
-    let block = sys.join("block").join(&plan.disk.name);
+fn find_nodes(sys: &Path, disk: &str, partitions: &[Partition]) -> Result<BTreeMap<PartitionName, PathBuf>> {
+    let block = sys.join("block").join(disk);
     let mut by_place = BTreeMap::new();
     for entry in fs::read_dir(&block).with_context(|| format!("listing {}", block.display()))? {
         let entry = entry?;
@@ -126,14 +134,14 @@ fn find_nodes(sys: &Path, plan: &Plan) -> Result<BTreeMap<PartitionName, PathBuf
             by_place.insert((number("start")?, number("size")?), entry.file_name());
         }
     }
-    let node = |partition: &crate::plan::Partition| {
+    let node = |partition: &Partition| {
         let name = by_place.get(&(partition.start.get(), partition.size.get()));
         let name = name.with_context(|| format!("partition {} is not there", partition.name.as_str()))?;
         let node = Path::new("/dev").join(name);
         ensure!(node.exists(), "{} is not there", node.display());
         Ok((partition.name, node))
     };
-    plan.partitions.iter().map(node).collect()
+    partitions.iter().map(node).collect()
 }
 
 struct Mount {
@@ -185,7 +193,7 @@ mod tests {
             fs::write(place.join("start"), format!("{}\n", partition.start.get() / 512)).unwrap();
             fs::write(place.join("size"), format!("{}\n", partition.size.get() / 512)).unwrap();
         }
-        let error = find_nodes(directory.path(), &plan).unwrap_err();
+        let error = find_nodes(directory.path(), "vda", &plan.partitions).unwrap_err();
         assert!(format!("{error:#}").contains("partition bios is not there"), "{error:#}");
     }
 

@@ -16,6 +16,7 @@ mod hold;
 mod host;
 mod identity;
 mod image;
+mod others;
 mod persistent;
 mod run;
 mod sys;
@@ -28,7 +29,7 @@ pub use disk::Disk;
 pub use finish::finish;
 pub use host::{Access, Host, Mounted, SystemHost};
 pub use identity::DOCUMENT;
-pub use run::{Parts, execute};
+pub use run::{Opener, Parts, execute};
 
 #[cfg(test)]
 mod tests;

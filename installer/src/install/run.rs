@@ -10,12 +10,13 @@ use super::device::{self, BlockDevice};
 use super::hold::HeldBack;
 use super::host::{Access, Host, with_mount};
 use super::identity::{self, Log};
+use super::others::{self, Others};
 use super::{Cancel, bootcode, esp, image, persistent, table, wipe};
 use crate::command::{Invocation, Runner};
 use crate::config::{InstallConfig, Secret};
 use crate::failure::{Class, Classify, Failure, class_of};
 use crate::medium::{PayloadSource, Place, Seen};
-use crate::plan::{Filesystem, Partition, PartitionName, Plan, Step};
+use crate::plan::{Filesystem, Partition, PartitionName, Plan, Step, Target};
 use crate::progress::Progress;
 use crate::release::Payload;
 use crate::size::ByteSize;
@@ -23,11 +24,16 @@ use crate::size::ByteSize;
 /// Making a file system on a slow, large disk.
 const MKFS_LIMIT: Duration = Duration::from_secs(900);
 
+/// Opens a disk of the plan for this process alone.
+pub type Opener<'a> = dyn Fn(&Target) -> Result<Box<dyn BlockDevice + 'a>> + 'a;
+
 /// What a run works with.
 #[allow(missing_debug_implementations)]
 pub struct Parts<'a> {
-    /// The target disk.
+    /// The disk of the system.
     pub device: &'a dyn BlockDevice,
+    /// Opens another disk that the plan writes on.
+    pub open: &'a Opener<'a>,
     /// Where payloads come from.
     pub source: &'a dyn PayloadSource,
     /// Runs `mkfs.ext4`.
@@ -53,11 +59,14 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     // Made before the first write: a document that cannot be made must not cost a disk.
     let document =
         (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;
-    let mut run = Run { plan, parts, device, log, document, seen: Seen::default(), nodes: BTreeMap::new() };
-    let mut touched = false;
+    let others = Others::open(plan, parts)?;
+    plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
+    let (seen, nodes) = (Seen::default(), BTreeMap::new());
+    let mut run = Run { plan, parts, device, others, log, document, seen, nodes };
+    let mut touched = Touched::default();
     for step in &plan.steps {
         let done = parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
-            touched |= !matches!(step, Step::VerifyMedium { .. });
+            touched = touched.max(Touched::by(step));
             run.step(step)
         });
         done.map_err(|error| told(error, step, plan, touched))?;
@@ -69,34 +78,71 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Says what state the failure leaves the disk in.
-fn told(error: anyhow::Error, step: &Step, plan: &Plan, touched: bool) -> anyhow::Error {
+/// How far the writes of a run have come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Touched {
+    #[default]
+    Nothing,
+    Others,
+    System,
+}
+
+impl Touched {
+    fn by(step: &Step) -> Self {
+        match step {
+            Step::VerifyMedium { .. } => Self::Nothing,
+            Step::WipeDisks => Self::Others,
+            _ => Self::System,
+        }
+    }
+}
+
+/// Says what state the failure leaves the disks in.
+fn told(error: anyhow::Error, step: &Step, plan: &Plan, touched: Touched) -> anyhow::Error {
     let path = plan.disk.path.display();
+    let names = |disks: Vec<&Target>| {
+        disks.iter().map(|disk| disk.path.display().to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let wiped: Vec<_> = plan.wiped.iter().map(|wiped| &wiped.disk).collect();
     let state = match touched {
-        false => format!("Nothing was written to {path}."),
-        true => format!("{path} is not bootable now; starting the install again does it over."),
+        Touched::Nothing => {
+            let data = plan.data_disk.iter().map(|data| &data.disk);
+            let all: Vec<_> = [&plan.disk].into_iter().chain(data).chain(wiped).collect();
+            format!("Nothing was written to {}.", names(all))
+        }
+        Touched::Others => {
+            format!("{} may be erased by now; nothing was written to {path}.", names(wiped))
+        }
+        Touched::System => format!("{path} is not bootable now; starting the install again does it over."),
     };
     let (class, what) = (class_of(&error), format!("installing, step {}", step.id()));
     let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
     Failure::new(class, what).because(source).hint(state).into()
 }
 
-struct Run<'a> {
-    plan: &'a Plan,
-    parts: &'a Parts<'a>,
-    device: HeldBack<'a>,
+struct Run<'r, 'a> {
+    plan: &'r Plan,
+    parts: &'r Parts<'a>,
+    device: HeldBack<'r>,
+    others: Others<'a>,
     log: Log,
     document: Secret,
     seen: Seen,
     nodes: BTreeMap<PartitionName, PathBuf>,
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     fn step(&mut self, step: &Step) -> Result<()> {
         let progress = self.parts.progress.clone();
         let id = step.id();
         match step {
             Step::VerifyMedium { payloads } => self.verify_medium(id, payloads),
+            Step::WipeDisks => {
+                progress.within(id, "Erasing other disks", || self.others.wipe(self.plan, self.parts))
+            }
+            Step::DataDisk { filesystem } => {
+                progress.within(id, "Making the data disk", || self.data_disk(filesystem))
+            }
             Step::Wipe => {
                 progress.within(id, "Erasing the disk", || wipe::wipe(&self.device, &self.plan.partitions))
             }
@@ -146,11 +192,19 @@ impl Run<'_> {
     }
 
     fn partition(&mut self) -> Result<()> {
-        table::write(&self.device, self.plan)?;
+        let Plan { disk, disk_guid, partitions, .. } = self.plan;
+        table::write(&self.device, *disk_guid, partitions)?;
         device::barrier(&self.device)?;
-        table::verify(&self.device, self.plan)?;
-        self.nodes = self.parts.host.partition_nodes(self.plan)?;
+        table::verify(&self.device, *disk_guid, partitions)?;
+        self.nodes.extend(self.parts.host.partition_nodes(disk, partitions)?);
         Ok(())
+    }
+
+    fn data_disk(&mut self, filesystem: &Filesystem) -> Result<()> {
+        let (device, data) = self.others.data(self.plan).context("the plan has no data disk")?;
+        self.nodes.extend(others::make_data(device, data, self.parts.host)?);
+        self.mkfs(filesystem)?;
+        device::barrier(device)
     }
 
     fn image(&self, id: &str, payload: &Payload, name: PartitionName) -> Result<()> {
@@ -216,7 +270,10 @@ impl Run<'_> {
     }
 
     fn prove(&self) -> Result<()> {
-        table::verify(&self.device, self.plan)?;
+        table::verify(&self.device, self.plan.disk_guid, &self.plan.partitions)?;
+        if let Some((device, data)) = self.others.data(self.plan) {
+            others::verify_data(device, data)?;
+        }
         for step in &self.plan.steps {
             if let Step::Esp { files, .. } = step {
                 esp::verify(&self.device, needed(self.plan, PartitionName::Esp)?, files)?;

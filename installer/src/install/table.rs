@@ -13,22 +13,23 @@ use gpt::mbr::ProtectiveMBR;
 use gpt::partition::Partition as Entry;
 use gpt::partition_types::Type;
 use gpt::{GptConfig, GptDisk};
+use uuid::Uuid;
 
 use super::cache::Cached;
 use super::device::{self, AlignedBuffer, BlockDevice};
 use crate::failure::{Class, Classify};
-use crate::plan::{Partition, Plan, SectorSize};
+use crate::plan::{Partition, SectorSize};
 
 /// Writes protective MBR and both copies of the table. No barrier.
-pub(super) fn write(device: &dyn BlockDevice, plan: &Plan) -> Result<()> {
+pub(super) fn write(device: &dyn BlockDevice, guid: Uuid, partitions: &[Partition]) -> Result<()> {
     let sector = device.sector();
     let written = (|| {
         let mut cached = Cached::new(device, 0, device.size().get());
         // A disk of more sectors than fit the field is told as the largest number (UEFI 2.10, 5.2.3).
         let sectors = u32::try_from(device.size().get() / sector.bytes() - 1).unwrap_or(u32::MAX);
         ProtectiveMBR::with_lb_size(sectors).overwrite_lba0(&mut cached)?;
-        let mut disk = config(sector).writable(true).create_from_device(cached, Some(plan.disk_guid))?;
-        disk.update_partitions(entries(&plan.partitions, sector)?)?;
+        let mut disk = config(sector).writable(true).create_from_device(cached, Some(guid))?;
+        disk.update_partitions(entries(partitions, sector)?)?;
         disk.write()?.flush()?;
         anyhow::Ok(())
     })();
@@ -36,16 +37,13 @@ pub(super) fn write(device: &dyn BlockDevice, plan: &Plan) -> Result<()> {
 }
 
 /// Reads both copies and compares them with each other and with the plan.
-pub(super) fn verify(device: &dyn BlockDevice, plan: &Plan) -> Result<()> {
+pub(super) fn verify(device: &dyn BlockDevice, guid: Uuid, partitions: &[Partition]) -> Result<()> {
     let sector = device.sector();
     let checked = (|| {
         let cached = Cached::new(device, 0, device.size().get());
         let disk = config(sector).only_valid_headers(true).open_from_device(cached)?;
-        ensure!(*disk.guid() == plan.disk_guid, "it has the GUID {}", disk.guid());
-        ensure!(
-            *disk.partitions() == entries(&plan.partitions, sector)?,
-            "its partitions are not the plan's"
-        );
+        ensure!(*disk.guid() == guid, "it has the GUID {}", disk.guid());
+        ensure!(*disk.partitions() == entries(partitions, sector)?, "its partitions are not the plan's");
         ensure!(array(device, &disk, true)? == array(device, &disk, false)?, "its two copies differ");
         let mut start = AlignedBuffer::new(usize::try_from(sector.bytes())?);
         device.read_at(0, &mut start)?;

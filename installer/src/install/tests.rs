@@ -17,10 +17,12 @@ use crate::failure::{Class, class_of, render};
 use crate::inventory::Inventory;
 use crate::medium::{PayloadSource, Place};
 use crate::plan::tests::{GUID, contents, disk, release, trial};
-use crate::plan::{PartitionName, Plan, SectorSize};
+use crate::plan::{Partition, PartitionName, Plan, SectorSize, Target};
 use crate::progress::{Progress, State, tests::Recorder};
 use crate::release::Payload;
 use crate::size::ByteSize;
+
+mod disks;
 
 /// What happened on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,16 +47,21 @@ struct TestDisk {
 impl TestDisk {
     fn new(plan: &Plan) -> Self {
         let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().set_len(plan.disk.size.get()).unwrap();
         // An old system that boots.
         file.as_file().write_all_at(&[0xeb; 4096], 0).unwrap();
         let esp = plan.partition(PartitionName::Esp).unwrap().start.get();
         file.as_file().write_all_at(&[0xeb; 512], esp).unwrap();
+        Self { esp, ..Self::other(&plan.disk, file) }
+    }
+
+    /// A disk that is not the system's.
+    fn other(target: &Target, file: tempfile::NamedTempFile) -> Self {
+        file.as_file().set_len(target.size.get()).unwrap();
         Self {
             file,
-            size: plan.disk.size,
-            sector: plan.disk.sector,
-            esp,
+            size: target.size,
+            sector: target.sector,
+            esp: 0,
             acts: Mutex::default(),
             writes: AtomicUsize::new(0),
             fail_write: None,
@@ -122,6 +129,24 @@ impl BlockDevice for TestDisk {
     }
 }
 
+impl BlockDevice for &TestDisk {
+    fn size(&self) -> ByteSize {
+        (**self).size()
+    }
+    fn sector(&self) -> SectorSize {
+        (**self).sector()
+    }
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        (**self).read_at(offset, buffer)
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        (**self).write_at(offset, bytes)
+    }
+    fn flush(&self) -> io::Result<()> {
+        (**self).flush()
+    }
+}
+
 /// The small medium of the plan's tests, in memory; one payload may be damaged, from one opening on.
 #[derive(Default)]
 struct TestMedium {
@@ -172,6 +197,8 @@ impl PayloadSource for TestMedium {
 struct TestHost {
     root: tempfile::TempDir,
     mounted: AtomicUsize,
+    /// The disks whose new tables the kernel was told of.
+    told: Mutex<Vec<String>>,
 }
 
 struct TestMount<'a>(PathBuf, &'a AtomicUsize);
@@ -190,7 +217,7 @@ impl TestHost {
     fn new() -> &'static Self {
         let root = tempfile::tempdir().unwrap();
         // Mounts borrow the host for as long as they like.
-        Box::leak(Box::new(Self { root, mounted: AtomicUsize::new(0) }))
+        Box::leak(Box::new(Self { root, mounted: AtomicUsize::new(0), told: Mutex::default() }))
     }
 
     fn path(&self, partition: &str) -> PathBuf {
@@ -199,9 +226,14 @@ impl TestHost {
 }
 
 impl Host for &'static TestHost {
-    fn partition_nodes(&self, plan: &Plan) -> Result<BTreeMap<PartitionName, PathBuf>> {
+    fn partition_nodes(
+        &self,
+        disk: &Target,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<PartitionName, PathBuf>> {
+        self.told.lock().unwrap().push(disk.name.clone());
         let node = |name: PartitionName| (name, Path::new("/dev").join(name.as_str()));
-        Ok(plan.partitions.iter().map(|partition| node(partition.name)).collect())
+        Ok(partitions.iter().map(|partition| node(partition.name)).collect())
     }
 
     fn mount(&self, node: &Path, _: Access) -> Result<Box<dyn Mounted>> {
@@ -230,6 +262,8 @@ impl Runner for TestRunner {
 struct Bench {
     plan: Plan,
     disk: TestDisk,
+    /// Further disks by their names.
+    others: BTreeMap<String, TestDisk>,
     medium: TestMedium,
     host: &'static TestHost,
     runner: TestRunner,
@@ -245,12 +279,23 @@ impl Bench {
     fn with_sector(sector: u32) -> Self {
         let mut target = disk("vda", ByteSize::gib(16));
         target.logical_sector = sector;
-        let inventory = Inventory { disks: vec![target], nics: vec![] };
-        let mut config = trial();
+        Self::with(&[target], trial())
+    }
+
+    /// An install on the first of `disks`.
+    fn with(disks: &[crate::inventory::Disk], mut config: InstallConfig) -> Self {
+        let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
+        config.install.device = disks[0].path.to_str().unwrap().parse().ok();
         config.token = Some(Secret::new("hush-token"));
         let plan = crate::plan::plan(&config, &inventory, &release(), GUID).unwrap();
+        let data = plan.data_disk.iter().map(|data| &data.disk);
+        let others = data.chain(plan.wiped.iter().map(|wiped| &wiped.disk));
+        let other = |target: &Target| {
+            (target.name.clone(), TestDisk::other(target, tempfile::NamedTempFile::new().unwrap()))
+        };
         Self {
             disk: TestDisk::new(&plan),
+            others: others.map(other).collect(),
             plan,
             medium: TestMedium::default(),
             host: TestHost::new(),
@@ -269,8 +314,13 @@ impl Bench {
             let token = config.token.as_ref().map(Secret::expose).unwrap_or_default();
             Ok(Secret::new(format!("token: {token}\n")))
         };
+        let open = |target: &Target| -> Result<Box<dyn BlockDevice + '_>> {
+            let disk = self.others.get(&target.name).ok_or_else(|| anyhow::anyhow!("no {}", target.name))?;
+            Ok(Box::new(disk))
+        };
         let parts = Parts {
             device,
+            open: &open,
             source: &self.medium,
             runner: &self.runner,
             host: &self.host,
@@ -374,8 +424,9 @@ fn the_log_on_the_node_tells_every_step_and_no_secret() {
 fn the_partition_table_satisfies_other_programs_on_both_sector_sizes() {
     for sector in [512, 4096] {
         let bench = Bench::with_sector(sector);
-        table::write(&bench.disk, &bench.plan).unwrap();
-        table::verify(&bench.disk, &bench.plan).unwrap();
+        let Plan { disk_guid, partitions, .. } = &bench.plan;
+        table::write(&bench.disk, *disk_guid, partitions).unwrap();
+        table::verify(&bench.disk, *disk_guid, partitions).unwrap();
         let path = bench.disk.file.path().to_str().unwrap();
         // Neither program can be told another sector size for a file.
         if sector == 512 {

@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::device::{self, AlignedBuffer, BlockDevice};
+use crate::inventory::FoundPartition;
 use crate::plan::Partition;
 
 /// This much at either end of a disk or partition holds every boot sector, table and superblock that firmware
@@ -22,5 +23,24 @@ pub(super) fn wipe(device: &dyn BlockDevice, partitions: &[Partition]) -> Result
         erase(partition.start.get())?;
         erase(partition.end().get() - EDGE as u64)?;
     }
+    device::barrier(device)
+}
+
+/// Erases what a disk is found by that has no part in the node. The primary table goes last and alone: while
+/// it is there, a run that begins again still finds the disk.
+pub(super) fn clear(device: &dyn BlockDevice, partitions: &[FoundPartition]) -> Result<()> {
+    let (size, zeros) = (device.size().get(), AlignedBuffer::new(EDGE));
+    // A partition may be shorter than that, and one of a damaged table may lie beyond the end.
+    let erase = |start: u64, length: u64| match length.min(EDGE as u64).min(size.saturating_sub(start)) {
+        0 => Ok(()),
+        length => device::write(device, start, &zeros[..usize::try_from(length)?]),
+    };
+    for partition in partitions {
+        let length = partition.size.get().next_multiple_of(device.sector().bytes());
+        erase(partition.start.get(), length)?;
+    }
+    erase(size.saturating_sub(EDGE as u64), EDGE as u64)?;
+    device::barrier(device)?;
+    erase(0, EDGE as u64)?;
     device::barrier(device)
 }

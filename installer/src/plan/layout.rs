@@ -147,7 +147,7 @@ pub struct Sizes {
     pub data_minimum: ByteSize,
     /// The smallest disk with data on it.
     pub disk_minimum: ByteSize,
-    /// The smallest disk of a witness.
+    /// The smallest disk without data on it: that of a witness, or with data on a disk of its own.
     pub witness_minimum: ByteSize,
 }
 
@@ -191,7 +191,7 @@ pub struct Wish {
     pub sizes: Sizes,
     /// The size of the persistent partition, if the configuration gives one.
     pub persistent: Option<ByteSize>,
-    /// Whether there is a data partition.
+    /// Whether there is a data partition on it.
     pub data: bool,
 }
 
@@ -223,13 +223,11 @@ pub fn arrange(wish: Wish, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutErro
     let before = fixed.iter().fold(ALIGNMENT, |sum, (_, size)| sum + *size);
     let data_minimum = if wish.data { sizes.data_minimum } else { ByteSize::default() };
     let minimum = if wish.data { sizes.disk_minimum } else { sizes.witness_minimum };
-    // The table's second copy ends the disk; what of it does not fill an alignment unit is lost.
     let needed = minimum.max(before + sizes.persistent_minimum + data_minimum + ALIGNMENT);
     if disk < needed {
         return Err(LayoutError::Disk { needed, found: disk });
     }
-    let end = disk.saturating_sub(ByteSize::bytes(TABLE + wish.sector.bytes())).align_down(ALIGNMENT.get());
-    let rest = end.saturating_sub(before);
+    let rest = end(disk, wish.sector).saturating_sub(before);
     let most = rest.saturating_sub(data_minimum);
     let persistent = match wish.persistent.map(|size| size.align_up(ALIGNMENT.get())) {
         Some(wanted) if wanted < sizes.persistent_minimum => {
@@ -250,6 +248,29 @@ pub fn arrange(wish: Wish, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutErro
         partition
     };
     Ok((1..).zip(all).map(place).collect())
+}
+
+/// The one partition of a disk that holds data alone.
+pub fn arrange_data(
+    disk: ByteSize,
+    sector: SectorSize,
+    sizes: Sizes,
+    disk_guid: Uuid,
+) -> Result<Vec<Partition>, LayoutError> {
+    let needed = sizes.data_minimum;
+    if disk < needed {
+        return Err(LayoutError::Disk { needed, found: disk });
+    }
+    let name = PartitionName::Data;
+    let uuid = Uuid::new_v5(&disk_guid, name.as_str().as_bytes());
+    let size = end(disk, sector).saturating_sub(ALIGNMENT);
+    Ok(vec![Partition { number: 1, name, uuid, start: ALIGNMENT, size }])
+}
+
+/// Where partitions end: the table's second copy ends the disk; what of it does not fill an alignment unit is
+/// lost.
+fn end(disk: ByteSize, sector: SectorSize) -> ByteSize {
+    disk.saturating_sub(ByteSize::bytes(TABLE + sector.bytes())).align_down(ALIGNMENT.get())
 }
 
 #[cfg(test)]
@@ -312,6 +333,22 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_data_disk_is_all_data_between_the_two_tables(
+            disk in (1_u64 << 30)..(20 << 40),
+            four_k: bool,
+        ) {
+            let sector = if four_k { SectorSize::B4096 } else { SectorSize::B512 };
+            let disk = ByteSize::bytes(disk / sector.bytes() * sector.bytes());
+            let layout = arrange_data(disk, sector, Sizes::of(Profile::Trial), GUID).unwrap();
+            prop_assert_eq!(layout.len(), 1);
+            prop_assert_eq!((layout[0].start, layout[0].name), (ALIGNMENT, PartitionName::Data));
+            prop_assert!(layout[0].size.get().is_multiple_of(ALIGNMENT.get()));
+            let after = disk.get() - layout[0].end().get();
+            let table = TABLE + sector.bytes();
+            prop_assert!((table..ALIGNMENT.get() + table).contains(&after), "{}", after);
+        }
+
         #[test]
         fn partitions_are_aligned_contiguous_and_leave_room_for_the_table(
             disk in (9_u64 << 30)..(20 << 40),

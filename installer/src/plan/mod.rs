@@ -5,6 +5,7 @@
 
 mod boot;
 mod choose;
+mod disks;
 pub mod layout;
 mod payloads;
 mod render;
@@ -16,6 +17,7 @@ use uuid::Uuid;
 
 pub use boot::files_of_slot_a;
 pub(crate) use choose::choose as choose_disk;
+pub use disks::{DataDisk, WipedDisk};
 pub use layout::{Partition, PartitionName, SectorSize};
 
 use crate::config::{InstallConfig, Mode, Role};
@@ -37,7 +39,7 @@ pub struct Plan {
     pub role: Role,
     /// Whether it begins a cluster.
     pub mode: Mode,
-    /// The disk that everything happens on.
+    /// The disk of the system.
     pub disk: Target,
     /// What is on it now, and is lost.
     pub erased: Vec<FoundPartition>,
@@ -45,6 +47,15 @@ pub struct Plan {
     pub disk_guid: Uuid,
     /// The new partitions.
     pub partitions: Vec<Partition>,
+    /// The disk of the data, where that is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_disk: Option<DataDisk>,
+    /// Other disks that are wiped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wiped: Vec<WipedDisk>,
+    /// What the configuration asks for and does not get, each a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// What is done, in order.
     pub steps: Vec<Step>,
     /// What is fetched before the plan is made for an install.
@@ -60,7 +71,7 @@ pub struct Plan {
     pub release: Box<Release>,
 }
 
-/// The disk to install on.
+/// A disk to write on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
     /// Its node.
@@ -82,10 +93,14 @@ pub struct Target {
 pub enum Step {
     /// Hash every payload that the medium holds, ask the server for the others.
     VerifyMedium { payloads: Vec<Payload> },
+    /// Make what is on other disks unfindable.
+    WipeDisks,
     /// Make what is on the disk unbootable, and its places empty.
     Wipe,
     /// Write the partition table.
     Partition,
+    /// Write the partition table and the file system of the disk for data.
+    DataDisk { filesystem: Filesystem },
     /// Write the EFI system partition, its first sector held back.
     Esp { volume_id: u32, epoch: u64, files: Vec<EspFile> },
     /// Stream the OS image to a partition and read it back.
@@ -110,8 +125,10 @@ impl Step {
     pub fn id(&self) -> &'static str {
         match self {
             Self::VerifyMedium { .. } => "verify-medium",
+            Self::WipeDisks => "wipe-disks",
             Self::Wipe => "wipe",
             Self::Partition => "partition",
+            Self::DataDisk { .. } => "data-disk",
             Self::Esp { .. } => "esp",
             Self::Image { .. } => "image",
             Self::Filesystems { .. } => "filesystems",
@@ -163,10 +180,15 @@ pub enum Finish {
 }
 
 impl Plan {
-    /// The partition of that name. Absent only for `data` on a witness.
+    /// The partition of that name, on whichever disk. Absent only for `data` on a witness.
     #[must_use]
     pub fn partition(&self, name: PartitionName) -> Option<&Partition> {
-        self.partitions.iter().find(|partition| partition.name == name)
+        self.all_partitions().find(|partition| partition.name == name)
+    }
+
+    /// The new partitions of all disks.
+    fn all_partitions(&self) -> impl Iterator<Item = &Partition> {
+        self.partitions.iter().chain(self.data_disk.iter().flat_map(|data| &data.partitions))
     }
 }
 
@@ -190,100 +212,103 @@ pub fn plan(
     // The first node of a cluster is a management node, whatever it is called.
     let role = if install.mode == Mode::Create { Role::Management } else { install.role };
     let disk = choose::choose(inventory, install.device.as_ref())?;
-    let sector = SectorSize::try_from(disk.logical_sector)
-        .map_err(|error| Failure::new(Class::Hardware, describe(disk)).because(error))?;
+    let target = disks::target(disk)?;
+    let data = disks::data_disk(install, role, inventory, disk)?;
+    let chosen: Vec<_> = [disk].into_iter().chain(data).collect();
+    disks::spare(install, &chosen)?;
+    let (wiped, mut warnings) = disks::wiped(install, inventory, &chosen)?;
+    let sizes = Sizes::of(install.profile);
     let wish = Wish {
         disk: disk.size,
-        sector,
-        sizes: Sizes::of(install.profile),
-        persistent: install.persistent_partition_size,
-        data: role != Role::Witness,
+        sector: target.sector,
+        sizes,
+        persistent: install.persistent_partition_size.filter(|_| data.is_none()),
+        data: role != Role::Witness && data.is_none(),
     };
-    let partitions = layout::arrange(wish, disk_guid).map_err(|error| refuse(disk, error))?;
+    if data.is_some() && install.persistent_partition_size.is_some() {
+        warnings.push(REST.into());
+    }
+    let partitions = layout::arrange(wish, disk_guid).map_err(|error| refuse(disk, error, choose::SYSTEM))?;
+    let data_disk = data.map(|data| disks::arrange(data, sizes, disk_guid)).transpose()?;
     let needed = Needed::of(release, role, !install.with_net_images)?;
     needed.fit(&partitions)?;
-    Ok(Plan {
+    let mut plan = Plan {
         product: format!("{} {}", release.name, release.version),
         role,
         mode: install.mode,
-        disk: Target {
-            path: disk.path.clone(),
-            name: disk.name.clone(),
-            size: disk.size,
-            sector,
-            description: disk.describe(),
-        },
+        disk: target,
         erased: disk.partitions.clone(),
         disk_guid,
-        steps: steps(config, release, &needed, &partitions, sector, disk_guid)?,
         partitions,
+        data_disk,
+        wiped,
+        warnings,
+        steps: Vec::new(),
         fetched: crate::resolve::references(config),
         finish: if install.poweroff { Finish::Poweroff } else { Finish::Reboot },
         document: Box::new(config.clone()),
         release: Box::new(release.clone()),
-    })
+    };
+    plan.steps = steps(&plan, &needed)?;
+    Ok(plan)
 }
+
+/// Why a size has no effect.
+const REST: &str = "install.persistent_partition_size has no effect with install.data_disk: the persistent partition takes the rest of the disk.";
 
 fn describe(disk: &Disk) -> String {
     format!("{} does not fit", disk.describe())
 }
 
-fn refuse(disk: &Disk, error: LayoutError) -> Failure {
+fn refuse(disk: &Disk, error: LayoutError, key: &str) -> Failure {
     let (class, hint) = match &error {
         LayoutError::Disk { .. } => (
             Class::Hardware,
-            "Choose a larger disk with install.device. For tests and trials, install.profile: trial asks for less.",
+            format!(
+                "Choose a larger disk with {key}. For tests and trials, install.profile: trial asks for less."
+            ),
         ),
-        _ => (Class::Invalid, "Change install.persistent_partition_size, or leave it out."),
+        _ => (Class::Invalid, "Change install.persistent_partition_size, or leave it out.".into()),
     };
     Failure::new(class, describe(disk)).because(error).hint(hint)
 }
 
-fn steps(
-    config: &InstallConfig,
-    release: &Release,
-    needed: &Needed,
-    partitions: &[Partition],
-    sector: SectorSize,
-    disk_guid: Uuid,
-) -> Result<Vec<Step>> {
+/// The steps of a plan that has everything else.
+fn steps(plan: &Plan, needed: &Needed) -> Result<Vec<Step>> {
     use PartitionName::{Config, Data, Persistent, RootA};
-    let has_data = partitions.iter().any(|partition| partition.name == Data);
-    let filesystems = [(Config, "NQ_CONFIG"), (Persistent, "NQ_PERSISTENT"), (Data, "HARV_LH_DEFAULT")];
-    let filesystems = filesystems.into_iter().filter(|(name, _)| has_data || *name != Data);
-    let filesystems = filesystems.map(|(partition, label)| Filesystem { partition, label }).collect();
+    let filesystem = |partition, label| Filesystem { partition, label };
+    let mut filesystems = vec![filesystem(Config, "NQ_CONFIG"), filesystem(Persistent, "NQ_PERSISTENT")];
+    let data = plan.partition(Data).map(|_| filesystem(Data, "HARV_LH_DEFAULT"));
     // A FAT volume's number is short; the first bytes of the disk's identity tell disks apart.
-    let (volume_id, ..) = disk_guid.as_fields();
-    let mut steps = vec![
-        Step::VerifyMedium { payloads: needed.all() },
-        Step::Wipe,
-        Step::Partition,
-        Step::Esp {
-            volume_id,
-            epoch: release.epoch,
-            files: esp(config, release, needed, partitions, volume_id)?,
-        },
+    let (volume_id, ..) = plan.disk_guid.as_fields();
+    let mut steps = vec![Step::VerifyMedium { payloads: needed.all() }];
+    if !plan.wiped.is_empty() {
+        steps.push(Step::WipeDisks);
+    }
+    steps.extend([Step::Wipe, Step::Partition]);
+    // Trouble with the second disk shows before the long work on the first.
+    match plan.data_disk {
+        Some(_) => steps.extend(data.map(|filesystem| Step::DataDisk { filesystem })),
+        None => filesystems.extend(data),
+    }
+    steps.extend([
+        Step::Esp { volume_id, epoch: plan.release.epoch, files: esp(plan, needed, volume_id)? },
         Step::Image { payload: needed.rootfs.clone(), partition: RootA },
         Step::Filesystems { filesystems },
         Step::Images { blobs: needed.blobs.clone(), metadata: needed.metadata.clone() },
         Step::Node,
-    ];
+    ]);
     // BIOS cannot start from sectors of 4096 bytes, and GRUB's boot sector counts in 512.
-    if sector == SectorSize::B512 {
+    if plan.disk.sector == SectorSize::B512 {
         steps.push(Step::BootCode { boot: needed.boot.clone(), core: needed.core.clone() });
     }
     steps.extend([Step::Prove, Step::Commit]);
     Ok(steps)
 }
 
-fn esp(
-    config: &InstallConfig,
-    release: &Release,
-    needed: &Needed,
-    partitions: &[Partition],
-    volume_id: u32,
-) -> Result<Vec<EspFile>> {
-    let find = |name| partitions.iter().find(|partition| partition.name == name).map(|p| p.uuid);
+fn esp(plan: &Plan, needed: &Needed, volume_id: u32) -> Result<Vec<EspFile>> {
+    let (config, release) = (&plan.document, &plan.release);
+    let find = |name| plan.partition(name).map(|partition| partition.uuid);
     let uuid = |name: PartitionName| {
         find(name).ok_or_else(|| anyhow::anyhow!("the layout has no partition {}", name.as_str()))
     };

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::{EspContent, EspFile, Finish, Plan, Step};
+use uuid::Uuid;
+
+use super::{EspContent, EspFile, Finish, Partition, Plan, SectorSize, Step, Target};
+use crate::inventory::FoundPartition;
 use crate::release::Payload;
 use crate::size::ByteSize;
 
@@ -11,25 +14,31 @@ impl fmt::Display for Plan {
         writeln!(f, "Install {}\n", self.product)?;
         writeln!(f, "  role    {} ({})", word(&self.role), word(&self.mode))?;
         writeln!(f, "  disk    {}", self.disk.description)?;
-        writeln!(f, "  table   GPT {}, sectors of {} bytes\n", self.disk_guid, self.disk.sector.bytes())?;
-        writeln!(f, "EVERYTHING on {} is erased.", self.disk.path.display())?;
-        for old in &self.erased {
-            let label = old.label.as_deref().map(|label| format!("  {label}")).unwrap_or_default();
-            writeln!(f, "  lost    {}  {}{label}", old.path.display(), old.size)?;
+        table(f, self.disk_guid, self.disk.sector)?;
+        if let Some(data) = &self.data_disk {
+            writeln!(f, "  data    {}", data.disk.description)?;
+            table(f, data.disk_guid, data.disk.sector)?;
         }
-        if self.erased.is_empty() {
-            writeln!(f, "  The kernel sees no partitions on it now.")?;
+        for wiped in &self.wiped {
+            writeln!(f, "  wiped   {} ({})", wiped.disk.description, wiped.key)?;
+        }
+        writeln!(f)?;
+        lost(f, &self.disk, &self.erased)?;
+        if let Some(data) = &self.data_disk {
+            lost(f, &data.disk, &data.erased)?;
+        }
+        for wiped in &self.wiped {
+            lost(f, &wiped.disk, &wiped.erased)?;
         }
         writeln!(f, "\nNew partitions")?;
-        for new in &self.partitions {
-            let (start, size) = (new.start.to_string(), new.size.to_string());
-            writeln!(
-                f,
-                "  {}  {:<10}  at {start:>12}  {size:>12}  {}",
-                new.number,
-                new.name.as_str(),
-                new.uuid
-            )?;
+        made(f, &self.partitions)?;
+        if let Some(data) = &self.data_disk {
+            writeln!(f, "\nNew partitions of {}", data.disk.path.display())?;
+            made(f, &data.partitions)?;
+        }
+        if !self.warnings.is_empty() {
+            writeln!(f, "\nWarnings")?;
+            self.warnings.iter().try_for_each(|warning| writeln!(f, "  {warning}"))?;
         }
         if !self.fetched.is_empty() {
             writeln!(f, "\nFetched when an install begins, and not now")?;
@@ -58,6 +67,29 @@ impl fmt::Display for Plan {
     }
 }
 
+fn table(f: &mut fmt::Formatter<'_>, guid: Uuid, sector: SectorSize) -> fmt::Result {
+    writeln!(f, "  table   GPT {guid}, sectors of {} bytes", sector.bytes())
+}
+
+fn lost(f: &mut fmt::Formatter<'_>, disk: &Target, erased: &[FoundPartition]) -> fmt::Result {
+    writeln!(f, "EVERYTHING on {} is erased.", disk.path.display())?;
+    for old in erased {
+        writeln!(f, "  lost    {}", old.describe())?;
+    }
+    if erased.is_empty() {
+        writeln!(f, "  The kernel sees no partitions on it now.")?;
+    }
+    Ok(())
+}
+
+fn made(f: &mut fmt::Formatter<'_>, partitions: &[Partition]) -> fmt::Result {
+    partitions.iter().try_for_each(|new| {
+        let (start, size) = (new.start.to_string(), new.size.to_string());
+        let name = new.name.as_str();
+        writeln!(f, "  {}  {name:<10}  at {start:>12}  {size:>12}  {}", new.number, new.uuid)
+    })
+}
+
 /// The name that a value has in documents.
 fn word(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
@@ -70,6 +102,12 @@ fn describe(step: &Step) -> String {
             format!("check {} payloads, {}, before anything is written", payloads.len(), sum(payloads))
         }
         Step::Wipe => "erase the old boot code, the old table and the start and end of each new place".into(),
+        Step::WipeDisks => "erase tables, ends and partition starts of the other disks to wipe".into(),
+        Step::DataDisk { filesystem } => format!(
+            "write the table of the data disk, read it back, make ext4 on {} ({})",
+            filesystem.partition.as_str(),
+            filesystem.label
+        ),
         Step::Partition => "write the partition table and read it back".into(),
         Step::Esp { files, .. } => format!("write {} files for the firmware", files.len()),
         Step::Image { payload, partition } => {

@@ -5,6 +5,8 @@ use crate::failure::{class_of, render};
 use crate::inventory::Transport;
 use crate::release::{FORMAT, Image, MediumKind, Purpose};
 
+mod disks;
+
 pub(crate) const GUID: Uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
 
 /// The payloads of a small medium and their content.
@@ -100,6 +102,19 @@ pub(crate) fn disk(name: &str, size: ByteSize) -> Disk {
 pub(crate) fn trial() -> InstallConfig {
     let install = Install { profile: Profile::Trial, automatic: true, ..Install::default() };
     InstallConfig { install, ..InstallConfig::default() }
+}
+
+/// A partition that is on the disk already.
+pub(crate) fn found(disk: &str, number: u64, name: Option<&str>, label: Option<&str>) -> FoundPartition {
+    FoundPartition {
+        name: format!("{disk}{number}"),
+        path: format!("/dev/{disk}{number}").into(),
+        start: ByteSize::gib(number),
+        size: ByteSize::gib(1),
+        label: name.map(Into::into),
+        filesystem_label: label.map(Into::into),
+        links: vec![format!("/dev/disk/by-id/virtio-serial-{disk}-part{number}").into()],
+    }
 }
 
 fn machine(disks: &[Disk]) -> Inventory {

@@ -1,0 +1,70 @@
+//! The disks beside the system's own.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use super::device::{self, BlockDevice};
+use super::host::Host;
+use super::{Parts, table, wipe};
+use crate::plan::{DataDisk, PartitionName, Plan};
+
+/// Every other disk of a plan, opened before anything is written: one that cannot be had must cost nothing.
+pub(super) struct Others<'a> {
+    data: Option<Box<dyn BlockDevice + 'a>>,
+    wiped: Vec<Box<dyn BlockDevice + 'a>>,
+}
+
+impl<'a> Others<'a> {
+    pub(super) fn open(plan: &Plan, parts: &Parts<'a>) -> Result<Self> {
+        let data = plan.data_disk.as_ref().map(|data| (parts.open)(&data.disk)).transpose()?;
+        let wiped = plan.wiped.iter().map(|wiped| (parts.open)(&wiped.disk)).collect::<Result<_>>()?;
+        Ok(Self { data, wiped })
+    }
+
+    /// Erases each disk that the plan wipes.
+    pub(super) fn wipe(&self, plan: &Plan, parts: &Parts<'_>) -> Result<()> {
+        for (device, wiped) in self.wiped.iter().zip(&plan.wiped) {
+            parts.cancel.check()?;
+            parts.progress.note("wipe-disks", format!("Erasing {}", wiped.disk.description));
+            wipe::clear(device.as_ref(), &wiped.erased)
+                .with_context(|| format!("erasing {}", wiped.disk.path.display()))?;
+            // Nothing of this disk is used again before the machine restarts.
+            if let Err(error) = parts.host.partition_nodes(&wiped.disk, &[]) {
+                parts
+                    .progress
+                    .note("wipe-disks", format!("The kernel still shows old partitions: {error:#}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The data disk and what the plan says of it.
+    pub(super) fn data<'b>(&'b self, plan: &'b Plan) -> Option<(&'b dyn BlockDevice, &'b DataDisk)> {
+        self.data.as_deref().zip(plan.data_disk.as_ref())
+    }
+}
+
+/// Erases the data disk, writes its table, and finds the node of its partition.
+pub(super) fn make_data(
+    device: &dyn BlockDevice,
+    data: &DataDisk,
+    host: &dyn Host,
+) -> Result<BTreeMap<PartitionName, PathBuf>> {
+    let made = (|| {
+        wipe::wipe(device, &data.partitions)?;
+        table::write(device, data.disk_guid, &data.partitions)?;
+        device::barrier(device)?;
+        table::verify(device, data.disk_guid, &data.partitions)
+    })();
+    made.with_context(|| format!("making the data disk {}", data.disk.path.display()))?;
+    host.partition_nodes(&data.disk, &data.partitions)
+}
+
+/// Compares the table on the data disk with the plan once more.
+pub(super) fn verify_data(device: &dyn BlockDevice, data: &DataDisk) -> Result<()> {
+    let checked = table::verify(device, data.disk_guid, &data.partitions);
+    checked.with_context(|| format!("checking the data disk {}", data.disk.path.display()))?;
+    device::barrier(device)
+}

@@ -1,0 +1,172 @@
+//! The disks beside the system's own: one for data, and those that are wiped.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::choose::{chosen, in_use, named, usable};
+use super::layout::{self, Partition, SectorSize, Sizes};
+use super::{Target, refuse};
+use crate::config::{Install, Role, Wipe};
+use crate::failure::{Class, Failure};
+use crate::inventory::{Disk, FoundPartition, Inventory};
+
+/// The key of the configuration that names the data disk.
+const DATA: &str = "install.data_disk";
+const LIST: &str = "install.wipe_disks_list";
+const ALL: &str = "install.wipe_all_disks";
+
+/// The disk that holds data alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct DataDisk {
+    /// The disk.
+    pub disk: Target,
+    /// What is on it now, and is lost.
+    pub erased: Vec<FoundPartition>,
+    /// GUID of its new partition table.
+    pub disk_guid: Uuid,
+    /// The new partitions: the data partition.
+    pub partitions: Vec<Partition>,
+}
+
+/// A disk that is wiped and has no part in the node.
+#[derive(Clone, Debug, Serialize)]
+pub struct WipedDisk {
+    /// The disk.
+    pub disk: Target,
+    /// What is on it now, and is lost.
+    pub erased: Vec<FoundPartition>,
+    /// The key of the configuration that asks for it.
+    pub key: &'static str,
+}
+
+/// The disk of `install.data_disk`, unless that is the system's.
+pub(super) fn data_disk<'a>(
+    install: &Install,
+    role: Role,
+    inventory: &'a Inventory,
+    system: &Disk,
+) -> Result<Option<&'a Disk>, Failure> {
+    let Some(selector) = &install.data_disk else { return Ok(None) };
+    if role == Role::Witness {
+        return Err(Failure::new(Class::Invalid, "a witness keeps no data of virtual machines")
+            .hint(format!("Leave out {DATA}, or change install.role.")));
+    }
+    let disk = chosen(inventory, selector, DATA)?;
+    Ok((disk.name != system.name).then_some(disk))
+}
+
+/// What becomes of the data disk. Its table's identity follows from that of the system disk's.
+pub(super) fn arrange(disk: &Disk, sizes: Sizes, system_guid: Uuid) -> Result<DataDisk, Failure> {
+    let disk_guid = Uuid::new_v5(&system_guid, b"data-disk");
+    let target = target(disk)?;
+    let partitions = layout::arrange_data(disk.size, target.sector, sizes, disk_guid)
+        .map_err(|error| refuse(disk, error, DATA))?;
+    Ok(DataDisk { disk: target, erased: disk.partitions.clone(), disk_guid, partitions })
+}
+
+/// A disk as the executor needs it.
+pub(super) fn target(disk: &Disk) -> Result<Target, Failure> {
+    let sector = SectorSize::try_from(disk.logical_sector)
+        .map_err(|error| Failure::new(Class::Hardware, super::describe(disk)).because(error))?;
+    Ok(Target {
+        path: disk.path.clone(),
+        name: disk.name.clone(),
+        size: disk.size,
+        sector,
+        description: disk.describe(),
+    })
+}
+
+/// Refuses what `install.wipe: none` protects.
+pub(super) fn spare(install: &Install, chosen: &[&Disk]) -> Result<(), Failure> {
+    if install.wipe != Wipe::None {
+        return Ok(());
+    }
+    let asked = [(LIST, !install.wipe_disks_list.is_empty()), (ALL, install.wipe_all_disks)];
+    if let Some((key, _)) = asked.iter().find(|(_, asked)| *asked) {
+        let what = format!("install.wipe is none, and {key} asks for disks to be wiped");
+        return Err(Failure::new(Class::Invalid, what)
+            .hint(format!("Leave out {key}, or set install.wipe to all-listed.")));
+    }
+    let Some(disk) = chosen.iter().find(|disk| !disk.partitions.is_empty()) else { return Ok(()) };
+    let told: Vec<_> = disk.partitions.iter().map(FoundPartition::describe).collect();
+    let what = format!("{} has partitions, and install.wipe is none", disk.path.display());
+    Err(Failure::new(Class::Hardware, what)
+        .because(anyhow!("{}", told.join("; ")))
+        .hint("Choose an empty disk, or set install.wipe to selected to lose what is on this one."))
+}
+
+/// The other disks to wipe, and what to tell of those that are not.
+pub(super) fn wiped(
+    install: &Install,
+    inventory: &Inventory,
+    chosen: &[&Disk],
+) -> Result<(Vec<WipedDisk>, Vec<String>), Failure> {
+    let mut wiped: Vec<WipedDisk> = Vec::new();
+    let mut warnings = Vec::new();
+    for path in &install.wipe_disks_list {
+        match named(inventory, Path::new(&**path), LIST)? {
+            None => {
+                warnings.push(format!("{LIST}: there is no disk {path}; the install goes on without it."))
+            }
+            Some(disk) => {
+                listed(inventory, disk, chosen)?;
+                add(disk, LIST, &mut wiped)?;
+            }
+        }
+    }
+    if install.wipe_all_disks {
+        for disk in inventory.disks.iter().filter(|disk| holds_a_system(disk)) {
+            if disk.boot_medium || chosen.iter().any(|chosen| chosen.name == disk.name) {
+                continue;
+            }
+            let reason = in_use(disk).map(|reason| format!("in use: {reason}"));
+            match reason.or_else(|| disk.read_only.then(|| "read-only".into())) {
+                Some(reason) => {
+                    warnings.push(format!("{ALL}: {} stays, it is {reason}.", disk.path.display()))
+                }
+                None => add(disk, ALL, &mut wiped)?,
+            }
+        }
+    }
+    Ok((wiped, warnings))
+}
+
+/// Refuses a listed disk that must stay.
+fn listed(inventory: &Inventory, disk: &Disk, chosen: &[&Disk]) -> Result<(), Failure> {
+    if chosen.iter().any(|chosen| chosen.name == disk.name) {
+        let what = format!("{LIST} names {}, which the install is for", disk.path.display());
+        return Err(Failure::new(Class::Invalid, what)
+            .hint(format!("Take it out of {LIST}; it is erased anyway, unless install.wipe is none.")));
+    }
+    usable(inventory, disk, LIST).map(drop)
+}
+
+fn add(disk: &Disk, key: &'static str, wiped: &mut Vec<WipedDisk>) -> Result<(), Failure> {
+    // Two links may lead to one disk.
+    if wiped.iter().all(|known| known.disk.name != disk.name) {
+        wiped.push(WipedDisk { disk: target(disk)?, erased: disk.partitions.clone(), key });
+    }
+    Ok(())
+}
+
+/// Whether the disk holds a system of this product or of its predecessor, or their data. Names such as `data`
+/// are common; labels of file systems, and a table with all names of a node, are not.
+fn holds_a_system(disk: &Disk) -> bool {
+    const LABELS: [&str; 3] = ["NQ_CONFIG", "NQ_PERSISTENT", "HARV_LH_DEFAULT"];
+    const NAMES: [layout::PartitionName; 4] = [
+        layout::PartitionName::Config,
+        layout::PartitionName::RootA,
+        layout::PartitionName::RootB,
+        layout::PartitionName::Persistent,
+    ];
+    let ours = |label: &Option<String>| {
+        label.as_deref().is_some_and(|label| LABELS.contains(&label) || label.starts_with("COS_"))
+    };
+    let named = |name: &str| disk.partitions.iter().any(|part| part.label.as_deref() == Some(name));
+    disk.partitions.iter().any(|part| ours(&part.filesystem_label) || ours(&part.label))
+        || NAMES.iter().all(|name| named(name.as_str()))
+}
