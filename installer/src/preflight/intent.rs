@@ -17,6 +17,8 @@ pub struct Intent {
     pub profile: Profile,
     /// The disk, if the configuration says which.
     pub device: Option<DiskSelector>,
+    /// The disk for data, if the configuration says that there is one.
+    pub data_disk: Option<DiskSelector>,
     /// The cards of the management network; none if the configuration does not name them.
     pub cards: Vec<Interface>,
     /// Addresses that nobody else may have.
@@ -74,6 +76,7 @@ impl Intent {
             role: if install.mode == Mode::Create { Role::Management } else { install.role },
             profile: install.profile,
             device: install.device.clone(),
+            data_disk: install.data_disk.clone(),
             cards: management.map(|management| management.interfaces.clone()).unwrap_or_default(),
             claims: claims(config),
             dhcp: management.is_none_or(|management| management.method == Method::Dhcp),

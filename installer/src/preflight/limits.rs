@@ -39,6 +39,13 @@ impl Limits {
         };
         Self { cpus, memory: ByteSize::gib(memory), nic, disk, roomy_disk }
     }
+
+    /// The limits for the system's disk where data has a disk of its own.
+    #[must_use]
+    pub const fn without_data(self, profile: Profile) -> Self {
+        let disk = Sizes::of(profile).witness_minimum;
+        Self { disk, roomy_disk: disk, ..self }
+    }
 }
 
 /// A speed as people say it.

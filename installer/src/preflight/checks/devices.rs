@@ -15,7 +15,10 @@ pub(super) fn disk_size(subject: &Subject<'_>) -> Outcome {
         Ok(disk) => disk,
         Err(outcome) => return outcome,
     };
-    let limits = Limits::of(subject.intent.role, subject.intent.profile);
+    let mut limits = Limits::of(subject.intent.role, subject.intent.profile);
+    if apart(subject, disk) {
+        limits = limits.without_data(subject.intent.profile);
+    }
     let found = |least| {
         let message = format!("{}; {} should have {least}", disk.describe(), node(subject));
         Outcome::found(message, "Use a larger disk; install.device says which.")
@@ -51,6 +54,15 @@ pub(super) fn disk_speed(subject: &Subject<'_>) -> Outcome {
             "Use an SSD or NVMe disk.",
         ),
     }
+}
+
+/// Whether data gets a disk of its own. What is wrong with that disk the plan says.
+fn apart(subject: &Subject<'_>, system: &Disk) -> bool {
+    let selector = subject.intent.data_disk.as_ref();
+    selector.is_some_and(|selector| {
+        let data = choose_disk(&subject.facts.inventory, Some(selector));
+        data.is_ok_and(|data| data.name != system.name)
+    })
 }
 
 /// The disk that an install would take; otherwise what the check has to say.

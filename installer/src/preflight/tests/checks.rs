@@ -144,6 +144,16 @@ fn the_size_of_the_disk() {
     expect(&with("disk-speed", &intent, two), "could not run", "see disk-size");
     let absent = Intent { device: Some("/dev/sdz".parse().unwrap()), ..Intent::default() };
     expect(&with("disk-size", &absent, two), "found", "there is no disk /dev/sdz");
+    // With data on a disk of its own the system's may be smaller; on the same disk it may not.
+    for (data, outcome) in [("/dev/sdb", "passed"), ("/dev/sda", "found"), ("/dev/sdz", "found")] {
+        let device = Some("/dev/sda".parse().unwrap());
+        let apart = Intent { device, data_disk: Some(data.parse().unwrap()), ..Intent::default() };
+        let small = |inventory: &mut Inventory| {
+            two(inventory);
+            inventory.disks[0].size = ByteSize::gib(180);
+        };
+        expect(&with("disk-size", &apart, small), outcome, "180 GiB");
+    }
 }
 
 #[test]
