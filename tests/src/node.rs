@@ -24,6 +24,9 @@ pub const MAC: &str = "52:54:00:6e:71:01";
 /// Name servers that QEMU's DHCP server does not offer, so that they can only come from the document.
 const NAME_SERVERS: [&str; 2] = ["192.0.2.53", "192.0.2.54"];
 
+/// What the paths that webhooks ask for begin with; the event follows.
+pub const HOOK: &str = "hook-";
+
 /// A directory that the document asks to keep.
 const KEPT: &str = "/etc/e2e-kept";
 
@@ -39,15 +42,17 @@ pub struct Document {
     pub address: Option<String>,
     /// Value of `vm.swappiness`.
     pub swappiness: u32,
-    /// Where a net-install medium finds its blobs.
+    /// Where a net-install medium finds its blobs, and what hears of the install.
     pub medium: Option<String>,
+    /// A disk of its own for data.
+    pub data_disk: Option<String>,
 }
 
 impl Document {
     /// A node called `hostname` on DHCP.
     #[must_use]
     pub fn new(hostname: &str) -> Self {
-        Self { hostname: hostname.to_owned(), address: None, swappiness: 7, medium: None }
+        Self { hostname: hostname.to_owned(), address: None, swappiness: 7, medium: None, data_disk: None }
     }
 
     /// The document, secrets of `identity` included.
@@ -66,6 +71,14 @@ impl Document {
         });
         if let Some(medium) = &self.medium {
             install["medium"] = medium.as_str().into();
+            let hook = |event: &str| {
+                let name = event.to_lowercase();
+                json!({ "event": event, "method": "GET", "url": format!("{medium}{HOOK}{name}?node={{{{.Hostname}}}}") })
+            };
+            install["webhooks"] = json!([hook("STARTED"), hook("SUCCEEDED")]);
+        }
+        if let Some(disk) = &self.data_disk {
+            install["data_disk"] = disk.as_str().into();
         }
         json!({
             "scheme_version": 1,
@@ -151,6 +164,9 @@ pub fn check_document(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Re
     checks.that("a directory of the document is kept", ssh.succeeds(&format!("findmnt {KEPT}"))?);
     checks.equal("SFTP, which is off", ssh.run("sudo -n sshd -T | grep -c '^subsystem sftp' || true")?, "0");
     checks.equal("multipathd, which is off", ssh.run("systemctl is-active multipathd || true")?, "inactive");
+    let data = ssh.run("findmnt -no SOURCE /var/lib/harvester/defaultdisk")?;
+    let disk = document.data_disk.as_deref().unwrap_or("/dev/vda");
+    checks.that(&format!("data is on {disk}: {data}"), data.starts_with(disk));
     check_network(ssh, document, checks)
 }
 

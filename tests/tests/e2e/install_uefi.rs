@@ -7,7 +7,7 @@ use nqrust_tests::disk::Disk;
 use nqrust_tests::http::Server;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::Medium;
-use nqrust_tests::node::{self, Checks, Document, MAC};
+use nqrust_tests::node::{self, Checks, Document, HOOK, MAC};
 use nqrust_tests::paths;
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::secrets;
@@ -21,25 +21,32 @@ fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_
         let server = serve(&content)?;
         let document = Document {
             medium: Some(format!("http://10.0.2.2:{}/", server.port())),
+            data_disk: Some("/dev/vdb".into()),
             ..Document::new("node-b")
         };
         let medium = Medium::shared("node-b", &document.to_json(&identity))?;
         medium.unpack(&content)?;
+        for event in ["started", "succeeded"] {
+            std::fs::write(content.join(format!("{HOOK}{event}")), "")?;
+        }
         let release = medium.release()?;
 
         let iso = medium.net_install.clone().context("the build left no net-install ISO")?;
         // Larger than its content, as a stick is that an ISO was written to.
         let stick = Disk::raw(iso).overlay(artifacts.disk("stick.qcow2"), Some(ByteSize::gib(16)))?;
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
-        let live = Machine::new("install", Firmware::Uefi).network(MAC).disk(&disk).usb(&stick);
+        let data = Disk::empty(artifacts.disk("data.qcow2"), ByteSize::gib(8))?;
+        let live = Machine::new("install", Firmware::Uefi).network(MAC).disk(&disk).disk(&data).usb(&stick);
         steps::install(&live, artifacts)?;
         let asked = server.requests();
-        if !asked.iter().any(|request| request.starts_with("GET ")) {
-            bail!("the install took nothing from the web server");
+        for path in ["GET /images/blobs/", "GET /hook-started?node=", "GET /hook-succeeded?node="] {
+            if !asked.iter().any(|request| request.starts_with(path)) {
+                bail!("the install did not ask the web server for {path:?}: {asked:?}");
+            }
         }
         drop(server);
 
-        let machine = steps::node("first-boot", Firmware::SecureBoot, "").disk(&disk);
+        let machine = steps::node("first-boot", Firmware::SecureBoot, "").disk(&disk).disk(&data);
         let (vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
         let mut checks = Checks::default();
         checks.that("Secure Boot is on", ssh.run("sudo -n dmesg")?.contains("Secure boot enabled"));
@@ -51,7 +58,10 @@ fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_
         drop(ssh);
         vm.power_off(steps::SHUTDOWN)?;
 
-        let mut vm = steps::node("second-boot-on-bios", Firmware::Bios, "").disk(&disk).start(artifacts)?;
+        let mut vm = steps::node("second-boot-on-bios", Firmware::Bios, "")
+            .disk(&disk)
+            .disk(&data)
+            .start(artifacts)?;
         steps::expect(&mut vm, "node-b login: ", steps::BOOT)?;
         vm.power_off(steps::SHUTDOWN)?;
         secrets::search(artifacts.directory(), &identity)
