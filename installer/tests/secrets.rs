@@ -93,6 +93,7 @@ fn inventory() -> String {
         links: vec![],
         boot_medium: false,
         in_use: vec![],
+        filesystem_label: None,
         partitions: vec![],
     };
     serde_json::to_string(&Inventory { disks: vec![disk], ..Inventory::default() }).unwrap()

@@ -203,7 +203,7 @@ pub enum Profile {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wipe {
-    /// Nothing: a disk with partitions is refused.
+    /// Nothing: a disk with partitions or other content is refused.
     None,
     /// What is on the disks that the install is for, and on other disks whose wiping is asked for.
     #[default]

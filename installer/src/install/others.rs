@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 use super::device::{self, BlockDevice};
 use super::host::Host;
 use super::{Parts, table, wipe};
+use crate::config::Wipe;
+use crate::failure::{Class, Failure};
 use crate::plan::{DataDisk, PartitionName, Plan};
 
 /// Every other disk of a plan, opened before anything is written: one that cannot be had must cost nothing.
@@ -21,6 +23,24 @@ impl<'a> Others<'a> {
         let data = plan.data_disk.as_ref().map(|data| (parts.open)(&data.disk)).transpose()?;
         let wiped = plan.wiped.iter().map(|wiped| (parts.open)(&wiped.disk)).collect::<Result<_>>()?;
         Ok(Self { data, wiped })
+    }
+
+    /// Under `install.wipe: none`, refuses disks of the install with content that makes no partitions, such as a
+    /// file system on the whole disk. Those with partitions the plan has refused.
+    pub(super) fn spare(&self, plan: &Plan, system: &dyn BlockDevice) -> Result<()> {
+        if plan.document.install.wipe != Wipe::None {
+            return Ok(());
+        }
+        let data = self.data(plan).map(|(device, data)| (device, &data.disk));
+        for (device, disk) in [(system, &plan.disk)].into_iter().chain(data) {
+            if !wipe::is_blank(device)? {
+                let what = format!("{} is not empty, and install.wipe is none", disk.path.display());
+                return Err(Failure::new(Class::Hardware, what)
+                    .hint("Choose an empty disk, or set install.wipe to selected to lose what is on it.")
+                    .into());
+            }
+        }
+        Ok(())
     }
 
     /// Erases each disk that the plan wipes.

@@ -60,6 +60,7 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     let document =
         (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;
     let others = Others::open(plan, parts)?;
+    others.spare(plan, parts.device)?;
     plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
     let (seen, nodes) = (Seen::default(), BTreeMap::new());
     let mut run = Run { plan, parts, device, others, log, document, seen, nodes };

@@ -44,3 +44,19 @@ pub(super) fn clear(device: &dyn BlockDevice, partitions: &[FoundPartition]) -> 
     erase(0, EDGE as u64)?;
     device::barrier(device)
 }
+
+/// Whether nothing is where file systems, volumes and RAID members have their marks. An empty partition table
+/// is nothing: it is in the boot sector and in one sector at each end, and no other format is there alone.
+pub(super) fn is_blank(device: &dyn BlockDevice) -> Result<bool> {
+    /// No header of a table is longer, whatever the sector size.
+    const HEADER: usize = 512;
+    let sector = usize::try_from(device.sector().bytes())?;
+    let mut edge = AlignedBuffer::new(EDGE);
+    device::read(device, 0, &mut edge)?;
+    edge[..HEADER].fill(0);
+    edge[sector..sector + HEADER].fill(0);
+    let start_is_blank = edge.iter().all(|byte| *byte == 0);
+    device::read(device, device.size().get() - EDGE as u64, &mut edge)?;
+    edge[EDGE - sector..EDGE - sector + HEADER].fill(0);
+    Ok(start_is_blank && edge.iter().all(|byte| *byte == 0))
+}

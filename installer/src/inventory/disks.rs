@@ -75,6 +75,8 @@ fn disk(roots: &Roots, name: &str, usage: &Usage, links: &BTreeMap<String, Vec<P
         links: links.get(name).cloned().unwrap_or_default(),
         boot_medium,
         in_use,
+        // Under a partition table there may be the rest of an old superblock.
+        filesystem_label: partitions.is_empty().then(|| ext_label(&device(roots, name))).flatten(),
         partitions,
     }
 }
@@ -97,13 +99,13 @@ fn partition(
         start: length(path, "start"),
         size: length(path, "size"),
         label,
-        filesystem_label: ext_label(&roots.dev.join(name.replace('!', "/"))),
+        filesystem_label: ext_label(&device(roots, &name)),
         links: links.get(&name).cloned().unwrap_or_default(),
         name,
     }
 }
 
-/// The label of the ext file system on a partition; `None` where there is none, or where the node cannot be
+/// The label of the ext file system on a disk or partition; `None` where there is none, or where the node cannot be
 /// read, as without root. The superblock begins at byte 1024 (Documentation/filesystems/ext4/super.rst).
 fn ext_label(node: &Path) -> Option<String> {
     let mut superblock = [0; 1024];
@@ -123,6 +125,11 @@ fn length(path: &Path, file: &str) -> ByteSize {
 /// The kernel writes `/` in names as `!` (`cciss!c0d0`).
 fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name.replace('!', "/"))
+}
+
+/// The node below the roots of this scan.
+fn device(roots: &Roots, name: &str) -> PathBuf {
+    roots.dev.join(name.replace('!', "/"))
 }
 
 fn transport(path: &Path, name: &str) -> Transport {

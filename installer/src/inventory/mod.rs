@@ -82,6 +82,9 @@ pub struct Disk {
     pub boot_medium: bool,
     /// Why it is in use, one clause each; empty when it is not.
     pub in_use: Vec<String>,
+    /// The label of the ext2, ext3 or ext4 file system on the whole of it, if it has no partitions.
+    #[serde(default)]
+    pub filesystem_label: Option<String>,
     /// The partitions that the kernel sees.
     pub partitions: Vec<FoundPartition>,
 }
@@ -157,14 +160,15 @@ impl Inventory {
 }
 
 impl Disk {
-    /// Size, model and serial number in one line, for choosing.
+    /// Size, model, serial number, and the file system of a disk without partitions, in one line, for choosing.
     #[must_use]
     pub fn describe(&self) -> String {
         let word = |name: &str, value: &Option<String>| {
             value.as_ref().map(|value| format!(", {name} {value}")).unwrap_or_default()
         };
         let (model, serial) = (word("model", &self.model), word("serial", &self.serial));
-        format!("{}: {}{model}{serial}", self.path.display(), self.size)
+        let label = word("file system", &self.filesystem_label);
+        format!("{}: {}{model}{serial}{label}", self.path.display(), self.size)
     }
 }
 

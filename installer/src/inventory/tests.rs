@@ -92,6 +92,17 @@ fn the_label_of_an_ext4_file_system_is_read_from_its_superblock() {
     let labels: Vec<_> =
         machine.scan().disks[0].partitions.iter().map(|part| part.filesystem_label.clone()).collect();
     assert_eq!(labels, [Some("HARV_LH_DEFAULT".to_owned()), None, None, None]);
+    // On a whole disk it counts where there are no partitions.
+    machine.disk("vdb", "254:16", ByteSize::gib(20));
+    for name in ["vda", "vdb"] {
+        fs::copy(volume("vda1"), volume(name)).unwrap();
+    }
+    let disks = machine.scan().disks;
+    assert_eq!(
+        (disks[0].filesystem_label.as_deref(), disks[1].filesystem_label.as_deref()),
+        (None, labels[0].as_deref())
+    );
+    assert!(disks[1].describe().ends_with("20 GiB, file system HARV_LH_DEFAULT"), "{}", disks[1].describe());
 }
 
 #[test]

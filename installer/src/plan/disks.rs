@@ -91,13 +91,18 @@ pub(super) fn spare(install: &Install, chosen: &[&Disk]) -> Result<(), Failure> 
         return Err(Failure::new(Class::Invalid, what)
             .hint(format!("Leave out {key}, or set install.wipe to all-listed.")));
     }
+    if let Some((disk, label)) = chosen.iter().find_map(|disk| Some((disk, disk.filesystem_label.as_ref()?)))
+    {
+        let what = format!("{} holds the file system {label}, and install.wipe is none", disk.path.display());
+        return Err(Failure::new(Class::Hardware, what).hint(EMPTY));
+    }
     let Some(disk) = chosen.iter().find(|disk| !disk.partitions.is_empty()) else { return Ok(()) };
     let told: Vec<_> = disk.partitions.iter().map(FoundPartition::describe).collect();
     let what = format!("{} has partitions, and install.wipe is none", disk.path.display());
-    Err(Failure::new(Class::Hardware, what)
-        .because(anyhow!("{}", told.join("; ")))
-        .hint("Choose an empty disk, or set install.wipe to selected to lose what is on this one."))
+    Err(Failure::new(Class::Hardware, what).because(anyhow!("{}", told.join("; "))).hint(EMPTY))
 }
+
+const EMPTY: &str = "Choose an empty disk, or set install.wipe to selected to lose what is on this one.";
 
 /// The other disks to wipe, and what to tell of those that are not.
 pub(super) fn wiped(
@@ -167,6 +172,8 @@ fn holds_a_system(disk: &Disk) -> bool {
         label.as_deref().is_some_and(|label| LABELS.contains(&label) || label.starts_with("COS_"))
     };
     let named = |name: &str| disk.partitions.iter().any(|part| part.label.as_deref() == Some(name));
-    disk.partitions.iter().any(|part| ours(&part.filesystem_label) || ours(&part.label))
+    // The predecessor's data disk has no partition table.
+    ours(&disk.filesystem_label)
+        || disk.partitions.iter().any(|part| ours(&part.filesystem_label) || ours(&part.label))
         || NAMES.iter().all(|name| named(name.as_str()))
 }

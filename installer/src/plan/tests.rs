@@ -95,6 +95,7 @@ pub(crate) fn disk(name: &str, size: ByteSize) -> Disk {
         links: vec![format!("/dev/disk/by-id/virtio-serial-{name}").into()],
         boot_medium: false,
         in_use: vec![],
+        filesystem_label: None,
         partitions: vec![],
     }
 }

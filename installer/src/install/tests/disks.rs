@@ -161,3 +161,41 @@ fn the_table_of_the_data_disk_satisfies_other_programs() {
     assert_eq!(table["partitiontable"]["partitions"][0]["name"], "data");
     assert_eq!(table["partitiontable"]["partitions"][0]["type"], "0FC63DAF-8483-4772-8E79-3D69D8477DE4");
 }
+
+#[test]
+fn wipe_none_spares_content_that_makes_no_partitions() {
+    let none = |sector: u32| {
+        let mut disks = ["vda", "vdb"].map(|name| disk(name, ByteSize::gib(16)));
+        disks[0].logical_sector = sector;
+        disks[1].logical_sector = sector;
+        let mut config = trial();
+        config.install.data_disk = "/dev/vdb".parse().ok();
+        config.install.wipe = crate::config::Wipe::None;
+        Bench::with(&disks, config)
+    };
+    for sector in [512, 4096] {
+        // The boot sector of an old system, with nothing behind it.
+        let mut bench = none(sector);
+        let (esp, rest) = (bench.partition(PartitionName::Esp), vec![0; 4096]);
+        bench.disk.file().write_all_at(&rest[512..], 512).unwrap();
+        bench.disk.file().write_all_at(&rest, esp).unwrap();
+        bench.run().unwrap();
+        // What an empty table leaves on either end does not count either.
+        bench = none(sector);
+        bench.disk.file().write_all_at(&rest, 0).unwrap();
+        table::write(&bench.disk, GUID, &[]).unwrap();
+        bench.run().unwrap();
+        for (name, place) in
+            [("vda", 1080), ("vda", (16 << 30) - 5000), ("vdb", 65_600), ("vdb", 1 << 12 | 1024)]
+        {
+            let bench = none(sector);
+            bench.disk.file().write_all_at(&rest, 0).unwrap();
+            let disk = bench.others.get(name).unwrap_or(&bench.disk);
+            disk.file().write_all_at(&[1], place).unwrap();
+            let (class, text) = bench.fail();
+            assert_eq!(class, Class::Hardware, "{text}");
+            assert!(text.contains(&format!("/dev/{name} is not empty")), "{place}: {text}");
+            assert!(bench.acts().is_empty() && writes(&bench.others["vdb"]) == 0);
+        }
+    }
+}

@@ -211,6 +211,20 @@ fn all_disks_means_those_with_a_system_of_this_product_or_its_predecessor() {
 }
 
 #[test]
+fn a_file_system_on_a_whole_disk_is_seen_too() {
+    let mut config = config();
+    config.install.wipe_all_disks = true;
+    let mut disks = disks();
+    disks[1].partitions.clear();
+    disks[1].filesystem_label = Some("HARV_LH_DEFAULT".into());
+    assert_eq!(wiped(&try_plan(&config, &disks).unwrap()), ["vdb"]);
+    config.install.device = "/dev/vdb".parse().ok();
+    (config.install.wipe_all_disks, config.install.wipe) = (false, Wipe::None);
+    let (class, text) = refusal(&config, &disks);
+    assert!(class == Class::Hardware && text.contains("/dev/vdb holds the file system HARV_LH"), "{text}");
+}
+
+#[test]
 fn all_disks_leaves_out_the_boot_medium_and_what_is_in_use() {
     type Change = fn(&mut Disk);
     let cases: [(Change, Option<&str>); 3] = [
