@@ -58,6 +58,22 @@ pub(super) fn data_disk<'a>(
     Ok((disk.name != system.name).then_some(disk))
 }
 
+/// What to tell of a key that does nothing because of which disk holds the data.
+pub(super) fn without_effect(install: &Install, system: &Disk, data: Option<&Disk>) -> Option<String> {
+    match data {
+        Some(_) => install.persistent_partition_size.map(|_| {
+            format!(
+                "install.persistent_partition_size has no effect with {DATA}: \
+                 the persistent partition takes the rest of the disk."
+            )
+        }),
+        None => install.data_disk.as_ref().map(|_| {
+            let path = system.path.display();
+            format!("{DATA} is {path}, the system's disk: data gets a partition on it.")
+        }),
+    }
+}
+
 /// What becomes of the data disk. Its table's identity follows from that of the system disk's.
 pub(super) fn arrange(disk: &Disk, sizes: Sizes, system_guid: Uuid) -> Result<DataDisk, Failure> {
     let disk_guid = Uuid::new_v5(&system_guid, b"data-disk");

@@ -217,6 +217,7 @@ pub fn plan(
     let chosen: Vec<_> = [disk].into_iter().chain(data).collect();
     disks::spare(install, &chosen)?;
     let (wiped, mut warnings) = disks::wiped(install, inventory, &chosen)?;
+    warnings.extend(disks::without_effect(install, disk, data));
     let sizes = Sizes::of(install.profile);
     let wish = Wish {
         disk: disk.size,
@@ -225,9 +226,6 @@ pub fn plan(
         persistent: install.persistent_partition_size.filter(|_| data.is_none()),
         data: role != Role::Witness && data.is_none(),
     };
-    if data.is_some() && install.persistent_partition_size.is_some() {
-        warnings.push(REST.into());
-    }
     let partitions = layout::arrange(wish, disk_guid).map_err(|error| refuse(disk, error, choose::SYSTEM))?;
     let data_disk = data.map(|data| disks::arrange(data, sizes, disk_guid)).transpose()?;
     let needed = Needed::of(release, role, !install.with_net_images)?;
@@ -252,9 +250,6 @@ pub fn plan(
     plan.steps = steps(&plan, &needed)?;
     Ok(plan)
 }
-
-/// Why a size has no effect.
-const REST: &str = "install.persistent_partition_size has no effect with install.data_disk: the persistent partition takes the rest of the disk.";
 
 fn describe(disk: &Disk) -> String {
     format!("{} does not fit", disk.describe())

@@ -20,8 +20,10 @@ pub(super) fn different_disks(config: &InstallConfig) -> Vec<Finding> {
     let install = &config.install;
     let mut findings = Vec::new();
     if install.data_disk.is_some() && install.device == install.data_disk {
-        let message = "this is `install.device`; without `data_disk` the data gets a partition on that disk";
-        findings.push(Finding::new(DATA, "same-disk", message));
+        // The reference product takes it like this too, and configurations say it.
+        let message =
+            "this is `install.device`, and so as if left out: the data gets a partition on that disk";
+        findings.push(Finding::warning(DATA, "same-disk", message));
     }
     for (index, wiped) in install.wipe_disks_list.iter().enumerate() {
         let named = |(_, selector): &(&str, &DiskSelector)| **selector == DiskSelector::Path(wiped.clone());
@@ -108,7 +110,8 @@ fn contradictions(path: &str, clauses: &DiskClauses) -> Vec<Finding> {
 /// The least that a disk must have for what it is to hold; the layout has the same limits.
 fn least(path: &str, config: &InstallConfig) -> ByteSize {
     let install = &config.install;
-    let apart = install.data_disk.is_some() || install.role == Role::Witness;
+    let separate = install.data_disk.is_some() && install.data_disk != install.device;
+    let apart = separate || install.role == Role::Witness;
     let gib = match (install.profile, path == DATA, apart) {
         (Profile::Production, true, _) => 50,
         (Profile::Production, false, true) => 180,

@@ -102,6 +102,10 @@ fn a_data_disk_that_is_the_system_disk_is_as_if_not_given() {
     config.install.data_disk = "/dev/disk/by-id/virtio-serial-vda".parse().ok();
     let plan = try_plan(&config, &disks()).unwrap();
     assert!(plan.data_disk.is_none());
+    assert_eq!(
+        plan.warnings,
+        ["install.data_disk is /dev/vda, the system's disk: data gets a partition on it."]
+    );
     assert!(plan.partitions.iter().any(|partition| partition.name == PartitionName::Data));
     // A witness refuses even that: somebody expects data there.
     (config.install.mode, config.install.role) = (Mode::Join, Role::Witness);
