@@ -8,15 +8,22 @@ use crate::inventory::{Disk, Inventory};
 
 /// The key of the configuration that names the disk to install on.
 pub(super) const SYSTEM: &str = "install.device";
+/// The key that names the disk for data.
+pub(super) const DATA: &str = "install.data_disk";
 
-/// The disk to install on. Refuses what is absent, ambiguous, the boot medium, read-only or in use.
-pub(crate) fn choose<'a>(
+/// The disk to install on. Refuses what is absent, ambiguous, the boot medium, read-only or in use. Without
+/// `device` the disk that `data` names is not meant, unless it is the only one.
+pub(crate) fn system<'a>(
     inventory: &'a Inventory,
     device: Option<&DiskSelector>,
+    data: Option<&DiskSelector>,
 ) -> Result<&'a Disk, Failure> {
-    match device {
-        Some(selector) => chosen(inventory, selector, SYSTEM),
-        None => usable(inventory, only(inventory)?, SYSTEM),
+    match (device, data) {
+        (Some(selector), _) => chosen(inventory, selector, SYSTEM),
+        (None, Some(data)) => {
+            usable(inventory, only(inventory, Some(chosen(inventory, data, DATA)?))?, SYSTEM)
+        }
+        (None, None) => usable(inventory, only(inventory, None)?, SYSTEM),
     }
 }
 
@@ -159,9 +166,15 @@ fn matches(wanted: &str, found: &str) -> bool {
     }
 }
 
-fn only(inventory: &Inventory) -> Result<&Disk, Failure> {
+/// The only disk that there can be, beside the one for data.
+fn only<'a>(inventory: &'a Inventory, data: Option<&Disk>) -> Result<&'a Disk, Failure> {
     // A stick that somebody left in the machine is written only when it is named.
-    let candidates: Vec<_> = candidates(inventory).filter(|disk| !disk.removable).collect();
+    let mut candidates: Vec<_> = candidates(inventory).filter(|disk| !disk.removable).collect();
+    if let Some(data) = data
+        && candidates.len() > 1
+    {
+        candidates.retain(|disk| disk.name != data.name);
+    }
     match candidates[..] {
         [disk] => Ok(disk),
         [] => Err(refuse("this machine has no disk to install on".into())

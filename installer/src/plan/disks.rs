@@ -6,15 +6,13 @@ use anyhow::anyhow;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::choose::{chosen, in_use, named, usable};
+use super::choose::{DATA, chosen, in_use, named, usable};
 use super::layout::{self, Partition, SectorSize, Sizes};
 use super::{Target, refuse};
 use crate::config::{Install, Role, Wipe};
 use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, FoundPartition, Inventory};
 
-/// The key of the configuration that names the data disk.
-const DATA: &str = "install.data_disk";
 const LIST: &str = "install.wipe_disks_list";
 const ALL: &str = "install.wipe_all_disks";
 

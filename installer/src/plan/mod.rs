@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 pub use boot::files_of_slot_a;
-pub(crate) use choose::choose as choose_disk;
+pub(crate) use choose::system as choose_disk;
 pub use disks::{DataDisk, WipedDisk};
 pub use layout::{Partition, PartitionName, SectorSize};
 
@@ -211,7 +211,7 @@ pub fn plan(
     }
     // The first node of a cluster is a management node, whatever it is called.
     let role = if install.mode == Mode::Create { Role::Management } else { install.role };
-    let disk = choose::choose(inventory, install.device.as_ref())?;
+    let disk = choose::system(inventory, install.device.as_ref(), install.data_disk.as_ref())?;
     let target = disks::target(disk)?;
     let data = disks::data_disk(install, role, inventory, disk)?;
     let chosen: Vec<_> = [disk].into_iter().chain(data).collect();

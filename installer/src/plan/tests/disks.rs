@@ -114,6 +114,21 @@ fn a_data_disk_that_is_the_system_disk_is_as_if_not_given() {
 }
 
 #[test]
+fn a_data_disk_leaves_the_other_disk_to_the_system() {
+    let mut config = with_data();
+    config.install.device = None;
+    let mut disks = disks();
+    let (class, text) = refusal(&config, &disks);
+    assert!(class == Class::Hardware && text.contains("2 disks could be meant"), "{text}");
+    disks.truncate(2);
+    let plan = try_plan(&config, &disks).unwrap();
+    assert_eq!((plan.disk.name.as_str(), plan.data_disk.unwrap().disk.name.as_str()), ("vda", "vdb"));
+    // The only disk there is holds both.
+    let plan = try_plan(&config, &disks[1..]).unwrap();
+    assert!(plan.disk.name == "vdb" && plan.data_disk.is_none());
+}
+
+#[test]
 fn a_size_of_the_persistent_partition_is_for_one_disk() {
     let mut config = with_data();
     config.install.persistent_partition_size = Some(ByteSize::gib(3));

@@ -8,7 +8,7 @@ use crate::inventory::{Disk, Inventory, Nic, Transport};
 use crate::plan::choose_disk;
 use crate::preflight::limits::{Limits, speed};
 use crate::preflight::network::Trouble;
-use crate::preflight::{Outcome, Subject};
+use crate::preflight::{Intent, Outcome, Subject};
 
 pub(super) fn disk_size(subject: &Subject<'_>) -> Outcome {
     let disk = match target(subject) {
@@ -60,7 +60,7 @@ pub(super) fn disk_speed(subject: &Subject<'_>) -> Outcome {
 fn apart(subject: &Subject<'_>, system: &Disk) -> bool {
     let selector = subject.intent.data_disk.as_ref();
     selector.is_some_and(|selector| {
-        let data = choose_disk(&subject.facts.inventory, Some(selector));
+        let data = choose_disk(&subject.facts.inventory, Some(selector), None);
         data.is_ok_and(|data| data.name != system.name)
     })
 }
@@ -68,14 +68,16 @@ fn apart(subject: &Subject<'_>, system: &Disk) -> bool {
 /// The disk that an install would take; otherwise what the check has to say.
 fn target<'a>(subject: &'a Subject<'_>) -> Result<&'a Disk, Outcome> {
     let inventory = &subject.facts.inventory;
-    choose_disk(inventory, subject.intent.device.as_ref()).map_err(|failure| refused(subject, &failure))
+    let Intent { device, data_disk, .. } = subject.intent;
+    let chosen = choose_disk(inventory, device.as_ref(), data_disk.as_ref());
+    chosen.map_err(|failure| refused(subject, &failure))
 }
 
 fn refused(subject: &Subject<'_>, failure: &Failure) -> Outcome {
     let disks =
         subject.facts.inventory.disks.iter().filter(|disk| !disk.optical && !disk.boot_medium).count();
     // Nobody has said which yet.
-    if subject.intent.device.is_none() && disks > 1 {
+    if subject.intent.device.is_none() && subject.intent.data_disk.is_none() && disks > 1 {
         return Outcome::could_not_run(format!("{failure}, and install.device does not say which"));
     }
     let next = "Attach a disk that can be written, or name another one in install.device.";

@@ -144,6 +144,9 @@ fn the_size_of_the_disk() {
     expect(&with("disk-speed", &intent, two), "could not run", "see disk-size");
     let absent = Intent { device: Some("/dev/sdz".parse().unwrap()), ..Intent::default() };
     expect(&with("disk-size", &absent, two), "found", "there is no disk /dev/sdz");
+    // Of two disks the one that data does not get is meant.
+    let rest = Intent { data_disk: Some("/dev/sda".parse().unwrap()), ..Intent::default() };
+    expect(&with("disk-size", &rest, two), "passed", "/dev/sdb");
     // With data on a disk of its own the system's may be smaller; on the same disk it may not.
     for (data, outcome) in [("/dev/sdb", "passed"), ("/dev/sda", "found"), ("/dev/sdz", "found")] {
         let device = Some("/dev/sda".parse().unwrap());
