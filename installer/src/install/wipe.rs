@@ -46,7 +46,8 @@ pub(super) fn clear(device: &dyn BlockDevice, partitions: &[FoundPartition]) -> 
 }
 
 /// Whether nothing is where file systems, volumes and RAID members have their marks. An empty partition table
-/// is nothing: it is in the boot sector and in one sector at each end, and no other format is there alone.
+/// is nothing: it is in the boot sector and in one sector at each end, which begin with its signature. Another
+/// format may have no more than one sector there, such as LVM, whose label may be all that a volume has.
 pub(super) fn is_blank(device: &dyn BlockDevice) -> Result<bool> {
     /// No header of a table is longer, whatever the sector size.
     const HEADER: usize = 512;
@@ -54,9 +55,16 @@ pub(super) fn is_blank(device: &dyn BlockDevice) -> Result<bool> {
     let mut edge = AlignedBuffer::new(EDGE);
     device::read(device, 0, &mut edge)?;
     edge[..HEADER].fill(0);
-    edge[sector..sector + HEADER].fill(0);
+    forget_header(&mut edge[sector..sector + HEADER]);
     let start_is_blank = edge.iter().all(|byte| *byte == 0);
     device::read(device, device.size().get() - EDGE as u64, &mut edge)?;
-    edge[EDGE - sector..EDGE - sector + HEADER].fill(0);
+    forget_header(&mut edge[EDGE - sector..EDGE - sector + HEADER]);
     Ok(start_is_blank && edge.iter().all(|byte| *byte == 0))
+}
+
+/// Empties the header of a GPT (UEFI 2.10, 5.3.2), and nothing else.
+fn forget_header(sector: &mut [u8]) {
+    if sector.starts_with(b"EFI PART") {
+        sector.fill(0);
+    }
 }

@@ -197,5 +197,13 @@ fn wipe_none_spares_content_that_makes_no_partitions() {
             assert!(text.contains(&format!("/dev/{name} is not empty")), "{place}: {text}");
             assert!(bench.acts().is_empty() && writes(&bench.others["vdb"]) == 0);
         }
+        // The label of an LVM volume without metadata, where the header of a table would be; and its end.
+        for place in [u64::from(sector), (16 << 30) - u64::from(sector)] {
+            let bench = none(sector);
+            bench.disk.file().write_all_at(&rest, 0).unwrap();
+            bench.disk.file().write_all_at(b"LABELONE", place).unwrap();
+            let (class, text) = bench.fail();
+            assert!(class == Class::Hardware && text.contains("/dev/vda is not empty"), "{place}: {text}");
+        }
     }
 }
