@@ -54,7 +54,10 @@ pub(super) fn is_blank(device: &dyn BlockDevice) -> Result<bool> {
     let sector = usize::try_from(device.sector().bytes())?;
     let mut edge = AlignedBuffer::new(EDGE);
     device::read(device, 0, &mut edge)?;
-    edge[..HEADER].fill(0);
+    // Boot code and a table of the old kind say so at their end; a RAID member's mark in their place does not.
+    if edge[HEADER - 2..HEADER] == [0x55, 0xaa] {
+        edge[..HEADER].fill(0);
+    }
     forget_header(&mut edge[sector..sector + HEADER]);
     let start_is_blank = edge.iter().all(|byte| *byte == 0);
     device::read(device, device.size().get() - EDGE as u64, &mut edge)?;

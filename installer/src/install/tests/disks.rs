@@ -178,6 +178,7 @@ fn wipe_none_spares_content_that_makes_no_partitions() {
         let mut bench = none(sector);
         let (esp, rest) = (bench.partition(PartitionName::Esp), vec![0; 4096]);
         bench.disk.file().write_all_at(&rest[512..], 512).unwrap();
+        bench.disk.file().write_all_at(&[0x55, 0xaa], 510).unwrap();
         bench.disk.file().write_all_at(&rest, esp).unwrap();
         bench.run().unwrap();
         // What an empty table leaves on either end does not count either.
@@ -186,7 +187,7 @@ fn wipe_none_spares_content_that_makes_no_partitions() {
         table::write(&bench.disk, GUID, &[]).unwrap();
         bench.run().unwrap();
         for (name, place) in
-            [("vda", 1080), ("vda", (16 << 30) - 5000), ("vdb", 65_600), ("vdb", 1 << 12 | 1024)]
+            [("vda", 4), ("vda", 1080), ("vda", (16 << 30) - 5000), ("vdb", 65_600), ("vdb", 1 << 12 | 1024)]
         {
             let bench = none(sector);
             bench.disk.file().write_all_at(&rest, 0).unwrap();
