@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn defaults_may_be_a_part_and_a_configuration_is_whole_together_with_them() {
-        let half = "install: {automatic: true}\n";
+        let half = "token: shared-by-all-of-its-nodes\ninstall: {automatic: true, vip: 192.0.2.10}\n";
         let login = "os: {password: correct horse}\n";
         assert_eq!(told(None, None), None);
         assert_eq!(told(Some(half), None), None);
