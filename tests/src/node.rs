@@ -73,7 +73,7 @@ impl Document {
             install["medium"] = medium.as_str().into();
             let hook = |event: &str| {
                 let name = event.to_lowercase();
-                json!({ "event": event, "method": "GET", "url": format!("{medium}{HOOK}{name}?node={{{{.Hostname}}}}") })
+                json!({ "event": event, "method": "GET", "url": format!("{}/{HOOK}{name}?node={{{{.Hostname}}}}", medium.trim_end_matches('/')) })
             };
             install["webhooks"] = json!([hook("STARTED"), hook("SUCCEEDED")]);
         }
