@@ -7,7 +7,7 @@ use installer::failure::{Class, Classify, Failure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::images::spec::ImageSpec;
+use crate::images::{Images, Source};
 
 /// The whole definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,9 +36,9 @@ pub struct Definition {
     /// The kernel of live and installed boots.
     #[serde(default)]
     pub kernel: Kernel,
-    /// Container images to preload.
+    /// Container images.
     #[serde(default)]
-    pub images: Vec<ImageSpec>,
+    pub images: Images,
     /// An install configuration to embed in the media. With `install.automatic: true` the media install
     /// without a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -225,7 +225,7 @@ impl Loaded {
                 problems.push(format!("kernel.arguments: {argument:?} cannot stand in a boot menu"));
             }
         }
-        for image in &definition.images {
+        for image in definition.images.built() {
             if let Err(report) = garde::Validate::validate(image) {
                 problems.extend(
                     report.iter().map(|(path, error)| format!("images: {}: {path}: {error}", image.name)),
@@ -260,6 +260,19 @@ impl Loaded {
         let overlays = &definition.overlays;
         paths.extend(overlays.rootfs.iter().map(|p| ("overlays.rootfs", p.as_path(), PathKind::Directory)));
         paths.extend(overlays.initrd.iter().map(|p| ("overlays.initrd", p.as_path(), PathKind::Directory)));
+        for entry in &definition.images.preload {
+            match &entry.source {
+                Source::List(list) => paths.push(("list", list, PathKind::File)),
+                Source::Local(local) if local.is_layout => {
+                    paths.push(("layout", &local.path, PathKind::Directory))
+                }
+                Source::Local(local) => {
+                    paths.push(("archive", &local.path, PathKind::File));
+                    paths.extend(local.checksums.iter().map(|p| ("checksums", p.as_path(), PathKind::File)));
+                }
+                Source::Built(_) | Source::Registry(_) => {}
+            }
+        }
         for (key, file) in [
             ("install_config", &definition.install_config),
             ("install_defaults", &definition.install_defaults),

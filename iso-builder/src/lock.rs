@@ -63,7 +63,7 @@ impl Request {
             Base::Oci(base) => Some(base.path.clone()),
             Base::Archive(base) | Base::Directory(base) => Some(base.path.clone()),
         };
-        for layer in definition.images.iter().flat_map(|image| &image.layers) {
+        for layer in definition.images.built().flat_map(|image| &image.layers) {
             let include = layer.packages.iter().map(|package| package.as_str().to_owned()).collect();
             wanted.push(Wanted { essential: false, include });
         }

@@ -13,7 +13,7 @@ use iso_builder::images::containerd::{Containerd, Importer as _};
 use iso_builder::images::contents::Contents;
 use iso_builder::images::image::{self, StoredImage};
 use iso_builder::images::store::Listing;
-use iso_builder::images::{ImageSpec, Store, layer, metadata};
+use iso_builder::images::{BuiltImage, Store, layer, metadata};
 
 const EPOCH: u64 = 1_700_000_000;
 
@@ -32,9 +32,9 @@ fn tar_file(path: &Path, files: &[(&str, &[u8])], mtime: u64) {
     builder.finish().unwrap();
 }
 
-fn spec(name: &str) -> ImageSpec {
-    let text = format!(r#"{{"name": "{name}", "layers": [], "cmd": ["/bin/tool"], "roles": ["worker"]}}"#);
-    serde_json::from_str(&text).unwrap()
+fn spec(name: &str) -> BuiltImage {
+    let cmd = vec!["/bin/tool".into()];
+    BuiltImage { name: name.parse().unwrap(), layers: vec![], entrypoint: vec![], cmd, env: vec![] }
 }
 
 /// Two images that share their first layer, in a store below `root`.
@@ -94,7 +94,11 @@ fn two_builds_at_different_times_in_different_places_give_the_same_bytes() {
     assert_eq!(listing.payloads.len(), 1 + 6, "the index, two manifests, two configurations, two layers");
     let tree = bolt::read(&database).unwrap();
     assert_eq!(tree.bucket(&["v1", "k8s.io", "content", "blob"]).unwrap().buckets.len(), 6);
-    assert_eq!(tree.bucket(&["v1", "k8s.io", "images"]).unwrap().buckets.len(), images.len());
+    assert_eq!(
+        tree.bucket(&["v1", "k8s.io", "images"]).unwrap().buckets.len(),
+        2 * images.len(),
+        "by tag and by digest"
+    );
     assert_eq!(fs::read_dir(one.path()).unwrap().count(), 3, "containerd's directory is gone");
 }
 
@@ -150,7 +154,7 @@ impl Drop for Node {
 #[test]
 fn a_containerd_that_starts_on_the_copied_files_has_every_image_and_keeps_it() {
     let root = tempfile::tempdir().unwrap();
-    let (_, _, database) = prepared(root.path(), 1);
+    let (images, _, database) = prepared(root.path(), 1);
     let place = root.path().join("node").join(metadata::IN_CONTAINERD_ROOT);
     let blobs = root.path().join("node/io.containerd.content.v1.content/blobs/sha256");
     for directory in [place.parent().unwrap(), &blobs] {
@@ -162,7 +166,10 @@ fn a_containerd_that_starts_on_the_copied_files_has_every_image_and_keeps_it() {
     }
     let node = Node::start(root.path());
     let names = node.ctr(&["images", "ls", "--quiet"]).unwrap();
-    assert_eq!(names, "localhost/test/a:1\nlocalhost/test/b:1\n");
+    let mut expected: Vec<_> =
+        images.iter().flat_map(StoredImage::names).map(|name| name.to_string()).collect();
+    expected.sort();
+    assert_eq!(names.lines().collect::<Vec<_>>(), expected);
     // Writing, and a collection: removing an image synchronously runs the collector.
     node.ctr(&["images", "tag", "localhost/test/a:1", "localhost/test/c:1"]).unwrap();
     node.ctr(&["images", "rm", "--sync", "localhost/test/c:1"]).unwrap();

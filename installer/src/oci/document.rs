@@ -23,6 +23,7 @@ pub struct Descriptor {
     #[serde(default)]
     pub media_type: String,
     /// SHA-256 of the blob; other algorithms are not read.
+    #[serde(with = "prefixed")]
     pub digest: Digest,
     /// The blob's length in bytes.
     pub size: u64,
@@ -32,6 +33,22 @@ pub struct Descriptor {
     /// What the image runs on, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
+}
+
+/// Digests as the specifications write them, `sha256:…`.
+mod prefixed {
+    use super::Digest;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&digest.oci())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.strip_prefix("sha256:").and_then(|digits| digits.parse().ok());
+        digits.ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not sha256: and 64 digits")))
+    }
 }
 
 /// What an image runs on, in Go's names.
@@ -192,6 +209,17 @@ mod tests {
         for kind in INDEXES.into_iter().chain(["", "application/json; charset=utf-8"]) {
             assert!(matches!(Document::parse(&index(&[]), kind), Ok(Document::Index(_))), "{kind}");
         }
+    }
+
+    #[test]
+    fn digests_are_written_as_they_are_read() {
+        let text = serde_json::to_string(&descriptor("x", Some(("linux", "amd64")))).unwrap();
+        let read: Descriptor = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            serde_json::to_value(&read).unwrap(),
+            serde_json::from_str::<serde_json::Value>(&text).unwrap()
+        );
+        assert!(serde_json::from_str::<Descriptor>(&text.replace("sha256:", "")).is_err());
     }
 
     #[test]

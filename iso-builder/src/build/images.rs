@@ -36,7 +36,7 @@ pub(super) struct Listed {
 impl Build<'_> {
     /// The image store, or nothing where the definition preloads no images.
     pub(super) fn images(&self, base: &Outputs) -> Result<Option<Images>> {
-        if self.loaded.definition.images.is_empty() {
+        if self.loaded.definition.images.preload.is_empty() {
             return Ok(None);
         }
         let store = self.image_store()?;
@@ -60,13 +60,13 @@ impl Build<'_> {
         let definition = &self.loaded.definition;
         let inputs = json!({
             "epoch": self.lock.epoch,
-            "images": definition.images,
+            "images": definition.images.preload,
             "suite": definition.packages.suite,
             "architecture": definition.architecture,
             "packages": self.lock.packages.iter().map(|package| package.sha256).collect::<Vec<_>>(),
         });
         self.cache.step(&Key::new("images", 1, inputs), |out| {
-            let message = format!("Building {} container images", definition.images.len());
+            let message = format!("Building {} container images", definition.images.built().count());
             self.progress.within("images", message, || {
                 let unpacked =
                     tempfile::tempdir_in(self.cache.scratch()).context("making a scratch directory")?;
@@ -75,18 +75,27 @@ impl Build<'_> {
                 let settings =
                     Settings { architecture: definition.architecture.debian(), epoch: self.lock.epoch };
                 let mut number = 0;
-                let built = images::build(&definition.images, settings, &store, &mut |layer| {
-                    number += 1;
-                    let directory = unpacked.path().join(number.to_string());
-                    files::make_directory(&directory, 0o755)?;
-                    let work = Work::Extract {
-                        suite: definition.packages.suite.clone(),
-                        repository: repository.clone(),
-                        include: layer.packages.iter().map(|package| package.as_str().to_owned()).collect(),
-                    };
-                    self.sandboxed(work, &directory)?;
-                    Ok(directory.join("layer.tar"))
-                })?;
+                let built = images::build(
+                    &definition.images.built().collect::<Vec<_>>(),
+                    settings,
+                    &store,
+                    &mut |layer| {
+                        number += 1;
+                        let directory = unpacked.path().join(number.to_string());
+                        files::make_directory(&directory, 0o755)?;
+                        let work = Work::Extract {
+                            suite: definition.packages.suite.clone(),
+                            repository: repository.clone(),
+                            include: layer
+                                .packages
+                                .iter()
+                                .map(|package| package.as_str().to_owned())
+                                .collect(),
+                        };
+                        self.sandboxed(work, &directory)?;
+                        Ok(directory.join("layer.tar"))
+                    },
+                )?;
                 let Listing { payloads, images } = store.finish(&built)?;
                 fs::write(out.join("images.json"), serde_json::to_vec(&built)?)?;
                 fs::write(out.join("listing.json"), serde_json::to_vec(&Listed { payloads, images })?)?;

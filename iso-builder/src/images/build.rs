@@ -10,7 +10,7 @@ use installer::failure::{Class, Failure};
 use super::contents::Contents;
 use super::image::{self, StoredImage};
 use super::layer::{self, Layer};
-use super::spec::{ImageSpec, LayerSpec};
+use super::spec::{BuiltImage, LayerSpec};
 use super::store::Store;
 
 /// What all images of a build have in common.
@@ -26,7 +26,7 @@ pub struct Settings<'a> {
 /// [`packages::extract`](super::packages::extract) makes it, and is asked once for each list of packages.
 /// Images that begin with the same lists share these layers. The index is left to [`Store::finish`].
 pub fn build(
-    specs: &[ImageSpec],
+    specs: &[&BuiltImage],
     settings: Settings<'_>,
     store: &Store,
     unpacked: &mut dyn FnMut(&LayerSpec) -> Result<PathBuf>,
@@ -38,7 +38,7 @@ pub fn build(
         }
     }
     let mut layers = Layers { settings, store, unpacked, sources: HashMap::new(), built: HashMap::new() };
-    let image = |spec: &ImageSpec| {
+    let image = |spec: &&BuiltImage| {
         let stack =
             layers.stack(&spec.layers).with_context(|| format!("building the image {}", spec.name))?;
         image::write(spec, &stack, settings.architecture, settings.epoch, store)
@@ -85,14 +85,18 @@ impl Layers<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spec::{Entry, Source};
     use super::*;
     use std::fs::File;
     use std::path::Path;
 
-    fn spec(name: &str, layers: &[&str]) -> ImageSpec {
+    fn spec(name: &str, layers: &[&str]) -> BuiltImage {
         let layers: Vec<_> =
             layers.iter().map(|package| serde_json::json!({ "packages": [package] })).collect();
-        serde_json::from_value(serde_json::json!({ "name": name, "layers": layers })).unwrap()
+        let entry: Entry =
+            serde_json::from_value(serde_json::json!({ "name": name, "layers": layers })).unwrap();
+        let Source::Built(image) = entry.source else { panic!("{name}") };
+        image
     }
 
     /// A tar file with one file that is named after the package.
@@ -118,7 +122,7 @@ mod tests {
         let mut asked = Vec::new();
         let specs = [spec("localhost/a:1", &["base", "tools"]), spec("localhost/b:1", &["base", "other"])];
         let settings = Settings { architecture: "amd64", epoch: 0 };
-        let images = build(&specs, settings, &store, &mut |layer| {
+        let images = build(&specs.each_ref(), settings, &store, &mut |layer| {
             asked.push(layer.packages[0].to_string());
             Ok(unpack(directory.path(), layer))
         })
@@ -134,7 +138,8 @@ mod tests {
         let store = Store::create(&directory.path().join("store")).unwrap();
         let specs = [spec("localhost/a:1", &["base"]), spec("localhost/a:1", &["other"])];
         let settings = Settings { architecture: "amd64", epoch: 0 };
-        let error = build(&specs, settings, &store, &mut |_| panic!("asked for packages")).unwrap_err();
+        let error =
+            build(&specs.each_ref(), settings, &store, &mut |_| panic!("asked for packages")).unwrap_err();
         assert_eq!(installer::failure::class_of(&error), Class::Invalid);
     }
 }

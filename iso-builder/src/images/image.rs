@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use installer::config::Role;
+use installer::oci::{Descriptor, ImageReference};
 use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
 use super::layer::{self, Layer};
-use super::spec::{ImageName, ImageSpec};
+use super::spec::BuiltImage;
 use super::store::Store;
 
 /// Media type of manifests.
@@ -18,15 +19,27 @@ pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredImage {
     /// Its reference.
-    pub name: ImageName,
+    pub name: ImageReference,
     /// The roles whose nodes need it; empty means every role.
     pub roles: Vec<Role>,
+    /// The index that the reference leads to, where it leads to one. Of its manifests the store has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<Target>,
     /// The manifest.
-    pub manifest: Blob,
+    pub manifest: Target,
     /// The configuration.
     pub config: Blob,
     /// The layers, lowest first.
     pub layers: Vec<Blob>,
+}
+
+/// A document that a reference or an index leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Its media type.
+    pub media_type: String,
+    /// The document.
+    pub blob: Blob,
 }
 
 impl StoredImage {
@@ -36,27 +49,36 @@ impl StoredImage {
         self.roles.is_empty() || self.roles.contains(&role)
     }
 
-    /// All blobs in the order in which a reader needs them: manifest, configuration, layers.
+    /// What the reference leads to.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        self.index.as_ref().unwrap_or(&self.manifest)
+    }
+
+    /// Every name under which a node looks for the image: its reference, and its repository with the digest, which is what
+    /// a pod says that pins an image.
+    #[must_use]
+    pub fn names(&self) -> Vec<ImageReference> {
+        let by_digest = self.name.repository().with_digest(self.target().blob.digest);
+        let same = self.name.to_string() == by_digest.to_string();
+        [self.name.clone()].into_iter().chain(Some(by_digest).filter(|_| !same)).collect()
+    }
+
+    /// All blobs in the order in which a reader needs them: index, manifest, configuration, layers.
     pub fn blobs(&self) -> impl Iterator<Item = Blob> {
-        [self.manifest, self.config].into_iter().chain(self.layers.iter().copied())
+        let targets = self.index.iter().chain([&self.manifest]).map(|target| target.blob);
+        targets.chain([self.config]).chain(self.layers.iter().copied())
     }
 }
 
-/// A descriptor of the OCI specification.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Descriptor {
-    pub(super) media_type: String,
-    pub(super) digest: String,
-    pub(super) size: u64,
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    pub(super) annotations: std::collections::BTreeMap<String, String>,
-}
-
-impl Descriptor {
-    pub(super) fn new(media_type: &str, blob: Blob) -> Self {
-        let annotations = std::collections::BTreeMap::new();
-        Self { media_type: media_type.into(), digest: blob.digest.oci(), size: blob.size, annotations }
+/// Names `blob`.
+pub(super) fn descriptor(media_type: &str, blob: Blob) -> Descriptor {
+    Descriptor {
+        media_type: media_type.into(),
+        digest: blob.digest,
+        size: blob.size,
+        annotations: std::collections::BTreeMap::new(),
+        platform: None,
     }
 }
 
@@ -99,12 +121,13 @@ struct RootFs {
 /// Where programs are found when the definition does not say.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Writes configuration and manifest of the image `spec` with `layers` into `store`.
+/// Writes configuration and manifest of the image `spec` with `layers` into `store`. Which roles need it is for the caller
+/// to say.
 ///
 /// `architecture` is Go's name, which for `amd64` and `arm64` is Debian's too; `epoch` (seconds since 1970) is
 /// the time of creation.
 pub fn write(
-    spec: &ImageSpec,
+    spec: &BuiltImage,
     layers: &[Layer],
     architecture: &str,
     epoch: u64,
@@ -115,15 +138,16 @@ pub fn write(
     if !env.iter().any(|variable| variable.starts_with("PATH=")) {
         env.insert(0, PATH);
     }
-    let name = spec.name.as_str();
+    let name = spec.name.to_string();
+    let tag = spec.name.tag().unwrap_or_default();
     let process = Process {
         entrypoint: &spec.entrypoint,
         cmd: &spec.cmd,
         env,
         working_dir: "/",
         labels: [
-            ("org.opencontainers.image.ref.name", name),
-            ("org.opencontainers.image.version", spec.name.tag()),
+            ("org.opencontainers.image.ref.name", name.as_str()),
+            ("org.opencontainers.image.version", tag),
         ]
         .into(),
     };
@@ -135,9 +159,17 @@ pub fn write(
     let manifest = Manifest {
         schema_version: 2,
         media_type: MANIFEST,
-        config: Descriptor::new(CONFIG, config),
-        layers: blobs.iter().map(|blob| Descriptor::new(layer::MEDIA_TYPE, *blob)).collect(),
+        config: descriptor(CONFIG, config),
+        layers: blobs.iter().map(|blob| descriptor(layer::MEDIA_TYPE, *blob)).collect(),
     };
-    let manifest = store.add(&serde_json::to_vec(&manifest)?)?;
-    Ok(StoredImage { name: spec.name.clone(), roles: spec.roles.clone(), manifest, config, layers: blobs })
+    let blob = store.add(&serde_json::to_vec(&manifest)?)?;
+    let manifest = Target { media_type: MANIFEST.to_owned(), blob };
+    Ok(StoredImage {
+        name: spec.name.clone(),
+        roles: Vec::new(),
+        index: None,
+        manifest,
+        config,
+        layers: blobs,
+    })
 }

@@ -51,12 +51,13 @@ impl Metadata {
     /// The database with those of the prepared images that are in `images`, and their blobs. A node's database
     /// must not name blobs that the node does not get: containerd would take its images for damaged.
     pub fn database(&self, images: &[StoredImage]) -> Result<Vec<u8>> {
-        let names: BTreeSet<&[u8]> = images.iter().map(|image| image.name.as_str().as_bytes()).collect();
+        let names: BTreeSet<Vec<u8>> =
+            images.iter().flat_map(StoredImage::names).map(|name| name.to_string().into_bytes()).collect();
         let blobs: BTreeSet<Vec<u8>> =
             images.iter().flat_map(StoredImage::blobs).map(|blob| blob.digest.oci().into_bytes()).collect();
         let mut tree = self.tree.clone();
         let namespace = descend(&mut tree, &[SCHEMA, NAMESPACE])?;
-        descend(namespace, &["images"])?.buckets.retain(|name, _| names.contains(name.as_slice()));
+        descend(namespace, &["images"])?.buckets.retain(|name, _| names.contains(name));
         descend(namespace, &["content", "blob"])?.buckets.retain(|digest, _| blobs.contains(digest));
         ensure!(
             descend(namespace, &["images"])?.buckets.len() == names.len(),
@@ -98,18 +99,20 @@ fn parent(key: &[u8], bucket: Bucket) -> Bucket {
 
 fn normal_images(raw: &Bucket, images: &[StoredImage], time: &[u8]) -> Result<Bucket> {
     let mut normal = Bucket::default();
-    for image in images {
-        let name = image.name.as_str();
-        let found = raw.bucket(&[name]).with_context(|| format!("the image {name} is missing"))?;
+    for (image, name) in
+        images.iter().flat_map(|image| image.names().into_iter().map(move |name| (image, name)))
+    {
+        let name = name.to_string();
+        let found = raw.bucket(&[&name]).with_context(|| format!("the image {name} is missing"))?;
         let target = found.bucket(&["target"]).with_context(|| format!("the image {name} has no target"))?;
         let digest = target.value("digest").unwrap_or_default();
         ensure!(
-            digest == image.manifest.digest.oci().as_bytes(),
+            digest == image.target().blob.digest.oci().as_bytes(),
             "the image {name} has the manifest {} instead of {}",
             String::from_utf8_lossy(digest),
-            image.manifest.digest
+            image.target().blob.digest
         );
-        normal.buckets.insert(name.into(), timed(found, time));
+        normal.buckets.insert(name.into_bytes(), timed(found, time));
     }
     match raw.buckets.keys().find(|name| !normal.buckets.contains_key(*name)) {
         Some(other) => bail!("there is an image {} that was not asked for", String::from_utf8_lossy(other)),
@@ -132,7 +135,7 @@ fn normal_blobs(raw: &Bucket, images: &[StoredImage], time: &[u8]) -> Result<Buc
         normal.buckets.insert(key.into_bytes(), kept);
     }
     check_references(&normal, images)?;
-    let manifests: BTreeSet<String> = images.iter().map(|image| image.manifest.digest.oci()).collect();
+    let manifests: BTreeSet<String> = images.iter().map(|image| image.target().blob.digest.oci()).collect();
     for (digest, bucket) in raw.buckets.iter().filter(|(digest, _)| !normal.buckets.contains_key(*digest)) {
         ensure!(
             is_index_of_the_import(bucket, &manifests),
@@ -146,11 +149,16 @@ fn normal_blobs(raw: &Bucket, images: &[StoredImage], time: &[u8]) -> Result<Buc
 /// The collector of containerd keeps what the labels of manifests name; without them it would delete the layers.
 fn check_references(blobs: &Bucket, images: &[StoredImage]) -> Result<()> {
     for image in images {
-        let labels = blobs.bucket(&[&image.manifest.digest.oci(), "labels"]);
+        let labels = blobs.bucket(&[&image.manifest.blob.digest.oci(), "labels"]);
         let named: BTreeSet<&[u8]> =
             labels.into_iter().flat_map(|labels| labels.pairs.values()).map(Vec::as_slice).collect();
         let unnamed = |digest: &Digest| !named.contains(digest.oci().as_bytes());
-        if let Some(digest) = image.blobs().skip(1).map(|blob| blob.digest).find(unnamed) {
+        if let Some(digest) = [image.config]
+            .into_iter()
+            .chain(image.layers.iter().copied())
+            .map(|blob| blob.digest)
+            .find(unnamed)
+        {
             return Err(anyhow!("nothing in the manifest of {} protects the blob {digest}", image.name));
         }
     }
@@ -204,6 +212,7 @@ fn varint(bytes: &[u8]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::image::Target;
     use super::*;
     use proptest::prelude::*;
 
@@ -215,7 +224,11 @@ mod tests {
         StoredImage {
             name: name.parse().unwrap(),
             roles: vec![],
-            manifest: blob(&format!("{name} manifest")),
+            index: None,
+            manifest: Target {
+                media_type: "application/vnd.oci.image.manifest.v1+json".into(),
+                blob: blob(&format!("{name} manifest")),
+            },
             config: blob(&format!("{name} config")),
             layers: vec![blob(layer)],
         }
@@ -253,9 +266,11 @@ mod tests {
             }
             let target = bucket(&[("digest", digests[0].as_bytes())], &[]);
             let entry = bucket(&[("createdat", time), ("updatedat", time)], &[("target", target)]);
-            entries.buckets.insert(image.name.as_str().into(), entry);
+            for name in image.names() {
+                entries.buckets.insert(name.to_string().into_bytes(), entry.clone());
+            }
         }
-        let index = [("containerd.io/gc.ref.content.m.0", &*images[0].manifest.digest.oci())];
+        let index = [("containerd.io/gc.ref.content.m.0", &*images[0].manifest.blob.digest.oci())];
         blobs.buckets.insert(b"sha256:index".to_vec(), raw_blob(&index, time));
         let leases = bucket(&[], &[("lease", Bucket::default())]);
         let content = bucket(&[], &[("blob", blobs), ("ingests", Bucket::default())]);
@@ -276,7 +291,7 @@ mod tests {
         assert!(normal.bucket(&["v1", "k8s.io", "leases"]).is_none());
         let blobs = normal.bucket(&["v1", "k8s.io", "content", "blob"]).unwrap();
         assert_eq!(blobs.buckets.len(), 5, "two manifests, two configurations, one layer");
-        let labels = blobs.bucket(&[&images[0].manifest.digest.oci(), "labels"]).unwrap();
+        let labels = blobs.bucket(&[&images[0].manifest.blob.digest.oci(), "labels"]).unwrap();
         assert_eq!(labels.pairs.len(), 2, "references stay, the expiry goes");
     }
 
@@ -303,7 +318,7 @@ mod tests {
     fn a_layer_that_no_label_protects_is_an_error() {
         let images = two();
         let mut raw = imported(&images, b"now");
-        let manifest = images[0].manifest.digest.oci();
+        let manifest = images[0].manifest.blob.digest.oci();
         let labels = descend(&mut raw, &["v1", "k8s.io", "content", "blob", &manifest, "labels"]).unwrap();
         labels.pairs.remove(b"containerd.io/gc.ref.content.l.0".as_slice());
         assert!(format!("{:#}", normalise(&raw, &images, 0).unwrap_err()).contains("protects"));

@@ -1,10 +1,11 @@
 //! The image store: container images built, collected and prepared for the nodes' containerd.
 //!
-//! An [`ImageSpec`] of the definition names Debian packages per layer. [`packages`] unpacks them into tar files;
+//! An [`Entry`] of the definition says where images come from. A [`BuiltImage`] names Debian packages per layer. [`packages`]
+//! unpacks them into tar files;
 //! [`build`] goes through the images:
 //! [`layer`] turns a tar file into an OCI layer, [`image`] makes configuration and manifest, [`store`] is the
 //! OCI layout that goes onto the medium, [`metadata`] lets a [`containerd`] make the database that goes with it.
-//! Nothing here reaches a registry, and no node imports anything: blobs are copied, the database is put beside
+//! No node imports anything: blobs are copied, the database is put beside
 //! them.
 
 pub mod blob;
@@ -19,5 +20,5 @@ pub mod packages;
 pub mod spec;
 pub mod store;
 
-pub use spec::{ImageName, ImageSpec, LayerSpec, PackageName};
+pub use spec::{BuiltImage, Entry, Images, LayerSpec, PackageName, Runtime, Source};
 pub use store::Store;

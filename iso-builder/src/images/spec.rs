@@ -1,36 +1,259 @@
-//! Container images in the image definition.
+//! Container images in the image definition: where each comes from and which roles need it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use garde::Validate;
 use installer::config::Role;
+use installer::oci::ImageReference;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A container image that the definition builds from Debian packages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Validate)]
-#[serde(deny_unknown_fields)]
-#[garde(allow_unvalidated)]
-pub struct ImageSpec {
-    /// The full reference that nodes use, with a tag: `localhost/nqrust/tools:1.0`.
-    pub name: ImageName,
-    /// The roles whose nodes get the image; empty means every role.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+/// The container images of a definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Images {
+    /// The images that the media carry.
+    pub preload: Vec<Entry>,
+    /// Unpack the images while a node is installed, so that a first container starts at once. The install takes longer, and
+    /// the images take more than twice their room on the node.
+    pub unpack: bool,
+    /// Whose containerd runs on the nodes. It decides where the images are put.
+    pub runtime: Runtime,
+}
+
+impl Images {
+    /// The images that are built from packages.
+    pub fn built(&self) -> impl Iterator<Item = &BuiltImage> {
+        self.preload.iter().filter_map(|entry| match &entry.source {
+            Source::Built(image) => Some(image),
+            _ => None,
+        })
+    }
+}
+
+/// Whose containerd runs on the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Runtime {
+    /// The OS image's own.
+    #[default]
+    Containerd,
+    /// The one that RKE2 brings.
+    Rke2,
+    /// The one that K3s brings.
+    K3s,
+}
+
+impl Runtime {
+    /// The directory in which this containerd keeps images and snapshots.
+    #[must_use]
+    pub fn root(self) -> &'static str {
+        match self {
+            Self::Containerd => "/var/lib/containerd",
+            Self::Rke2 => "/var/lib/rancher/rke2/agent/containerd",
+            Self::K3s => "/var/lib/rancher/k3s/agent/containerd",
+        }
+    }
+}
+
+/// Images that are preloaded: exactly one of `name`, `image`, `list`, `layout` and `archive`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Keys", into = "Keys")]
+#[schemars(with = "Keys")]
+pub struct Entry {
+    /// Where they come from.
+    pub source: Source,
+    /// The roles whose nodes get them; empty means every role.
     pub roles: Vec<Role>,
+}
+
+/// Where preloaded images come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Built from Debian packages.
+    Built(BuiltImage),
+    /// A registry.
+    Registry(ImageReference),
+    /// A registry, for each line of a file.
+    List(PathBuf),
+    /// A file or directory that holds images.
+    Local(LocalImages),
+}
+
+/// Images in an OCI layout, or in an archive of one or of Docker's own form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalImages {
+    /// The directory or file.
+    pub path: PathBuf,
+    /// Which of the images; empty means all of them.
+    pub references: Vec<ImageReference>,
+    /// A file with lines `SHA256  NAME`, one of which the archive must match.
+    pub checksums: Option<PathBuf>,
+    /// Whether the definition called it a layout, which is a directory.
+    pub is_layout: bool,
+}
+
+/// A container image that the definition builds from Debian packages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub struct BuiltImage {
+    /// The full reference that nodes use, with a tag: `localhost/nqrust/tools:1.0`.
+    pub name: ImageReference,
     /// The layers, lowest first. Images whose first layers name the same packages share these layers.
     #[garde(length(min = 1), dive)]
-    #[schemars(length(min = 1))]
     pub layers: Vec<LayerSpec>,
     /// The program that a container starts, with its fixed arguments.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entrypoint: Vec<String>,
     /// Arguments that a container may replace, or the program where there is no entry point.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cmd: Vec<String>,
     /// Environment variables, each `NAME=value`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<EnvVar>,
+}
+
+/// An entry as it is written.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+struct Keys {
+    /// The full reference of an image that is built from Debian packages, with a tag: `localhost/nqrust/tools:1.0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<ImageReference>,
+    /// With `name`: the layers, lowest first. Images whose first layers name the same packages share these layers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layers: Option<Vec<LayerSpec>>,
+    /// With `name`: the program that a container starts, with its fixed arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entrypoint: Option<Vec<String>>,
+    /// With `name`: arguments that a container may replace, or the program where there is no entry point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cmd: Option<Vec<String>>,
+    /// With `name`: environment variables, each `NAME=value`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    env: Option<Vec<EnvVar>>,
+    /// An image of a registry, with a tag or a digest: `registry.example.org/app/web:1.2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<ImageReference>,
+    /// A text file with an image of a registry in each line; `#` begins a comment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    list: Option<PathBuf>,
+    /// A directory that is an OCI image layout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<PathBuf>,
+    /// An archive of an OCI image layout, or one that Docker wrote, with any usual compression.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archive: Option<PathBuf>,
+    /// With `layout` or `archive`: which of its images; all of them unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    references: Option<Vec<ImageReference>>,
+    /// With `archive`: a file with lines `SHA256  NAME`; the archive must be among them, and match.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checksums: Option<PathBuf>,
+    /// The roles whose nodes get the images; every role unless given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    roles: Vec<Role>,
+}
+
+/// Why an entry of `images.preload` is none.
+#[derive(Debug, thiserror::Error)]
+pub enum EntryError {
+    /// No source, or more than one.
+    #[error(
+        "an entry of images.preload has exactly one of name, image, list, layout and archive; this one has {0}"
+    )]
+    Source(String),
+    /// A key that belongs to another source.
+    #[error("{0} does not go with {1}")]
+    Key(&'static str, &'static str),
+    /// The name of an image that is built is a name and a tag.
+    #[error("{0}: an image that is built has a tag and no digest")]
+    Name(ImageReference),
+}
+
+impl TryFrom<Keys> for Entry {
+    type Error = EntryError;
+
+    fn try_from(keys: Keys) -> Result<Self, EntryError> {
+        let sources = [
+            ("name", keys.name.is_some()),
+            ("image", keys.image.is_some()),
+            ("list", keys.list.is_some()),
+            ("layout", keys.layout.is_some()),
+            ("archive", keys.archive.is_some()),
+        ];
+        let given: Vec<_> = sources.iter().filter(|(_, given)| *given).map(|(key, _)| *key).collect();
+        let [source] = given[..] else {
+            let found = if given.is_empty() { "none".to_owned() } else { given.join(" and ") };
+            return Err(EntryError::Source(found));
+        };
+        let others: [(&'static str, bool, &[&str]); 6] = [
+            ("layers", keys.layers.is_some(), &["name"]),
+            ("entrypoint", keys.entrypoint.is_some(), &["name"]),
+            ("cmd", keys.cmd.is_some(), &["name"]),
+            ("env", keys.env.is_some(), &["name"]),
+            ("references", keys.references.is_some(), &["layout", "archive"]),
+            ("checksums", keys.checksums.is_some(), &["archive"]),
+        ];
+        if let Some((key, ..)) = others.iter().find(|(_, given, with)| *given && !with.contains(&source)) {
+            return Err(EntryError::Key(key, source));
+        }
+        let roles = keys.roles.clone();
+        Ok(Self { source: Source::of(keys)?, roles })
+    }
+}
+
+impl Source {
+    /// The source of an entry that has exactly one.
+    fn of(keys: Keys) -> Result<Self, EntryError> {
+        if let Some(name) = keys.name {
+            if name.tag().is_none() || name.digest().is_some() {
+                return Err(EntryError::Name(name));
+            }
+            return Ok(Self::Built(BuiltImage {
+                name,
+                layers: keys.layers.unwrap_or_default(),
+                entrypoint: keys.entrypoint.unwrap_or_default(),
+                cmd: keys.cmd.unwrap_or_default(),
+                env: keys.env.unwrap_or_default(),
+            }));
+        }
+        if let Some(image) = keys.image {
+            return Ok(Self::Registry(image));
+        }
+        if let Some(list) = keys.list {
+            return Ok(Self::List(list));
+        }
+        let is_layout = keys.layout.is_some();
+        Ok(Self::Local(LocalImages {
+            path: keys.layout.or(keys.archive).unwrap_or_default(),
+            references: keys.references.unwrap_or_default(),
+            checksums: keys.checksums,
+            is_layout,
+        }))
+    }
+}
+
+impl From<Entry> for Keys {
+    fn from(entry: Entry) -> Self {
+        let mut keys = Self { roles: entry.roles, ..Self::default() };
+        match entry.source {
+            Source::Built(image) => {
+                keys.name = Some(image.name);
+                keys.layers = Some(image.layers);
+                keys.entrypoint = Some(image.entrypoint).filter(|words| !words.is_empty());
+                keys.cmd = Some(image.cmd).filter(|words| !words.is_empty());
+                keys.env = Some(image.env).filter(|variables| !variables.is_empty());
+            }
+            Source::Registry(image) => keys.image = Some(image),
+            Source::List(path) => keys.list = Some(path),
+            Source::Local(local) => {
+                *(if local.is_layout { &mut keys.layout } else { &mut keys.archive }) = Some(local.path);
+                keys.references = Some(local.references).filter(|references| !references.is_empty());
+                keys.checksums = local.checksums;
+            }
+        }
+        keys
+    }
 }
 
 /// One layer: the files of packages and of what they depend on, without those that lower layers have already.
@@ -111,13 +334,6 @@ macro_rules! checked_text {
 }
 
 checked_text! {
-    /// A full image reference: registry host, repository, tag.
-    ImageName, is_image_name,
-    "a full image reference with a lower-case repository and a tag, such as localhost/nqrust/tools:1.0",
-    r"^[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*)+:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
-}
-
-checked_text! {
     /// The name of a Debian package.
     PackageName, is_package_name,
     "the name of a Debian package (lower-case letters, digits, '+', '-', '.')",
@@ -129,52 +345,6 @@ checked_text! {
     EnvVar, is_env_var,
     "an environment variable of the form NAME=value",
     r"^[A-Za-z_][A-Za-z0-9_]*=[^\u0000]*$"
-}
-
-impl ImageName {
-    /// The tag.
-    #[must_use]
-    pub fn tag(&self) -> &str {
-        self.0.rsplit_once(':').map_or("", |(_, tag)| tag)
-    }
-}
-
-/// The grammar of image references, the host being required as containerd requires it: the first part is a
-/// host when it has a dot or a port, or is `localhost`.
-fn is_image_name(text: &str) -> bool {
-    let Some((path, tag)) = text.rsplit_once(':') else { return false };
-    let Some((host, repository)) = path.split_once('/') else { return false };
-    text.len() <= 255 && is_host(host) && repository.split('/').all(is_path_component) && is_tag(tag)
-}
-
-fn is_host(host: &str) -> bool {
-    let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
-    let label = |label: &str| {
-        let plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        plain && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
-    };
-    let named = name == "localhost" || name.contains('.') || port.is_some();
-    let port_is_number = port.is_none_or(|port| port.parse::<u16>().is_ok());
-    named && name.split('.').all(label) && port_is_number
-}
-
-/// Runs of lower-case letters and digits, joined by one dot, one or two underscores, or any number of dashes.
-fn is_path_component(component: &str) -> bool {
-    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let ends = |text: &str| text.bytes().next().is_some_and(alphanumeric);
-    let joined = component.split(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
-    ends(component)
-        && component.bytes().next_back().is_some_and(alphanumeric)
-        && joined
-            .into_iter()
-            .all(|join| matches!(join, "" | "." | "_" | "__") || join.bytes().all(|b| b == b'-'))
-}
-
-fn is_tag(tag: &str) -> bool {
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    (1..=128).contains(&tag.len())
-        && tag.bytes().next().is_some_and(word)
-        && tag.bytes().all(|byte| word(byte) || matches!(byte, b'.' | b'-'))
 }
 
 fn is_package_name(name: &str) -> bool {
@@ -196,45 +366,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_references_with_a_tag_are_accepted() {
-        for name in [
-            "localhost/nqrust/tools:1.0",
-            "localhost:5000/tools:latest",
-            "registry.example.org/a/b-c/d__e.f:v1_2.3-x",
-            "127.0.0.1:443/a---b:1",
-        ] {
-            assert!(name.parse::<ImageName>().is_ok(), "{name}");
-        }
-        assert_eq!("localhost:5000/tools:latest".parse::<ImageName>().unwrap().tag(), "latest");
-    }
-
-    #[test]
-    fn short_upper_case_and_untagged_references_are_refused() {
-        let long = format!("localhost/a:{}", "x".repeat(129));
-        for name in [
-            "",
-            "tools",
-            "tools:1",
-            "nqrust/tools:1",
-            "localhost/tools",
-            "localhost:5000/tools",
-            "localhost/Tools:1",
-            "localhost/a//b:1",
-            "localhost/a..b:1",
-            "localhost/a___b:1",
-            "localhost/-a:1",
-            "localhost/a:",
-            "localhost/a:-x",
-            "localhost/a:b@sha256",
-            "localhost:x/a:1",
-            "local host.x/a:1",
-            &long,
-        ] {
-            assert!(name.parse::<ImageName>().is_err(), "{name}");
-        }
-    }
-
-    #[test]
     fn package_names_cannot_be_options_or_paths() {
         for (name, good) in
             [("libc6", true), ("g++-12", true), ("-o", false), ("./x.deb", false), ("a,b", false)]
@@ -243,20 +374,51 @@ mod tests {
         }
     }
 
+    fn entry(text: &str) -> Result<Entry, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
     #[test]
     fn an_image_needs_layers_and_a_layer_needs_packages() {
         for (layers, good) in
             [("[]", false), (r#"[{"packages": []}]"#, false), (r#"[{"packages": ["dash"]}]"#, true)]
         {
             let text = format!(r#"{{"name": "localhost/a:1", "layers": {layers}}}"#);
-            let image: ImageSpec = serde_json::from_str(&text).unwrap();
+            let Source::Built(image) = entry(&text).unwrap().source else { panic!("{text}") };
             assert_eq!(image.validate().is_ok(), good, "{layers}");
         }
     }
 
     #[test]
-    fn an_unknown_key_is_an_error() {
-        let text = r#"{"name": "localhost/a:1", "layers": [{"packages": ["dash"], "from": "x"}]}"#;
-        assert!(serde_json::from_str::<ImageSpec>(text).unwrap_err().to_string().contains("from"));
+    fn an_entry_has_one_source_and_the_keys_that_go_with_it() {
+        for (text, told) in [
+            (r#"{}"#, "this one has none"),
+            (r#"{"roles": ["worker"]}"#, "this one has none"),
+            (r#"{"image": "a.b/c:1", "list": "x"}"#, "image and list"),
+            (r#"{"image": "a.b/c:1", "layers": []}"#, "layers does not go with image"),
+            (r#"{"layout": "x", "checksums": "y"}"#, "checksums does not go with layout"),
+            (
+                r#"{"name": "a.b/c@sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"}"#,
+                "has a tag",
+            ),
+            (r#"{"name": "a.b/c:1", "from": "x"}"#, "unknown field `from`"),
+            (r#"{"image": "A.b/C"}"#, "not a reference to an image"),
+        ] {
+            let error = entry(text).unwrap_err().to_string();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_entry_is_written_as_it_was_read() {
+        for text in [
+            r#"{"name":"localhost/a:1","layers":[{"packages":["dash"]}],"cmd":["sh"],"roles":["worker"]}"#,
+            r#"{"image":"a.b/c:1"}"#,
+            r#"{"list":"images.txt","roles":["management","witness"]}"#,
+            r#"{"layout":"dir","references":["a.b/c:1"]}"#,
+            r#"{"archive":"a.tar.zst","checksums":"sums.txt"}"#,
+        ] {
+            assert_eq!(serde_json::to_string(&entry(text).unwrap()).unwrap(), text);
+        }
     }
 }

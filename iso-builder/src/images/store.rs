@@ -10,11 +10,12 @@ use installer::config::Role;
 use installer::digest::Digest;
 use installer::failure::{Class, Failure};
 use installer::files::{make_directory, write_atomically};
+use installer::oci::Descriptor;
 use installer::release::{Image, Payload, Purpose};
 use serde::Serialize;
 
 use super::blob::{Blob, BlobWriter};
-use super::image::{Descriptor, MANIFEST, StoredImage};
+use super::image::{StoredImage, descriptor};
 
 /// The store's directory on a medium.
 pub const ON_MEDIUM: &str = "images";
@@ -32,7 +33,7 @@ pub struct Store {
 /// What a release manifest says of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// Index first, then the blobs image by image: manifest, configuration, layers; each once.
+    /// Index first, then the blobs image by image: index, manifest, configuration, layers; each once.
     pub payloads: Vec<Payload>,
     /// The images by name.
     pub images: Vec<Image>,
@@ -180,11 +181,13 @@ impl Store {
 }
 
 fn index_of(images: &[&StoredImage]) -> Result<Vec<u8>> {
-    let manifests = images.iter().map(|image| {
-        let mut descriptor = Descriptor::new(MANIFEST, image.manifest);
+    let named = images.iter().flat_map(|image| image.names().into_iter().map(move |name| (image, name)));
+    let manifests = named.map(|(image, name)| {
+        let target = image.target();
+        let mut descriptor = descriptor(&target.media_type, target.blob);
         // skopeo and umoci take the name from the first, containerd from the second.
         for key in ["org.opencontainers.image.ref.name", "io.containerd.image.name"] {
-            descriptor.annotations.insert(key.into(), image.name.to_string());
+            descriptor.annotations.insert(key.into(), name.to_string());
         }
         if !image.roles.is_empty() {
             descriptor.annotations.insert(ROLES.into(), role_names(&image.roles).join(","));
@@ -215,7 +218,7 @@ fn payload(blob: Blob) -> Payload {
 fn listed_image(image: &StoredImage) -> Image {
     Image {
         name: image.name.to_string(),
-        digest: image.manifest.digest,
+        digest: image.target().blob.digest,
         roles: role_names(&image.roles),
         blobs: image.blobs().map(|blob| blob.digest).collect(),
     }
@@ -224,7 +227,7 @@ fn listed_image(image: &StoredImage) -> Image {
 #[cfg(test)]
 mod tests {
     use super::super::image;
-    use super::super::spec::ImageSpec;
+    use super::super::spec::BuiltImage;
     use super::*;
 
     fn store() -> (tempfile::TempDir, Store) {
@@ -233,18 +236,16 @@ mod tests {
         (directory, store)
     }
 
-    fn spec(name: &str, roles: Vec<Role>) -> ImageSpec {
-        let name = name.parse().unwrap();
-        ImageSpec { name, roles, layers: vec![], entrypoint: vec![], cmd: vec!["sh".into()], env: vec![] }
-    }
-
     fn image(store: &Store, name: &str, roles: Vec<Role>, layers: &[&[u8]]) -> StoredImage {
         let layer = |bytes: &&[u8]| super::super::layer::Layer {
             diff_id: Digest::of(bytes),
             blob: store.add(bytes).unwrap(),
         };
         let layers: Vec<_> = layers.iter().map(layer).collect();
-        image::write(&spec(name, roles), &layers, "amd64", 1, store).unwrap()
+        let cmd = vec!["sh".into()];
+        let spec =
+            BuiltImage { name: name.parse().unwrap(), layers: vec![], entrypoint: vec![], cmd, env: vec![] };
+        StoredImage { roles, ..image::write(&spec, &layers, "amd64", 1, store).unwrap() }
     }
 
     #[test]
@@ -278,8 +279,8 @@ mod tests {
         let stray = store.add(b"stray").unwrap();
         let listing = store.finish(&[b.clone(), a.clone()]).unwrap();
         let order: Vec<Digest> = listing.payloads[1..].iter().map(|payload| payload.sha256).collect();
-        let expected =
-            [a.manifest, a.config, a.layers[0], b.manifest, b.config, b.layers[1]].map(|blob| blob.digest);
+        let expected = [a.manifest.blob, a.config, a.layers[0], b.manifest.blob, b.config, b.layers[1]]
+            .map(|blob| blob.digest);
         assert_eq!(order, expected);
         assert_eq!(listing.payloads[0].path, "images/index.json");
         assert_eq!(listing.images[1].roles, ["management", "worker"]);

@@ -82,7 +82,7 @@ fn debian_base() -> Result<PathBuf> {
 fn with_base(definition: &Path, base: &Value) -> Result<PathBuf> {
     let mut document: serde_yaml::Value = serde_yaml::from_slice(&fs::read(definition)?)?;
     document["base"] = serde_yaml::to_value(base)?;
-    document["images"] = serde_yaml::Value::Sequence(Vec::new());
+    document["images"]["preload"] = serde_yaml::Value::Sequence(Vec::new());
     let path = definition.with_file_name("other-base.yaml");
     fs::write(&path, serde_yaml::to_string(&document)?)?;
     Ok(path)
