@@ -1,8 +1,9 @@
 //! Blobs, and how one comes into a store: written beside its place, hashed on the way, then put there whole.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use installer::digest::{Digest, Hasher};
@@ -39,19 +40,49 @@ impl BlobWriter {
 
     /// Puts the blob in its place. Where the store has it already, that one is checked and kept.
     pub fn finish(self) -> Result<Blob> {
+        let store = self.store.clone();
+        self.loose()?.place(&store)
+    }
+
+    /// Ends the blob and leaves it without a place, for those who have to see its digest first, or to wait.
+    pub(super) fn loose(self) -> Result<Loose> {
         let blob = Blob { digest: self.hasher.finish(), size: self.size };
-        let path = self.store.blob_path(blob.digest);
-        if path.exists() && self.store.check(blob).is_ok() {
-            return Ok(blob);
+        let length = self.file.as_file().metadata().context("writing a blob")?.len();
+        ensure!(length == blob.size, "{}: {length} bytes were written of {}", blob.digest, blob.size);
+        Ok(Loose { blob, path: self.file.into_temp_path() })
+    }
+}
+
+/// A blob that is whole and has no place yet: a file beside the blobs of a store. Dropped, it leaves nothing.
+#[derive(Debug)]
+pub(super) struct Loose {
+    blob: Blob,
+    path: tempfile::TempPath,
+}
+
+impl Loose {
+    /// What it will be called.
+    pub(super) fn blob(&self) -> Blob {
+        self.blob
+    }
+
+    /// Where it lies for now.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts it in its place. Where the store has it already, that one is checked and kept.
+    pub(super) fn place(self, store: &Store) -> Result<Blob> {
+        let path = store.blob_path(self.blob.digest);
+        if path.exists() && store.check(self.blob).is_ok() {
+            return Ok(self.blob);
         }
         let placing = || format!("placing the blob {}", path.display());
-        let file = self.file.as_file();
+        let file = File::open(&self.path).with_context(placing)?;
         file.set_permissions(fs::Permissions::from_mode(0o644)).with_context(placing)?;
         file.sync_all().with_context(placing)?;
-        let length = file.metadata().with_context(placing)?.len();
-        ensure!(length == blob.size, "{}: {length} bytes were written of {}", path.display(), blob.size);
-        self.file.persist(&path).with_context(placing)?;
-        Ok(blob)
+        self.path.persist(&path).with_context(placing)?;
+        Ok(self.blob)
     }
 }
 

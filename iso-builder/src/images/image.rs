@@ -12,6 +12,8 @@ use super::store::Store;
 
 /// Media type of manifests.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// Media type of indexes.
+pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// Media type of configurations.
 pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
@@ -156,14 +158,8 @@ pub fn write(
     let config = Configuration { created, architecture, os: "linux", config: process, rootfs };
     let config = store.add(&serde_json::to_vec(&config)?)?;
     let blobs: Vec<Blob> = layers.iter().map(|layer| layer.blob).collect();
-    let manifest = Manifest {
-        schema_version: 2,
-        media_type: MANIFEST,
-        config: descriptor(CONFIG, config),
-        layers: blobs.iter().map(|blob| descriptor(layer::MEDIA_TYPE, *blob)).collect(),
-    };
-    let blob = store.add(&serde_json::to_vec(&manifest)?)?;
-    let manifest = Target { media_type: MANIFEST.to_owned(), blob };
+    let described = blobs.iter().map(|blob| descriptor(layer::MEDIA_TYPE, *blob)).collect();
+    let manifest = write_manifest(descriptor(CONFIG, config), described, store)?;
     Ok(StoredImage {
         name: spec.name.clone(),
         roles: Vec::new(),
@@ -172,4 +168,11 @@ pub fn write(
         config,
         layers: blobs,
     })
+}
+
+/// Writes a manifest of ours into `store`: the same bytes for the same configuration and layers.
+pub(super) fn write_manifest(config: Descriptor, layers: Vec<Descriptor>, store: &Store) -> Result<Target> {
+    let manifest = Manifest { schema_version: 2, media_type: MANIFEST, config, layers };
+    let blob = store.add(&serde_json::to_vec(&manifest)?)?;
+    Ok(Target { media_type: MANIFEST.to_owned(), blob })
 }

@@ -1,7 +1,7 @@
 //! The image store: container images built, collected and prepared for the nodes' containerd.
 //!
 //! An [`Entry`] of the definition says where images come from. A [`BuiltImage`] names Debian packages per layer. [`packages`]
-//! unpacks them into tar files;
+//! unpacks them into tar files; [`import`] takes finished images from layouts and archives;
 //! [`build`] goes through the images:
 //! [`layer`] turns a tar file into an OCI layer, [`image`] makes configuration and manifest, [`store`] is the
 //! OCI layout that goes onto the medium, [`metadata`] lets a [`containerd`] make the database that goes with it.
@@ -13,6 +13,7 @@ pub mod build;
 pub mod containerd;
 pub mod contents;
 pub mod image;
+pub mod import;
 mod keep;
 pub mod layer;
 pub mod metadata;

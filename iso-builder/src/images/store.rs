@@ -15,7 +15,7 @@ use installer::release::{Image, Payload, Purpose};
 use serde::Serialize;
 
 use super::blob::{Blob, BlobWriter};
-use super::image::{StoredImage, descriptor};
+use super::image::{INDEX, StoredImage, descriptor};
 
 /// The store's directory on a medium.
 pub const ON_MEDIUM: &str = "images";
@@ -194,8 +194,7 @@ fn index_of(images: &[&StoredImage]) -> Result<Vec<u8>> {
         }
         descriptor
     });
-    let media_type = "application/vnd.oci.image.index.v1+json";
-    let index = Index { schema_version: 2, media_type, manifests: manifests.collect() };
+    let index = Index { schema_version: 2, media_type: INDEX, manifests: manifests.collect() };
     let mut bytes = serde_json::to_vec_pretty(&index)?;
     bytes.push(b'\n');
     Ok(bytes)

@@ -1,0 +1,352 @@
+//! A tar stream, member by member.
+//!
+//! The `tar` crate holds a long name in memory however long a hostile archive makes it, and follows no link between
+//! members. Its headers and its reading of extended attributes are used; the walk from one member to the next is here.
+
+use std::io::{self, Read};
+
+use tar::{EntryType, Header, PaxExtensions};
+
+const BLOCK: usize = 512;
+/// The longest extended header or long name that is read, in bytes.
+const MAX_EXTENSION: u64 = 1 << 20;
+/// The most that may follow the end of an archive: what large tape blocks are filled up with.
+const MAX_TRAILING: u64 = 16 << 20;
+
+/// A member's metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its path as the archive has it.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a member is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A file of so many bytes.
+    File(u64),
+    /// A directory.
+    Directory,
+    /// A symbolic link with its target.
+    Symlink(Vec<u8>),
+    /// Another name of the member with this path.
+    HardLink(Vec<u8>),
+    /// A device, a pipe, a file with holes.
+    Other,
+}
+
+/// Goes through a tar stream. Read from it to get the content of the member that [`Members::advance`] gave last.
+#[derive(Debug)]
+pub struct Members<R> {
+    reader: R,
+    /// What is left of the member's content.
+    content: u64,
+    /// What fills up its last block.
+    padding: u64,
+}
+
+/// What extended headers say of the member that follows.
+#[derive(Default)]
+struct Extension {
+    path: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    size: Option<u64>,
+}
+
+impl<R: Read> Members<R> {
+    /// Goes through `reader`, which is not compressed.
+    pub fn new(reader: R) -> Self {
+        Self { reader, content: 0, padding: 0 }
+    }
+
+    /// Leaves the rest of the member's content and goes to the next, or to the end.
+    pub fn advance(&mut self) -> io::Result<Option<Member>> {
+        let mut extension = Extension::default();
+        loop {
+            self.leave()?;
+            let Some(header) = self.header()? else { return Ok(None) };
+            let kind = header.entry_type();
+            self.enter(header.entry_size()?);
+            match kind {
+                EntryType::GNULongName => extension.path = Some(self.name()?),
+                EntryType::GNULongLink => extension.link = Some(self.name()?),
+                EntryType::XHeader => extension.read(&self.extension()?)?,
+                EntryType::XGlobalHeader => {}
+                _ => return self.member(&header, extension).map(Some),
+            }
+        }
+    }
+
+    /// Reads what follows the archive's end, so that checksums of the compression are checked. Returns the reader.
+    pub fn finish(mut self) -> io::Result<R> {
+        let trailing = io::copy(&mut (&mut self.reader).take(MAX_TRAILING + 1), &mut io::sink())?;
+        if trailing > MAX_TRAILING {
+            return Err(invalid("something else follows the end of the tar archive"));
+        }
+        Ok(self.reader)
+    }
+
+    fn member(&mut self, header: &Header, extension: Extension) -> io::Result<Member> {
+        let path = extension.path.unwrap_or_else(|| header.path_bytes().into_owned());
+        let link = || {
+            let own = || header.link_name_bytes().map(std::borrow::Cow::into_owned);
+            extension.link.or_else(own).ok_or_else(|| invalid("a link has no target"))
+        };
+        let size = extension.size.map_or_else(|| header.entry_size(), Ok)?;
+        let kind = match header.entry_type() {
+            EntryType::Regular if path.ends_with(b"/") => Kind::Directory,
+            EntryType::Regular | EntryType::Continuous => Kind::File(size),
+            EntryType::Directory => Kind::Directory,
+            EntryType::Symlink => Kind::Symlink(link()?),
+            EntryType::Link => Kind::HardLink(link()?),
+            EntryType::GNUSparse => {
+                self.skip_map(header)?;
+                Kind::Other
+            }
+            _ => Kind::Other,
+        };
+        // Some writers give links and directories the size of what they name; none has content.
+        let has_content = matches!(kind, Kind::File(_)) || header.entry_type() == EntryType::GNUSparse;
+        self.enter(if has_content { size } else { 0 });
+        Ok(Member { path, kind })
+    }
+
+    /// The blocks that continue the map of a file with holes.
+    fn skip_map(&mut self, header: &Header) -> io::Result<()> {
+        let mut more = header.as_gnu().is_some_and(tar::GnuHeader::is_extended);
+        while more {
+            let mut block = [0; BLOCK];
+            self.reader.read_exact(&mut block)?;
+            more = block[504] != 0;
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, size: u64) {
+        self.content = size;
+        self.padding = size.wrapping_neg() % BLOCK as u64;
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        let rest = self.content.checked_add(self.padding).ok_or_else(|| invalid("a member is too large"))?;
+        (self.content, self.padding) = (0, 0);
+        match io::copy(&mut (&mut self.reader).take(rest), &mut io::sink())? == rest {
+            true => Ok(()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// The next header, or nothing at the end.
+    fn header(&mut self) -> io::Result<Option<Header>> {
+        let mut block = Vec::with_capacity(BLOCK);
+        (&mut self.reader).take(BLOCK as u64).read_to_end(&mut block)?;
+        if block.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        if block.len() < BLOCK {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let header = Header::from_byte_slice(&block).clone();
+        // The checksum counts its own eight bytes as spaces.
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        let own: u32 = header.as_old().cksum.iter().map(|byte| u32::from(*byte)).sum();
+        match header.cksum() {
+            Ok(cksum) if cksum == sum - own + 8 * u32::from(b' ') => Ok(Some(header)),
+            _ => Err(invalid("it is no tar archive, or damaged: a header's checksum does not fit")),
+        }
+    }
+
+    fn extension(&mut self) -> io::Result<Vec<u8>> {
+        if self.content > MAX_EXTENSION {
+            return Err(invalid("a header is too large"));
+        }
+        let mut bytes = Vec::new();
+        self.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn name(&mut self) -> io::Result<Vec<u8>> {
+        let mut name = self.extension()?;
+        name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
+        Ok(name)
+    }
+}
+
+impl Extension {
+    fn read(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for extension in PaxExtensions::new(bytes) {
+            let extension = extension?;
+            let value = extension.value_bytes();
+            match extension.key_bytes() {
+                b"path" => self.path = Some(value.to_vec()),
+                b"linkpath" => self.link = Some(value.to_vec()),
+                b"size" => {
+                    let size = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+                    self.size = Some(size.ok_or_else(|| invalid("a member's size is no number"))?);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Members<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = (&mut self.reader).take(self.content).read(buffer)?;
+        if count == 0 && self.content > 0 && !buffer.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.content -= count as u64;
+        Ok(count)
+    }
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// `./a/b/` as `a/b`. Nothing where the path climbs with `..`, or is absolute.
+#[must_use]
+pub fn inside(path: &[u8]) -> Option<Vec<u8>> {
+    let parts = || path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+    let climbs = path.starts_with(b"/") || parts().any(|part| part == b"..");
+    (!climbs).then(|| parts().collect::<Vec<_>>().join(&b'/'))
+}
+
+/// What the link `from` (a path that is [`inside`]) with the target `to` names, if that is inside.
+#[must_use]
+pub fn linked(from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
+    let mut path: Vec<&[u8]> = from.split(|byte| *byte == b'/').collect();
+    path.pop();
+    if to.starts_with(b"/") {
+        return None;
+    }
+    for part in to.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                path.pop()?;
+            }
+            part => path.push(part),
+        }
+    }
+    Some(path.join(&b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header(kind: EntryType, size: u64) -> Header {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(0o644);
+        header.set_size(size);
+        header
+    }
+
+    fn archive() -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        let long = "long/".repeat(60) + "name";
+        builder.append_data(&mut header(EntryType::Regular, 3), "a", &b"one"[..]).unwrap();
+        builder.append_data(&mut header(EntryType::Directory, 0), "d/", io::empty()).unwrap();
+        builder.append_link(&mut header(EntryType::Symlink, 0), "d/s", "../".repeat(50) + "a").unwrap();
+        builder.append_link(&mut header(EntryType::Link, 0), "h", "a").unwrap();
+        builder.append_pax_extensions([("path", b"pax".as_slice()), ("size", b"600")]).unwrap();
+        builder.append_data(&mut header(EntryType::Regular, 600), "short", &[7; 600][..]).unwrap();
+        builder.append_data(&mut header(EntryType::Regular, 2), &long, &b"no"[..]).unwrap();
+        builder.into_inner().unwrap()
+    }
+
+    type Read1 = (String, Kind, usize);
+
+    fn read(bytes: &[u8], whole: bool) -> io::Result<Vec<Read1>> {
+        let mut members = Members::new(bytes);
+        let mut all = Vec::new();
+        while let Some(member) = members.advance()? {
+            let mut content = Vec::new();
+            if whole {
+                members.read_to_end(&mut content)?;
+            }
+            all.push((String::from_utf8_lossy(&member.path).into_owned(), member.kind, content.len()));
+        }
+        members.finish()?;
+        Ok(all)
+    }
+
+    #[test]
+    fn names_kinds_and_contents_come_as_they_were_written() {
+        for whole in [true, false] {
+            let all = read(&archive(), whole).unwrap();
+            let length = |length| if whole { length } else { 0 };
+            assert_eq!(all[0], ("a".into(), Kind::File(3), length(3)));
+            assert_eq!(all[1], ("d/".into(), Kind::Directory, 0));
+            assert_eq!(all[2], ("d/s".into(), Kind::Symlink(("../".repeat(50) + "a").into()), 0));
+            assert_eq!(all[3], ("h".into(), Kind::HardLink("a".into()), 0));
+            assert_eq!(all[4], ("pax".into(), Kind::File(600), length(600)));
+            assert_eq!(all[5], ("long/".repeat(60) + "name", Kind::File(2), length(2)));
+            assert_eq!(all.len(), 6);
+        }
+    }
+
+    #[test]
+    fn a_header_that_is_too_large_is_refused_before_it_is_read() {
+        for kind in [EntryType::GNULongName, EntryType::XHeader] {
+            let mut long = header(kind, 1 << 40);
+            long.set_path("x").unwrap();
+            long.set_cksum();
+            assert!(read(long.as_bytes(), true).unwrap_err().to_string().contains("too large"));
+        }
+    }
+
+    #[test]
+    fn what_follows_the_end_is_bounded() {
+        let endless = archive().chain_zeros(MAX_TRAILING + 1024);
+        assert!(read(&endless, false).is_err());
+        assert!(read(&archive().chain_zeros(10240), false).is_ok());
+    }
+
+    trait ChainZeros {
+        fn chain_zeros(self, count: u64) -> Vec<u8>;
+    }
+
+    impl ChainZeros for Vec<u8> {
+        fn chain_zeros(mut self, count: u64) -> Vec<u8> {
+            self.resize(self.len() + usize::try_from(count).unwrap(), 0);
+            self
+        }
+    }
+
+    #[test]
+    fn paths_stay_inside() {
+        assert_eq!(inside(b"./a//b/").unwrap(), b"a/b");
+        assert_eq!(inside(b"./").unwrap(), b"");
+        assert!(inside(b"a/../../b").is_none() && inside(b"/a").is_none());
+        assert_eq!(linked(b"one/layer.tar", b"../two/layer.tar").unwrap(), b"two/layer.tar");
+        assert!(linked(b"one/layer.tar", b"../../etc/passwd").is_none());
+        assert!(linked(b"one", b"/etc/passwd").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn cut_and_damaged_archives_never_panic(at in 0..4096_usize, byte: u8, end in 0..8192_usize) {
+            let mut bytes = archive();
+            if let Some(place) = bytes.get_mut(at) {
+                *place = byte;
+            }
+            bytes.truncate(end);
+            let _ = read(&bytes, true);
+        }
+
+        #[test]
+        fn what_is_inside_is_inside_again(path: Vec<u8>) {
+            if let Some(plain) = inside(&path) {
+                prop_assert_eq!(inside(&plain), Some(plain.clone()));
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Which images of an archive are taken, and under which names.
+
+use installer::digest::Digest;
+use installer::oci::ImageReference;
+
+/// An image of an archive.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate<T> {
+    /// What the archive calls it.
+    pub(super) name: Name,
+    /// The digest by which it can be asked for, where it has one.
+    pub(super) digest: Option<Digest>,
+    /// What it is.
+    pub(super) what: T,
+}
+
+/// What an archive calls an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    /// A whole reference.
+    Full(ImageReference),
+    /// A tag alone, as many layouts have it: the repository is for the reader to know.
+    Tag(String),
+    /// Nothing, or something that is no name.
+    None(String),
+}
+
+/// Images under the name that they get; several are one name's platforms.
+#[derive(Debug)]
+pub(super) struct Chosen<T> {
+    pub(super) name: ImageReference,
+    pub(super) images: Vec<T>,
+}
+
+impl Name {
+    /// Reads a name. Without a slash, a colon and a digest it is taken for a tag.
+    pub(super) fn of(text: &str) -> Self {
+        if !text.contains(['/', ':', '@']) {
+            return if text.is_empty() { Self::None(String::new()) } else { Self::Tag(text.to_owned()) };
+        }
+        text.parse().map_or_else(|_| Self::None(text.to_owned()), Self::Full)
+    }
+
+    fn is(&self, reference: &ImageReference) -> bool {
+        matches!(self, Self::Full(name) if name == reference)
+    }
+}
+
+/// Chooses the images that `references` name, or all that have a name; notes tell what was left out. An error is the
+/// reference that names none of them, and what there is.
+pub(super) fn choose<T>(
+    candidates: Vec<Candidate<T>>,
+    references: &[ImageReference],
+) -> Result<(Vec<Chosen<T>>, Vec<String>), String> {
+    if references.is_empty() {
+        return named(candidates);
+    }
+    let mut candidates: Vec<_> = candidates.into_iter().map(Some).collect();
+    let mut chosen = Vec::new();
+    for reference in references {
+        let found = matching(&candidates, reference);
+        if found.is_empty() {
+            let there: Vec<String> = candidates.iter().flatten().map(Candidate::told).collect();
+            let there = if there.is_empty() { "nothing else".to_owned() } else { there.join(", ") };
+            return Err(format!("it has no image {reference}; it has: {there}"));
+        }
+        let images = found.into_iter().filter_map(|index| candidates.get_mut(index)?.take());
+        let images = images.map(|candidate| candidate.what).collect();
+        chosen.push(Chosen { name: reference.clone(), images });
+    }
+    Ok((chosen, Vec::new()))
+}
+
+/// By digest where the reference has one, else by its name, else by its tag alone.
+fn matching<T>(candidates: &[Option<Candidate<T>>], reference: &ImageReference) -> Vec<usize> {
+    let all = |fits: &dyn Fn(&Candidate<T>) -> bool| -> Vec<usize> {
+        let fitting = |(index, candidate): (usize, &Option<Candidate<T>>)| {
+            candidate.as_ref().is_some_and(fits).then_some(index)
+        };
+        candidates.iter().enumerate().filter_map(fitting).collect()
+    };
+    if let Some(digest) = reference.digest() {
+        return all(&|candidate| candidate.digest == Some(digest));
+    }
+    let full = all(&|candidate| candidate.name.is(reference));
+    if !full.is_empty() {
+        return full;
+    }
+    all(&|candidate| matches!(&candidate.name, Name::Tag(tag) if Some(tag.as_str()) == reference.tag()))
+}
+
+fn named<T>(candidates: Vec<Candidate<T>>) -> Result<(Vec<Chosen<T>>, Vec<String>), String> {
+    let (mut chosen, mut notes) = (Vec::<Chosen<T>>::new(), Vec::new());
+    for candidate in candidates {
+        let told = candidate.told();
+        let Name::Full(name) = candidate.name else {
+            notes.push(format!("{told} is left out: name it among the references to have it"));
+            continue;
+        };
+        match chosen.iter_mut().find(|chosen| chosen.name == name) {
+            Some(same) => same.images.push(candidate.what),
+            None => chosen.push(Chosen { name, images: vec![candidate.what] }),
+        }
+    }
+    match chosen.is_empty() {
+        true if notes.is_empty() => Err("it has no image".to_owned()),
+        true => Err(format!("it has no image with a name: {}", notes.join("; "))),
+        false => Ok((chosen, notes)),
+    }
+}
+
+impl<T> Candidate<T> {
+    /// For a message.
+    fn told(&self) -> String {
+        let name = match &self.name {
+            Name::Full(name) => name.to_string(),
+            Name::Tag(tag) => format!("an image with the tag {tag} and no repository"),
+            Name::None(text) if text.is_empty() => "an image without a name".to_owned(),
+            Name::None(text) => format!("an image with the name {text:?}, which is no reference"),
+        };
+        match self.digest {
+            Some(digest) => format!("{name} ({})", digest.oci()),
+            None => name,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates(names: &[&str]) -> Vec<Candidate<usize>> {
+        let candidate = |(what, name): (usize, &&str)| {
+            let digest = Some(Digest::of(name.as_bytes()));
+            Candidate { name: Name::of(name), digest, what }
+        };
+        names.iter().enumerate().map(candidate).collect()
+    }
+
+    fn chosen(names: &[&str], references: &[&str]) -> Result<Vec<(String, Vec<usize>)>, String> {
+        let references: Vec<_> = references.iter().map(|text| text.parse().unwrap()).collect();
+        let (chosen, _) = choose(candidates(names), &references)?;
+        Ok(chosen.into_iter().map(|chosen| (chosen.name.to_string(), chosen.images)).collect())
+    }
+
+    #[test]
+    fn names_are_those_that_nodes_use() {
+        let found = chosen(&["rancher/pause:3.6", "a.b/c:1", "docker.io/rancher/pause:3.6"], &[]).unwrap();
+        let expected =
+            [("docker.io/rancher/pause:3.6".to_owned(), vec![0, 2]), ("a.b/c:1".to_owned(), vec![1])];
+        assert_eq!(found, expected);
+        assert_eq!(chosen(&["a.b/c:1", "pause:1"], &["library/pause:1"]).unwrap()[0].1, [1]);
+    }
+
+    #[test]
+    fn a_tag_alone_takes_its_repository_from_the_reference() {
+        assert_eq!(chosen(&["1.0", "2.0"], &["a.b/c:2.0"]).unwrap(), [("a.b/c:2.0".to_owned(), vec![1])]);
+        assert_eq!(
+            chosen(&["1.0", "a.b/c:1.0"], &["a.b/c:1.0"]).unwrap()[0].1,
+            [1],
+            "a whole name goes first"
+        );
+    }
+
+    #[test]
+    fn a_digest_finds_an_image_without_a_name() {
+        let reference = format!("a.b/c@{}", Digest::of(b"").oci());
+        assert_eq!(chosen(&["a.b/c:1", ""], &[&reference]).unwrap(), [(reference, vec![1])]);
+    }
+
+    #[test]
+    fn what_is_left_out_is_noted_and_what_is_absent_lists_what_there_is() {
+        let (_, notes) = choose(candidates(&["a.b/c:1", "", "1.0", "a.b/C:1"]), &[]).unwrap();
+        assert_eq!(notes.len(), 3);
+        assert!(notes[0].starts_with("an image without a name (sha256:"), "{notes:?}");
+        let error = chosen(&["a.b/c:1", "1.0"], &["a.b/c:2"]).unwrap_err();
+        assert!(error.contains("no image a.b/c:2; it has: a.b/c:1 (sha256:"), "{error}");
+        assert!(chosen(&[], &[]).is_err() && chosen(&["1.0"], &[]).unwrap_err().contains("the tag 1.0"));
+    }
+}

@@ -1,0 +1,128 @@
+//! Images in Docker's form (`docker save`): `manifest.json`, configurations, and layers as tar streams.
+//!
+//! Such images have no manifest, so one is made. The configuration stays what it is, and with it the image's id; its
+//! `diff_ids` say what the layers have to be.
+
+use anyhow::{Context, Result, anyhow};
+use installer::digest::Digest;
+use installer::failure::{Class, Classify, Failure};
+use installer::files;
+use installer::oci::Platform;
+use serde::Deserialize;
+
+use super::super::image::{CONFIG, StoredImage, descriptor, write_manifest};
+use super::super::store::Store;
+use super::choose::{Candidate, Chosen, Name, choose};
+use super::spool::Spool;
+use super::{DOCUMENT, Import, Imported};
+
+/// One image of `manifest.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Item {
+    config: String,
+    #[serde(default)]
+    repo_tags: Option<Vec<String>>,
+    #[serde(default)]
+    layers: Option<Vec<String>>,
+}
+
+/// What of a configuration counts here.
+#[derive(Deserialize)]
+struct Configuration {
+    #[serde(flatten)]
+    platform: Platform,
+    rootfs: RootFs,
+}
+
+#[derive(Deserialize)]
+struct RootFs {
+    #[serde(default)]
+    diff_ids: Option<Vec<Digest>>,
+}
+
+/// Takes the images that `manifest` (a `manifest.json`) names and `import` asks for.
+pub(super) fn take(
+    import: &Import<'_>,
+    manifest: &[u8],
+    spool: &mut Spool<'_>,
+    store: &Store,
+) -> Result<Imported> {
+    let items: Vec<Item> = serde_json::from_slice(manifest)
+        .map_err(|error| import.refuse(&format!("reading its manifest.json: {error}")))?;
+    let candidates = items.into_iter().flat_map(candidates).collect();
+    let (chosen, notes) = choose(candidates, import.references).map_err(|why| import.refuse(&why))?;
+    let image = |chosen: Chosen<Item>| {
+        let what = format!("taking the image {} from {}", chosen.name, import.path.display());
+        image(import, chosen, spool, store).class(Class::Invalid, || what)
+    };
+    Ok(Imported { images: chosen.into_iter().map(image).collect::<Result<_>>()?, notes })
+}
+
+/// The image under each of its names. Its digest will be that of the manifest that is made here, which nobody knows.
+fn candidates(item: Item) -> Vec<Candidate<Item>> {
+    let tags = item.repo_tags.clone().unwrap_or_default();
+    let names: Vec<Name> = match tags.is_empty() {
+        true => vec![Name::None(String::new())],
+        // Always a repository, even where that is one word without a tag.
+        false => {
+            tags.iter().map(|tag| tag.parse().map_or_else(|_| Name::None(tag.clone()), Name::Full)).collect()
+        }
+    };
+    names.into_iter().map(|name| Candidate { name, digest: None, what: item.clone() }).collect()
+}
+
+fn image(
+    import: &Import<'_>,
+    chosen: Chosen<Item>,
+    spool: &mut Spool<'_>,
+    store: &Store,
+) -> Result<StoredImage> {
+    let mut items = chosen.images.into_iter();
+    let item = items.next().context("a name without an image")?;
+    if items.any(|other| (&other.config, &other.layers) != (&item.config, &item.layers)) {
+        return Err(anyhow!("several images have this name"));
+    }
+    let found = spool.digest(item.config.as_bytes())?;
+    if digest_of_name(&item.config).is_some_and(|named| named != found) {
+        let why = format!("its configuration {} is damaged: its digest is {}", item.config, found.oci());
+        return Err(Failure::new(Class::Verification, why).into());
+    }
+    let config = spool.place(item.config.as_bytes())?;
+    let bytes = files::read_at_most(&store.blob_path(config.digest), DOCUMENT)?;
+    let configuration: Configuration = serde_json::from_slice(&bytes).context("reading its configuration")?;
+    check_platform(import, &configuration.platform)?;
+    let diff_ids = configuration.rootfs.diff_ids.unwrap_or_default();
+    let paths = item.layers.unwrap_or_default();
+    if paths.len() != diff_ids.len() {
+        return Err(anyhow!("it has {} layers, and its configuration names {}", paths.len(), diff_ids.len()));
+    }
+    let (mut layers, mut described) = (Vec::new(), Vec::new());
+    for (path, diff_id) in paths.iter().zip(diff_ids) {
+        let layer = spool.place_layer(path.as_bytes()).with_context(|| format!("taking its layer {path}"))?;
+        if layer.diff_id != diff_id {
+            let why =
+                format!("its layer {path} is damaged: its digest is {}, not {}", layer.diff_id, diff_id);
+            return Err(Failure::new(Class::Verification, why).hint("Save the image again.").into());
+        }
+        described.push(descriptor(layer.media_type, layer.blob));
+        layers.push(layer.blob);
+    }
+    let manifest = write_manifest(descriptor(CONFIG, config), described, store)?;
+    Ok(StoredImage { name: chosen.name, roles: import.roles.to_vec(), index: None, manifest, config, layers })
+}
+
+fn check_platform(import: &Import<'_>, platform: &Platform) -> Result<()> {
+    if platform.os == "linux" && platform.architecture == import.architecture {
+        return Ok(());
+    }
+    Err(Failure::new(Class::Invalid, format!("it is for {platform}, not for linux/{}", import.architecture))
+        .hint("Save the image of that platform: docker pull --platform linux/…, then docker save.")
+        .into())
+}
+
+/// The digest that a configuration's path holds: `DIGEST.json`, `sha256:DIGEST`, `blobs/sha256/DIGEST`.
+fn digest_of_name(path: &str) -> Option<Digest> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.strip_suffix(".json").unwrap_or(name).parse().ok()
+}

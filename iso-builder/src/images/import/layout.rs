@@ -1,0 +1,228 @@
+//! Images in OCI form: a layout's `index.json`, and blobs that travel unchanged.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use installer::digest::Digest;
+use installer::failure::{Class, Classify, Failure};
+use installer::files;
+use installer::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform};
+
+use super::super::blob::Blob;
+use super::super::image::{INDEX, MANIFEST, StoredImage, Target};
+use super::super::store::Store;
+use super::choose::{Candidate, Chosen, Name, choose};
+use super::{DOCUMENT, Import, Imported, spool};
+
+/// How an image's name is annotated: by containerd and Docker, and by all others. Docker has only the tag in the second.
+const NAMES: [&str; 2] = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
+
+/// What the configurations of container images are called; other things are kept in layouts too.
+const CONFIGS: [&str; 2] =
+    ["application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"];
+
+/// Where the blobs of a layout come from.
+pub(super) trait Blobs {
+    /// Puts a blob into the store after it was compared with its descriptor.
+    fn place(&mut self, descriptor: &Descriptor) -> Result<Blob>;
+}
+
+/// Takes the images that `index` (an `index.json`) names and `import` asks for.
+pub(super) fn take(
+    import: &Import<'_>,
+    index: &[u8],
+    blobs: &mut dyn Blobs,
+    store: &Store,
+) -> Result<Imported> {
+    let index = match Document::parse(index, "") {
+        Ok(Document::Index(index)) => index,
+        Ok(Document::Manifest(_)) => return Err(import.refuse("its index.json is no index")),
+        Err(error) => return Err(import.refuse(&format!("reading its index.json: {:#}", anyhow!(error)))),
+    };
+    // Attestations have no platform that is one.
+    let real = |descriptor: &Descriptor| {
+        descriptor.platform.as_ref().is_none_or(|platform| platform.os != "unknown")
+    };
+    let candidates = index.manifests.into_iter().filter(real).map(candidate).collect();
+    let (chosen, notes) = choose(candidates, import.references).map_err(|why| import.refuse(&why))?;
+    let mut layout = Layout { import, blobs, store };
+    let images = chosen.into_iter().map(|chosen| layout.image(chosen)).collect::<Result<_>>()?;
+    Ok(Imported { images, notes })
+}
+
+fn candidate(descriptor: Descriptor) -> Candidate<Descriptor> {
+    let mut names = NAMES.iter().filter_map(|key| descriptor.annotations.get(*key));
+    let name = names.next().map_or_else(|| Name::None(String::new()), |text| Name::of(text));
+    Candidate { name, digest: Some(descriptor.digest), what: descriptor }
+}
+
+struct Layout<'a, 'b> {
+    import: &'a Import<'a>,
+    blobs: &'b mut dyn Blobs,
+    store: &'a Store,
+}
+
+impl Layout<'_, '_> {
+    fn image(&mut self, chosen: Chosen<Descriptor>) -> Result<StoredImage> {
+        let what = format!("taking the image {} from {}", chosen.name, self.import.path.display());
+        self.resolve(chosen).class(Class::Invalid, || what)
+    }
+
+    fn resolve(&mut self, chosen: Chosen<Descriptor>) -> Result<StoredImage> {
+        let top = self.one(chosen.images)?;
+        let (blob, document) = self.document(&top)?;
+        let (index, descriptor, blob, manifest) = match document {
+            Document::Manifest(manifest) => (None, top, blob, manifest),
+            Document::Index(index) => {
+                let target = Target { media_type: known(&top, INDEX), blob };
+                let (descriptor, blob, manifest) = self.manifest(&index)?;
+                (Some(target), descriptor, blob, manifest)
+            }
+        };
+        if !manifest.config.media_type.is_empty() && !CONFIGS.contains(&manifest.config.media_type.as_str()) {
+            let why = format!(
+                "it is no container image: its configuration is of the type {}",
+                manifest.config.media_type
+            );
+            return Err(Failure::new(Class::Invalid, why).hint("Leave it out of the references.").into());
+        }
+        let config = self.placed(&manifest.config)?;
+        self.check_platform(&config)?;
+        let layers = manifest.layers.iter().map(|layer| self.placed(layer)).collect::<Result<_>>()?;
+        let manifest = Target { media_type: known(&descriptor, MANIFEST), blob };
+        let roles = self.import.roles.to_vec();
+        Ok(StoredImage { name: chosen.name, roles, index, manifest, config, layers })
+    }
+
+    /// Among several images of a name the one for the platform.
+    fn one(&self, mut images: Vec<Descriptor>) -> Result<Descriptor> {
+        if images.len() > 1 {
+            let there: Vec<_> = images.iter().filter_map(|image| image.platform.clone()).collect();
+            let fits = |platform: &Platform| {
+                platform.os == "linux" && platform.architecture == self.import.architecture
+            };
+            images.retain(|image| image.platform.as_ref().is_none_or(fits));
+            if images.is_empty() {
+                return Err(self.other_platform(&there.iter().map(ToString::to_string).collect::<Vec<_>>()));
+            }
+        }
+        images.dedup_by_key(|image| image.digest);
+        match <[Descriptor; 1]>::try_from(images) {
+            Ok([image]) => Ok(image),
+            Err(images) => {
+                let digests: Vec<String> = images.iter().map(|image| image.digest.oci()).collect();
+                let why = format!("{} images have this name: {}", digests.len(), digests.join(", "));
+                let hint = "Name the one that is meant by its digest: REPOSITORY@sha256:…";
+                Err(Failure::new(Class::Invalid, why).hint(hint).into())
+            }
+        }
+    }
+
+    /// The image of an index that is for the platform.
+    fn manifest(&mut self, index: &ImageIndex) -> Result<(Descriptor, Blob, ImageManifest)> {
+        let descriptor =
+            index.choose(self.import.architecture).ok_or_else(|| self.other_platform(&index.platforms()))?;
+        match self.document(descriptor)? {
+            (blob, Document::Manifest(manifest)) => Ok((descriptor.clone(), blob, manifest)),
+            _ => Err(anyhow!("its index leads to another index")),
+        }
+    }
+
+    fn other_platform(&self, there: &[String]) -> anyhow::Error {
+        let platform = format!("linux/{}", self.import.architecture);
+        let there = if there.is_empty() { "none that is named".to_owned() } else { there.join(", ") };
+        Failure::new(Class::Invalid, format!("it is not for {platform}; its platforms are: {there}"))
+            .hint("Take the image of that platform: skopeo copy --override-os linux --override-arch …")
+            .into()
+    }
+
+    fn check_platform(&self, config: &Blob) -> Result<()> {
+        let platform =
+            serde_json::from_slice::<Platform>(&self.bytes(config)?).context("reading its configuration")?;
+        match platform.os == "linux" && platform.architecture == self.import.architecture {
+            true => Ok(()),
+            false => Err(self.other_platform(&[platform.to_string()])),
+        }
+    }
+
+    fn document(&mut self, descriptor: &Descriptor) -> Result<(Blob, Document)> {
+        let blob = self.placed(descriptor)?;
+        let document = Document::parse(&self.bytes(&blob)?, &descriptor.media_type);
+        Ok((blob, document.with_context(|| format!("reading {}", descriptor.digest.oci()))?))
+    }
+
+    fn bytes(&self, blob: &Blob) -> Result<Vec<u8>> {
+        files::read_at_most(&self.store.blob_path(blob.digest), DOCUMENT)
+    }
+
+    fn placed(&mut self, descriptor: &Descriptor) -> Result<Blob> {
+        let hint = "Make the archive or layout again, for instance with `skopeo copy`, or download it again.";
+        self.blobs.place(descriptor).map_err(|error| match installer::failure::class_of(&error) {
+            Class::Verification => {
+                let what = format!("the blob {} is damaged or missing", descriptor.digest.oci());
+                let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
+                Failure::new(Class::Verification, what).because(source).hint(hint).into()
+            }
+            _ => error,
+        })
+    }
+}
+
+/// The descriptor's media type, or `usual` where it says nothing of use.
+fn known(descriptor: &Descriptor, usual: &str) -> String {
+    let known = descriptor.is_index() || descriptor.is_manifest();
+    if known { descriptor.media_type.clone() } else { usual.to_owned() }
+}
+
+/// Compares what was found with what a descriptor says.
+pub(super) fn compare(descriptor: &Descriptor, found: Blob) -> Result<()> {
+    if (found.digest, found.size) == (descriptor.digest, descriptor.size) {
+        return Ok(());
+    }
+    let why = if found.digest == descriptor.digest {
+        format!("it has {} bytes and was announced with {}", found.size, descriptor.size)
+    } else {
+        format!("its digest is {}", found.digest.oci())
+    };
+    Err(Failure::new(Class::Verification, why).into())
+}
+
+/// A layout that is a directory.
+#[allow(missing_debug_implementations)]
+pub(super) struct Directory<'a> {
+    root: &'a Path,
+    store: &'a Store,
+    placed: HashSet<Digest>,
+    on_bytes: &'a mut dyn FnMut(u64),
+}
+
+impl<'a> Directory<'a> {
+    pub(super) fn new(root: &'a Path, store: &'a Store, on_bytes: &'a mut dyn FnMut(u64)) -> Self {
+        Self { root, store, placed: HashSet::new(), on_bytes }
+    }
+}
+
+impl Blobs for Directory<'_> {
+    fn place(&mut self, descriptor: &Descriptor) -> Result<Blob> {
+        let blob = Blob { digest: descriptor.digest, size: descriptor.size };
+        if self.placed.contains(&blob.digest) {
+            return Ok(blob);
+        }
+        let path = self.root.join("blobs/sha256").join(descriptor.digest.to_string());
+        if !path.is_file() {
+            return Err(
+                Failure::new(Class::Verification, format!("there is no file {}", path.display())).into()
+            );
+        }
+        let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
+        // One byte more than announced shows that it is too long, however long it is.
+        let loose = spool::copy(file.take(descriptor.size.saturating_add(1)), self.store)?;
+        (self.on_bytes)(loose.blob().size);
+        compare(descriptor, loose.blob())?;
+        self.placed.insert(blob.digest);
+        loose.place(self.store)
+    }
+}

@@ -1,0 +1,180 @@
+//! Images from OCI layouts, OCI archives and Docker's archives into a store.
+//!
+//! An archive is read once, from front to back: its members are hashed on their way into the store's directory and lie
+//! there without a name ([`spool`]) until the archive has said which of them are which image's. [`layout`] takes
+//! images in OCI form, whose blobs travel unchanged; [`docker`] those in Docker's form, whose layers have to become
+//! blobs first; [`choose`] finds the images that are asked for. Nothing is unpacked, and no path of an archive becomes
+//! one of a file here.
+
+mod choose;
+mod docker;
+mod layout;
+mod spool;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use installer::config::Role;
+use installer::digest::Digest;
+use installer::failure::{Class, Failure};
+use installer::files;
+use installer::oci::ImageReference;
+
+use super::image::StoredImage;
+use super::store::Store;
+
+/// No index, manifest or configuration of a sane image is larger; nor is the list of an archive's images.
+pub(super) const DOCUMENT: u64 = 4 << 20;
+
+/// What to import, and from where.
+#[derive(Clone, Copy, Debug)]
+pub struct Import<'a> {
+    /// An OCI layout (a directory), or an archive: OCI's or Docker's, plain, gzip or zstd whatever its name says.
+    pub path: &'a Path,
+    /// Which of its images; empty means all that have a name.
+    pub references: &'a [ImageReference],
+    /// A file as `sha256sum` writes it, which has to name the archive and its digest.
+    pub checksums: Option<&'a Path>,
+    /// The architecture, as Go calls it.
+    pub architecture: &'a str,
+    /// The roles whose nodes need the images; empty means every role.
+    pub roles: &'a [Role],
+}
+
+/// What an import brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// The images, in the order of the references or else of the archive.
+    pub images: Vec<StoredImage>,
+    /// What was left out and why, each a clause for the user.
+    pub notes: Vec<String>,
+}
+
+/// Puts the images of a layout or an archive into `store`. `on_bytes` is told of every piece that was read, by its
+/// length; for an archive they add up to its size.
+///
+/// Errors that are the source's fault are [`Class::Verification`] where bytes are not what a digest says, and
+/// [`Class::Invalid`] else.
+pub fn import(import: &Import<'_>, store: &Store, on_bytes: &mut dyn FnMut(u64)) -> Result<Imported> {
+    let metadata = fs::metadata(import.path).map_err(|error| {
+        let what = format!("reading the images in {}", import.path.display());
+        Failure::new(Class::Invalid, what).because(error).hint("Correct the path in the image definition.")
+    })?;
+    if metadata.is_dir() {
+        return import.directory(store, on_bytes);
+    }
+    if !metadata.is_file() {
+        return Err(import.refuse("it is neither a directory nor a file"));
+    }
+    let expected = import.checksums.map(|file| checksum(file, import.path)).transpose()?;
+    let spool = match spool::read(import.path, store, on_bytes) {
+        Ok((_, digest)) if expected.is_some_and(|expected| expected != digest) => {
+            return Err(import.differs(digest, None));
+        }
+        Ok((spool, _)) => spool,
+        Err(error) => match expected {
+            // What cannot be read is another file than the one that was meant, if its digest says so.
+            Some(expected) => match crate::cache::digest_of(import.path) {
+                Ok((digest, _)) if digest != expected => return Err(import.differs(digest, Some(error))),
+                _ => return Err(error),
+            },
+            None => return Err(error),
+        },
+    };
+    import.archive(spool, store)
+}
+
+impl Import<'_> {
+    fn directory(&self, store: &Store, on_bytes: &mut dyn FnMut(u64)) -> Result<Imported> {
+        if self.checksums.is_some() {
+            let hint = "Leave the checksums out: a layout has digests of its own.";
+            return Err(
+                self.failure("a file of checksums belongs to an archive, and this is a directory", hint)
+            );
+        }
+        if !self.path.join("index.json").is_file() {
+            let hint = "A layout has index.json at its top; `skopeo copy … oci:DIRECTORY` makes one.";
+            return Err(self.failure("it has no index.json", hint));
+        }
+        let index = files::read_at_most(&self.path.join("index.json"), DOCUMENT);
+        let index = index.map_err(|error| self.refuse(&format!("{error:#}")))?;
+        let mut blobs = layout::Directory::new(self.path, store, on_bytes);
+        layout::take(self, &index, &mut blobs, store)
+    }
+
+    fn archive(&self, mut spool: spool::Spool<'_>, store: &Store) -> Result<Imported> {
+        // Docker writes both forms into one archive since version 25. Blobs of the OCI form keep their digests.
+        if let Some(index) = spool.index.take() {
+            return layout::take(self, &index, &mut spool, store);
+        }
+        if let Some(manifest) = spool.manifest.take() {
+            return docker::take(self, &manifest, &mut spool, store);
+        }
+        let hint = "An archive of images has index.json (OCI) or manifest.json (Docker) at its top; `docker save` and \
+                    `skopeo copy` make such.";
+        Err(self.failure("it has neither index.json nor manifest.json", hint))
+    }
+
+    /// Says that the source cannot be used, and why.
+    fn refuse(&self, why: &str) -> anyhow::Error {
+        Failure::new(Class::Invalid, format!("taking images from {}", self.path.display()))
+            .because(anyhow::anyhow!("{why}"))
+            .into()
+    }
+
+    fn failure(&self, why: &str, hint: &str) -> anyhow::Error {
+        let failure = Failure::new(Class::Invalid, format!("taking images from {}", self.path.display()));
+        failure.because(anyhow::anyhow!("{why}")).hint(hint).into()
+    }
+
+    fn differs(&self, digest: Digest, because: Option<anyhow::Error>) -> anyhow::Error {
+        let list = self.checksums.unwrap_or(Path::new("")).display();
+        let what = format!(
+            "{} is not the file whose checksum is in {list}: its SHA-256 is {digest}",
+            self.path.display()
+        );
+        let failure = Failure::new(Class::Verification, what)
+            .hint("Download the archive again, and the checksums of the same release.");
+        match because {
+            // As text: the class of what could not be read says less than that it is another file.
+            Some(error) => failure.because(anyhow::anyhow!("{error:#}")).into(),
+            None => failure.into(),
+        }
+    }
+}
+
+/// The digest that the file `list` has for `archive`.
+fn checksum(list: &Path, archive: &Path) -> Result<Digest> {
+    let text = files::read_text(list).map_err(|error| {
+        Failure::new(Class::Invalid, format!("reading the checksums of {}", archive.display())).because(error)
+    })?;
+    let name = archive.file_name().context("an archive has a name")?.to_string_lossy();
+    checksum_of(&text, &name).map_err(|why| {
+        let what = format!("checking {} with {}", archive.display(), list.display());
+        Failure::new(Class::Verification, what)
+            .because(anyhow::anyhow!("{why}"))
+            .hint("Name the file of checksums that was published with the archive, and keep the archive's name.")
+            .into()
+    })
+}
+
+/// Reads what `sha256sum` writes: a digest, a space, a space or `*`, a name with or without directories.
+fn checksum_of(text: &str, name: &str) -> Result<Digest, String> {
+    let digests = text.lines().filter_map(|line| {
+        let (digest, path) = line.trim_end().split_once(char::is_whitespace)?;
+        let path = path.trim_start().trim_start_matches('*');
+        (path.rsplit('/').next() == Some(name)).then_some(digest)
+    });
+    let mut found = None;
+    for digest in digests {
+        let digest = digest.parse::<Digest>().map_err(|error| error.to_string())?;
+        if found.is_some_and(|before| before != digest) {
+            return Err(format!("it has two different checksums for {name}"));
+        }
+        found = Some(digest);
+    }
+    found.ok_or_else(|| format!("it has no checksum for {name}"))
+}

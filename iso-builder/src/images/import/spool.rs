@@ -1,0 +1,353 @@
+//! One pass over an archive: every member hashed on its way into the store's directory, where it waits for its name.
+//!
+//! What an archive is comes often last in it, so everything has to be kept until then. Layers of Docker's form are
+//! compressed on the way: nothing lies there twice, or larger than in the store.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use installer::digest::{Digest, Hasher, HashingReader};
+use installer::failure::{Class, Failure};
+use installer::oci::Descriptor;
+
+use super::super::blob::{Blob, Loose};
+use super::super::store::Store;
+use super::DOCUMENT;
+use super::layout::Blobs;
+use crate::archive::members::{inside, linked};
+use crate::archive::{Compression, Kind, Members, compression};
+
+/// More members than any archive of images has, and longer paths; what is held of each is in memory.
+const MAX_MEMBERS: usize = 50_000;
+const MAX_PATH: usize = 512;
+/// How many links may lead to a member.
+const MAX_LINKS: usize = 16;
+/// How much is read at once. Compressed layers depend on it: zstd is given pieces of this size.
+const PIECE: usize = 128 << 10;
+/// The level that layers are compressed with.
+const LEVEL: i32 = 3;
+
+const GZIP_LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+const ZSTD_LAYER: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
+
+/// What an archive has.
+#[derive(Debug)]
+pub(super) struct Spool<'a> {
+    store: &'a Store,
+    /// `index.json`.
+    pub(super) index: Option<Vec<u8>>,
+    /// `manifest.json`.
+    pub(super) manifest: Option<Vec<u8>>,
+    items: HashMap<Vec<u8>, Item>,
+}
+
+#[derive(Debug)]
+enum Item {
+    /// As it is in the archive.
+    Plain(Held),
+    /// A layer that was a bare tar stream with this digest, and is compressed.
+    Layer(Digest, Held),
+    /// Another member.
+    Link(Vec<u8>),
+    /// A link that leads out of the archive.
+    Astray,
+}
+
+/// A file with or without its name.
+#[derive(Debug)]
+enum Held {
+    Loose(Loose),
+    Placed(Blob),
+}
+
+/// A layer that is in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layer {
+    /// Digest of the uncompressed tar stream.
+    pub(super) diff_id: Digest,
+    pub(super) media_type: &'static str,
+    pub(super) blob: Blob,
+}
+
+/// Reads the archive at `path`, and its digest with it.
+pub(super) fn read<'a>(
+    path: &Path,
+    store: &'a Store,
+    on_bytes: &mut dyn FnMut(u64),
+) -> Result<(Spool<'a>, Digest)> {
+    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    let mut file = HashingReader::new(Told { inner: file, on_bytes });
+    let mut spool = Spool { store, index: None, manifest: None, items: HashMap::new() };
+    let plain =
+        compression::plain(BufReader::with_capacity(PIECE, &mut file)).map_err(|e| unreadable(path, e))?;
+    let mut members = Members::new(plain);
+    while let Some(member) = members.advance().map_err(|error| unreadable(path, error))? {
+        let name: String = String::from_utf8_lossy(&member.path).chars().take(MAX_PATH).collect();
+        let content = Content { members: &mut members, path };
+        let spooled = spool.member(&member.path, member.kind, content);
+        spooled.with_context(|| format!("reading {name:?} in {}", path.display()))?;
+    }
+    drop(members.finish().map_err(|error| unreadable(path, error))?);
+    // What follows the last frame of a compressed archive belongs to the digest as well.
+    io::copy(&mut file, &mut io::sink()).map_err(|error| unreadable(path, error))?;
+    Ok((spool, file.digest()))
+}
+
+/// The failure of reading an archive: its own fault, or the disk's.
+fn unreadable(path: &Path, error: io::Error) -> Failure {
+    let class = if error.raw_os_error().is_some() { Class::DiskIo } else { Class::Invalid };
+    let why = match error.kind() {
+        io::ErrorKind::UnexpectedEof => anyhow!("it ends before its end"),
+        _ => error.into(),
+    };
+    let failure = Failure::new(class, format!("{} is not a readable archive of images", path.display()));
+    failure.because(why).hint("Copy or download the archive again.")
+}
+
+fn refuse(why: &str) -> anyhow::Error {
+    Failure::new(Class::Invalid, why).hint("Make the archive again, for instance with `skopeo copy`.").into()
+}
+
+impl Spool<'_> {
+    fn member(&mut self, path: &[u8], kind: Kind, mut content: impl Read) -> Result<()> {
+        let Some(path) = inside(path) else {
+            return Err(refuse("a path leads out of the archive"));
+        };
+        if path.len() > MAX_PATH || self.items.len() >= MAX_MEMBERS {
+            return Err(refuse("its members have longer paths, or are more, than in any archive of images"));
+        }
+        let item = match kind {
+            Kind::File(_) if path == b"index.json" => return keep(&mut self.index, content),
+            Kind::File(_) if path == b"manifest.json" => return keep(&mut self.manifest, content),
+            Kind::File(_) => self.file(&path, &mut content)?,
+            Kind::Symlink(target) => linked(&path, &target).map_or(Item::Astray, Item::Link),
+            Kind::HardLink(target) => inside(&target).map_or(Item::Astray, Item::Link),
+            Kind::Directory | Kind::Other => return Ok(()),
+        };
+        match self.items.entry(path) {
+            Entry::Vacant(new) => drop(new.insert(item)),
+            Entry::Occupied(old) if same(old.get(), &item) => {}
+            Entry::Occupied(_) => return Err(refuse("it is there twice, with different content")),
+        }
+        Ok(())
+    }
+
+    fn file(&self, path: &[u8], content: &mut impl Read) -> Result<Item> {
+        let mut head = vec![0; 512];
+        let length = fill(content, &mut head)?;
+        head.truncate(length);
+        let content = head.chain(content);
+        // A blob has its digest for a name, so it stays what it is.
+        if !path.starts_with(b"blobs/") && (path.ends_with(b".tar") || is_tar(&head)) && is_bare(&head) {
+            let (diff_id, loose) = compress(content, self.store)?;
+            return Ok(Item::Layer(diff_id, Held::Loose(loose)));
+        }
+        Ok(Item::Plain(Held::Loose(copy(content, self.store)?)))
+    }
+
+    /// The member at `path`, through links.
+    fn item(&mut self, path: &[u8]) -> Result<&mut Item> {
+        let mut path = inside(path).ok_or_else(|| refuse("a path leads out of the archive"))?;
+        for _ in 0..MAX_LINKS {
+            match self.items.get(&path) {
+                Some(Item::Link(target)) => path.clone_from(target),
+                Some(Item::Astray) => return Err(refuse("a link leads out of the archive")),
+                _ => {
+                    let missing = || format!("{} is not in the archive", String::from_utf8_lossy(&path));
+                    let failure = || Failure::new(Class::Verification, missing());
+                    return Ok(self.items.get_mut(&path).ok_or_else(failure)?);
+                }
+            }
+        }
+        Err(refuse("links of the archive lead in a circle"))
+    }
+
+    /// Gives the member at `path` its place in the store, unchanged.
+    pub(super) fn place(&mut self, path: &[u8]) -> Result<Blob> {
+        let store = self.store;
+        match self.item(path)? {
+            Item::Plain(held) => held.place(store),
+            _ => Err(refuse("a document of an image is a tar archive")),
+        }
+    }
+
+    /// The digest that the member at `path` has.
+    pub(super) fn digest(&mut self, path: &[u8]) -> Result<Digest> {
+        match self.item(path)? {
+            Item::Plain(held) => Ok(held.blob().digest),
+            _ => Err(refuse("a document of an image is a tar archive")),
+        }
+    }
+
+    /// Gives the layer at `path` its place in the store: compressed where it is not yet.
+    pub(super) fn place_layer(&mut self, path: &[u8]) -> Result<Layer> {
+        let store = self.store;
+        let item = self.item(path)?;
+        if let Item::Plain(held) = item {
+            let file = match held {
+                Held::Loose(loose) => loose.path().to_owned(),
+                Held::Placed(blob) => store.blob_path(blob.digest),
+            };
+            let reading = || "reading a layer".to_owned();
+            let mut file = BufReader::with_capacity(PIECE, File::open(file).with_context(reading)?);
+            let compression =
+                Compression::of(io::BufRead::fill_buf(&mut file)?).map_err(|e| refuse(&e.to_string()))?;
+            let media_type = match compression {
+                Compression::Gzip => GZIP_LAYER,
+                Compression::Zstd => ZSTD_LAYER,
+                Compression::None => {
+                    let (diff_id, loose) = compress(file, store)?;
+                    *item = Item::Layer(diff_id, Held::Loose(loose));
+                    return item.layer(store);
+                }
+            };
+            let (diff_id, _) = Digest::of_reader(compression.undo(file)?).map_err(|error| {
+                Failure::new(Class::Verification, "a layer cannot be decompressed").because(error)
+            })?;
+            return Ok(Layer { diff_id, media_type, blob: held.place(store)? });
+        }
+        item.layer(store)
+    }
+}
+
+impl Item {
+    fn layer(&mut self, store: &Store) -> Result<Layer> {
+        let Self::Layer(diff_id, held) = self else { bail!("a member of an archive is no layer") };
+        Ok(Layer { diff_id: *diff_id, media_type: ZSTD_LAYER, blob: held.place(store)? })
+    }
+}
+
+impl Held {
+    fn blob(&self) -> Blob {
+        match self {
+            Self::Loose(loose) => loose.blob(),
+            Self::Placed(blob) => *blob,
+        }
+    }
+
+    fn place(&mut self, store: &Store) -> Result<Blob> {
+        let blob = self.blob();
+        if let Self::Loose(loose) = std::mem::replace(self, Self::Placed(blob)) {
+            loose.place(store)?;
+        }
+        Ok(blob)
+    }
+}
+
+impl Blobs for Spool<'_> {
+    fn place(&mut self, descriptor: &Descriptor) -> Result<Blob> {
+        let path = format!("blobs/sha256/{}", descriptor.digest);
+        let store = self.store;
+        let Item::Plain(held) = self.item(path.as_bytes())? else { bail!("a blob is compressed") };
+        super::layout::compare(descriptor, held.blob())?;
+        held.place(store)
+    }
+}
+
+fn same(one: &Item, other: &Item) -> bool {
+    match (one, other) {
+        (Item::Plain(one), Item::Plain(other)) | (Item::Layer(_, one), Item::Layer(_, other)) => {
+            one.blob() == other.blob()
+        }
+        (Item::Link(one), Item::Link(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// Keeps a document in memory.
+fn keep(place: &mut Option<Vec<u8>>, content: impl Read) -> Result<()> {
+    let mut bytes = Vec::new();
+    content.take(DOCUMENT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > DOCUMENT {
+        return Err(refuse(&format!("it is larger than {DOCUMENT} bytes")));
+    }
+    if place.as_ref().is_some_and(|before| *before != bytes) {
+        return Err(refuse("it is there twice, with different content"));
+    }
+    *place = Some(bytes);
+    Ok(())
+}
+
+/// Whether a file begins as tar archives do: with a header, or, where it is empty, with zeros.
+fn is_tar(head: &[u8]) -> bool {
+    head.len() == 512 && (head[257..].starts_with(b"ustar") || head.iter().all(|byte| *byte == 0))
+}
+
+fn is_bare(head: &[u8]) -> bool {
+    Compression::of(head).is_ok_and(|compression| compression == Compression::None)
+}
+
+/// Reads until `buffer` is full or nothing is left.
+fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while length < buffer.len() {
+        match reader.read(&mut buffer[length..]) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
+
+/// Copies a blob beside the blobs of `store`.
+pub(super) fn copy(mut content: impl Read, store: &Store) -> Result<Loose> {
+    let mut writer = store.blob_writer()?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        match fill(&mut content, &mut piece)? {
+            0 => return writer.loose(),
+            count => writer.write_all(&piece[..count]).context("writing a blob")?,
+        }
+    }
+}
+
+/// Compresses a layer beside the blobs of `store`: the same bytes for the same content, by one thread, in pieces of one
+/// size. The content's length, which zstd knows only sometimes, stays out.
+fn compress(mut content: impl Read, store: &Store) -> Result<(Digest, Loose)> {
+    let mut encoder = zstd::Encoder::new(store.blob_writer()?, LEVEL)?;
+    encoder.include_contentsize(false)?;
+    encoder.include_checksum(false)?;
+    let mut diff_id = Hasher::default();
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = fill(&mut content, &mut piece)?;
+        if count == 0 {
+            break;
+        }
+        diff_id.update(&piece[..count]);
+        encoder.write_all(&piece[..count]).context("writing a layer")?;
+    }
+    Ok((diff_id.finish(), encoder.finish().context("writing a layer")?.loose()?))
+}
+
+/// Tells how much was read.
+struct Told<'a, R> {
+    inner: R,
+    on_bytes: &'a mut dyn FnMut(u64),
+}
+
+impl<R: Read> Read for Told<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        (self.on_bytes)(count as u64);
+        Ok(count)
+    }
+}
+
+/// A member's content, whose errors say what the archive is.
+struct Content<'a, R> {
+    members: &'a mut Members<R>,
+    path: &'a Path,
+}
+
+impl<R: Read> Read for Content<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.members.read(buffer).map_err(|error| io::Error::other(unreadable(self.path, error)))
+    }
+}
