@@ -3,13 +3,14 @@
 //! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor), `node` (what runs on an
 //! installed machine) and `preflight` (whether a machine is fit to be installed); below those the pure core: `plan`,
 //! `config`, `release`, `inventory`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
-//! `oci`, `size`, `command`, `files`, `fat`, `progress`, `failure`.
+//! `oci`, `size`, `command`, `containerd`, `files`, `fat`, `progress`, `failure`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
 
 pub mod cli;
 pub mod command;
 pub mod config;
+pub mod containerd;
 pub mod digest;
 pub mod download;
 pub mod failure;

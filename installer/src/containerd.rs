@@ -1,0 +1,359 @@
+//! A real containerd, started for one piece of work and stopped again.
+//!
+//! `iso-builder` lets one write the metadata of the image store; the installer lets one unpack images on the new
+//! node's file system. Each says what it needs in the daemon's configuration; this module starts, waits, asks and
+//! stops. Directories and the socket are its own, so a containerd that the machine runs is not touched.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::failure::{Class, Failure};
+use crate::files::read_at_most;
+
+/// The longest path of a socket (`sun_path` of unix(7), less the final zero).
+const MAX_SOCKET_PATH: usize = 107;
+/// How long one look at a process that has not ended is worth.
+const POLL: Duration = Duration::from_millis(10);
+/// How much of what a program said on standard error an error carries, in bytes.
+const TAIL: usize = 2048;
+/// The most that `ctr` may print; a list of thousands of images has some hundred kilobytes.
+const MAX_OUTPUT: u64 = 16 << 20;
+
+/// Which containerd, and how to call it.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// Words in front of every command: none for root or inside a user namespace; or for instance
+    /// `unshare --user --map-root-user --mount`, followed by `chroot DIR` for the containerd of another tree.
+    /// The last of them must become the program (exec), for it is stopped by a signal.
+    pub prefix: Vec<OsString>,
+    /// The program `containerd` as it is called behind the prefix.
+    pub containerd: PathBuf,
+    /// The program `ctr` as it is called behind the prefix.
+    pub ctr: PathBuf,
+    /// Each of start, one call of `ctr`, and stop must end within this time.
+    pub limit: Duration,
+}
+
+/// Where one containerd keeps its things.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// An existing directory for the configuration, the socket, the state and what the programs say.
+    pub work: PathBuf,
+    /// The same directory as it is called behind the prefix. A socket is made in it: keep it short.
+    pub work_inside: PathBuf,
+    /// The directory of content, metadata and snapshots, as it is called behind the prefix.
+    pub root_inside: PathBuf,
+}
+
+impl Places {
+    /// Everything in `work`, which has the same name behind the prefix; the root is `work/root`.
+    #[must_use]
+    pub fn within(work: &Path) -> Self {
+        Self { work: work.into(), work_inside: work.into(), root_inside: work.join("root") }
+    }
+}
+
+/// A containerd that runs. Dropped without [`Daemon::stop`], it is killed, and its database may need repair.
+#[derive(Debug)]
+pub struct Daemon<'a> {
+    programs: &'a Programs,
+    places: Places,
+    process: Process,
+}
+
+/// Writes what `ctr` reads on standard input. The pipe is closed when it returns.
+pub type Feed<'f> = dyn FnOnce(ChildStdin) -> Result<()> + Send + 'f;
+
+impl<'a> Daemon<'a> {
+    /// Starts a containerd with the configuration `config` (TOML, version 2) and waits until it answers.
+    pub fn start(programs: &'a Programs, places: Places, config: &str) -> Result<Self> {
+        let file = places.work.join("config.toml");
+        fs::write(&file, config).with_context(|| format!("writing {}", file.display()))?;
+        let process = Session { programs, places: &places }.start()?;
+        let mut daemon = Self { programs, places, process };
+        daemon.wait_until_it_answers()?;
+        Ok(daemon)
+    }
+
+    /// Runs `ctr` with `args` and returns what it prints.
+    pub fn ctr<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Vec<u8>> {
+        self.ctr_while(args, None, &mut || Ok(()))
+    }
+
+    /// As [`Daemon::ctr`], fed by `feed`. `go_on` is asked many times a second; its error ends the call.
+    pub fn ctr_while<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        feed: Option<Box<Feed<'_>>>,
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        let session = self.session();
+        let mut command = session.ctr(args);
+        let output = self.places.work.join("ctr.out");
+        let writing = || format!("writing {}", output.display());
+        command.stdout(File::create(&output).with_context(writing)?);
+        if feed.is_some() {
+            command.stdin(Stdio::piped());
+        }
+        let what = shown(&command);
+        let mut process = session.spawn(command, "ctr.log")?;
+        let pipe = process.child.stdin.take();
+        let deadline = Instant::now() + self.programs.limit;
+        let (status, fed) = thread::scope(|scope| {
+            let feeder = feed.zip(pipe).map(|(feed, pipe)| scope.spawn(move || feed(pipe)));
+            let status = process.wait(deadline, go_on);
+            if !matches!(status, Ok(Some(_))) {
+                process.end();
+            }
+            let fed = feeder.map_or(Ok(()), |feeder| {
+                feeder.join().unwrap_or_else(|_| Err(anyhow!("feeding {what} ended in a panic")))
+            });
+            (status, fed)
+        });
+        match status? {
+            Some(status) if status.success() => fed?,
+            Some(status) => return Err(process.failure(&format!("{what} ended with {status}"))),
+            None => return Err(process.failure(&format!("{what} took more than {:?}", self.programs.limit))),
+        }
+        read_at_most(&output, MAX_OUTPUT)
+    }
+
+    /// Lets containerd close its database and end.
+    pub fn stop(mut self) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.process.child.id())?);
+        kill(pid, Signal::SIGTERM).context("stopping containerd")?;
+        let limit = self.programs.limit;
+        match self.process.wait(Instant::now() + limit, &mut || Ok(()))? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(self.process.failure(&format!("containerd ended with {status}"))),
+            None => Err(self.process.failure(&format!("containerd did not stop within {limit:?}"))),
+        }
+    }
+
+    fn session(&self) -> Session<'_> {
+        Session { programs: self.programs, places: &self.places }
+    }
+
+    fn wait_until_it_answers(&mut self) -> Result<()> {
+        let limit = self.programs.limit;
+        let deadline = Instant::now() + limit;
+        loop {
+            let session = Session { programs: self.programs, places: &self.places };
+            let mut asked = session.spawn(session.ctr(["--connect-timeout", "1s", "version"]), "ctr.log")?;
+            let answer = asked.wait(deadline, &mut || Ok(()))?;
+            if answer.is_some_and(|status| status.success()) {
+                return Ok(());
+            }
+            if let Some(status) = self.process.child.try_wait().context("waiting for containerd")? {
+                let what = format!("containerd ended with {status} before it answered");
+                return Err(self.process.failure(&what));
+            }
+            if Instant::now() >= deadline {
+                return Err(self.process.failure(&format!("containerd did not answer within {limit:?}")));
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+/// Makes the commands that belong to one containerd.
+struct Session<'a> {
+    programs: &'a Programs,
+    places: &'a Places,
+}
+
+impl Session<'_> {
+    fn command(&self, program: &Path) -> Command {
+        let mut words = self.programs.prefix.iter().map(OsString::as_os_str).chain([program.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    }
+
+    fn ctr<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = self.command(&self.programs.ctr);
+        command.arg("--address").arg(self.places.work_inside.join("s")).args(args);
+        command
+    }
+
+    /// Starts `command` with standard error in the file `log`, which the error of a failure quotes.
+    fn spawn(&self, mut command: Command, log: &str) -> Result<Process> {
+        let log = self.places.work.join(log);
+        let writing = || format!("writing {}", log.display());
+        command.stderr(File::create(&log).with_context(writing)?);
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().map_err(|error| {
+            Failure::new(Class::Hardware, format!("starting {name}"))
+                .because(error)
+                .hint("Install the packages containerd and util-linux.")
+        })?;
+        Ok(Process { child, log })
+    }
+
+    fn start(&self) -> Result<Process> {
+        let inside = &self.places.work_inside;
+        let socket = inside.join("s");
+        let length = socket.as_os_str().as_bytes().len() + ".ttrpc".len();
+        ensure!(
+            length <= MAX_SOCKET_PATH,
+            "the path {} is too long for containerd's socket; at most {MAX_SOCKET_PATH} bytes",
+            socket.display()
+        );
+        let mut command = self.command(&self.programs.containerd);
+        command.arg("--config").arg(inside.join("config.toml")).arg("--root").arg(&self.places.root_inside);
+        command.arg("--state").arg(inside.join("state")).arg("--address").arg(socket);
+        self.spawn(command, "containerd.log")
+    }
+}
+
+/// `ctr images import`: the words of a call that tell what it is, without the flags before them.
+fn shown(command: &Command) -> String {
+    let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+    let known = ["images", "snapshots", "content", "version", "namespaces", "leases", "plugins"];
+    let begin = words.iter().position(|word| known.contains(&word.as_ref())).unwrap_or_default();
+    let words: Vec<_> = words.iter().skip(begin).take(2).map(AsRef::as_ref).collect();
+    format!("ctr {}", words.join(" "))
+}
+
+/// A child that does not outlive its handle.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Waits for the end; `None` when `deadline` comes first.
+    fn wait(
+        &mut self,
+        deadline: Instant,
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<ExitStatus>> {
+        loop {
+            let status = self.child.try_wait().context("waiting for a program")?;
+            if status.is_some() || Instant::now() >= deadline {
+                return Ok(status);
+            }
+            go_on()?;
+            thread::sleep(POLL);
+        }
+    }
+
+    /// `what` went wrong; the end of the log says why.
+    fn failure(&self, what: &str) -> anyhow::Error {
+        let log = fs::read(&self.log).unwrap_or_default();
+        let tail = log.get(log.len().saturating_sub(TAIL)..).unwrap_or_default();
+        let tail = String::from_utf8_lossy(tail).trim().to_owned();
+        let said = if tail.is_empty() { "it said nothing".to_owned() } else { tail };
+        Failure::new(Class::Unexpected, what).because(anyhow!(said)).into()
+    }
+
+    fn end(&mut self) {
+        // Both fail only for a process that has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::{class_of, render};
+    use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Programs that are shell scripts.
+    struct Scripts(tempfile::TempDir);
+
+    impl Scripts {
+        fn new(containerd: &str, ctr: &str) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            for (name, script) in [("containerd", containerd), ("ctr", ctr)] {
+                let path = directory.path().join(name);
+                fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            Self(directory)
+        }
+
+        fn programs(&self, limit: Duration) -> Programs {
+            let program = |name: &str| self.0.path().join(name);
+            // Through a shell: a script that was just written may still be open in another test's child.
+            Programs {
+                prefix: ["sh".into()].into(),
+                containerd: program("containerd"),
+                ctr: program("ctr"),
+                limit,
+            }
+        }
+
+        fn places(&self) -> Places {
+            Places::within(self.0.path())
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+    const RUNS: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
+
+    #[test]
+    fn what_ctr_is_fed_and_what_it_prints_go_through() {
+        let scripts = Scripts::new(RUNS, "case $* in *import*) cat;; esac");
+        let programs = scripts.programs(LONG);
+        let daemon = Daemon::start(&programs, scripts.places(), "version = 2\n").unwrap();
+        let feed: Box<Feed<'_>> = Box::new(|mut pipe| Ok(pipe.write_all(b"archive")?));
+        let output = daemon.ctr_while(["images", "import", "-"], Some(feed), &mut || Ok(())).unwrap();
+        assert_eq!(output, b"archive");
+        daemon.stop().unwrap();
+        assert_eq!(fs::read(scripts.0.path().join("config.toml")).unwrap(), b"version = 2\n");
+    }
+
+    #[test]
+    fn a_failure_names_the_call_and_quotes_what_it_said() {
+        let scripts = Scripts::new(RUNS, "case $* in *images*) echo no such thing >&2; exit 3;; esac");
+        let programs = scripts.programs(LONG);
+        let daemon = Daemon::start(&programs, scripts.places(), "").unwrap();
+        let text = render(&daemon.ctr(["--namespace", "k8s.io", "images", "ls"]).unwrap_err());
+        assert!(text.contains("ctr images ls ended with exit status: 3"), "{text}");
+        assert!(text.contains("no such thing"), "{text}");
+    }
+
+    #[test]
+    fn a_daemon_that_ends_early_or_never_answers_is_told_with_its_last_words() {
+        for (script, limit, told) in [
+            ("echo no room >&2; exit 1", LONG, "before it answered"),
+            (RUNS, Duration::from_millis(50), "did not answer within"),
+        ] {
+            let scripts = Scripts::new(script, "exit 1");
+            let programs = scripts.programs(limit);
+            let text = render(&Daemon::start(&programs, scripts.places(), "").unwrap_err());
+            assert!(text.contains(told), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_call_ends_when_its_caller_says_so() {
+        let scripts = Scripts::new(RUNS, "case $* in *unpack*) exec sleep 60;; esac");
+        let programs = scripts.programs(LONG);
+        let daemon = Daemon::start(&programs, scripts.places(), "").unwrap();
+        let mut stop = || Err(Failure::new(Class::Cancelled, "stopped by a signal").into());
+        let error = daemon.ctr_while(["snapshots", "unpack"], None, &mut stop).unwrap_err();
+        assert_eq!(class_of(&error), Class::Cancelled);
+    }
+}
