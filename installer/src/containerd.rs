@@ -19,6 +19,13 @@ use nix::unistd::Pid;
 use crate::failure::{Class, Failure};
 use crate::files::read_at_most;
 
+/// The blobs of the content store, below containerd's root directory.
+pub const BLOBS: &str = "io.containerd.content.v1.content/blobs/sha256";
+/// The metadata database, below containerd's root directory.
+pub const METADATA: &str = "io.containerd.metadata.v1.bolt/meta.db";
+/// containerd's namespace of Kubernetes.
+pub const NAMESPACE: &str = "k8s.io";
+
 /// The longest path of a socket (`sun_path` of unix(7), less the final zero).
 const MAX_SOCKET_PATH: usize = 107;
 /// How long one look at a process that has not ended is worth.

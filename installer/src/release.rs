@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::containerd;
 use crate::digest::Digest;
 
 /// The name of the manifest at the root of a medium.
@@ -12,6 +13,9 @@ pub const MANIFEST: &str = "release.json";
 
 /// The version of the manifest's format that this program writes and reads.
 pub const FORMAT: u32 = 1;
+
+/// Where programs of a node keep their state. It is on the persistent partition.
+pub const STATE: &str = "/var/lib/";
 
 /// What a medium carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +43,47 @@ pub struct Release {
     pub payloads: Vec<Payload>,
     /// The container images that the payloads make up.
     pub images: Vec<Image>,
+    /// The containerd that runs them on a node. Manifests of older builders do not say it.
+    #[serde(default)]
+    pub containerd: Containerd,
+}
+
+/// Where a node's containerd looks, and what it finds there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Containerd {
+    /// Its root directory on the node, below [`STATE`]: Debian's `/var/lib/containerd`, or the one that RKE2 or K3s
+    /// give to theirs.
+    pub root: String,
+    /// Whether an install unpacks the images into snapshots too, so that first pods start without that.
+    pub unpack: bool,
+}
+
+impl Default for Containerd {
+    fn default() -> Self {
+        Self { root: "/var/lib/containerd".into(), unpack: false }
+    }
+}
+
+impl Containerd {
+    /// The root directory as a path on the persistent partition, which is `/var` of the node.
+    #[must_use]
+    pub fn on_partition(&self) -> &str {
+        self.root.strip_prefix("/var/").unwrap_or(&self.root)
+    }
+
+    /// The directory of the blobs on the node.
+    #[must_use]
+    pub fn blobs(&self) -> String {
+        format!("{}/{}", self.root, containerd::BLOBS)
+    }
+
+    /// Whether the root is a plain path of directories below [`STATE`].
+    fn is_safe(&self) -> bool {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let name = |name: &str| !matches!(name, "" | "." | "..") && name.chars().all(plain);
+        self.root.strip_prefix(STATE).is_some_and(|rest| rest.split('/').all(name))
+    }
 }
 
 /// The kinds of media.
@@ -127,7 +172,7 @@ impl Payload {
 }
 
 impl Release {
-    /// Reads a manifest. Refuses another format version, and paths that leave the medium.
+    /// Reads a manifest. Refuses another format version, paths that leave the medium, and a store outside [`STATE`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseReleaseError> {
         #[derive(Deserialize)]
         struct Version {
@@ -145,7 +190,10 @@ impl Release {
                 return Err(ParseReleaseError::Path(payload.path.clone()));
             }
         }
-        Ok(release)
+        match release.containerd.is_safe() {
+            true => Ok(release),
+            false => Err(ParseReleaseError::Root(release.containerd.root)),
+        }
     }
 
     /// The canonical bytes: indented JSON with a final newline. The same manifest gives the same bytes.
@@ -188,6 +236,9 @@ pub enum ParseReleaseError {
     /// A path that does not stay on the medium.
     #[error("the release manifest names the path {0:?}, which is not a plain relative path")]
     Path(String),
+    /// A place for images that does not last.
+    #[error("the release manifest keeps images in {0:?}, which is not a plain path below {STATE}")]
+    Root(String),
 }
 
 #[cfg(test)]
@@ -212,6 +263,7 @@ mod tests {
                 sha256: Digest::of(b""),
             }],
             images: vec![],
+            containerd: Containerd::default(),
         }
     }
 
@@ -225,6 +277,37 @@ mod tests {
     fn paths_that_leave_the_medium_are_refused() {
         for path in ["../etc/passwd", "/etc/passwd", "a//b", "a/./b", ""] {
             assert!(Release::parse(&sample(path).to_bytes()).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_says_nothing_of_containerd_means_that_of_debian() {
+        let mut value = serde_json::to_value(sample("rootfs.squashfs")).unwrap();
+        assert!(value.as_object_mut().unwrap().remove("containerd").is_some());
+        let release = Release::parse(&serde_json::to_vec(&value).unwrap()).unwrap();
+        assert_eq!(release, sample("rootfs.squashfs"));
+        assert_eq!(release.containerd.on_partition(), "lib/containerd");
+    }
+
+    #[test]
+    fn a_store_that_is_not_on_the_persistent_partition_is_refused() {
+        let parse = |root: &str| {
+            let containerd = Containerd { root: root.into(), unpack: false };
+            Release::parse(&Release { containerd, ..sample("rootfs.squashfs") }.to_bytes())
+        };
+        parse("/var/lib/rancher/rke2/agent/containerd").unwrap();
+        for root in [
+            "",
+            "/",
+            "/var/lib",
+            "/var/lib/",
+            "/var/lib/../../etc",
+            "/var/lib//x",
+            "/var/log/x",
+            "var/lib/x",
+            "/var/lib/a b",
+        ] {
+            assert!(matches!(parse(root), Err(ParseReleaseError::Root(_))), "{root}");
         }
     }
 

@@ -8,7 +8,9 @@ use std::process::{Command, Output};
 
 use installer::digest::Digest;
 use installer::inventory::{Disk, Inventory, Transport};
-use installer::release::{FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path};
+use installer::release::{
+    Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
+};
 use installer::size::ByteSize;
 
 /// In every secret of the document, and nowhere else.
@@ -71,6 +73,7 @@ fn medium(directory: &Path) {
         kernel_arguments: vec![],
         payloads,
         images: vec![],
+        containerd: Containerd::default(),
     };
     fs::write(directory.join(MANIFEST), release.to_bytes()).unwrap();
 }

@@ -55,7 +55,7 @@ impl Images {
             Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
             Format::Text => print(&tell(&report))?,
         }
-        if report.complete {
+        if report.faults.is_empty() {
             return Ok(());
         }
         let what = format!("{} of {} blobs are missing or damaged", report.faults.len(), report.blobs);
@@ -67,8 +67,8 @@ impl Images {
 
 fn check(root: &Path, context: &Context) -> Result<Report> {
     let release = status::release(root)?;
-    let role = config::load(&below(root, DOCUMENT))?.install.role;
-    images::check(&release, role, root, &context.progress)
+    let install = config::load(&below(root, DOCUMENT))?.install;
+    images::check(&release, install.own_role(), install.images(), root, &context.progress)
 }
 
 fn tell(report: &Report) -> String {
@@ -83,7 +83,37 @@ fn tell(report: &Report) -> String {
             format!("{state} {} of {}\n", fault.digest.oci(), fault.images.join(", "))
         })
         .collect();
-    let verdict = if report.complete { "complete" } else { "NOT complete" };
-    text.push_str(&format!("{verdict}: {} images, {} blobs\n", report.images, report.blobs));
+    let Report { images, blobs, present, .. } = report;
+    let verdict = match (report.faults.is_empty(), report.complete, report.deferred) {
+        (true, false, true) => {
+            format!("deferred: {images} images, {present} of {blobs} blobs here; the node pulls the others")
+        }
+        (true, ..) => format!("complete: {images} images, {blobs} blobs"),
+        (false, ..) => format!("NOT complete: {images} images, {blobs} blobs"),
+    };
+    text.push_str(&format!("{verdict}\n"));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::Digest;
+    use crate::node::images::BlobFault;
+
+    #[test]
+    fn the_last_line_is_the_verdict() {
+        let report = Report { images: 2, blobs: 3, present: 1, deferred: true, ..Report::default() };
+        assert_eq!(tell(&report), "deferred: 2 images, 1 of 3 blobs here; the node pulls the others\n");
+        let whole = Report { complete: true, present: 3, ..report.clone() };
+        assert_eq!(tell(&whole), "complete: 2 images, 3 blobs\n");
+        let fault = BlobFault {
+            digest: Digest::of(b"x"),
+            state: BlobState::Damaged,
+            images: vec!["a.example.org/b:1".into()],
+        };
+        let text = tell(&Report { faults: vec![fault], ..report });
+        assert!(text.starts_with("damaged sha256:"), "{text}");
+        assert!(text.ends_with("of a.example.org/b:1\nNOT complete: 2 images, 3 blobs\n"), "{text}");
+    }
 }

@@ -89,8 +89,13 @@ pub struct Install {
     /// Certificates (PEM) of authorities to trust beside the usual ones, for everything that is fetched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ca_certificates: Vec<Pem>,
-    /// Put no container images on the node; it pulls them when it starts.
-    pub with_net_images: bool,
+    /// Whether the container images are put on the node (`preload`, unless given), from the medium or over the
+    /// network, or are left to the node, which pulls them when it starts (`defer`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<Images>,
+    /// The same as `images`: `true` means `defer`, `false` means `preload`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub with_net_images: Option<bool>,
     /// The management network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub management_interface: Option<ManagementInterface>,
@@ -130,6 +135,32 @@ pub struct Install {
     pub harvester: Harvester,
     /// Join without taking work until somebody allows it; in join mode.
     pub cordoned: bool,
+}
+
+impl Install {
+    /// The role that the node really has: the first node of a cluster is a management node, whatever `role` says.
+    #[must_use]
+    pub fn own_role(&self) -> Role {
+        if self.mode == Mode::Create { Role::Management } else { self.role }
+    }
+
+    /// When the node gets its container images, by whichever key says it.
+    #[must_use]
+    pub fn images(&self) -> Images {
+        let defer = |with_net_images| if with_net_images { Images::Defer } else { Images::Preload };
+        self.images.or(self.with_net_images.map(defer)).unwrap_or_default()
+    }
+}
+
+/// When a node gets its container images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Images {
+    /// During the install: every image that its role needs, whole and checked.
+    #[default]
+    Preload,
+    /// When it runs: each when it is wanted.
+    Defer,
 }
 
 /// What the node is to its cluster.

@@ -218,6 +218,27 @@ fn the_persistent_partition_has_a_size_that_can_be_meant() {
 }
 
 #[test]
+fn both_keys_for_images_mean_the_same_and_may_not_contradict_each_other() {
+    for (keys, images) in [
+        ("", Some(Images::Preload)),
+        ("images: preload", Some(Images::Preload)),
+        ("images: defer", Some(Images::Defer)),
+        ("with_net_images: true", Some(Images::Defer)),
+        ("withNetImages: false", Some(Images::Preload)),
+        ("images: defer, with_net_images: true", Some(Images::Defer)),
+        ("images: defer, with_net_images: false", None),
+        ("images: preload, with_net_images: true", None),
+    ] {
+        let text = format!("install: {{{keys}}}");
+        assert_eq!(parse(&text, "f").ok().map(|config| config.install.images()), images, "{text}");
+        let expected: &[&str] =
+            if images.is_none() { &["conflicting-keys install.with_net_images"] } else { &[] };
+        assert_eq!(codes(&text), expected, "{text}");
+    }
+    assert_eq!(codes("install: {images: later}"), ["unknown-value install.images"]);
+}
+
+#[test]
 fn an_empty_document_and_empty_groups_ask_for_nothing() {
     for text in ["", "---\n", "os:\ninstall:\n", "os: {ssh_authorized_keys: }\n"] {
         assert_eq!(parse(text, "f").unwrap(), InstallConfig::default(), "{text:?}");

@@ -10,13 +10,10 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::apply::below;
-use crate::config::Role;
+use crate::config::{Images, Role};
 use crate::digest::{Digest, HashingReader};
 use crate::progress::Progress;
 use crate::release::{Image, Release};
-
-/// The blobs of containerd's content store.
-pub const BLOBS: &str = "/var/lib/containerd/io.containerd.content.v1.content/blobs/sha256";
 
 /// The images of a release that a node of this role has.
 pub fn for_role(release: &Release, role: Role) -> impl Iterator<Item = &Image> {
@@ -28,13 +25,17 @@ pub fn for_role(release: &Release, role: Role) -> impl Iterator<Item = &Image> {
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Whether nothing is missing or damaged.
+    /// Whether every blob is there, and none is damaged.
     pub complete: bool,
+    /// Whether the node pulls its images when it wants them: then blobs may be missing.
+    pub deferred: bool,
     /// Images that the role needs.
     pub images: usize,
     /// Distinct blobs that they have.
     pub blobs: usize,
-    /// What is missing or damaged.
+    /// How many of the blobs are there.
+    pub present: usize,
+    /// What is damaged, or missing without being deferred.
     pub faults: Vec<BlobFault>,
 }
 
@@ -59,8 +60,17 @@ pub enum BlobState {
     Damaged,
 }
 
-fn blob_path(root: &Path, digest: &Digest) -> PathBuf {
-    below(root, BLOBS).join(digest.to_string())
+/// The node's content store, below the directory that stands for `/`.
+struct Blobs(PathBuf);
+
+impl Blobs {
+    fn of(release: &Release, root: &Path) -> Self {
+        Self(below(root, &release.containerd.blobs()))
+    }
+
+    fn path(&self, digest: &Digest) -> PathBuf {
+        self.0.join(digest.to_string())
+    }
 }
 
 /// The distinct blobs of the role's images.
@@ -71,21 +81,32 @@ fn blobs(release: &Release, role: Role) -> BTreeSet<Digest> {
 /// How many of the role's blobs there are, and how many of them are in the store below `root`, by name only.
 #[must_use]
 pub fn count(release: &Release, role: Role, root: &Path) -> (usize, usize) {
-    let blobs = blobs(release, role);
-    let present = blobs.iter().filter(|digest| blob_path(root, digest).is_file()).count();
+    let (blobs, store) = (blobs(release, role), Blobs::of(release, root));
+    let present = blobs.iter().filter(|digest| store.path(digest).is_file()).count();
     (blobs.len(), present)
 }
 
-/// Reads and hashes every blob that the role's images need, in the store below `root`.
-pub fn check(release: &Release, role: Role, root: &Path, progress: &Progress) -> Result<Report> {
-    let blobs = blobs(release, role);
-    let length = |digest: &Digest| blob_path(root, digest).metadata().map_or(0, |metadata| metadata.len());
+/// Reads and hashes every blob that the role's images need, in the store below `root`. Where the node's images are
+/// deferred, a missing blob is no fault.
+pub fn check(
+    release: &Release,
+    role: Role,
+    images: Images,
+    root: &Path,
+    progress: &Progress,
+) -> Result<Report> {
+    let (blobs, store) = (blobs(release, role), Blobs::of(release, root));
+    let length = |digest: &Digest| store.path(digest).metadata().map_or(0, |metadata| metadata.len());
     let total = blobs.iter().map(length).sum();
     let mut step = progress.step("images", "checking the container images", Some(total));
-    let mut report =
-        Report { images: for_role(release, role).count(), blobs: blobs.len(), ..Report::default() };
+    let mut report = Report {
+        deferred: images == Images::Defer,
+        images: for_role(release, role).count(),
+        blobs: blobs.len(),
+        ..Report::default()
+    };
     for digest in &blobs {
-        let path = blob_path(root, digest);
+        let path = store.path(digest);
         let state = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some(BlobState::Missing),
             Err(error) => return Err(error).with_context(|| format!("opening {}", path.display())),
@@ -96,14 +117,16 @@ pub fn check(release: &Release, role: Role, root: &Path, progress: &Progress) ->
                 (hashing.digest() != *digest).then_some(BlobState::Damaged)
             }
         };
-        report.faults.extend(state.map(|state| BlobFault {
+        report.present += usize::from(state != Some(BlobState::Missing));
+        let told = state.filter(|state| *state != BlobState::Missing || !report.deferred);
+        report.faults.extend(told.map(|state| BlobFault {
             digest: *digest,
             state,
             images: users(release, role, digest),
         }));
     }
     step.done();
-    report.complete = report.faults.is_empty();
+    report.complete = report.faults.is_empty() && report.present == report.blobs;
     Ok(report)
 }
 
@@ -115,7 +138,7 @@ fn users(release: &Release, role: Role, digest: &Digest) -> Vec<String> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::release::{FORMAT, MediumKind};
+    use crate::release::{Containerd, FORMAT, MediumKind};
     use std::fs;
 
     /// Two images that share a blob, the second for management nodes only.
@@ -141,22 +164,29 @@ pub(super) mod tests {
                 image("localhost/tools:1", &[], &[b"one", b"shared"]),
                 image("localhost/control:1", &["management"], &[b"two", b"shared"]),
             ],
+            containerd: Containerd::default(),
         }
     }
 
     pub(in crate::node) fn store(root: &Path, blobs: &[&[u8]]) {
-        fs::create_dir_all(below(root, BLOBS)).unwrap();
+        let store = Blobs::of(&release(), root);
+        fs::create_dir_all(&store.0).unwrap();
         for blob in blobs {
-            fs::write(blob_path(root, &Digest::of(blob)), blob).unwrap();
+            fs::write(store.path(&Digest::of(blob)), blob).unwrap();
         }
+    }
+
+    fn look(images: Images, role: Role, root: &Path) -> Report {
+        check(&release(), role, images, root, &Progress::silent()).unwrap()
     }
 
     #[test]
     fn a_role_needs_its_own_images_only() {
         let root = tempfile::tempdir().unwrap();
         store(root.path(), &[b"one", b"shared"]);
-        let report = check(&release(), Role::Worker, root.path(), &Progress::silent()).unwrap();
-        assert_eq!(report, Report { complete: true, images: 1, blobs: 2, faults: vec![] });
+        let report = look(Images::Preload, Role::Worker, root.path());
+        let whole = Report { complete: true, images: 1, blobs: 2, present: 2, ..Report::default() };
+        assert_eq!(report, whole);
         assert_eq!(count(&release(), Role::Management, root.path()), (3, 2));
     }
 
@@ -164,8 +194,9 @@ pub(super) mod tests {
     fn missing_and_damaged_blobs_are_named_with_their_images() {
         let root = tempfile::tempdir().unwrap();
         store(root.path(), &[b"one", b"shared"]);
-        fs::write(blob_path(root.path(), &Digest::of(b"shared")), b"sharee").unwrap();
-        let mut report = check(&release(), Role::Management, root.path(), &Progress::silent()).unwrap();
+        let shared = Blobs::of(&release(), root.path()).path(&Digest::of(b"shared"));
+        fs::write(shared, b"sharee").unwrap();
+        let mut report = look(Images::Preload, Role::Management, root.path());
         report.faults.sort_by_key(|fault| fault.images.len());
         let told: Vec<_> = report.faults.iter().map(|f| (f.digest, f.state, f.images.len())).collect();
         assert_eq!(
@@ -173,5 +204,23 @@ pub(super) mod tests {
             [(Digest::of(b"two"), BlobState::Missing, 1), (Digest::of(b"shared"), BlobState::Damaged, 2)]
         );
         assert!(!report.complete);
+        let deferred = look(Images::Defer, Role::Management, root.path());
+        let states: Vec<_> = deferred.faults.iter().map(|fault| fault.state).collect();
+        assert_eq!(states, [BlobState::Damaged], "what is deferred may be missing and not damaged");
+        assert!(deferred.deferred && !deferred.complete);
+    }
+
+    #[test]
+    fn the_store_is_where_the_release_says() {
+        let root = tempfile::tempdir().unwrap();
+        let mut other = release();
+        other.containerd.root = "/var/lib/rancher/rke2/agent/containerd".into();
+        store(root.path(), &[b"one", b"shared"]);
+        assert_eq!(count(&other, Role::Worker, root.path()), (2, 0));
+        let place = "var/lib/rancher/rke2/agent/containerd/io.containerd.content.v1.content/blobs/sha256";
+        let place = root.path().join(place);
+        fs::create_dir_all(&place).unwrap();
+        fs::write(place.join(Digest::of(b"one").to_string()), b"one").unwrap();
+        assert_eq!(count(&other, Role::Worker, root.path()), (2, 1));
     }
 }

@@ -11,7 +11,7 @@ use super::boot::{CONFIG, DATA, DOCUMENT, PERSISTENT};
 use super::cmdline::{Installed, Slot};
 use super::images;
 use super::record::Applied;
-use crate::config;
+use crate::config::{self, Images};
 use crate::failure::{Class, Failure};
 use crate::files;
 use crate::release::Release;
@@ -58,6 +58,8 @@ pub struct Blobs {
     pub expected: usize,
     /// How many of these are in the content store.
     pub present: usize,
+    /// Whether the node pulls its images when it wants them, so that blobs may be missing.
+    pub deferred: bool,
 }
 
 /// The release manifest of the node at `root`; [`Class::Hardware`] where there is none, for then this is no
@@ -79,7 +81,8 @@ impl Status {
         let release = release(root)?;
         let document = below(root, DOCUMENT);
         let config = config::load(&document)?;
-        let (expected, present) = images::count(&release, config.install.role, root);
+        let deferred = config.install.images() == Images::Defer;
+        let (expected, present) = images::count(&release, config.install.own_role(), root);
         let applied = Applied::read(root)?.unwrap_or_default();
         Ok(Self {
             product: release.name,
@@ -90,7 +93,7 @@ impl Status {
             slot: Installed::parse(&proc_text(root, "cmdline")?)?.map(|installed| installed.slot),
             mounts: places(&proc_text(root, "self/mountinfo")?),
             pending: applied.document != Some(apply::digest_of(&document)?),
-            images: Blobs { expected, present },
+            images: Blobs { expected, present, deferred },
         })
     }
 }
@@ -118,7 +121,9 @@ impl fmt::Display for Status {
         writeln!(f, "hostname  {}", self.hostname)?;
         writeln!(f, "role      {} (mode {})", self.role, self.mode)?;
         writeln!(f, "slot      {slot}")?;
-        writeln!(f, "images    {} of {} blobs present", self.images.present, self.images.expected)?;
+        let deferred = if self.images.deferred { ", the rest deferred: pulled when wanted" } else { "" };
+        let Blobs { present, expected, .. } = self.images;
+        writeln!(f, "images    {present} of {expected} blobs present{deferred}")?;
         writeln!(f, "pending   {pending}")?;
         for (index, place) in self.mounts.iter().enumerate() {
             let head = if index == 0 { "mounts" } else { "" };
@@ -186,6 +191,25 @@ mod tests {
             \x20         nothing on /opt\n\
             \x20         nothing on /srv\n"
         );
+    }
+
+    #[test]
+    fn deferred_images_are_said_to_be() {
+        let root = node();
+        let document = b"os: {hostname: node-1}\ninstall: {role: management, mode: join, images: defer}\n";
+        fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+        let text = Status::gather(root.path()).unwrap().to_string();
+        assert!(
+            text.contains("images    2 of 3 blobs present, the rest deferred: pulled when wanted\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_first_node_of_a_cluster_has_the_images_of_a_management_node() {
+        let root = node();
+        fs::write(root.path().join("oem/node.yaml"), b"install: {mode: create}\n").unwrap();
+        assert_eq!(Status::gather(root.path()).unwrap().images.expected, 3);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(crate) use choose::system as choose_disk;
 pub use disks::{DataDisk, WipedDisk};
 pub use layout::{Partition, PartitionName, SectorSize};
 
-use crate::config::{InstallConfig, Mode, Role};
+use crate::config::{Images, InstallConfig, Mode, Role};
 use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, FoundPartition, Inventory};
 use crate::release::{Payload, Release};
@@ -209,8 +209,7 @@ pub fn plan(
         let what = format!("this medium is for {}, and this machine is amd64", release.architecture);
         return Err(Failure::new(Class::Hardware, what).into());
     }
-    // The first node of a cluster is a management node, whatever it is called.
-    let role = if install.mode == Mode::Create { Role::Management } else { install.role };
+    let role = install.own_role();
     let disk = choose::system(inventory, install.device.as_ref(), install.data_disk.as_ref())?;
     let target = disks::target(disk)?;
     let data = disks::data_disk(install, role, inventory, disk)?;
@@ -228,7 +227,7 @@ pub fn plan(
     };
     let partitions = layout::arrange(wish, disk_guid).map_err(|error| refuse(disk, error, choose::SYSTEM))?;
     let data_disk = data.map(|data| disks::arrange(data, sizes, disk_guid)).transpose()?;
-    let needed = Needed::of(release, role, !install.with_net_images)?;
+    let needed = Needed::of(release, role, install.images() == Images::Preload)?;
     needed.fit(&partitions)?;
     let mut plan = Plan {
         product: format!("{} {}", release.name, release.version),

@@ -5,6 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use super::{EspContent, EspFile, Finish, Partition, Plan, SectorSize, Step, Target};
+use crate::config::Images;
 use crate::inventory::FoundPartition;
 use crate::release::Payload;
 use crate::size::ByteSize;
@@ -49,8 +50,8 @@ impl fmt::Display for Plan {
         writeln!(f, "\nSteps")?;
         for (number, step) in (1..).zip(&self.steps) {
             let what = match step {
-                Step::Images { .. } if self.document.install.with_net_images => {
-                    "no container images are stored; the node pulls them (install.with_net_images)".into()
+                Step::Images { .. } if self.document.install.images() == Images::Defer => {
+                    "no container images are stored; the node pulls them when it runs (deferred)".into()
                 }
                 step => describe(step),
             };

@@ -3,7 +3,7 @@ use crate::config::{Install, Profile};
 use crate::digest::Digest;
 use crate::failure::{class_of, render};
 use crate::inventory::Transport;
-use crate::release::{FORMAT, Image, MediumKind, Purpose};
+use crate::release::{Containerd, FORMAT, Image, MediumKind, Purpose};
 
 mod disks;
 
@@ -74,6 +74,7 @@ pub(crate) fn release() -> Release {
         kernel_arguments: vec!["quiet".into()],
         payloads,
         images,
+        containerd: Containerd::default(),
     }
 }
 
@@ -296,7 +297,7 @@ fn a_disk_of_4096_byte_sectors_gets_no_bios_boot_code() {
 #[test]
 fn a_node_that_pulls_its_images_gets_none() {
     let mut config = trial();
-    config.install.with_net_images = true;
+    config.install.images = Some(Images::Defer);
     let plan = try_plan(&config, &[disk("vda", ByteSize::gib(16))]).unwrap();
     let images = |payload: &Payload| payload.path.starts_with("images/");
     for step in &plan.steps {
@@ -306,7 +307,7 @@ fn a_node_that_pulls_its_images_gets_none() {
             _ => {}
         }
     }
-    assert!(plan.to_string().contains("the node pulls them (install.with_net_images)"));
+    assert!(plan.to_string().contains("the node pulls them when it runs (deferred)"));
 }
 
 #[test]

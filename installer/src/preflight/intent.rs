@@ -73,7 +73,7 @@ impl Intent {
         let management = install.management_interface.as_ref();
         let hosts = [config.server_url.as_deref(), install.medium.as_deref()].into_iter().flatten();
         Self {
-            role: if install.mode == Mode::Create { Role::Management } else { install.role },
+            role: install.own_role(),
             profile: install.profile,
             device: install.device.clone(),
             data_disk: install.data_disk.clone(),

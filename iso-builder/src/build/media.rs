@@ -8,7 +8,9 @@ use anyhow::{Context, Result};
 use installer::config::Role;
 use installer::digest::Digest;
 use installer::files;
-use installer::release::{FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path};
+use installer::release::{
+    Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
+};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -128,6 +130,7 @@ impl Build<'_> {
             kernel_arguments: definition.kernel.arguments.clone(),
             payloads: parts.payloads.iter().map(|(payload, _)| payload.clone()).collect(),
             images: parts.images.clone(),
+            containerd: Containerd::default(),
         }
     }
 

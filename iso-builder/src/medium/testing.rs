@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use installer::digest::Digest;
-use installer::release::{FORMAT, Image, MediumKind, Payload, Purpose, Release};
+use installer::release::{Containerd, FORMAT, Image, MediumKind, Payload, Purpose, Release};
 
 use crate::iso9660::testing::make_iso;
 
@@ -39,6 +39,7 @@ impl Sample {
                 roles: vec!["management".into()],
                 blobs: blobs.iter().map(|(digest, _)| *digest).collect(),
             }],
+            containerd: Containerd::default(),
         };
         let directory = tempfile::tempdir().unwrap();
         let mut add = |path: String, purpose, content: &[u8]| {

@@ -1,7 +1,7 @@
 //! Where things are fetched from, and the checks of the machine.
 
 use super::Finding;
-use crate::config::{InstallConfig, Profile};
+use crate::config::{Images, InstallConfig, Profile};
 
 /// The medium is named once.
 pub(super) fn one_medium(config: &InstallConfig) -> Vec<Finding> {
@@ -9,6 +9,16 @@ pub(super) fn one_medium(config: &InstallConfig) -> Vec<Finding> {
     let both = install.medium.is_some() && install.iso_url.is_some();
     let message = "`medium` says the same and is given too; keep one of them";
     both.then(|| Finding::new("install.iso_url", "conflicting-keys", message)).into_iter().collect()
+}
+
+/// The two keys for images say the same.
+pub(super) fn images_come_once(config: &InstallConfig) -> Vec<Finding> {
+    let install = &config.install;
+    let defer = install.images.map(|images| images == Images::Defer);
+    let contrary = defer.zip(install.with_net_images).is_some_and(|(images, other)| images != other);
+    let message = "`images` says the contrary; keep one of them";
+    let path = "install.with_net_images";
+    contrary.then(|| Finding::new(path, "conflicting-keys", message)).into_iter().collect()
 }
 
 /// A digest is that of something.

@@ -89,6 +89,7 @@ const RULES: &[Rule] = &[
     disks::clauses_can_match,
     disks::paths_last,
     fetching::one_medium,
+    fetching::images_come_once,
     fetching::one_configuration,
     fetching::nothing_in_the_clear,
     fetching::certificates_are_checked,
