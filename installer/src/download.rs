@@ -145,6 +145,17 @@ pub struct Download {
     deadline: Option<Instant>,
 }
 
+/// The cause of a failure where a server answers and does not have what it is asked for.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("it does not exist (404)")]
+pub struct Absent;
+
+/// Whether a server said that it does not have the thing.
+#[must_use]
+pub fn is_absent(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<Absent>())
+}
+
 /// Whether trying again can help.
 enum Trouble {
     Passing(String),
@@ -234,9 +245,8 @@ impl Download {
                 }
             }
             StatusCode::NOT_FOUND | StatusCode::GONE => {
-                let failure =
-                    Failure::new(Class::Network, format!("{} does not exist (404)", shown(&self.url)));
-                Err(Trouble::Lasting(failure.hint(self.from.hint)))
+                let failure = Failure::new(Class::Network, format!("{} is not there", shown(&self.url)));
+                Err(Trouble::Lasting(failure.because(Absent).hint(self.from.hint)))
             }
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 let why = format!("the file on the server ends before byte {}", self.position);

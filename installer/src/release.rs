@@ -205,6 +205,22 @@ impl Release {
         bytes
     }
 
+    /// A payload by what a person knows: a blob by the images that need it, anything else by its path.
+    #[must_use]
+    pub fn describe(&self, payload: &Payload) -> String {
+        if payload.purpose != Purpose::ImageBlob {
+            return payload.path.clone();
+        }
+        let needs = |image: &&Image| image.blobs.contains(&payload.sha256);
+        let mut names = self.images.iter().filter(needs).map(|image| image.name.as_str());
+        let first = names.next().unwrap_or("no image");
+        let blob = format!("blob {} of {first}", payload.sha256.oci());
+        match names.count() {
+            0 => blob,
+            others => format!("{blob} and {others} more"),
+        }
+    }
+
     /// The only payload with this purpose, if there is one.
     #[must_use]
     pub fn payload(&self, purpose: Purpose) -> Option<&Payload> {

@@ -62,7 +62,7 @@ pub(super) fn prepare(
         None => opened(second()?.map_or_else(|| source(None), Ok)?)?,
     };
     let source: Box<dyn PayloadSource> = match second()? {
-        Some(second) if second.describe() != first.describe() => Box::new(Chain::new(first, second)),
+        Some(second) if second.describe() != first.describe() => Box::new(Chain::new(first, vec![second])),
         _ => first,
     };
     Ok(Media { source, release, combined })

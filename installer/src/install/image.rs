@@ -73,7 +73,7 @@ pub(super) fn write(
 }
 
 /// Reads until `buffer` is full or the stream ends.
-fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     loop {
         match reader.read(&mut buffer[filled..]) {

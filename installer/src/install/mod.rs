@@ -19,6 +19,7 @@ mod image;
 mod others;
 mod persistent;
 mod run;
+mod seed;
 mod sys;
 mod table;
 mod wipe;
@@ -30,6 +31,7 @@ pub use finish::finish;
 pub use host::{Access, Host, Mounted, SystemHost};
 pub use identity::DOCUMENT;
 pub use run::{Opener, Parts, execute};
+pub use seed::{AT_ONCE, seed_store};
 
 #[cfg(test)]
 mod tests;

@@ -1,94 +1,124 @@
-//! The persistent partition: container images, straight into containerd's store.
+//! The persistent partition: where containerd's store lies on it, and files that come into being whole.
 //!
 //! The partition is `/var` of the node. Names and modes are those that containerd itself uses
 //! (its content store and its metadata plugin), so that it finds everything where it would have put it.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::Cancel;
+use crate::containerd;
+use crate::digest::Digest;
 use crate::failure::{Class, Classify};
-use crate::medium::{PayloadSource, Verified};
-use crate::progress::Step;
-use crate::release::Payload;
+use crate::release::Containerd;
 
-/// containerd's directories below `/var`, parents first, with their modes.
-const DIRECTORIES: [(&str, u32); 7] = [
-    ("lib", 0o755),
-    ("lib/containerd", 0o711),
-    ("lib/containerd/io.containerd.content.v1.content", 0o755),
-    ("lib/containerd/io.containerd.content.v1.content/blobs", 0o755),
-    (BLOBS, 0o755),
-    ("lib/containerd/io.containerd.content.v1.content/ingest", 0o755),
-    ("lib/containerd/io.containerd.metadata.v1.bolt", 0o711),
+/// containerd's directories below its root, parents first, with their modes.
+const DIRECTORIES: [(&str, u32); 5] = [
+    ("io.containerd.content.v1.content", 0o755),
+    ("io.containerd.content.v1.content/blobs", 0o755),
+    (containerd::BLOBS, 0o755),
+    ("io.containerd.content.v1.content/ingest", 0o755),
+    ("io.containerd.metadata.v1.bolt", 0o711),
 ];
 
-const BLOBS: &str = "lib/containerd/io.containerd.content.v1.content/blobs/sha256";
-const METADATA: &str = "lib/containerd/io.containerd.metadata.v1.bolt/meta.db";
+/// Where files lie until they are whole, below containerd's root. Not in containerd's own `ingest`, whose entries it
+/// expects to be its own.
+const UNFINISHED: &str = "nqrust-unfinished";
 
-/// Puts blobs and metadata into the store below `root`, each checked by its digest on the way.
-pub(super) fn seed(
-    root: &Path,
-    blobs: &[Payload],
-    metadata: Option<&Payload>,
-    source: &dyn PayloadSource,
-    step: &mut Step,
-    cancel: &Cancel,
-) -> Result<()> {
-    for (path, mode) in DIRECTORIES {
-        directory(&root.join(path), mode)?;
+/// The mode that containerd gives a blob when it commits it: nobody writes to it any more.
+const BLOB: u32 = 0o444;
+
+/// containerd's store on the mounted partition.
+#[derive(Debug)]
+pub(super) struct Store {
+    root: PathBuf,
+}
+
+impl Store {
+    /// Makes the directories of the store below `partition`, or takes those that are there, without what an earlier
+    /// run has left unfinished.
+    pub(super) fn prepare(partition: &Path, containerd: &Containerd) -> Result<Self> {
+        let mut root = partition.to_owned();
+        for part in containerd.on_partition().split('/') {
+            root.push(part);
+            directory(&root, 0o755)?;
+        }
+        directory(&root, 0o711)?;
+        for (path, mode) in DIRECTORIES {
+            directory(&root.join(path), mode)?;
+        }
+        let store = Self { root };
+        store.clear()?;
+        directory(&store.root.join(UNFINISHED), 0o700)?;
+        Ok(store)
     }
-    for blob in blobs {
-        let path = root.join(BLOBS).join(blob.sha256.to_string());
-        // containerd takes away the right to write when it commits a blob.
-        copy(blob, &path, 0o444, source, step, cancel)?;
+
+    /// Where a blob lies.
+    pub(super) fn blob(&self, digest: &Digest) -> PathBuf {
+        self.root.join(containerd::BLOBS).join(digest.to_string())
     }
-    if let Some(metadata) = metadata {
-        copy(metadata, &root.join(METADATA), 0o644, source, step, cancel)?;
+
+    /// Begins a blob.
+    pub(super) fn begin_blob(&self, digest: &Digest) -> Result<Unfinished> {
+        Unfinished::begin(self.root.join(UNFINISHED).join(digest.to_string()), self.blob(digest), BLOB)
     }
-    for (path, _) in DIRECTORIES {
-        let path = root.join(path);
-        let synced = File::open(&path).and_then(|directory| directory.sync_all());
-        synced.class(Class::DiskIo, || format!("flushing {}", path.display()))?;
+
+    /// Begins the metadata database.
+    pub(super) fn begin_metadata(&self) -> Result<Unfinished> {
+        let finished = self.root.join(containerd::METADATA);
+        Unfinished::begin(self.root.join(UNFINISHED).join("meta.db"), finished, 0o644)
     }
-    Ok(())
+
+    /// Leaves what containerd knows, and nothing else.
+    pub(super) fn clear(&self) -> Result<()> {
+        let path = self.root.join(UNFINISHED);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+        .class(Class::DiskIo, || format!("removing {}", path.display()))
+    }
 }
 
 /// Makes one directory, or takes the one there is, with exactly `mode`.
 pub(super) fn directory(path: &Path, mode: u32) -> Result<()> {
     let made = match fs::create_dir(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => fs::set_permissions(path, Permissions::from_mode(mode)),
     };
     made.class(Class::DiskIo, || format!("making the directory {}", path.display()))
 }
 
-fn copy(
-    payload: &Payload,
-    path: &PathBuf,
+/// A file that gets its name when it is whole. Whoever finds it under that name finds all of it, however this process
+/// ends; that it lasts through a power cut takes a flush of the file system after [`Unfinished::finish`].
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    file: File,
+    path: PathBuf,
+    finished: PathBuf,
     mode: u32,
-    source: &dyn PayloadSource,
-    step: &mut Step,
-    cancel: &Cancel,
-) -> Result<()> {
-    let what = || format!("writing {}", path.display());
-    let mut reader = Verified::new(source.open(payload)?, payload, source.describe());
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).class(Class::DiskIo, what)?;
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        cancel.check()?;
-        let count = reader.read(&mut buffer)?;
-        if count == 0 {
-            break;
-        }
-        file.write_all(&buffer[..count]).class(Class::DiskIo, what)?;
-        step.advance(count as u64);
+}
+
+impl Unfinished {
+    fn begin(path: PathBuf, finished: PathBuf, mode: u32) -> Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let file = file.class(Class::DiskIo, || format!("making {}", path.display()))?;
+        Ok(Self { file, path, finished, mode })
     }
-    let finished = file.set_permissions(Permissions::from_mode(mode)).and_then(|()| file.sync_all());
-    finished.class(Class::DiskIo, what)
+
+    /// Adds bytes at the end.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).class(Class::DiskIo, || format!("writing {}", self.finished.display()))
+    }
+
+    /// Gives the file its mode and its name.
+    pub(super) fn finish(self) -> Result<()> {
+        let Self { file, path, finished, mode } = self;
+        let done = file.set_permissions(Permissions::from_mode(mode));
+        let done = done.and_then(|()| fs::rename(path, &finished));
+        done.class(Class::DiskIo, || format!("finishing {}", finished.display()))
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -11,7 +12,8 @@ use super::hold::HeldBack;
 use super::host::{Access, Host, with_mount};
 use super::identity::{self, Log};
 use super::others::{self, Others};
-use super::{Cancel, bootcode, esp, image, persistent, table, wipe};
+use super::seed::{Seeding, each_at_once};
+use super::{Cancel, bootcode, esp, image, table, wipe};
 use crate::command::{Invocation, Runner};
 use crate::config::{InstallConfig, Secret};
 use crate::failure::{Class, Classify, Failure, class_of};
@@ -184,10 +186,14 @@ impl Run<'_, '_> {
             let learned = self.seen.learn(reader, payload, source.describe());
             learned.with_context(|| format!("checking {}", payload.path))?;
         }
-        for payload in away {
+        let away = Mutex::new(away.into_iter());
+        let next = || away.lock().unwrap_or_else(PoisonError::into_inner).next();
+        each_at_once(next, |payload, _| {
             cancel.check()?;
-            source.probe(payload)?;
-        }
+            source
+                .probe(payload)
+                .with_context(|| format!("asking for {}", self.plan.release.describe(payload)))
+        })?;
         shown.done();
         Ok(())
     }
@@ -250,10 +256,11 @@ impl Run<'_, '_> {
 
     fn images(&self, id: &str, blobs: &[Payload], metadata: Option<&Payload>) -> Result<()> {
         let Parts { source, cancel, progress, host, .. } = *self.parts;
+        let seeding = Seeding { source, cancel, release: &self.plan.release, seen: &self.seen };
         let total = blobs.iter().chain(metadata).map(|payload| payload.size).sum();
         let mut shown = progress.step(id, "Storing the container images", Some(total));
         with_mount(host, self.node_of(PartitionName::Persistent)?, Access::Write, |root| {
-            persistent::seed(root, blobs, metadata, source, &mut shown, cancel)
+            seeding.seed(root, blobs, metadata, &mut shown)
         })?;
         shown.done();
         Ok(())

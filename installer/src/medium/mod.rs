@@ -4,6 +4,7 @@
 //! [`Verified`] or [`Seen`] or a digest of its own. The release manifest alone is checked here, against the kernel
 //! command line.
 
+mod chain;
 mod http;
 mod local;
 mod manifest;
@@ -15,6 +16,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub use chain::Chain;
 pub use http::HttpMedium;
 pub use local::LocalMedium;
 pub use manifest::{expected_manifest, read_release};
@@ -50,6 +52,11 @@ pub trait PayloadSource: Send + Sync {
 
     /// The source as a person would name it.
     fn describe(&self) -> String;
+
+    /// Where this payload comes from, where that is a part of the source.
+    fn describe_of(&self, _: &Payload) -> String {
+        self.describe()
+    }
 }
 
 /// The source that `--medium` names: a URL, a directory, or by default the medium of the live system.
@@ -71,48 +78,6 @@ pub fn is_url(medium: &str) -> bool {
 #[must_use]
 pub fn is_medium(path: &Path) -> bool {
     path.join(crate::release::MANIFEST).exists()
-}
-
-/// The first source, and the second for what the first does not hold.
-#[allow(missing_debug_implementations)]
-pub struct Chain {
-    first: Box<dyn PayloadSource>,
-    second: Box<dyn PayloadSource>,
-}
-
-impl Chain {
-    /// `first`, then `second`.
-    #[must_use]
-    pub fn new(first: Box<dyn PayloadSource>, second: Box<dyn PayloadSource>) -> Self {
-        Self { first, second }
-    }
-
-    fn holder(&self, payload: &Payload) -> &dyn PayloadSource {
-        let first = self.first.place(payload).is_some();
-        if first { self.first.as_ref() } else { self.second.as_ref() }
-    }
-}
-
-impl PayloadSource for Chain {
-    fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
-        self.holder(payload).open(payload)
-    }
-
-    fn place(&self, payload: &Payload) -> Option<Place> {
-        self.holder(payload).place(payload)
-    }
-
-    fn probe(&self, payload: &Payload) -> Result<()> {
-        self.holder(payload).probe(payload)
-    }
-
-    fn manifest(&self) -> Result<Vec<u8>> {
-        self.first.manifest()
-    }
-
-    fn describe(&self) -> String {
-        format!("{}, then {}", self.first.describe(), self.second.describe())
-    }
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ fn what_the_medium_lacks_comes_from_the_server() {
     let (_directory, medium) = local(&[("held", b"here")]);
     let held = Payload { path: "held".into(), ..payload(b"here") };
     let remote = HttpMedium::new(&server.url).unwrap();
-    let chain = Chain::new(Box::new(medium), Box::new(remote));
+    let chain = Chain::new(Box::new(medium), vec![Box::new(remote)]);
     assert_eq!(chain.place(&held), Some(Place::Here));
     assert_eq!(chain.place(&payload(&bytes)), Some(Place::Network));
     let read = |payload: &Payload| {

@@ -19,6 +19,7 @@ pub use boot::files_of_slot_a;
 pub(crate) use choose::system as choose_disk;
 pub use disks::{DataDisk, WipedDisk};
 pub use layout::{Partition, PartitionName, SectorSize};
+pub(crate) use payloads::images_of;
 
 use crate::config::{Images, InstallConfig, Mode, Role};
 use crate::failure::{Class, Failure};

@@ -33,11 +33,7 @@ impl Needed {
     /// With `images` false the node pulls its container images itself.
     pub(super) fn of(release: &Release, role: Role, images: bool) -> Result<Self> {
         let one = |purpose| release.payload(purpose).cloned().ok_or_else(|| missing(purpose));
-        let blobs = if images { blobs(release, role)? } else { Vec::new() };
-        let metadata = release.image_metadata(role.name()).cloned().filter(|_| !blobs.is_empty());
-        if metadata.is_none() && !blobs.is_empty() {
-            return Err(missing(Purpose::ImageMetadata).into());
-        }
+        let (blobs, metadata) = if images { images_of(release, role)? } else { Default::default() };
         Ok(Self {
             kernel: one(Purpose::Kernel)?,
             initrd: one(Purpose::Initrd)?,
@@ -98,6 +94,16 @@ fn missing(purpose: Purpose) -> Failure {
     let name = name.as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned();
     Failure::new(Class::Verification, format!("the release manifest names no payload for {name}"))
         .hint("Use a complete medium; `iso-builder verify` checks one.")
+}
+
+/// The blobs of the images that `role` needs, in the order of the manifest, and containerd's metadata for them.
+pub(crate) fn images_of(release: &Release, role: Role) -> Result<(Vec<Payload>, Option<Payload>)> {
+    let blobs = blobs(release, role)?;
+    let metadata = release.image_metadata(role.name()).cloned().filter(|_| !blobs.is_empty());
+    if metadata.is_none() && !blobs.is_empty() {
+        return Err(missing(Purpose::ImageMetadata).into());
+    }
+    Ok((blobs, metadata))
 }
 
 /// Blobs of the images that `role` needs, in the order of the manifest.
