@@ -8,7 +8,10 @@ use anyhow::Result;
 use reqwest::Certificate;
 use reqwest::StatusCode;
 use reqwest::blocking::{Client, ClientBuilder, Response};
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
+use reqwest::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
+    RETRY_AFTER,
+};
 
 use crate::failure::{Class, Classify, Failure};
 
@@ -41,7 +44,7 @@ impl Default for Patience {
 
 impl Patience {
     /// The pause after so many failed attempts in a row (RFC 9110 leaves the choice to the client).
-    fn after(&self, failed: u32) -> Duration {
+    pub(crate) fn after(&self, failed: u32) -> Duration {
         let factor = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
         self.pause.saturating_mul(factor).min(Duration::from_secs(30))
     }
@@ -94,13 +97,26 @@ impl Downloader {
         hint: &'static str,
         authorities: &[String],
     ) -> Result<Self> {
-        let client = client(url, authorities, || {
+        let trust = Trust { authorities: authorities.to_vec(), anyone: false };
+        Self::with(url, patience, hint, &trust)
+    }
+
+    /// As [`Downloader::new`], for the servers that `trust` says.
+    pub fn with(url: &str, patience: Patience, hint: &'static str, trust: &Trust) -> Result<Self> {
+        let client = client(url, &trust.authorities, || {
             Client::builder()
                 .connect_timeout(patience.connect)
                 .timeout(patience.read)
+                .tls_danger_accept_invalid_certs(trust.anyone)
                 .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")))
         })?;
         Ok(Self { client, patience, hint })
+    }
+
+    /// The file at `url`, of `size` bytes, from the byte `position` on.
+    #[must_use]
+    pub fn open_at(&self, url: &str, size: u64, position: u64) -> Download {
+        Download { position, ..self.open(url, Some(size)) }
     }
 
     /// The file at `url`, of `size` bytes where that is known. Nothing is asked before the first read.
@@ -114,6 +130,8 @@ impl Downloader {
             failed: 0,
             version: None,
             body: None,
+            authorizer: None,
+            renewed: false,
             deadline: self.patience.limit.map(|limit| Instant::now() + limit),
         }
     }
@@ -129,7 +147,7 @@ pub fn shown(url: &str) -> String {
 }
 
 /// One file on its way. Reading goes on over broken connections until the file is complete.
-#[derive(Debug)]
+#[allow(missing_debug_implementations)]
 pub struct Download {
     url: Arc<str>,
     from: Downloader,
@@ -141,8 +159,38 @@ pub struct Download {
     /// What names the file's version on the server, for If-Range.
     version: Option<String>,
     body: Option<Response>,
+    /// Says who asks.
+    authorizer: Option<Arc<dyn Authorize>>,
+    /// Whether the authorizer was asked anew since bytes last came.
+    renewed: bool,
     /// When to give up whatever comes.
     deadline: Option<Instant>,
+}
+
+/// Says who asks a server.
+pub trait Authorize: Send + Sync {
+    /// The value of the header `Authorization`, if one is needed. `anew` where the server did not accept the last one.
+    fn authorization(&self, anew: bool) -> Result<Option<String>, Failure>;
+}
+
+/// Which servers to trust.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// Certificates (PEM) of authorities beside the machine's.
+    pub authorities: Vec<String>,
+    /// Whether a server may be anyone.
+    pub anyone: bool,
+}
+
+/// The cause of a failure where a server does not let this program have what it asks for.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the server denies access ({0})")]
+pub struct Denied(StatusCode);
+
+/// Whether a server denied access.
+#[must_use]
+pub fn is_denied(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<Denied>())
 }
 
 /// The cause of a failure where a server answers and does not have what it is asked for.
@@ -156,13 +204,39 @@ pub fn is_absent(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.is::<Absent>())
 }
 
+/// The longest that a server may ask a client to wait (`Retry-After`).
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+
 /// Whether trying again can help.
 enum Trouble {
-    Passing(String),
+    /// It can, after so long if the server says.
+    Passing(String, Option<Duration>),
+    /// It can at once, as someone else.
+    Renew,
     Lasting(Failure),
 }
 
+impl Trouble {
+    fn passing(reason: impl Into<String>) -> Self {
+        Self::Passing(reason.into(), None)
+    }
+}
+
 impl Download {
+    /// With other limits than the downloader's.
+    #[must_use]
+    pub fn patient(mut self, patience: Patience) -> Self {
+        self.from.patience = patience;
+        self
+    }
+
+    /// For a server that wants to know who asks.
+    #[must_use]
+    pub fn authorized(mut self, authorizer: Arc<dyn Authorize>) -> Self {
+        self.authorizer = Some(authorizer);
+        self
+    }
+
     /// Connects now, however often that has to be tried.
     pub fn connect_patiently(&mut self) -> Result<(), Failure> {
         loop {
@@ -176,12 +250,16 @@ impl Download {
     /// Waits after passing trouble; gives up on lasting trouble, and on passing trouble that does not pass.
     fn bear(&mut self, trouble: Trouble) -> Result<(), Failure> {
         self.body = None;
-        let reason = match trouble {
+        let (reason, asked) = match trouble {
             Trouble::Lasting(failure) => return Err(failure),
-            Trouble::Passing(reason) => reason,
+            Trouble::Renew => {
+                self.renewed = true;
+                return Ok(());
+            }
+            Trouble::Passing(reason, asked) => (reason, asked),
         };
         self.failed += 1;
-        let pause = self.from.patience.after(self.failed);
+        let pause = asked.unwrap_or_else(|| self.from.patience.after(self.failed)).min(LONGEST_PAUSE);
         if self.failed >= self.from.patience.attempts || self.is_late(pause) {
             return Err(self.enough(&format!("{reason}; gave up after {} attempts", self.failed)));
         }
@@ -210,13 +288,21 @@ impl Download {
                 request = request.header(IF_RANGE, version);
             }
         }
-        let mut response = request.send().map_err(|error| Trouble::Passing(reason(&error)))?;
+        if let Some(authorizer) = &self.authorizer {
+            let value = authorizer.authorization(self.renewed).map_err(Trouble::Lasting)?;
+            // A value that is no header would be refused with its text in the error.
+            if let Some(mut value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+                value.set_sensitive(true);
+                request = request.header(AUTHORIZATION, value);
+            }
+        }
+        let mut response = request.send().map_err(|error| Trouble::passing(reason(&error)))?;
         let skip = self.accept(&response)?;
         self.version = version(&response).or(self.version.take());
         if skip > 0 {
             let skipped = io::copy(&mut (&mut response).take(skip), &mut io::sink());
-            if skipped.map_err(|error| Trouble::Passing(reason(&error)))? < skip {
-                return Err(Trouble::Passing("the connection broke off".into()));
+            if skipped.map_err(|error| Trouble::passing(reason(&error)))? < skip {
+                return Err(Trouble::passing("the connection broke off"));
             }
         }
         self.body = Some(response);
@@ -248,14 +334,22 @@ impl Download {
                 let failure = Failure::new(Class::Network, format!("{} is not there", shown(&self.url)));
                 Err(Trouble::Lasting(failure.because(Absent).hint(self.from.hint)))
             }
+            // What let this program in before may have run out.
+            StatusCode::UNAUTHORIZED if self.authorizer.is_some() && !self.renewed => Err(Trouble::Renew),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let failure = Failure::new(Class::Network, format!("downloading {}", shown(&self.url)));
+                Err(Trouble::Lasting(failure.because(Denied(status)).hint(self.from.hint)))
+            }
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 let why = format!("the file on the server ends before byte {}", self.position);
                 Err(self.lasting(Class::Verification, &why))
             }
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                Err(Trouble::Passing(format!("the server answered {status}")))
+                Err(Trouble::Passing(format!("the server answered {status}"), retry_after(response)))
             }
-            _ if status.is_server_error() => Err(Trouble::Passing(format!("the server answered {status}"))),
+            _ if status.is_server_error() => {
+                Err(Trouble::Passing(format!("the server answered {status}"), retry_after(response)))
+            }
             _ => Err(self.lasting(Class::Network, &format!("the server answered {status}"))),
         }
     }
@@ -288,20 +382,21 @@ impl Read for Download {
             };
             let trouble = match body.read(buffer) {
                 // A body without an announced length may end early and say nothing.
-                Ok(0) if self.size.is_some() => Trouble::Passing("the connection broke off".into()),
+                Ok(0) if self.size.is_some() => Trouble::passing("the connection broke off"),
                 Ok(0) => return Ok(0),
                 Ok(count) => {
                     let left = self.size.map_or(u64::MAX, |size| size - self.position);
                     let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
                     self.position += count as u64;
                     self.failed = 0;
+                    self.renewed = false;
                     if self.is_late(Duration::ZERO) {
                         let why = self.enough("it takes longer than a file of this kind may take");
                         return Err(io::Error::other(why));
                     }
                     return Ok(count);
                 }
-                Err(error) => Trouble::Passing(reason(&error)),
+                Err(error) => Trouble::passing(reason(&error)),
             };
             self.bear(trouble).map_err(io::Error::other)?;
         }
@@ -319,6 +414,11 @@ pub(crate) fn reason(error: &(dyn std::error::Error + 'static)) -> String {
 fn version(response: &Response) -> Option<String> {
     let header = |name| response.headers().get(name)?.to_str().ok().map(str::to_owned);
     header(ETAG).filter(|tag| !tag.starts_with("W/")).or_else(|| header(LAST_MODIFIED))
+}
+
+/// How long a server asks to wait, where it says so in seconds (RFC 9110, 10.2.3).
+fn retry_after(response: &Response) -> Option<Duration> {
+    response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 /// First byte and total length of a `Content-Range`.

@@ -3,7 +3,7 @@
 //! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor), `node` (what runs on an
 //! installed machine) and `preflight` (whether a machine is fit to be installed); below those the pure core: `plan`,
 //! `config`, `release`, `inventory`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
-//! `oci`, `size`, `command`, `containerd`, `files`, `fat`, `progress`, `failure`.
+//! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `progress`, `failure`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
 
@@ -24,6 +24,7 @@ pub mod oci;
 pub mod plan;
 pub mod preflight;
 pub mod progress;
+pub mod registry;
 pub mod release;
 pub mod report;
 pub mod resolve;

@@ -2,8 +2,13 @@
 //! (JSON) and as RKE2 and K3s read it (`registries.yaml`).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
+use anyhow::Result;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::failure::{Class, Failure};
 
 /// The name of the setting.
 pub const SETTING: &str = "containerd-registry";
@@ -11,12 +16,13 @@ pub const SETTING: &str = "containerd-registry";
 /// Mirrors of registries, and how to talk to registries. Holds secrets.
 ///
 /// Read with the names of the setting, and also with those of `registries.yaml`; written with the latter.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_debug_implementations)]
 pub struct Registries {
+    /// Where the images of a registry are looked for first, by the registry's host; `*` is every other host.
     #[serde(alias = "Mirrors", default, deserialize_with = "or_default")]
     mirrors: BTreeMap<String, Mirror>,
+    /// How to talk to a host.
     #[serde(alias = "Configs", default, deserialize_with = "or_default")]
     configs: BTreeMap<String, Registry>,
     /// Deprecated upstream, by host as `configs` is; moved there.
@@ -24,9 +30,12 @@ pub struct Registries {
     auths: BTreeMap<String, Auth>,
 }
 
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Servers that have the images of another.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Mirror {
+#[allow(missing_debug_implementations)]
+pub struct Mirror {
+    /// URLs, asked in this order. Plain HTTP is used where one says `http://`.
     #[serde(
         rename = "endpoint",
         alias = "Endpoint",
@@ -36,6 +45,7 @@ struct Mirror {
         deserialize_with = "or_default"
     )]
     endpoints: Vec<String>,
+    /// Other paths on these servers: regular expressions for the path of a repository, and what it becomes.
     #[serde(
         rename = "rewrite",
         alias = "Rewrite",
@@ -48,16 +58,20 @@ struct Mirror {
     rewrites: BTreeMap<String, String>,
 }
 
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// How to talk to a host.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Registry {
+    /// Who asks.
     #[serde(alias = "Auth", default, skip_serializing_if = "Option::is_none")]
     auth: Option<Auth>,
+    /// Whom to trust.
     #[serde(alias = "TLS", alias = "Tls", default, skip_serializing_if = "Option::is_none")]
     tls: Option<Tls>,
 }
 
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A name and a password, or both as `auth` in Docker's way.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Auth {
     #[serde(alias = "Username", default, skip_serializing_if = "String::is_empty")]
@@ -75,9 +89,11 @@ struct Auth {
     identity_token: String,
 }
 
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Whom to trust.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Tls {
+#[allow(missing_debug_implementations)]
+pub struct Tls {
     #[serde(alias = "CAFile", alias = "caFile", default, skip_serializing_if = "String::is_empty")]
     ca_file: String,
     #[serde(alias = "CertFile", alias = "certFile", default, skip_serializing_if = "String::is_empty")]
@@ -122,6 +138,129 @@ impl Registries {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mirrors.is_empty() && self.configs.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Registries {
+    /// Nothing of the content, which has passwords.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registries").finish_non_exhaustive()
+    }
+}
+
+/// Who asks a registry.
+#[allow(missing_debug_implementations)]
+pub enum Login {
+    /// Someone with a password.
+    Password {
+        /// The name.
+        name: String,
+        /// The password.
+        password: String,
+    },
+    /// Someone with a token that another log-in gave.
+    IdentityToken,
+}
+
+impl Registries {
+    /// Refuses what cannot be used: expressions that are none, and client certificates.
+    pub fn check(&self) -> Result<()> {
+        let refused = |what: String, hint: &str| Err(Failure::new(Class::Invalid, what).hint(hint).into());
+        for (host, mirror) in &self.mirrors {
+            for expression in mirror.rewrites.keys() {
+                if let Err(error) = regex::Regex::new(expression) {
+                    let what =
+                        format!("the registries' rewrite {expression:?} of {host} is no expression: {error}");
+                    return refused(what, "Correct the regular expression.");
+                }
+            }
+            for endpoint in &mirror.endpoints {
+                if endpoint.split_once("://").is_some_and(|(scheme, _)| !matches!(scheme, "http" | "https")) {
+                    let what = format!("the registries' endpoint {endpoint} of {host} is no HTTP URL");
+                    return refused(what, "Write http:// or https://, or a host alone.");
+                }
+            }
+        }
+        for (host, registry) in &self.configs {
+            if registry.tls.as_ref().is_some_and(|tls| !tls.cert_file.is_empty() || !tls.key_file.is_empty())
+            {
+                let what = format!(
+                    "the registries name a client certificate for {host}, which pulling here cannot use"
+                );
+                return refused(what, "Use a name and a password for pulling.");
+            }
+        }
+        Ok(())
+    }
+
+    /// The mirror of a registry.
+    #[must_use]
+    pub fn mirror(&self, host: &str) -> Option<&Mirror> {
+        self.mirrors.get(host).or_else(|| self.mirrors.get("*"))
+    }
+
+    /// Whom to trust when asking `host`.
+    #[must_use]
+    pub fn tls(&self, host: &str) -> Option<&Tls> {
+        self.config(host)?.tls.as_ref()
+    }
+
+    /// Who asks `host`.
+    #[must_use]
+    pub fn login(&self, host: &str) -> Option<Login> {
+        use base64::Engine;
+        let auth = self.config(host)?.auth.as_ref()?;
+        if !auth.identity_token.is_empty() {
+            return Some(Login::IdentityToken);
+        }
+        if !auth.username.is_empty() {
+            return Some(Login::Password { name: auth.username.clone(), password: auth.password.clone() });
+        }
+        let decoded = base64::engine::general_purpose::STANDARD.decode(&auth.auth).ok()?;
+        let text = String::from_utf8(decoded).ok()?;
+        let (name, password) = text.split_once(':')?;
+        Some(Login::Password { name: name.to_owned(), password: password.to_owned() })
+    }
+
+    fn config(&self, host: &str) -> Option<&Registry> {
+        self.configs.get(host).or_else(|| self.configs.get("*"))
+    }
+
+    /// With paths that are relative to `directory` made good from here.
+    #[must_use]
+    pub fn relative_to(mut self, directory: &Path) -> Self {
+        for tls in self.configs.values_mut().filter_map(|registry| registry.tls.as_mut()) {
+            if !tls.ca_file.is_empty() {
+                tls.ca_file = directory.join(&tls.ca_file).to_string_lossy().into_owned();
+            }
+        }
+        self
+    }
+}
+
+impl Mirror {
+    /// The servers in their order.
+    pub fn endpoints(&self) -> impl Iterator<Item = &str> {
+        self.endpoints.iter().map(String::as_str)
+    }
+
+    /// Expressions for the paths of repositories, with what these become.
+    pub fn rewrites(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.rewrites.iter().map(|(expression, path)| (expression.as_str(), path.as_str()))
+    }
+}
+
+impl Tls {
+    /// The certificate of the authority.
+    #[must_use]
+    pub fn ca_file(&self) -> Option<&Path> {
+        Some(Path::new(&self.ca_file)).filter(|path| !path.as_os_str().is_empty())
+    }
+
+    /// Whether the server may be anyone.
+    #[must_use]
+    pub fn trusts_anyone(&self) -> bool {
+        self.insecure_skip_verify
     }
 }
 

@@ -65,7 +65,11 @@ pub struct Platform {
 
 /// The manifest of one image.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ImageManifest {
+    /// Its own media type; that of OCI where it does not say.
+    #[serde(default = "oci_manifest")]
+    pub media_type: String,
     /// The configuration.
     pub config: Descriptor,
     /// The layers, lowest first.
@@ -74,9 +78,21 @@ pub struct ImageManifest {
 
 /// The manifests of an image for several platforms.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ImageIndex {
+    /// Its own media type; that of OCI where it does not say.
+    #[serde(default = "oci_index")]
+    pub media_type: String,
     /// The manifests, some of which may be no images (attestations).
     pub manifests: Vec<Descriptor>,
+}
+
+fn oci_manifest() -> String {
+    MANIFESTS[0].to_owned()
+}
+
+fn oci_index() -> String {
+    INDEXES[0].to_owned()
 }
 
 /// What a reference leads to.
