@@ -3,15 +3,15 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use installer::digest::{Digest, HashingReader};
 use installer::download::{Downloader, Patience, shown};
 use installer::failure::{Class, Classify, Failure};
 use installer::progress::{Progress, Step};
+
+use crate::parallel::{self, locked};
 
 /// Transfers at the same time.
 const PARALLEL: usize = 6;
@@ -38,36 +38,16 @@ pub fn is_complete(path: &Path, size: u64) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.len() == size)
 }
 
-/// Downloads everything, or fails with the first failure after the transfers under way have stopped.
+/// Downloads everything, or fails with the first failure after the transfers under way have ended.
 pub fn all(wanted: &[Wanted], progress: &Progress) -> Result<()> {
     let Some(first) = wanted.first() else { return Ok(()) };
     let downloader = Downloader::new(&first.url, Patience::default(), HINT)?;
     let total = wanted.iter().map(|file| file.size).sum();
     let step =
         Mutex::new(progress.step("download", format!("Downloading {} files", wanted.len()), Some(total)));
-    let (next, stop, failures) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..PARALLEL.min(wanted.len()) {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    let Some(file) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                    if let Err(error) = one(&downloader, file, &step) {
-                        stop.store(true, Ordering::Relaxed);
-                        locked(&failures).push(error);
-                    }
-                }
-            });
-        }
-    });
-    if let Some(error) = locked(&failures).pop() {
-        return Err(error);
-    }
+    parallel::for_each(wanted, PARALLEL, |file| one(&downloader, file, &step))?;
     step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
     Ok(())
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn one(downloader: &Downloader, wanted: &Wanted, step: &Mutex<Step>) -> Result<()> {

@@ -3,7 +3,8 @@
 //! An image definition goes in, media come out. [`build`] is the graph of steps; what needs to see itself as root
 //! is in [`steps`] and runs in the [`sandbox`]. The parts that media are made of have rooms of their own:
 //! [`images`] the image store (with [`bolt`] for containerd's database), [`boot`] the loaders and menus,
-//! [`media`] the ISOs; [`archive`] reads tar archives of strangers. [`medium`] inspects and verifies what is finished, and [`iso9660`] reads it.
+//! [`media`] the ISOs; [`archive`] reads tar archives of strangers. [`medium`] inspects and verifies what is finished, and
+//! [`iso9660`] reads it.
 //!
 //! Configuration types, the release manifest and the leaves (digests, files, commands, progress) come
 //! from the `installer` library, so that both programs agree on them.
@@ -19,10 +20,12 @@ pub mod fetch;
 pub mod images;
 pub mod inputs;
 pub mod iso9660;
+pub mod links;
 pub mod lock;
 pub mod media;
 pub mod medium;
 pub mod packages;
+pub mod parallel;
 pub mod sandbox;
 pub mod steps;
 pub mod tools;

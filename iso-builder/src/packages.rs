@@ -10,68 +10,13 @@ use installer::files;
 use installer::progress::Progress;
 
 use crate::cache::Cache;
-use crate::definition::{Base, Loaded};
 use crate::fetch::{self, Wanted};
-use crate::lock::{Lock, Request};
+use crate::lock::{Lock, Policy, Request};
 use crate::sandbox;
 use crate::steps::{self, Repository, Resolved, Work};
 
-/// How a build treats its lock file.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Policy {
-    /// Refuse a lock that is absent or does not fit.
-    pub locked: bool,
-    /// Use no network.
-    pub offline: bool,
-}
-
-/// The lock to build with: the one beside the definition if it fits, else a new one, which is written there.
-pub fn lock(loaded: &Loaded, cache: &Cache, policy: Policy, progress: &Progress) -> Result<Lock> {
-    let path = Lock::path(&loaded.file);
-    let request = Request::of(loaded);
-    let base = base_digest(loaded, cache, progress)?;
-    if let Some(lock) = Lock::read(&path)?
-        && lock.request == request
-        && lock.base == base
-    {
-        return Ok(lock);
-    }
-    if policy.locked || policy.offline {
-        let option = if policy.locked { "--locked" } else { "--offline" };
-        let what =
-            format!("{} is absent or does not fit the definition, and {option} was given", path.display());
-        return Err(Failure::new(Class::Invalid, what)
-            .hint("Make it anew with `iso-builder lock DEFINITION`.")
-            .into());
-    }
-    make_anew(loaded, base, cache, progress)
-}
-
-/// Resolves every input anew and writes the lock file.
-pub fn relock(loaded: &Loaded, cache: &Cache, progress: &Progress) -> Result<Lock> {
-    make_anew(loaded, base_digest(loaded, cache, progress)?, cache, progress)
-}
-
-fn make_anew(loaded: &Loaded, base: Option<Digest>, cache: &Cache, progress: &Progress) -> Result<Lock> {
-    let request = Request::of(loaded);
-    let packages = if request.wanted.is_empty() { Vec::new() } else { resolve(&request, cache, progress)? };
-    let lock = Lock::new(request, packages, base)?;
-    lock.write(&Lock::path(&loaded.file))?;
-    Ok(lock)
-}
-
-fn base_digest(loaded: &Loaded, cache: &Cache, progress: &Progress) -> Result<Option<Digest>> {
-    let path = match &loaded.definition.base {
-        Base::Debian(_) => return Ok(None),
-        Base::Oci(base) => &base.path,
-        Base::Archive(base) => &base.path,
-        Base::Directory(base) => return survey(&loaded.resolve(&base.path), cache, progress).map(Some),
-    };
-    crate::inputs::digest(&loaded.resolve(path)).map(Some)
-}
-
 /// The digest of a root file system in a directory: with owners, modes and attributes, which are part of it.
-fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Result<Digest> {
+pub(crate) fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Result<Digest> {
     let directory = directory.canonicalize().with_context(|| format!("resolving {}", directory.display()))?;
     let message = format!("Reading {}", directory.display());
     let answer =
@@ -79,7 +24,8 @@ fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Result<Digest
     Ok(String::from_utf8_lossy(&answer).parse()?)
 }
 
-fn resolve(request: &Request, cache: &Cache, progress: &Progress) -> Result<Vec<Resolved>> {
+/// What apt chooses for the lists of packages that `request` has.
+pub(crate) fn resolve(request: &Request, cache: &Cache, progress: &Progress) -> Result<Vec<Resolved>> {
     let message = format!("Resolving the packages of Debian {}", request.source.suite);
     let work = Work::Resolve {
         suite: request.source.suite.clone(),

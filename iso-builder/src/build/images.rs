@@ -1,6 +1,7 @@
 //! The steps that make the image store and containerd's metadata for it.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use installer::files;
@@ -8,12 +9,18 @@ use installer::release::{Image, Payload};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Build, Outputs};
+use super::inputs::{LIST, STORE, stored};
+use super::{Build, Inputs, Outputs};
 use crate::cache::Key;
+use crate::images::blob::Blob;
 use crate::images::build::Settings;
+use crate::images::image::StoredImage;
 use crate::images::store::Listing;
-use crate::images::{Store, build as images};
+use crate::images::{BuiltImage, Store, build as images, pull};
 use crate::steps::Work;
+
+/// What the release manifest says of the store, among the outputs of a step.
+const LISTING: &str = "listing.json";
 
 /// The image store with its metadata.
 #[derive(Debug)]
@@ -36,71 +43,111 @@ pub(super) struct Listed {
 impl Build<'_> {
     /// The image store, or nothing where the definition preloads no images.
     pub(super) fn images(&self, base: &Outputs) -> Result<Option<Images>> {
-        if self.loaded.definition.images.preload.is_empty() {
+        let built = self.built_images()?;
+        let images = self.all_images(built.as_ref())?;
+        if images.is_empty() {
             return Ok(None);
         }
-        let store = self.image_store()?;
+        let store = self.image_store(&images, built.as_ref())?;
         let inputs = json!({
             "epoch": self.lock.epoch,
             "base": base.digest()?,
             "store": store.digest()?,
         });
-        let metadata = self.cache.step(&Key::new("image-metadata", 1, inputs), |out| {
+        let metadata = self.inputs.cache.step(&Key::new("image-metadata", 1, inputs), |out| {
             let work = Work::Metadata { base: base.path("base.tar"), store: store.path("") };
             let message = "Preparing containerd's metadata";
             self.progress.within("image-metadata", message, || self.sandboxed(work, out))
         })?;
-        let listing = files::read_at_most(&store.path("listing.json"), 64 << 20)?;
+        let listing = files::read_at_most(&store.path(LISTING), 64 << 20)?;
         let listing = serde_json::from_slice(&listing).context("reading the listing of the image store")?;
         Ok(Some(Images { store, metadata, listing }))
     }
 
-    /// `store/`, `images.json` and `listing.json`.
-    fn image_store(&self) -> Result<Outputs> {
-        let definition = &self.loaded.definition;
+    /// Every image with the roles that need it and the names of its blobs; those of registries may not be here yet.
+    pub(super) fn all_images(&self, built: Option<&Outputs>) -> Result<Vec<StoredImage>> {
+        let Inputs { local, preload, pull: options, registry, blobs, .. } = &self.inputs;
+        let mut images: Vec<_> = local.iter().flat_map(|(_, images)| images.clone()).collect();
+        images.extend(built.map(stored).transpose()?.unwrap_or_default());
+        let architecture = self.inputs.loaded.definition.architecture.debian();
+        images.extend(pull::documents(
+            &self.lock.images,
+            architecture,
+            registry.as_ref(),
+            blobs,
+            options.transfers,
+        )?);
+        preload.with_roles(images)
+    }
+
+    /// The images that are built from packages, without roles: `store/` and `images.json`.
+    pub(super) fn built_images(&self) -> Result<Option<Outputs>> {
+        let definition = &self.inputs.loaded.definition;
+        let built: Vec<_> = definition.images.built().collect();
+        if built.is_empty() {
+            return Ok(None);
+        }
         let inputs = json!({
             "epoch": self.lock.epoch,
-            "images": definition.images.preload,
+            "images": built,
             "suite": definition.packages.suite,
             "architecture": definition.architecture,
             "packages": self.lock.packages.iter().map(|package| package.sha256).collect::<Vec<_>>(),
         });
-        self.cache.step(&Key::new("images", 1, inputs), |out| {
-            let message = format!("Building {} container images", definition.images.built().count());
-            self.progress.within("images", message, || {
-                let unpacked =
-                    tempfile::tempdir_in(self.cache.scratch()).context("making a scratch directory")?;
-                let repository = self.repository()?;
-                let store = Store::create(&out.join("store"))?;
-                let settings =
-                    Settings { architecture: definition.architecture.debian(), epoch: self.lock.epoch };
-                let mut number = 0;
-                let built = images::build(
-                    &definition.images.built().collect::<Vec<_>>(),
-                    settings,
-                    &store,
-                    &mut |layer| {
-                        number += 1;
-                        let directory = unpacked.path().join(number.to_string());
-                        files::make_directory(&directory, 0o755)?;
-                        let work = Work::Extract {
-                            suite: definition.packages.suite.clone(),
-                            repository: repository.clone(),
-                            include: layer
-                                .packages
-                                .iter()
-                                .map(|package| package.as_str().to_owned())
-                                .collect(),
-                        };
-                        self.sandboxed(work, &directory)?;
-                        Ok(directory.join("layer.tar"))
-                    },
-                )?;
-                let Listing { payloads, images } = store.finish(&built)?;
-                fs::write(out.join("images.json"), serde_json::to_vec(&built)?)?;
-                fs::write(out.join("listing.json"), serde_json::to_vec(&Listed { payloads, images })?)?;
-                Ok(())
-            })
+        let outputs = self.inputs.cache.step(&Key::new("images-built", 1, inputs), |out| {
+            let message = format!("Building {} container images", built.len());
+            self.progress.within("images", message, || self.build_images(&built, out))
+        })?;
+        Ok(Some(outputs))
+    }
+
+    fn build_images(&self, built: &[&BuiltImage], out: &Path) -> Result<()> {
+        let definition = &self.inputs.loaded.definition;
+        let unpacked =
+            tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
+        let repository = self.repository()?;
+        let store = Store::create(&out.join(STORE))?;
+        let settings = Settings { architecture: definition.architecture.debian(), epoch: self.lock.epoch };
+        let mut number = 0;
+        let images = images::build(built, settings, &store, &mut |layer| {
+            number += 1;
+            let directory = unpacked.path().join(number.to_string());
+            files::make_directory(&directory, 0o755)?;
+            let work = Work::Extract {
+                suite: definition.packages.suite.clone(),
+                repository: repository.clone(),
+                include: layer.packages.iter().map(|package| package.as_str().to_owned()).collect(),
+            };
+            self.sandboxed(work, &directory)?;
+            Ok(directory.join("layer.tar"))
+        })?;
+        fs::write(out.join(LIST), serde_json::to_vec(&images)?).context("writing the list of images")
+    }
+
+    /// `store/`, `images.json` and `listing.json`: every blob once, as further names of files of the cache.
+    fn image_store(&self, images: &[StoredImage], built: Option<&Outputs>) -> Result<Outputs> {
+        let Inputs { local, pull: options, registry, blobs, cache, .. } = &self.inputs;
+        let steps: Vec<Store> = local
+            .iter()
+            .map(|(outputs, _)| outputs)
+            .chain(built)
+            .map(|o| Store::at(&o.path(STORE)))
+            .collect();
+        cache.step(&Key::new("image-store", 1, json!({ "images": images })), |out| {
+            let store = Store::create(&out.join(STORE))?;
+            let held =
+                |blob: &Blob| steps.iter().map(|s| s.blob_path(blob.digest)).find(|path| path.exists());
+            let is_pulled = |image: &&StoredImage| !image.blobs().all(|blob| held(&blob).is_some());
+            let pulled: Vec<_> = images.iter().filter(is_pulled).cloned().collect();
+            pull::blobs(&pulled, registry.as_ref(), blobs, options.transfers, self.progress)?;
+            for blob in images.iter().flat_map(StoredImage::blobs) {
+                let source = held(&blob).unwrap_or_else(|| blobs.path(blob.digest));
+                store.take(blob, &source)?;
+            }
+            let Listing { payloads, images: listed } = store.finish(images)?;
+            fs::write(out.join(LIST), serde_json::to_vec(images)?)?;
+            fs::write(out.join(LISTING), serde_json::to_vec(&Listed { payloads, images: listed })?)?;
+            Ok(())
         })
     }
 }

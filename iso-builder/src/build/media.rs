@@ -18,6 +18,7 @@ use super::images::Images;
 use super::{Build, Medium, Outputs, configuration, record};
 use crate::boot::loaders;
 use crate::boot::menu::Menu;
+use crate::links::link_or_copy;
 use crate::media::{checksums, esp, iso};
 
 /// What media can be made of one definition.
@@ -77,7 +78,7 @@ impl Parts {
                 payloads.push((payload.clone(), source));
             }
         }
-        payloads.extend(configuration::payloads(&build.loaded)?);
+        payloads.extend(configuration::payloads(&build.inputs.loaded)?);
         let release = files::read_text(&kernel.path("kernel-release"))?;
         let images = images.map(|images| images.listing.images.clone()).unwrap_or_default();
         Ok(Self { kernel, payloads, images, release })
@@ -86,8 +87,8 @@ impl Parts {
 
 impl Build<'_> {
     /// Makes the media that are asked for and not there already.
-    pub(super) fn media(&self, parts: &Parts, targets: &[Target]) -> Result<Vec<Medium>> {
-        let mut outputs = record::Record::open(&self.cache, &self.options.output)?;
+    pub(super) fn media(&self, parts: &Parts, directory: &Path, targets: &[Target]) -> Result<Vec<Medium>> {
+        let mut outputs = record::Record::open(&self.inputs.cache, directory)?;
         let mut sums = BTreeMap::new();
         for target in targets {
             match target {
@@ -98,12 +99,12 @@ impl Build<'_> {
         }
         let manifest = self.manifest(parts, MediumKind::Full).to_bytes();
         sums.insert(MANIFEST.to_owned(), Digest::of(&manifest));
-        files::write_atomically(&self.options.output.join(MANIFEST), &manifest, 0o644)?;
+        files::write_atomically(&directory.join(MANIFEST), &manifest, 0o644)?;
         let text = checksums::render(&sums);
-        files::write_atomically(&self.options.output.join("SHA256SUMS"), text.as_bytes(), 0o644)?;
+        files::write_atomically(&directory.join("SHA256SUMS"), text.as_bytes(), 0o644)?;
         outputs.write()?;
         let medium = |(name, sha256): (String, Digest)| {
-            let path = self.options.output.join(name);
+            let path = directory.join(name);
             let size = fs::metadata(&path).with_context(|| format!("reading {}", path.display()))?.len();
             Ok(Medium { path, size, sha256 })
         };
@@ -112,12 +113,12 @@ impl Build<'_> {
 
     /// The first part of every output's name.
     fn stem(&self) -> String {
-        let definition = &self.loaded.definition;
+        let definition = &self.inputs.loaded.definition;
         format!("{}-{}-{}", definition.id, definition.version, definition.architecture.debian())
     }
 
     fn manifest(&self, parts: &Parts, medium: MediumKind) -> Release {
-        let definition = &self.loaded.definition;
+        let definition = &self.inputs.loaded.definition;
         Release {
             format: FORMAT,
             id: definition.id.clone(),
@@ -156,7 +157,7 @@ impl Build<'_> {
             "loaders": [eltorito?.1, hybrid?.1],
             "menu": self.menu(&manifest).render(),
         });
-        let output = self.options.output.join(&name);
+        let output = outputs.directory().join(&name);
         let digest = outputs.made(&name, step, &key, self.progress, || {
             self.assemble(parts, kind, &manifest, &output, step)
         })?;
@@ -165,7 +166,7 @@ impl Build<'_> {
     }
 
     fn menu(&self, manifest: &[u8]) -> Menu<'_> {
-        let definition = &self.loaded.definition;
+        let definition = &self.inputs.loaded.definition;
         Menu {
             title: format!("{} {}", definition.name, definition.version),
             volume: iso::volume_id(&format!("{}_{}", definition.id, definition.version)),
@@ -182,7 +183,8 @@ impl Build<'_> {
         output: &Path,
         step: &str,
     ) -> Result<()> {
-        let scratch = tempfile::tempdir_in(self.cache.scratch()).context("making a scratch directory")?;
+        let scratch =
+            tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
         let menu = self.menu(manifest);
         let small = |name: &str, bytes: &[u8]| -> Result<PathBuf> {
             let path = scratch.path().join(name);
@@ -227,7 +229,7 @@ impl Build<'_> {
             let found = parts.payloads.iter().find(|(payload, _)| payload.purpose == purpose);
             let (payload, source) = found.with_context(|| format!("finding the {suffix}"))?;
             let name = format!("{}-{suffix}", self.stem());
-            let output = self.options.output.join(&name);
+            let output = outputs.directory().join(&name);
             let key = json!({ "sha256": payload.sha256 });
             let digest =
                 outputs.made(&name, suffix, &key, self.progress, || link_or_copy(source, &output))?;
@@ -235,22 +237,4 @@ impl Build<'_> {
         }
         Ok(())
     }
-}
-
-fn link_or_copy(source: &Path, output: &Path) -> Result<()> {
-    let unfinished = output.with_extension("new");
-    for path in [&unfinished, output] {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("removing {}", path.display()));
-            }
-            _ => {}
-        }
-    }
-    if fs::hard_link(source, output).is_ok() {
-        return Ok(());
-    }
-    let what = || format!("copying {} to {}", source.display(), output.display());
-    fs::copy(source, &unfinished).with_context(what)?;
-    fs::rename(&unfinished, output).with_context(what)
 }

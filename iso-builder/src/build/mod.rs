@@ -1,15 +1,18 @@
 //! A build: from a definition to media, as a graph of steps.
 //!
 //! ```text
-//! packages ─ base ┬ kernel (kernel, initrd, loaders) ────────────┐
-//!                 ├ rootfs (overlays, installer) ────────────────┼ media
-//! packages ─ layers ─ image store ─ metadata (base's containerd) ┘
+//! packages ─ base ┬ kernel (kernel, initrd, loaders) ──────────┐
+//!                 ├ rootfs (overlays, installer) ──────────────┼ media
+//! packages ─ built images ┐                                    │
+//! archives and layouts ───┼ image store ─ metadata (containerd)┘
+//! registries ─ blobs ─────┘
 //! ```
 //!
 //! Each step is keyed by the digests of what goes into it, so a change rebuilds only what depends on it.
 
 mod configuration;
 mod images;
+mod inputs;
 mod media;
 mod os;
 mod record;
@@ -23,27 +26,38 @@ use installer::progress::Progress;
 use serde::Serialize;
 
 use crate::cache::{Cache, Outputs};
-use crate::definition::Loaded;
-use crate::lock::Lock;
-use crate::packages::{self, Policy};
+use crate::images::image::StoredImage;
+use crate::lock::{Lock, Policy};
+use crate::packages;
 use crate::sandbox;
 use crate::steps::{Repository, Request, Work};
 
+use inputs::Inputs;
+pub use inputs::PullOptions;
 pub use media::Target;
 
 /// What a build is asked for.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The definition's file.
-    pub definition: PathBuf,
+    /// What the media are made from.
+    pub inputs: InputOptions,
     /// The directory for the media.
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,
     /// The media to make.
     pub targets: Vec<Target>,
+}
+
+/// A definition, and how what it names is had.
+#[derive(Clone, Debug)]
+pub struct InputOptions {
+    /// The definition's file.
+    pub definition: PathBuf,
     /// How the lock file and the network are treated.
     pub policy: Policy,
+    /// How images are pulled.
+    pub pull: PullOptions,
     /// Where steps and downloads are kept.
     pub cache: CacheOptions,
 }
@@ -66,12 +80,11 @@ impl CacheOptions {
 }
 
 /// One build under way.
-#[derive(Debug)]
+#[allow(missing_debug_implementations)]
 struct Build<'a> {
-    loaded: Loaded,
+    inputs: Inputs,
     lock: Lock,
-    cache: Cache,
-    options: &'a Options,
+    policy: Policy,
     progress: &'a Progress,
 }
 
@@ -88,24 +101,40 @@ pub struct Medium {
 
 /// Builds the media and says which there are now.
 pub fn build(options: &Options, progress: &Progress) -> Result<Vec<Medium>> {
-    let loaded = Loaded::read(&options.definition)?;
-    crate::tools::check()?;
+    let build = Build::begin(&options.inputs, progress)?;
     files::make_directory(&options.output, 0o755)?;
-    let cache = options.cache.open(progress)?;
-    let lock = packages::lock(&loaded, &cache, options.policy, progress)?;
-    let build = Build { loaded, lock, cache, options, progress };
     let base = build.base()?;
     let kernel = build.kernel(&base)?;
-    let rootfs = build.rootfs(&base)?;
+    let rootfs = build.rootfs(&base, &options.installer)?;
     let images = build.images(&base)?;
     let parts = media::Parts::collect(&build, kernel, &rootfs, images.as_ref())?;
-    build.media(&parts, &options.targets)
+    build.media(&parts, &options.output, &options.targets)
 }
 
-impl Build<'_> {
+/// Resolves every input of a definition anew and writes its lock file.
+pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
+    Inputs::gather(options, progress)?.relock(progress)
+}
+
+/// The images that a definition preloads, with their blobs and roles. Of images from registries the manifests are
+/// pulled, and not the blobs.
+pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<StoredImage>> {
+    let build = Build::begin(options, progress)?;
+    let built = build.built_images()?;
+    build.all_images(built.as_ref())
+}
+
+impl<'a> Build<'a> {
+    fn begin(options: &InputOptions, progress: &'a Progress) -> Result<Self> {
+        let inputs = Inputs::gather(options, progress)?;
+        let lock = inputs.lock(options.policy, progress)?;
+        Ok(Self { inputs, lock, policy: options.policy, progress })
+    }
+
     /// Does `work` in the sandbox, with outputs to `out`.
     fn sandboxed(&self, work: Work, out: &Path) -> Result<()> {
-        let scratch = tempfile::tempdir_in(self.cache.scratch()).context("making a scratch directory")?;
+        let scratch =
+            tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
         let request =
             Request { work, out: out.to_owned(), scratch: scratch.path().to_owned(), epoch: self.lock.epoch };
         let result = sandbox::run(&request, scratch.path());
@@ -115,6 +144,6 @@ impl Build<'_> {
 
     /// The local repository of the locked packages.
     fn repository(&self) -> Result<Repository> {
-        packages::fetch(&self.lock, &self.cache, self.options.policy, self.progress)
+        packages::fetch(&self.lock, &self.inputs.cache, self.policy, self.progress)
     }
 }

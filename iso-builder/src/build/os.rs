@@ -1,6 +1,6 @@
 //! The steps that make the operating system: base, kernel and initrd, OS image.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use installer::failure::{Class, Failure};
@@ -15,9 +15,9 @@ use crate::steps::{Identity, Rootfs, Source, Work};
 impl Build<'_> {
     /// `base.tar`: the root file system before anything of ours.
     pub(super) fn base(&self) -> Result<Outputs> {
-        let definition = &self.loaded.definition;
+        let definition = &self.inputs.loaded.definition;
         let absolute = |path: &PathBuf| -> Result<PathBuf> {
-            let path = self.loaded.resolve(path);
+            let path = self.inputs.loaded.resolve(path);
             path.canonicalize().with_context(|| format!("resolving {}", path.display()))
         };
         // Of another base the packages are those of container images, which do not go into it.
@@ -30,7 +30,7 @@ impl Build<'_> {
             "digest": self.lock.base,
             "packages": packages.collect::<Vec<_>>(),
         });
-        self.cache.step(&Key::new("base", if debian { 1 } else { 2 }, inputs), |out| {
+        self.inputs.cache.step(&Key::new("base", if debian { 1 } else { 2 }, inputs), |out| {
             let work = match &definition.base {
                 Base::Debian(base) => Work::Bootstrap {
                     suite: definition.packages.suite.clone(),
@@ -47,13 +47,13 @@ impl Build<'_> {
 
     /// `vmlinuz`, `initrd`, `kernel-release`, `loaders/`.
     pub(super) fn kernel(&self, base: &Outputs) -> Result<Outputs> {
-        let overlays = self.overlays(&self.loaded.definition.overlays.initrd)?;
+        let overlays = self.overlays(&self.inputs.loaded.definition.overlays.initrd)?;
         let inputs = json!({
             "epoch": self.lock.epoch,
             "base": base.digest()?,
             "overlays": digests(&overlays)?,
         });
-        self.cache.step(&Key::new("kernel", 4, inputs), |out| {
+        self.inputs.cache.step(&Key::new("kernel", 4, inputs), |out| {
             let work = Work::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))
@@ -61,12 +61,12 @@ impl Build<'_> {
     }
 
     /// `rootfs.squashfs`.
-    pub(super) fn rootfs(&self, base: &Outputs) -> Result<Outputs> {
-        let definition = &self.loaded.definition;
+    pub(super) fn rootfs(&self, base: &Outputs, installer: &Path) -> Result<Outputs> {
+        let definition = &self.inputs.loaded.definition;
         let rootfs = Rootfs {
             base: base.path("base.tar"),
             overlays: self.overlays(&definition.overlays.rootfs)?,
-            installer: self.installer()?,
+            installer: found(installer)?,
             identity: Identity {
                 id: definition.id.clone(),
                 name: definition.name.clone(),
@@ -82,7 +82,7 @@ impl Build<'_> {
             "identity": rootfs.identity,
             "level": rootfs.level,
         });
-        self.cache.step(&Key::new("rootfs", 2, inputs), |out| {
+        self.inputs.cache.step(&Key::new("rootfs", 2, inputs), |out| {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
             self.progress.within("rootfs", message, || self.sandboxed(Work::Rootfs(rootfs), out))
         })
@@ -90,21 +90,21 @@ impl Build<'_> {
 
     fn overlays(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let resolve = |path: &PathBuf| {
-            let path = self.loaded.resolve(path);
+            let path = self.inputs.loaded.resolve(path);
             path.canonicalize().with_context(|| format!("resolving {}", path.display()))
         };
         paths.iter().map(resolve).collect()
     }
+}
 
-    fn installer(&self) -> Result<PathBuf> {
-        let path = &self.options.installer;
-        path.canonicalize().map_err(|error| {
-            Failure::new(Class::Invalid, format!("finding the installer at {}", path.display()))
-                .because(error)
-                .hint("Build it (`make build`), or name the executable with --installer.")
-                .into()
-        })
-    }
+/// The installer's full path.
+fn found(installer: &Path) -> Result<PathBuf> {
+    installer.canonicalize().map_err(|error| {
+        Failure::new(Class::Invalid, format!("finding the installer at {}", installer.display()))
+            .because(error)
+            .hint("Build it (`make build`), or name the executable with --installer.")
+            .into()
+    })
 }
 
 fn digests(paths: &[PathBuf]) -> Result<Vec<installer::digest::Digest>> {

@@ -42,6 +42,11 @@ impl Record {
         Ok(Self { directory, file, outputs: outputs.unwrap_or_default() })
     }
 
+    /// The directory.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The digest of the output `name`. Unless it is there, untouched since it was made from `key`, `make` makes it, and
     /// it is hashed as the step `checksum-OUTPUT`.
     pub(super) fn made(

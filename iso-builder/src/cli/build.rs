@@ -6,8 +6,9 @@ use anyhow::Result;
 use installer::cli::{Context, Format, print};
 use installer::size::ByteSize;
 
-use crate::build::{self, CacheOptions, Medium, Options, Target};
-use crate::packages::Policy;
+use crate::build::{self, CacheOptions, InputOptions, Medium, Options, PullOptions, Target};
+use crate::images::pull;
+use crate::lock::Policy;
 
 /// Build media from an image definition.
 ///
@@ -15,8 +16,8 @@ use crate::packages::Policy;
 /// from the cache. Inputs are pinned in DEFINITION.lock, which is written by the first build.
 #[derive(Debug, clap::Args)]
 pub(super) struct Build {
-    /// The image definition.
-    definition: PathBuf,
+    #[command(flatten)]
+    inputs: InputArguments,
     /// Directory for the media.
     #[arg(short, long, value_name = "DIR", default_value = "dist")]
     output: PathBuf,
@@ -24,17 +25,59 @@ pub(super) struct Build {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "MEDIUM,...")]
     #[arg(default_values_t = [Target::Full, Target::NetInstall, Target::Netboot])]
     only: Vec<Target>,
-    /// Refuse to build when the lock file is absent or does not fit the definition.
+    /// The installer executable to put into the OS image; statically linked, so that it runs in any base.
+    #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER", default_value_os_t = beside())]
+    installer: PathBuf,
+}
+
+/// A definition, and how what it names is had.
+#[derive(Debug, clap::Args)]
+pub(super) struct InputArguments {
+    /// The image definition.
+    definition: PathBuf,
+    #[command(flatten)]
+    policy: PolicyArguments,
+    #[command(flatten)]
+    cache: CacheArguments,
+    #[command(flatten)]
+    pull: PullArguments,
+}
+
+/// How the lock file and the network are treated.
+#[derive(Debug, clap::Args)]
+struct PolicyArguments {
+    /// Stop when the lock file is absent or does not fit the definition.
     #[arg(long)]
     locked: bool,
     /// Use no network: what is not in the cache is an error.
     #[arg(long)]
     offline: bool,
-    /// The installer executable to put into the OS image; statically linked, so that it runs in any base.
-    #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER", default_value_os_t = beside())]
-    installer: PathBuf,
-    #[command(flatten)]
-    cache: CacheArguments,
+}
+
+impl From<InputArguments> for InputOptions {
+    fn from(arguments: InputArguments) -> Self {
+        let InputArguments { definition, policy, cache, pull } = arguments;
+        let policy = Policy { locked: policy.locked, offline: policy.offline };
+        Self { definition, policy, pull: pull.into(), cache: cache.into() }
+    }
+}
+
+/// How images are pulled.
+#[derive(Debug, clap::Args)]
+pub(super) struct PullArguments {
+    /// Manifests and blobs pulled at the same time.
+    #[arg(long, value_name = "COUNT", default_value_t = pull::TRANSFERS)]
+    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
+    transfers: usize,
+    /// Pull at most this much a second, all transfers together: 10Mi, 500Ki.
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<ByteSize>,
+}
+
+impl From<PullArguments> for PullOptions {
+    fn from(arguments: PullArguments) -> Self {
+        Self { transfers: arguments.transfers, rate: arguments.rate }
+    }
 }
 
 /// Where steps and downloads are kept.
@@ -68,12 +111,10 @@ fn default_cache() -> PathBuf {
 impl Build {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let options = Options {
-            definition: self.definition,
+            inputs: self.inputs.into(),
             output: self.output,
             installer: self.installer,
             targets: self.only,
-            policy: Policy { locked: self.locked, offline: self.offline },
-            cache: self.cache.into(),
         };
         let media = build::build(&options, &context.progress)?;
         if context.format == Format::Json {

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use anyhow::Result;
 use installer::cli::{Context, print};
 
-use super::build::CacheArguments;
-use crate::build::CacheOptions;
-use crate::definition::Loaded;
-use crate::{lock, packages, tools};
+use super::build::{CacheArguments, PullArguments};
+use crate::build::{self, InputOptions};
+use crate::lock::{self, Policy};
 
 /// Resolve every input of a definition to a digest and write DEFINITION.lock beside it.
 #[derive(Debug, clap::Args)]
@@ -17,15 +16,21 @@ pub(super) struct Lock {
     definition: PathBuf,
     #[command(flatten)]
     cache: CacheArguments,
+    #[command(flatten)]
+    pull: PullArguments,
 }
 
 impl Lock {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let loaded = Loaded::read(&self.definition)?;
-        tools::check()?;
-        let cache = CacheOptions::from(self.cache).open(&context.progress)?;
-        let locked = packages::relock(&loaded, &cache, &context.progress)?;
-        let path = lock::Lock::path(&loaded.file);
-        print(&format!("{}: {} packages", path.display(), locked.packages.len()))
+        let path = lock::Lock::path(&self.definition);
+        let options = InputOptions {
+            definition: self.definition,
+            policy: Policy::default(),
+            pull: self.pull.into(),
+            cache: self.cache.into(),
+        };
+        let locked = build::relock(&options, &context.progress)?;
+        let (packages, images) = (locked.packages.len(), locked.images.len());
+        print(&format!("{}: {packages} packages, {images} images of registries", path.display()))
     }
 }

@@ -1,6 +1,7 @@
 //! The command line: one file per command, each thin.
 
 mod build;
+mod images;
 mod lock;
 
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ struct Cli {
 enum Command {
     Build(build::Build),
     Lock(lock::Lock),
+    Images(images::Images),
     Inspect(medium::Inspect),
     Verify(medium::Verify),
     /// Print the JSON Schema of the image definition.
@@ -76,6 +78,7 @@ impl Command {
         match self {
             Self::Build(build) => build.run(context),
             Self::Lock(lock) => lock.run(context),
+            Self::Images(images) => images.run(context),
             Self::Inspect(inspect) => inspect.run(context),
             Self::Verify(verify) => verify.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(Definition))?),

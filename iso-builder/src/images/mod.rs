@@ -18,6 +18,8 @@ mod keep;
 pub mod layer;
 pub mod metadata;
 pub mod packages;
+pub mod preload;
+pub mod pull;
 pub mod spec;
 pub mod store;
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::blob::{Blob, BlobWriter};
 use super::image::{INDEX, StoredImage, descriptor};
+use crate::links::link_or_copy;
 
 /// The store's directory on a medium.
 pub const ON_MEDIUM: &str = "images";
@@ -53,6 +54,26 @@ impl Store {
         make_directory(&root.join("blobs/sha256"), 0o755)?;
         write_atomically(&root.join("oci-layout"), LAYOUT, 0o644)?;
         Ok(Self { root: root.to_owned() })
+    }
+
+    /// The store that is at `root`.
+    #[must_use]
+    pub fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// Takes a blob from another place, as a second name of the file there if the file systems allow it.
+    pub fn take(&self, blob: Blob, from: &Path) -> Result<()> {
+        let path = self.blob_path(blob.digest);
+        if path.exists() {
+            return Ok(());
+        }
+        link_or_copy(from, &path)
+    }
+
+    /// Removes blobs that belong to none of `images`.
+    pub fn keep_only(&self, images: &[StoredImage]) -> Result<()> {
+        self.remove_all_but(&images.iter().flat_map(StoredImage::blobs).map(|blob| blob.digest).collect())
     }
 
     /// The directory.

@@ -1,20 +1,27 @@
 //! The lock file: every input of a build by digest. Written beside the definition as `DEFINITION.lock`.
 //!
-//! What is locked: each Debian package with its URL, size and SHA-256; the base where it is a file or directory;
-//! and the moment that all timestamps carry. A lock fits a definition when the definition still asks for
-//! the same things; otherwise it is made anew, or with `--locked` the build refuses.
+//! What is locked: each Debian package with its URL, size and SHA-256; each image of a registry with its digest; the base
+//! where it is a file or directory, and archives and layouts of images; and the moment that all timestamps carry. A lock
+//! fits a definition when the definition still asks for the same things; otherwise what has changed is resolved
+//! again, or with `--locked` the build refuses.
+
+mod make;
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use installer::digest::Digest;
 use installer::failure::{Class, Failure};
 use installer::files;
+use installer::oci::ImageReference;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Base, Loaded, PackageSource};
+use crate::images::preload::Needed;
+use crate::images::pull::Pinned;
 use crate::steps::{Resolved, Wanted};
+
+pub use make::{Locker, Policy};
 
 /// The version of the format.
 const FORMAT: u32 = 1;
@@ -34,6 +41,22 @@ pub struct Lock {
     /// Digest of the base, where it is a file or a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<Digest>,
+    /// The images of registries, by reference.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Pinned>,
+    /// Archives and layouts of images, by path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<LockedFile>,
+}
+
+/// A file or directory that the definition names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedFile {
+    /// The path as the definition writes it.
+    pub path: PathBuf,
+    /// Its digest.
+    pub sha256: Digest,
 }
 
 /// What a definition asks of the outside world.
@@ -47,12 +70,16 @@ pub struct Request {
     /// The base's path as the definition writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<PathBuf>,
+    /// The images to pull, sorted, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageReference>,
 }
 
 impl Request {
-    /// What `loaded` asks for.
+    /// What `loaded` asks for; `pulled` are the images that it takes from registries, those of its lists and manifests
+    /// among them.
     #[must_use]
-    pub fn of(loaded: &Loaded) -> Self {
+    pub fn of(loaded: &Loaded, pulled: &[Needed]) -> Self {
         let definition = &loaded.definition;
         let mut wanted = Vec::new();
         let base = match &definition.base {
@@ -69,7 +96,10 @@ impl Request {
         }
         wanted.sort();
         wanted.dedup();
-        Self { source: definition.packages.clone(), wanted, base }
+        let mut images: Vec<_> = pulled.iter().map(|needed| needed.reference.clone()).collect();
+        images.sort();
+        images.dedup();
+        Self { source: definition.packages.clone(), wanted, base, images }
     }
 }
 
@@ -95,17 +125,6 @@ impl Lock {
         Ok(Some(lock))
     }
 
-    /// A lock made now: `SOURCE_DATE_EPOCH` if that is set, else the present moment.
-    pub fn new(request: Request, packages: Vec<Resolved>, base: Option<Digest>) -> Result<Self> {
-        let epoch = match std::env::var("SOURCE_DATE_EPOCH") {
-            Ok(text) => text.parse().map_err(|_| {
-                Failure::new(Class::Invalid, format!("SOURCE_DATE_EPOCH={text} is not a number of seconds"))
-            })?,
-            Err(_) => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
-        };
-        Ok(Self { format: FORMAT, epoch, request, packages, base })
-    }
-
     /// Writes the lock file.
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut bytes = serde_json::to_vec_pretty(self)?;
@@ -128,9 +147,11 @@ mod tests {
         Lock {
             format: FORMAT,
             epoch: 1,
-            request: Request { source: PackageSource::default(), wanted, base: None },
+            request: Request { source: PackageSource::default(), wanted, base: None, images: vec![] },
             packages: vec![],
             base: None,
+            images: vec![],
+            files: vec![],
         }
     }
 

@@ -1,0 +1,170 @@
+//! What every command about a definition begins with: the definition, the cache, and which images it needs.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use installer::config::Role;
+use installer::files;
+use installer::progress::Progress;
+use installer::size::ByteSize;
+use serde_json::json;
+use walkdir::WalkDir;
+
+use super::InputOptions;
+use crate::cache::{Cache, Key, Outputs};
+use crate::definition::Loaded;
+use crate::images::image::StoredImage;
+use crate::images::import::{self, Import};
+use crate::images::preload::{self, Preload, Present};
+use crate::images::pull::{BlobCache, Offline, Registry};
+use crate::images::spec::LocalImages;
+use crate::images::{Source, Store};
+use crate::lock::{Lock, Locker, Policy};
+
+/// The store among the outputs of a step.
+pub(super) const STORE: &str = "store";
+/// The list of the images in it.
+pub(super) const LIST: &str = "images.json";
+
+/// How images are pulled.
+#[derive(Clone, Copy, Debug)]
+pub struct PullOptions {
+    /// Transfers at the same time.
+    pub transfers: usize,
+    /// Bytes a second, all transfers together.
+    pub rate: Option<ByteSize>,
+}
+
+/// A definition with everything that it names.
+#[allow(missing_debug_implementations)]
+pub(super) struct Inputs {
+    pub(super) loaded: Loaded,
+    pub(super) cache: Cache,
+    pub(super) blobs: BlobCache,
+    pub(super) registry: Box<dyn Registry>,
+    pub(super) pull: PullOptions,
+    pub(super) preload: Preload,
+    /// Images of layouts and archives, with the store that each is in.
+    pub(super) local: Vec<(Outputs, Vec<StoredImage>)>,
+}
+
+impl Inputs {
+    /// Reads the definition and what lies beside it; asks nobody on the network.
+    pub(super) fn gather(options: &InputOptions, progress: &Progress) -> Result<Self> {
+        let InputOptions { definition, policy, pull, cache } = options;
+        let loaded = Loaded::read(definition)?;
+        crate::tools::check()?;
+        let cache = cache.open(progress)?;
+        let blobs = BlobCache::open(cache.downloads())?;
+        let registry: Box<dyn Registry> =
+            if policy.offline { Box::new(Offline) } else { Box::new(loaded.registries(pull.rate)?) };
+        let local = local_images(&loaded, &cache, progress)?;
+        let mut present: Vec<_> = local
+            .iter()
+            .flat_map(|(_, images)| images)
+            .map(|image| Present { names: image.names(), roles: image.roles.clone() })
+            .collect();
+        present.extend(built(&loaded));
+        let needed = preload::named(&loaded.definition.images, &|path| loaded.resolve(path))?;
+        let preload = Preload::new(&present, &needed);
+        Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, local })
+    }
+
+    /// The lock of the definition.
+    pub(super) fn lock(&self, policy: Policy, progress: &Progress) -> Result<Lock> {
+        self.locker(progress).lock(policy)
+    }
+
+    /// The lock of the definition, with everything resolved anew.
+    pub(super) fn relock(&self, progress: &Progress) -> Result<Lock> {
+        self.locker(progress).relock()
+    }
+
+    fn locker<'a>(&'a self, progress: &'a Progress) -> Locker<'a> {
+        Locker {
+            loaded: &self.loaded,
+            pulled: &self.preload.pulled,
+            registry: self.registry.as_ref(),
+            blobs: &self.blobs,
+            transfers: self.pull.transfers,
+            cache: &self.cache,
+            progress,
+        }
+    }
+}
+
+/// The images that the definition builds.
+fn built(loaded: &Loaded) -> impl Iterator<Item = Present> + '_ {
+    loaded.definition.images.preload.iter().filter_map(|entry| match &entry.source {
+        Source::Built(image) => Some(Present { names: vec![image.name.clone()], roles: entry.roles.clone() }),
+        _ => None,
+    })
+}
+
+/// The images of layouts and archives, each with a store of its own in the cache.
+fn local_images(
+    loaded: &Loaded,
+    cache: &Cache,
+    progress: &Progress,
+) -> Result<Vec<(Outputs, Vec<StoredImage>)>> {
+    let entries = loaded.definition.images.preload.iter();
+    let locals = entries.filter_map(|entry| match &entry.source {
+        Source::Local(local) => Some((local, &entry.roles)),
+        _ => None,
+    });
+    let one = |(local, roles): (&LocalImages, &Vec<Role>)| {
+        let outputs = local_store(loaded, local, cache, progress)?;
+        let mut images = stored(&outputs)?;
+        images.iter_mut().for_each(|image| image.roles.clone_from(roles));
+        Ok((outputs, images))
+    };
+    locals.map(one).collect()
+}
+
+fn local_store(loaded: &Loaded, local: &LocalImages, cache: &Cache, progress: &Progress) -> Result<Outputs> {
+    let path = loaded.resolve(&local.path);
+    let checksums = local.checksums.as_ref().map(|path| loaded.resolve(path));
+    let architecture = loaded.definition.architecture.debian();
+    let inputs = json!({
+        "content": crate::inputs::digest(&path)?,
+        "references": local.references,
+        "checksums": checksums.as_deref().map(crate::inputs::digest).transpose()?,
+        "architecture": architecture,
+    });
+    cache.step(&Key::new("images-local", 1, inputs), |out| {
+        let total = files_size(&path)?;
+        let mut step = progress.step("import", format!("Reading {}", path.display()), Some(total));
+        let store = Store::create(&out.join(STORE))?;
+        let import = Import {
+            path: &path,
+            references: &local.references,
+            checksums: checksums.as_deref(),
+            architecture,
+            roles: &[],
+        };
+        let imported = import::import(&import, &store, &mut |bytes| step.advance(bytes))?;
+        step.done();
+        imported.notes.iter().for_each(|note| progress.note("import", note));
+        store.keep_only(&imported.images)?;
+        fs::write(out.join(LIST), serde_json::to_vec(&imported.images)?).context("writing the list of images")
+    })
+}
+
+/// The length of a file, or of all files below a directory.
+fn files_size(path: &Path) -> Result<u64> {
+    let mut size = 0;
+    for entry in WalkDir::new(path) {
+        let entry = entry.with_context(|| format!("reading {}", path.display()))?;
+        if entry.file_type().is_file() {
+            size += entry.metadata().with_context(|| format!("reading {}", path.display()))?.len();
+        }
+    }
+    Ok(size)
+}
+
+/// The images that a step has put into its store.
+pub(super) fn stored(outputs: &Outputs) -> Result<Vec<StoredImage>> {
+    let bytes = files::read_at_most(&outputs.path(LIST), 64 << 20)?;
+    serde_json::from_slice(&bytes).context("reading the list of images")
+}

@@ -1,0 +1,175 @@
+//! The image definition: what the builder makes media from. Paths are relative to the definition's file.
+
+mod read;
+
+use std::path::PathBuf;
+
+use installer::config::registries::Registries;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::images::Images;
+
+pub use read::Loaded;
+
+/// The whole definition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Short name of the product, the first part of every output's name: lower-case letters, digits, `-`.
+    pub id: String,
+    /// The product's name for people, shown in menus.
+    pub name: String,
+    /// The product's version: letters, digits, `.`, `-`, `+`, `~`.
+    pub version: String,
+    /// Debian's name of the architecture.
+    #[serde(default)]
+    pub architecture: Architecture,
+    /// How hard to compress.
+    #[serde(default)]
+    pub profile: Profile,
+    /// Where Debian packages come from, for the base and for container images made of packages.
+    #[serde(default)]
+    pub packages: PackageSource,
+    /// What the OS image is made from.
+    pub base: Base,
+    /// Directories laid over the OS image and over the tree that the initrd is made from.
+    #[serde(default)]
+    pub overlays: Overlays,
+    /// The kernel of live and installed boots.
+    #[serde(default)]
+    pub kernel: Kernel,
+    /// How registries of container images are asked during the build, in the form of `registries.yaml` of RKE2 and K3s.
+    /// Paths are relative to the definition.
+    #[serde(default, skip_serializing_if = "Registries::is_empty")]
+    pub registries: Registries,
+    /// Container images.
+    #[serde(default)]
+    pub images: Images,
+    /// An install configuration to embed in the media. With `install.automatic: true` the media install
+    /// without a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_config: Option<PathBuf>,
+    /// A part of an install configuration that every install of this image begins with. Every other source of
+    /// a configuration is stronger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_defaults: Option<PathBuf>,
+}
+
+/// Architectures that media are made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Architecture {
+    /// 64-bit x86.
+    #[default]
+    Amd64,
+}
+
+impl Architecture {
+    /// Debian's name.
+    #[must_use]
+    pub fn debian(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+        }
+    }
+}
+
+/// How hard to compress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// Quick to build: zstd level 3.
+    #[default]
+    Development,
+    /// Small: zstd level 15.
+    Release,
+}
+
+impl Profile {
+    /// The zstd level of the OS image.
+    #[must_use]
+    pub fn zstd_level(self) -> u32 {
+        match self {
+            Self::Development => 3,
+            Self::Release => 15,
+        }
+    }
+}
+
+/// Where Debian packages come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PackageSource {
+    /// Debian's name of the release.
+    pub suite: String,
+    /// Lines as in sources.list(5). Empty means the mirrors that the host itself uses for this release, or
+    /// else the default of `mmdebstrap`.
+    pub mirrors: Vec<String>,
+}
+
+impl Default for PackageSource {
+    fn default() -> Self {
+        Self { suite: "bookworm".into(), mirrors: Vec::new() }
+    }
+}
+
+/// What the OS image is made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Base {
+    /// Debian packages, put together by `mmdebstrap`.
+    Debian(DebianBase),
+    /// An image in an OCI layout directory, or in an archive of one.
+    Oci(OciBase),
+    /// A tar archive of a root file system, with any compression that `tar` knows.
+    Archive(PathBase),
+    /// A directory that holds a root file system.
+    Directory(PathBase),
+}
+
+/// A base made of Debian packages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DebianBase {
+    /// Packages to install besides the essential ones; what they depend on follows, what they recommend
+    /// does not.
+    pub include: Vec<String>,
+}
+
+/// A base taken from an OCI image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OciBase {
+    /// The layout: a directory, or a tar archive of one.
+    pub path: PathBuf,
+    /// Which image of the layout, by its `org.opencontainers.image.ref.name`; needed when there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+}
+
+/// A base taken from a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PathBase {
+    /// The archive or directory.
+    pub path: PathBuf,
+}
+
+/// Directories laid over the base, later ones over earlier ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Overlays {
+    /// Over the OS image.
+    pub rootfs: Vec<PathBuf>,
+    /// Over the tree in which dracut makes the initrd: dracut modules and configuration.
+    pub initrd: Vec<PathBuf>,
+}
+
+/// The kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Kernel {
+    /// Arguments added to every boot, live and installed.
+    pub arguments: Vec<String>,
+}

@@ -1,0 +1,247 @@
+//! Which images a definition preloads, from where, and for which roles: the plan before anything is pulled or built.
+//!
+//! An image that is needed (by an entry of the definition, a line of a list, a manifest or a chart) is pulled from its
+//! registry unless the definition has it already: built, or in a layout or an archive. Then only the roles that need
+//! it grow.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+use std::path::Path;
+
+use anyhow::Result;
+use installer::config::Role;
+use installer::failure::{Class, Failure};
+use installer::files::read_at_most;
+use installer::oci::ImageReference;
+
+use super::image::StoredImage;
+use super::spec::{Images, Source};
+
+/// The longest list of images that is read, in bytes.
+const LIST: u64 = 4 << 20;
+
+/// An image that nodes need. No role means every role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// The image.
+    pub reference: ImageReference,
+    /// The roles whose nodes need it.
+    pub roles: Vec<Role>,
+}
+
+/// An image that the definition has without a registry. No role means every role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Present {
+    /// Its name first, then others that it is known by.
+    pub names: Vec<ImageReference>,
+    /// The roles that its entry names.
+    pub roles: Vec<Role>,
+}
+
+/// Which images come from registries, and which roles get each image, wherever it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preload {
+    /// The images to pull, by name.
+    pub pulled: Vec<Needed>,
+    /// The roles of every image, by its full name.
+    roles: BTreeMap<String, Vec<Role>>,
+}
+
+impl Preload {
+    /// The plan for what `needed` asks for beside what is `present` without a registry.
+    #[must_use]
+    pub fn new(present: &[Present], needed: &[Needed]) -> Self {
+        let mut plan = Self::default();
+        // What is known under several names has the roles of all of them.
+        let mut names: BTreeMap<String, String> = BTreeMap::new();
+        for Present { names: all, roles } in present {
+            let Some(key) = all.first().map(ToString::to_string) else { continue };
+            plan.add(&key, roles);
+            names.extend(all.iter().map(|name| (name.to_string(), key.clone())));
+        }
+        let mut pulled: BTreeMap<String, ImageReference> = BTreeMap::new();
+        for Needed { reference, roles } in needed {
+            let name = reference.to_string();
+            match names.get(&name) {
+                Some(known) => plan.add(known, roles),
+                None => {
+                    plan.add(&name, roles);
+                    pulled.entry(name).or_insert_with(|| reference.clone());
+                }
+            }
+        }
+        plan.pulled = pulled
+            .into_iter()
+            .map(|(name, reference)| Needed { roles: plan.roles_of(&name), reference })
+            .collect();
+        plan
+    }
+
+    fn add(&mut self, name: &str, roles: &[Role]) {
+        match self.roles.entry(name.to_owned()) {
+            Slot::Vacant(slot) => {
+                slot.insert(roles.to_vec());
+            }
+            Slot::Occupied(mut known) => {
+                let united = union(known.get(), roles);
+                known.insert(united);
+            }
+        }
+    }
+
+    fn roles_of(&self, name: &str) -> Vec<Role> {
+        self.roles.get(name).cloned().unwrap_or_default()
+    }
+
+    /// The images with the roles that need them. Images of one name are one if they lead to the same, and otherwise an
+    /// error.
+    pub fn with_roles(&self, images: Vec<StoredImage>) -> Result<Vec<StoredImage>> {
+        let mut by_name: BTreeMap<String, StoredImage> = BTreeMap::new();
+        for mut image in images {
+            let name = image.name.to_string();
+            image.roles = self.roles_of(&name);
+            match by_name.entry(name) {
+                Slot::Vacant(slot) => {
+                    slot.insert(image);
+                }
+                Slot::Occupied(other) if other.get().target() == image.target() => {}
+                Slot::Occupied(other) => {
+                    let [one, two] = [other.get(), &image].map(|image| image.target().blob.digest.oci());
+                    let failure =
+                        Failure::new(Class::Invalid, format!("two images are called {}", image.name));
+                    return Err(failure
+                        .because(anyhow::anyhow!("one is {one}, another {two}"))
+                        .hint("Give each image a name or a tag of its own.")
+                        .into());
+                }
+            }
+        }
+        Ok(by_name.into_values().collect())
+    }
+}
+
+/// The roles that are in either list; an empty list is every role.
+fn union(one: &[Role], two: &[Role]) -> Vec<Role> {
+    if one.is_empty() || two.is_empty() {
+        return Vec::new();
+    }
+    Role::ALL.into_iter().filter(|role| one.contains(role) || two.contains(role)).collect()
+}
+
+/// The images of registries that the entries of a definition name; `resolve` finds its lists.
+pub fn named(images: &Images, resolve: &dyn Fn(&Path) -> std::path::PathBuf) -> Result<Vec<Needed>> {
+    let mut needed = Vec::new();
+    for entry in &images.preload {
+        let roles = &entry.roles;
+        match &entry.source {
+            Source::Registry(reference) => {
+                needed.push(Needed { reference: reference.clone(), roles: roles.clone() });
+            }
+            Source::List(path) => {
+                let references = list(&resolve(path))?;
+                needed.extend(
+                    references.into_iter().map(|reference| Needed { reference, roles: roles.clone() }),
+                );
+            }
+            Source::Built(_) | Source::Local(_) => {}
+        }
+    }
+    Ok(needed)
+}
+
+/// The images of a list: one in each line, `#` begins a comment.
+fn list(path: &Path) -> Result<Vec<ImageReference>> {
+    let bytes = read_at_most(path, LIST)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut references = Vec::new();
+    let mut wrong = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let words = line.split('#').next().unwrap_or_default().trim();
+        if words.is_empty() {
+            continue;
+        }
+        match words.parse() {
+            Ok(reference) => references.push(reference),
+            Err(error) => wrong.push(format!("{}:{}: {error}", path.display(), number + 1)),
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(references);
+    }
+    Err(Failure::new(Class::Invalid, format!("{} is not a list of images", path.display()))
+        .because(anyhow::anyhow!("{}", wrong.join("\n  because: ")))
+        .hint("Write one reference a line, such as registry.example.org/app/web:1.2.")
+        .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::blob::Blob;
+    use super::super::image::Target;
+    use super::*;
+    use installer::digest::Digest;
+
+    fn image(name: &str, content: &str, roles: &[Role]) -> StoredImage {
+        let blob = Blob { digest: Digest::of(content.as_bytes()), size: 1 };
+        StoredImage {
+            name: name.parse().unwrap(),
+            roles: roles.to_vec(),
+            index: None,
+            manifest: Target { media_type: "m".into(), blob },
+            config: blob,
+            layers: vec![],
+        }
+    }
+
+    fn there(image: &StoredImage) -> Present {
+        Present { names: image.names(), roles: image.roles.clone() }
+    }
+
+    fn needed(name: &str, roles: &[Role]) -> Needed {
+        Needed { reference: name.parse().unwrap(), roles: roles.to_vec() }
+    }
+
+    #[test]
+    fn what_is_there_is_not_pulled_and_gets_the_roles_that_need_it() {
+        let present = [image("a.b/local:1", "x", &[Role::Worker])];
+        let pinned = format!("a.b/local@{}", Digest::of(b"x").oci());
+        let plan = Preload::new(
+            &[there(&present[0])],
+            &[
+                needed(&pinned, &[Role::Witness]),
+                needed("nginx:1", &[Role::Worker]),
+                needed("docker.io/library/nginx:1", &[Role::Management]),
+                needed("a.b/all:1", &[]),
+                needed("a.b/all:1", &[Role::Worker]),
+            ],
+        );
+        assert_eq!(
+            plan.pulled,
+            [needed("a.b/all:1", &[]), needed("nginx:1", &[Role::Management, Role::Worker])]
+        );
+        let images = plan.with_roles(present.to_vec()).unwrap();
+        assert_eq!(images[0].roles, [Role::Worker, Role::Witness]);
+    }
+
+    #[test]
+    fn one_name_is_one_image() {
+        let same = [image("a.b/c:1", "x", &[Role::Worker]), image("a.b/c:1", "x", &[Role::Management])];
+        let plan = Preload::new(&same.each_ref().map(there), &[]);
+        let united = plan.with_roles(same.to_vec()).unwrap();
+        assert_eq!((united.len(), &united[0].roles[..]), (1, &[Role::Management, Role::Worker][..]));
+        let other = vec![same[0].clone(), image("a.b/c:1", "y", &[])];
+        let error = plan.with_roles(other).unwrap_err();
+        assert_eq!(installer::failure::class_of(&error), Class::Invalid);
+    }
+
+    #[test]
+    fn a_list_has_comments_and_every_wrong_line_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("list");
+        std::fs::write(&path, "# all\n\nnginx:1 # web\n  a.b/c@sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\n").unwrap();
+        assert_eq!(list(&path).unwrap().len(), 2);
+        std::fs::write(&path, "nginx:1\nNo\na b\n").unwrap();
+        let told = installer::failure::render(&list(&path).unwrap_err());
+        assert!(told.contains(":2: ") && told.contains(":3: "), "{told}");
+    }
+}

@@ -1,0 +1,174 @@
+//! Blobs kept between builds, by digest. What has its name is whole and was right when it got it; what is on its way
+//! has the name `DIGEST.part` and is continued by the next build.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use installer::digest::{Digest, Hasher};
+use installer::failure::{Class, Classify, Failure};
+use installer::files::{make_directory, read_at_most};
+use nix::fcntl::{Flock, FlockArg};
+
+use super::super::blob::Blob;
+
+/// What a user does when the cache's disk is full.
+const FULL: &str = "Free some space, or name another directory with --cache-dir or --downloads, and start again; what has come stays.";
+
+/// A directory of blobs.
+#[derive(Clone, Debug)]
+pub struct BlobCache {
+    directory: PathBuf,
+}
+
+/// Opens a blob at an offset.
+pub(super) type Open<'a> = dyn Fn(u64) -> Result<Box<dyn Read + Send>> + 'a;
+
+impl BlobCache {
+    /// The blobs in `downloads`, which several caches may share.
+    pub fn open(downloads: &Path) -> Result<Self> {
+        let directory = downloads.join("blobs");
+        make_directory(&directory, 0o755)?;
+        Ok(Self { directory })
+    }
+
+    /// Where a blob is once it is there.
+    #[must_use]
+    pub fn path(&self, digest: Digest) -> PathBuf {
+        self.directory.join(digest.to_string())
+    }
+
+    /// Whether the blob is there and right: it is read through, and removed if it is damaged.
+    pub fn holds(&self, blob: Blob) -> Result<bool> {
+        let path = self.path(blob.digest);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            file => file.class(Class::DiskIo, || format!("opening {}", path.display()))?,
+        };
+        // A disk that cannot read the blob has damaged it.
+        let found = Digest::of_reader(file).ok();
+        if found == Some((blob.digest, blob.size)) {
+            return Ok(true);
+        }
+        fs::remove_file(&path).class(Class::DiskIo, || format!("removing {}", path.display()))?;
+        Ok(false)
+    }
+
+    /// A document that is here and right, of at most `limit` bytes.
+    #[must_use]
+    pub(super) fn document(&self, digest: Digest, limit: u64) -> Option<Vec<u8>> {
+        let bytes = read_at_most(&self.path(digest), limit).ok()?;
+        (Digest::of(&bytes) == digest).then_some(bytes)
+    }
+
+    /// Keeps a document.
+    pub(super) fn keep(&self, bytes: &[u8]) -> Result<Blob> {
+        let blob = Blob { digest: Digest::of(bytes), size: bytes.len() as u64 };
+        let held = bytes.to_vec();
+        let open = move |offset| -> Result<Box<dyn Read + Send>> {
+            Ok(Box::new(io::Cursor::new(held.get(usize::try_from(offset)?..).unwrap_or_default().to_vec())))
+        };
+        self.fill(blob, &open, &mut |_| ())?;
+        Ok(blob)
+    }
+
+    /// Gets a blob that is not there: the rest of what an earlier build began, hashed as it comes, and named only
+    /// when it is whole and right. `advance` hears of the bytes as they come.
+    pub(super) fn fill(&self, blob: Blob, open: &Open<'_>, advance: &mut dyn FnMut(u64)) -> Result<()> {
+        let path = self.path(blob.digest);
+        let part = path.with_extension("part");
+        let writing = || format!("writing {}", part.display());
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
+        // Another build that shares the directory may be at the same blob.
+        let mut part_file = Flock::lock(file.map_err(full(&part))?, FlockArg::LockExclusive)
+            .map_err(|(_, error)| error)
+            .class(Class::DiskIo, writing)?;
+        if path.exists() && self.holds(blob)? {
+            return Ok(());
+        }
+        let resumed = receive(&mut part_file, &part, blob, open, advance)?;
+        let found = match resumed {
+            // What was kept of an earlier build may be what is wrong.
+            Received { digest, resumed: true } if digest != blob.digest => {
+                part_file.set_len(0).class(Class::DiskIo, writing)?;
+                receive(&mut part_file, &part, blob, open, &mut |_| ())?.digest
+            }
+            Received { digest, .. } => digest,
+        };
+        if found != blob.digest {
+            fs::remove_file(&part).class(Class::DiskIo, writing)?;
+            let what = format!("the blob {} came with other content", blob.digest.oci());
+            return Err(Failure::new(Class::Verification, what)
+                .because(anyhow::anyhow!("its SHA-256 is {found}"))
+                .hint("The registry or something on the way damages data; try another mirror.")
+                .into());
+        }
+        part_file.set_permissions(Permissions::from_mode(0o444)).class(Class::DiskIo, writing)?;
+        part_file.sync_data().map_err(full(&part))?;
+        fs::rename(&part, &path).class(Class::DiskIo, || format!("naming {}", path.display()))
+    }
+}
+
+/// What came of one attempt to complete a part.
+struct Received {
+    digest: Digest,
+    resumed: bool,
+}
+
+/// Completes `file`, hashing what it has first.
+fn receive(
+    file: &mut File,
+    part: &Path,
+    blob: Blob,
+    open: &Open<'_>,
+    advance: &mut dyn FnMut(u64),
+) -> Result<Received> {
+    let reading = || format!("reading {}", part.display());
+    let mut length = file.metadata().class(Class::DiskIo, reading)?.len();
+    if length > blob.size {
+        file.set_len(0).class(Class::DiskIo, reading)?;
+        length = 0;
+    }
+    file.seek(SeekFrom::Start(0)).class(Class::DiskIo, reading)?;
+    let mut hasher = Hasher::default();
+    let mut buffer = vec![0; 256 << 10];
+    let mut kept = Read::by_ref(file).take(length);
+    loop {
+        let count = kept.read(&mut buffer).class(Class::DiskIo, reading)?;
+        if count == 0 {
+            break;
+        }
+        hasher.update(&buffer[..count]);
+        advance(count as u64);
+    }
+    let mut position = length;
+    let mut source = if position < blob.size { Some(open(position)?) } else { None };
+    while position < blob.size {
+        let receiving = || format!("receiving the blob {}", blob.digest.oci());
+        let Some(source) = &mut source else { break };
+        let count = source.read(&mut buffer).class(Class::Network, receiving)?;
+        let left = usize::try_from(blob.size - position).unwrap_or(usize::MAX);
+        if count == 0 {
+            let what =
+                format!("the blob {} ended after {position} of {} bytes", blob.digest.oci(), blob.size);
+            return Err(Failure::new(Class::Network, what).hint("Start again; what has come stays.").into());
+        }
+        let bytes = &buffer[..count.min(left)];
+        file.write_all(bytes).map_err(full(part))?;
+        hasher.update(bytes);
+        advance(bytes.len() as u64);
+        position += bytes.len() as u64;
+    }
+    Ok(Received { digest: hasher.finish(), resumed: length > 0 })
+}
+
+/// The failure of a write, with what to do when the disk is full.
+fn full(path: &Path) -> impl Fn(io::Error) -> anyhow::Error + '_ {
+    move |error| {
+        let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let failure = Failure::new(Class::DiskIo, format!("writing {}", path.display())).because(error);
+        if is_full { failure.hint(FULL).into() } else { failure.into() }
+    }
+}

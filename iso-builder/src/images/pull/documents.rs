@@ -1,0 +1,147 @@
+//! What references lead to.
+
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, anyhow};
+use installer::digest::Digest;
+use installer::failure::{Class, Failure};
+use installer::oci::{Document, ImageManifest, ImageReference, Repository};
+use installer::progress::Progress;
+
+use super::super::blob::Blob;
+use super::super::image::{StoredImage, Target};
+use super::{BlobCache, Pinned, Registry};
+use crate::parallel::{self, locked};
+
+/// No index or manifest of a sane image is larger; registries allow 4 MiB.
+const LIMIT: u64 = 4 << 20;
+
+/// Asks the registries what `references` lead to now. Those with a digest are taken at their word.
+pub fn resolve(
+    references: &[ImageReference],
+    registry: &dyn Registry,
+    cache: &BlobCache,
+    transfers: usize,
+    progress: &Progress,
+) -> Result<Vec<Pinned>> {
+    let pinned = Mutex::new(Vec::new());
+    let one = |reference: &ImageReference| -> Result<()> {
+        let digest = match reference.digest() {
+            Some(digest) => digest,
+            None => {
+                let bytes = registry.document(reference).with_context(|| format!("resolving {reference}"))?;
+                cache.keep(&bytes)?.digest
+            }
+        };
+        locked(&pinned).push(Pinned { reference: reference.clone(), digest });
+        Ok(())
+    };
+    if !references.is_empty() {
+        let message = format!("Resolving {} container images", references.len());
+        progress.within("resolve-images", message, || parallel::for_each(references, transfers, one))?;
+    }
+    let mut pinned = locked(&pinned).split_off(0);
+    pinned.sort();
+    Ok(pinned)
+}
+
+/// The images with all their blobs named, for Linux on `architecture`; their documents are in the cache afterwards. In
+/// the order of `images`, needed by no role in particular.
+pub fn documents(
+    images: &[Pinned],
+    architecture: &str,
+    registry: &dyn Registry,
+    cache: &BlobCache,
+    transfers: usize,
+) -> Result<Vec<StoredImage>> {
+    let stored = Mutex::new(Vec::new());
+    let numbered: Vec<_> = images.iter().enumerate().collect();
+    parallel::for_each(&numbered, transfers, |(number, pinned)| {
+        let image = Documents { registry, cache, architecture }
+            .image(pinned)
+            .with_context(|| format!("pulling {}", pinned.reference))?;
+        locked(&stored).push((*number, image));
+        Ok(())
+    })?;
+    let mut stored = locked(&stored).split_off(0);
+    stored.sort_by_key(|(number, _)| *number);
+    Ok(stored.into_iter().map(|(_, image)| image).collect())
+}
+
+struct Documents<'a> {
+    registry: &'a dyn Registry,
+    cache: &'a BlobCache,
+    architecture: &'a str,
+}
+
+impl Documents<'_> {
+    fn image(&self, pinned: &Pinned) -> Result<StoredImage> {
+        let repository = pinned.reference.repository();
+        let (document, blob) = self.document(repository, pinned.digest)?;
+        let (index, manifest, blob) = match document {
+            Document::Manifest(manifest) => (None, manifest, blob),
+            Document::Index(index) => {
+                let chosen = index.choose(self.architecture).map(|chosen| chosen.digest);
+                let chosen = chosen.ok_or_else(|| self.no_platform(&index.platforms()))?;
+                let target = Target { media_type: index.media_type, blob };
+                match self.document(repository, chosen)? {
+                    (Document::Manifest(manifest), blob) => (Some(target), manifest, blob),
+                    (Document::Index(_), _) => {
+                        return Err(unusable(chosen, anyhow!("an index inside an index")));
+                    }
+                }
+            }
+        };
+        let ImageManifest { media_type, config, layers } = manifest;
+        let named = |descriptor: &installer::oci::Descriptor| Blob {
+            digest: descriptor.digest,
+            size: descriptor.size,
+        };
+        Ok(StoredImage {
+            name: pinned.reference.clone(),
+            roles: Vec::new(),
+            index,
+            manifest: Target { media_type, blob },
+            config: named(&config),
+            layers: layers.iter().map(named).collect(),
+        })
+    }
+
+    /// A document by its digest, from the cache or else the registry.
+    fn document(&self, repository: &Repository, digest: Digest) -> Result<(Document, Blob)> {
+        let held = self.cache.document(digest, LIMIT);
+        let bytes = held.map_or_else(|| self.registry.document(&repository.with_digest(digest)), Ok)?;
+        let blob = Blob { digest: Digest::of(&bytes), size: bytes.len() as u64 };
+        if blob.digest != digest {
+            let why = anyhow!("the registry sent something else, with SHA-256 {}", blob.digest);
+            return Err(Failure::new(
+                Class::Verification,
+                format!("the manifest {} is damaged", digest.oci()),
+            )
+            .because(why)
+            .hint("The registry or something on the way damages data; try another mirror.")
+            .into());
+        }
+        let document = Document::parse(&bytes, "").map_err(|error| unusable(digest, error.into()))?;
+        self.cache.keep(&bytes)?;
+        Ok((document, blob))
+    }
+
+    fn no_platform(&self, there: &[String]) -> anyhow::Error {
+        let what = format!("there is no image for linux/{}", self.architecture);
+        Failure::new(Class::Invalid, what)
+            .because(anyhow!(
+                "the index has {}",
+                if there.is_empty() { "none".into() } else { there.join(", ") }
+            ))
+            .hint("Name an image that is published for this platform.")
+            .into()
+    }
+}
+
+fn unusable(digest: Digest, error: anyhow::Error) -> anyhow::Error {
+    Failure::new(Class::Invalid, format!("what it leads to ({}) cannot be used", digest.oci()))
+        .because(error)
+        .hint("Name the image of a container, not an artifact of another kind.")
+        .into()
+}

@@ -1,0 +1,81 @@
+//! Images of registries: which ones, at which digests, and their blobs in the cache.
+//!
+//! A tag is resolved once, into the lock file ([`resolve`]). From then on everything is asked for by digest: the
+//! documents ([`documents`]), then the blobs ([`blobs`]), each once however many images have it. [`cache`] keeps them
+//! between builds.
+
+pub mod cache;
+mod documents;
+mod transfer;
+
+use std::io::Read;
+
+use anyhow::Result;
+use installer::digest::Digest;
+use installer::oci::{ImageReference, Repository};
+use installer::registry::Client;
+use serde::{Deserialize, Serialize};
+
+use super::blob::Blob;
+pub use cache::BlobCache;
+pub use documents::{documents, resolve};
+pub use transfer::blobs;
+
+/// Images and blobs on their way at the same time, unless the caller says otherwise.
+pub const TRANSFERS: usize = 6;
+
+/// An image of a registry with the digest of what its reference leads to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pinned {
+    /// As the definition, a list or a manifest names it.
+    pub reference: ImageReference,
+    /// The manifest or index that it led to when it was resolved.
+    pub digest: Digest,
+}
+
+/// What images are pulled from: the seam to the network.
+pub trait Registry: Sync {
+    /// The bytes of the document that a reference leads to. Where the reference has a digest they have it.
+    fn document(&self, reference: &ImageReference) -> Result<Vec<u8>>;
+
+    /// A blob's bytes from `offset` on. That they are the right ones is for the reader to check.
+    fn blob(&self, repository: &Repository, blob: Blob, offset: u64) -> Result<Box<dyn Read + Send>>;
+}
+
+impl Registry for Client {
+    fn document(&self, reference: &ImageReference) -> Result<Vec<u8>> {
+        Ok(Client::document(self, reference)?.bytes)
+    }
+
+    fn blob(&self, repository: &Repository, blob: Blob, offset: u64) -> Result<Box<dyn Read + Send>> {
+        Client::blob(self, repository, blob.digest, blob.size, offset)
+    }
+}
+
+/// No registry: for builds that may use no network.
+#[derive(Clone, Copy, Debug)]
+pub struct Offline;
+
+impl Registry for Offline {
+    fn document(&self, _: &ImageReference) -> Result<Vec<u8>> {
+        Err(offline("a manifest"))
+    }
+
+    fn blob(&self, _: &Repository, blob: Blob, _: u64) -> Result<Box<dyn Read + Send>> {
+        Err(offline(&format!("the blob {}", blob.digest.oci())))
+    }
+}
+
+fn offline(what: &str) -> anyhow::Error {
+    use installer::failure::{Class, Failure};
+    Failure::new(
+        Class::Network,
+        format!("{what} is not in the cache, or damaged there, and --offline was given"),
+    )
+    .hint("Build once without --offline.")
+    .into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Cursor};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use installer::failure::{Class, Failure, class_of, render};
+use installer::progress::Progress;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::images::image::StoredImage;
+
+/// What a registry does with one request for a blob.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    Good,
+    /// The connection breaks off for good after so many bytes.
+    Cut(usize),
+    /// A byte of the answer is another.
+    Corrupt(usize),
+    Gone,
+}
+
+/// A registry in memory that counts what it sends.
+#[derive(Default)]
+struct Fake {
+    documents: BTreeMap<String, Vec<u8>>,
+    content: BTreeMap<Digest, Vec<u8>>,
+    manners: Mutex<Vec<Manner>>,
+    sent: AtomicU64,
+    asked: Mutex<Vec<(Digest, u64)>>,
+}
+
+impl Registry for Fake {
+    fn document(&self, reference: &ImageReference) -> Result<Vec<u8>> {
+        self.documents
+            .get(&reference.to_string())
+            .cloned()
+            .ok_or_else(|| Failure::new(Class::Network, format!("{reference} does not exist")).into())
+    }
+
+    fn blob(&self, _: &Repository, blob: Blob, offset: u64) -> Result<Box<dyn Read + Send>> {
+        self.asked.lock().unwrap().push((blob.digest, offset));
+        let manner = self.manners.lock().unwrap().pop().unwrap_or(Manner::Good);
+        let content = self.content.get(&blob.digest).cloned().unwrap_or_default();
+        let mut bytes = content[usize::try_from(offset)?..].to_vec();
+        let cut = match manner {
+            Manner::Good => false,
+            Manner::Cut(count) => {
+                bytes.truncate(count);
+                true
+            }
+            Manner::Corrupt(place) => {
+                let length = bytes.len().max(1);
+                if let Some(byte) = bytes.get_mut(place % length) {
+                    *byte ^= 1;
+                }
+                false
+            }
+            Manner::Gone => {
+                return Err(Failure::new(Class::Network, "the blob does not exist").into());
+            }
+        };
+        self.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(Box::new(Answer { bytes: Cursor::new(bytes), cut }))
+    }
+}
+
+struct Answer {
+    bytes: Cursor<Vec<u8>>,
+    cut: bool,
+}
+
+impl Read for Answer {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let limit = buffer.len().min(1000);
+        match self.bytes.read(&mut buffer[..limit])? {
+            0 if self.cut => Err(io::Error::other(Failure::new(Class::Network, "the connection broke off"))),
+            count => Ok(count),
+        }
+    }
+}
+
+impl Fake {
+    fn add(&mut self, bytes: &[u8]) -> Blob {
+        let blob = Blob { digest: Digest::of(bytes), size: bytes.len() as u64 };
+        self.content.insert(blob.digest, bytes.to_vec());
+        blob
+    }
+
+    /// An image with these layers under `name`; returns the digest of its manifest.
+    fn image(&mut self, name: &str, layers: &[&[u8]]) -> Digest {
+        let describe = |kind: &str, blob: Blob| json!({ "mediaType": kind, "digest": blob.digest.oci(), "size": blob.size });
+        let config = self.add(format!("config of {name}").as_bytes());
+        let layers: Vec<_> = layers.iter().map(|layer| describe("l", self.add(layer))).collect();
+        let manifest = json!({ "schemaVersion": 2, "config": describe("c", config), "layers": layers });
+        self.publish(name, serde_json::to_vec(&manifest).unwrap())
+    }
+
+    /// An index under `name` of images that there are, each with its architecture.
+    fn index(&mut self, name: &str, images: &[(&str, Digest)]) -> Digest {
+        let manifests: Vec<_> = images
+            .iter()
+            .map(|(architecture, digest)| {
+                json!({
+                    "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                    "digest": digest.oci(), "size": 1,
+                    "platform": { "os": "linux", "architecture": architecture },
+                })
+            })
+            .collect();
+        self.publish(
+            name,
+            serde_json::to_vec(&json!({ "schemaVersion": 2, "manifests": manifests })).unwrap(),
+        )
+    }
+
+    fn publish(&mut self, name: &str, document: Vec<u8>) -> Digest {
+        let reference: ImageReference = name.parse().unwrap();
+        let digest = Digest::of(&document);
+        self.documents.insert(reference.repository().with_digest(digest).to_string(), document.clone());
+        self.documents.insert(reference.to_string(), document);
+        digest
+    }
+}
+
+struct Ground {
+    _directory: tempfile::TempDir,
+    cache: BlobCache,
+}
+
+fn ground() -> Ground {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = BlobCache::open(directory.path()).unwrap();
+    Ground { _directory: directory, cache }
+}
+
+fn pinned(names: &[&str], fake: &Fake, cache: &BlobCache) -> Result<Vec<Pinned>> {
+    let references: Vec<_> = names.iter().map(|name| name.parse().unwrap()).collect();
+    resolve(&references, fake, cache, 3, &Progress::silent())
+}
+
+fn pull(names: &[&str], fake: &Fake, cache: &BlobCache) -> Result<Vec<StoredImage>> {
+    let images = documents(&pinned(names, fake, cache)?, "amd64", fake, cache, 3)?;
+    blobs(&images, fake, cache, 3, &Progress::silent())?;
+    Ok(images)
+}
+
+fn large(seed: u32) -> Vec<u8> {
+    (0..50_000_u32).map(|n| (n.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+#[test]
+fn shared_blobs_are_fetched_once_and_a_second_build_fetches_nothing() {
+    let mut fake = Fake::default();
+    let (base, own) = (large(1), large(2));
+    fake.image("a.b/one:1", &[&base]);
+    fake.image("a.b/two:1", &[&base, &own]);
+    let ground = ground();
+    let images = pull(&["a.b/one:1", "a.b/two:1"], &fake, &ground.cache).unwrap();
+    let configs: u64 = images.iter().map(|image| image.config.size).sum();
+    let unique = base.len() as u64 + own.len() as u64 + configs;
+    assert_eq!(fake.sent.load(Ordering::Relaxed), unique);
+    pull(&["a.b/one:1", "a.b/two:1"], &fake, &ground.cache).unwrap();
+    assert_eq!(fake.sent.load(Ordering::Relaxed), unique);
+    for blob in images.iter().flat_map(StoredImage::blobs) {
+        assert!(ground.cache.holds(blob).unwrap());
+    }
+}
+
+#[test]
+fn an_index_stays_the_target_and_other_platforms_stay_away() {
+    let mut fake = Fake::default();
+    let (ours, other) = (large(1), large(2));
+    let one = fake.image("a.b/ours:1", &[&ours]);
+    let two = fake.image("a.b/ours:2", &[&other]);
+    let index = fake.index("a.b/ours:all", &[("arm64", two), ("amd64", one)]);
+    let ground = ground();
+    let images = pull(&["a.b/ours:all"], &fake, &ground.cache).unwrap();
+    assert_eq!(images[0].target().blob.digest, index);
+    assert_eq!(images[0].manifest.blob.digest, one);
+    assert!(!ground.cache.path(Digest::of(&other)).exists());
+    let names: Vec<_> = images[0].names().iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["a.b/ours:all".to_owned(), format!("a.b/ours@{}", index.oci())]);
+    fake.index("a.b/ours:none", &[("arm64", two)]);
+    let error = pull(&["a.b/ours:none"], &fake, &ground.cache).unwrap_err();
+    let told = render(&error);
+    assert!(class_of(&error) == Class::Invalid && told.contains("a.b/ours:none"), "{told}");
+    assert!(told.contains("linux/amd64") && told.contains("linux/arm64"), "{told}");
+}
+
+#[test]
+fn a_tag_that_moves_does_not_move_what_is_pinned() {
+    let mut fake = Fake::default();
+    let before = fake.image("a.b/c:1", &[b"before"]);
+    let ground = ground();
+    let pinned = pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap();
+    fake.image("a.b/c:1", &[b"after"]);
+    let images = documents(&pinned, "amd64", &fake, &ground.cache, 1).unwrap();
+    assert_eq!(images[0].manifest.blob.digest, before);
+}
+
+#[test]
+fn a_damaged_blob_of_the_cache_is_fetched_again_and_nothing_else_is() {
+    let mut fake = Fake::default();
+    let layer = large(1);
+    fake.image("a.b/c:1", &[&layer, &large(2)]);
+    let ground = ground();
+    pull(&["a.b/c:1"], &fake, &ground.cache).unwrap();
+    let path = ground.cache.path(Digest::of(&layer));
+    let mut damaged = layer.clone();
+    damaged[100] ^= 1;
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, damaged).unwrap();
+    fake.asked.lock().unwrap().clear();
+    pull(&["a.b/c:1"], &fake, &ground.cache).unwrap();
+    assert_eq!(*fake.asked.lock().unwrap(), [(Digest::of(&layer), 0)]);
+    assert_eq!(fs::read(path).unwrap(), layer);
+}
+
+#[test]
+fn after_a_cut_only_the_rest_is_fetched() {
+    let mut fake = Fake::default();
+    let layer = large(1);
+    fake.image("a.b/c:1", &[&layer]);
+    let ground = ground();
+    // The configuration is smaller and comes last, so the first request is the layer's.
+    *fake.manners.lock().unwrap() = vec![Manner::Cut(30_000)];
+    let images =
+        documents(&pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap(), "amd64", &fake, &ground.cache, 1);
+    let images = images.unwrap();
+    let error = blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap_err();
+    assert!(class_of(&error) == Class::Network && render(&error).contains("a.b/c:1"), "{}", render(&error));
+    assert!(!ground.cache.path(Digest::of(&layer)).exists(), "what is not whole has no name");
+    fake.asked.lock().unwrap().clear();
+    fake.sent.store(0, Ordering::Relaxed);
+    blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
+    assert!(fake.asked.lock().unwrap().contains(&(Digest::of(&layer), 30_000)));
+    assert_eq!(fake.sent.load(Ordering::Relaxed), 20_000 + images[0].config.size);
+}
+
+#[test]
+fn a_corrupted_blob_never_gets_its_name_and_a_part_that_was_wrong_is_had_anew() {
+    let mut fake = Fake::default();
+    let layer = large(1);
+    fake.image("a.b/c:1", &[&layer]);
+    let ground = ground();
+    let images =
+        documents(&pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap(), "amd64", &fake, &ground.cache, 1)
+            .unwrap();
+    *fake.manners.lock().unwrap() = vec![Manner::Corrupt(777)];
+    let error = blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap_err();
+    let told = render(&error);
+    assert!(class_of(&error) == Class::Verification && told.contains("a.b/c:1"), "{told}");
+    let path = ground.cache.path(Digest::of(&layer));
+    assert!(!path.exists() && !path.with_extension("part").exists());
+    // What an earlier build left is wrong.
+    fs::write(path.with_extension("part"), vec![7; 40_000]).unwrap();
+    blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
+    assert_eq!(fs::read(path).unwrap(), layer);
+}
+
+#[test]
+fn a_blob_that_one_repository_lost_comes_from_another() {
+    let mut fake = Fake::default();
+    let layer = large(1);
+    fake.image("a.b/one:1", &[&layer]);
+    fake.image("c.d/two:1", &[&layer]);
+    let ground = ground();
+    let names = ["a.b/one:1", "c.d/two:1"];
+    let images =
+        documents(&pinned(&names, &fake, &ground.cache).unwrap(), "amd64", &fake, &ground.cache, 1).unwrap();
+    *fake.manners.lock().unwrap() = vec![Manner::Gone];
+    blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
+    assert_eq!(fs::read(ground.cache.path(Digest::of(&layer))).unwrap(), layer);
+}
+
+#[test]
+fn without_the_network_the_cache_is_enough_or_the_failure_says_what_is_missing() {
+    let mut fake = Fake::default();
+    fake.image("a.b/c:1", &[&large(1)]);
+    let ground = ground();
+    let pins = pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap();
+    let error = documents(&pins, "amd64", &Offline, &super::tests::ground().cache, 1).unwrap_err();
+    assert!(class_of(&error) == Class::Network && render(&error).contains("a.b/c:1"), "{}", render(&error));
+    let images = documents(&pins, "amd64", &Offline, &ground.cache, 1).unwrap();
+    assert!(blobs(&images, &Offline, &ground.cache, 1, &Progress::silent()).is_err());
+    blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
+    blobs(&images, &Offline, &ground.cache, 1, &Progress::silent()).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn however_often_it_breaks_off_a_blob_is_whole_or_absent(
+        manners in prop::collection::vec((0_u8..4, 0_usize..60_000), 0..6),
+    ) {
+        let mut fake = Fake::default();
+        let layer = large(1);
+        fake.image("a.b/c:1", &[&layer]);
+        let ground = ground();
+        let images =
+            documents(&pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap(), "amd64", &fake, &ground.cache, 1).unwrap();
+        *fake.manners.lock().unwrap() = manners.iter().map(|(kind, place)| match kind {
+            0 => Manner::Cut(*place),
+            1 => Manner::Corrupt(*place),
+            2 => Manner::Gone,
+            _ => Manner::Good,
+        }).collect();
+        let path = ground.cache.path(Digest::of(&layer));
+        for _ in 0..=manners.len() {
+            let done = blobs(&images, &fake, &ground.cache, 1, &Progress::silent());
+            prop_assert!(!path.exists() || fs::read(&path).unwrap() == layer);
+            if done.is_ok() {
+                break;
+            }
+        }
+        blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
+        prop_assert!(fs::read(&path).unwrap() == layer);
+    }
+}

@@ -1,0 +1,215 @@
+//! Making a lock: every input of a definition resolved to a digest.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use installer::digest::Digest;
+use installer::failure::{Class, Failure};
+use installer::oci::ImageReference;
+use installer::progress::Progress;
+
+use super::{Lock, LockedFile, Request};
+use crate::cache::Cache;
+use crate::definition::{Base, Loaded};
+use crate::images::Source;
+use crate::images::preload::Needed;
+use crate::images::pull::{self, BlobCache, Pinned, Registry};
+use crate::packages;
+
+/// How a build treats its lock file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Policy {
+    /// Refuse a lock that is absent or does not fit.
+    pub locked: bool,
+    /// Use no network.
+    pub offline: bool,
+}
+
+/// What a lock is made with.
+#[allow(missing_debug_implementations)]
+pub struct Locker<'a> {
+    /// The definition.
+    pub loaded: &'a Loaded,
+    /// The images that it takes from registries.
+    pub pulled: &'a [Needed],
+    /// What resolves their tags.
+    pub registry: &'a dyn Registry,
+    /// Where their documents are kept.
+    pub blobs: &'a BlobCache,
+    /// Registries asked at the same time.
+    pub transfers: usize,
+    /// Where work is done.
+    pub cache: &'a Cache,
+    /// Hears of what takes time.
+    pub progress: &'a Progress,
+}
+
+/// What a definition asks for now, with the digests of what lies beside it.
+struct Wanted {
+    request: Request,
+    base: Option<Digest>,
+    files: Vec<LockedFile>,
+}
+
+impl Locker<'_> {
+    /// The lock to build with: the one beside the definition if it fits. Else what has changed is resolved, and the
+    /// lock is written there.
+    pub fn lock(&self, policy: Policy) -> Result<Lock> {
+        let path = Lock::path(&self.loaded.file);
+        let wanted = self.wanted()?;
+        let known = Lock::read(&path)?;
+        if let Some(lock) = &known
+            && (&lock.request, &lock.base, &lock.files) == (&wanted.request, &wanted.base, &wanted.files)
+        {
+            return Ok(lock.clone());
+        }
+        if policy.locked || policy.offline {
+            let option = if policy.locked { "--locked" } else { "--offline" };
+            let what = format!(
+                "{} is absent or does not fit the definition, and {option} was given",
+                path.display()
+            );
+            return Err(Failure::new(Class::Invalid, what)
+                .because(anyhow::anyhow!("{}", difference(known.as_ref(), &wanted)))
+                .hint("Make it anew with `iso-builder lock DEFINITION`.")
+                .into());
+        }
+        self.make(wanted, known)
+    }
+
+    /// Resolves every input anew and writes the lock file.
+    pub fn relock(&self) -> Result<Lock> {
+        self.make(self.wanted()?, None)
+    }
+
+    fn wanted(&self) -> Result<Wanted> {
+        let request = Request::of(self.loaded, self.pulled);
+        Ok(Wanted { request, base: self.base_digest()?, files: self.files()? })
+    }
+
+    /// A lock of what is wanted, with what `known` has of it already.
+    fn make(&self, wanted: Wanted, known: Option<Lock>) -> Result<Lock> {
+        let Wanted { request, base, files } = wanted;
+        let same_packages = known.as_ref().filter(|lock| {
+            (&lock.request.source, &lock.request.wanted, &lock.base)
+                == (&request.source, &request.wanted, &base)
+        });
+        let (epoch, packages) = match same_packages {
+            Some(lock) => (lock.epoch, lock.packages.clone()),
+            None if request.wanted.is_empty() => (now()?, Vec::new()),
+            None => (now()?, packages::resolve(&request, self.cache, self.progress)?),
+        };
+        let images = self.pin(&request.images, known.map(|lock| lock.images).unwrap_or_default())?;
+        let lock = Lock { format: super::FORMAT, epoch, request, packages, base, images, files };
+        lock.write(&Lock::path(&self.loaded.file))?;
+        Ok(lock)
+    }
+
+    /// Digests for `references`: those known stay, the others are asked for.
+    fn pin(&self, references: &[ImageReference], known: Vec<Pinned>) -> Result<Vec<Pinned>> {
+        let mut pinned: Vec<_> =
+            known.into_iter().filter(|pinned| references.contains(&pinned.reference)).collect();
+        let is_known =
+            |reference: &&ImageReference| pinned.iter().any(|known| known.reference == **reference);
+        let new: Vec<_> = references.iter().filter(|reference| !is_known(reference)).cloned().collect();
+        pinned.extend(pull::resolve(&new, self.registry, self.blobs, self.transfers, self.progress)?);
+        pinned.sort();
+        Ok(pinned)
+    }
+
+    fn base_digest(&self) -> Result<Option<Digest>> {
+        let path = match &self.loaded.definition.base {
+            Base::Debian(_) => return Ok(None),
+            Base::Oci(base) => &base.path,
+            Base::Archive(base) => &base.path,
+            Base::Directory(base) => {
+                let directory = self.loaded.resolve(&base.path);
+                return packages::survey(&directory, self.cache, self.progress).map(Some);
+            }
+        };
+        crate::inputs::digest(&self.loaded.resolve(path)).map(Some)
+    }
+
+    fn files(&self) -> Result<Vec<LockedFile>> {
+        let mut files = Vec::new();
+        for entry in &self.loaded.definition.images.preload {
+            if let Source::Local(local) = &entry.source {
+                let sha256 = crate::inputs::digest(&self.loaded.resolve(&local.path))?;
+                files.push(LockedFile { path: local.path.clone(), sha256 });
+            }
+        }
+        files.sort();
+        files.dedup();
+        Ok(files)
+    }
+}
+
+/// `SOURCE_DATE_EPOCH` if that is set, else the present moment; in seconds since 1970.
+fn now() -> Result<u64> {
+    match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => Ok(text.parse().map_err(|_| {
+            Failure::new(Class::Invalid, format!("SOURCE_DATE_EPOCH={text} is not a number of seconds"))
+        })?),
+        Err(_) => Ok(SystemTime::now().duration_since(UNIX_EPOCH).context("reading the clock")?.as_secs()),
+    }
+}
+
+/// What of the definition the lock does not fit, in words.
+fn difference(known: Option<&Lock>, wanted: &Wanted) -> String {
+    let Some(lock) = known else { return "there is no lock file".into() };
+    let (old, new) = (&lock.request, &wanted.request);
+    let mut parts = Vec::new();
+    if (&old.source, &old.wanted) != (&new.source, &new.wanted) {
+        parts.push("the packages have changed".to_owned());
+    }
+    if (&old.base, &lock.base) != (&new.base, &wanted.base) {
+        parts.push("the base has changed".to_owned());
+    }
+    for image in new.images.iter().filter(|image| !old.images.contains(image)) {
+        parts.push(format!("the image {image} is not locked"));
+    }
+    for image in old.images.iter().filter(|image| !new.images.contains(image)) {
+        parts.push(format!("the image {image} is locked and not wanted"));
+    }
+    for file in wanted.files.iter().filter(|file| !lock.files.contains(file)) {
+        parts.push(format!("{} is not locked, or has changed", file.path.display()));
+    }
+    if parts.is_empty() { "something that it locks is not wanted".into() } else { parts.join("; ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::PackageSource;
+
+    fn wanted(images: &[&str], file: Option<&str>) -> Wanted {
+        let request = Request {
+            source: PackageSource::default(),
+            wanted: vec![],
+            base: None,
+            images: images.iter().map(|image| image.parse().unwrap()).collect(),
+        };
+        let sha256 = Digest::of(file.unwrap_or_default().as_bytes());
+        let files = file.map(|_| LockedFile { path: "archive.tar".into(), sha256 }).into_iter().collect();
+        Wanted { request, base: None, files }
+    }
+
+    fn locked(wanted: Wanted) -> Lock {
+        let Wanted { request, base, files } = wanted;
+        Lock { format: 1, epoch: 0, request, packages: vec![], base, images: vec![], files }
+    }
+
+    #[test]
+    fn a_refusal_says_what_has_changed() {
+        let lock = locked(wanted(&["a.b/c:1"], Some("x")));
+        for (now, told) in [
+            (wanted(&["a.b/c:1", "a.b/d:1"], Some("x")), "a.b/d:1 is not locked"),
+            (wanted(&[], Some("x")), "a.b/c:1 is locked and not wanted"),
+            (wanted(&["a.b/c:1"], Some("y")), "archive.tar is not locked, or has changed"),
+            (wanted(&["a.b/c:1"], None), "something that it locks"),
+        ] {
+            let difference = difference(Some(&lock), &now);
+            assert!(difference.contains(told), "{difference}");
+        }
+    }
+}

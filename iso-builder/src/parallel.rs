@@ -1,0 +1,64 @@
+//! The same work for many things, several at a time.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use anyhow::Result;
+
+/// Does `work` for every item, `threads` at a time and in order. The first failure lets what is under way end, begins
+/// nothing more, and is returned.
+pub fn for_each<'a, T: Sync>(
+    items: &'a [T],
+    threads: usize,
+    work: impl Fn(&'a T) -> Result<()> + Sync,
+) -> Result<()> {
+    let (next, stop, failure) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::new(None));
+    thread::scope(|scope| {
+        for _ in 0..threads.max(1).min(items.len()) {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                    if let Err(error) = work(item) {
+                        stop.store(true, Ordering::Relaxed);
+                        locked(&failure).get_or_insert(error);
+                    }
+                }
+            });
+        }
+    });
+    let failure = locked(&failure).take();
+    failure.map_or(Ok(()), Err)
+}
+
+/// The content of a mutex, whatever became of a thread that held it.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_done_once_or_the_first_failure_is_told() {
+        let items: Vec<usize> = (0..100).collect();
+        let done = Mutex::new(Vec::new());
+        for_each(&items, 4, |item| {
+            locked(&done).push(*item);
+            Ok(())
+        })
+        .unwrap();
+        let mut done = done.into_inner().unwrap();
+        done.sort_unstable();
+        assert_eq!(done, items);
+        let count = AtomicUsize::new(0);
+        let error = for_each(&items, 2, |item| {
+            count.fetch_add(1, Ordering::Relaxed);
+            anyhow::ensure!(*item != 10, "ten");
+            Ok(())
+        });
+        assert_eq!(error.unwrap_err().to_string(), "ten");
+        assert!(count.into_inner() < 100, "what comes after a failure is not begun");
+    }
+}
