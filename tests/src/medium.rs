@@ -19,6 +19,7 @@ use installer::release::{MANIFEST, Release};
 use serde_json::Value;
 use walkdir::WalkDir;
 
+use crate::images;
 use crate::paths;
 use crate::programs;
 
@@ -119,8 +120,8 @@ pub fn build_command(definition: &Path, out: &Path, cache: &Path) -> Result<Comm
     Ok(command)
 }
 
-/// Copies the inputs of a build to `directory`, embeds `config`, and returns the definition there. A lock file
-/// beside the definition stays.
+/// Copies the inputs of a build to `directory`, embeds `config`, adds the images of [`images`], and returns the definition
+/// there. A lock file beside the definition stays.
 pub fn stage(directory: &Path, config: &Value) -> Result<PathBuf> {
     for source in SOURCES {
         copy_tree(&paths::workspace().join(source), &directory.join(source))?;
@@ -132,6 +133,12 @@ pub fn stage(directory: &Path, config: &Value) -> Result<PathBuf> {
     let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)
         .with_context(|| format!("reading {}", definition.display()))?;
     value[EMBED] = "e2e-install.yaml".into();
+    let beside = definition.parent().context("the directory of the definition")?;
+    if let Some(preload) = value["images"]["preload"].as_sequence_mut() {
+        for entry in images::entries(beside)? {
+            preload.push(serde_yaml::to_value(entry)?);
+        }
+    }
     fs::write(&definition, serde_yaml::to_string(&value)?)?;
     Ok(definition)
 }

@@ -46,13 +46,36 @@ pub struct Document {
     pub medium: Option<String>,
     /// A disk of its own for data.
     pub data_disk: Option<String>,
+    /// A registry that stands for all others.
+    pub registry: Option<Mirror>,
+    /// The part the node plays; all but management join a cluster that is not there.
+    pub role: &'static str,
+}
+
+/// A registry as a document names it: where, by whom it is vouched for, and how to log in.
+#[derive(Clone, Debug)]
+pub struct Mirror {
+    /// Host and port, as the node knows them.
+    pub host: String,
+    /// Certificate of its authority, PEM.
+    pub authority: String,
+    /// Name and password.
+    pub login: (String, String),
 }
 
 impl Document {
     /// A node called `hostname` on DHCP.
     #[must_use]
     pub fn new(hostname: &str) -> Self {
-        Self { hostname: hostname.to_owned(), address: None, swappiness: 7, medium: None, data_disk: None }
+        Self {
+            hostname: hostname.to_owned(),
+            address: None,
+            swappiness: 7,
+            medium: None,
+            data_disk: None,
+            registry: None,
+            role: "management",
+        }
     }
 
     /// The document, secrets of `identity` included.
@@ -66,9 +89,14 @@ impl Document {
             interface["gateway"] = "10.0.2.2".into();
         }
         let mut install = json!({
-            "automatic": true, "mode": "create", "role": "management", "profile": "trial",
+            "automatic": true, "mode": "create", "role": self.role, "profile": "trial",
             "device": "/dev/vda", "management_interface": interface,
         });
+        if self.role != "management" {
+            install["mode"] = "join".into();
+            // Nobody is there to join; the node is asked about its images.
+            install["skipchecks"] = true.into();
+        }
         if let Some(medium) = &self.medium {
             install["medium"] = medium.as_str().into();
             let hook = |event: &str| {
@@ -80,7 +108,10 @@ impl Document {
         if let Some(disk) = &self.data_disk {
             install["data_disk"] = disk.as_str().into();
         }
-        json!({
+        if let Some(registry) = &self.registry {
+            install["ca_certificates"] = json!([registry.authority]);
+        }
+        let mut document = json!({
             "scheme_version": 1,
             "token": identity.token,
             "os": {
@@ -100,7 +131,18 @@ impl Document {
                 }],
             },
             "install": install,
-        })
+        });
+        if self.role != "management" {
+            document["server_url"] = "https://10.0.2.99:443".into();
+        }
+        if let Some(Mirror { host, login: (user, password), .. }) = &self.registry {
+            let registries = json!({
+                "Mirrors": { "*": { "Endpoints": [format!("https://{host}")] } },
+                "Configs": { host: { "Auth": { "Username": user, "Password": password } } },
+            });
+            document["system_settings"] = json!({ "containerd-registry": registries.to_string() });
+        }
+        document
     }
 }
 
@@ -201,13 +243,18 @@ pub fn check_immutable(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Whether every image of `release` for a management node is in containerd, whole.
-pub fn check_images(ssh: &Ssh, release: &Release, checks: &mut Checks) -> Result<()> {
+/// Whether every image of `release` for a node of this role is in containerd, whole, and no other.
+pub fn check_images(ssh: &Ssh, release: &Release, role: &str, checks: &mut Checks) -> Result<()> {
     let listed = ssh.run("sudo -n ctr -n k8s.io images ls -q")?;
-    let names = image_names(release);
+    let names = image_names(release, role);
     checks.that("the medium carries at least two images", names.len() >= 2);
-    for name in &names {
-        checks.that(&format!("{name} is in containerd"), listed.lines().any(|line| line == *name));
+    for image in &release.images {
+        let is_there = listed.lines().any(|line| line == image.name);
+        checks.equal(
+            &format!("whether {} is in containerd", image.name),
+            is_there,
+            names.contains(&&*image.name),
+        );
     }
     let checked = ssh.run("sudo -n ctr -n k8s.io images check")?;
     for name in &names {
@@ -221,10 +268,10 @@ pub fn check_images(ssh: &Ssh, release: &Release, checks: &mut Checks) -> Result
     Ok(())
 }
 
-/// The names of the images for a management node.
+/// The names of the images for a node of this role.
 #[must_use]
-pub fn image_names(release: &Release) -> Vec<&str> {
-    let for_us = |roles: &[String]| roles.is_empty() || roles.iter().any(|role| role == "management");
+pub fn image_names<'a>(release: &'a Release, role: &str) -> Vec<&'a str> {
+    let for_us = |roles: &[String]| roles.is_empty() || roles.iter().any(|name| name == role);
     release.images.iter().filter(|image| for_us(&image.roles)).map(|image| image.name.as_str()).collect()
 }
 

@@ -33,12 +33,12 @@ fn a_full_iso_installs_on_bios_and_the_node_follows_its_document_at_every_boot()
         let mut checks = Checks::default();
         node::check_document(&ssh, &Document::new("node-a"), &mut checks)?;
         node::check_immutable(&ssh, &mut checks)?;
-        node::check_images(&ssh, &release, &mut checks)?;
+        node::check_images(&ssh, &release, "management", &mut checks)?;
         leave_traces(&ssh)?;
         change_document(&ssh, &identity)?;
         steps::collect_logs(&ssh, artifacts, "first-boot")?;
         checks.finish("the first boot")?;
-        for image in node::image_names(&release).iter().take(1) {
+        for image in node::image_names(&release, "management").iter().take(1) {
             steps::run_container_offline(&mut vm, &identity, image)?;
         }
         drop(ssh);

@@ -52,7 +52,7 @@ fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_
         checks.that("Secure Boot is on", ssh.run("sudo -n dmesg")?.contains("Secure boot enabled"));
         node::check_document(&ssh, &document, &mut checks)?;
         node::check_immutable(&ssh, &mut checks)?;
-        node::check_images(&ssh, &release, &mut checks)?;
+        node::check_images(&ssh, &release, "management", &mut checks)?;
         steps::collect_logs(&ssh, artifacts, "first-boot")?;
         checks.finish("the first boot")?;
         drop(ssh);

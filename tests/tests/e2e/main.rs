@@ -5,6 +5,8 @@
 
 mod bad_input;
 mod bases;
+mod images;
 mod install_bios;
+mod install_registry;
 mod install_uefi;
 mod reproducible;

@@ -1,10 +1,11 @@
-//! `make bench`: figures of builds, of a validation and of an install, each beside a baseline measured in the same run.
+//! `make bench`: figures of builds, of a validation, of an install and of container images, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1
 //! then.
 
 mod builds;
 mod figure;
+mod images;
 mod install;
 mod validate;
 
@@ -18,7 +19,12 @@ use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::paths;
 
 fn main() -> ExitCode {
-    match measure() {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let done = match &arguments[..] {
+        [word, from, to] if word == images::SEED => images::seed(from, to).map(|()| true),
+        _ => measure(),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -36,6 +42,7 @@ fn measure() -> Result<bool> {
     let mut figures = builds.measure()?;
     figures.push(validate::measure()?);
     figures.extend(install::measure(&builds.medium()?, &artifacts)?);
+    figures.extend(images::measure(&builds, &artifacts)?);
     let json = serde_json::to_string_pretty(&figures)?;
     files::write_atomically(&paths::target().join("bench.json"), format!("{json}\n").as_bytes(), 0o644)?;
     stdout().write_all(figure::table(&figures).as_bytes()).context("printing the table")?;

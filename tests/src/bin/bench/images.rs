@@ -1,0 +1,403 @@
+//! Container images: pulling and seeding beside the tools that others use, with an image of 5 GiB that nothing
+//! compresses and thirty that share most of what they have.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use installer::config::Role;
+use installer::containerd::{Daemon, Places, Programs};
+use installer::digest::{Digest, Hasher};
+use installer::install::seed_store;
+use installer::medium::LocalMedium;
+use installer::progress::Progress;
+use installer::release::{MANIFEST, Purpose, Release};
+use nqrust_tests::artifacts::Artifacts;
+use nqrust_tests::programs;
+use nqrust_tests::registry::{Demands, Layout, Registry};
+use serde_json::json;
+
+use crate::builds::Bench;
+use crate::figure::{Figure, Limit};
+
+/// The length of the large image's layer.
+const LARGE: u64 = 5 << 30;
+/// Images that share a layer.
+const SHARING: u64 = 30;
+/// The layer that they share, and the one that each has alone.
+const SHARED: u64 = 64 << 20;
+const OWN: u64 = 4 << 20;
+/// The most memory that a pull or a seed may take.
+const PEAK: f64 = 200.0;
+/// One program of this benchmark.
+const LIMIT: Duration = Duration::from_secs(1800);
+/// Where definitions think the registry is.
+const NAME: &str = "registry.nqrust.test";
+
+/// What the first argument says when this program is to seed a store, so that its memory is that of seeding alone.
+pub(crate) const SEED: &str = "seed";
+
+/// Seeds the store `to` from the medium `from`; both are arguments of the command line.
+pub(crate) fn seed(from: &str, to: &str) -> Result<()> {
+    let release = Release::parse(&fs::read(Path::new(from).join(MANIFEST))?)?;
+    seed_store(&LocalMedium::new(from), &release, Role::Management, Path::new(to), &Progress::silent())
+}
+
+/// Pulls and seeds; `bench` has a cache in which all else of a build is done.
+pub(crate) fn measure(bench: &Bench, artifacts: &Artifacts) -> Result<Vec<Figure>> {
+    let registry = Registry::start(&artifacts.disk("registry"), Demands::default())?;
+    let names = fill(artifacts, &registry)?;
+    let definition = definition(bench, &names, &registry)?;
+    let mut figures = Vec::new();
+
+    let copied = skopeo(&names, &registry, &artifacts.disk("skopeo"))?;
+    let pull = pull(bench, &definition, artifacts)?;
+    drop(registry);
+    fs::remove_dir_all(artifacts.disk("registry"))?;
+    let medium = content(bench, &definition, artifacts)?;
+    let release = Release::parse(&fs::read(medium.join(MANIFEST))?)?;
+    let bytes = stored(&release);
+    figures.push(
+        Figure::new("pull, check and store 5.2 GiB of images", pull.seconds, "s", ("skopeo copy", copied))
+            .limit(Limit::AtMost(2.0)),
+    );
+    figures.push(memory("peak memory of a pull", pull.peak));
+    figures.push(
+        Figure::new(
+            "store of 31 images",
+            mebibytes(bytes),
+            "MiB",
+            ("one archive each", mebibytes(unshared(&release))),
+        )
+        .limit(Limit::AtMost(1.0)),
+    );
+
+    let seeded = run_seed(&medium, &artifacts.disk("seeded"))?;
+    fs::remove_dir_all(artifacts.disk("seeded"))?;
+    let plain = copy_and_hash(&medium, &release, &artifacts.disk("copied"))?;
+    fs::remove_dir_all(artifacts.disk("copied"))?;
+    let imported = ctr_import(&medium, artifacts)?;
+    let rate = |seconds: f64| mebibytes(bytes) / seconds;
+    figures.push(
+        Figure::new(
+            "seeding a node's store",
+            rate(seeded.seconds),
+            "MiB/s",
+            ("cp, sync and sha256", rate(plain)),
+        )
+        .limit(Limit::AtLeast(0.8)),
+    );
+    figures.push(
+        Figure::new("the same", rate(seeded.seconds), "MiB/s", ("ctr images import", rate(imported)))
+            .limit(Limit::AtLeast(0.8)),
+    );
+    figures.push(memory("peak memory of seeding", seeded.peak));
+    Ok(figures)
+}
+
+fn memory(name: &str, kibibytes: u64) -> Figure {
+    Figure::new(name, mebibytes(kibibytes << 10), "MiB", ("limit", PEAK)).limit(Limit::AtMost(1.0))
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// Bytes of all blobs, each once.
+fn stored(release: &Release) -> u64 {
+    release.payloads(Purpose::ImageBlob).map(|payload| payload.size).sum()
+}
+
+/// Bytes of the blobs of each image, one image after the other.
+fn unshared(release: &Release) -> u64 {
+    let size = |digest: &Digest| {
+        release
+            .payloads(Purpose::ImageBlob)
+            .find(|payload| payload.sha256 == *digest)
+            .map_or(0, |payload| payload.size)
+    };
+    let of_image =
+        |blobs: &[Digest]| blobs.iter().collect::<BTreeSet<_>>().into_iter().map(size).sum::<u64>();
+    release.images.iter().map(|image| of_image(&image.blobs)).sum()
+}
+
+/// Bytes that do not compress (xorshift64), into `out`.
+fn noise(mut state: u64, length: u64, out: &mut impl Write) -> Result<()> {
+    let mut block = vec![0_u8; 1 << 20];
+    let mut left = length;
+    while left > 0 {
+        for eight in block.chunks_exact_mut(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            eight.copy_from_slice(&state.to_le_bytes());
+        }
+        let count = usize::try_from(left.min(block.len() as u64))?;
+        out.write_all(&block[..count])?;
+        left -= count as u64;
+    }
+    Ok(())
+}
+
+/// The images in the registry; their names.
+fn fill(artifacts: &Artifacts, registry: &Registry) -> Result<Vec<String>> {
+    let directory = artifacts.disk("layout");
+    large_image(&directory.join("large"))?;
+    registry.push(&format!("oci:{}:large", directory.join("large").display()), "bench/large:1", &[])?;
+    let layout = Layout::new(&directory.join("small"))?;
+    let mut shared = Vec::new();
+    noise(1, SHARED, &mut shared)?;
+    layout.image("base", None, &[("data", &shared)])?;
+    let mut names = vec![format!("{NAME}/bench/large:1")];
+    for number in 0..SHARING {
+        let mut own = Vec::new();
+        noise(100 + number, OWN, &mut own)?;
+        let name = format!("app-{number}");
+        layout.image(&name, Some("base"), &[("own", &own)])?;
+        registry.push(&layout.source(&name), &format!("bench/{name}:1"), &[])?;
+        names.push(format!("{NAME}/bench/{name}:1"));
+    }
+    fs::remove_dir_all(&directory)?;
+    Ok(names)
+}
+
+/// An OCI layout with one image, whose only layer is a tar file of one large file. No tool writes this in
+/// reasonable time, for all compress.
+fn large_image(directory: &Path) -> Result<()> {
+    let blobs = directory.join("blobs/sha256");
+    fs::create_dir_all(&blobs)?;
+    let layer = blobs.join("layer");
+    let mut out =
+        Hashed { inner: BufWriter::with_capacity(1 << 20, File::create(&layer)?), hasher: Hasher::default() };
+    let mut header = [0_u8; 512];
+    header[..4].copy_from_slice(b"data");
+    header[100..108].copy_from_slice(b"0000644\0");
+    header[108..116].copy_from_slice(b"0000000\0");
+    header[116..124].copy_from_slice(b"0000000\0");
+    header[124..136].copy_from_slice(format!("{LARGE:011o}\0").as_bytes());
+    header[136..148].copy_from_slice(b"00000000000\0");
+    header[148..156].copy_from_slice(b"        ");
+    header[156] = b'0';
+    header[257..265].copy_from_slice(b"ustar\x0000");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    out.write_all(&header)?;
+    noise(2, LARGE, &mut out)?;
+    out.write_all(&[0; 1024])?;
+    out.flush()?;
+    let digest = out.hasher.finish();
+    fs::rename(&layer, blobs.join(digest.to_string()))?;
+    let document = |value: serde_json::Value| -> Result<(Digest, usize)> {
+        let bytes = value.to_string().into_bytes();
+        fs::write(blobs.join(Digest::of(&bytes).to_string()), &bytes)?;
+        Ok((Digest::of(&bytes), bytes.len()))
+    };
+    let diff = digest.oci();
+    let config = document(json!({
+        "architecture": "amd64", "os": "linux", "config": {},
+        "rootfs": { "type": "layers", "diff_ids": [diff] },
+    }))?;
+    let described = |kind: &str, (digest, size): (Digest, usize)| json!({ "mediaType": format!("application/vnd.oci.image.{kind}"), "digest": digest.oci(), "size": size });
+    let manifest = document(json!({
+        "schemaVersion": 2,
+        "config": described("config.v1+json", config),
+        "layers": [described("layer.v1.tar", (digest, usize::try_from(LARGE)? + 1536))],
+    }))?;
+    let mut named = described("manifest.v1+json", manifest);
+    named["annotations"] = json!({ "org.opencontainers.image.ref.name": "large" });
+    fs::write(directory.join("index.json"), json!({ "schemaVersion": 2, "manifests": [named] }).to_string())?;
+    Ok(fs::write(directory.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?)
+}
+
+struct Hashed<W> {
+    inner: W,
+    hasher: Hasher,
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let count = self.inner.write(bytes)?;
+        self.hasher.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// The benchmark's definition with these images in place of its own.
+fn definition(bench: &Bench, names: &[String], registry: &Registry) -> Result<PathBuf> {
+    let definition = bench.definition().with_file_name("images.yaml");
+    let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(bench.definition())?)?;
+    let preload: Vec<_> = names.iter().map(|name| json!({ "image": name })).collect();
+    value["images"]["preload"] = serde_yaml::to_value(preload)?;
+    let mirrors = json!({ "mirrors": { NAME: { "endpoint": [format!("http://{}", registry.host())] } } });
+    value["registries"] = serde_yaml::to_value(mirrors)?;
+    fs::write(&definition, serde_yaml::to_string(&value)?)?;
+    Ok(definition)
+}
+
+/// Seconds that skopeo takes to copy all images into one layout, which then is flushed.
+fn skopeo(names: &[String], registry: &Registry, to: &Path) -> Result<f64> {
+    fs::create_dir_all(to)?;
+    let began = Instant::now();
+    for name in names {
+        let path = name.trim_start_matches(NAME);
+        let mut skopeo = Command::new("skopeo");
+        skopeo.args(["copy", "--quiet", "--src-tls-verify=false"]);
+        skopeo.arg(format!("docker://{}{path}", registry.host()));
+        skopeo.arg(format!("oci:{}:{}", to.display(), path.replace(['/', ':'], "-")));
+        programs::run(&mut skopeo, LIMIT)?.success("skopeo copy")?;
+    }
+    sync(to)?;
+    let seconds = began.elapsed().as_secs_f64();
+    fs::remove_dir_all(to)?;
+    Ok(seconds)
+}
+
+fn sync(path: &Path) -> Result<()> {
+    let mut sync = Command::new("sync");
+    sync.arg("--file-system").arg(path);
+    programs::run(&mut sync, LIMIT)?.success("sync").map(drop)
+}
+
+/// What a program took.
+struct Taken {
+    seconds: f64,
+    /// Most memory at once, KiB.
+    peak: u64,
+}
+
+/// A build up to the image store: the netboot set has no images, but its manifest lists them.
+fn pull(bench: &Bench, definition: &Path, artifacts: &Artifacts) -> Result<Taken> {
+    let mut command = bench.command(definition, &artifacts.disk("pulled"))?;
+    command.args(["--only", "netboot"]);
+    // Locking asks apt where packages changed; images alone are asked for here.
+    fs::copy(lock_of(bench.definition()), lock_of(definition))?;
+    let taken = timed(command)?;
+    sync(&artifacts.disk("pulled"))?;
+    Ok(taken)
+}
+
+fn lock_of(definition: &Path) -> PathBuf {
+    let mut path = definition.as_os_str().to_owned();
+    path.push(".lock");
+    path.into()
+}
+
+/// A directory with the content that a full medium would have of images.
+fn content(bench: &Bench, _: &Path, artifacts: &Artifacts) -> Result<PathBuf> {
+    let medium = artifacts.disk("medium");
+    fs::create_dir_all(&medium)?;
+    fs::copy(artifacts.disk("pulled").join(MANIFEST), medium.join(MANIFEST))?;
+    let release = Release::parse(&fs::read(medium.join(MANIFEST))?)?;
+    let newest = |prefix: &str| -> Result<PathBuf> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(bench.steps())? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(prefix) {
+                found.push((entry.metadata()?.modified()?, entry.path()));
+            }
+        }
+        found.sort();
+        Ok(found.pop().with_context(|| format!("a step {prefix}"))?.1)
+    };
+    let (store, metadata) = (newest("image-store-")?.join("store"), newest("image-metadata-")?);
+    for payload in &release.payloads {
+        let inside = payload.path.trim_start_matches("images/");
+        let from = match payload.purpose {
+            Purpose::ImageBlob | Purpose::ImageIndex => store.join(inside),
+            Purpose::ImageMetadata => metadata.join(inside.trim_start_matches("metadata/")),
+            _ => continue,
+        };
+        let to = medium.join(&payload.path);
+        fs::create_dir_all(to.parent().context("a payload's directory")?)?;
+        fs::hard_link(&from, &to).with_context(|| format!("linking {}", from.display()))?;
+    }
+    Ok(medium)
+}
+
+/// This program as one that only seeds.
+fn run_seed(medium: &Path, to: &Path) -> Result<Taken> {
+    fs::create_dir_all(to)?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(SEED).arg(medium).arg(to);
+    timed(command)
+}
+
+/// Runs a program to its end, looking at its memory on the way.
+fn timed(mut command: Command) -> Result<Taken> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let began = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .with_context(|| format!("starting {name}"))?;
+    let mut peak = 0;
+    loop {
+        peak = peak.max(high_water(&child).unwrap_or(0));
+        if let Some(status) = child.try_wait()? {
+            if !status.success() {
+                bail!("{name} ended with {status}");
+            }
+            return Ok(Taken { seconds: began.elapsed().as_secs_f64(), peak });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// `VmHWM` of proc(5), KiB.
+fn high_water(child: &Child) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").trim().parse().ok()
+}
+
+/// Seconds to copy the blobs with `cp`, flush them, and hash the copies.
+fn copy_and_hash(medium: &Path, release: &Release, to: &Path) -> Result<f64> {
+    fs::create_dir_all(to)?;
+    let began = Instant::now();
+    let mut cp = Command::new("cp");
+    cp.arg("--recursive").arg(medium.join("images/blobs/sha256")).arg(to);
+    programs::run(&mut cp, LIMIT)?.success("cp")?;
+    sync(to)?;
+    for payload in release.payloads(Purpose::ImageBlob) {
+        let (digest, _) = Digest::of_reader(File::open(to.join("sha256").join(payload.sha256.to_string()))?)?;
+        if digest != payload.sha256 {
+            bail!("cp damaged {digest}");
+        }
+    }
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Seconds that an empty containerd takes to import the store from a pipe, flushed.
+fn ctr_import(medium: &Path, artifacts: &Artifacts) -> Result<f64> {
+    let work = tempfile::Builder::new().prefix("c").tempdir_in(artifacts.disk(""))?;
+    let programs =
+        Programs { prefix: Vec::new(), containerd: "containerd".into(), ctr: "ctr".into(), limit: LIMIT };
+    let config =
+        "version = 2\ndisabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.internal.v1.opt']\n";
+    let daemon = Daemon::start(&programs, Places::within(work.path()), config)?;
+    let began = Instant::now();
+    let arguments = ["--namespace", "k8s.io", "images", "import", "--no-unpack", "-"];
+    let images = medium.join("images");
+    let feed = Box::new(move |pipe| -> Result<()> {
+        let mut tar = Command::new("tar");
+        tar.args(["--create", "--directory"]).arg(images).args(["oci-layout", "index.json", "blobs"]);
+        let status = tar.stdout(Stdio::from(pipe)).status()?;
+        if status.success() { Ok(()) } else { bail!("tar ended with {status}") }
+    });
+    fs::write(medium.join("images/oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
+    daemon.ctr_while(arguments, Some(feed), &mut || Ok(()))?;
+    sync(work.path())?;
+    let seconds = began.elapsed().as_secs_f64();
+    daemon.stop()?;
+    Ok(seconds)
+}
