@@ -27,5 +27,6 @@ pub mod medium;
 pub mod packages;
 pub mod parallel;
 pub mod sandbox;
+pub mod sbom;
 pub mod steps;
 pub mod tools;

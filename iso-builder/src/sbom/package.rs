@@ -1,0 +1,89 @@
+//! A package of an operating system, and its name for the whole world.
+
+use std::fmt::Write as _;
+
+/// A package that is installed somewhere.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Package {
+    /// What manages it.
+    pub manager: Manager,
+    /// The distribution as `ID` in `os-release` has it: `debian`, `alpine`, …
+    pub distribution: String,
+    /// Its name.
+    pub name: String,
+    /// Its version with epoch and revision.
+    pub version: String,
+    /// The architecture in the distribution's words.
+    pub architecture: String,
+    /// The source that it was built from, where that is known and called otherwise.
+    pub source: Option<String>,
+    /// The licence that the package names, in its own words.
+    pub licence: Option<String>,
+}
+
+/// A package manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Manager {
+    /// Debian's and Ubuntu's.
+    Dpkg,
+    /// Alpine's.
+    Apk,
+}
+
+impl Manager {
+    /// The type of its packages' URLs.
+    fn purl_type(self) -> &'static str {
+        match self {
+            Self::Dpkg => "deb",
+            Self::Apk => "apk",
+        }
+    }
+}
+
+impl Package {
+    /// The package URL: `pkg:deb/debian/libc6@2.36-9?arch=amd64`.
+    #[must_use]
+    pub fn purl(&self) -> String {
+        let Self { distribution, name, version, architecture, .. } = self;
+        let purl_type = self.manager.purl_type();
+        let [distribution, name, version] = [distribution, name, version].map(|text| encode(text));
+        let arch =
+            if architecture.is_empty() { String::new() } else { format!("?arch={}", encode(architecture)) };
+        format!("pkg:{purl_type}/{distribution}/{name}@{version}{arch}")
+    }
+}
+
+/// Percent-encodes a part of a package URL, which leaves colons as they are.
+pub(super) fn encode(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~' | b':') {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+        encoded
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_url_has_type_distribution_name_version_and_architecture() {
+        let mut package = Package {
+            manager: Manager::Dpkg,
+            distribution: "debian".into(),
+            name: "libstdc++6".into(),
+            version: "1:12.2.0-14+deb12u1~x".into(),
+            architecture: "amd64".into(),
+            source: None,
+            licence: None,
+        };
+        assert_eq!(package.purl(), "pkg:deb/debian/libstdc%2B%2B6@1:12.2.0-14%2Bdeb12u1~x?arch=amd64");
+        (package.manager, package.distribution, package.architecture) =
+            (Manager::Apk, "wolfi".into(), String::new());
+        assert!(package.purl().starts_with("pkg:apk/wolfi/") && package.purl().ends_with("~x"));
+    }
+}
