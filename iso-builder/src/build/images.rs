@@ -16,7 +16,7 @@ use crate::images::blob::Blob;
 use crate::images::build::Settings;
 use crate::images::image::StoredImage;
 use crate::images::store::Listing;
-use crate::images::{BuiltImage, Store, build as images, pull};
+use crate::images::{BuiltImage, Store, build as images, pull, status};
 use crate::steps::Work;
 
 /// What the release manifest says of the store, among the outputs of a step.
@@ -31,6 +31,8 @@ pub(super) struct Images {
     pub(super) metadata: Outputs,
     /// What the release manifest says of the store.
     pub(super) listing: Listed,
+    /// The images.
+    pub(super) images: Vec<StoredImage>,
 }
 
 /// What the release manifest says of the store, as it is kept in the cache.
@@ -61,7 +63,7 @@ impl Build<'_> {
         })?;
         let listing = files::read_at_most(&store.path(LISTING), 64 << 20)?;
         let listing = serde_json::from_slice(&listing).context("reading the listing of the image store")?;
-        Ok(Some(Images { store, metadata, listing }))
+        Ok(Some(Images { store, metadata, listing, images }))
     }
 
     /// Every image with the roles that need it and the names of its blobs; those of registries may not be here yet.
@@ -119,7 +121,9 @@ impl Build<'_> {
                 include: layer.packages.iter().map(|package| package.as_str().to_owned()).collect(),
             };
             self.sandboxed(work, &directory)?;
-            Ok(directory.join("layer.tar"))
+            let layer = directory.join("layer.tar");
+            status::add(&layer, &self.lock.packages)?;
+            Ok(layer)
         })?;
         fs::write(out.join(LIST), serde_json::to_vec(&images)?).context("writing the list of images")
     }

@@ -15,6 +15,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::images::Images;
+use super::sbom::NAME;
 use super::{Build, Medium, Outputs, configuration, record};
 use crate::boot::loaders;
 use crate::boot::menu::Menu;
@@ -87,7 +88,13 @@ impl Parts {
 
 impl Build<'_> {
     /// Makes the media that are asked for and not there already.
-    pub(super) fn media(&self, parts: &Parts, directory: &Path, targets: &[Target]) -> Result<Vec<Medium>> {
+    pub(super) fn media(
+        &self,
+        parts: &Parts,
+        sbom: &Path,
+        directory: &Path,
+        targets: &[Target],
+    ) -> Result<Vec<Medium>> {
         let mut outputs = record::Record::open(&self.inputs.cache, directory)?;
         let mut sums = BTreeMap::new();
         for target in targets {
@@ -100,6 +107,9 @@ impl Build<'_> {
         let manifest = self.manifest(parts, MediumKind::Full).to_bytes();
         sums.insert(MANIFEST.to_owned(), Digest::of(&manifest));
         files::write_atomically(&directory.join(MANIFEST), &manifest, 0o644)?;
+        let sbom = fs::read(sbom).context("reading the bill of materials")?;
+        sums.insert(NAME.to_owned(), Digest::of(&sbom));
+        files::write_atomically(&directory.join(NAME), &sbom, 0o644)?;
         let text = checksums::render(&sums);
         files::write_atomically(&directory.join("SHA256SUMS"), text.as_bytes(), 0o644)?;
         outputs.write()?;
@@ -131,7 +141,10 @@ impl Build<'_> {
             kernel_arguments: definition.kernel.arguments.clone(),
             payloads: parts.payloads.iter().map(|(payload, _)| payload.clone()).collect(),
             images: parts.images.clone(),
-            containerd: Containerd::default(),
+            containerd: Containerd {
+                root: definition.images.runtime.root().into(),
+                unpack: definition.images.unpack,
+            },
         }
     }
 

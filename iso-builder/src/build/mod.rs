@@ -16,6 +16,7 @@ mod inputs;
 mod media;
 mod os;
 mod record;
+mod sbom;
 
 use std::path::{Path, PathBuf};
 
@@ -108,7 +109,8 @@ pub fn build(options: &Options, progress: &Progress) -> Result<Vec<Medium>> {
     let rootfs = build.rootfs(&base, &options.installer)?;
     let images = build.images(&base)?;
     let parts = media::Parts::collect(&build, kernel, &rootfs, images.as_ref())?;
-    build.media(&parts, &options.output, &options.targets)
+    let sbom = build.sbom(&base, images.as_ref())?;
+    build.media(&parts, &sbom, &options.output, &options.targets)
 }
 
 /// Resolves every input of a definition anew and writes its lock file.

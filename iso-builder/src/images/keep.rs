@@ -4,6 +4,8 @@
 //! the machine that builds (host name, resolver). Licences stay: `usr/share/doc/*/copyright` must go where the
 //! program goes.
 
+use super::status::DIRECTORY;
+
 /// Left out with everything below.
 const DROPPED: [&str; 16] = [
     "etc/apt",
@@ -34,6 +36,9 @@ pub(super) fn keeps(path: &[u8], is_file: bool) -> bool {
     if let Some(rest) = path.strip_prefix(b"usr/share/doc/") {
         return keeps_documentation(rest, is_file);
     }
+    if path == b"var/lib/dpkg" || path == DIRECTORY.as_bytes() || below(DIRECTORY) {
+        return true;
+    }
     !DROPPED.iter().any(|dropped| path == dropped.as_bytes() || below(dropped))
         && !EMPTIED.iter().any(|emptied| below(emptied))
 }
@@ -56,7 +61,6 @@ mod tests {
     fn state_documentation_and_traces_of_the_host_stay_out() {
         for path in [
             "etc/resolv.conf",
-            "var/lib/dpkg",
             "var/lib/dpkg/status",
             "usr/share/man/man1/ls.1.gz",
             "usr/share/doc/dash/changelog.gz",
@@ -70,9 +74,15 @@ mod tests {
 
     #[test]
     fn programs_licences_and_mount_points_go_in() {
-        for path in
-            ["bin/dash", "etc/hostname.d", "usr/share/doc/dash/copyright", "usr/share/manual", "dev", "tmp"]
-        {
+        for path in [
+            "bin/dash",
+            "var/lib/dpkg/status.d/dash",
+            "etc/hostname.d",
+            "usr/share/doc/dash/copyright",
+            "usr/share/manual",
+            "dev",
+            "tmp",
+        ] {
             assert!(keeps(path.as_bytes(), true), "{path}");
         }
         assert!(keeps(b"usr/share/doc/dash", false));

@@ -21,6 +21,7 @@ pub mod packages;
 pub mod preload;
 pub mod pull;
 pub mod spec;
+pub mod status;
 pub mod store;
 
 pub use spec::{BuiltImage, Entry, Images, LayerSpec, PackageName, Runtime, Source};
