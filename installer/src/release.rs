@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::Role;
 use crate::containerd;
 use crate::digest::Digest;
 
@@ -203,6 +204,12 @@ impl Release {
         let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
         bytes.push(b'\n');
         bytes
+    }
+
+    /// The images that a node of `role` has.
+    pub fn images_for(&self, role: Role) -> impl Iterator<Item = &Image> {
+        let needed = move |name: &String| name == role.name();
+        self.images.iter().filter(move |image| image.roles.is_empty() || image.roles.iter().any(needed))
     }
 
     /// A payload by what a person knows: a blob by the images that need it, anything else by its path.

@@ -11,7 +11,7 @@ use crate::config::sources::Gathering;
 use crate::config::{InstallConfig, Secret};
 use crate::download::Patience;
 use crate::failure::{Class, Failure};
-use crate::install::{Cancel, Disk, Parts, SystemHost, execute, finish};
+use crate::install::{Cancel, Disk, Parts, SystemHost, Unpacking, execute, finish};
 use crate::inventory::{Inventory, Roots};
 use crate::plan::Finish;
 use crate::progress::Progress;
@@ -81,6 +81,7 @@ impl Args {
             progress,
             cancel: &cancel,
             document: &node_document,
+            unpacking: &Unpacking::of_live_system(),
             preflight: &preflight,
         };
         execute(&plan, &parts)?;

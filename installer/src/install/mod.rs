@@ -22,6 +22,7 @@ mod run;
 mod seed;
 mod sys;
 mod table;
+mod unpack;
 mod wipe;
 
 pub use cancel::Cancel;
@@ -32,6 +33,7 @@ pub use host::{Access, Host, Mounted, SystemHost};
 pub use identity::DOCUMENT;
 pub use run::{Opener, Parts, execute};
 pub use seed::{AT_ONCE, seed_store};
+pub use unpack::Unpacking;
 
 #[cfg(test)]
 mod tests;

@@ -13,12 +13,13 @@ use super::host::{Access, Host, with_mount};
 use super::identity::{self, Log};
 use super::others::{self, Others};
 use super::seed::{Seeding, each_at_once};
+use super::unpack::Unpacking;
 use super::{Cancel, bootcode, esp, image, table, wipe};
 use crate::command::{Invocation, Runner};
 use crate::config::{InstallConfig, Secret};
 use crate::failure::{Class, Classify, Failure, class_of};
 use crate::medium::{PayloadSource, Place, Seen};
-use crate::plan::{Filesystem, Partition, PartitionName, Plan, Step, Target};
+use crate::plan::{Filesystem, Partition, PartitionName, Plan, Step, Target, UnpackedImage};
 use crate::progress::Progress;
 use crate::release::Payload;
 use crate::size::ByteSize;
@@ -48,6 +49,8 @@ pub struct Parts<'a> {
     pub cancel: &'a Cancel,
     /// Turns the configuration into the text of the node document; passwords are hashed in it.
     pub document: &'a dyn Fn(&InstallConfig) -> Result<Secret>,
+    /// Unpacks images, where the release wants that.
+    pub unpacking: &'a Unpacking,
     /// What the checks of the machine said, for the log.
     pub preflight: &'a str,
 }
@@ -61,6 +64,9 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     // Made before the first write: a document that cannot be made must not cost a disk.
     let document =
         (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;
+    if plan.steps.iter().any(|step| matches!(step, Step::Unpack { .. })) {
+        parts.unpacking.check(parts.runner)?;
+    }
     let others = Others::open(plan, parts)?;
     others.spare(plan, parts.device)?;
     plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
@@ -163,6 +169,9 @@ impl Run<'_, '_> {
             Step::Filesystems { filesystems } => progress
                 .within(id, "Making file systems", || filesystems.iter().try_for_each(|fs| self.mkfs(fs))),
             Step::Images { blobs, metadata } => self.images(id, blobs, metadata.as_ref()),
+            Step::Unpack { images } => {
+                progress.within(id, "Unpacking the container images", || self.unpack(images))
+            }
             Step::Node => progress.within(id, "Writing the node document", || self.node()),
             Step::BootCode { boot, core } => progress.within(id, "Writing GRUB for BIOS", || {
                 let partition = needed(self.plan, PartitionName::Bios)?;
@@ -264,6 +273,14 @@ impl Run<'_, '_> {
         })?;
         shown.done();
         Ok(())
+    }
+
+    fn unpack(&self, images: &[UnpackedImage]) -> Result<()> {
+        let Parts { unpacking, host, progress, cancel, .. } = *self.parts;
+        let containerd = &self.plan.release.containerd;
+        with_mount(host, self.node_of(PartitionName::Persistent)?, Access::Write, |root| {
+            unpacking.unpack(root, containerd, images, progress, cancel)
+        })
     }
 
     fn node(&self) -> Result<()> {

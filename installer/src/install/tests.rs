@@ -327,6 +327,7 @@ impl Bench {
             progress: &Progress::new(vec![Box::new(self.recorder.clone())]),
             cancel: &Cancel::new(self.stop),
             document: &document,
+            unpacking: &Unpacking::of_live_system(),
             preflight: "passed  cpu  a test\n",
         };
         execute(&self.plan, &parts)

@@ -13,14 +13,7 @@ use super::apply::below;
 use crate::config::{Images, Role};
 use crate::digest::{Digest, HashingReader};
 use crate::progress::Progress;
-use crate::release::{Image, Release};
-
-/// The images of a release that a node of this role has.
-pub fn for_role(release: &Release, role: Role) -> impl Iterator<Item = &Image> {
-    let needed =
-        move |image: &&Image| image.roles.is_empty() || image.roles.iter().any(|name| name == role.name());
-    release.images.iter().filter(needed)
-}
+use crate::release::Release;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -75,7 +68,7 @@ impl Blobs {
 
 /// The distinct blobs of the role's images.
 fn blobs(release: &Release, role: Role) -> BTreeSet<Digest> {
-    for_role(release, role).flat_map(|image| image.blobs.iter().copied()).collect()
+    release.images_for(role).flat_map(|image| image.blobs.iter().copied()).collect()
 }
 
 /// How many of the role's blobs there are, and how many of them are in the store below `root`, by name only.
@@ -101,7 +94,7 @@ pub fn check(
     let mut step = progress.step("images", "checking the container images", Some(total));
     let mut report = Report {
         deferred: images == Images::Defer,
-        images: for_role(release, role).count(),
+        images: release.images_for(role).count(),
         blobs: blobs.len(),
         ..Report::default()
     };
@@ -131,14 +124,14 @@ pub fn check(
 }
 
 fn users(release: &Release, role: Role, digest: &Digest) -> Vec<String> {
-    let images = for_role(release, role).filter(|image| image.blobs.contains(digest));
+    let images = release.images_for(role).filter(|image| image.blobs.contains(digest));
     images.map(|image| image.name.clone()).collect()
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::release::{Containerd, FORMAT, MediumKind};
+    use crate::release::{Containerd, FORMAT, Image, MediumKind};
     use std::fs;
 
     /// Two images that share a blob, the second for management nodes only.

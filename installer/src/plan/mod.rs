@@ -22,6 +22,7 @@ pub use layout::{Partition, PartitionName, SectorSize};
 pub(crate) use payloads::images_of;
 
 use crate::config::{Images, InstallConfig, Mode, Role};
+use crate::digest::Digest;
 use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, FoundPartition, Inventory};
 use crate::release::{Payload, Release};
@@ -110,6 +111,8 @@ pub enum Step {
     Filesystems { filesystems: Vec<Filesystem> },
     /// Put the container images into containerd's store.
     Images { blobs: Vec<Payload>, metadata: Option<Payload> },
+    /// Let a containerd unpack images of that store into snapshots.
+    Unpack { images: Vec<UnpackedImage> },
     /// Write the node document and the log.
     Node,
     /// Write GRUB for BIOS.
@@ -134,6 +137,7 @@ impl Step {
             Self::Image { .. } => "image",
             Self::Filesystems { .. } => "filesystems",
             Self::Images { .. } => "images",
+            Self::Unpack { .. } => "unpack",
             Self::Node => "node",
             Self::BootCode { .. } => "boot-code",
             Self::Prove => "prove",
@@ -159,6 +163,15 @@ pub enum EspContent {
     Payload(Payload),
     /// Rendered by the plan.
     Text(String),
+}
+
+/// An image to unpack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnpackedImage {
+    /// Its name; it may have others.
+    pub name: String,
+    /// The digest of its manifest or index.
+    pub digest: Digest,
 }
 
 /// An ext4 file system; its UUID is the partition's.
@@ -291,8 +304,11 @@ fn steps(plan: &Plan, needed: &Needed) -> Result<Vec<Step>> {
         Step::Image { payload: needed.rootfs.clone(), partition: RootA },
         Step::Filesystems { filesystems },
         Step::Images { blobs: needed.blobs.clone(), metadata: needed.metadata.clone() },
-        Step::Node,
     ]);
+    if plan.release.containerd.unpack && !needed.blobs.is_empty() {
+        steps.push(Step::Unpack { images: payloads::unpacked(&plan.release, plan.role) });
+    }
+    steps.push(Step::Node);
     // BIOS cannot start from sectors of 4096 bytes, and GRUB's boot sector counts in 512.
     if plan.disk.sector == SectorSize::B512 {
         steps.push(Step::BootCode { boot: needed.boot.clone(), core: needed.core.clone() });

@@ -1,9 +1,10 @@
 //! Which payloads an install needs, and whether they fit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
+use super::UnpackedImage;
 use super::layout::{Partition, PartitionName};
 use crate::config::Role;
 use crate::digest::Digest;
@@ -53,7 +54,7 @@ impl Needed {
         let loaders = [&self.shim, &self.grub].into_iter().chain(&self.mok_manager);
         let loaders = loaders.chain([&self.kernel, &self.initrd, &self.rootfs]);
         let all = loaders.chain(&self.blobs).chain(&self.metadata).chain([&self.boot, &self.core]);
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         all.filter(|payload| seen.insert(payload.path.clone())).cloned().collect()
     }
 
@@ -106,17 +107,19 @@ pub(crate) fn images_of(release: &Release, role: Role) -> Result<(Vec<Payload>, 
     Ok((blobs, metadata))
 }
 
+/// The images that `role` needs, each digest once.
+pub(super) fn unpacked(release: &Release, role: Role) -> Vec<UnpackedImage> {
+    let mut seen = BTreeSet::new();
+    let images = release.images_for(role).filter(|image| seen.insert(image.digest));
+    images.map(|image| UnpackedImage { name: image.name.clone(), digest: image.digest }).collect()
+}
+
 /// Blobs of the images that `role` needs, in the order of the manifest.
 fn blobs(release: &Release, role: Role) -> Result<Vec<Payload>> {
-    let role = serde_json::to_value(role)?;
-    let role = role.as_str().unwrap_or_default();
     let by_digest: BTreeMap<Digest, &Payload> =
         release.payloads(Purpose::ImageBlob).map(|payload| (payload.sha256, payload)).collect();
-    let mut wanted = std::collections::BTreeSet::new();
-    for image in &release.images {
-        if !image.roles.is_empty() && !image.roles.iter().any(|needs| needs == role) {
-            continue;
-        }
+    let mut wanted = BTreeSet::new();
+    for image in release.images_for(role) {
         for digest in image.blobs.iter().chain([&image.digest]) {
             if !by_digest.contains_key(digest) {
                 let what = format!("the release manifest has no payload for blob {digest} of {}", image.name);

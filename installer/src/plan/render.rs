@@ -122,6 +122,9 @@ fn describe(step: &Step) -> String {
         Step::Images { blobs, .. } => {
             format!("store {} blobs of container images, {}", blobs.len(), sum(blobs))
         }
+        Step::Unpack { images } => {
+            format!("unpack {} container images, with the containerd of this system", images.len())
+        }
         Step::Node => "write the node document, the identity and the log".into(),
         Step::BootCode { .. } => "write GRUB for BIOS".into(),
         Step::Prove => "check the table, the boot files and the node document on the disk".into(),

@@ -311,6 +311,24 @@ fn a_node_that_pulls_its_images_gets_none() {
 }
 
 #[test]
+fn images_are_unpacked_where_the_release_wants_it_and_there_are_some() {
+    let mut release = release();
+    release.containerd.unpack = true;
+    let unpacked = |config: &InstallConfig| {
+        let plan = plan(config, &machine(&[disk("vda", ByteSize::gib(16))]), &release, GUID).unwrap();
+        let ids: Vec<_> = plan.steps.iter().map(Step::id).collect();
+        let place = ids.iter().position(|id| *id == "unpack")?;
+        assert_eq!((ids[place - 1], ids[place + 1]), ("images", "node"));
+        Some(plan)
+    };
+    let plan = unpacked(&trial()).unwrap();
+    assert!(plan.to_string().contains("unpack 1 container images, with the containerd of this system"));
+    let mut config = trial();
+    config.install.images = Some(Images::Defer);
+    assert!(unpacked(&config).is_none());
+}
+
+#[test]
 fn references_are_told_and_not_followed() {
     let mut config = trial();
     config.token_file = "/run/token".parse().ok();
