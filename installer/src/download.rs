@@ -15,6 +15,8 @@ use reqwest::header::{
 
 use crate::failure::{Class, Classify, Failure};
 
+pub mod proxies;
+
 /// How long to wait, and how often to try.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
@@ -51,7 +53,7 @@ impl Patience {
 }
 
 /// A client for URLs that begin like `url`, for servers that the authorities of these certificates (PEM) vouch
-/// for too. Proxies are those of the environment.
+/// for too. Proxies are those of the configuration ([`proxies`]) or else of the environment.
 pub fn client(url: &str, authorities: &[String], builder: impl Fn() -> ClientBuilder) -> Result<Client> {
     let extra = authorities.iter().map(|pem| Certificate::from_pem_bundle(pem.as_bytes()));
     let extra = extra
@@ -60,6 +62,7 @@ pub fn client(url: &str, authorities: &[String], builder: impl Fn() -> ClientBui
     let extra = extra.concat();
     // The provider is the process's; that it is set already is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || proxies::apply(builder());
     let built = match extra.is_empty() {
         true => builder().build(),
         false => builder().tls_certs_merge(extra.clone()).build(),

@@ -15,6 +15,7 @@ pub mod install;
 pub mod network;
 pub mod os;
 pub mod password;
+pub mod proxies;
 mod read;
 pub mod redact;
 #[cfg(test)]

@@ -134,6 +134,12 @@ impl Registries {
         Some(registries)
     }
 
+    /// Whether other servers are asked in the place of this host.
+    #[must_use]
+    pub fn has_mirror(&self, host: &str) -> bool {
+        self.mirrors.contains_key(host) || self.mirrors.contains_key("*")
+    }
+
     /// Whether it says nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {

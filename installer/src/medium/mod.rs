@@ -1,4 +1,5 @@
-//! Where payloads come from: a directory (a mounted medium) or an HTTP server, alone or one after the other.
+//! Where payloads come from: a directory (a mounted medium), an HTTP server, or for blobs of images their registries;
+//! alone or one after the other.
 //!
 //! A source hands out bytes; that they are the right ones is checked by whoever reads them to the end, through
 //! [`Verified`] or [`Seen`] or a digest of its own. The release manifest alone is checked here, against the kernel
@@ -8,6 +9,7 @@ mod chain;
 mod http;
 mod local;
 mod manifest;
+mod registry;
 mod seen;
 mod verify;
 
@@ -20,6 +22,7 @@ pub use chain::Chain;
 pub use http::HttpMedium;
 pub use local::LocalMedium;
 pub use manifest::{expected_manifest, read_release};
+pub use registry::{Registry, RegistryMedium};
 pub use seen::Seen;
 pub use verify::{Verified, damaged};
 

@@ -163,7 +163,11 @@ fn a_real_containerd_leaves_snapshots_that_the_next_one_starts_containers_from()
 
     let daemon = start();
     let snapshots = ctr(&daemon, &["snapshots", "ls"]);
-    assert_eq!(snapshots.lines().filter(|line| line.trim_end().ends_with("Committed")).count(), 2, "{snapshots}");
+    assert_eq!(
+        snapshots.lines().filter(|line| line.trim_end().ends_with("Committed")).count(),
+        2,
+        "{snapshots}"
+    );
     let check = ctr(&daemon, &["images", "check"]);
     assert!(check.lines().any(|line| line.contains("complete (3/3)") && line.contains("true")), "{check}");
     // What a new container gets, without another unpacking.

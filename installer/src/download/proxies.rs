@@ -1,0 +1,101 @@
+//! Proxies that a configuration names.
+//!
+//! A process has one way out to the network, as it has one environment: what [`choose`] is told holds for every client
+//! that is made afterwards, in place of the environment's `http_proxy` and its like.
+
+use std::sync::OnceLock;
+
+use anyhow::Result;
+use reqwest::blocking::ClientBuilder;
+use reqwest::{NoProxy, Proxy};
+
+use crate::failure::{Class, Failure};
+
+static CHOSEN: OnceLock<Proxies> = OnceLock::new();
+
+/// The proxies for plain and for encrypted connections. Their URLs may hold passwords.
+#[derive(Clone, Default)]
+#[allow(missing_debug_implementations)]
+pub struct Proxies(Vec<Proxy>);
+
+impl Proxies {
+    /// Proxies by their URLs, without a scheme if they speak HTTP; and the hosts, domains and networks that are
+    /// reached without them, joined by commas.
+    pub fn new(http: Option<&str>, https: Option<&str>, none: Option<&str>) -> Result<Self> {
+        let none = none.and_then(NoProxy::from_string);
+        let url = |url: &str| if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let given = |url: &&str| !url.trim().is_empty();
+        // The reason could quote the URL and with it a password.
+        let wrong = |_| Failure::new(Class::Invalid, "a proxy of the configuration is not a URL");
+        let http = http.filter(given).map(|proxy| Proxy::http(url(proxy)).map_err(wrong)).transpose()?;
+        let https = https.filter(given).map(|proxy| Proxy::https(url(proxy)).map_err(wrong)).transpose()?;
+        Ok(Self([http, https].into_iter().flatten().map(|proxy| proxy.no_proxy(none.clone())).collect()))
+    }
+
+    /// Lets a client use them.
+    fn apply(&self, builder: ClientBuilder) -> ClientBuilder {
+        self.0.iter().fold(builder, |builder, proxy| builder.proxy(proxy.clone()))
+    }
+}
+
+/// Takes `proxies` for all clients that are made from now on. Only the first call of a process counts; no proxies
+/// leave the environment's in place.
+pub fn choose(proxies: Proxies) {
+    if !proxies.0.is_empty() {
+        // Set already: a process reads one configuration.
+        let _ = CHOSEN.set(proxies);
+    }
+}
+
+/// Lets a client use the chosen proxies.
+pub(super) fn apply(builder: ClientBuilder) -> ClientBuilder {
+    match CHOSEN.get() {
+        Some(proxies) => proxies.apply(builder),
+        None => builder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    /// A server for one request, whose first line it returns.
+    fn once() -> (String, std::thread::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+            line
+        });
+        (address, served)
+    }
+
+    fn get(proxies: &Proxies, url: &str) {
+        let client = proxies.apply(reqwest::blocking::Client::builder().tls_certs_only([])).build().unwrap();
+        client.get(url).send().unwrap();
+    }
+
+    #[test]
+    fn what_is_fetched_goes_through_the_proxy_but_for_the_exceptions() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (proxy, asked) = once();
+        get(&Proxies::new(Some(&proxy), None, None).unwrap(), "http://images.example.org/a");
+        assert!(asked.join().unwrap().starts_with("GET http://images.example.org/a "));
+        let (server, asked) = once();
+        let proxies = Proxies::new(Some("http://127.0.0.1:9"), None, Some("example.org,127.0.0.1")).unwrap();
+        get(&proxies, &format!("http://{server}/b"));
+        assert!(asked.join().unwrap().starts_with("GET /b "));
+    }
+
+    #[test]
+    fn a_proxy_that_is_no_url_is_told_of_without_its_password() {
+        let error = Proxies::new(None, Some("http://me:hush@:x"), None).err().unwrap();
+        assert!(!crate::failure::render(&error).contains("hush"));
+        assert!(Proxies::new(Some(""), Some(" "), Some("a")).unwrap().0.is_empty());
+    }
+}
