@@ -5,13 +5,15 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::config::InstallConfig;
+use super::registries;
 use crate::config::sources::{Combined, Document, Effects, Gathering, Kind, Request, gather, url, volume};
+use crate::config::{Images, InstallConfig};
+use crate::download::proxies::{Proxies, choose};
 use crate::failure::{Class, Classify};
 use crate::files::read_text;
 use crate::inventory::BOOT_MEDIUM;
 use crate::medium::{
-    Chain, HttpMedium, LocalMedium, PayloadSource, Verified, expected_manifest, is_medium, is_url,
+    Chain, HttpMedium, LocalMedium, PayloadSource, Place, Verified, expected_manifest, is_medium, is_url,
     read_release, source,
 };
 use crate::progress::Progress;
@@ -40,7 +42,8 @@ impl Media {
 /// Opens the medium, reads its manifest, and gathers the configuration.
 ///
 /// The medium of the live system comes first if there is one; the one that `--medium`, `install.medium` or
-/// `install.iso_url` names provides what it does not hold.
+/// `install.iso_url` names provides what it does not hold; blobs of images that neither has come from the images'
+/// own registries.
 ///
 /// `read` hears of the configuration as soon as there is one, or of what can be used of one that has mistakes:
 /// what can be told then is told even if the rest fails.
@@ -54,6 +57,8 @@ pub(super) fn prepare(
     let gathering = Gathering { medium_at_hand: live || medium.is_some(), ..gathering };
     let combined = gather(gathering, &mut machine)?;
     (machine.read)(&combined.config);
+    let proxies = combined.config.proxies();
+    choose(Proxies::new(proxies.http.as_deref(), proxies.https.as_deref(), proxies.none.as_deref())?);
     let named = medium.filter(|medium| is_url(medium)).map(str::to_owned);
     let named = named.or_else(|| configured(&combined.config));
     let second = || named.as_deref().map(|named| place(named, &combined.authorities)).transpose();
@@ -61,11 +66,19 @@ pub(super) fn prepare(
         Some(opened) => opened,
         None => opened(second()?.map_or_else(|| source(None), Ok)?)?,
     };
-    let source: Box<dyn PayloadSource> = match second()? {
-        Some(second) if second.describe() != first.describe() => Box::new(Chain::new(first, vec![second])),
-        _ => first,
-    };
+    let mut others: Vec<_> = second()?.into_iter().collect();
+    others.retain(|second| second.describe() != first.describe());
+    if needs_registries(&combined.config, &release, first.as_ref()) {
+        others.push(registries::source(&combined.config, &combined.authorities, &release)?);
+    }
+    let source = if others.is_empty() { first } else { Box::new(Chain::new(first, others)) };
     Ok(Media { source, release, combined })
+}
+
+/// Whether images are wanted whose blobs are not on this machine.
+fn needs_registries(config: &InstallConfig, release: &Release, first: &dyn PayloadSource) -> bool {
+    let mut blobs = release.payloads(Purpose::ImageBlob);
+    config.install.images() == Images::Preload && blobs.any(|blob| first.place(blob) != Some(Place::Here))
 }
 
 /// The medium that a configuration names: a URL or a directory. `local` is the one that is there anyway.

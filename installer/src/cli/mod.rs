@@ -10,6 +10,7 @@ mod media;
 mod plan;
 mod preflight;
 mod record;
+mod registries;
 mod status;
 mod validate;
 mod verify;
