@@ -31,6 +31,8 @@ pub struct Invocation {
     pub directory: Option<PathBuf>,
     /// After this long the program is killed.
     pub limit: Duration,
+    /// More standard output than this, in bytes, is an error.
+    pub output: usize,
 }
 
 impl Invocation {
@@ -43,6 +45,7 @@ impl Invocation {
             stdin: Vec::new(),
             directory: None,
             limit: Duration::from_secs(120),
+            output: usize::MAX,
         }
     }
 
@@ -88,6 +91,13 @@ impl Invocation {
         self
     }
 
+    /// Sets how much standard output there may be, in bytes.
+    #[must_use]
+    pub fn output(mut self, most: usize) -> Self {
+        self.output = most;
+        self
+    }
+
     /// The command line as a person would read it, for messages and for tests.
     #[must_use]
     pub fn display(&self) -> String {
@@ -123,7 +133,7 @@ impl Runner for SystemRunner {
         }
         let mut child = command.spawn().map_err(|error| missing(&invocation.program, error))?;
         let feeder = feed(child.stdin.take(), invocation.stdin.clone());
-        let stdout = drain(child.stdout.take(), usize::MAX);
+        let stdout = collect(child.stdout.take(), invocation.output);
         let stderr = drain(child.stderr.take(), STDERR_TAIL);
         let deadline = Instant::now() + invocation.limit;
         let status = loop {
@@ -138,7 +148,10 @@ impl Runner for SystemRunner {
             thread::sleep(Duration::from_millis(5));
         };
         let _ = feeder.join();
-        let stdout = stdout.join().unwrap_or_default();
+        let Some(stdout) = stdout.join().unwrap_or_default() else {
+            let what = format!("{name} printed more than {} bytes", invocation.output);
+            return Err(Failure::new(Class::Unexpected, what).into());
+        };
         let stderr = String::from_utf8_lossy(&stderr.join().unwrap_or_default()).trim().to_owned();
         match status {
             Some(status) if status.success() => Ok(stdout),
@@ -166,6 +179,20 @@ fn feed(pipe: Option<impl Write + Send + 'static>, bytes: Vec<u8>) -> thread::Jo
             // A program that does not read its input closes the pipe; its exit status tells what matters.
             let _ = pipe.write_all(&bytes);
         }
+    })
+}
+
+/// Reads to the end; `None` if there is more than `most`. Then the pipe is closed, which ends a program that goes on
+/// writing.
+fn collect(pipe: Option<impl Read + Send + 'static>, most: usize) -> thread::JoinHandle<Option<Vec<u8>>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(pipe) = pipe {
+            let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+            // What came before a broken read is what there is.
+            let _ = pipe.take(limit).read_to_end(&mut bytes);
+        }
+        (bytes.len() <= most).then_some(bytes)
     })
 }
 
@@ -217,6 +244,13 @@ mod tests {
         let error = SystemRunner.run(&Invocation::new("no-such-program")).unwrap_err();
         assert_eq!(class_of(&error), Class::Hardware);
         assert!(render(&error).contains("Install the package that provides no-such-program"));
+    }
+
+    #[test]
+    fn a_program_that_prints_without_end_is_stopped() {
+        let endless = sh("exec yes").output(10_000);
+        assert!(render(&SystemRunner.run(&endless).unwrap_err()).contains("more than 10000 bytes"));
+        assert_eq!(SystemRunner.run(&sh("printf 12345").output(5)).unwrap(), b"12345");
     }
 
     #[test]
