@@ -50,6 +50,7 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts) -> Result<Outcome> {
     let digest = digest_of(document)?;
     let mut files = render(&config, machine.as_ref());
     files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), facts));
+    files.extend(cluster::shipped(&config, root)?);
     let further = &config.os.write_files;
     // What the document writes itself is stronger than what is made of it.
     files.retain(|file| !further.iter().any(|further| further.path.trim_start_matches('/') == file.path));
@@ -361,6 +362,26 @@ pub(super) mod tests {
         run(root.path(), "install: {mode: install}").unwrap();
         assert!(!pod.exists() && others.exists());
         assert!(!root.path().join(LASTING).exists(), "an empty record says nothing");
+    }
+
+    #[test]
+    fn what_the_image_ships_is_applied_and_gone_with_the_next_image() {
+        let root = image();
+        let directory = root.path().join(cluster::SHIPPED);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("manifest-web.yaml"), "shipped").unwrap();
+        let document =
+            "kubernetes: {manifests: [{name: web, content: '{apiVersion: v1, kind: A, metadata: {}}'}]}";
+        run(root.path(), document).unwrap();
+        let manifests = root.path().join("var/lib/rancher/rke2/server/manifests");
+        let applied = manifests.join("image-manifest-web.yaml");
+        assert_eq!(fs::read_to_string(&applied).unwrap(), "shipped");
+        assert_eq!(fs::metadata(&applied).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(manifests.join("manifest-web.yaml").exists(), "the document has one of the same name");
+        fs::remove_file(directory.join("manifest-web.yaml")).unwrap();
+        let outcome = run(root.path(), document).unwrap();
+        assert_eq!(outcome.removed, ["var/lib/rancher/rke2/server/manifests/image-manifest-web.yaml"]);
+        assert!(!applied.exists());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! name and the size of the machine.
 //!
 //! [`config`] is the distribution's own configuration, [`services`] decides which of its units runs, [`vip`] carries the
-//! virtual address, and [`objects`] are what the cluster's first node applies. What is YAML to others is written as
+//! virtual address, and [`objects`] are what the cluster's first node applies, beside what the OS image ships
+//! ([`shipped`](fn@shipped)). What is YAML to others is written as
 //! JSON: the same to their parsers, without YAML's surprises.
 
 mod config;
@@ -10,6 +11,7 @@ pub mod facts;
 mod objects;
 mod reserved;
 mod services;
+mod shipped;
 #[cfg(test)]
 mod tests;
 mod vip;
@@ -19,7 +21,9 @@ use std::net::Ipv4Addr;
 use serde_json::Value;
 
 pub use self::facts::Facts;
+pub use self::shipped::{SHIPPED, shipped};
 use self::vip::Vip;
+pub use self::vip::vip_image;
 use super::files::NodeFile;
 use crate::config::{Distribution, InstallConfig, Mode, Role, VipMode};
 
@@ -104,6 +108,11 @@ pub fn files(config: &InstallConfig, name: Option<&str>, facts: Facts) -> Vec<No
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
     files
+}
+
+/// Whether the node of this document starts a cluster.
+fn starts_cluster(config: &InstallConfig) -> bool {
+    config.install.mode == Mode::Create
 }
 
 /// The host of a cluster's address, which has been checked.

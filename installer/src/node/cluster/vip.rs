@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{Node, Part, text};
 use crate::node::files::NodeFile;
 use crate::node::network::management_device;
+use crate::oci::{ImageReference, ParseReferenceError};
 
 /// The image of kube-vip.
 pub(super) const IMAGE: &str = "ghcr.io/kube-vip/kube-vip:v1.2.3";
@@ -19,6 +20,12 @@ const KUBECONFIG: &str = "/etc/kubernetes/admin.conf";
 /// What the pods elect one of themselves by. It is the same for both kinds of address, so that two nodes never answer
 /// at a time, not even where one of them was not told that the address is from DHCP.
 const LEASE: &str = "nqrust-vip";
+
+/// The image that nodes with a control plane run where there is a virtual address. Without access to its registry they
+/// need it in their image store.
+pub fn vip_image() -> Result<ImageReference, ParseReferenceError> {
+    IMAGE.parse()
+}
 
 /// The virtual address.
 pub(super) enum Vip<'a> {
@@ -126,4 +133,14 @@ fn service(address: Option<&str>, mac: Option<&str>) -> Value {
             "ports": [{ "name": "none", "port": 1, "protocol": "TCP" }],
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_of_the_pod_is_a_reference_that_stays_as_it_is() {
+        assert_eq!(vip_image().unwrap().to_string(), IMAGE);
+    }
 }
