@@ -16,6 +16,11 @@ CARGO ?= cargo
 # Emulation works everywhere; ACCEL=kvm is quicker where it works.
 ACCEL ?= tcg
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# Programs that Debian does not have, built once from their Go modules. Debian's Go builds this helm.
+TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust/tools
+HELM_VERSION := v3.11.3
+HELM := $(TOOLS)/helm-$(HELM_VERSION)/helm
+export PATH := $(PATH):$(patsubst %/,%,$(dir $(HELM)))
 INSTALLER := $(TARGET)/x86_64-unknown-linux-gnu/release/installer
 ISO_BUILDER := $(TARGET)/release/iso-builder
 BUILD := $(ISO_BUILDER) build --installer $(INSTALLER)
@@ -30,6 +35,7 @@ setup: ## Install the host packages that are missing, or name them; check Rust.
 	for package in $(HOST_PACKAGES); do \
 	  [ "$$(dpkg-query -W -f '$${db:Status-Status}' "$$package" 2>/dev/null)" = installed ] || missing+=" $$package"; \
 	done; \
+	command -v helm >/dev/null || command -v go >/dev/null || missing+=" golang-go"; \
 	if [ -n "$$missing" ]; then \
 	  if [ "$$(id -u)" = 0 ]; then as_root=(env); \
 	  elif sudo -n true 2>/dev/null; then as_root=(sudo env); \
@@ -42,7 +48,15 @@ setup: ## Install the host packages that are missing, or name them; check Rust.
 	fi; \
 	command -v $(CARGO) >/dev/null || { \
 	  printf 'error: Rust is missing: there is no %s in PATH\n  next: Install Rust %s or later with rustup.\n' \
-	    '$(CARGO)' "$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)" >&2; exit 1; }
+	    '$(CARGO)' "$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)" >&2; exit 1; }; \
+	command -v helm >/dev/null || $(MAKE) --no-print-directory $(HELM)
+
+$(HELM):
+	@echo 'building helm $(HELM_VERSION), once; this takes minutes'
+	@rm -rf $(@D).new; mkdir -p $(@D) $(@D).new
+	@cd $(@D).new; GOPATH=$$PWD/path GOCACHE=$$PWD/cache GOBIN=$$PWD GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-modcacherw \
+	  go install -trimpath -ldflags='-s -w' helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	@mv $(@D).new/helm $@; rm -rf $(@D).new
 
 .PHONY: binaries
 binaries: setup ## Build the installer (static) and the iso-builder.
