@@ -3,8 +3,8 @@
 //! An image definition goes in, media come out. [`build`] is the graph of steps; what needs to see itself as root
 //! is in [`steps`] and runs in the [`sandbox`]. The parts that media are made of have rooms of their own:
 //! [`images`] the image store (with [`bolt`] for containerd's database), [`boot`] the loaders and menus,
-//! [`media`] the ISOs; [`archive`] reads tar archives of strangers. [`medium`] inspects and verifies what is finished, and
-//! [`iso9660`] reads it.
+//! [`media`] the ISOs, [`workloads`] what the cluster applies; [`archive`] reads tar archives of strangers. [`medium`]
+//! inspects and verifies what is finished, and [`iso9660`] reads it.
 //!
 //! Configuration types, the release manifest and the leaves (digests, files, commands, progress) come
 //! from the `installer` library, so that both programs agree on them.
@@ -30,3 +30,4 @@ pub mod sandbox;
 pub mod sbom;
 pub mod steps;
 pub mod tools;
+pub mod workloads;

@@ -1,0 +1,196 @@
+//! Charts as archives: read, packed so that the same files give the same bytes, and wrapped into the objects by which
+//! RKE2 and K3s install them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use base64::prelude::{BASE64_STANDARD, Engine};
+use flate2::read::GzDecoder;
+use flate2::{Compression, GzBuilder};
+use installer::failure::{Class, Classify, Failure};
+use installer::files;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use walkdir::WalkDir;
+
+use super::helm::Helm;
+use super::spec::ChartSpec;
+
+/// The distributions keep a chart's archive, in base64, in one object of 1 MiB at most.
+const LARGEST: usize = (1 << 20) - 1024;
+/// A limit for what an archive unpacks to, far above what fits [`LARGEST`] in any honest chart.
+const UNPACKED: u64 = 256 << 20;
+
+/// A chart's archive, with the definition's word on it.
+#[derive(Debug)]
+pub(super) struct Chart {
+    pub(super) spec: ChartSpec,
+    /// Where it was read from.
+    pub(super) file: PathBuf,
+    pub(super) archive: Vec<u8>,
+    pub(super) values: Option<String>,
+}
+
+/// What is read of `Chart.yaml`.
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    version: String,
+    #[serde(rename = "type", default)]
+    kind: Option<String>,
+}
+
+impl Chart {
+    /// Reads the chart of `spec`, whose paths `resolve` finds.
+    pub(super) fn read(
+        spec: &ChartSpec,
+        resolve: &dyn Fn(&Path) -> PathBuf,
+        helm: &Helm<'_>,
+    ) -> Result<Self> {
+        let file = resolve(&spec.path);
+        let archive = if file.is_dir() { pack(&file, helm)? } else { read(&file)? };
+        let metadata =
+            metadata(&archive).class(Class::Invalid, || format!("reading the chart {}", file.display()))?;
+        let values = spec.values.as_ref().map(|path| {
+            let path = resolve(path);
+            let text = files::read_text(&path);
+            text.class(Class::Invalid, || format!("reading the values of the chart {}", spec.name))
+        });
+        let chart = Self { spec: spec.clone(), file, archive, values: values.transpose()? };
+        chart.check(&metadata)?;
+        Ok(chart)
+    }
+
+    fn check(&self, metadata: &Metadata) -> Result<()> {
+        let wrong = |what: String, hint: &str| {
+            Err(Failure::new(Class::Invalid, format!("the chart {} {what}", self.file.display()))
+                .hint(hint)
+                .into())
+        };
+        if let Some(version) = self.spec.version.as_ref().filter(|version| **version != metadata.version) {
+            let what = format!("has the version {}, not {version}", metadata.version);
+            return wrong(what, "Ship the version that the definition asks for, or change its `version`.");
+        }
+        if metadata.kind.as_deref() == Some("library") {
+            return wrong("is a library for other charts".into(), "Ship the chart that uses it.");
+        }
+        let size = self.archive.len().div_ceil(3) * 4;
+        if size > LARGEST {
+            let what = format!("takes {size} bytes in base64; a cluster takes {LARGEST}");
+            return wrong(
+                what,
+                "Leave out what the cluster does not need, by its .helmignore, or divide it.",
+            );
+        }
+        Ok(())
+    }
+
+    /// The object that has the distribution install the chart.
+    pub(super) fn object(&self) -> Value {
+        let spec = &self.spec;
+        let mut keys = Map::new();
+        keys.insert("chartContent".to_owned(), json!(BASE64_STANDARD.encode(&self.archive)));
+        keys.insert("targetNamespace".to_owned(), json!(spec.namespace));
+        if spec.create_namespace {
+            keys.insert("createNamespace".to_owned(), json!(true));
+        }
+        keys.extend(self.values.as_ref().map(|values| ("valuesContent".to_owned(), json!(values))));
+        json!({
+            "apiVersion": "helm.cattle.io/v1",
+            "kind": "HelmChart",
+            "metadata": { "name": spec.name, "namespace": "kube-system" },
+            "spec": keys,
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    let bytes = files::read_at_most(file, UNPACKED);
+    bytes.class(Class::Invalid, || format!("reading the chart {}", file.display()))
+}
+
+/// Packs the chart in a directory. Helm decides what belongs to it; order, owners and times are always the same.
+fn pack(directory: &Path, helm: &Helm<'_>) -> Result<Vec<u8>> {
+    refuse_links(directory)?;
+    let scratch = helm.scratch()?;
+    helm.package(directory, scratch.path())?;
+    let mut packed = fs::read_dir(scratch.path())?.filter_map(Result::ok).map(|entry| entry.path());
+    let packed = packed.find(|path| path.extension().is_some_and(|ending| ending == "tgz"));
+    let packed = files::read_at_most(&packed.context("helm made no archive")?, UNPACKED)?;
+    repack(&packed, directory).with_context(|| format!("packing the chart {}", directory.display()))
+}
+
+/// A link could lead to what no record of the build's inputs knows of.
+fn refuse_links(directory: &Path) -> Result<()> {
+    for entry in WalkDir::new(directory) {
+        let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
+        if !entry.file_type().is_dir() && !entry.file_type().is_file() {
+            let what = format!("{} is neither a file nor a directory", entry.path().display());
+            return Err(Failure::new(Class::Invalid, what)
+                .hint("Put the file itself into the chart.")
+                .into());
+        }
+    }
+    Ok(())
+}
+
+/// The files that helm packed, as they are in the chart's `directory`: helm writes some anew, each version in its way.
+fn repack(archive: &[u8], directory: &Path) -> Result<Vec<u8>> {
+    let mut sorted: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    visit(archive, |path, entry| {
+        let path = String::from_utf8(path.to_owned())?;
+        let own = path.split_once('/').map(|(_, inside)| directory.join(inside)).filter(|own| own.is_file());
+        let mut bytes = Vec::new();
+        match own {
+            Some(own) => bytes = fs::read(own)?,
+            None => drop(entry.read_to_end(&mut bytes)?),
+        }
+        sorted.insert(path, bytes);
+        Ok(true)
+    })?;
+    let gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    let mut tar = tar::Builder::new(gzip);
+    for (path, bytes) in sorted {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        header.set_mtime(0);
+        header.set_uid(0);
+        header.set_gid(0);
+        tar.append_data(&mut header, path, bytes.as_slice())?;
+    }
+    Ok(tar.into_inner()?.finish()?)
+}
+
+/// `Chart.yaml` at the top of the archive.
+fn metadata(archive: &[u8]) -> Result<Metadata> {
+    let mut text = None;
+    visit(archive, |path, entry| {
+        let mut parts = path.split(|byte| *byte == b'/').filter(|part| *part != b".");
+        if (parts.next().is_some(), parts.next(), parts.next()) == (true, Some(b"Chart.yaml"), None) {
+            let mut content = String::new();
+            entry.take(1 << 20).read_to_string(&mut content)?;
+            text = Some(content);
+        }
+        Ok(text.is_none())
+    })?;
+    let text = text.context("the archive has no NAME/Chart.yaml")?;
+    serde_saphyr::from_str(&text).map_err(|error| anyhow::anyhow!("Chart.yaml: {error}"))
+}
+
+/// Shows each file of a packed chart to `see`, which says whether to go on.
+fn visit(archive: &[u8], mut see: impl FnMut(&[u8], &mut dyn Read) -> Result<bool>) -> Result<()> {
+    let mut tar = tar::Archive::new(GzDecoder::new(archive).take(UNPACKED));
+    for entry in tar.entries()? {
+        let mut entry = entry?;
+        if entry.header().entry_type().is_file() {
+            let path = entry.path_bytes().into_owned();
+            if !see(&path, &mut entry)? {
+                break;
+            }
+        }
+    }
+    Ok(())
+}

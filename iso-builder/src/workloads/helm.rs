@@ -1,0 +1,144 @@
+//! The program `helm`: packs charts and renders their templates, with nothing of the user's own configuration and without
+//! a network or a cluster.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use installer::command::{Invocation, Runner};
+use installer::failure::{Class, Classify, Failure, class_of};
+use installer::files;
+
+/// The version of Kubernetes that templates are told unless the definition says another.
+pub const KUBE_VERSION: &str = "1.36.0";
+/// The oldest helm with which all of this works.
+const OLDEST: (u32, u32) = (3, 8);
+/// Long for any chart on a slow machine.
+const LIMIT: Duration = Duration::from_secs(120);
+/// The largest charts that people ship render to a tenth of it.
+const OUTPUT: usize = 64 << 20;
+/// Nobody listens there. Values of a chart may be checked by schemas with addresses, which helm would fetch.
+const NOWHERE: &str = "http://127.0.0.1:9";
+
+/// How to run helm.
+#[derive(Clone, Copy)]
+pub struct Helm<'a> {
+    runner: &'a dyn Runner,
+    scratch: &'a Path,
+}
+
+impl fmt::Debug for Helm<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Helm").field("scratch", &self.scratch).finish_non_exhaustive()
+    }
+}
+
+/// What templates are rendered with.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Release<'a> {
+    pub(super) name: &'a str,
+    pub(super) namespace: &'a str,
+    /// Values as files of values have them, each stronger than the one before.
+    pub(super) values: Vec<&'a str>,
+    /// Single values, as helm's option has them, stronger than all of those; and whether each is text whatever it looks like.
+    pub(super) set: Vec<(String, bool)>,
+    pub(super) kube_version: Option<&'a str>,
+    pub(super) api_versions: &'a [String],
+}
+
+impl<'a> Helm<'a> {
+    /// Runs helm by `runner`; its files are made below the existing directory `scratch`.
+    #[must_use]
+    pub fn new(runner: &'a dyn Runner, scratch: &'a Path) -> Self {
+        Self { runner, scratch }
+    }
+
+    /// Fails unless there is a helm that is new enough.
+    pub fn check(&self) -> Result<()> {
+        let version = self.helm(self.scratch).args(["version", "--template", "{{.Version}}"]);
+        let version =
+            self.runner.run(&version).context("looking for helm, which charts are rendered with")?;
+        let version = String::from_utf8_lossy(&version);
+        let mut numbers = version.trim().trim_start_matches('v').split('.').map(str::parse::<u32>);
+        let numbers = (numbers.next(), numbers.next());
+        if matches!(numbers, (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= OLDEST) {
+            return Ok(());
+        }
+        let what = format!("helm has the version {:?}, too old for rendering charts", version.trim());
+        Err(Failure::new(Class::Hardware, what).hint("Put helm 3.8 or later in PATH.").into())
+    }
+
+    /// A new directory that is removed when it is dropped.
+    pub(super) fn scratch(&self) -> Result<tempfile::TempDir> {
+        tempfile::tempdir_in(self.scratch).context("making a scratch directory")
+    }
+
+    /// Packs the chart in `directory`, leaving out what its `.helmignore` names, into an archive in `into`.
+    pub(super) fn package(&self, directory: &Path, into: &Path) -> Result<()> {
+        let directory = std::path::absolute(directory)?;
+        let run = self.helm(into).arg("package").arg(&directory).arg("--destination").arg(into);
+        self.runner.run(&run).map(drop).map_err(|error| refused(error, &directory.display()))
+    }
+
+    /// What the templates and definitions of kinds of the chart in `archive` render to.
+    pub(super) fn template(&self, archive: &[u8], release: &Release<'_>, title: &str) -> Result<String> {
+        let directory = self.scratch()?;
+        let chart = directory.path().join("chart.tgz");
+        files::write_atomically(&chart, archive, 0o600)?;
+        let mut run = self.helm(directory.path()).arg("template").arg(release.name).arg(&chart);
+        run = run.args(["--include-crds", "--namespace", release.namespace]);
+        run = run.arg("--kube-version").arg(release.kube_version.unwrap_or(KUBE_VERSION));
+        run = run.args(release.api_versions.iter().flat_map(|api| ["--api-versions", api]));
+        for (index, values) in release.values.iter().enumerate() {
+            let file = directory.path().join(format!("values-{index}.yaml"));
+            files::write_atomically(&file, values.as_bytes(), 0o600)?;
+            run = run.arg("--values").arg(file);
+        }
+        for (assignment, text) in &release.set {
+            run = run.arg(if *text { "--set-string" } else { "--set" }).arg(assignment);
+        }
+        let output = self.runner.run(&run).map_err(|error| refused(error, &title))?;
+        String::from_utf8(output).class(Class::Invalid, || format!("reading what {title} renders to"))
+    }
+
+    /// A run of helm whose own files are below `home`.
+    fn helm(&self, home: &Path) -> Invocation {
+        let at = |name: &str| OsString::from(home.join(format!(".helm/{name}")));
+        let mut run = Invocation::new("helm").limit(LIMIT).output(OUTPUT).directory(home);
+        for (name, below) in [
+            ("HELM_CACHE_HOME", "cache"),
+            ("HELM_CONFIG_HOME", "config"),
+            ("HELM_DATA_HOME", "data"),
+            ("HELM_PLUGINS", "plugins"),
+            ("HELM_REGISTRY_CONFIG", "registry.json"),
+            ("HELM_REPOSITORY_CACHE", "repository"),
+            ("HELM_REPOSITORY_CONFIG", "repositories.yaml"),
+            ("KUBECONFIG", "kubeconfig"),
+        ] {
+            run = run.env(name, at(below));
+        }
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
+            run = run.env(name, NOWHERE);
+        }
+        for name in ["NO_PROXY", "no_proxy", "HELM_DEBUG", "HELM_NAMESPACE", "HELM_KUBECONTEXT"] {
+            run = run.env(name, "");
+        }
+        run.env("HELM_NO_PLUGINS", "1")
+    }
+}
+
+/// Helm refused a chart. A helm that is missing keeps its own class and says nothing about charts.
+fn refused(error: anyhow::Error, chart: &dyn fmt::Display) -> anyhow::Error {
+    if class_of(&error) != Class::Unexpected {
+        return error.context(format!("rendering the chart {chart}"));
+    }
+    Failure::new(Class::Invalid, format!("helm refuses the chart {chart}"))
+        .because(error.reallocate_into_boxed_dyn_error_without_backtrace())
+        .hint(
+            "Correct the chart or its values. What it depends on must be in its directory charts/, where \
+             `helm dependency update` puts it.",
+        )
+        .into()
+}
