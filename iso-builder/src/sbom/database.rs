@@ -124,7 +124,8 @@ Status: install ok installed
         let packages = dpkg(&status, "debian");
         let mut found: Vec<String> =
             packages.iter().map(|p| format!("{} {} {}", p.name, p.version, p.architecture)).collect();
-        (listed.sort_unstable(), found.sort_unstable());
+        listed.sort_unstable();
+        found.sort_unstable();
         assert_eq!(found, listed);
     }
 

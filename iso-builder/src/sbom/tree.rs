@@ -162,7 +162,7 @@ fn take(content: &mut impl Read, room: &mut u64) -> Result<Vec<u8>> {
 }
 
 fn is_rpm(path: &str) -> bool {
-    let file = |directory: &&str| path.strip_prefix(*directory).is_some_and(|file| RPM_FILES.contains(&file));
+    let file = |directory: &str| path.strip_prefix(directory).is_some_and(|file| RPM_FILES.contains(&file));
     RPM.iter().any(|directory| file(directory))
 }
 

@@ -141,7 +141,7 @@ fn the_image_of_our_platform_is_taken_by_its_name() {
             layout.blob(LAYER, &archive(&[directory("usr/"), directory("etc/"), file("etc/name", name)]));
         for_platform(layout.image(architecture, &[layer]), architecture)
     };
-    let both = json!({ "manifests": [image("wrong", "arm64"), image("right", "amd64")] });
+    let both = json!({ "schemaVersion": 2, "manifests": [image("wrong", "arm64"), image("right", "amd64")] });
     let mut named = layout.document(INDEX, &both);
     named["annotations"] = json!({ "org.opencontainers.image.ref.name": "wanted" });
     let mut base = layout.finish(&[image("other", "amd64"), named]);

@@ -27,7 +27,7 @@ use super::image::StoredImage;
 use super::store::Store;
 
 /// No index, manifest or configuration of a sane image is larger; nor is the list of an archive's images.
-pub(super) const DOCUMENT: u64 = 4 << 20;
+pub(crate) const DOCUMENT: u64 = 4 << 20;
 
 /// What to import, and from where.
 #[derive(Clone, Copy, Debug)]

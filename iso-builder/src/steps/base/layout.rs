@@ -1,6 +1,5 @@
 //! OCI layouts: finding the image, and its layers in order (image-spec 1.1, `image-layout.md`).
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -8,16 +7,14 @@ use installer::command::{Invocation, Runner, SystemRunner};
 use installer::digest::Digest;
 use installer::failure::{Class, Failure};
 use installer::files;
-use serde::Deserialize;
+use installer::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform};
 use serde::de::DeserializeOwned;
 
 use super::super::Request;
 use super::super::packages::long;
 use super::super::tree::Tree;
 use super::{archive, unreadable};
-
-/// No index, manifest or configuration of a sane image is larger.
-const DOCUMENT: u64 = 4 << 20;
+use crate::images::import::DOCUMENT;
 
 /// What the annotation of an image's name is called.
 const NAME: &str = "org.opencontainers.image.ref.name";
@@ -32,54 +29,21 @@ const LAYERS: [&str; 4] = [
 
 const COMPRESSIONS: [&str; 5] = ["", "+gzip", "+zstd", ".gzip", ".zstd"];
 
-#[derive(Deserialize)]
-struct Index {
-    manifests: Vec<Descriptor>,
+/// The architecture of a base.
+const ARCHITECTURE: &str = "amd64";
+
+fn fits(platform: &Platform) -> bool {
+    platform.os == "linux" && platform.architecture == ARCHITECTURE
 }
 
-#[derive(Deserialize)]
-struct Manifest {
-    config: Descriptor,
-    layers: Vec<Descriptor>,
+fn name(descriptor: &Descriptor) -> Option<&str> {
+    descriptor.annotations.get(NAME).map(String::as_str)
 }
 
-#[derive(Deserialize)]
-struct Descriptor {
-    digest: Digest,
-    #[serde(default, rename = "mediaType")]
-    media_type: String,
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
-    platform: Option<Platform>,
-}
-
-/// As in a descriptor, and as in an image's configuration.
-#[derive(Deserialize)]
-struct Platform {
-    architecture: String,
-    os: String,
-}
-
-impl Platform {
-    fn fits(&self) -> bool {
-        self.os == "linux" && self.architecture == "amd64"
-    }
-}
-
-impl Descriptor {
-    fn name(&self) -> Option<&str> {
-        self.annotations.get(NAME).map(String::as_str)
-    }
-
-    fn is_index(&self) -> bool {
-        self.media_type.ends_with("image.index.v1+json") || self.media_type.ends_with("manifest.list.v2+json")
-    }
-
-    /// Layers that are not tar archives, encrypted ones for instance, are refused rather than guessed at.
-    fn is_layer(&self) -> bool {
-        let mut rests = LAYERS.iter().filter_map(|layer| self.media_type.strip_prefix(layer));
-        rests.any(|rest| COMPRESSIONS.contains(&rest))
-    }
+/// Layers that are not tar archives, encrypted ones for instance, are refused rather than guessed at.
+fn is_layer(media_type: &str) -> bool {
+    let mut rests = LAYERS.iter().filter_map(|layer| media_type.strip_prefix(layer));
+    rests.any(|rest| COMPRESSIONS.contains(&rest))
 }
 
 /// Unpacks the layers of an image.
@@ -87,15 +51,15 @@ pub(super) fn unpack(request: &Request, path: &Path, reference: Option<&str>, tr
     let layout = if path.is_dir() { path.to_owned() } else { unpack_archive(path, &request.scratch)? };
     let bytes = files::read_at_most(&layout.join("index.json"), DOCUMENT)
         .map_err(|error| no_layout(path, &layout, error))?;
-    let index: Index = parse(&bytes, "index.json", path)?;
+    let index: ImageIndex = parse(&bytes, "index.json", path)?;
     let image = Image { path, layout: &layout };
-    let manifest = image.resolve(choose(index, reference, path)?)?;
-    let platform: Platform = image.document(&manifest.config, "configuration")?;
-    if !platform.fits() {
-        return Err(other_platform(path, &format!("it is for {}/{}", platform.os, platform.architecture)));
+    let manifest = image.resolve(&choose(index, reference, path)?)?;
+    let platform: Platform = parse(&image.bytes(&manifest.config)?, "configuration", path)?;
+    if !fits(&platform) {
+        return Err(other_platform(path, &format!("it is for {platform}")));
     }
     for layer in &manifest.layers {
-        if !layer.is_layer() {
+        if !is_layer(&layer.media_type) {
             return Err(unknown_layer(path, layer));
         }
         archive::unpack(&image.blob(&layer.digest)?, tree, &request.scratch, archive::Kind::Layer)
@@ -147,12 +111,12 @@ fn unknown_layer(path: &Path, layer: &Descriptor) -> anyhow::Error {
 }
 
 /// The image that is meant: by its name, and among several of that name by its platform.
-fn choose(index: Index, reference: Option<&str>, path: &Path) -> Result<Descriptor> {
-    let names: Vec<String> = index.manifests.iter().filter_map(Descriptor::name).map(str::to_owned).collect();
-    let meant = |d: &Descriptor| reference.is_none() || d.name() == reference;
+fn choose(index: ImageIndex, reference: Option<&str>, path: &Path) -> Result<Descriptor> {
+    let names: Vec<String> = index.manifests.iter().filter_map(name).map(str::to_owned).collect();
+    let meant = |d: &Descriptor| reference.is_none() || name(d) == reference;
     let mut matching: Vec<Descriptor> = index.manifests.into_iter().filter(meant).collect();
     if matching.len() > 1 {
-        matching.retain(|d| d.platform.as_ref().is_none_or(Platform::fits));
+        matching.retain(|d| d.platform.as_ref().is_none_or(fits));
     }
     if matching.len() == 1
         && let Some(only) = matching.pop()
@@ -178,24 +142,30 @@ struct Image<'a> {
 
 impl Image<'_> {
     /// Reads a manifest, through an index of platforms where there is one.
-    fn resolve(&self, descriptor: Descriptor) -> Result<Manifest> {
-        if !descriptor.is_index() {
-            return self.document(&descriptor, "manifest");
-        }
-        let index: Index = self.document(&descriptor, "index")?;
-        let names = |d: &Descriptor| d.platform.as_ref().map(|p| format!("{}/{}", p.os, p.architecture));
-        let platforms: Vec<String> = index.manifests.iter().filter_map(names).collect();
-        let fits = |d: &Descriptor| d.platform.as_ref().is_some_and(Platform::fits) && !d.is_index();
-        match index.manifests.into_iter().find(fits) {
-            Some(found) => self.document(&found, "manifest"),
-            None => Err(other_platform(self.path, &format!("its platforms are: {}", platforms.join(", ")))),
+    fn resolve(&self, descriptor: &Descriptor) -> Result<ImageManifest> {
+        let index = match self.document(descriptor)? {
+            Document::Manifest(manifest) => return Ok(manifest),
+            Document::Index(index) => index,
+        };
+        let platforms = || format!("its platforms are: {}", index.platforms().join(", "));
+        let found = index.choose(ARCHITECTURE).ok_or_else(|| other_platform(self.path, &platforms()))?;
+        match self.document(found)? {
+            Document::Manifest(manifest) => Ok(manifest),
+            Document::Index(_) => {
+                Err(unreadable(self.path, "OCI layout", anyhow::anyhow!("its index leads to another index")))
+            }
         }
     }
 
-    fn document<T: DeserializeOwned>(&self, descriptor: &Descriptor, what: &str) -> Result<T> {
+    fn document(&self, descriptor: &Descriptor) -> Result<Document> {
+        let document = Document::parse(&self.bytes(descriptor)?, &descriptor.media_type);
+        let document = document.with_context(|| format!("reading {}", descriptor.digest.oci()));
+        document.map_err(|error| unreadable(self.path, "OCI layout", error))
+    }
+
+    fn bytes(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
         let bytes = files::read_at_most(&self.blob(&descriptor.digest)?, DOCUMENT);
-        let bytes = bytes.map_err(|error| unreadable(self.path, "OCI layout", error))?;
-        parse(&bytes, what, self.path)
+        bytes.map_err(|error| unreadable(self.path, "OCI layout", error))
     }
 
     /// The file of a blob, after its content was compared with its digest.
@@ -218,14 +188,14 @@ impl Image<'_> {
 mod tests {
     use super::*;
 
-    fn index(manifests: &str) -> Index {
+    fn index(manifests: &str) -> ImageIndex {
         serde_json::from_str(&format!(r#"{{"manifests": [{manifests}]}}"#)).unwrap()
     }
 
     fn entry(digit: char, name: &str, architecture: &str) -> String {
         let digest = digit.to_string().repeat(64);
         format!(
-            r#"{{"digest": "sha256:{digest}", "annotations": {{"{NAME}": "{name}"}},
+            r#"{{"digest": "sha256:{digest}", "size": 1, "annotations": {{"{NAME}": "{name}"}},
                 "platform": {{"os": "linux", "architecture": "{architecture}"}}}}"#
         )
     }
@@ -243,13 +213,9 @@ mod tests {
 
     #[test]
     fn only_tar_archives_are_layers() {
-        let layer = |media_type: &str| {
-            let text = format!(r#"{{"digest": "sha256:{}", "mediaType": "{media_type}"}}"#, "0".repeat(64));
-            serde_json::from_str::<Descriptor>(&text).unwrap().is_layer()
-        };
-        assert!(layer("application/vnd.oci.image.layer.v1.tar+zstd"));
-        assert!(layer("application/vnd.docker.image.rootfs.diff.tar.gzip"));
-        assert!(!layer("application/vnd.oci.image.layer.v1.tar+gzip+encrypted"));
-        assert!(!layer("application/vnd.in-toto+json") && !layer(""));
+        assert!(is_layer("application/vnd.oci.image.layer.v1.tar+zstd"));
+        assert!(is_layer("application/vnd.docker.image.rootfs.diff.tar.gzip"));
+        assert!(!is_layer("application/vnd.oci.image.layer.v1.tar+gzip+encrypted"));
+        assert!(!is_layer("application/vnd.in-toto+json") && !is_layer(""));
     }
 }
