@@ -55,3 +55,57 @@ impl Registry for Configured {
         self.registries.has_mirror(host)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+    use crate::release::{Image, Payload, Purpose};
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+
+    /// A registry that has one blob under every name; the paths that it was asked for.
+    fn registry(blob: &'static [u8]) -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+                log.lock().unwrap().push(head.first().cloned().unwrap_or_default());
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", blob.len());
+                let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(blob));
+            }
+        });
+        (address, asked)
+    }
+
+    #[test]
+    fn a_mirror_of_the_configuration_gives_what_no_registry_has() {
+        let bytes = b"one layer";
+        let (address, asked) = registry(bytes);
+        let mirrors = format!(r#"{{"Mirrors": {{"localhost": {{"Endpoints": ["{address}"]}}}}}}"#);
+        let config = format!("system_settings: {{containerd-registry: '{mirrors}'}}");
+        let (size, sha256) = (bytes.len() as u64, Digest::of(bytes));
+        let payload = Payload { path: "images/x".into(), purpose: Purpose::ImageBlob, size, sha256 };
+        let mut release = crate::plan::tests::release();
+        release.payloads = vec![payload.clone()];
+        let name = "localhost/nqrust/tools:1".into();
+        release.images = vec![Image { name, digest: sha256, roles: vec![], blobs: vec![sha256] }];
+        let source = source(&parse(&config, "f").unwrap(), &[], &release).unwrap();
+        source.probe(&payload).unwrap();
+        let mut got = Vec::new();
+        source.open(&payload).unwrap().read_to_end(&mut got).unwrap();
+        assert_eq!(got, bytes);
+        let wanted = format!("GET /v2/nqrust/tools/blobs/{} HTTP/1.1", sha256.oci());
+        assert!(asked.lock().unwrap().contains(&wanted), "{:?}", asked.lock().unwrap());
+        let error =
+            super::source(&parse("", "f").unwrap(), &[], &release).unwrap().probe(&payload).unwrap_err();
+        assert!(format!("{error:#}").contains("localhost/nqrust/tools is in no registry"));
+    }
+}
