@@ -32,6 +32,28 @@ pub(super) fn payloads(loaded: &Loaded) -> Result<Vec<(Payload, PathBuf)>> {
     Ok(payloads)
 }
 
+/// The manifests that the embedded configuration brings to the cluster, with what to call each in a message.
+pub(super) fn manifests(loaded: &Loaded) -> Result<Vec<(PathBuf, String)>> {
+    let definition = &loaded.definition;
+    let Some(embedded) = &definition.install_config else { return Ok(Vec::new()) };
+    let mut documents = Vec::new();
+    for (file, kind) in
+        [(definition.install_defaults.as_ref(), Kind::Defaults), (Some(embedded), Kind::Embedded)]
+    {
+        documents.extend(file.map(|file| document(&loaded.resolve(file), kind)).transpose()?);
+    }
+    // What is wrong with them is told when they become payloads.
+    let Ok(combined) = combine(&documents) else { return Ok(Vec::new()) };
+    let file = loaded.resolve(embedded);
+    let named = |manifest: installer::config::Manifest| {
+        (
+            PathBuf::from(format!("{} (kubernetes.manifests, {})", file.display(), manifest.name)),
+            manifest.content.to_string(),
+        )
+    };
+    Ok(combined.config.kubernetes.manifests.into_iter().map(named).collect())
+}
+
 fn document(path: &Path, kind: Kind) -> Result<Document> {
     let name = path.display().to_string();
     let text =

@@ -18,6 +18,7 @@ use crate::images::image::StoredImage;
 use crate::images::store::Listing;
 use crate::images::{BuiltImage, Store, build as images, pull, status};
 use crate::steps::Work;
+use crate::workloads;
 
 /// What the release manifest says of the store, among the outputs of a step.
 const LISTING: &str = "listing.json";
@@ -47,6 +48,7 @@ impl Build<'_> {
     pub(super) fn images(&self, base: &Outputs) -> Result<Option<Images>> {
         let built = self.built_images()?;
         let images = self.all_images(built.as_ref())?;
+        self.check_completeness(&images)?;
         if images.is_empty() {
             return Ok(None);
         }
@@ -80,6 +82,15 @@ impl Build<'_> {
             options.transfers,
         )?);
         preload.with_roles(images)
+    }
+
+    /// Fails where something that the definition ships runs an image that nodes would lack.
+    pub(super) fn check_completeness(&self, images: &[StoredImage]) -> Result<()> {
+        let names = |image: &StoredImage| -> Vec<_> {
+            image.names().into_iter().map(|name| (name, image.roles.clone())).collect()
+        };
+        let stored: Vec<_> = images.iter().flat_map(names).collect();
+        Ok(workloads::check(&self.inputs.found, &stored)?)
     }
 
     /// The images that are built from packages, without roles: `store/` and `images.json`.

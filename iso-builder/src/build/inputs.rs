@@ -4,23 +4,27 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use installer::command::SystemRunner;
 use installer::config::Role;
 use installer::files;
+use installer::node::cluster::vip_image;
 use installer::progress::Progress;
 use installer::size::ByteSize;
 use serde_json::json;
 use walkdir::WalkDir;
 
-use super::InputOptions;
+use super::{InputOptions, configuration};
 use crate::cache::{Cache, Key, Outputs};
 use crate::definition::Loaded;
 use crate::images::image::StoredImage;
 use crate::images::import::{self, Import};
-use crate::images::preload::{self, Preload, Present};
+use crate::images::preload::{self, Needed, Preload, Present};
 use crate::images::pull::{BlobCache, Offline, Registry};
 use crate::images::spec::LocalImages;
-use crate::images::{Source, Store};
+use crate::images::{Runtime, Source, Store};
 use crate::lock::{Lock, Locker, Policy};
+use crate::workloads::spec::ImagePolicy;
+use crate::workloads::{self, Found, Helm, Origin, Workloads};
 
 /// The store among the outputs of a step.
 pub(super) const STORE: &str = "store";
@@ -45,6 +49,10 @@ pub(super) struct Inputs {
     pub(super) registry: Box<dyn Registry>,
     pub(super) pull: PullOptions,
     pub(super) preload: Preload,
+    /// The manifests and charts that the OS image ships.
+    pub(super) workloads: Workloads,
+    /// The images that they run, and those that nodes run by themselves.
+    pub(super) found: Vec<Found>,
     /// Images of layouts and archives, with the store that each is in.
     pub(super) local: Vec<(Outputs, Vec<StoredImage>)>,
 }
@@ -66,9 +74,12 @@ impl Inputs {
             .map(|image| Present { names: image.names(), roles: image.roles.clone() })
             .collect();
         present.extend(built(&loaded));
-        let needed = preload::named(&loaded.definition.images, &|path| loaded.resolve(path))?;
+        let (workloads, found) = shipped(&loaded, &cache)?;
+        let mut needed = preload::named(&loaded.definition.images, &|path| loaded.resolve(path))?;
+        let included = workloads::included(&found).into_iter();
+        needed.extend(included.map(|(reference, roles)| Needed { reference, roles }));
         let preload = Preload::new(&present, &needed);
-        Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, local })
+        Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, local, workloads, found })
     }
 
     /// The lock of the definition.
@@ -92,6 +103,37 @@ impl Inputs {
             progress,
         }
     }
+}
+
+/// What the definition ships to clusters, with every image that runs because of it.
+fn shipped(loaded: &Loaded, cache: &Cache) -> Result<(Workloads, Vec<Found>)> {
+    let definition = &loaded.definition;
+    let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
+    let helm = Helm::new(&SystemRunner, scratch.path());
+    let resolve = |path: &Path| loaded.resolve(path);
+    let mut workloads = Workloads::read(&definition.manifests, &definition.charts, resolve, &helm)?;
+    for (file, text) in configuration::manifests(loaded)? {
+        workloads.add_brought(file, text, Vec::new(), ImagePolicy::Include);
+    }
+    let mut found = workloads.discover(&helm)?;
+    if definition.images.runtime != Runtime::Containerd {
+        found.push(virtual_address()?);
+    }
+    Ok((workloads, found))
+}
+
+/// What nodes run that carry the cluster's virtual address, which any configuration may ask for.
+fn virtual_address() -> Result<Found> {
+    let origin = Origin {
+        file: "install.vip".into(),
+        template: None,
+        line: None,
+        document: 1,
+        object: "the virtual address of the cluster".into(),
+        field: "kube-vip".into(),
+    };
+    let roles = vec![Role::Default, Role::Management];
+    Ok(Found { image: vip_image()?, origin, roles, policy: ImagePolicy::Include })
 }
 
 /// The images that the definition builds.
@@ -129,6 +171,8 @@ fn local_store(loaded: &Loaded, local: &LocalImages, cache: &Cache, progress: &P
     let inputs = json!({
         "content": crate::inputs::digest(&path)?,
         "references": local.references,
+        // The file of checksums has it.
+        "name": path.file_name().map(|name| name.to_string_lossy()),
         "checksums": checksums.as_deref().map(crate::inputs::digest).transpose()?,
         "architecture": architecture,
     });

@@ -123,7 +123,9 @@ pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
 pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<StoredImage>> {
     let build = Build::begin(options, progress)?;
     let built = build.built_images()?;
-    build.all_images(built.as_ref())
+    let images = build.all_images(built.as_ref())?;
+    build.check_completeness(&images)?;
+    Ok(images)
 }
 
 impl<'a> Build<'a> {

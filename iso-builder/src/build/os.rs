@@ -65,7 +65,11 @@ impl Build<'_> {
         let definition = &self.inputs.loaded.definition;
         let rootfs = Rootfs {
             base: base.path("base.tar"),
-            overlays: self.overlays(&definition.overlays.rootfs)?,
+            overlays: self
+                .overlays(&definition.overlays.rootfs)?
+                .into_iter()
+                .chain(self.shipped()?)
+                .collect(),
             installer: found(installer)?,
             identity: Identity {
                 id: definition.id.clone(),
@@ -86,6 +90,17 @@ impl Build<'_> {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
             self.progress.within("rootfs", message, || self.sandboxed(Work::Rootfs(rootfs), out))
         })
+    }
+
+    /// The manifests and charts that the first server applies, laid out as an overlay.
+    fn shipped(&self) -> Result<Option<PathBuf>> {
+        let workloads = &self.inputs.workloads;
+        if workloads.is_empty() {
+            return Ok(None);
+        }
+        let key = Key::new("workloads", 1, json!({ "files": workloads.digest() }));
+        let outputs = self.inputs.cache.step(&key, |out| workloads.lay_out(&out.join("overlay")))?;
+        Ok(Some(outputs.path("overlay")))
     }
 
     fn overlays(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::images::Images;
+use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
 pub use read::Loaded;
 
@@ -46,6 +47,12 @@ pub struct Definition {
     /// Container images.
     #[serde(default)]
     pub images: Images,
+    /// Kubernetes manifests that the first server of a cluster applies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<ManifestSpec>,
+    /// Helm charts that the first server of a cluster installs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub charts: Vec<ChartSpec>,
     /// An install configuration to embed in the media. With `install.automatic: true` the media install
     /// without a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]

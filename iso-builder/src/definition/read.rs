@@ -129,6 +129,11 @@ impl Loaded {
                 Source::Built(_) | Source::Registry(_) => {}
             }
         }
+        paths.extend(definition.manifests.iter().map(|m| ("manifests", m.path.as_path(), PathKind::Either)));
+        for chart in &definition.charts {
+            paths.push(("charts", &chart.path, PathKind::Either));
+            paths.extend(chart.values.iter().map(|p| ("charts", p.as_path(), PathKind::File)));
+        }
         for (key, file) in [
             ("install_config", &definition.install_config),
             ("install_defaults", &definition.install_defaults),

@@ -140,7 +140,7 @@ struct Keys {
     /// A directory that is an OCI image layout.
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<PathBuf>,
-    /// An archive of an OCI image layout, or one that Docker wrote, with any usual compression.
+    /// An archive of an OCI image layout, or one that Docker wrote; plain, gzip or zstd.
     #[serde(skip_serializing_if = "Option::is_none")]
     archive: Option<PathBuf>,
     /// With `layout` or `archive`: which of its images; all of them unless given.

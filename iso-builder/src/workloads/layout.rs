@@ -110,6 +110,12 @@ impl Workloads {
         manifests.chain(charts).map(|(name, text)| (format!("{name}.yaml"), text)).collect()
     }
 
+    /// Whether nothing is shipped.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.manifests.is_empty() && self.charts.is_empty()
+    }
+
     /// Writes the files below `root`, the root of the OS image. The same definition gives the same bytes.
     pub fn lay_out(&self, root: &Path) -> Result<()> {
         for (name, text) in self.files() {
