@@ -11,7 +11,7 @@ use crate::release::Payload;
 #[must_use]
 pub fn damaged(payload: &Payload, source: &str, how: &str) -> Failure {
     Failure::new(Class::Verification, format!("{} from {source} is damaged: {how}", payload.path))
-        .hint("Write the medium again from a checked file, or use another one; `installer verify` names every damaged payload.")
+        .hint("Use another source, or write the medium again from a checked file; `installer verify` names every damaged payload of a medium.")
 }
 
 /// Passes a payload through and fails at its end unless length and content are right. Bytes are seen by the
