@@ -18,11 +18,13 @@ use walkdir::WalkDir;
 
 use super::helm::Helm;
 use super::spec::ChartSpec;
+use crate::archive::members::inside;
+use crate::archive::{Kind, Members};
 
 /// The distributions keep a chart's archive, in base64, in one object of 1 MiB at most.
 const LARGEST: usize = (1 << 20) - 1024;
 /// A limit for what an archive unpacks to, far above what fits [`LARGEST`] in any honest chart.
-const UNPACKED: u64 = 256 << 20;
+const UNPACKED: u64 = 64 << 20;
 
 /// A chart's archive, with the definition's word on it.
 #[derive(Debug)]
@@ -138,21 +140,11 @@ fn refuse_links(directory: &Path) -> Result<()> {
 
 /// The files that helm packed, as they are in the chart's `directory`: helm writes some anew, each version in its way.
 fn repack(archive: &[u8], directory: &Path) -> Result<Vec<u8>> {
-    let mut sorted: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    visit(archive, |path, entry| {
-        let path = String::from_utf8(path.to_owned())?;
-        let own = path.split_once('/').map(|(_, inside)| directory.join(inside)).filter(|own| own.is_file());
-        let mut bytes = Vec::new();
-        match own {
-            Some(own) => bytes = fs::read(own)?,
-            None => drop(entry.read_to_end(&mut bytes)?),
-        }
-        sorted.insert(path, bytes);
-        Ok(true)
-    })?;
     let gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     let mut tar = tar::Builder::new(gzip);
-    for (path, bytes) in sorted {
+    for (path, packed) in content(archive)? {
+        let own = path.split_once('/').map(|(_, inside)| directory.join(inside)).filter(|own| own.is_file());
+        let bytes = own.map_or(Ok(packed), |own| files::read_at_most(&own, UNPACKED))?;
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
         header.set_mode(0o644);
@@ -166,31 +158,23 @@ fn repack(archive: &[u8], directory: &Path) -> Result<Vec<u8>> {
 
 /// `Chart.yaml` at the top of the archive.
 fn metadata(archive: &[u8]) -> Result<Metadata> {
-    let mut text = None;
-    visit(archive, |path, entry| {
-        let mut parts = path.split(|byte| *byte == b'/').filter(|part| *part != b".");
-        if (parts.next().is_some(), parts.next(), parts.next()) == (true, Some(b"Chart.yaml"), None) {
-            let mut content = String::new();
-            entry.take(1 << 20).read_to_string(&mut content)?;
-            text = Some(content);
-        }
-        Ok(text.is_none())
-    })?;
-    let text = text.context("the archive has no NAME/Chart.yaml")?;
-    serde_saphyr::from_str(&text).map_err(|error| anyhow::anyhow!("Chart.yaml: {error}"))
+    let files = content(archive)?;
+    let mut texts = files.iter().filter(|(path, _)| path.split('/').skip(1).eq(["Chart.yaml"]));
+    let (_, text) = texts.next().context("the archive has no NAME/Chart.yaml")?;
+    let text = std::str::from_utf8(text).context("Chart.yaml is not UTF-8")?;
+    serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("Chart.yaml: {error}"))
 }
 
-/// Shows each file of a packed chart to `see`, which says whether to go on.
-fn visit(archive: &[u8], mut see: impl FnMut(&[u8], &mut dyn Read) -> Result<bool>) -> Result<()> {
-    let mut tar = tar::Archive::new(GzDecoder::new(archive).take(UNPACKED));
-    for entry in tar.entries()? {
-        let mut entry = entry?;
-        if entry.header().entry_type().is_file() {
-            let path = entry.path_bytes().into_owned();
-            if !see(&path, &mut entry)? {
-                break;
-            }
+/// The files of a packed chart by their paths, which begin with the chart's name.
+fn content(archive: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut members = Members::new(GzDecoder::new(archive).take(UNPACKED));
+    let mut files = BTreeMap::new();
+    while let Some(member) = members.advance()? {
+        if let (Kind::File(_), Some(path)) = (member.kind, inside(&member.path)) {
+            let mut bytes = Vec::new();
+            members.read_to_end(&mut bytes)?;
+            files.insert(String::from_utf8(path)?, bytes);
         }
     }
-    Ok(())
+    Ok(files)
 }

@@ -57,7 +57,8 @@ impl<'a> Helm<'a> {
 
     /// Fails unless there is a helm that is new enough.
     pub fn check(&self) -> Result<()> {
-        let version = self.helm(self.scratch).args(["version", "--template", "{{.Version}}"]);
+        let home = self.scratch()?;
+        let version = self.helm(home.path()).args(["version", "--template", "{{.Version}}"]);
         let version =
             self.runner.run(&version).context("looking for helm, which charts are rendered with")?;
         let version = String::from_utf8_lossy(&version);
@@ -70,9 +71,9 @@ impl<'a> Helm<'a> {
         Err(Failure::new(Class::Hardware, what).hint("Put helm 3.8 or later in PATH.").into())
     }
 
-    /// A new directory that is removed when it is dropped.
+    /// A new directory that is removed when it is dropped. Its path is absolute, as helm runs elsewhere.
     pub(super) fn scratch(&self) -> Result<tempfile::TempDir> {
-        tempfile::tempdir_in(self.scratch).context("making a scratch directory")
+        tempfile::tempdir_in(std::path::absolute(self.scratch)?).context("making a scratch directory")
     }
 
     /// Packs the chart in `directory`, leaving out what its `.helmignore` names, into an archive in `into`.

@@ -23,6 +23,12 @@ impl Given {
         given
     }
 
+    /// The place for helm's files as a path that is not absolute.
+    fn scratch(&self) -> PathBuf {
+        let up = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect::<PathBuf>();
+        up.join(self.scratch.path().strip_prefix("/").unwrap())
+    }
+
     fn write(&self, path: &str, text: &str) {
         let path = self.directory.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -32,7 +38,8 @@ impl Given {
     fn read_by(&self, runner: &dyn Runner, manifests: &str, charts: &str) -> Result<Workloads> {
         let manifests: Vec<ManifestSpec> = serde_saphyr::from_str(manifests).unwrap();
         let charts: Vec<ChartSpec> = serde_saphyr::from_str(charts).unwrap();
-        let helm = Helm::new(runner, self.scratch.path());
+        let scratch = self.scratch();
+        let helm = Helm::new(runner, &scratch);
         Workloads::read(&manifests, &charts, |path| self.directory.path().join(path), &helm)
     }
 
@@ -42,7 +49,7 @@ impl Given {
 
     fn discover(&self, manifests: &str, charts: &str) -> Result<Vec<Found>> {
         let workloads = self.read(manifests, charts)?;
-        workloads.discover(&Helm::new(&SystemRunner, self.scratch.path()))
+        workloads.discover(&Helm::new(&SystemRunner, &self.scratch()))
     }
 
     /// What was found, without the directory of this test: image and place.
