@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::medium::copy_tree;
+use crate::medium::{copy_tree, lock};
 use crate::paths;
 use crate::programs;
 use crate::registry::Layout;
@@ -24,6 +24,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The entries of `images.preload` for these images; their files are put beside the definition in `directory`.
 pub fn entries(directory: &Path) -> Result<Vec<Value>> {
     let made = paths::e2e().join("images");
+    fs::create_dir_all(paths::e2e())?;
+    let _lock = lock(&paths::e2e().join("images-lock"))?;
     // Kept: umoci writes the present time into what it makes, and media would be built anew each time.
     if !made.join("done").exists() {
         if made.exists() {

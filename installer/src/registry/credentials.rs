@@ -20,6 +20,9 @@ pub(super) fn find(host: &str, login: Option<Login>, docker: bool) -> Result<Reg
 }
 
 fn of_docker(host: &str) -> Result<RegistryAuth> {
+    if !config().is_some_and(|path| path.exists()) {
+        return Ok(RegistryAuth::Anonymous);
+    }
     match docker_credential::get_credential(host) {
         Ok(DockerCredential::UsernamePassword(name, password)) => Ok(RegistryAuth::Basic(name, password)),
         Ok(DockerCredential::IdentityToken(_)) => Err(identity_token(host)),
