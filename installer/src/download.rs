@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use reqwest::Certificate;
@@ -10,46 +10,25 @@ use reqwest::StatusCode;
 use reqwest::blocking::{Client, ClientBuilder, Response};
 use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONTENT_RANGE, ETAG, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
-    RETRY_AFTER,
 };
 
 use crate::failure::{Class, Classify, Failure};
 
+mod patience;
 pub mod proxies;
 
-/// How long to wait, and how often to try.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// For a connection.
-    pub connect: Duration,
-    /// For the next bytes.
-    pub read: Duration,
-    /// Attempts in a row that bring no byte, before giving up.
-    pub attempts: u32,
-    /// The pause after the first failed attempt; each further one is twice as long, up to 30 seconds.
-    pub pause: Duration,
-    /// For a whole file, all attempts together.
-    pub limit: Option<Duration>,
-}
+pub use patience::Patience;
+pub(crate) use patience::{Attempts, Passing};
 
-impl Default for Patience {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(15),
-            read: Duration::from_secs(60),
-            attempts: 7,
-            pause: Duration::from_secs(1),
-            limit: None,
-        }
-    }
-}
+/// What a server that wants to know who asks is told.
+///
+/// The header goes with requests to the server that was named; a server that it redirects to does not get it.
+pub(crate) trait Authoriser: Send + Sync {
+    /// The header for a request, if there is to be one.
+    fn authorization(&self) -> Result<Option<HeaderValue>, Failure>;
 
-impl Patience {
-    /// The pause after so many failed attempts in a row (RFC 9110 leaves the choice to the client).
-    pub(crate) fn after(&self, failed: u32) -> Duration {
-        let factor = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.pause.saturating_mul(factor).min(Duration::from_secs(30))
-    }
+    /// The header after the server refused this one (401), which may have expired.
+    fn renew(&self, refused: Option<&HeaderValue>) -> Result<Option<HeaderValue>, Failure>;
 }
 
 /// A client for URLs that begin like `url`, for servers that the authorities of these certificates (PEM) vouch
@@ -100,26 +79,23 @@ impl Downloader {
         hint: &'static str,
         authorities: &[String],
     ) -> Result<Self> {
-        let trust = Trust { authorities: authorities.to_vec(), anyone: false };
-        Self::with(url, patience, hint, &trust)
-    }
-
-    /// As [`Downloader::new`], for the servers that `trust` says.
-    pub fn with(url: &str, patience: Patience, hint: &'static str, trust: &Trust) -> Result<Self> {
-        let client = client(url, &trust.authorities, || {
+        let client = client(url, authorities, || {
             Client::builder()
                 .connect_timeout(patience.connect)
                 .timeout(patience.read)
-                .tls_danger_accept_invalid_certs(trust.anyone)
                 .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")))
         })?;
-        Ok(Self { client, patience, hint })
+        Ok(Self::over(client, patience, hint))
     }
 
-    /// The file at `url`, of `size` bytes, from the byte `position` on.
-    #[must_use]
-    pub fn open_at(&self, url: &str, size: u64, position: u64) -> Download {
-        Download { position, ..self.open(url, Some(size)) }
+    /// Over a client that is there already.
+    pub(crate) fn over(client: Client, patience: Patience, hint: &'static str) -> Self {
+        Self { client, patience, hint }
+    }
+
+    /// The client, for requests that are no downloads.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// The file at `url`, of `size` bytes where that is known. Nothing is asked before the first read.
@@ -130,12 +106,12 @@ impl Downloader {
             from: self.clone(),
             size,
             position: 0,
-            failed: 0,
+            attempts: Attempts::new(self.patience),
             version: None,
             body: None,
-            authorizer: None,
+            authoriser: None,
             renewed: false,
-            deadline: self.patience.limit.map(|limit| Instant::now() + limit),
+            status: None,
         }
     }
 }
@@ -150,50 +126,31 @@ pub fn shown(url: &str) -> String {
 }
 
 /// One file on its way. Reading goes on over broken connections until the file is complete.
-#[allow(missing_debug_implementations)]
 pub struct Download {
     url: Arc<str>,
     from: Downloader,
     /// The length that the file must have; a server that announces another is not read.
     size: Option<u64>,
     position: u64,
-    /// Attempts in a row that brought nothing.
-    failed: u32,
+    attempts: Attempts,
     /// What names the file's version on the server, for If-Range.
     version: Option<String>,
     body: Option<Response>,
-    /// Says who asks.
-    authorizer: Option<Arc<dyn Authorize>>,
-    /// Whether the authorizer was asked anew since bytes last came.
+    authoriser: Option<Arc<dyn Authoriser>>,
+    /// Whether the header for the server has been renewed since the last byte came.
     renewed: bool,
-    /// When to give up whatever comes.
-    deadline: Option<Instant>,
+    /// The status of the last answer that was not what was asked for.
+    status: Option<StatusCode>,
 }
 
-/// Says who asks a server.
-pub trait Authorize: Send + Sync {
-    /// The value of the header `Authorization`, if one is needed. `anew` where the server did not accept the last one.
-    fn authorization(&self, anew: bool) -> Result<Option<String>, Failure>;
-}
-
-/// Which servers to trust.
-#[derive(Clone, Debug, Default)]
-pub struct Trust {
-    /// Certificates (PEM) of authorities beside the machine's.
-    pub authorities: Vec<String>,
-    /// Whether a server may be anyone.
-    pub anyone: bool,
-}
-
-/// The cause of a failure where a server does not let this program have what it asks for.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the server denies access ({0})")]
-pub struct Denied(StatusCode);
-
-/// Whether a server denied access.
-#[must_use]
-pub fn is_denied(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.is::<Denied>())
+impl std::fmt::Debug for Download {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let url = shown(&self.url);
+        f.debug_struct("Download")
+            .field("url", &url)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The cause of a failure where a server answers and does not have what it is asked for.
@@ -207,37 +164,41 @@ pub fn is_absent(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.is::<Absent>())
 }
 
-/// The longest that a server may ask a client to wait (`Retry-After`).
-const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-
 /// Whether trying again can help.
 enum Trouble {
-    /// It can, after so long if the server says.
-    Passing(String, Option<Duration>),
-    /// It can at once, as someone else.
-    Renew,
+    Passing(Passing),
     Lasting(Failure),
 }
 
 impl Trouble {
-    fn passing(reason: impl Into<String>) -> Self {
-        Self::Passing(reason.into(), None)
+    fn passing(why: impl Into<String>) -> Self {
+        Self::Passing(Passing::new(why))
     }
 }
 
 impl Download {
-    /// With other limits than the downloader's.
+    /// Without the bytes before `offset`.
     #[must_use]
-    pub fn patient(mut self, patience: Patience) -> Self {
-        self.from.patience = patience;
+    pub(crate) fn starting_at(mut self, offset: u64) -> Self {
+        self.position = offset;
         self
     }
 
-    /// For a server that wants to know who asks.
+    /// From a server that wants to know who asks.
     #[must_use]
-    pub fn authorized(mut self, authorizer: Arc<dyn Authorize>) -> Self {
-        self.authorizer = Some(authorizer);
+    pub(crate) fn authorised(mut self, authoriser: Arc<dyn Authoriser>) -> Self {
+        self.authoriser = Some(authoriser);
         self
+    }
+
+    /// The next byte to be read.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The status of the last answer that was not what was asked for.
+    pub(crate) fn status(&self) -> Option<StatusCode> {
+        self.status
     }
 
     /// Connects now, however often that has to be tried.
@@ -253,26 +214,10 @@ impl Download {
     /// Waits after passing trouble; gives up on lasting trouble, and on passing trouble that does not pass.
     fn bear(&mut self, trouble: Trouble) -> Result<(), Failure> {
         self.body = None;
-        let (reason, asked) = match trouble {
-            Trouble::Lasting(failure) => return Err(failure),
-            Trouble::Renew => {
-                self.renewed = true;
-                return Ok(());
-            }
-            Trouble::Passing(reason, asked) => (reason, asked),
-        };
-        self.failed += 1;
-        let pause = asked.unwrap_or_else(|| self.from.patience.after(self.failed)).min(LONGEST_PAUSE);
-        if self.failed >= self.from.patience.attempts || self.is_late(pause) {
-            return Err(self.enough(&format!("{reason}; gave up after {} attempts", self.failed)));
+        match trouble {
+            Trouble::Lasting(failure) => Err(failure),
+            Trouble::Passing(trouble) => self.attempts.pause(trouble).map_err(|why| self.enough(&why)),
         }
-        std::thread::sleep(pause);
-        Ok(())
-    }
-
-    /// Whether the time for the whole file is over, or will be after a pause.
-    fn is_late(&self, pause: Duration) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() + pause >= deadline)
     }
 
     fn enough(&self, why: &str) -> Failure {
@@ -283,23 +228,20 @@ impl Download {
     }
 
     fn connect(&mut self) -> Result<(), Trouble> {
-        // The bytes of the file are wanted, not a compressed form whose ranges mean something else.
-        let mut request = self.from.client.get(&*self.url).header(ACCEPT_ENCODING, "identity");
-        if self.position > 0 {
-            request = request.header(RANGE, format!("bytes={}-", self.position));
-            if let Some(version) = &self.version {
-                request = request.header(IF_RANGE, version);
-            }
+        let header = match &self.authoriser {
+            Some(authoriser) => authoriser.authorization().map_err(Trouble::Lasting)?,
+            None => None,
+        };
+        let mut response = self.ask(header.as_ref())?;
+        if let Some(authoriser) = &self.authoriser
+            && response.status() == StatusCode::UNAUTHORIZED
+            && !self.renewed
+        {
+            self.renewed = true;
+            let header = authoriser.renew(header.as_ref()).map_err(Trouble::Lasting)?;
+            response = self.ask(header.as_ref())?;
         }
-        if let Some(authorizer) = &self.authorizer {
-            let value = authorizer.authorization(self.renewed).map_err(Trouble::Lasting)?;
-            // A value that is no header would be refused with its text in the error.
-            if let Some(mut value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
-                value.set_sensitive(true);
-                request = request.header(AUTHORIZATION, value);
-            }
-        }
-        let mut response = request.send().map_err(|error| Trouble::passing(reason(&error)))?;
+        self.status = (!response.status().is_success()).then(|| response.status());
         let skip = self.accept(&response)?;
         self.version = version(&response).or(self.version.take());
         if skip > 0 {
@@ -310,6 +252,26 @@ impl Download {
         }
         self.body = Some(response);
         Ok(())
+    }
+
+    /// Asks for the rest of the file.
+    fn ask(&self, header: Option<&HeaderValue>) -> Result<Response, Trouble> {
+        // The bytes of the file are wanted, not a compressed form whose ranges mean something else.
+        let mut request = self.from.client.get(&*self.url).header(ACCEPT_ENCODING, "identity");
+        if self.position > 0 {
+            request = request.header(RANGE, format!("bytes={}-", self.position));
+            if let Some(version) = &self.version {
+                request = request.header(IF_RANGE, version);
+            }
+        }
+        if let Some(header) = header {
+            request = request.header(AUTHORIZATION, header);
+        }
+        // Where a server redirects to may be a secret: signed addresses are.
+        request.send().map_err(reqwest::Error::without_url).map_err(|error| match is_distrusted(&error) {
+            true => self.lasting(Class::Network, Distrusted(reason(&error))),
+            false => Trouble::passing(reason(&error)),
+        })
     }
 
     /// Judges the head of an answer; returns how many bytes of its body are known already.
@@ -337,23 +299,15 @@ impl Download {
                 let failure = Failure::new(Class::Network, format!("{} is not there", shown(&self.url)));
                 Err(Trouble::Lasting(failure.because(Absent).hint(self.from.hint)))
             }
-            // What let this program in before may have run out.
-            StatusCode::UNAUTHORIZED if self.authorizer.is_some() && !self.renewed => Err(Trouble::Renew),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                let failure = Failure::new(Class::Network, format!("downloading {}", shown(&self.url)));
-                Err(Trouble::Lasting(failure.because(Denied(status)).hint(self.from.hint)))
-            }
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 let why = format!("the file on the server ends before byte {}", self.position);
-                Err(self.lasting(Class::Verification, &why))
+                Err(self.lasting(Class::Verification, why))
             }
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-                Err(Trouble::Passing(format!("the server answered {status}"), retry_after(response)))
+            _ if is_passing(status) => {
+                let trouble = Passing::new(format!("the server answered {status}"));
+                Err(Trouble::Passing(trouble.asking(response.headers())))
             }
-            _ if status.is_server_error() => {
-                Err(Trouble::Passing(format!("the server answered {status}"), retry_after(response)))
-            }
-            _ => Err(self.lasting(Class::Network, &format!("the server answered {status}"))),
+            _ => Err(self.lasting(Class::Network, format!("the server answered {status}"))),
         }
     }
 
@@ -361,15 +315,15 @@ impl Download {
         match (announced, self.size) {
             (Some(announced), Some(size)) if announced != size => {
                 let why = format!("the file on the server has {announced} bytes instead of {size}");
-                Err(self.lasting(Class::Verification, &why))
+                Err(self.lasting(Class::Verification, why))
             }
             _ => Ok(()),
         }
     }
 
-    fn lasting(&self, class: Class, why: &str) -> Trouble {
+    fn lasting(&self, class: Class, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Trouble {
         let failure = Failure::new(class, format!("downloading {}", shown(&self.url)));
-        Trouble::Lasting(failure.because(anyhow::anyhow!("{why}")).hint(self.from.hint))
+        Trouble::Lasting(failure.because(why).hint(self.from.hint))
     }
 }
 
@@ -391,9 +345,9 @@ impl Read for Download {
                     let left = self.size.map_or(u64::MAX, |size| size - self.position);
                     let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
                     self.position += count as u64;
-                    self.failed = 0;
+                    self.attempts.succeeded();
                     self.renewed = false;
-                    if self.is_late(Duration::ZERO) {
+                    if self.attempts.is_late(Duration::ZERO) {
                         let why = self.enough("it takes longer than a file of this kind may take");
                         return Err(io::Error::other(why));
                     }
@@ -413,15 +367,47 @@ pub(crate) fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     last.unwrap_or_default()
 }
 
+/// Whether an answer with this status may be another one later.
+pub(crate) fn is_passing(status: StatusCode) -> bool {
+    matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error()
+}
+
+/// The certificate of a server is not trusted.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Distrusted(String);
+
+/// Whether a server's certificate is one that trying again does not make better. Dates may still become right: a
+/// machine's clock is set late.
+pub(crate) fn is_distrusted(error: &(dyn std::error::Error + 'static)) -> bool {
+    use rustls::CertificateError as Certificate;
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let certificate = causes.filter_map(carried).find_map(|error| match error {
+        rustls::Error::InvalidCertificate(why) => Some(why),
+        _ => None,
+    });
+    matches!(
+        certificate,
+        Some(
+            Certificate::UnknownIssuer
+                | Certificate::NotValidForName
+                | Certificate::NotValidForNameContext { .. }
+                | Certificate::Revoked
+        )
+    )
+}
+
+/// The TLS error that an error is or carries: an I/O error made from another one leaves it out of the chain of causes,
+/// and there may be several of them, one in the other.
+fn carried<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+    let inner = || carried(error.downcast_ref::<io::Error>()?.get_ref()?);
+    error.downcast_ref().or_else(inner)
+}
+
 /// A strong validator: weak ones must not be used for ranges (RFC 9110, 13.1.5).
 fn version(response: &Response) -> Option<String> {
     let header = |name| response.headers().get(name)?.to_str().ok().map(str::to_owned);
     header(ETAG).filter(|tag| !tag.starts_with("W/")).or_else(|| header(LAST_MODIFIED))
-}
-
-/// How long a server asks to wait, where it says so in seconds (RFC 9110, 10.2.3).
-fn retry_after(response: &Response) -> Option<Duration> {
-    response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
 /// First byte and total length of a `Content-Range`.
@@ -434,13 +420,6 @@ fn content_range(value: &str) -> Option<(u64, Option<u64>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_double_and_stop_growing() {
-        let patience = Patience::default();
-        let seconds = |failed| patience.after(failed).as_secs();
-        assert_eq!([seconds(1), seconds(2), seconds(3), seconds(6), seconds(60)], [1, 2, 4, 30, 30]);
-    }
 
     #[test]
     fn credentials_of_a_url_are_not_shown() {

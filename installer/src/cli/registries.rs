@@ -102,7 +102,7 @@ mod tests {
         let mut got = Vec::new();
         source.open(&payload).unwrap().read_to_end(&mut got).unwrap();
         assert_eq!(got, bytes);
-        let wanted = format!("GET /v2/nqrust/tools/blobs/{} HTTP/1.1", sha256.oci());
+        let wanted = format!("GET /v2/nqrust/tools/blobs/{}?ns=localhost HTTP/1.1", sha256.oci());
         assert!(asked.lock().unwrap().contains(&wanted), "{:?}", asked.lock().unwrap());
         let error =
             super::source(&parse("", "f").unwrap(), &[], &release).unwrap().probe(&payload).unwrap_err();

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{Class, Failure};
+use super::secret::Secret;
 
 /// The name of the setting.
 pub const SETTING: &str = "containerd-registry";
@@ -21,20 +20,20 @@ pub const SETTING: &str = "containerd-registry";
 pub struct Registries {
     /// Where the images of a registry are looked for first, by the registry's host; `*` is every other host.
     #[serde(alias = "Mirrors", default, deserialize_with = "or_default")]
-    mirrors: BTreeMap<String, Mirror>,
+    pub(crate) mirrors: BTreeMap<String, Mirror>,
     /// How to talk to a host.
     #[serde(alias = "Configs", default, deserialize_with = "or_default")]
-    configs: BTreeMap<String, Registry>,
+    pub(crate) configs: BTreeMap<String, Registry>,
     /// Deprecated upstream, by host as `configs` is; moved there.
     #[serde(alias = "Auths", default, deserialize_with = "or_default", skip_serializing)]
+    #[schemars(skip)]
     auths: BTreeMap<String, Auth>,
 }
 
 /// Servers that have the images of another.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_debug_implementations)]
-pub struct Mirror {
+pub(crate) struct Mirror {
     /// URLs, asked in this order. Plain HTTP is used where one says `http://`.
     #[serde(
         rename = "endpoint",
@@ -44,7 +43,7 @@ pub struct Mirror {
         default,
         deserialize_with = "or_default"
     )]
-    endpoints: Vec<String>,
+    pub(crate) endpoints: Vec<String>,
     /// Other paths on these servers: regular expressions for the path of a repository, and what it becomes.
     #[serde(
         rename = "rewrite",
@@ -55,58 +54,60 @@ pub struct Mirror {
         deserialize_with = "or_default",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
-    rewrites: BTreeMap<String, String>,
+    pub(crate) rewrites: BTreeMap<String, String>,
 }
 
 /// How to talk to a host.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Registry {
+pub(crate) struct Registry {
     /// Who asks.
     #[serde(alias = "Auth", default, skip_serializing_if = "Option::is_none")]
-    auth: Option<Auth>,
+    pub(crate) auth: Option<Auth>,
     /// Whom to trust.
     #[serde(alias = "TLS", alias = "Tls", default, skip_serializing_if = "Option::is_none")]
-    tls: Option<Tls>,
+    pub(crate) tls: Option<Tls>,
 }
 
 /// A name and a password, or both as `auth` in Docker's way.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Auth {
+pub(crate) struct Auth {
     #[serde(alias = "Username", default, skip_serializing_if = "String::is_empty")]
-    username: String,
+    pub(crate) username: String,
     #[serde(alias = "Password", default, skip_serializing_if = "String::is_empty")]
-    password: String,
+    #[schemars(with = "Secret")]
+    pub(crate) password: String,
     #[serde(alias = "Auth", default, skip_serializing_if = "String::is_empty")]
-    auth: String,
+    #[schemars(with = "Secret")]
+    pub(crate) auth: String,
     #[serde(
         alias = "IdentityToken",
         alias = "identityToken",
         default,
         skip_serializing_if = "String::is_empty"
     )]
-    identity_token: String,
+    #[schemars(with = "Secret")]
+    pub(crate) identity_token: String,
 }
 
 /// Whom to trust.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_debug_implementations)]
-pub struct Tls {
+pub(crate) struct Tls {
     #[serde(alias = "CAFile", alias = "caFile", default, skip_serializing_if = "String::is_empty")]
-    ca_file: String,
+    pub(crate) ca_file: String,
     #[serde(alias = "CertFile", alias = "certFile", default, skip_serializing_if = "String::is_empty")]
-    cert_file: String,
+    pub(crate) cert_file: String,
     #[serde(alias = "KeyFile", alias = "keyFile", default, skip_serializing_if = "String::is_empty")]
-    key_file: String,
+    pub(crate) key_file: String,
     #[serde(
         alias = "InsecureSkipVerify",
         alias = "insecureSkipVerify",
         default,
         skip_serializing_if = "std::ops::Not::not"
     )]
-    insecure_skip_verify: bool,
+    pub(crate) insecure_skip_verify: bool,
 }
 
 /// The cluster writes `null` where there is nothing.
@@ -128,10 +129,15 @@ impl Registries {
         }
         let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).ok()?;
         let mut registries: Self = serde_json::from_value(object.into()).ok()?;
-        for (host, auth) in std::mem::take(&mut registries.auths) {
-            registries.configs.entry(host).or_default().auth.get_or_insert(auth);
-        }
+        registries.merge_auths();
         Some(registries)
+    }
+
+    /// Moves what is written in the deprecated place to where it belongs; what is there already counts.
+    pub(crate) fn merge_auths(&mut self) {
+        for (host, auth) in std::mem::take(&mut self.auths) {
+            self.configs.entry(host).or_default().auth.get_or_insert(auth);
+        }
     }
 
     /// Whether other servers are asked in the place of this host.
@@ -144,92 +150,6 @@ impl Registries {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mirrors.is_empty() && self.configs.is_empty()
-    }
-}
-
-impl std::fmt::Debug for Registries {
-    /// Nothing of the content, which has passwords.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registries").finish_non_exhaustive()
-    }
-}
-
-/// Who asks a registry.
-#[allow(missing_debug_implementations)]
-pub enum Login {
-    /// Someone with a password.
-    Password {
-        /// The name.
-        name: String,
-        /// The password.
-        password: String,
-    },
-    /// Someone with a token that another log-in gave.
-    IdentityToken,
-}
-
-impl Registries {
-    /// Refuses what cannot be used: expressions that are none, and client certificates.
-    pub fn check(&self) -> Result<()> {
-        let refused = |what: String, hint: &str| Err(Failure::new(Class::Invalid, what).hint(hint).into());
-        for (host, mirror) in &self.mirrors {
-            for expression in mirror.rewrites.keys() {
-                if let Err(error) = regex::Regex::new(expression) {
-                    let what =
-                        format!("the registries' rewrite {expression:?} of {host} is no expression: {error}");
-                    return refused(what, "Correct the regular expression.");
-                }
-            }
-            for endpoint in &mirror.endpoints {
-                if endpoint.split_once("://").is_some_and(|(scheme, _)| !matches!(scheme, "http" | "https")) {
-                    let what = format!("the registries' endpoint {endpoint} of {host} is no HTTP URL");
-                    return refused(what, "Write http:// or https://, or a host alone.");
-                }
-            }
-        }
-        for (host, registry) in &self.configs {
-            if registry.tls.as_ref().is_some_and(|tls| !tls.cert_file.is_empty() || !tls.key_file.is_empty())
-            {
-                let what = format!(
-                    "the registries name a client certificate for {host}, which pulling here cannot use"
-                );
-                return refused(what, "Use a name and a password for pulling.");
-            }
-        }
-        Ok(())
-    }
-
-    /// The mirror of a registry.
-    #[must_use]
-    pub fn mirror(&self, host: &str) -> Option<&Mirror> {
-        self.mirrors.get(host).or_else(|| self.mirrors.get("*"))
-    }
-
-    /// Whom to trust when asking `host`.
-    #[must_use]
-    pub fn tls(&self, host: &str) -> Option<&Tls> {
-        self.config(host)?.tls.as_ref()
-    }
-
-    /// Who asks `host`.
-    #[must_use]
-    pub fn login(&self, host: &str) -> Option<Login> {
-        use base64::Engine;
-        let auth = self.config(host)?.auth.as_ref()?;
-        if !auth.identity_token.is_empty() {
-            return Some(Login::IdentityToken);
-        }
-        if !auth.username.is_empty() {
-            return Some(Login::Password { name: auth.username.clone(), password: auth.password.clone() });
-        }
-        let decoded = base64::engine::general_purpose::STANDARD.decode(&auth.auth).ok()?;
-        let text = String::from_utf8(decoded).ok()?;
-        let (name, password) = text.split_once(':')?;
-        Some(Login::Password { name: name.to_owned(), password: password.to_owned() })
-    }
-
-    fn config(&self, host: &str) -> Option<&Registry> {
-        self.configs.get(host).or_else(|| self.configs.get("*"))
     }
 
     /// With paths that are relative to `directory` made good from here.
@@ -244,29 +164,12 @@ impl Registries {
     }
 }
 
-impl Mirror {
-    /// The servers in their order.
-    pub fn endpoints(&self) -> impl Iterator<Item = &str> {
-        self.endpoints.iter().map(String::as_str)
-    }
-
-    /// Expressions for the paths of repositories, with what these become.
-    pub fn rewrites(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.rewrites.iter().map(|(expression, path)| (expression.as_str(), path.as_str()))
-    }
-}
-
-impl Tls {
-    /// The certificate of the authority.
-    #[must_use]
-    pub fn ca_file(&self) -> Option<&Path> {
-        Some(Path::new(&self.ca_file)).filter(|path| !path.as_os_str().is_empty())
-    }
-
-    /// Whether the server may be anyone.
-    #[must_use]
-    pub fn trusts_anyone(&self) -> bool {
-        self.insecure_skip_verify
+impl std::fmt::Debug for Registries {
+    /// Names the hosts and nothing else.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let configs: Vec<_> = self.configs.keys().chain(self.auths.keys()).collect();
+        let mirrors: Vec<_> = self.mirrors.keys().collect();
+        f.debug_struct("Registries").field("mirrors", &mirrors).field("configs", &configs).finish()
     }
 }
 
@@ -299,6 +202,35 @@ mod tests {
         });
         assert_eq!(written, expected);
         assert!(serde_json::from_value::<Registries>(written).ok() == Registries::parse(setting));
+    }
+
+    #[test]
+    fn debug_output_names_hosts_and_no_secret() {
+        let setting = r#"{"Mirrors": {"docker.io": {}}, "Configs": {"a.example.org": {"Auth": {"Password": "hunter2"}}}}"#;
+        let shown = format!("{:?}", Registries::parse(setting).unwrap());
+        assert!(
+            shown.contains("docker.io") && shown.contains("a.example.org") && !shown.contains("hunter2"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn files_are_found_beside_the_document_unless_their_path_is_absolute() {
+        let setting = r#"{"Configs": {"a": {"TLS": {"CAFile": "certs/ca.pem"}}, "b": {"TLS": {"CAFile": "/ca.pem"}}, "c": {}}}"#;
+        let registries = Registries::parse(setting).unwrap().relative_to(Path::new("/images"));
+        let file = |host: &str| registries.configs[host].tls.clone().unwrap_or_default().ca_file;
+        assert_eq!([file("a"), file("b"), file("c")], ["/images/certs/ca.pem", "/ca.pem", ""]);
+    }
+
+    #[test]
+    fn the_schema_marks_every_secret() {
+        let schema = schemars::schema_for!(Registries);
+        let text = serde_json::to_string(&schema).unwrap();
+        let auth = &schema.as_value()["$defs"]["Auth"]["properties"];
+        for key in ["password", "auth", "identity_token"] {
+            assert!(auth[key].to_string().contains("Secret"), "{key}: {text}");
+        }
+        assert!(auth["username"]["type"].is_string() && !text.contains("auths"), "{text}");
     }
 
     #[test]

@@ -16,40 +16,62 @@ static CHOSEN: OnceLock<Proxies> = OnceLock::new();
 /// The proxies for plain and for encrypted connections. Their URLs may hold passwords.
 #[derive(Clone, Default)]
 #[allow(missing_debug_implementations)]
-pub struct Proxies(Vec<Proxy>);
+pub struct Proxies {
+    pub(crate) http: Option<String>,
+    pub(crate) https: Option<String>,
+    /// What is reached without them.
+    pub(crate) none: Option<String>,
+}
 
 impl Proxies {
     /// Proxies by their URLs, without a scheme if they speak HTTP; and the hosts, domains and networks that are
     /// reached without them, joined by commas.
     pub fn new(http: Option<&str>, https: Option<&str>, none: Option<&str>) -> Result<Self> {
-        let none = none.and_then(NoProxy::from_string);
         let url = |url: &str| if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        let given = |url: &&str| !url.trim().is_empty();
+        let given = |proxy: Option<&str>| proxy.filter(|proxy| !proxy.trim().is_empty()).map(url);
+        let proxies = Self { http: given(http), https: given(https), none: none.map(str::to_owned) };
         // The reason could quote the URL and with it a password.
         let wrong = |_| Failure::new(Class::Invalid, "a proxy of the configuration is not a URL");
-        let http = http.filter(given).map(|proxy| Proxy::http(url(proxy)).map_err(wrong)).transpose()?;
-        let https = https.filter(given).map(|proxy| Proxy::https(url(proxy)).map_err(wrong)).transpose()?;
-        Ok(Self([http, https].into_iter().flatten().map(|proxy| proxy.no_proxy(none.clone())).collect()))
+        proxies.list().map_err(wrong)?;
+        Ok(proxies)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.http.is_none() && self.https.is_none()
+    }
+
+    fn list(&self) -> reqwest::Result<Vec<Proxy>> {
+        let http = self.http.as_ref().map(Proxy::http).transpose()?;
+        let https = self.https.as_ref().map(Proxy::https).transpose()?;
+        let none = self.none.as_deref().and_then(NoProxy::from_string);
+        Ok([http, https].into_iter().flatten().map(|proxy| proxy.no_proxy(none.clone())).collect())
     }
 
     /// Lets a client use them.
     fn apply(&self, builder: ClientBuilder) -> ClientBuilder {
-        self.0.iter().fold(builder, |builder, proxy| builder.proxy(proxy.clone()))
+        // What is no URL was refused when they were made.
+        let list = self.list().unwrap_or_default();
+        list.into_iter().fold(builder, ClientBuilder::proxy)
     }
 }
 
 /// Takes `proxies` for all clients that are made from now on. Only the first call of a process counts; no proxies
 /// leave the environment's in place.
 pub fn choose(proxies: Proxies) {
-    if !proxies.0.is_empty() {
+    if !proxies.is_empty() {
         // Set already: a process reads one configuration.
         let _ = CHOSEN.set(proxies);
     }
 }
 
+/// The proxies that the configuration names, for clients that are not made here.
+pub(crate) fn chosen() -> Option<&'static Proxies> {
+    CHOSEN.get()
+}
+
 /// Lets a client use the chosen proxies.
 pub(super) fn apply(builder: ClientBuilder) -> ClientBuilder {
-    match CHOSEN.get() {
+    match chosen() {
         Some(proxies) => proxies.apply(builder),
         None => builder,
     }
@@ -96,6 +118,6 @@ mod tests {
     fn a_proxy_that_is_no_url_is_told_of_without_its_password() {
         let error = Proxies::new(None, Some("http://me:hush@:x"), None).err().unwrap();
         assert!(!crate::failure::render(&error).contains("hush"));
-        assert!(Proxies::new(Some(""), Some(" "), Some("a")).unwrap().0.is_empty());
+        assert!(Proxies::new(Some(""), Some(" "), Some("a")).unwrap().is_empty());
     }
 }

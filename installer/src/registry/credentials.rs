@@ -1,80 +1,141 @@
-//! With which name and password a registry is asked: those of the settings, or else those that Docker keeps.
+//! Who to be for a registry: what `registries.yaml` says, then what docker has been told.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use docker_credential::{CredentialRetrievalError as Trouble, DockerCredential};
-use oci_client::secrets::RegistryAuth;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use docker_credential::{CredentialRetrievalError, DockerCredential};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 
-use crate::config::registries::Login;
+use super::endpoint::is_hub;
+use crate::config::registries::Auth;
+use crate::config::secret::Secret;
 use crate::failure::{Class, Failure};
 
-/// How `host` is asked. `login` is what the settings say; without it and with `docker` Docker's own configuration counts.
-pub(super) fn find(host: &str, login: Option<Login>, docker: bool) -> Result<RegistryAuth> {
-    match login {
-        Some(Login::Password { name, password }) => Ok(RegistryAuth::Basic(name, password)),
-        Some(Login::IdentityToken) => Err(identity_token(host)),
-        None if docker => of_docker(host),
-        None => Ok(RegistryAuth::Anonymous),
+/// The name under which docker keeps the login to its own registry.
+const HUB: &str = "https://index.docker.io/v1/";
+
+/// A user name and its password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Credential {
+    pub(super) user: String,
+    pub(super) password: Secret,
+}
+
+impl Credential {
+    /// What an entry of `registries.yaml` says, if it says anything.
+    pub(super) fn configured(auth: &Auth, host: &str) -> Result<Option<Self>, Failure> {
+        let what = || Failure::new(Class::Invalid, format!("reading registries.configs.{host:?}.auth"));
+        let hint = "Give a user name and a password.";
+        if !auth.username.is_empty() {
+            return Ok(Some(Self { user: auth.username.clone(), password: Secret::new(&*auth.password) }));
+        }
+        if !auth.auth.is_empty() {
+            let decoded = BASE64_STANDARD.decode(auth.auth.trim()).ok();
+            let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+            let pair = decoded.as_deref().and_then(|text| text.trim_end_matches('\0').split_once(':'));
+            let (user, password) = pair.ok_or_else(|| {
+                let why = "auth is not the base64 form of user:password";
+                what().because(anyhow::anyhow!(why)).hint(hint)
+            })?;
+            return Ok(Some(Self { user: user.to_owned(), password: Secret::new(password) }));
+        }
+        match auth.identity_token.is_empty() {
+            true => Ok(None),
+            false => Err(what().because(anyhow::anyhow!("identity tokens are not supported")).hint(hint)),
+        }
+    }
+
+    /// What the configuration of docker says in `directory`, asking its credential helpers.
+    pub(super) fn of_docker(directory: &Path, host: &str) -> Result<Option<Self>, Failure> {
+        let path = directory.join("config.json");
+        let what =
+            || Failure::new(Class::Network, format!("asking {} for the login to {host}", path.display()));
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(what().because(error)),
+        };
+        let helpers: Helpers = serde_json::from_slice(&bytes).map_err(|error| {
+            // Its text could quote a password.
+            let place = format!("it is not as docker writes it (line {})", error.line());
+            what().because(anyhow::anyhow!(place)).hint(format!("Log in again: docker login {host}"))
+        })?;
+        let names = if is_hub(host) { vec![HUB, "docker.io"] } else { vec![host] };
+        for name in names {
+            match docker_credential::get_credential_from_reader(&*bytes, name) {
+                Ok(DockerCredential::UsernamePassword(user, password)) => {
+                    return Ok(Some(Self { user, password: Secret::new(password) }));
+                }
+                Ok(DockerCredential::IdentityToken(_)) => {
+                    let why = "it holds an identity token, which is not supported";
+                    let hint = format!("Give user name and password under registries.configs.{host:?}.auth.");
+                    return Err(what().because(anyhow::anyhow!(why)).hint(hint));
+                }
+                Err(error) if is_nothing(&error) => {}
+                Err(error) => {
+                    let (why, hint) = helpers.explain(&error, name);
+                    return Err(what().because(anyhow::anyhow!(why)).hint(hint));
+                }
+            }
+        }
+        Ok(None)
     }
 }
 
-fn of_docker(host: &str) -> Result<RegistryAuth> {
-    if !config().is_some_and(|path| path.exists()) {
-        return Ok(RegistryAuth::Anonymous);
+/// Whether docker simply has no login for a registry.
+fn is_nothing(error: &CredentialRetrievalError) -> bool {
+    match error {
+        CredentialRetrievalError::NoCredentialConfigured => true,
+        // What every helper made with docker's library says, and what docker itself looks for.
+        CredentialRetrievalError::HelperFailure { stdout, stderr, .. } => {
+            [stdout, stderr].iter().any(|text| text.contains("credentials not found"))
+        }
+        _ => false,
     }
-    match docker_credential::get_credential(host) {
-        Ok(DockerCredential::UsernamePassword(name, password)) => Ok(RegistryAuth::Basic(name, password)),
-        Ok(DockerCredential::IdentityToken(_)) => Err(identity_token(host)),
-        Err(Trouble::NoCredentialConfigured | Trouble::ConfigNotFound) => Ok(RegistryAuth::Anonymous),
-        // What a helper says may hold a password; that it failed is enough.
-        Err(trouble) => Err(unusable(host, &trouble)),
+}
+
+/// The programs that keep docker's credentials.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Helpers {
+    #[serde(default)]
+    creds_store: Option<String>,
+    #[serde(default)]
+    cred_helpers: Option<BTreeMap<String, String>>,
+}
+
+impl Helpers {
+    /// Why there is no answer and what to do; nothing of what a helper wrote, for that could be a secret.
+    fn explain(&self, error: &CredentialRetrievalError, name: &str) -> (String, String) {
+        let own = self.cred_helpers.as_ref().and_then(|helpers| helpers.get(name));
+        let own = own.filter(|helper| !helper.is_empty()).or(self.creds_store.as_ref());
+        let helper = format!("docker-credential-{}", own.map_or("?", String::as_str));
+        let again = format!("Log in again: docker login {name}");
+        match error {
+            CredentialRetrievalError::HelperCommunicationError => {
+                let hint = format!("Install {helper}, or name another helper (credsStore, credHelpers).");
+                (format!("the credential helper {helper} cannot be started"), hint)
+            }
+            CredentialRetrievalError::MalformedHelperResponse => {
+                (format!("the answer of the credential helper {helper} is not understood"), again)
+            }
+            CredentialRetrievalError::HelperFailure { .. } => {
+                (format!("the credential helper {helper} failed"), again)
+            }
+            CredentialRetrievalError::CredentialMismatchError => {
+                ("auth says another user or password than username and password do".into(), again)
+            }
+            _ => ("the login is not written as docker writes it".into(), again),
+        }
     }
 }
 
-fn unusable(host: &str, trouble: &Trouble) -> anyhow::Error {
-    let config = config();
-    let shown = config.as_ref().map_or_else(|| "config.json".into(), |path| path.display().to_string());
-    let helper = || config.as_ref().and_then(|path| helper(path, host)).unwrap_or_else(|| "?".into());
-    let why = match trouble {
-        Trouble::HelperCommunicationError => {
-            format!("the credential helper docker-credential-{} cannot be started", helper())
-        }
-        Trouble::HelperFailure { .. } => {
-            format!("the credential helper docker-credential-{} failed", helper())
-        }
-        Trouble::MalformedHelperResponse => {
-            format!(
-                "the credential helper docker-credential-{} gave something else than a password",
-                helper()
-            )
-        }
-        _ => "it cannot be read, or what it has for this host is not a name and a password".into(),
-    };
-    Failure::new(Class::Network, format!("looking for the password of {host} in {shown}"))
-        .because(anyhow::anyhow!("{why}"))
-        .hint(format!("Install the helper, or run `docker login {host}` again."))
-        .into()
-}
-
-fn identity_token(host: &str) -> anyhow::Error {
-    Failure::new(Class::Network, format!("the login of {host} is an identity token, which is not supported"))
-        .hint("Log in with a name and a password or an access token.")
-        .into()
-}
-
-/// Docker's configuration file.
-fn config() -> Option<PathBuf> {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".docker"));
-    let directory = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from).or_else(home)?;
-    Some(directory.join("config.json"))
-}
-
-/// The name of the helper that the configuration has for `host`.
-fn helper(config: &std::path::Path, host: &str) -> Option<String> {
-    let config: serde_json::Value =
-        serde_json::from_slice(&crate::files::read_at_most(config, 1 << 20).ok()?).ok()?;
-    let helper =
-        config.get("credHelpers").and_then(|helpers| helpers.get(host)).or_else(|| config.get("credsStore"));
-    helper?.as_str().map(str::to_owned)
+/// Where docker keeps its configuration.
+pub(super) fn docker_directory() -> Option<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
+    let named = std::env::var_os("DOCKER_CONFIG").filter(|value| !value.is_empty());
+    named.map(PathBuf::from).or_else(home)
 }

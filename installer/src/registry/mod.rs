@@ -1,95 +1,145 @@
-//! Registries of container images (distribution-spec 1.1): documents by reference, blobs by digest.
+//! Pulling from registries of container images (distribution-spec 1.1), for `iso-builder` and for a net-install.
 //!
-//! The protocol (log-in, tokens, manifests) is the work of `oci-client`, which is asynchronous: a [`Client`] owns a small
-//! runtime for it and is called like everything else. Blobs come through [`download`](crate::download), which has the
-//! patience and the memory of what has come. [`endpoint`] decides where an image is looked for, as
-//! `registries.yaml` of RKE2 and K3s says it; [`credentials`] who asks; [`session`] talks to one endpoint.
+//! A [`Client`] knows where to look ([`endpoint`]: mirrors and rewrites as in `registries.yaml`), who to be there
+//! ([`credentials`]), and asks one place after the other. What it hands out:
+//!
+//! - documents (manifests and indexes): `oci-client` fetches them; their bytes are kept as they came, and checked;
+//! - blobs: read through [`download`](crate::download), which goes on over broken connections. Whoever reads a blob
+//!   checks its digest.
+//!
+//! Nothing is stored here, and no platform chosen.
 
+mod blob;
+mod challenge;
 mod credentials;
 mod endpoint;
+mod problem;
 mod rate;
-mod session;
+mod site;
+#[cfg(test)]
+mod tests;
 
-use std::collections::BTreeMap;
-use std::io::Read;
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Read};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result};
-use tokio::runtime::{Builder, Runtime};
+use anyhow::Result;
+use tokio::runtime::Runtime;
 
 use crate::config::registries::Registries;
 use crate::digest::Digest;
 use crate::download::Patience;
-use crate::failure::{Class, Failure};
+use crate::failure::{Class, Classify, Failure};
 use crate::oci::{ImageReference, Repository};
 use crate::size::ByteSize;
-use endpoint::{Endpoint, Place};
+use blob::Blob;
+use endpoint::{Endpoint, Server};
+use problem::{Kind, Problem, summary};
 use rate::{Limited, Limiter};
-use session::{Refusal, Session};
+use site::Site;
 
-/// How registries are asked.
-#[allow(missing_debug_implementations)]
+/// Where and how to pull.
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Mirrors of registries, and how to talk to them.
+    /// Mirrors, logins and certificates of single hosts.
     pub registries: Registries,
-    /// Certificates (PEM) of authorities to trust beside the machine's.
+    /// Certificates (PEM) of authorities that vouch for servers, beside those of the machine.
     pub authorities: Vec<String>,
-    /// Whether names and passwords come from Docker's `config.json` too.
+    /// Whether to use the logins of docker (`$DOCKER_CONFIG` or `~/.docker`), where `registries` has none.
     pub docker_config: bool,
     /// How long to wait, and how often to try.
     pub patience: Patience,
-    /// Bytes a second, all blobs together.
+    /// Bytes a second, all transfers together.
     pub rate: Option<ByteSize>,
 }
 
-/// Asks registries. Clones share connections, tokens and the limit of the rate.
+/// A manifest or an index as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The document, byte by byte.
+    pub bytes: Vec<u8>,
+    /// What it is, by its own word or else by its shape; empty where it is neither manifest nor index.
+    pub media_type: String,
+    /// The digest of the bytes.
+    pub digest: Digest,
+}
+
+/// Pulls from registries; clones share connections, logins and the limit. May be used from several threads at once, not
+/// from asynchronous code.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
 struct Inner {
     settings: Settings,
+    docker: Option<PathBuf>,
+    limiter: Option<Limiter>,
     runtime: Arc<Runtime>,
-    sessions: Mutex<BTreeMap<Endpoint, Arc<Session>>>,
-    limiter: Option<Arc<Limiter>>,
+    sites: Mutex<HashMap<Server, Arc<Site>>>,
+    /// Where a repository was found last.
+    found: Mutex<HashMap<Repository, Endpoint>>,
 }
 
-impl std::fmt::Debug for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Client")
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("registries", &self.0.settings.registries).finish_non_exhaustive()
     }
-}
-
-/// A document as a registry has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
-    /// Its bytes, unchanged.
-    pub bytes: Vec<u8>,
-    /// Their SHA-256.
-    pub digest: Digest,
 }
 
 impl Client {
-    /// A client that asks nobody yet. What of the settings cannot be used is an error.
+    /// Checks the settings; asks nobody yet.
     pub fn new(settings: Settings) -> Result<Self> {
-        settings.registries.check()?;
-        // Waiting for a few small answers needs one thread; blobs do not come through here.
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = Arc::new(runtime.context("preparing to ask registries")?);
-        let limiter = settings.rate.map(|rate| Arc::new(Limiter::new(rate)));
-        let sessions = Mutex::default();
-        Ok(Self(Arc::new(Inner { settings, runtime, sessions, limiter })))
+        let docker = settings.docker_config.then(credentials::docker_directory).flatten();
+        Self::with_docker(settings, docker)
     }
 
-    /// The manifest or index that a reference leads to. Where the reference has a digest, the document has it.
-    pub fn document(&self, reference: &ImageReference) -> Result<Fetched> {
-        let what = || format!("pulling {reference}");
-        self.somewhere(reference.repository(), what, |session, path, patience| {
-            session.document(path, &reference.version(), patience)
-        })
+    /// As [`Client::new`], with docker's configuration in another directory.
+    fn with_docker(mut settings: Settings, docker: Option<PathBuf>) -> Result<Self> {
+        settings.registries.merge_auths();
+        endpoint::check(&settings.registries)?;
+        // The provider is the process's; that it is set already is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("registry")
+            .enable_all()
+            .build()
+            .class(Class::Unexpected, || "preparing to ask registries".into())?;
+        Ok(Self(Arc::new(Inner {
+            limiter: settings.rate.map(Limiter::new),
+            settings,
+            docker,
+            runtime: Arc::new(runtime),
+            sites: Mutex::default(),
+            found: Mutex::default(),
+        })))
     }
 
-    /// The blob's bytes from `offset` on. Reading goes on over broken connections; that the bytes are the right ones is for
-    /// the reader to check.
+    /// The manifest or the index that `image` names, checked against its digest if it has one.
+    ///
+    /// Fails with [`Class::Network`] where no endpoint has it or lets us have it, and with [`Class::Verification`]
+    /// where one sent something else.
+    pub fn document(&self, image: &ImageReference) -> Result<Fetched> {
+        // A tag may be another one elsewhere, so it is looked for in the order that was asked for.
+        let endpoints = self.endpoints(image.repository(), image.digest().is_some())?;
+        let bytes = self.first(image, endpoints, |site, endpoint| {
+            let bytes = site.manifest(endpoint, image)?;
+            let digest = Digest::of(&bytes);
+            match image.digest().filter(|wanted| *wanted != digest) {
+                None => Ok(bytes),
+                Some(wanted) => {
+                    let why =
+                        format!("what it sent has the digest {} instead of {}", digest.oci(), wanted.oci());
+                    Err(Problem::new(Kind::Damaged, why))
+                }
+            }
+        })?;
+        Ok(Fetched { media_type: media_type(&bytes), digest: Digest::of(&bytes), bytes })
+    }
+
+    /// The bytes of a blob from `offset` on. Reading goes on over broken connections, and at the next endpoint when one
+    /// does not recover. Whoever reads checks the digest.
     pub fn blob(
         &self,
         repository: &Repository,
@@ -97,80 +147,91 @@ impl Client {
         size: u64,
         offset: u64,
     ) -> Result<Box<dyn Read + Send>> {
-        let what = || format!("pulling {} of {repository}", digest.oci());
-        let download = self.somewhere(repository, what, |session, path, patience| {
-            session.blob(path, digest, size, offset, patience)
-        })?;
-        Ok(match &self.0.limiter {
-            Some(limiter) => Box::new(Limited::new(download, Arc::clone(limiter))),
-            None => Box::new(download),
-        })
+        if offset >= size {
+            return Ok(Box::new(io::empty()));
+        }
+        let mut blob = Blob::new(self.clone(), repository, digest, size, offset)?;
+        blob.open()?;
+        Ok(Box::new(Limited::new(blob, self.0.limiter.clone())))
     }
 
-    /// Asks whether the blob is there in its full length, without reading it.
+    /// Whether a blob is there in full length; its bytes are not read.
     pub fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()> {
-        // Answering is enough: the length comes with the header, and the body is dropped unread.
-        self.blob(repository, digest, size, 0).map(drop)
+        Ok(Blob::new(self.clone(), repository, digest, size, 0)?.open()?)
     }
 
-    /// Asks the places of a repository one after the other. All but the last are given up early: there is another.
-    fn somewhere<T>(
+    /// Asks one endpoint after the other until one has what is wanted.
+    fn first<T>(
         &self,
-        repository: &Repository,
-        what: impl Fn() -> String,
-        ask: impl Fn(&Session, &str, Patience) -> Result<T, Refusal>,
-    ) -> Result<T> {
-        let Settings { registries, patience, .. } = &self.0.settings;
-        let places = endpoint::places(registries, repository);
-        let mut refusals = Vec::new();
-        for (number, Place { endpoint, path }) in places.iter().enumerate() {
-            let is_last = number + 1 == places.len();
-            let patience = Patience { attempts: if is_last { patience.attempts } else { 2 }, ..*patience };
-            let session = self.session(endpoint)?;
-            match ask(&session, path, patience) {
-                Ok(answer) => return Ok(answer),
-                Err(refusal) => refusals.push((endpoint.clone(), refusal)),
+        image: &ImageReference,
+        endpoints: Vec<Endpoint>,
+        ask: impl Fn(&Site, &Endpoint) -> Result<T, Problem>,
+    ) -> Result<T, Failure> {
+        let mut problems = Vec::new();
+        for endpoint in endpoints {
+            let site = self.site(&endpoint.server)?;
+            let result = ask(&site, &endpoint);
+            site.remember(&result);
+            match result {
+                Ok(value) => {
+                    self.remember(image.repository(), endpoint);
+                    return Ok(value);
+                }
+                Err(problem) => problems.push((endpoint.server, problem)),
             }
         }
-        Err(failure(what(), repository, &refusals))
+        Err(self.summary(format!("pulling {image}"), &problems))
     }
 
-    fn session(&self, endpoint: &Endpoint) -> Result<Arc<Session>> {
-        let mut sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(session) = sessions.get(endpoint) {
-            return Ok(Arc::clone(session));
+    fn summary(&self, what: String, problems: &[(Server, Problem)]) -> Failure {
+        summary(what, problems, self.0.docker.is_some())
+    }
+
+    /// The places for a repository, at last those that did not answer. Where it does not matter which place it is
+    /// (`anywhere`), the one where the repository was found before comes first.
+    fn endpoints(&self, repository: &Repository, anywhere: bool) -> Result<Vec<Endpoint>, Failure> {
+        let mut list = endpoint::endpoints(&self.0.settings.registries, repository)?;
+        let found = self.0.found.lock().unwrap_or_else(PoisonError::into_inner).get(repository).cloned();
+        let sites = self.0.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        list.sort_by_key(|endpoint| {
+            let silent = sites.get(&endpoint.server).is_some_and(|site| site.is_silent());
+            (silent, anywhere && found.as_ref() != Some(endpoint))
+        });
+        Ok(list)
+    }
+
+    fn remember(&self, repository: &Repository, endpoint: Endpoint) {
+        self.0.found.lock().unwrap_or_else(PoisonError::into_inner).insert(repository.clone(), endpoint);
+    }
+
+    /// The server, prepared when it is asked first.
+    fn site(&self, server: &Server) -> Result<Arc<Site>, Failure> {
+        let inner = &self.0;
+        let mut sites = inner.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(site) = sites.get(server) {
+            return Ok(site.clone());
         }
-        let session = Arc::new(Session::new(endpoint, &self.0.settings, Arc::clone(&self.0.runtime))?);
-        sessions.insert(endpoint.clone(), Arc::clone(&session));
-        Ok(session)
+        let site = Site::new(server, &inner.settings, inner.docker.as_deref(), inner.runtime.clone())?;
+        let site = Arc::new(site);
+        sites.insert(server.clone(), site.clone());
+        Ok(site)
     }
 }
 
-/// What every place said, and what to do about the last of it.
-fn failure(what: String, repository: &Repository, refusals: &[(Endpoint, Refusal)]) -> anyhow::Error {
-    let told: Vec<_> = refusals.iter().map(|(endpoint, refusal)| format!("{endpoint}: {refusal}")).collect();
-    let host = repository.registry();
-    let has = |kind: fn(&Refusal) -> bool| refusals.iter().any(|(_, refusal)| kind(refusal));
-    let (class, hint) = if has(|refusal| matches!(refusal, Refusal::Damaged(_))) {
-        (
-            Class::Verification,
-            "The registry or something on the way damages data; try another mirror.".to_owned(),
-        )
-    } else if has(|refusal| matches!(refusal, Refusal::Denied(_))) {
-        let hint = format!(
-            "Give a name and a password that may pull: `docker login {host}`, or configs in the registries."
-        );
-        (Class::Network, hint)
-    } else if has(|refusal| matches!(refusal, Refusal::Absent)) {
-        (Class::Network, "Check the name, the tag and the digest, and what the mirrors hold.".to_owned())
-    } else {
-        let hint = format!(
-            "Check the network, the proxy and the registry {host}, or name a mirror in the registries; then start again."
-        );
-        (Class::Network, hint)
-    };
-    Failure::new(class, what).because(anyhow::anyhow!("{}", told.join("; "))).hint(hint).into()
+/// What a document is, by its own word or by its shape. OCI lets a document say nothing; Docker's always say it.
+fn media_type(bytes: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head {
+        #[serde(default)]
+        media_type: String,
+        manifests: Option<serde::de::IgnoredAny>,
+        layers: Option<serde::de::IgnoredAny>,
+    }
+    match serde_json::from_slice::<Head>(bytes) {
+        Ok(head) if !head.media_type.is_empty() => head.media_type,
+        Ok(Head { manifests: Some(_), .. }) => "application/vnd.oci.image.index.v1+json".into(),
+        Ok(Head { layers: Some(_), .. }) => "application/vnd.oci.image.manifest.v1+json".into(),
+        _ => String::new(),
+    }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,99 @@
+//! How a registry wants to be told who asks (RFC 9110, 11.6.1; distribution's token specification).
+
+/// What a registry answers when it is asked without a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Challenge {
+    /// Nothing is wanted.
+    None,
+    /// User name and password with every request.
+    Basic,
+    /// A token, which another service gives.
+    Bearer {
+        /// The address of that service.
+        realm: String,
+        /// What it is told to give a token for.
+        service: Option<String>,
+    },
+}
+
+impl Challenge {
+    /// Reads the value of `WWW-Authenticate`, if there is one. A token is preferred to a password.
+    pub(super) fn read(value: Option<&str>) -> Self {
+        let Some(value) = value else { return Self::None };
+        let lower = value.to_ascii_lowercase();
+        match lower.find("bearer") {
+            Some(start) => {
+                let parameters = &value[start + "bearer".len()..];
+                let realm = parameter(parameters, "realm").unwrap_or_default();
+                Self::Bearer { realm, service: parameter(parameters, "service") }
+            }
+            None => Self::Basic,
+        }
+    }
+
+    /// Whether a password may go to the token service: not in clear text on behalf of a registry that has TLS.
+    pub(super) fn is_safe(&self, plain: bool) -> bool {
+        match self {
+            Self::Bearer { realm, .. } => {
+                let scheme = realm.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+                scheme.is_some_and(|scheme| scheme == "https" || (plain && scheme == "http"))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The value of `name="value"`.
+fn parameter(text: &str, name: &str) -> Option<String> {
+    let mut rest = text;
+    loop {
+        let (key, after) = rest.split_once('=')?;
+        let key = key.trim_matches([',', ' ', '\t']);
+        let after = after.trim_start();
+        let (value, next) = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"')?,
+            None => after.split_once(',').unwrap_or((after, "")),
+        };
+        if key.eq_ignore_ascii_case(name) {
+            return Some(value.trim().to_owned());
+        }
+        rest = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bearer(realm: &str, service: Option<&str>) -> Challenge {
+        Challenge::Bearer { realm: realm.into(), service: service.map(str::to_owned) }
+    }
+
+    #[test]
+    fn every_form_of_a_challenge_is_read() {
+        for (value, expected) in [
+            (None, Challenge::None),
+            (Some("Basic realm=\"Registry\""), Challenge::Basic),
+            (Some("Bearer realm=\"https://a/t\",service=\"s\""), bearer("https://a/t", Some("s"))),
+            (Some("bearer service=s , realm=\"https://a/t?x=1,2\""), bearer("https://a/t?x=1,2", Some("s"))),
+            (Some("Basic realm=\"x\", Bearer realm=\"https://a/t\""), bearer("https://a/t", None)),
+            (Some("Bearer"), bearer("", None)),
+        ] {
+            assert_eq!(Challenge::read(value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_password_for_a_registry_with_tls_goes_to_a_token_service_with_tls_only() {
+        for (realm, plain, safe) in [
+            ("https://auth.example.org/token", false, true),
+            ("HTTPS://auth.example.org/token", false, true),
+            ("http://auth.example.org/token", false, false),
+            ("http://auth.example.org/token", true, true),
+            ("/token", false, false),
+            ("", true, false),
+        ] {
+            assert_eq!(bearer(realm, None).is_safe(plain), safe, "{realm} {plain}");
+        }
+    }
+}
