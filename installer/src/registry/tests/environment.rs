@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::fake::nobody;
 use super::*;
+use crate::download::proxies::{self, Proxies};
 
 /// Set where a test runs again; its value is for the test to use.
 const AGAIN: &str = "NQRUST_TEST_AGAIN";
@@ -43,13 +44,31 @@ fn documents_and_blobs_come_through_the_proxy_of_the_environment() {
         plain(&Request { path, ..request.clone() })
     });
     let name = "documents_and_blobs_come_through_the_proxy_of_the_environment";
-    again(name, far, &[("http_proxy", &proxy.url())]);
+    let nowhere = ("DOCKER_CONFIG", "/nonexistent");
+    again(name, far, &[("http_proxy", &proxy.url()), nowhere]);
     assert_eq!((proxy.requests("/manifests/").len(), proxy.requests("/blobs/").len()), (1, 1));
     // A host that needs no proxy is asked itself.
     let near = Fake::start(plain);
     let dead = format!("http://{}", nobody());
-    again(name, &near.host, &[("http_proxy", &dead), ("no_proxy", "127.0.0.1")]);
+    again(name, &near.host, &[("http_proxy", &dead), ("no_proxy", "127.0.0.1"), nowhere]);
     assert_eq!(near.requests("/manifests/").len(), 1);
+}
+
+#[test]
+fn the_proxy_of_a_configuration_stands_in_place_of_the_environments() {
+    let far = "registry.example.org:5000";
+    if let Ok(url) = std::env::var(AGAIN) {
+        proxies::choose(Proxies::new(Some(&url), None, None).unwrap());
+        return pull(far);
+    }
+    let proxy = Fake::start(move |request| {
+        let path = request.path.strip_prefix(&format!("http://{far}")).unwrap_or("/none").to_owned();
+        plain(&Request { path, ..request.clone() })
+    });
+    let name = "the_proxy_of_a_configuration_stands_in_place_of_the_environments";
+    let dead = format!("http://{}", nobody());
+    again(name, &proxy.url(), &[("http_proxy", &dead), ("DOCKER_CONFIG", "/nonexistent")]);
+    assert_eq!((proxy.requests("/manifests/").len(), proxy.requests("/blobs/").len()), (1, 1));
 }
 
 #[test]
