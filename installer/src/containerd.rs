@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,6 +76,8 @@ pub struct Daemon<'a> {
     programs: &'a Programs,
     places: Places,
     process: Process,
+    /// How many calls of `ctr` there were: calls side by side do not share files.
+    calls: AtomicU64,
 }
 
 /// Writes what `ctr` reads on standard input. The pipe is closed when it returns.
@@ -86,7 +89,7 @@ impl<'a> Daemon<'a> {
         let file = places.work.join("config.toml");
         fs::write(&file, config).with_context(|| format!("writing {}", file.display()))?;
         let process = Session { programs, places: &places }.start()?;
-        let mut daemon = Self { programs, places, process };
+        let mut daemon = Self { programs, places, process, calls: AtomicU64::new(0) };
         daemon.wait_until_it_answers()?;
         Ok(daemon)
     }
@@ -96,6 +99,17 @@ impl<'a> Daemon<'a> {
         self.ctr_while(args, None, &mut || Ok(()))
     }
 
+    /// As [`Daemon::ctr`], with `input` as standard input, in which `ctr` can seek.
+    pub fn ctr_reading<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+        input: File,
+    ) -> Result<Vec<u8>> {
+        let mut command = self.session().ctr(args);
+        command.stdin(input);
+        self.call(command, None, &mut || Ok(()))
+    }
+
     /// As [`Daemon::ctr`], fed by `feed`. `go_on` is asked many times a second; its error ends the call.
     pub fn ctr_while<S: AsRef<OsStr>>(
         &self,
@@ -103,16 +117,25 @@ impl<'a> Daemon<'a> {
         feed: Option<Box<Feed<'_>>>,
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<u8>> {
-        let session = self.session();
-        let mut command = session.ctr(args);
-        let output = self.places.work.join("ctr.out");
-        let writing = || format!("writing {}", output.display());
-        command.stdout(File::create(&output).with_context(writing)?);
+        let mut command = self.session().ctr(args);
         if feed.is_some() {
             command.stdin(Stdio::piped());
         }
+        self.call(command, feed, go_on)
+    }
+
+    fn call(
+        &self,
+        mut command: Command,
+        feed: Option<Box<Feed<'_>>>,
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<u8>> {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        let output = self.places.work.join(format!("ctr-{call}.out"));
+        let writing = || format!("writing {}", output.display());
+        command.stdout(File::create(&output).with_context(writing)?);
         let what = shown(&command);
-        let mut process = session.spawn(command, "ctr.log")?;
+        let mut process = self.session().spawn(command, &format!("ctr-{call}.log"))?;
         let pipe = process.child.stdin.take();
         let deadline = Instant::now() + self.programs.limit;
         let (status, fed) = thread::scope(|scope| {
@@ -329,6 +352,25 @@ mod tests {
         assert_eq!(output, b"archive");
         daemon.stop().unwrap();
         assert_eq!(fs::read(scripts.0.path().join("config.toml")).unwrap(), b"version = 2\n");
+    }
+
+    #[test]
+    fn calls_side_by_side_keep_their_files_apart() {
+        let scripts = Scripts::new(RUNS, "case $* in *content*) sleep 0.2; cat;; esac");
+        let programs = scripts.programs(LONG);
+        let daemon = Daemon::start(&programs, scripts.places(), "").unwrap();
+        thread::scope(|scope| {
+            for text in ["one", "another"] {
+                let daemon = &daemon;
+                let path = scripts.0.path().join(text);
+                fs::write(&path, text).unwrap();
+                scope.spawn(move || {
+                    let printed = daemon.ctr_reading(["content", "ingest"], File::open(path).unwrap());
+                    assert_eq!(printed.unwrap(), text.as_bytes());
+                });
+            }
+        });
+        daemon.stop().unwrap();
     }
 
     #[test]

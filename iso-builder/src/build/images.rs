@@ -15,9 +15,10 @@ use crate::cache::Key;
 use crate::images::blob::Blob;
 use crate::images::build::Settings;
 use crate::images::image::StoredImage;
+use crate::images::metadata::version::NodeContainerd;
 use crate::images::store::Listing;
-use crate::images::{BuiltImage, Store, build as images, pull, status};
-use crate::steps::Work;
+use crate::images::{BuiltImage, Runtime, Store, build as images, pull, status};
+use crate::steps::{Metadata, Work};
 use crate::workloads;
 
 /// What the release manifest says of the store, among the outputs of a step.
@@ -28,7 +29,7 @@ const LISTING: &str = "listing.json";
 pub(super) struct Images {
     /// `store/`, an OCI layout.
     pub(super) store: Outputs,
-    /// `ROLE.db` for every role.
+    /// `ROLE.db` for every role, and who wrote them.
     pub(super) metadata: Outputs,
     /// What the release manifest says of the store.
     pub(super) listing: Listed,
@@ -53,13 +54,26 @@ impl Build<'_> {
             return Ok(None);
         }
         let store = self.image_store(&images, built.as_ref())?;
+        let definition = &self.inputs.loaded.definition;
+        let architecture = definition.architecture.debian();
+        let node = match definition.images.runtime {
+            Runtime::Containerd => NodeContainerd::OfBase,
+            Runtime::Rke2 | Runtime::K3s => NodeContainerd::Unknown,
+        };
         let inputs = json!({
             "epoch": self.lock.epoch,
             "base": base.digest()?,
             "store": store.digest()?,
+            "architecture": architecture,
+            "node": node,
         });
-        let metadata = self.inputs.cache.step(&Key::new("image-metadata", 1, inputs), |out| {
-            let work = Work::Metadata { base: base.path("base.tar"), store: store.path("") };
+        let metadata = self.inputs.cache.step(&Key::new("image-metadata", 2, inputs), |out| {
+            let work = Work::Metadata(Metadata {
+                base: base.path("base.tar"),
+                store: store.path(""),
+                architecture: architecture.to_owned(),
+                node: node.clone(),
+            });
             let message = "Preparing containerd's metadata";
             self.progress.within("image-metadata", message, || self.sandboxed(work, out))
         })?;

@@ -1,34 +1,38 @@
-//! A real containerd, started for one import and stopped again.
+//! A real containerd for the image store: one writes its metadata, and one proves that a node will read it.
 //!
-//! It runs with directories and a socket of its own, without CRI, without runtimes and with the one snapshotter
-//! that its metadata store insists on, so it needs neither root nor mounts.
+//! Both run with directories and a socket of their own, without CRI, without runtimes and with the one snapshotter
+//! that the metadata store insists on, so they need neither root nor mounts. They get the store's blobs as hard
+//! links: containerd replaces and removes links in its content store, but never writes into a blob that is there.
 
-use std::ffi::{OsStr, OsString};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
+use installer::command::{Invocation, Runner, SystemRunner};
+use installer::containerd::{BLOBS, Daemon, METADATA, NAMESPACE, Places, Programs};
 use installer::failure::{Class, Failure};
-use installer::files::read_at_most;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use installer::files::{make_directory, read_at_most};
+use tempfile::TempDir;
 
+use super::blob::Blob;
 use super::image::StoredImage;
-use super::metadata::NAMESPACE;
+use super::metadata::version::ContainerdVersion;
 use super::store::Store;
+use super::verify;
 
 /// The largest metadata database that is read; one image takes some kilobytes.
 const MAX_DATABASE: u64 = 256 << 20;
-/// The longest path of a socket (`sun_path` of unix(7), less the final zero).
-const MAX_SOCKET_PATH: usize = 107;
-/// How long one look at a process that has not ended is worth.
-const POLL: Duration = Duration::from_millis(10);
+/// Blobs up to this length are sent to containerd: that takes less than starting a program for each.
+const SENT: u64 = 256 << 10;
+/// How many programs announce blobs at a time. Each waits for containerd's database most of its time.
+const SIDE_BY_SIDE: usize = 4;
 
-/// Everything that an import does not need, and that would want privileges or touch the machine.
+/// Everything that is not needed here, and that would want privileges or touch the machine.
 const CONFIG: &str = r#"version = 2
 required_plugins = ["io.containerd.metadata.v1.bolt"]
 disabled_plugins = [
@@ -51,220 +55,197 @@ disabled_plugins = [
 ]
 "#;
 
-/// Lets a containerd import images. The seam between the database's preparation and the program.
-pub trait Importer {
-    /// Imports `images` from the finished `store` into an empty containerd, and returns the metadata database
-    /// that it leaves.
-    fn import(&self, store: &Store, images: &[StoredImage]) -> Result<Vec<u8>>;
-}
+/// No collection ever: it would take the blobs that are not announced yet.
+const NO_COLLECTION: &str = r#"
+[plugins."io.containerd.gc.v1.scheduler"]
+  deletion_threshold = 0
+  mutation_threshold = 0
+  schedule_delay = "0s"
+  startup_delay = "0s"
+"#;
 
-/// Where containerd is and how to start it.
+/// Where containerd is, how to start it, and where it may work.
 #[derive(Clone, Debug)]
 pub struct Containerd {
-    /// Words in front of every command: none for root or inside a user namespace; or for instance
-    /// `unshare --user --map-root-user --mount`, followed by `chroot DIR` for the containerd of another tree.
-    /// The last of them must become the program (exec), for it is stopped by a signal.
-    pub prefix: Vec<OsString>,
-    /// The program `containerd` as it is called behind the prefix.
-    pub containerd: PathBuf,
-    /// The program `ctr` as it is called behind the prefix.
-    pub ctr: PathBuf,
-    /// An existing directory for containerd's files. It takes a copy of all blobs during the import.
+    /// The programs.
+    pub programs: Programs,
+    /// An existing directory for containerd's files; best on the file system of the store, so that blobs are linked
+    /// and not copied.
     pub scratch: PathBuf,
-    /// The same directory as it is called behind the prefix. A socket is made below it: keep it short.
+    /// The same directory as it is called behind the programs' prefix. A socket is made below it: keep it short.
     pub scratch_inside: PathBuf,
-    /// Each of start, import and stop must end within this time.
-    pub limit: Duration,
+    /// The architecture of the nodes as Go calls it. Of an index, the store has no manifests for others.
+    pub architecture: String,
 }
 
 impl Containerd {
     /// The host's containerd, from `PATH`, with files below `scratch`. Runs in a user namespace of its own
     /// unless this process is root.
     #[must_use]
-    pub fn of_host(scratch: &Path) -> Self {
+    pub fn of_host(scratch: &Path, architecture: &str) -> Self {
         let namespace = ["unshare", "--user", "--map-root-user", "--mount"].map(OsString::from);
-        Self {
+        let programs = Programs {
             prefix: if nix::unistd::geteuid().is_root() { Vec::new() } else { namespace.into() },
             containerd: "containerd".into(),
             ctr: "ctr".into(),
+            limit: Duration::from_secs(600),
+        };
+        Self {
+            programs,
             scratch: scratch.into(),
             scratch_inside: scratch.into(),
-            limit: Duration::from_secs(600),
+            architecture: architecture.into(),
         }
     }
-}
 
-impl Importer for Containerd {
-    fn import(&self, store: &Store, images: &[StoredImage]) -> Result<Vec<u8>> {
-        let making = || format!("making a directory for containerd in {}", self.scratch.display());
-        let directory =
-            tempfile::Builder::new().prefix("c").tempdir_in(&self.scratch).with_context(making)?;
-        let inside = self.scratch_inside.join(directory.path().file_name().unwrap_or_default());
-        let config = directory.path().join("config.toml");
-        fs::write(&config, CONFIG).with_context(|| format!("writing {}", config.display()))?;
-        let session = Session { host: self, outside: directory.path().to_owned(), inside };
-        let mut daemon = session.start()?;
-        session.wait_until_it_answers(&mut daemon)?;
-        session.import(store, images)?;
-        session.stop(daemon)?;
-        let database = directory.path().join("root/io.containerd.metadata.v1.bolt/meta.db");
-        let bytes = read_at_most(&database, MAX_DATABASE)?;
-        let path = directory.path().to_owned();
-        directory.close().with_context(|| format!("removing {}", path.display()))?;
+    /// Its version.
+    pub fn version(&self) -> Result<ContainerdVersion> {
+        let programs = &self.programs;
+        let mut words = programs.prefix.iter().cloned().chain([programs.containerd.clone().into()]);
+        let program = words.next().unwrap_or_default();
+        let asked = Invocation::new(program).args(words).arg("--version").limit(programs.limit);
+        let printed =
+            SystemRunner.run(&asked).context("asking containerd for its version").map_err(|error| {
+                Failure::new(Class::Hardware, "starting containerd")
+                    .because(error)
+                    .hint("Install the packages containerd and util-linux.")
+            })?;
+        ContainerdVersion::from_program(&String::from_utf8_lossy(&printed))
+            .context("asking containerd for its version")
+    }
+
+    /// Lets a fresh containerd, which is of `version`, take `images` from the finished `store`; returns the database
+    /// that it leaves. No layer of some size is copied or read: containerd finds it in its content store already.
+    pub fn write(
+        &self,
+        version: &ContainerdVersion,
+        store: &Store,
+        images: &[StoredImage],
+    ) -> Result<Vec<u8>> {
+        let room = Room::new(self, store, images)?;
+        let daemon = Daemon::start(&self.programs, room.places(), &format!("{CONFIG}{NO_COLLECTION}"))?;
+        announce(&daemon, store, images)?;
+        self.import(&daemon, version, store, images)?;
+        daemon.stop()?;
+        let bytes = read_at_most(&room.path(METADATA), MAX_DATABASE)?;
+        room.remove()?;
         Ok(bytes)
+    }
+
+    /// Starts a containerd as a node would, on `database` and the blobs of `images`, lets it collect, and requires that
+    /// it has these images, whole, and nothing else.
+    pub fn verify(&self, store: &Store, images: &[StoredImage], database: &[u8]) -> Result<()> {
+        let room = Room::new(self, store, images)?;
+        let place = room.path(METADATA);
+        make_directory(place.parent().unwrap_or(&place), 0o711)?;
+        fs::write(&place, database).with_context(|| format!("writing {}", place.display()))?;
+        let daemon = Daemon::start(&self.programs, room.places(), CONFIG)?;
+        verify::has_exactly(&daemon, images)?;
+        verify::collect(&daemon)?;
+        verify::has_exactly(&daemon, images).context("after containerd's collector ran")?;
+        daemon.stop()?;
+        verify::lie_in(&room.path(BLOBS), images)?;
+        room.remove()
+    }
+
+    /// Sends indexes, manifests and everything else that is small, through a pipe; containerd makes the images.
+    fn import(
+        &self,
+        daemon: &Daemon<'_>,
+        version: &ContainerdVersion,
+        store: &Store,
+        images: &[StoredImage],
+    ) -> Result<()> {
+        let platform = format!("linux/{}", self.architecture);
+        let mut words = vec!["--namespace", NAMESPACE, "images", "import", "--no-unpack"];
+        words.extend(["--platform", &platform]);
+        if version.series() >= (2, 0) {
+            // Else it goes through a service that wants the plug-ins for unpacking.
+            words.push("--local");
+        }
+        words.push("-");
+        let feed = |pipe| store.write_archive(images, SENT, std::io::BufWriter::with_capacity(1 << 16, pipe));
+        daemon.ctr_while(words, Some(Box::new(feed)), &mut || Ok(()))?;
+        Ok(())
     }
 }
 
-/// One containerd with its directory, under its two names.
-struct Session<'a> {
-    host: &'a Containerd,
-    outside: PathBuf,
+/// Tells containerd of the larger blobs. Its content store has them; with the digest known, it takes them over without
+/// reading them (`content_sharing_policy = "shared"`, the default).
+fn announce(daemon: &Daemon<'_>, store: &Store, images: &[StoredImage]) -> Result<()> {
+    let large = |blob: &Blob| blob.size > SENT;
+    let blobs: BTreeSet<Blob> = images.iter().flat_map(StoredImage::blobs).filter(large).collect();
+    let queue = Mutex::new(blobs.into_iter());
+    let next = || queue.lock().map_or(None, |mut queue| queue.next());
+    let work = || std::iter::from_fn(next).try_for_each(|blob| announce_one(daemon, store, blob));
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..SIDE_BY_SIDE).map(|_| scope.spawn(work)).collect();
+        let ended = |worker: thread::ScopedJoinHandle<'_, Result<()>>| {
+            worker.join().unwrap_or_else(|_| Err(anyhow!("a thread that announced blobs panicked")))
+        };
+        workers.into_iter().map(ended).fold(Ok(()), Result::and)
+    })
+}
+
+/// `ctr` gets the blob as standard input. It seeks to where containerd is, the end, and reads nothing.
+fn announce_one(daemon: &Daemon<'_>, store: &Store, blob: Blob) -> Result<()> {
+    let path = store.blob_path(blob.digest);
+    let reading = || format!("reading {}", path.display());
+    let file = File::open(&path).with_context(reading)?;
+    let (digest, size) = (blob.digest.oci(), blob.size.to_string());
+    let words = ["--namespace", NAMESPACE, "content", "ingest", "--expected-digest", &digest];
+    let words = words.into_iter().chain(["--expected-size", &size, &digest]);
+    daemon
+        .ctr_reading(words, file)
+        .with_context(|| format!("giving the blob {} to containerd", path.display()))?;
+    Ok(())
+}
+
+/// A directory for one containerd, with the blobs of some images in its content store.
+struct Room {
+    directory: TempDir,
     inside: PathBuf,
 }
 
-impl Session<'_> {
-    fn command(&self, program: &Path) -> Command {
-        let mut words = self.host.prefix.iter().map(OsString::as_os_str).chain([program.as_os_str()]);
-        let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::null());
-        command
-    }
-
-    fn ctr<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = self.command(&self.host.ctr);
-        command.arg("--address").arg(self.inside.join("s")).args(args);
-        command
-    }
-
-    /// Starts `command` with standard error in the file `log`, which the error of a failure quotes.
-    fn spawn(&self, mut command: Command, log: &str) -> Result<Process> {
-        let log = self.outside.join(log);
-        let writing = || format!("writing {}", log.display());
-        command.stderr(File::create(&log).with_context(writing)?);
-        let name = command.get_program().to_string_lossy().into_owned();
-        let child = command.spawn().map_err(|error| {
-            Failure::new(Class::Hardware, format!("starting {name}"))
-                .because(error)
-                .hint("Install the packages containerd and util-linux.")
-        })?;
-        Ok(Process { child, log })
-    }
-
-    fn start(&self) -> Result<Process> {
-        let socket = self.inside.join("s");
-        let length = socket.as_os_str().as_bytes().len() + ".ttrpc".len();
-        ensure!(
-            length <= MAX_SOCKET_PATH,
-            "the path {} is too long for containerd's socket; at most {MAX_SOCKET_PATH} bytes",
-            socket.display()
-        );
-        let mut command = self.command(&self.host.containerd);
-        for (flag, name) in
-            [("--config", "config.toml"), ("--root", "root"), ("--state", "state"), ("--address", "s")]
-        {
-            command.arg(flag).arg(self.inside.join(name));
+impl Room {
+    fn new(host: &Containerd, store: &Store, images: &[StoredImage]) -> Result<Self> {
+        let making = || format!("making a directory for containerd in {}", host.scratch.display());
+        let directory =
+            tempfile::Builder::new().prefix("c").tempdir_in(&host.scratch).with_context(making)?;
+        let inside = host.scratch_inside.join(directory.path().file_name().unwrap_or_default());
+        let room = Self { directory, inside };
+        let blobs = room.path(BLOBS);
+        make_directory(&blobs, 0o755)?;
+        let digests: BTreeSet<_> =
+            images.iter().flat_map(StoredImage::blobs).map(|blob| blob.digest).collect();
+        for digest in digests {
+            link_or_copy(&store.blob_path(digest), &blobs.join(digest.to_string()))?;
         }
-        self.spawn(command, "containerd.log")
+        Ok(room)
     }
 
-    fn wait_until_it_answers(&self, daemon: &mut Process) -> Result<()> {
-        let deadline = Instant::now() + self.host.limit;
-        loop {
-            let mut asked = self.spawn(self.ctr(["--connect-timeout", "1s", "version"]), "ctr.log")?;
-            let answer = asked.wait(deadline)?;
-            if answer.is_some_and(|status| status.success()) {
-                return Ok(());
-            }
-            if let Some(status) = daemon.child.try_wait().context("waiting for containerd")? {
-                return Err(daemon.failure(&format!("containerd ended with {status} before it answered")));
-            }
-            if Instant::now() >= deadline {
-                return Err(
-                    daemon.failure(&format!("containerd did not answer within {:?}", self.host.limit))
-                );
-            }
-            thread::sleep(POLL);
-        }
+    fn places(&self) -> Places {
+        let root_inside = self.inside.join("root");
+        Places { work: self.directory.path().to_owned(), work_inside: self.inside.clone(), root_inside }
     }
 
-    /// Feeds the store to `ctr images import` through a pipe, so no archive is written.
-    fn import(&self, store: &Store, images: &[StoredImage]) -> Result<()> {
-        let flags = ["--namespace", NAMESPACE, "images", "import", "--no-unpack", "--all-platforms", "-"];
-        let mut command = self.ctr(flags);
-        command.stdin(Stdio::piped());
-        let mut process = self.spawn(command, "import.log")?;
-        let pipe = process.child.stdin.take();
-        let deadline = Instant::now() + self.host.limit;
-        let (status, sent) = thread::scope(|scope| {
-            let sender = scope.spawn(|| match pipe {
-                Some(pipe) => store.write_archive(images, std::io::BufWriter::with_capacity(1 << 16, pipe)),
-                None => Err(anyhow!("ctr has no standard input")),
-            });
-            let status = process.wait(deadline);
-            if !matches!(status, Ok(Some(_))) {
-                process.end();
-            }
-            (status, sender.join().unwrap_or_else(|_| Err(anyhow!("sending the images to containerd"))))
-        });
-        match status? {
-            Some(status) if status.success() => sent,
-            Some(status) => Err(process.failure(&format!("importing the images into containerd: {status}"))),
-            None => {
-                Err(process.failure(&format!("importing the images took more than {:?}", self.host.limit)))
-            }
-        }
+    /// A path below containerd's root directory.
+    fn path(&self, below_root: &str) -> PathBuf {
+        self.directory.path().join("root").join(below_root)
     }
 
-    /// Lets containerd close its database.
-    fn stop(&self, mut daemon: Process) -> Result<()> {
-        let pid = Pid::from_raw(i32::try_from(daemon.child.id())?);
-        kill(pid, Signal::SIGTERM).context("stopping containerd")?;
-        match daemon.wait(Instant::now() + self.host.limit)? {
-            Some(status) if status.success() => Ok(()),
-            Some(status) => Err(daemon.failure(&format!("containerd ended with {status}"))),
-            None => Err(daemon.failure(&format!("containerd did not stop within {:?}", self.host.limit))),
-        }
+    fn remove(self) -> Result<()> {
+        let path = self.directory.path().to_owned();
+        self.directory.close().with_context(|| format!("removing {}", path.display()))
     }
 }
 
-/// A child that does not outlive its handle.
-struct Process {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Process {
-    /// Waits for the end; `None` when `deadline` comes first.
-    fn wait(&mut self, deadline: Instant) -> Result<Option<ExitStatus>> {
-        loop {
-            let status = self.child.try_wait().context("waiting for a program")?;
-            if status.is_some() || Instant::now() >= deadline {
-                return Ok(status);
-            }
-            thread::sleep(POLL);
-        }
+/// Another name for the file `from`; where the file system has none to give (it is another one, or has reached its
+/// limit of links), a copy.
+fn link_or_copy(from: &Path, to: &Path) -> Result<()> {
+    if fs::hard_link(from, to).is_ok() {
+        return Ok(());
     }
-
-    /// `what` went wrong; the end of the log says why.
-    fn failure(&self, what: &str) -> anyhow::Error {
-        let log = fs::read(&self.log).unwrap_or_default();
-        let tail = log.get(log.len().saturating_sub(2048)..).unwrap_or_default();
-        let tail = String::from_utf8_lossy(tail).trim().to_owned();
-        let said = if tail.is_empty() { "it said nothing".to_owned() } else { tail };
-        Failure::new(Class::Unexpected, what).because(anyhow!(said)).into()
-    }
-
-    fn end(&mut self) {
-        // Both fail only for a process that has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            self.end();
-        }
-    }
+    let copying = || format!("copying {} to {}", from.display(), to.display());
+    fs::copy(from, to).map(drop).with_context(copying)
 }

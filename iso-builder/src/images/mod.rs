@@ -4,7 +4,8 @@
 //! unpacks them into tar files; [`import`] takes finished images from layouts and archives;
 //! [`build`] goes through the images:
 //! [`layer`] turns a tar file into an OCI layer, [`image`] makes configuration and manifest, [`store`] is the
-//! OCI layout that goes onto the medium, [`metadata`] lets a [`containerd`] make the database that goes with it.
+//! OCI layout that goes onto the medium, [`metadata`] lets a [`containerd`] make the database that goes with it and has
+//! it checked as on a node.
 //! No node imports anything: blobs are copied, the database is put beside
 //! them.
 
@@ -23,6 +24,7 @@ pub mod pull;
 pub mod spec;
 pub mod status;
 pub mod store;
+mod verify;
 
 pub use spec::{BuiltImage, Entry, Images, LayerSpec, PackageName, Runtime, Source};
 pub use store::Store;

@@ -170,15 +170,15 @@ impl Store {
         Ok(())
     }
 
-    /// The store as an uncompressed tar stream, in which form containerd imports it.
-    /// Only what `images` needs goes in.
-    pub fn write_archive(&self, images: &[StoredImage], out: impl Write) -> Result<()> {
+    /// The store as an uncompressed tar stream, in which form containerd imports it. Of the blobs, those that
+    /// `images` needs and that have at most `largest` bytes go in.
+    pub fn write_archive(&self, images: &[StoredImage], largest: u64, out: impl Write) -> Result<()> {
         let mut archive = tar::Builder::new(out);
         for name in ["oci-layout", "index.json"] {
             self.append(&mut archive, name)?;
         }
         let blobs: BTreeSet<Blob> = images.iter().flat_map(StoredImage::blobs).collect();
-        for blob in blobs {
+        for blob in blobs.into_iter().filter(|blob| blob.size <= largest) {
             self.append(&mut archive, &format!("blobs/sha256/{}", blob.digest))?;
         }
         archive.into_inner()?.flush()?;

@@ -1,37 +1,74 @@
-//! containerd's metadata for the image store, one database for each role, made by the base's own containerd: the
-//! very version that reads it on the node.
+//! containerd's metadata for the image store, one database for each role, made by the base's own containerd and proved
+//! by starting it on each of them, as the node will.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use installer::config::Role;
+use installer::containerd::Programs;
 use installer::failure::{Class, Failure};
 use installer::files;
+use serde::{Deserialize, Serialize};
 
 use super::Request;
 use super::tree::Tree;
 use crate::images::containerd::Containerd;
 use crate::images::image::StoredImage;
+use crate::images::metadata::version::{NodeContainerd, Writer, compatible};
 use crate::images::{Store, metadata};
 
-/// Makes `ROLE.db` for every role.
-pub(super) fn make(request: &Request, base: &Path, store: &Path) -> Result<()> {
-    let images = files::read_at_most(&store.join("images.json"), 64 << 20)?;
+/// The output that says which containerd wrote the databases, and which one reads them: a [`Written`].
+pub const WRITTEN: &str = "containerd.json";
+
+/// From what the metadata is made.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Metadata {
+    /// The base, a tar archive.
+    pub base: PathBuf,
+    /// The outputs of the image store: `store/` and `images.json`.
+    pub store: PathBuf,
+    /// The architecture as Go calls it.
+    pub architecture: String,
+    /// Who reads it.
+    pub node: NodeContainerd,
+}
+
+/// Who wrote the databases and who reads them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// The containerd that wrote, and in which version of the schema.
+    pub writer: Writer,
+    /// The containerd of the nodes.
+    pub node: NodeContainerd,
+}
+
+/// Makes `ROLE.db` for every role, and [`WRITTEN`].
+pub(super) fn make(request: &Request, metadata: &Metadata) -> Result<()> {
+    let images = files::read_at_most(&metadata.store.join("images.json"), 64 << 20)?;
     let images: Vec<StoredImage> = serde_json::from_slice(&images).context("reading the list of images")?;
-    let store = Store::create(&store.join("store"))?;
-    let tree = Tree::unpack(base, &request.scratch)?;
-    let importer = containerd_of(&tree)?;
-    let prepared = metadata::prepare(&importer, &store, &images, request.epoch)?;
+    let store = Store::create(&metadata.store.join("store"))?;
+    let tree = Tree::unpack(&metadata.base, &request.scratch)?;
+    let containerd = containerd_of(&tree, &metadata.architecture)?;
+    let prepared = metadata::prepare(&containerd, &store, &images, request.epoch)?;
+    let written = Written { writer: prepared.writer().clone(), node: metadata.node.clone() };
+    compatible(&written.writer, &written.node)?;
+    let mut verified = HashSet::new();
     for role in Role::ALL {
         let needed: Vec<_> = images.iter().filter(|image| image.is_for(role)).cloned().collect();
         let database = prepared.database(&needed)?;
         files::write_atomically(&request.out.join(format!("{}.db", role.name())), &database, 0o644)?;
+        if !verified.contains(&database) {
+            let verifying = || format!("checking the images of the role {}", role.name());
+            containerd.verify(&store, &needed, &database).with_context(verifying)?;
+            verified.insert(database);
+        }
     }
-    Ok(())
+    files::write_atomically(&request.out.join(WRITTEN), &serde_json::to_vec(&written)?, 0o644)
 }
 
-fn containerd_of(tree: &Tree) -> Result<Containerd> {
+fn containerd_of(tree: &Tree, architecture: &str) -> Result<Containerd> {
     for program in ["usr/bin/containerd", "usr/bin/ctr"] {
         if !tree.path(program).exists() {
             return Err(Failure::new(Class::Invalid, format!("the base has no /{program}"))
@@ -42,12 +79,12 @@ fn containerd_of(tree: &Tree) -> Result<Containerd> {
     }
     tree.mount_kernel_file_systems()?;
     files::make_directory(&tree.path("tmp"), 0o1777)?;
-    Ok(Containerd {
+    let programs = Programs {
         prefix: tree.enter(),
         containerd: "/usr/bin/containerd".into(),
         ctr: "/usr/bin/ctr".into(),
-        scratch: tree.path("tmp"),
-        scratch_inside: "/tmp".into(),
         limit: Duration::from_secs(3600),
-    })
+    };
+    let architecture = architecture.to_owned();
+    Ok(Containerd { programs, scratch: tree.path("tmp"), scratch_inside: "/tmp".into(), architecture })
 }

@@ -79,16 +79,12 @@ pub enum Work {
     },
     /// Makes `rootfs.squashfs` from `base.tar`.
     Rootfs(rootfs::Rootfs),
-    /// Makes containerd's `meta.db` for an image store, with the base's own containerd.
-    Metadata {
-        /// The base.
-        base: PathBuf,
-        /// The image store, an OCI layout.
-        store: PathBuf,
-    },
+    /// Makes containerd's metadata for an image store, with the base's own containerd.
+    Metadata(metadata::Metadata),
 }
 
 pub use base::{SURVEY, Source};
+pub use metadata::{Metadata, WRITTEN, Written};
 pub use packages::Repository;
 pub use rootfs::{Identity, Rootfs};
 
@@ -124,7 +120,7 @@ impl Request {
             Work::Survey(directory) => base::survey(&self, directory),
             Work::Kernel { base, overlays } => kernel::make(&self, base, overlays),
             Work::Rootfs(rootfs) => rootfs::make(&self, rootfs),
-            Work::Metadata { base, store } => metadata::make(&self, base, store),
+            Work::Metadata(from) => metadata::make(&self, from),
         }
     }
 }

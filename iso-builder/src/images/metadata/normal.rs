@@ -1,86 +1,36 @@
-//! containerd's metadata database for a set of images, the same bytes for the same images.
-//!
-//! A containerd at build time writes the database, because only containerd knows its schema. What depends on the
-//! moment is then taken out: times, leases, the index of the import. A node puts the database and the blobs in
-//! place and starts containerd; nothing is imported there. The schema is described in containerd's
-//! `metadata/buckets.go`.
+//! What a containerd wrote, without what depends on the moment, and checked: exactly the images and their blobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use installer::containerd::NAMESPACE;
 use installer::digest::Digest;
 
-use super::blob::Blob;
-use super::containerd::Importer;
-use super::image::StoredImage;
-use super::store::Store;
-use crate::bolt::{self, Bucket};
+use super::super::blob::Blob;
+use super::super::image::StoredImage;
+use super::{SCHEMA, VERSION, go};
+use crate::bolt::Bucket;
 
-/// containerd's namespace of Kubernetes.
-pub const NAMESPACE: &str = "k8s.io";
-/// Where the database lies below containerd's root directory.
-pub const IN_CONTAINERD_ROOT: &str = "io.containerd.metadata.v1.bolt/meta.db";
-
-/// The bucket of the schema's major version.
-const SCHEMA: &str = "v1";
+/// How labels begin that keep what they name from the collector.
+const REFERENCE: &str = "containerd.io/gc.ref.content.";
 /// Labels of blobs that depend on content only.
-const KEPT_LABELS: [&str; 2] = ["containerd.io/gc.ref.", "containerd.io/distribution.source."];
+const KEPT_LABELS: [&str; 2] = [REFERENCE, "containerd.io/distribution.source."];
 
-/// The prepared metadata of a set of images.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metadata {
-    tree: Bucket,
-}
-
-/// Imports `images` of the finished `store` into a fresh containerd and takes over its metadata. All times become
-/// `epoch`, in seconds since 1970. An image or blob that is missing, or there without being asked for, is an
-/// error.
-pub fn prepare(
-    importer: &dyn Importer,
-    store: &Store,
-    images: &[StoredImage],
-    epoch: u64,
-) -> Result<Metadata> {
-    let database = importer.import(store, images)?;
-    let tree = bolt::read(&database).context("reading the metadata database that containerd wrote")?;
-    let tree = normalise(&tree, images, epoch).context("checking what containerd imported")?;
-    Ok(Metadata { tree })
-}
-
-impl Metadata {
-    /// The database with those of the prepared images that are in `images`, and their blobs. A node's database
-    /// must not name blobs that the node does not get: containerd would take its images for damaged.
-    pub fn database(&self, images: &[StoredImage]) -> Result<Vec<u8>> {
-        let names: BTreeSet<Vec<u8>> =
-            images.iter().flat_map(StoredImage::names).map(|name| name.to_string().into_bytes()).collect();
-        let blobs: BTreeSet<Vec<u8>> =
-            images.iter().flat_map(StoredImage::blobs).map(|blob| blob.digest.oci().into_bytes()).collect();
-        let mut tree = self.tree.clone();
-        let namespace = descend(&mut tree, &[SCHEMA, NAMESPACE])?;
-        descend(namespace, &["images"])?.buckets.retain(|name, _| names.contains(name));
-        descend(namespace, &["content", "blob"])?.buckets.retain(|digest, _| blobs.contains(digest));
-        ensure!(
-            descend(namespace, &["images"])?.buckets.len() == names.len(),
-            "an image was not among those that the metadata was prepared for"
-        );
-        Ok(bolt::write(&tree)?)
-    }
-}
-
-fn descend<'a>(tree: &'a mut Bucket, path: &[&str]) -> Result<&'a mut Bucket> {
+/// The bucket at the end of `path`.
+pub(super) fn descend<'a>(tree: &'a mut Bucket, path: &[&str]) -> Result<&'a mut Bucket> {
     path.iter().try_fold(tree, |bucket, key| {
         bucket.buckets.get_mut(key.as_bytes()).with_context(|| format!("there is no bucket {key}"))
     })
 }
 
 /// A tree with exactly `images` and their blobs, made from what containerd wrote.
-fn normalise(raw: &Bucket, images: &[StoredImage], epoch: u64) -> Result<Bucket> {
+pub(super) fn normalise(raw: &Bucket, images: &[StoredImage], epoch: u64) -> Result<Bucket> {
     let schema = raw.bucket(&[SCHEMA]).context("there is no bucket v1")?;
-    let version = schema.value("version").context("it has no schema version")?;
+    let version = schema.value(VERSION).context("it has no schema version")?;
     if let Some(other) = schema.buckets.keys().find(|name| name.as_slice() != NAMESPACE.as_bytes()) {
         bail!("it has another namespace, {}", String::from_utf8_lossy(other));
     }
-    let time = go_time(epoch);
+    let time = go::time(epoch);
     let empty = Bucket::default();
     let found = |path: &[&str]| raw.bucket(path).unwrap_or(&empty);
     let images_bucket = normal_images(found(&[SCHEMA, NAMESPACE, "images"]), images, &time)?;
@@ -89,7 +39,7 @@ fn normalise(raw: &Bucket, images: &[StoredImage], epoch: u64) -> Result<Bucket>
     let mut namespace = parent(b"content", content);
     namespace.buckets.insert(b"images".to_vec(), images_bucket);
     let mut schema = parent(NAMESPACE.as_bytes(), namespace);
-    schema.pairs.insert(b"version".to_vec(), version.to_vec());
+    schema.pairs.insert(VERSION.into(), version.to_vec());
     Ok(parent(SCHEMA.as_bytes(), schema))
 }
 
@@ -126,7 +76,7 @@ fn normal_blobs(raw: &Bucket, images: &[StoredImage], time: &[u8]) -> Result<Buc
         let Blob { digest, size } = blob;
         let key = digest.oci();
         let found = raw.bucket(&[&key]).with_context(|| format!("the blob {digest} is missing"))?;
-        let recorded = found.value("size").and_then(varint);
+        let recorded = found.value("size").and_then(go::varint);
         ensure!(recorded == i64::try_from(size).ok(), "the blob {digest} does not have {size} bytes");
         let mut kept = timed(found, time);
         if let Some(labels) = kept.buckets.get_mut(b"labels".as_slice()) {
@@ -146,23 +96,31 @@ fn normal_blobs(raw: &Bucket, images: &[StoredImage], time: &[u8]) -> Result<Buc
     Ok(normal)
 }
 
-/// The collector of containerd keeps what the labels of manifests name; without them it would delete the layers.
+/// The collector of containerd keeps what the labels of indexes and manifests name; without them it would delete the
+/// manifest, or the layers.
 fn check_references(blobs: &Bucket, images: &[StoredImage]) -> Result<()> {
     for image in images {
-        let labels = blobs.bucket(&[&image.manifest.blob.digest.oci(), "labels"]);
-        let named: BTreeSet<&[u8]> =
-            labels.into_iter().flat_map(|labels| labels.pairs.values()).map(Vec::as_slice).collect();
-        let unnamed = |digest: &Digest| !named.contains(digest.oci().as_bytes());
-        if let Some(digest) = [image.config]
-            .into_iter()
-            .chain(image.layers.iter().copied())
-            .map(|blob| blob.digest)
-            .find(unnamed)
-        {
-            return Err(anyhow!("nothing in the manifest of {} protects the blob {digest}", image.name));
+        let manifest = image.manifest.blob;
+        if let Some(index) = &image.index {
+            check_document(blobs, image, index.blob, &[manifest])?;
         }
+        let content: Vec<Blob> = [image.config].into_iter().chain(image.layers.iter().copied()).collect();
+        check_document(blobs, image, manifest, &content)?;
     }
     Ok(())
+}
+
+/// `document` of `image` has a label for each of `children`.
+fn check_document(blobs: &Bucket, image: &StoredImage, document: Blob, children: &[Blob]) -> Result<()> {
+    let labels = blobs.bucket(&[&document.digest.oci(), "labels"]);
+    let references = labels.into_iter().flat_map(|labels| &labels.pairs);
+    let references = references.filter(|(label, _)| label.starts_with(REFERENCE.as_bytes()));
+    let named: BTreeSet<&[u8]> = references.map(|(_, digest)| digest.as_slice()).collect();
+    let unnamed = |digest: &Digest| !named.contains(digest.oci().as_bytes());
+    match children.iter().map(|blob| blob.digest).find(unnamed) {
+        Some(digest) => bail!("no label in the image {} protects the blob {digest}", image.name),
+        None => Ok(()),
+    }
 }
 
 /// An import stores the layout's index too. No image refers to it, and containerd's collector removes it sooner
@@ -185,36 +143,13 @@ fn timed(bucket: &Bucket, time: &[u8]) -> Bucket {
     bucket
 }
 
-/// A moment in UTC as Go's `time.Time.MarshalBinary` writes it: version 1, seconds since the year 1 and
-/// nanoseconds, big-endian, and -1 for UTC.
-fn go_time(epoch: u64) -> Vec<u8> {
-    const YEAR_1_TO_1970: u64 = 62_135_596_800;
-    let mut bytes = vec![1];
-    bytes.extend(epoch.saturating_add(YEAR_1_TO_1970).to_be_bytes());
-    bytes.extend(0_u32.to_be_bytes());
-    bytes.extend((-1_i16).to_be_bytes());
-    bytes
-}
-
-/// A number as Go's `binary.PutVarint` writes it: zigzag, seven bits a byte.
-fn varint(bytes: &[u8]) -> Option<i64> {
-    let mut number: u64 = 0;
-    for (index, byte) in bytes.iter().enumerate() {
-        let shift = u32::try_from(index).ok()?.checked_mul(7).filter(|shift| *shift < 64)?;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return (index + 1 == bytes.len())
-                .then_some((number >> 1).cast_signed() ^ -(number & 1).cast_signed());
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::image::Target;
+    use super::super::super::image::Target;
+    use super::super::Metadata;
+    use super::super::version::Writer;
     use super::*;
-    use proptest::prelude::*;
+    use crate::bolt;
 
     fn blob(name: &str) -> Blob {
         Blob { digest: Digest::of(name.as_bytes()), size: 3 }
@@ -250,27 +185,43 @@ mod tests {
         )
     }
 
+    fn indexed(name: &str, layer: &str) -> StoredImage {
+        let media_type = "application/vnd.oci.image.index.v1+json".into();
+        let index = Target { media_type, blob: blob(&format!("{name} index")) };
+        StoredImage { index: Some(index), ..image(name, layer) }
+    }
+
+    fn writer() -> Writer {
+        Writer { version: "1.6.20".parse().unwrap(), schema: 3 }
+    }
+
     /// What containerd writes when it imports `images` at `time`.
     fn imported(images: &[StoredImage], time: &[u8]) -> Bucket {
         let (mut blobs, mut entries) = (Bucket::default(), Bucket::default());
         for image in images {
-            let digests: Vec<String> = image.blobs().map(|blob| blob.digest.oci()).collect();
+            let digest = |blob: Blob| blob.digest.oci();
+            let manifest = digest(image.manifest.blob);
             let labels = [
-                ("containerd.io/gc.ref.content.config", digests[1].as_str()),
-                ("containerd.io/gc.ref.content.l.0", &digests[2]),
+                ("containerd.io/gc.ref.content.config", &*digest(image.config)),
+                ("containerd.io/gc.ref.content.l.0", &digest(image.layers[0])),
                 ("containerd.io/gc.expire", "2030-01-01T00:00:00Z"),
             ];
-            blobs.buckets.insert(digests[0].clone().into(), raw_blob(&labels, time));
-            for digest in &digests[1..] {
-                blobs.buckets.insert(digest.clone().into(), raw_blob(&[], time));
+            blobs.buckets.insert(manifest.clone().into(), raw_blob(&labels, time));
+            for blob in [image.config, image.layers[0]] {
+                blobs.buckets.insert(digest(blob).into(), raw_blob(&[], time));
             }
-            let target = bucket(&[("digest", digests[0].as_bytes())], &[]);
+            if let Some(index) = &image.index {
+                let labels = [("containerd.io/gc.ref.content.m.0", &*manifest)];
+                blobs.buckets.insert(digest(index.blob).into(), raw_blob(&labels, time));
+            }
+            let target = digest(image.target().blob);
+            let target = bucket(&[("digest", target.as_bytes())], &[]);
             let entry = bucket(&[("createdat", time), ("updatedat", time)], &[("target", target)]);
             for name in image.names() {
                 entries.buckets.insert(name.to_string().into_bytes(), entry.clone());
             }
         }
-        let index = [("containerd.io/gc.ref.content.m.0", &*images[0].manifest.blob.digest.oci())];
+        let index = [("containerd.io/gc.ref.content.m.0", &*images[0].target().blob.digest.oci())];
         blobs.buckets.insert(b"sha256:index".to_vec(), raw_blob(&index, time));
         let leases = bucket(&[], &[("lease", Bucket::default())]);
         let content = bucket(&[], &[("blob", blobs), ("ingests", Bucket::default())]);
@@ -315,13 +266,23 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_no_label_protects_is_an_error() {
-        let images = two();
-        let mut raw = imported(&images, b"now");
-        let manifest = images[0].manifest.blob.digest.oci();
-        let labels = descend(&mut raw, &["v1", "k8s.io", "content", "blob", &manifest, "labels"]).unwrap();
-        labels.pairs.remove(b"containerd.io/gc.ref.content.l.0".as_slice());
-        assert!(format!("{:#}", normalise(&raw, &images, 0).unwrap_err()).contains("protects"));
+    fn a_blob_that_no_label_protects_is_an_error() {
+        let images = [indexed("localhost/a:1", "base")];
+        let (index, manifest) = (images[0].target(), &images[0].manifest);
+        for (document, label) in [
+            (index, "containerd.io/gc.ref.content.m.0"),
+            (manifest, "containerd.io/gc.ref.content.config"),
+            (manifest, "containerd.io/gc.ref.content.l.0"),
+        ] {
+            let mut raw = imported(&images, b"now");
+            assert!(normalise(&raw, &images, 0).is_ok());
+            let document = document.blob.digest.oci();
+            let labels =
+                descend(&mut raw, &["v1", "k8s.io", "content", "blob", &document, "labels"]).unwrap();
+            labels.pairs.remove(label.as_bytes());
+            let error = format!("{:#}", normalise(&raw, &images, 0).unwrap_err());
+            assert!(error.contains("protects") && error.contains("localhost/a:1"), "{label}: {error}");
+        }
     }
 
     #[test]
@@ -330,32 +291,8 @@ mod tests {
         let tree = normalise(&imported(&[a.clone(), b.clone()], b"now"), &[a.clone(), b.clone()], 0).unwrap();
         let alone =
             normalise(&imported(std::slice::from_ref(&b), b"now"), std::slice::from_ref(&b), 0).unwrap();
-        let subset = Metadata { tree }.database(&[b]).unwrap();
+        let subset = Metadata { tree, writer: writer() }.database(&[b]).unwrap();
         assert_eq!(bolt::read(&subset).unwrap(), alone);
-        assert!(Metadata { tree: alone }.database(&[a]).is_err());
-    }
-
-    #[test]
-    fn the_time_has_the_form_of_go() {
-        // What `time.Unix(0, 0).UTC().MarshalBinary()` gives.
-        let expected = [1, 0, 0, 0, 0x0e, 0x77, 0x91, 0xf7, 0, 0, 0, 0, 0, 0xff, 0xff];
-        assert_eq!(go_time(0), expected);
-    }
-
-    #[test]
-    fn numbers_are_read_as_go_writes_them() {
-        for (bytes, number) in [(&[6][..], 3), (&[5], -3), (&[0x80, 0x03], 192), (&[0xb6, 0x05], 347)] {
-            assert_eq!(varint(bytes), Some(number));
-        }
-        for bytes in [&[][..], &[0x80], &[6, 0], &[0x80; 11]] {
-            assert_eq!(varint(bytes), None);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_a_number_or_not(bytes in prop::collection::vec(any::<u8>(), 0..12)) {
-            let _ = varint(&bytes);
-        }
+        assert!(Metadata { tree: alone, writer: writer() }.database(&[a]).is_err());
     }
 }

@@ -1,0 +1,93 @@
+//! containerd's metadata database for a set of images, the same bytes for the same images.
+//!
+//! A containerd at build time writes the database, because only containerd knows its schema. What depends on the
+//! moment is then taken out ([`normal`]): times, leases, the index of the import. A node puts the database and the
+//! blobs in place and starts containerd; nothing is imported there. The schema is described in containerd's
+//! `metadata/buckets.go`; which containerd reads which, in [`version`].
+
+mod go;
+mod normal;
+pub mod version;
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use installer::containerd::NAMESPACE;
+
+use self::normal::{descend, normalise};
+use self::version::Writer;
+use super::containerd::Containerd;
+use super::image::StoredImage;
+use super::store::Store;
+use crate::bolt::{self, Bucket};
+
+/// The bucket of the schema's major version.
+const SCHEMA: &str = "v1";
+/// The key of the schema's version in it.
+const VERSION: &str = "version";
+
+/// The prepared metadata of a set of images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    tree: Bucket,
+    writer: Writer,
+}
+
+/// Lets a fresh containerd take `images` of the finished `store`, and takes over its metadata. All times become
+/// `epoch`, in seconds since 1970. An image or blob that is missing, or there without being asked for, is an error.
+pub fn prepare(
+    containerd: &Containerd,
+    store: &Store,
+    images: &[StoredImage],
+    epoch: u64,
+) -> Result<Metadata> {
+    let version = containerd.version()?;
+    let database = containerd.write(&version, store, images)?;
+    Metadata::read(version, &database, images, epoch)
+}
+
+impl Metadata {
+    /// What the containerd of `version` wrote for `images`.
+    fn read(
+        version: version::ContainerdVersion,
+        database: &[u8],
+        images: &[StoredImage],
+        epoch: u64,
+    ) -> Result<Self> {
+        let raw = bolt::read(database).context("reading the metadata database that containerd wrote")?;
+        let writer = Writer { version, schema: schema_version(&raw)? };
+        let tree = normalise(&raw, images, epoch).context("checking what containerd imported")?;
+        Ok(Self { tree, writer })
+    }
+
+    /// The containerd that wrote it.
+    #[must_use]
+    pub fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    /// The database with those of the prepared images that are in `images`, and their blobs. A node's database
+    /// must not name blobs that the node does not get: containerd would take its images for damaged.
+    pub fn database(&self, images: &[StoredImage]) -> Result<Vec<u8>> {
+        let names: BTreeSet<Vec<u8>> =
+            images.iter().flat_map(StoredImage::names).map(|name| name.to_string().into_bytes()).collect();
+        let blobs: BTreeSet<Vec<u8>> =
+            images.iter().flat_map(StoredImage::blobs).map(|blob| blob.digest.oci().into_bytes()).collect();
+        let mut tree = self.tree.clone();
+        let namespace = descend(&mut tree, &[SCHEMA, NAMESPACE])?;
+        descend(namespace, &["images"])?.buckets.retain(|name, _| names.contains(name));
+        descend(namespace, &["content", "blob"])?.buckets.retain(|digest, _| blobs.contains(digest));
+        ensure!(
+            descend(namespace, &["images"])?.buckets.len() == names.len(),
+            "an image was not among those that the metadata was prepared for"
+        );
+        Ok(bolt::write(&tree)?)
+    }
+}
+
+/// The schema's version in a database.
+fn schema_version(raw: &Bucket) -> Result<u64> {
+    let value = raw.bucket(&[SCHEMA]).and_then(|schema| schema.value(VERSION));
+    let version = value.and_then(go::varint).and_then(|version| u64::try_from(version).ok());
+    version.context("the metadata database that containerd wrote has no schema version")
+}
