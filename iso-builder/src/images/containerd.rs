@@ -36,6 +36,8 @@ const SIDE_BY_SIDE: usize = 4;
 const CONFIG: &str = r#"version = 2
 required_plugins = ["io.containerd.metadata.v1.bolt"]
 disabled_plugins = [
+  "io.containerd.cri.v1.images",
+  "io.containerd.cri.v1.runtime",
   "io.containerd.differ.v1.walking",
   "io.containerd.grpc.v1.cri",
   "io.containerd.grpc.v1.diff",
@@ -43,6 +45,7 @@ disabled_plugins = [
   "io.containerd.internal.v1.opt",
   "io.containerd.internal.v1.restart",
   "io.containerd.monitor.v1.cgroups",
+  "io.containerd.nri.v1.nri",
   "io.containerd.runtime.v1.linux",
   "io.containerd.runtime.v2.task",
   "io.containerd.service.v1.diff-service",
@@ -55,10 +58,11 @@ disabled_plugins = [
 ]
 "#;
 
-/// No collection ever: it would take the blobs that are not announced yet.
+/// No collection ever: it would take the blobs that are not announced yet. A deletion threshold of 0 would mean a
+/// collection after each deletion, such as that of the import's lease.
 const NO_COLLECTION: &str = r#"
 [plugins."io.containerd.gc.v1.scheduler"]
-  deletion_threshold = 0
+  deletion_threshold = 2147483647
   mutation_threshold = 0
   schedule_delay = "0s"
   startup_delay = "0s"

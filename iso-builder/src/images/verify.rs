@@ -17,7 +17,9 @@ const LEASE: &str = "check";
 pub(super) fn has_exactly(daemon: &Daemon<'_>, images: &[StoredImage]) -> Result<()> {
     // With the snapshotter that runs here; whether images are unpacked is not asked.
     let words = ["--namespace", NAMESPACE, "images", "check", "--snapshotter", "native"];
-    compare_images(&text(daemon, words)?, images)?;
+    // An image without its configuration is no row of the table, but an error that names it.
+    let table = text(daemon, words).map_err(refused)?;
+    compare_images(&table, images)?;
     compare_blobs(text(daemon, ["--namespace", NAMESPACE, "content", "ls", "--quiet"])?.lines(), images)
 }
 
@@ -94,7 +96,11 @@ fn compare_blobs<'a>(found: impl Iterator<Item = &'a str>, images: &[StoredImage
 }
 
 fn wrong(what: String) -> Failure {
+    refused(anyhow::anyhow!("it has {what}"))
+}
+
+fn refused(why: anyhow::Error) -> Failure {
     Failure::new(Class::Verification, "checking the images with a node's containerd")
-        .because(anyhow::anyhow!("it has {what}"))
+        .because(why)
         .hint("Build again with an empty directory for --cache-dir; if it stays, report it with the image definition.")
 }

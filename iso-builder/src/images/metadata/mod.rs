@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use installer::containerd::NAMESPACE;
+use installer::digest::Digest;
+use installer::files::read_at_most;
 
 use self::normal::{descend, normalise};
 use self::version::Writer;
@@ -43,23 +45,14 @@ pub fn prepare(
 ) -> Result<Metadata> {
     let version = containerd.version()?;
     let database = containerd.write(&version, store, images)?;
-    Metadata::read(version, &database, images, epoch)
+    let raw = bolt::read(&database).context("reading the metadata database that containerd wrote")?;
+    let writer = Writer { version, schema: schema_version(&raw)? };
+    let layout = Digest::of(&read_at_most(&store.index_path(), 64 << 20)?);
+    let tree = normalise(&raw, images, layout, epoch).context("checking what containerd imported")?;
+    Ok(Metadata { tree, writer })
 }
 
 impl Metadata {
-    /// What the containerd of `version` wrote for `images`.
-    fn read(
-        version: version::ContainerdVersion,
-        database: &[u8],
-        images: &[StoredImage],
-        epoch: u64,
-    ) -> Result<Self> {
-        let raw = bolt::read(database).context("reading the metadata database that containerd wrote")?;
-        let writer = Writer { version, schema: schema_version(&raw)? };
-        let tree = normalise(&raw, images, epoch).context("checking what containerd imported")?;
-        Ok(Self { tree, writer })
-    }
-
     /// The containerd that wrote it.
     #[must_use]
     pub fn writer(&self) -> &Writer {
@@ -86,8 +79,28 @@ impl Metadata {
 }
 
 /// The schema's version in a database.
-fn schema_version(raw: &Bucket) -> Result<u64> {
+pub fn schema_version(raw: &Bucket) -> Result<u64> {
     let value = raw.bucket(&[SCHEMA]).and_then(|schema| schema.value(VERSION));
     let version = value.and_then(go::varint).and_then(|version| u64::try_from(version).ok());
     version.context("the metadata database that containerd wrote has no schema version")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_of_a_real_or_a_patched_database_is_known() {
+        for (value, version) in
+            [(&[6][..], Some(3)), (&[4], Some(2)), (&[8], Some(4)), (&[5], None), (&[], None)]
+        {
+            let mut schema = Bucket::default();
+            schema.pairs.insert(VERSION.into(), value.to_vec());
+            let mut tree = Bucket::default();
+            tree.buckets.insert(SCHEMA.into(), schema);
+            let tree = bolt::read(&bolt::write(&tree).unwrap()).unwrap();
+            assert_eq!(schema_version(&tree).ok(), version, "{value:?}");
+        }
+        assert!(schema_version(&Bucket::default()).is_err());
+    }
 }

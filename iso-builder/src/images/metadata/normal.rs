@@ -23,8 +23,9 @@ pub(super) fn descend<'a>(tree: &'a mut Bucket, path: &[&str]) -> Result<&'a mut
     })
 }
 
-/// A tree with exactly `images` and their blobs, made from what containerd wrote.
-pub(super) fn normalise(raw: &Bucket, images: &[StoredImage], epoch: u64) -> Result<Bucket> {
+/// A tree with exactly `images` and their blobs, made from what containerd wrote. An import stores the index of the
+/// layout too, which is the blob `layout`; no image refers to it.
+pub(super) fn normalise(raw: &Bucket, images: &[StoredImage], layout: Digest, epoch: u64) -> Result<Bucket> {
     let schema = raw.bucket(&[SCHEMA]).context("there is no bucket v1")?;
     let version = schema.value(VERSION).context("it has no schema version")?;
     if let Some(other) = schema.buckets.keys().find(|name| name.as_slice() != NAMESPACE.as_bytes()) {
@@ -34,7 +35,7 @@ pub(super) fn normalise(raw: &Bucket, images: &[StoredImage], epoch: u64) -> Res
     let empty = Bucket::default();
     let found = |path: &[&str]| raw.bucket(path).unwrap_or(&empty);
     let images_bucket = normal_images(found(&[SCHEMA, NAMESPACE, "images"]), images, &time)?;
-    let blobs = normal_blobs(found(&[SCHEMA, NAMESPACE, "content", "blob"]), images, &time)?;
+    let blobs = normal_blobs(found(&[SCHEMA, NAMESPACE, "content", "blob"]), images, layout, &time)?;
     let content = parent(b"blob", blobs);
     let mut namespace = parent(b"content", content);
     namespace.buckets.insert(b"images".to_vec(), images_bucket);
@@ -70,7 +71,7 @@ fn normal_images(raw: &Bucket, images: &[StoredImage], time: &[u8]) -> Result<Bu
     }
 }
 
-fn normal_blobs(raw: &Bucket, images: &[StoredImage], time: &[u8]) -> Result<Bucket> {
+fn normal_blobs(raw: &Bucket, images: &[StoredImage], layout: Digest, time: &[u8]) -> Result<Bucket> {
     let mut normal = Bucket::default();
     for blob in images.iter().flat_map(StoredImage::blobs) {
         let Blob { digest, size } = blob;
@@ -85,13 +86,10 @@ fn normal_blobs(raw: &Bucket, images: &[StoredImage], time: &[u8]) -> Result<Buc
         normal.buckets.insert(key.into_bytes(), kept);
     }
     check_references(&normal, images)?;
-    let manifests: BTreeSet<String> = images.iter().map(|image| image.target().blob.digest.oci()).collect();
-    for (digest, bucket) in raw.buckets.iter().filter(|(digest, _)| !normal.buckets.contains_key(*digest)) {
-        ensure!(
-            is_index_of_the_import(bucket, &manifests),
-            "there is a blob {} that belongs to no image",
-            String::from_utf8_lossy(digest)
-        );
+    let stray =
+        |digest: &&Vec<u8>| !normal.buckets.contains_key(*digest) && **digest != layout.oci().as_bytes();
+    if let Some(digest) = raw.buckets.keys().find(stray) {
+        bail!("there is a blob {} that belongs to no image", String::from_utf8_lossy(digest));
     }
     Ok(normal)
 }
@@ -121,17 +119,6 @@ fn check_document(blobs: &Bucket, image: &StoredImage, document: Blob, children:
         Some(digest) => bail!("no label in the image {} protects the blob {digest}", image.name),
         None => Ok(()),
     }
-}
-
-/// An import stores the layout's index too. No image refers to it, and containerd's collector removes it sooner
-/// or later.
-fn is_index_of_the_import(blob: &Bucket, manifests: &BTreeSet<String>) -> bool {
-    let Some(labels) = blob.bucket(&["labels"]) else { return false };
-    let to_manifest = |(label, digest): (&Vec<u8>, &Vec<u8>)| {
-        label.starts_with(b"containerd.io/gc.ref.content.m.")
-            && str::from_utf8(digest).is_ok_and(|digest| manifests.contains(digest))
-    };
-    !labels.pairs.is_empty() && labels.pairs.iter().all(to_manifest)
 }
 
 /// The bucket with both of its times set.
@@ -191,6 +178,10 @@ mod tests {
         StoredImage { index: Some(index), ..image(name, layer) }
     }
 
+    fn layout() -> Digest {
+        Digest::of(b"index.json")
+    }
+
     fn writer() -> Writer {
         Writer { version: "1.6.20".parse().unwrap(), schema: 3 }
     }
@@ -221,8 +212,7 @@ mod tests {
                 entries.buckets.insert(name.to_string().into_bytes(), entry.clone());
             }
         }
-        let index = [("containerd.io/gc.ref.content.m.0", &*images[0].target().blob.digest.oci())];
-        blobs.buckets.insert(b"sha256:index".to_vec(), raw_blob(&index, time));
+        blobs.buckets.insert(layout().oci().into(), raw_blob(&[], time));
         let leases = bucket(&[], &[("lease", Bucket::default())]);
         let content = bucket(&[], &[("blob", blobs), ("ingests", Bucket::default())]);
         let namespace = bucket(&[], &[("content", content), ("images", entries), ("leases", leases)]);
@@ -236,8 +226,8 @@ mod tests {
     #[test]
     fn the_moment_and_the_leftovers_of_the_import_disappear() {
         let images = two();
-        let normal = normalise(&imported(&images, b"monday"), &images, 0).unwrap();
-        assert_eq!(normal, normalise(&imported(&images, b"friday"), &images, 0).unwrap());
+        let normal = normalise(&imported(&images, b"monday"), &images, layout(), 0).unwrap();
+        assert_eq!(normal, normalise(&imported(&images, b"friday"), &images, layout(), 0).unwrap());
         assert_eq!(normal.bucket(&["v1"]).unwrap().value("version"), Some(&[6][..]));
         assert!(normal.bucket(&["v1", "k8s.io", "leases"]).is_none());
         let blobs = normal.bucket(&["v1", "k8s.io", "content", "blob"]).unwrap();
@@ -250,8 +240,9 @@ mod tests {
     fn more_or_less_than_was_asked_for_is_an_error() {
         let [a, b] = two();
         let both = imported(&[a.clone(), b.clone()], b"now");
-        let message =
-            |raw: &Bucket, images: &[StoredImage]| format!("{:#}", normalise(raw, images, 0).unwrap_err());
+        let message = |raw: &Bucket, images: &[StoredImage]| {
+            format!("{:#}", normalise(raw, images, layout(), 0).unwrap_err())
+        };
         assert!(message(&both, std::slice::from_ref(&a)).contains("localhost/b:1"));
         let one = imported(std::slice::from_ref(&a), b"now");
         assert!(message(&one, &[a.clone(), b]).contains("localhost/b:1 is missing"));
@@ -275,12 +266,12 @@ mod tests {
             (manifest, "containerd.io/gc.ref.content.l.0"),
         ] {
             let mut raw = imported(&images, b"now");
-            assert!(normalise(&raw, &images, 0).is_ok());
+            assert!(normalise(&raw, &images, layout(), 0).is_ok());
             let document = document.blob.digest.oci();
             let labels =
                 descend(&mut raw, &["v1", "k8s.io", "content", "blob", &document, "labels"]).unwrap();
             labels.pairs.remove(label.as_bytes());
-            let error = format!("{:#}", normalise(&raw, &images, 0).unwrap_err());
+            let error = format!("{:#}", normalise(&raw, &images, layout(), 0).unwrap_err());
             assert!(error.contains("protects") && error.contains("localhost/a:1"), "{label}: {error}");
         }
     }
@@ -288,9 +279,12 @@ mod tests {
     #[test]
     fn a_subset_keeps_shared_blobs_and_loses_the_others() {
         let [a, b] = two();
-        let tree = normalise(&imported(&[a.clone(), b.clone()], b"now"), &[a.clone(), b.clone()], 0).unwrap();
+        let tree =
+            normalise(&imported(&[a.clone(), b.clone()], b"now"), &[a.clone(), b.clone()], layout(), 0)
+                .unwrap();
         let alone =
-            normalise(&imported(std::slice::from_ref(&b), b"now"), std::slice::from_ref(&b), 0).unwrap();
+            normalise(&imported(std::slice::from_ref(&b), b"now"), std::slice::from_ref(&b), layout(), 0)
+                .unwrap();
         let subset = Metadata { tree, writer: writer() }.database(&[b]).unwrap();
         assert_eq!(bolt::read(&subset).unwrap(), alone);
         assert!(Metadata { tree: alone, writer: writer() }.database(&[a]).is_err());

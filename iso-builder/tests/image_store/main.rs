@@ -2,14 +2,15 @@
 //! containerd that starts on them has every image. Needs the programs `containerd` and `ctr` on this machine.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
+mod pulled;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use iso_builder::bolt;
-use iso_builder::images::containerd::{Containerd, Importer as _};
+use iso_builder::images::containerd::Containerd;
 use iso_builder::images::contents::Contents;
 use iso_builder::images::image::{self, StoredImage};
 use iso_builder::images::store::Listing;
@@ -59,7 +60,7 @@ fn build(root: &Path, mtime: u64) -> (Store, Vec<StoredImage>, Listing) {
 
 fn prepared(root: &Path, mtime: u64) -> (Vec<StoredImage>, Listing, Vec<u8>) {
     let (store, images, listing) = build(root, mtime);
-    let containerd = Containerd::of_host(root);
+    let containerd = Containerd::of_host(root, "amd64");
     let prepared = metadata::prepare(&containerd, &store, &images, EPOCH)
         .unwrap_or_else(|error| panic!("this test needs containerd and ctr to work here: {error:#}"));
     let database = prepared.database(&images).unwrap();
@@ -102,80 +103,13 @@ fn two_builds_at_different_times_in_different_places_give_the_same_bytes() {
     assert_eq!(fs::read_dir(one.path()).unwrap().count(), 3, "containerd's directory is gone");
 }
 
-/// A containerd as a node would start it on a prepared directory; stopped when dropped.
-struct Node {
-    host: Containerd,
-    daemon: Child,
-}
-
-impl Node {
-    fn start(root: &Path) -> Self {
-        let host = Containerd::of_host(root);
-        let config = "version = 2\ndisabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.internal.v1.opt']\n";
-        fs::write(root.join("config.toml"), config).unwrap();
-        let mut command = Self::command(&host, &host.containerd);
-        for (flag, name) in
-            [("--config", "config.toml"), ("--root", "node"), ("--state", "state"), ("--address", "s")]
-        {
-            command.arg(flag).arg(root.join(name));
-        }
-        let node = Self { daemon: command.stderr(Stdio::null()).spawn().unwrap(), host };
-        let deadline = SystemTime::now() + Duration::from_secs(60);
-        while node.ctr(&["--connect-timeout", "1s", "version"]).is_err() {
-            assert!(SystemTime::now() < deadline, "containerd does not answer");
-            thread::sleep(Duration::from_millis(20));
-        }
-        node
-    }
-
-    fn command(host: &Containerd, program: &Path) -> Command {
-        let mut words = host.prefix.iter().map(|word| word.as_os_str()).chain([program.as_os_str()]);
-        let mut command = Command::new(words.next().unwrap());
-        command.args(words);
-        command
-    }
-
-    fn ctr(&self, args: &[&str]) -> Result<String, String> {
-        let mut command = Self::command(&self.host, &self.host.ctr);
-        command.arg("--address").arg(self.host.scratch.join("s")).args(["--namespace", metadata::NAMESPACE]);
-        let output = command.args(args).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
-    }
-}
-
 #[test]
-fn a_containerd_that_starts_on_the_copied_files_has_every_image_and_keeps_it() {
+fn a_containerd_that_starts_on_the_database_and_links_has_every_image_and_keeps_it() {
     let root = tempfile::tempdir().unwrap();
     let (images, _, database) = prepared(root.path(), 1);
-    let place = root.path().join("node").join(metadata::IN_CONTAINERD_ROOT);
-    let blobs = root.path().join("node/io.containerd.content.v1.content/blobs/sha256");
-    for directory in [place.parent().unwrap(), &blobs] {
-        fs::create_dir_all(directory).unwrap();
-    }
-    fs::write(place, database).unwrap();
-    for name in blob_names(root.path()) {
-        fs::copy(root.path().join("store/blobs/sha256").join(&name), blobs.join(&name)).unwrap();
-    }
-    let node = Node::start(root.path());
-    let names = node.ctr(&["images", "ls", "--quiet"]).unwrap();
-    let mut expected: Vec<_> =
-        images.iter().flat_map(StoredImage::names).map(|name| name.to_string()).collect();
-    expected.sort();
-    assert_eq!(names.lines().collect::<Vec<_>>(), expected);
-    // Writing, and a collection: removing an image synchronously runs the collector.
-    node.ctr(&["images", "tag", "localhost/test/a:1", "localhost/test/c:1"]).unwrap();
-    node.ctr(&["images", "rm", "--sync", "localhost/test/c:1"]).unwrap();
-    let state = node.ctr(&["images", "check", "--snapshotter", "native"]).unwrap();
-    assert!(state.contains("complete (2/2)") && state.contains("complete (3/3)"), "{state}");
-    assert_eq!(fs::read_dir(blobs).unwrap().count(), 6, "the collector took nothing");
+    let store = Store::create(&root.path().join("store")).unwrap();
+    Containerd::of_host(root.path(), "amd64").verify(&store, &images, &database).unwrap();
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 3, "containerd's directory is gone");
 }
 
 #[test]
@@ -183,7 +117,8 @@ fn a_blob_damaged_before_the_import_is_found_after_it() {
     let root = tempfile::tempdir().unwrap();
     let (store, images, _) = build(root.path(), 1);
     fs::write(store.blob_path(images[0].config.digest), b"damaged").unwrap();
-    let error = metadata::prepare(&Containerd::of_host(root.path()), &store, &images, EPOCH).unwrap_err();
+    let error =
+        metadata::prepare(&Containerd::of_host(root.path(), "amd64"), &store, &images, EPOCH).unwrap_err();
     let text = installer::failure::render(&error);
     let missing = format!("the blob {} is missing", images[0].config.digest);
     assert!(text.contains(&missing), "{text}");
@@ -193,22 +128,27 @@ fn a_blob_damaged_before_the_import_is_found_after_it() {
 fn a_containerd_that_does_not_start_is_quoted() {
     let root = tempfile::tempdir().unwrap();
     let (store, images, _) = build(root.path(), 1);
-    let mut containerd = Containerd::of_host(root.path());
-    containerd.prefix = vec![];
-    containerd.containerd = "false".into();
-    let text = installer::failure::render(&containerd.import(&store, &images).unwrap_err());
+    let mut containerd = Containerd::of_host(root.path(), "amd64");
+    let version = containerd.version().unwrap();
+    containerd.programs.prefix = vec![];
+    containerd.programs.containerd = "false".into();
+    let text = installer::failure::render(&containerd.write(&version, &store, &images).unwrap_err());
     assert!(text.contains("before it answered"), "{text}");
-    containerd.containerd = "/no/such/containerd".into();
-    let text = installer::failure::render(&containerd.import(&store, &images).unwrap_err());
-    assert!(text.contains("next: Install the packages containerd"), "{text}");
+    containerd.programs.containerd = "/no/such/containerd".into();
+    for error in [containerd.write(&version, &store, &images).unwrap_err(), containerd.version().unwrap_err()]
+    {
+        let text = installer::failure::render(&error);
+        assert!(text.contains("next: Install the packages containerd"), "{text}");
+    }
 }
 
 #[test]
 fn a_path_too_long_for_a_socket_is_named() {
     let root = tempfile::tempdir().unwrap();
     let (store, images, _) = build(root.path(), 1);
-    let mut containerd = Containerd::of_host(root.path());
+    let mut containerd = Containerd::of_host(root.path(), "amd64");
+    let version = containerd.version().unwrap();
     containerd.scratch_inside = root.path().join("x".repeat(100));
-    let text = installer::failure::render(&containerd.import(&store, &images).unwrap_err());
+    let text = installer::failure::render(&containerd.write(&version, &store, &images).unwrap_err());
     assert!(text.contains("too long for containerd's socket"), "{text}");
 }
