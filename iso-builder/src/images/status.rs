@@ -83,6 +83,9 @@ mod tests {
         for name in ["./usr/share/doc/dash/copyright", "./bin/dash"] {
             let mut header = tar::Header::new_gnu();
             header.set_mode(0o644);
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_mtime(0);
             header.set_size(1);
             builder.append_data(&mut header, name, &b"x"[..]).unwrap();
         }
