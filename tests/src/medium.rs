@@ -61,6 +61,8 @@ impl Medium {
         fs::create_dir_all(logs(name))?;
         fs::write(logs(name).join("build.log"), ended.said())?;
         ended.success("iso-builder build")?;
+        let lock = fs::read(lock_file(&definition)).context("reading the lock file")?;
+        files::write_atomically(&shared_lock(), &lock, 0o644)?;
         Self::in_directory(&out)
     }
 
@@ -120,13 +122,34 @@ pub fn build_command(definition: &Path, out: &Path, cache: &Path) -> Result<Comm
     Ok(command)
 }
 
+/// The lock file of a definition.
+#[must_use]
+pub fn lock_file(definition: &Path) -> PathBuf {
+    let mut path = definition.as_os_str().to_owned();
+    path.push(".lock");
+    path.into()
+}
+
+/// The lock of the newest variant: others begin with it, so that their packages and times are the same.
+fn shared_lock() -> PathBuf {
+    paths::e2e().join("media/definition.lock")
+}
+
 /// Copies the inputs of a build to `directory`, embeds `config`, adds the images of [`images`], and returns the definition
-/// there. A lock file beside the definition stays.
+/// there. Its lock file is that of the other variants, else the one that is there; never one that somebody's own build
+/// left in the workspace.
 pub fn stage(directory: &Path, config: &Value) -> Result<PathBuf> {
+    let definition = directory.join(DEFINITION);
+    let lock = lock_file(&definition);
+    let known = [&shared_lock(), &lock].into_iter().find_map(|path| fs::read(path).ok());
     for source in SOURCES {
         copy_tree(&paths::workspace().join(source), &directory.join(source))?;
     }
-    let definition = directory.join(DEFINITION);
+    match known {
+        Some(known) => fs::write(&lock, known)?,
+        None if lock.exists() => fs::remove_file(&lock)?,
+        None => {}
+    }
     let embedded = definition.with_file_name("e2e-install.yaml");
     // JSON is YAML, and quotes everything that needs it.
     files::write_atomically(&embedded, config.to_string().as_bytes(), 0o600)?;

@@ -60,7 +60,7 @@ fn a_layout_with_layers_and_a_directory_give_the_os_image_of_the_debian_packages
 
 /// The lock of the shared medium.
 fn epoch() -> Result<u64> {
-    let lock = paths::e2e().join("media/node-a/source").join(format!("{}.lock", medium::DEFINITION));
+    let lock = medium::lock_file(&paths::e2e().join("media/node-a/source").join(medium::DEFINITION));
     let lock: Value =
         serde_json::from_slice(&fs::read(&lock).with_context(|| format!("reading {}", lock.display()))?)?;
     lock["epoch"].as_u64().context("a lock has an epoch")

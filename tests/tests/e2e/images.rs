@@ -66,8 +66,8 @@ fn fill(artifacts: &Artifacts, registry: &Registry) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The repository's definition with these images and mirrors, beside the lock of the shared medium, so that everything
-/// but the images comes from the shared cache.
+/// The repository's definition with these images and mirrors. With the lock of the shared media everything but the images
+/// comes from the shared cache.
 fn definition(artifacts: &Artifacts, preload: &Value, registries: &Value) -> Result<PathBuf> {
     let shared = Document::new("node-a").to_json(&Identity::load()?);
     let definition = medium::stage(&artifacts.disk("source"), &shared)?;
@@ -81,12 +81,6 @@ fn definition(artifacts: &Artifacts, preload: &Value, registries: &Value) -> Res
 /// Where the registry is that is known as [`NAME`].
 fn mirror(port: u16) -> Value {
     json!({ "mirrors": { NAME: { "endpoint": [format!("http://127.0.0.1:{port}")] } } })
-}
-
-fn lock_of(definition: &Path) -> PathBuf {
-    let mut path = definition.as_os_str().to_owned();
-    path.push(".lock");
-    path.into()
 }
 
 /// `iso-builder images` with a cache of its own: what needs a registry and no build.
@@ -110,8 +104,6 @@ fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_mi
         let preload: Vec<_> =
             names.iter().map(|name| json!({ "image": name, "roles": ["management"] })).collect();
         let definition = definition(artifacts, &json!(preload), &mirror(relay.port()))?;
-        let locked = media.join("node-a/source").join(medium::DEFINITION);
-        fs::copy(lock_of(&locked), lock_of(&definition))?;
         let downloads = artifacts.disk("downloads");
         fs::create_dir_all(&downloads)?;
         let build = |out: &str| -> Result<Ended> {
@@ -141,12 +133,12 @@ fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_mi
         checks.equal("bytes fetched by a second build", relay.sent(), 0);
 
         // A tag that moves is what the lock says until it is locked anew.
-        let before = fs::read(lock_of(&definition))?;
+        let before = fs::read(medium::lock_file(&definition))?;
         let layout = Layout::new(&artifacts.disk("moved"))?;
         layout.image("moved", None, &[("moved", b"moved")])?;
         registry.push(&layout.source("moved"), "apps/app-0:1", &[])?;
         build("again")?.success("a third build")?;
-        checks.that("the lock has not moved", fs::read(lock_of(&definition))? == before);
+        checks.that("the lock has not moved", fs::read(medium::lock_file(&definition))? == before);
 
         damage_and_repair(artifacts, &definition, &downloads, &relay, &build, &mut checks)?;
         checks.finish("images of a registry")
@@ -324,10 +316,9 @@ fn full_disk(artifacts: &Artifacts, registry: &Registry, checks: &mut Checks) ->
         return Ok(());
     }
     let preload = json!([{ "image": format!("{NAME}/app/web:1") }]);
-    let definition = definition(artifacts, &preload, &mirror(registry.port()))?;
     Medium::shared("node-a", &Document::new("node-a").to_json(&Identity::load()?))?;
+    let definition = definition(artifacts, &preload, &mirror(registry.port()))?;
     let media = paths::e2e().join("media");
-    fs::copy(lock_of(&media.join("node-a/source").join(medium::DEFINITION)), lock_of(&definition))?;
     let downloads = artifacts.disk("small");
     fs::create_dir_all(&downloads)?;
     let _lock = medium::lock(&media.join("lock"))?;

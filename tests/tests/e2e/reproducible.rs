@@ -4,7 +4,7 @@
 //! finished steps and prove nothing.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -17,7 +17,6 @@ use nqrust_tests::node::{Checks, Document};
 use nqrust_tests::paths;
 use nqrust_tests::programs;
 use nqrust_tests::steps;
-use walkdir::WalkDir;
 
 /// The part of a build cache that holds what came over the network, each file named by its digest.
 const DOWNLOADS: &str = "downloads";
@@ -31,10 +30,6 @@ fn two_builds_by_different_users_in_different_places_and_ways_give_identical_iso
 
         let place = Place::new()?;
         let definition = medium::stage(&place.path("src"), &Document::new("node-a").to_json(&identity))?;
-        let locks = lock_files(&media.join("node-a/source"))?;
-        for lock in &locks {
-            fs::copy(lock, place.path("src").join(lock.strip_prefix(media.join("node-a/source"))?))?;
-        }
         medium::copy_tree(&media.join("cache").join(DOWNLOADS), &place.path(DOWNLOADS))?;
 
         let mut build = second_build(&place, &definition)?;
@@ -44,7 +39,6 @@ fn two_builds_by_different_users_in_different_places_and_ways_give_identical_iso
         let second = Medium::in_directory(&place.path("out"))?;
 
         let mut checks = Checks::default();
-        checks.that("the first build left a lock file", !locks.is_empty());
         let pairs = [
             ("full", Some(&first.full), Some(&second.full)),
             ("net-install", first.net_install.as_ref(), second.net_install.as_ref()),
@@ -64,17 +58,6 @@ fn two_builds_by_different_users_in_different_places_and_ways_give_identical_iso
 fn digest(path: &Path) -> Result<Digest> {
     let file = fs::File::open(path).with_context(|| format!("opening {}", path.display()))?;
     Ok(Digest::of_reader(file)?.0)
-}
-
-fn lock_files(directory: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in WalkDir::new(directory) {
-        let path = entry?.into_path();
-        if path.extension().is_some_and(|extension| extension == "lock") {
-            found.push(path);
-        }
-    }
-    Ok(found)
 }
 
 /// The build of `definition` with everything different that must not matter.

@@ -17,6 +17,7 @@ use installer::medium::LocalMedium;
 use installer::progress::Progress;
 use installer::release::{MANIFEST, Purpose, Release};
 use nqrust_tests::artifacts::Artifacts;
+use nqrust_tests::medium;
 use nqrust_tests::programs;
 use nqrust_tests::registry::{Demands, Layout, Registry};
 use serde_json::json;
@@ -279,16 +280,10 @@ fn pull(bench: &Bench, definition: &Path, artifacts: &Artifacts) -> Result<Taken
     let mut command = bench.command(definition, &artifacts.disk("pulled"))?;
     command.args(["--only", "netboot"]);
     // Locking asks apt where packages changed; images alone are asked for here.
-    fs::copy(lock_of(bench.definition()), lock_of(definition))?;
+    fs::copy(medium::lock_file(bench.definition()), medium::lock_file(definition))?;
     let taken = timed(command)?;
     sync(&artifacts.disk("pulled"))?;
     Ok(taken)
-}
-
-fn lock_of(definition: &Path) -> PathBuf {
-    let mut path = definition.as_os_str().to_owned();
-    path.push(".lock");
-    path.into()
 }
 
 /// A directory with the content that a full medium would have of images.
