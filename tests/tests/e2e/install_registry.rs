@@ -45,7 +45,8 @@ fn a_net_install_of_a_worker_takes_its_images_from_a_registry_through_a_bad_conn
         relay.sent();
         let iso = Disk::raw(medium.net_install.clone().context("the build left no net-install ISO")?);
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
-        let live = Machine::new("install", Firmware::Bios).network(MAC).disk(&disk).usb(&iso);
+        // SeaBIOS boots from the first of its disks or from none of them.
+        let live = Machine::new("install", Firmware::Bios).network(MAC).usb(&iso).disk(&disk);
         steps::install(&live, artifacts)?;
         check_traffic(&release, relay.sent())?;
         drop(registry);
