@@ -5,6 +5,8 @@
 //! are compared with what was recorded: a file whose size or time has changed is hashed again, and a step
 //! that is damaged is done again.
 
+mod prune;
+
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,8 @@ use installer::digest::Digest;
 use installer::files;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
+
+pub use prune::{Pruned, days_ago};
 
 /// The record beside a step's outputs.
 const RECORD: &str = ".step.json";
@@ -139,6 +143,7 @@ impl Cache {
         let digest = key.digest()?.to_string();
         let directory = self.root.join("steps").join(format!("{}-{}", key.name, &digest[..24]));
         if let Some(record) = sound(&directory)? {
+            prune::mark_used(&directory);
             return Ok(Outputs { directory, record, fresh: false });
         }
         let unfinished = directory.with_extension("new");

@@ -3,6 +3,7 @@
 mod build;
 mod images;
 mod lock;
+mod prune;
 
 use std::path::PathBuf;
 
@@ -36,6 +37,7 @@ enum Command {
     Images(images::Images),
     Inspect(medium::Inspect),
     Verify(medium::Verify),
+    Prune(prune::Prune),
     /// Print the JSON Schema of the image definition.
     Schema,
     /// Print the completion script for a shell.
@@ -81,6 +83,7 @@ impl Command {
             Self::Images(images) => images.run(context),
             Self::Inspect(inspect) => inspect.run(context),
             Self::Verify(verify) => verify.run(context),
+            Self::Prune(prune) => prune.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(Definition))?),
             Self::Completions { shell } => {
                 let mut script = Vec::new();

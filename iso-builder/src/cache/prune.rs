@@ -1,0 +1,137 @@
+//! Removing what no build has used for a while. What is removed is made or fetched again when a build wants it.
+
+use std::fs::{self, Metadata};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use walkdir::WalkDir;
+
+use super::{Cache, RECORD, remove};
+
+/// What a pruning has removed, or would.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pruned {
+    /// Finished steps.
+    pub steps: usize,
+    /// Packages, blobs and what else was downloaded, whole or in part.
+    pub downloads: usize,
+    /// Bytes that the disk has more. A file that something else in the cache needs too counts when its last name goes.
+    pub freed: u64,
+}
+
+impl Cache {
+    /// Removes the steps and downloads that were last used before `limit`; with `keep` it only tells of them.
+    pub fn prune(&self, limit: SystemTime, keep: bool) -> Result<Pruned> {
+        let mut pruned = Pruned::default();
+        for entry in fs::read_dir(self.root.join("steps")).context("listing the steps of the cache")? {
+            let directory = entry?.path();
+            let used = fs::metadata(directory.join(RECORD)).and_then(|record| record.modified());
+            if used.is_ok_and(|used| used >= limit) {
+                continue;
+            }
+            pruned.freed += freed_by(&directory)?;
+            pruned.steps += 1;
+            if !keep {
+                remove(&directory)?;
+            }
+        }
+        for entry in WalkDir::new(&self.downloads) {
+            let entry = entry.context("listing the downloads")?;
+            let metadata = entry.metadata().context("listing the downloads")?;
+            if !metadata.is_file() || last_read(&metadata) >= limit {
+                continue;
+            }
+            pruned.freed += own_bytes(&metadata);
+            pruned.downloads += 1;
+            if !keep {
+                fs::remove_file(entry.path())
+                    .with_context(|| format!("removing {}", entry.path().display()))?;
+            }
+        }
+        Ok(pruned)
+    }
+}
+
+/// Marks a step as used now.
+pub(super) fn mark_used(directory: &Path) {
+    // A cache that cannot be written to is of use nevertheless.
+    let _ = fs::File::options()
+        .append(true)
+        .open(directory.join(RECORD))
+        .and_then(|record| record.set_modified(SystemTime::now()));
+}
+
+/// The moment `days` days ago.
+#[must_use]
+pub fn days_ago(days: u32) -> SystemTime {
+    let age = Duration::from_secs(u64::from(days) * 24 * 60 * 60);
+    SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// When a file was read or written last. Linux notes a reading at least once a day, unless the disk is mounted with
+/// `noatime` (mount(8)); then it is when the file came.
+fn last_read(metadata: &Metadata) -> SystemTime {
+    let times = [metadata.accessed(), metadata.modified()];
+    times.into_iter().flatten().max().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn freed_by(directory: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in WalkDir::new(directory) {
+        let entry = entry.with_context(|| format!("listing {}", directory.display()))?;
+        bytes += own_bytes(&entry.metadata()?);
+    }
+    Ok(bytes)
+}
+
+/// What a file takes that has no other name.
+fn own_bytes(metadata: &Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    if metadata.is_file() && metadata.nlink() == 1 { metadata.blocks() * 512 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Key;
+    use super::*;
+    use serde_json::json;
+
+    fn backdate(path: &Path) {
+        let then = fs::FileTimes::new().set_accessed(days_ago(40)).set_modified(days_ago(40));
+        fs::File::options().append(true).open(path).unwrap().set_times(then).unwrap();
+    }
+
+    #[test]
+    fn what_was_not_used_for_long_goes_and_what_was_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(directory.path(), None, || ()).unwrap();
+        let step = |input: &str| {
+            let key = Key::new("test", 1, json!(input));
+            cache.step(&key, |out| Ok(fs::write(out.join("file"), vec![1; 10_000])?)).unwrap()
+        };
+        let (old, used) = (step("old"), step("used"));
+        for outputs in [&old, &used] {
+            backdate(&outputs.path(RECORD));
+        }
+        assert!(!step("used").fresh, "a step of long ago is still good");
+        fs::create_dir(cache.downloads().join("blobs")).unwrap();
+        for name in ["package", "blobs/old", "blobs/new"] {
+            fs::write(cache.downloads().join(name), vec![1; 10_000]).unwrap();
+        }
+        backdate(&cache.downloads().join("package"));
+        backdate(&cache.downloads().join("blobs/old"));
+
+        let told = cache.prune(days_ago(30), true).unwrap();
+        assert_eq!((told.steps, told.downloads), (1, 2));
+        assert!(told.freed >= 30_000, "{told:?}");
+        assert!(old.path("file").exists() && cache.downloads().join("package").exists(), "only told");
+
+        assert_eq!(cache.prune(days_ago(30), false).unwrap(), told);
+        assert!(!old.path("file").exists() && !cache.downloads().join("blobs/old").exists());
+        assert!(used.path("file").exists() && cache.downloads().join("blobs/new").exists());
+        assert_eq!(cache.prune(days_ago(30), false).unwrap(), Pruned::default());
+        assert!(step("old").fresh, "what is gone is made again");
+    }
+}

@@ -1,0 +1,41 @@
+//! `iso-builder prune`.
+
+use anyhow::Result;
+use installer::cli::{Context, Format, print};
+use installer::size::ByteSize;
+
+use super::build::CacheArguments;
+use crate::build::CacheOptions;
+use crate::cache::{Pruned, days_ago};
+
+/// Remove from the cache what no build has used for a while.
+///
+/// What is removed is made or downloaded again when a build wants it; with --offline such a build fails.
+#[derive(Debug, clap::Args)]
+pub(super) struct Prune {
+    #[command(flatten)]
+    cache: CacheArguments,
+    /// Keep what was used within so many days; 0 empties the cache.
+    #[arg(long, value_name = "DAYS", default_value_t = 30)]
+    unused_for: u32,
+    /// Only tell what would be removed.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Prune {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let cache = CacheOptions::from(self.cache).open(&context.progress)?;
+        let pruned = cache.prune(days_ago(self.unused_for), self.dry_run)?;
+        match context.format {
+            Format::Json => print(&serde_json::to_string_pretty(&pruned)?),
+            Format::Text => print(&tell(&pruned, self.dry_run)),
+        }
+    }
+}
+
+fn tell(pruned: &Pruned, dry_run: bool) -> String {
+    let verb = if dry_run { "would remove" } else { "removed" };
+    let freed = ByteSize::bytes(pruned.freed);
+    format!("{verb} {} steps and {} downloads, {freed}", pruned.steps, pruned.downloads)
+}
