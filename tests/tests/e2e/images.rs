@@ -1,6 +1,7 @@
 //! Container images from real registries into real media: what is fetched, how often, and what happens when
 //! something on the way breaks.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -66,8 +67,7 @@ fn fill(artifacts: &Artifacts, registry: &Registry) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The repository's definition with these images and mirrors. With the lock of the shared media everything but the images
-/// comes from the shared cache.
+/// The repository's definition with these images and mirrors.
 fn definition(artifacts: &Artifacts, preload: &Value, registries: &Value) -> Result<PathBuf> {
     let shared = Document::new("node-a").to_json(&Identity::load()?);
     let definition = medium::stage(&artifacts.disk("source"), &shared)?;
@@ -76,6 +76,18 @@ fn definition(artifacts: &Artifacts, preload: &Value, registries: &Value) -> Res
     document["registries"] = serde_yaml::to_value(registries)?;
     fs::write(&definition, serde_yaml::to_string(&document)?)?;
     Ok(definition)
+}
+
+/// Adds the images that the repository's definition builds from packages: with the same packages the lock of the shared
+/// media fits, and everything else comes from the shared cache.
+fn beside_built(mut preload: Vec<Value>) -> Result<Value> {
+    let text = fs::read(paths::workspace().join(medium::DEFINITION))?;
+    let document: serde_yaml::Value = serde_yaml::from_slice(&text)?;
+    let entries = document["images"]["preload"].as_sequence().context("images of the definition")?;
+    for entry in entries.iter().filter(|entry| entry.get("layers").is_some()) {
+        preload.push(serde_json::to_value(entry)?);
+    }
+    Ok(Value::Array(preload))
 }
 
 /// Where the registry is that is known as [`NAME`].
@@ -101,9 +113,8 @@ fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_mi
         let registry = Registry::start(&artifacts.disk("registry"), Demands::default())?;
         let names = fill(artifacts, &registry)?;
         let relay = Relay::start(registry.port())?;
-        let preload: Vec<_> =
-            names.iter().map(|name| json!({ "image": name, "roles": ["management"] })).collect();
-        let definition = definition(artifacts, &json!(preload), &mirror(relay.port()))?;
+        let preload = names.iter().map(|name| json!({ "image": name, "roles": ["management"] })).collect();
+        let definition = definition(artifacts, &beside_built(preload)?, &mirror(relay.port()))?;
         let downloads = artifacts.disk("downloads");
         fs::create_dir_all(&downloads)?;
         let build = |out: &str| -> Result<Ended> {
@@ -121,7 +132,7 @@ fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_mi
         first.success("a build through a bad connection")?;
         let release = Medium::in_directory(&artifacts.disk("out"))?.release()?;
         check_release(&release, &names, &mut checks);
-        let unique: u64 = release.payloads(Purpose::ImageBlob).map(|payload| payload.size).sum();
+        let unique = pulled_bytes(&release);
         let fetched = relay.sent();
         checks.that(&format!("{fetched} bytes fetched are the blobs' {unique} and little more"), {
             (unique..unique + unique / 10 + (1 << 20)).contains(&fetched)
@@ -143,6 +154,14 @@ fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_mi
         damage_and_repair(artifacts, &definition, &downloads, &relay, &build, &mut checks)?;
         checks.finish("images of a registry")
     });
+}
+
+/// Bytes of the blobs that images of the registry have, each once.
+fn pulled_bytes(release: &Release) -> u64 {
+    let pulled = release.images.iter().filter(|image| image.name.starts_with(NAME));
+    let blobs: BTreeSet<_> = pulled.flat_map(|image| image.blobs.iter().copied()).collect();
+    let payloads = release.payloads(Purpose::ImageBlob);
+    payloads.filter(|payload| blobs.contains(&payload.sha256)).map(|payload| payload.size).sum()
 }
 
 /// What the release manifest says of the images.
@@ -315,7 +334,7 @@ fn full_disk(artifacts: &Artifacts, registry: &Registry, checks: &mut Checks) ->
     if !Uid::effective().is_root() {
         return Ok(());
     }
-    let preload = json!([{ "image": format!("{NAME}/app/web:1") }]);
+    let preload = beside_built(vec![json!({ "image": format!("{NAME}/app/web:1") })])?;
     Medium::shared("node-a", &Document::new("node-a").to_json(&Identity::load()?))?;
     let definition = definition(artifacts, &preload, &mirror(registry.port()))?;
     let media = paths::e2e().join("media");
