@@ -160,8 +160,10 @@ pub struct Image {
     pub digest: Digest,
     /// The roles whose nodes need it; empty means every role.
     pub roles: Vec<String>,
-    /// Digests of all its blobs: manifest, configuration, layers.
+    /// Digests of all its blobs: index where it has one, manifest, configuration, layers.
     pub blobs: Vec<Digest>,
+    /// How many of the first blobs are documents: index and manifest. Registries have those under another path.
+    pub documents: usize,
 }
 
 impl Payload {

@@ -47,6 +47,10 @@ impl Registry for Configured {
         self.client.probe(repository, digest, size)
     }
 
+    fn document(&self, repository: &Repository, digest: Digest) -> Result<Vec<u8>> {
+        Ok(self.client.document(&repository.with_digest(digest))?.bytes)
+    }
+
     fn blob(&self, repository: &Repository, digest: Digest, size: u64) -> Result<Box<dyn Read + Send>> {
         self.client.blob(repository, digest, size, 0)
     }
@@ -96,7 +100,13 @@ mod tests {
         let mut release = crate::plan::tests::release();
         release.payloads = vec![payload.clone()];
         let name = "localhost/nqrust/tools:1".into();
-        release.images = vec![Image { name, digest: sha256, roles: vec![], blobs: vec![sha256] }];
+        release.images = vec![Image {
+            name,
+            digest: Digest::of(b"manifest"),
+            roles: vec![],
+            blobs: vec![Digest::of(b"manifest"), sha256],
+            documents: 1,
+        }];
         let source = source(&parse(&config, "f").unwrap(), &[], &release).unwrap();
         source.probe(&payload).unwrap();
         let mut got = Vec::new();

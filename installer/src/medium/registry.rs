@@ -1,7 +1,7 @@
 //! The registries of the images themselves, for the blobs that no medium holds.
 
-use std::collections::BTreeMap;
-use std::io::Read;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Cursor, Read};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
@@ -19,6 +19,8 @@ const NOWHERE: &str = "localhost";
 pub trait Registry: Send + Sync {
     /// Whether a blob is there in full length.
     fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()>;
+    /// An index or a manifest.
+    fn document(&self, repository: &Repository, digest: Digest) -> Result<Vec<u8>>;
     /// The bytes of a blob.
     fn blob(&self, repository: &Repository, digest: Digest, size: u64) -> Result<Box<dyn Read + Send>>;
     /// Whether something else is asked in the place of this host.
@@ -31,6 +33,8 @@ pub trait Registry: Send + Sync {
 pub struct RegistryMedium {
     registry: Box<dyn Registry>,
     repositories: BTreeMap<Digest, Vec<Repository>>,
+    /// The blobs that are indexes and manifests.
+    documents: BTreeSet<Digest>,
     /// Where a blob was when it was asked for.
     found: Mutex<BTreeMap<Digest, Repository>>,
 }
@@ -39,7 +43,9 @@ impl RegistryMedium {
     /// The images of `release`, by their names.
     pub fn new(registry: Box<dyn Registry>, release: &Release) -> Result<Self> {
         let mut repositories: BTreeMap<Digest, Vec<Repository>> = BTreeMap::new();
+        let mut documents = BTreeSet::new();
         for image in &release.images {
+            documents.extend(image.blobs.iter().take(image.documents));
             let name: ImageReference =
                 image.name.parse().class(Class::Verification, || "reading the release manifest".into())?;
             for digest in image.blobs.iter().chain([&image.digest]) {
@@ -49,7 +55,7 @@ impl RegistryMedium {
                 }
             }
         }
-        Ok(Self { registry, repositories, found: Mutex::default() })
+        Ok(Self { registry, repositories, documents, found: Mutex::default() })
     }
 
     fn found(&self, digest: &Digest) -> Option<Repository> {
@@ -108,7 +114,13 @@ fn refused(payload: &Payload, mut refusals: Vec<(Repository, anyhow::Error)>) ->
 
 impl PayloadSource for RegistryMedium {
     fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
-        self.ask(payload, |repository| self.registry.blob(repository, payload.sha256, payload.size))
+        let digest = payload.sha256;
+        self.ask(payload, |repository| -> Result<Box<dyn Read + Send>> {
+            match self.documents.contains(&digest) {
+                true => Ok(Box::new(Cursor::new(self.registry.document(repository, digest)?))),
+                false => self.registry.blob(repository, digest, payload.size),
+            }
+        })
     }
 
     fn place(&self, payload: &Payload) -> Option<Place> {
@@ -116,7 +128,11 @@ impl PayloadSource for RegistryMedium {
     }
 
     fn probe(&self, payload: &Payload) -> Result<()> {
-        self.ask(payload, |repository| self.registry.probe(repository, payload.sha256, payload.size))
+        let digest = payload.sha256;
+        self.ask(payload, |repository| match self.documents.contains(&digest) {
+            true => self.registry.document(repository, digest).map(drop),
+            false => self.registry.probe(repository, digest, payload.size),
+        })
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {
@@ -144,22 +160,36 @@ mod tests {
     #[derive(Default)]
     struct Registries {
         blobs: Vec<(&'static str, &'static [u8])>,
+        documents: Vec<(&'static str, &'static [u8])>,
         mirror: bool,
         asked: Arc<Mutex<Vec<String>>>,
     }
 
-    impl Registry for Registries {
-        fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()> {
-            self.blob(repository, digest, size).map(drop)
-        }
-        fn blob(&self, repository: &Repository, digest: Digest, _: u64) -> Result<Box<dyn Read + Send>> {
+    impl Registries {
+        fn give(
+            &self,
+            from: &[(&'static str, &'static [u8])],
+            repository: &Repository,
+            digest: Digest,
+        ) -> Result<&'static [u8]> {
             let repository = repository.to_string();
             self.asked.lock().unwrap().push(repository.clone());
             let has = |(name, blob): &&(&str, &[u8])| *name == repository && Digest::of(blob) == digest;
             let missing =
                 || Failure::new(Class::Network, format!("asking {repository}")).because(anyhow!("401"));
-            let (_, blob) = self.blobs.iter().find(has).ok_or_else(missing)?;
-            Ok(Box::new(*blob))
+            Ok(from.iter().find(has).ok_or_else(missing)?.1)
+        }
+    }
+
+    impl Registry for Registries {
+        fn document(&self, repository: &Repository, digest: Digest) -> Result<Vec<u8>> {
+            Ok(self.give(&self.documents, repository, digest)?.to_vec())
+        }
+        fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()> {
+            self.blob(repository, digest, size).map(drop)
+        }
+        fn blob(&self, repository: &Repository, digest: Digest, _: u64) -> Result<Box<dyn Read + Send>> {
+            Ok(Box::new(self.give(&self.blobs, repository, digest)?))
         }
         fn has_mirror(&self, host: &str) -> bool {
             self.mirror && host == "localhost"
@@ -171,7 +201,7 @@ mod tests {
         Payload { path: format!("images/blobs/sha256/{sha256}"), purpose: Purpose::ImageBlob, size, sha256 }
     }
 
-    /// Two images that share a blob, and one that has no registry.
+    /// Two images that share a blob, and one that has no registry and two documents. The last blob of each is a layer.
     fn medium(registries: Registries) -> RegistryMedium {
         let mut release = crate::plan::tests::release();
         let image = |name: &str, blobs: &[&[u8]]| Image {
@@ -179,11 +209,12 @@ mod tests {
             digest: Digest::of(blobs[0]),
             roles: vec![],
             blobs: blobs.iter().map(|blob| Digest::of(blob)).collect(),
+            documents: blobs.len() - 1,
         };
         release.images = vec![
             image("a.example.org/web:1", &[b"web", b"shared"]),
             image("b.example.org/db:1", &[b"db", b"shared"]),
-            image("localhost/nqrust/tools:1", &[b"tools"]),
+            image("localhost/nqrust/tools:1", &[b"index", b"manifest", b"tools"]),
         ];
         RegistryMedium::new(Box::new(registries), &release).unwrap()
     }
@@ -228,6 +259,18 @@ mod tests {
         let blobs: Vec<(&str, &[u8])> = vec![("localhost/nqrust/tools", b"tools")];
         let mirrored = medium(Registries { blobs, mirror: true, ..Registries::default() });
         assert_eq!(read(&mirrored, b"tools").unwrap(), b"tools");
+    }
+
+    #[test]
+    fn indexes_and_manifests_are_asked_for_as_such_and_layers_as_blobs() {
+        let tools: Vec<(&str, &[u8])> =
+            ["index", "manifest"].map(|document| ("localhost/nqrust/tools", document.as_bytes())).to_vec();
+        let medium = medium(Registries { documents: tools, mirror: true, ..Registries::default() });
+        for document in ["index", "manifest"] {
+            medium.probe(&payload(document.as_bytes())).unwrap();
+            assert_eq!(read(&medium, document.as_bytes()).unwrap(), document.as_bytes());
+        }
+        assert!(medium.probe(&payload(b"tools")).is_err());
     }
 
     #[test]

@@ -141,6 +141,7 @@ pub(super) mod tests {
             digest: Digest::of(blobs[0]),
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
             blobs: blobs.iter().map(|blob| Digest::of(blob)).collect(),
+            documents: 1,
         };
         Release {
             format: FORMAT,

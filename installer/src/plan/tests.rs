@@ -57,6 +57,7 @@ pub(crate) fn release() -> Release {
         digest: blobs[0],
         roles: roles.iter().map(ToString::to_string).collect(),
         blobs: blobs.to_vec(),
+        documents: 1,
     };
     let images = vec![
         image("tools", &[], &[blob("one"), blob("two")]),

@@ -38,6 +38,7 @@ impl Sample {
                 digest: blobs[0].0,
                 roles: vec!["management".into()],
                 blobs: blobs.iter().map(|(digest, _)| *digest).collect(),
+                documents: 1,
             }],
             containerd: Containerd::default(),
         };

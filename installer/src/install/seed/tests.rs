@@ -77,6 +77,7 @@ impl Blobs {
             digest: blobs[0],
             roles: vec![],
             blobs: blobs.to_vec(),
+            documents: 1,
         };
         release.images = vec![image("a.example.org/web:1", &blobs)];
         release.images.extend(blobs.get(1..2).map(|blobs| image("a.example.org/db:1", blobs)));
