@@ -18,6 +18,7 @@ pub mod fat;
 pub mod files;
 pub mod install;
 pub mod inventory;
+pub mod live;
 pub mod medium;
 pub mod node;
 pub mod oci;

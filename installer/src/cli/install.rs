@@ -1,6 +1,6 @@
 //! `installer install`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -13,6 +13,7 @@ use crate::download::Patience;
 use crate::failure::{Class, Failure};
 use crate::install::{Cancel, Disk, Parts, SystemHost, Unpacking, execute, finish};
 use crate::inventory::{Inventory, Roots};
+use crate::live::{is_live, set_up_network};
 use crate::plan::Finish;
 use crate::progress::Progress;
 use crate::resolve::{ThisMachine, resolve};
@@ -59,6 +60,9 @@ impl Args {
                 .into());
         }
         media.tell_warnings(progress);
+        if is_live(&media::kernel_command_line()?) {
+            set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
+        }
         record.started(&media.release);
         let fetch = ThisMachine::new(media.combined.authorities.clone(), Patience::default());
         let mut warn = |text| progress.note("configuration", format!("warning: {text}"));

@@ -19,7 +19,7 @@ use crate::medium::{
 use crate::progress::Progress;
 use crate::release::{Payload, Purpose, Release};
 
-/// The command line that the kernel was started with.
+/// Where the kernel tells its command line.
 const COMMAND_LINE: &str = "/proc/cmdline";
 
 /// Everything that a plan needs beside the machine.
@@ -113,9 +113,14 @@ pub(super) fn command_line(argument: &str) -> Result<String> {
     }
 }
 
+/// The command line that the kernel was started with.
+pub(super) fn kernel_command_line() -> Result<String> {
+    read_text(Path::new(COMMAND_LINE))
+}
+
 /// The digest that the kernel command line of this boot demands of a manifest.
 pub(super) fn expected() -> Result<Option<crate::digest::Digest>> {
-    expected_manifest(&read_text(Path::new(COMMAND_LINE))?)
+    expected_manifest(&kernel_command_line()?)
 }
 
 type Opened = (Box<dyn PayloadSource>, Release);
@@ -157,7 +162,7 @@ impl Effects for ThisMachine<'_> {
     }
 
     fn command_line(&mut self) -> Result<String> {
-        read_text(Path::new(COMMAND_LINE))
+        kernel_command_line()
     }
 
     fn given_up(&mut self, saved: &InstallConfig) {

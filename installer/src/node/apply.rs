@@ -163,7 +163,7 @@ fn account_files(accounts: &Accounts) -> [NodeFile; 4] {
 }
 
 /// Writes one file unless it is there already, and says whether it wrote.
-pub(super) fn write(root: &Path, file: &NodeFile) -> Result<bool> {
+pub(crate) fn write(root: &Path, file: &NodeFile) -> Result<bool> {
     let path = root.join(&file.path);
     if file.kind == FileKind::Link {
         return write_link(&path, &file.bytes);

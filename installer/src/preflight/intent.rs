@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use crate::config::network::NetworkMethod;
 use crate::config::{DiskSelector, InstallConfig, Interface, Method, Mode, Network, Profile, Role};
+use crate::node::network;
 
 /// Variables of `os.environment` that name a proxy.
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
@@ -52,6 +53,8 @@ pub struct Claim {
     pub cards: Vec<Interface>,
     /// The VLAN that it is on; less than 2 is none.
     pub vlan: u32,
+    /// The device that has it on the node, and in a live system that has set up the network.
+    pub device: String,
 }
 
 /// An HTTP proxy. Its URL may hold a password, and is not kept.
@@ -102,7 +105,8 @@ fn claims(config: &InstallConfig) -> Vec<Claim> {
     if let Some(management) = &install.management_interface {
         let claim = |address: Option<Ipv4Addr>, key: &str| {
             let (key, cards) = (key.to_owned(), management.interfaces.clone());
-            address.map(|address| Claim { address, key, cards, vlan: management.vlan_id })
+            let device = network::device(network::MANAGEMENT, management.vlan_id);
+            address.map(|address| Claim { address, key, cards, vlan: management.vlan_id, device })
         };
         claims.extend(claim(management.ip, "install.management_interface.ip"));
         // A cluster to join has its virtual address already.
@@ -112,7 +116,8 @@ fn claims(config: &InstallConfig) -> Vec<Claim> {
     let fixed = |network: &&Network| network.method == NetworkMethod::Static;
     claims.extend(install.networks.iter().filter(fixed).filter_map(|network| {
         let key = format!("install.networks, {}", network.name);
-        Some(Claim { address: network.ip?, key, cards: network.interfaces.clone(), vlan: network.vlan_id })
+        let (cards, vlan) = (network.interfaces.clone(), network.vlan_id);
+        Some(Claim { address: network.ip?, key, cards, vlan, device: network::device(&network.name, vlan) })
     }));
     claims
 }

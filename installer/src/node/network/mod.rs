@@ -69,6 +69,33 @@ pub fn management_device(config: &InstallConfig) -> Option<String> {
     (!management.interfaces.is_empty()).then(|| of_management(config, management).top())
 }
 
+/// The names of the profiles of single cards, in the document's order.
+#[must_use]
+pub fn ports(config: &InstallConfig) -> Vec<String> {
+    let management = config.install.management_interface.iter();
+    let networks = management.map(|network| (MANAGEMENT, network.interfaces.len()));
+    let networks = networks
+        .chain(config.install.networks.iter().map(|network| (&*network.name, network.interfaces.len())));
+    networks
+        .flat_map(|(name, cards)| (0..cards).map(move |index| profile_id(name, &port_role(index))))
+        .collect()
+}
+
+fn port_role(index: usize) -> String {
+    format!("port{index}")
+}
+
+fn profile_id(network: &str, role: &str) -> String {
+    format!("nqrust-{network}-{role}")
+}
+
+/// The device that has the node's address in a network, where cards are named.
+#[must_use]
+pub fn device(network: &str, vlan_id: u32) -> String {
+    let bridge = format!("{network}-br");
+    tag(vlan_id).map_or_else(|| bridge.clone(), |id| format!("{bridge}.{id}"))
+}
+
 fn of_management<'a>(config: &'a InstallConfig, management: &'a ManagementInterface) -> Plan<'a> {
     let address = match management.method {
         Method::Static => address(management.ip, management.subnet_mask),
@@ -123,12 +150,12 @@ impl Plan<'_> {
     }
 
     fn bridge(&self) -> String {
-        format!("{}-br", self.name)
+        device(self.name, 0)
     }
 
     /// The device that has the address.
     fn top(&self) -> String {
-        self.vlan.map_or_else(|| self.bridge(), |id| format!("{}.{id}", self.bridge()))
+        device(self.name, self.vlan.unwrap_or_default())
     }
 
     fn is_management(&self) -> bool {
@@ -153,7 +180,7 @@ fn begin(
     device: Option<&str>,
     part_of: Option<(&str, &str)>,
 ) -> Keyfile {
-    let id = format!("nqrust-{}-{role}", plan.name);
+    let id = profile_id(plan.name, role);
     let mut keyfile = Keyfile::default();
     keyfile.section("connection");
     keyfile.text("uuid", &Uuid::new_v5(&NAMESPACE, id.as_bytes()).to_string());
@@ -173,12 +200,12 @@ fn begin(
 }
 
 fn end(plan: &Plan<'_>, role: &str, keyfile: Keyfile) -> NodeFile {
-    let path = format!("etc/NetworkManager/system-connections/nqrust-{}-{role}.nmconnection", plan.name);
+    let path = format!("etc/NetworkManager/system-connections/{}.nmconnection", profile_id(plan.name, role));
     NodeFile::new(&path, 0o600, keyfile.0)
 }
 
 fn port(plan: &Plan<'_>, index: usize, card: &Interface) -> NodeFile {
-    let role = format!("port{index}");
+    let role = port_role(index);
     // Names may change with the firmware's mood; the permanent address does not.
     let name = card.name.as_deref().filter(|_| card.hw_addr.is_none());
     let mut keyfile = begin(plan, &role, "ethernet", name, Some((&plan.bond(), "bond")));

@@ -23,29 +23,45 @@ pub(super) fn address_conflict(subject: &Subject<'_>) -> Outcome {
     judge(answers, "Give the node an address that is free, or take it away from the machine that has it.")
 }
 
-/// Asks for the address behind each card that it may come to be behind.
+/// Asks for the address on its own device, and where that is not there yet, behind each card that it may come to be
+/// behind.
 fn free(subject: &Subject<'_>, claim: &Claim) -> Result<String, Trouble> {
+    match subject.network.holder(claim.address, &claim.device, subject.until) {
+        Err(_) => free_on_cards(subject, claim),
+        Ok(holder) => judged(subject, holder, &claim.device)
+            .map(|free| if free { format!("is free on {}", claim.device) } else { OWN.into() }),
+    }
+}
+
+/// What is said of an address that this machine has.
+const OWN: &str = "is this machine's already";
+
+/// Whether nobody has the address. That this machine has it is no trouble; that another has it is.
+fn judged(subject: &Subject<'_>, holder: Holder, device: &str) -> Result<bool, Trouble> {
+    match holder {
+        Holder::Other(mac) if !is_own(subject, &mac) => {
+            Err(Trouble::Silent(format!("is in use: the machine {mac} answers for it on {device}")))
+        }
+        Holder::Own | Holder::Other(_) => Ok(false),
+        Holder::Nobody => Ok(true),
+    }
+}
+
+fn free_on_cards(subject: &Subject<'_>, claim: &Claim) -> Result<String, Trouble> {
     if claim.vlan > 1 {
         return Err(Trouble::Unable(format!("is for VLAN {}, which this system is not on", claim.vlan)));
     }
     let mut free = Vec::new();
     let mut unable = None;
     for nic in cards(subject, claim) {
-        let (name, nic) = match nic {
-            Ok(nic) => (nic.name.clone(), nic),
-            Err(trouble) => {
-                unable = Some(trouble);
-                continue;
-            }
-        };
-        match subject.network.holder(claim.address, &name, subject.until) {
-            Ok(Holder::Other(mac)) if !is_own(subject, &mac) => {
-                let what = format!("is in use: the machine {mac} answers for it on {}", nic.name);
-                return Err(Trouble::Silent(what));
-            }
-            Ok(Holder::Own | Holder::Other(_)) => return Ok("is this machine's already".into()),
-            Ok(Holder::Nobody) => free.push(name),
+        let holder =
+            nic.and_then(|nic| Ok((nic, subject.network.holder(claim.address, &nic.name, subject.until)?)));
+        match holder {
             Err(trouble) => unable = Some(trouble),
+            Ok((nic, holder)) => match judged(subject, holder, &nic.name)? {
+                true => free.push(nic.name.clone()),
+                false => return Ok(OWN.into()),
+            },
         }
     }
     match (free.is_empty(), unable) {

@@ -331,7 +331,9 @@ fn proxies() {
 }
 
 fn claim(cards: &[&str], vlan: u32) -> Intent {
-    let claim = Claim { address: HOST, key: "install.vip".into(), cards: named(cards), vlan };
+    let device = if vlan > 1 { "mgmt-br.20" } else { "mgmt-br" };
+    let cards = named(cards);
+    let claim = Claim { address: HOST, key: "install.vip".into(), cards, vlan, device: device.into() };
     Intent { claims: vec![claim], ..Intent::default() }
 }
 
@@ -348,6 +350,22 @@ fn addresses_that_somebody_has() {
         let outcome = on("address-conflict", &held(other.clone()), &intent);
         expect(&outcome, "found", "in use: the machine 52:54:00:aa:bb:cc answers for it on ens1");
         expect(&on("address-conflict", &held(unable()), &intent), "could not run", "cannot be reached");
+    }
+}
+
+#[test]
+fn a_live_system_with_the_networks_of_the_node_asks_on_them() {
+    for (vlan, device) in [(0, "mgmt-br"), (20, "mgmt-br.20")] {
+        for (holder, outcome, told) in [
+            (Holder::Nobody, "passed", "is free on"),
+            (Holder::Own, "passed", "this machine's already"),
+            (Holder::Other("52:54:00:aa:bb:cc".into()), "found", "answers for it on"),
+        ] {
+            let network =
+                Answers { holder: [((HOST, device.to_owned()), Ok(holder))].into(), ..Answers::default() };
+            expect(&on("address-conflict", &network, &claim(&["ens1"], vlan)), outcome, told);
+            assert_eq!(*network.asked.lock().unwrap(), [format!("holder 192.0.2.1 {device}")]);
+        }
     }
 }
 

@@ -115,8 +115,12 @@ impl Network for Answers {
     }
 
     fn holder(&self, address: Ipv4Addr, card: &str, _: Instant) -> Result<Holder, Trouble> {
+        let answer = self.holder.get(&(address, card.to_owned())).cloned();
+        if answer.is_none() && card.contains("-br") {
+            return Err(Trouble::Unable("has no such device".into()));
+        }
         self.asked.lock().unwrap().push(format!("holder {address} {card}"));
-        self.holder.get(&(address, card.to_owned())).cloned().unwrap_or(Ok(Holder::Nobody))
+        answer.unwrap_or(Ok(Holder::Nobody))
     }
 }
 

@@ -119,7 +119,13 @@ fn a_witness_needs_no_kvm() {
 fn without_a_link_nothing_is_asked() {
     let mut facts = Machine::fit().facts();
     facts.inventory.nics[0].carrier = Some(false);
-    let claim = Claim { address: [192, 0, 2, 1].into(), key: "install.vip".into(), cards: vec![], vlan: 0 };
+    let claim = Claim {
+        address: [192, 0, 2, 1].into(),
+        key: "install.vip".into(),
+        cards: vec![],
+        vlan: 0,
+        device: "mgmt-br".into(),
+    };
     let name_servers = vec![[192, 0, 2, 53].into()];
     let intent = Intent { claims: vec![claim], name_servers, ..Intent::default() };
     let network = Answers::default();
