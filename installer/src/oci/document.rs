@@ -151,11 +151,15 @@ impl Document {
 }
 
 impl ImageIndex {
-    /// The manifest for Linux on `architecture` (Go's name). Of several the first counts, as it does for containerd.
+    /// The manifest for Linux on `architecture` (Go's name). Of several the first counts, as it does for containerd. One
+    /// that names no platform may be for any: it counts where no other fits, and the image's configuration decides.
     #[must_use]
     pub fn choose(&self, architecture: &str) -> Option<&Descriptor> {
         let fits = |platform: &Platform| platform.os == "linux" && platform.architecture == architecture;
-        self.manifests.iter().find(|manifest| manifest.platform.as_ref().is_some_and(fits))
+        let named = self.manifests.iter().find(|manifest| manifest.platform.as_ref().is_some_and(fits));
+        let unnamed =
+            || self.manifests.iter().find(|manifest| manifest.platform.is_none() && manifest.is_manifest());
+        named.or_else(unnamed)
     }
 
     /// The platforms that there are, for a message.
@@ -257,5 +261,15 @@ mod tests {
         assert_eq!(index.choose("amd64"), index.manifests.last());
         assert_eq!(index.choose("riscv64"), None);
         assert_eq!(index.platforms(), ["linux/arm64", "windows/amd64", "linux/amd64"]);
+    }
+
+    #[test]
+    fn a_manifest_that_names_no_platform_counts_where_no_other_fits() {
+        let arm = descriptor(MANIFESTS[0], Some(("linux", "arm64")));
+        let [unnamed, artifact] = [MANIFESTS[0], "application/json"].map(|kind| descriptor(kind, None));
+        let index: ImageIndex =
+            serde_json::from_value(json!({ "manifests": [artifact, arm, unnamed] })).unwrap();
+        assert_eq!(index.choose("arm64"), index.manifests.get(1));
+        assert_eq!(index.choose("amd64"), index.manifests.get(2));
     }
 }

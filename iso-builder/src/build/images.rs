@@ -162,7 +162,7 @@ impl Build<'_> {
             .chain(built)
             .map(|o| Store::at(&o.path(STORE)))
             .collect();
-        cache.step(&Key::new("image-store", 1, json!({ "images": images })), |out| {
+        cache.step(&Key::new("image-store", 2, json!({ "images": images })), |out| {
             let store = Store::create(&out.join(STORE))?;
             let held =
                 |blob: &Blob| steps.iter().map(|s| s.blob_path(blob.digest)).find(|path| path.exists());

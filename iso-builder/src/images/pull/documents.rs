@@ -5,12 +5,13 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, anyhow};
 use installer::digest::Digest;
 use installer::failure::{Class, Failure};
-use installer::oci::{Document, ImageManifest, ImageReference, Repository};
+use installer::files::read_at_most;
+use installer::oci::{Document, ImageManifest, ImageReference, Platform, Repository};
 use installer::progress::Progress;
 
 use super::super::blob::Blob;
 use super::super::image::{StoredImage, Target};
-use super::{BlobCache, Pinned, Registry};
+use super::{BlobCache, Pinned, Registry, transfer};
 use crate::parallel::{self, locked};
 
 /// No index or manifest of a sane image is larger; registries allow 4 MiB.
@@ -97,6 +98,7 @@ impl Documents<'_> {
             digest: descriptor.digest,
             size: descriptor.size,
         };
+        self.check_platform(pinned, named(&config))?;
         Ok(StoredImage {
             name: pinned.reference.clone(),
             roles: Vec::new(),
@@ -127,12 +129,26 @@ impl Documents<'_> {
         Ok((document, blob))
     }
 
+    /// Whether the image is for the platform, by its own word: an index may say nothing, and not every image has one.
+    fn check_platform(&self, pinned: &Pinned, config: Blob) -> Result<()> {
+        if !self.cache.holds(config)? {
+            transfer::one(config, &[&pinned.reference], self.registry, self.cache, &mut |_| ())?;
+        }
+        let bytes = read_at_most(&self.cache.path(config.digest), LIMIT)?;
+        let platform: Platform =
+            serde_json::from_slice(&bytes).map_err(|error| unusable(config.digest, error.into()))?;
+        match platform.os == "linux" && platform.architecture == self.architecture {
+            true => Ok(()),
+            false => Err(self.no_platform(&[platform.to_string()])),
+        }
+    }
+
     fn no_platform(&self, there: &[String]) -> anyhow::Error {
         let what = format!("there is no image for linux/{}", self.architecture);
         Failure::new(Class::Invalid, what)
             .because(anyhow!(
-                "the index has {}",
-                if there.is_empty() { "none".into() } else { there.join(", ") }
+                "there is one for {}",
+                if there.is_empty() { "nothing that it names".into() } else { there.join(", ") }
             ))
             .hint("Name an image that is published for this platform.")
             .into()

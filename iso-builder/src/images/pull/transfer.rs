@@ -56,7 +56,7 @@ pub fn blobs(
 }
 
 /// A blob from the first of its images' repositories that has it.
-fn one(
+pub(super) fn one(
     blob: Blob,
     users: &[&ImageReference],
     registry: &dyn Registry,
