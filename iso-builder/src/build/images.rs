@@ -67,7 +67,7 @@ impl Build<'_> {
             "architecture": architecture,
             "node": node,
         });
-        let metadata = self.inputs.cache.step(&Key::new("image-metadata", 2, inputs), |out| {
+        let metadata = self.inputs.cache.step(&Key::new("image-metadata", 3, inputs), |out| {
             let work = Work::Metadata(Metadata {
                 base: base.path("base.tar"),
                 store: store.path(""),

@@ -9,6 +9,7 @@ use installer::containerd::{Daemon, NAMESPACE};
 use installer::failure::{Class, Failure};
 
 use super::image::StoredImage;
+use super::metadata::PINNED;
 
 /// The lease that is made to be deleted.
 const LEASE: &str = "check";
@@ -20,6 +21,10 @@ pub(super) fn has_exactly(daemon: &Daemon<'_>, images: &[StoredImage]) -> Result
     // An image without its configuration is no row of the table, but an error that names it.
     let table = text(daemon, words).map_err(refused)?;
     compare_images(&table, images)?;
+    let (label, value) = PINNED;
+    let filter = format!(r#"labels."{label}"=={value}"#);
+    let pinned = text(daemon, ["--namespace", NAMESPACE, "images", "ls", "--quiet", &filter])?;
+    compare_pinned(&pinned, images)?;
     compare_blobs(text(daemon, ["--namespace", NAMESPACE, "content", "ls", "--quiet"])?.lines(), images)
 }
 
@@ -73,6 +78,16 @@ fn compare_images(table: &str, images: &[StoredImage]) -> Result<()> {
     }
     match expected.into_keys().next() {
         Some(name) => bail!(wrong(format!("no image {name}"))),
+        None => Ok(()),
+    }
+}
+
+/// `pinned` is the names of the images that the kubelet leaves alone.
+fn compare_pinned(pinned: &str, images: &[StoredImage]) -> Result<()> {
+    let pinned: BTreeSet<&str> = pinned.lines().collect();
+    let names = images.iter().flat_map(StoredImage::names);
+    match names.map(|name| name.to_string()).find(|name| !pinned.contains(name.as_str())) {
+        Some(name) => bail!(wrong(format!("the image {name} without the label that pins it"))),
         None => Ok(()),
     }
 }

@@ -16,6 +16,7 @@ use installer::containerd::NAMESPACE;
 use installer::digest::Digest;
 use installer::files::read_at_most;
 
+pub(super) use self::normal::PINNED;
 use self::normal::{descend, normalise};
 use self::version::Writer;
 use super::containerd::Containerd;

@@ -11,6 +11,9 @@ use super::super::image::StoredImage;
 use super::{SCHEMA, VERSION, go};
 use crate::bolt::Bucket;
 
+/// The label of images that a kubelet does not remove when its disk fills (containerd's CRI plug-in, from 1.7.3 on): a node
+/// without a registry could not get them again.
+pub(in crate::images) const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
 /// How labels begin that keep what they name from the collector.
 const REFERENCE: &str = "containerd.io/gc.ref.content.";
 /// Labels of blobs that depend on content only.
@@ -63,7 +66,10 @@ fn normal_images(raw: &Bucket, images: &[StoredImage], time: &[u8]) -> Result<Bu
             String::from_utf8_lossy(digest),
             image.target().blob.digest
         );
-        normal.buckets.insert(name.into_bytes(), timed(found, time));
+        let mut kept = timed(found, time);
+        let labels = kept.buckets.entry(b"labels".to_vec()).or_default();
+        labels.pairs.insert(PINNED.0.into(), PINNED.1.into());
+        normal.buckets.insert(name.into_bytes(), kept);
     }
     match raw.buckets.keys().find(|name| !normal.buckets.contains_key(*name)) {
         Some(other) => bail!("there is an image {} that was not asked for", String::from_utf8_lossy(other)),
@@ -234,6 +240,8 @@ mod tests {
         assert_eq!(blobs.buckets.len(), 5, "two manifests, two configurations, one layer");
         let labels = blobs.bucket(&[&images[0].manifest.blob.digest.oci(), "labels"]).unwrap();
         assert_eq!(labels.pairs.len(), 2, "references stay, the expiry goes");
+        let labels = normal.bucket(&["v1", "k8s.io", "images", "localhost/a:1", "labels"]).unwrap();
+        assert_eq!(labels.value(PINNED.0), Some(PINNED.1.as_bytes()));
     }
 
     #[test]
