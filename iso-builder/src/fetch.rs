@@ -16,16 +16,13 @@ use crate::parallel::{self, locked};
 /// Transfers at the same time.
 const PARALLEL: usize = 6;
 
-/// What a user does when a mirror lacks a file or has another.
-const HINT: &str = "Mirrors replace packages: make the lock file anew with `iso-builder lock DEFINITION`.";
-
 /// One file to be had.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Where it is.
     pub url: String,
-    /// Its length in bytes.
-    pub size: u64,
+    /// Its length in bytes, where that is known.
+    pub size: Option<u64>,
     /// Its SHA-256.
     pub sha256: Digest,
     /// Where it goes.
@@ -38,24 +35,24 @@ pub fn is_complete(path: &Path, size: u64) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.len() == size)
 }
 
-/// Downloads everything, or fails with the first failure after the transfers under way have ended.
-pub fn all(wanted: &[Wanted], progress: &Progress) -> Result<()> {
+/// Downloads everything, or fails with the first failure after the transfers under way have ended. `hint` tells a user what
+/// to do when a server lacks a file or has another.
+pub fn all(wanted: &[Wanted], hint: &'static str, progress: &Progress) -> Result<()> {
     let Some(first) = wanted.first() else { return Ok(()) };
-    let downloader = Downloader::new(&first.url, Patience::default(), HINT)?;
+    let downloader = Downloader::new(&first.url, Patience::default(), hint)?;
     let total = wanted.iter().map(|file| file.size).sum();
-    let step =
-        Mutex::new(progress.step("download", format!("Downloading {} files", wanted.len()), Some(total)));
-    parallel::for_each(wanted, PARALLEL, |file| one(&downloader, file, &step))?;
+    let step = Mutex::new(progress.step("download", format!("Downloading {} files", wanted.len()), total));
+    parallel::for_each(wanted, PARALLEL, |file| one(&downloader, file, hint, &step))?;
     step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
     Ok(())
 }
 
-fn one(downloader: &Downloader, wanted: &Wanted, step: &Mutex<Step>) -> Result<()> {
+fn one(downloader: &Downloader, wanted: &Wanted, hint: &'static str, step: &Mutex<Step>) -> Result<()> {
     let part = wanted.path.with_extension("part");
     let writing = || format!("writing {}", part.display());
     let mut file = File::create(&part).with_context(writing)?;
-    let mut download = HashingReader::new(downloader.open(&wanted.url, Some(wanted.size)));
-    let mut buffer = vec![0; 256 << 10];
+    let mut download = HashingReader::new(downloader.open(&wanted.url, wanted.size));
+    let (mut buffer, mut size) = (vec![0; 256 << 10], 0);
     loop {
         let receiving = || format!("downloading {}", shown(&wanted.url));
         let count = download.read(&mut buffer).class(Class::Network, receiving)?;
@@ -63,6 +60,7 @@ fn one(downloader: &Downloader, wanted: &Wanted, step: &Mutex<Step>) -> Result<(
             break;
         }
         file.write_all(&buffer[..count]).with_context(writing)?;
+        size += count as u64;
         locked(step).advance(count as u64);
     }
     let digest = download.digest();
@@ -70,8 +68,8 @@ fn one(downloader: &Downloader, wanted: &Wanted, step: &Mutex<Step>) -> Result<(
         fs::remove_file(&part).with_context(writing)?;
         let what = format!("{} is not what the lock file says", shown(&wanted.url));
         let why = anyhow::anyhow!("its SHA-256 is {digest} instead of {}", wanted.sha256);
-        return Err(Failure::new(Class::Verification, what).because(why).hint(HINT).into());
+        return Err(Failure::new(Class::Verification, what).because(why).hint(hint).into());
     }
-    ensure!(is_complete(&part, wanted.size), "{} changed while it was written", part.display());
+    ensure!(is_complete(&part, size), "{} changed while it was written", part.display());
     fs::rename(&part, &wanted.path).with_context(|| format!("naming {}", wanted.path.display()))
 }

@@ -3,7 +3,7 @@
 //! An image definition goes in, media come out. [`build`] is the graph of steps; what needs to see itself as root
 //! is in [`steps`] and runs in the [`sandbox`]. The parts that media are made of have rooms of their own:
 //! [`images`] the image store (with [`bolt`] for containerd's database), [`boot`] the loaders and menus,
-//! [`media`] the ISOs, [`workloads`] what the cluster applies; [`archive`] reads tar archives of strangers. [`medium`]
+//! [`media`] the ISOs, [`kubernetes`] the distribution, [`workloads`] what the cluster applies; [`archive`] reads tar archives of strangers. [`medium`]
 //! inspects and verifies what is finished, and [`iso9660`] reads it.
 //!
 //! Configuration types, the release manifest and the leaves (digests, files, commands, progress) come
@@ -20,6 +20,7 @@ pub mod fetch;
 pub mod images;
 pub mod inputs;
 pub mod iso9660;
+pub mod kubernetes;
 pub mod links;
 pub mod lock;
 pub mod media;

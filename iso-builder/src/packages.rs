@@ -15,6 +15,9 @@ use crate::lock::{Lock, Policy, Request};
 use crate::sandbox;
 use crate::steps::{self, Repository, Resolved, Work};
 
+/// What a user does when a mirror lacks a package or has another.
+const HINT: &str = "Mirrors replace packages: make the lock file anew with `iso-builder lock DEFINITION`.";
+
 /// The digest of a root file system in a directory: with owners, modes and attributes, which are part of it.
 pub(crate) fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Result<Digest> {
     let directory = directory.canonicalize().with_context(|| format!("resolving {}", directory.display()))?;
@@ -55,7 +58,7 @@ pub fn fetch(lock: &Lock, cache: &Cache, policy: Policy, progress: &Progress) ->
         if !fetch::is_complete(&path, package.size) {
             missing.push(Wanted {
                 url: package.url.clone(),
-                size: package.size,
+                size: Some(package.size),
                 sha256: package.sha256,
                 path: path.clone(),
             });
@@ -69,7 +72,7 @@ pub fn fetch(lock: &Lock, cache: &Cache, policy: Policy, progress: &Progress) ->
             .hint("Build once without --offline.")
             .into());
     }
-    fetch::all(&missing, progress)?;
+    fetch::all(&missing, HINT, progress)?;
     Ok(Repository(paths))
 }
 

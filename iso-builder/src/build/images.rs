@@ -56,7 +56,7 @@ impl Build<'_> {
         let store = self.image_store(&images, built.as_ref())?;
         let definition = &self.inputs.loaded.definition;
         let architecture = definition.architecture.debian();
-        let node = match definition.images.runtime {
+        let node = match definition.runtime() {
             Runtime::Containerd => NodeContainerd::OfBase,
             Runtime::Rke2 | Runtime::K3s => NodeContainerd::Unknown,
         };

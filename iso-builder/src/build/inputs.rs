@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use installer::command::SystemRunner;
 use installer::config::Role;
+use installer::digest::Digest;
 use installer::files;
 use installer::node::cluster::vip_image;
 use installer::progress::Progress;
@@ -13,6 +14,7 @@ use installer::size::ByteSize;
 use serde_json::json;
 use walkdir::WalkDir;
 
+use super::kubernetes::{self, Brought};
 use super::{InputOptions, configuration};
 use crate::cache::{Cache, Key, Outputs};
 use crate::definition::Loaded;
@@ -22,6 +24,7 @@ use crate::images::preload::{self, Needed, Preload, Present};
 use crate::images::pull::{BlobCache, Offline, Registry};
 use crate::images::spec::LocalImages;
 use crate::images::{Runtime, Source, Store};
+use crate::kubernetes::Obtain;
 use crate::lock::{Lock, Locker, Policy};
 use crate::workloads::spec::ImagePolicy;
 use crate::workloads::{self, Found, Helm, Origin, Workloads};
@@ -40,6 +43,15 @@ pub struct PullOptions {
     pub rate: Option<ByteSize>,
 }
 
+/// Whether what the lock has pinned counts while a definition's inputs are gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pins {
+    /// Where it fits the definition.
+    Known,
+    /// No: everything is resolved anew.
+    Anew,
+}
+
 /// A definition with everything that it names.
 #[allow(missing_debug_implementations)]
 pub(super) struct Inputs {
@@ -53,13 +65,16 @@ pub(super) struct Inputs {
     pub(super) workloads: Workloads,
     /// The images that they run, and those that nodes run by themselves.
     pub(super) found: Vec<Found>,
-    /// Images of layouts and archives, with the store that each is in.
+    /// The release of the Kubernetes distribution, with RKE2's runtime image.
+    pub(super) release: Option<Brought>,
+    /// Images of layouts and archives, those of the release among them, with the store that each is in.
     pub(super) local: Vec<(Outputs, Vec<StoredImage>)>,
 }
 
 impl Inputs {
-    /// Reads the definition and what lies beside it; asks nobody on the network.
-    pub(super) fn gather(options: &InputOptions, progress: &Progress) -> Result<Self> {
+    /// Reads the definition and what lies beside it. Only the files of the Kubernetes distribution are downloaded here: they say
+    /// which images there are.
+    pub(super) fn gather(options: &InputOptions, pins: Pins, progress: &Progress) -> Result<Self> {
         let InputOptions { definition, policy, pull, cache } = options;
         let loaded = Loaded::read(definition)?;
         crate::tools::check()?;
@@ -67,7 +82,12 @@ impl Inputs {
         let blobs = BlobCache::open(cache.downloads())?;
         let registry: Box<dyn Registry> =
             if policy.offline { Box::new(Offline) } else { Box::new(loaded.registries(pull.rate)?) };
-        let local = local_images(&loaded, &cache, progress)?;
+        let mut local = local_images(&loaded, &cache, progress)?;
+        let obtain =
+            Obtain { loaded: &loaded, cache: &cache, policy: *policy, keep: pins == Pins::Known, progress };
+        let brought = obtain.release()?.map(|release| kubernetes::bring(release, &loaded, &cache, progress));
+        let (release, images) = brought.transpose()?.unzip();
+        local.extend(images.unwrap_or_default());
         let mut present: Vec<_> = local
             .iter()
             .flat_map(|(_, images)| images)
@@ -79,7 +99,7 @@ impl Inputs {
         let included = workloads::included(&found).into_iter();
         needed.extend(included.map(|(reference, roles)| Needed { reference, roles }));
         let preload = Preload::new(&present, &needed);
-        Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, local, workloads, found })
+        Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, release, local, workloads, found })
     }
 
     /// The lock of the definition.
@@ -96,6 +116,7 @@ impl Inputs {
         Locker {
             loaded: &self.loaded,
             pulled: &self.preload.pulled,
+            kubernetes: self.release.as_ref().map(|brought| &brought.release.locked),
             registry: self.registry.as_ref(),
             blobs: &self.blobs,
             transfers: self.pull.transfers,
@@ -116,7 +137,7 @@ fn shipped(loaded: &Loaded, cache: &Cache) -> Result<(Workloads, Vec<Found>)> {
         workloads.add_brought(file, text, Vec::new(), ImagePolicy::Include);
     }
     let mut found = workloads.discover(&helm)?;
-    if definition.images.runtime != Runtime::Containerd {
+    if definition.runtime() != Runtime::Containerd {
         found.push(virtual_address()?);
     }
     Ok((workloads, found))
@@ -167,27 +188,36 @@ fn local_images(
 fn local_store(loaded: &Loaded, local: &LocalImages, cache: &Cache, progress: &Progress) -> Result<Outputs> {
     let path = loaded.resolve(&local.path);
     let checksums = local.checksums.as_ref().map(|path| loaded.resolve(path));
-    let architecture = loaded.definition.architecture.debian();
+    let import = Import {
+        path: &path,
+        references: &local.references,
+        checksums: checksums.as_deref(),
+        architecture: loaded.definition.architecture.debian(),
+        roles: &[],
+    };
+    imported(&import, crate::inputs::digest(&path)?, cache, progress)
+}
+
+/// The images of a layout or an archive, whose digest is `content`, in a store of their own.
+pub(super) fn imported(
+    import: &Import<'_>,
+    content: Digest,
+    cache: &Cache,
+    progress: &Progress,
+) -> Result<Outputs> {
     let inputs = json!({
-        "content": crate::inputs::digest(&path)?,
-        "references": local.references,
+        "content": content,
+        "references": import.references,
         // The file of checksums has it.
-        "name": path.file_name().map(|name| name.to_string_lossy()),
-        "checksums": checksums.as_deref().map(crate::inputs::digest).transpose()?,
-        "architecture": architecture,
+        "name": import.path.file_name().map(|name| name.to_string_lossy()),
+        "checksums": import.checksums.map(crate::inputs::digest).transpose()?,
+        "architecture": import.architecture,
     });
     cache.step(&Key::new("images-local", 1, inputs), |out| {
-        let total = files_size(&path)?;
-        let mut step = progress.step("import", format!("Reading {}", path.display()), Some(total));
+        let total = files_size(import.path)?;
+        let mut step = progress.step("import", format!("Reading {}", import.path.display()), Some(total));
         let store = Store::create(&out.join(STORE))?;
-        let import = Import {
-            path: &path,
-            references: &local.references,
-            checksums: checksums.as_deref(),
-            architecture,
-            roles: &[],
-        };
-        let imported = import::import(&import, &store, &mut |bytes| step.advance(bytes))?;
+        let imported = import::import(import, &store, &mut |bytes| step.advance(bytes))?;
         step.done();
         imported.notes.iter().for_each(|note| progress.note("import", note));
         store.keep_only(&imported.images)?;

@@ -142,7 +142,7 @@ impl Build<'_> {
             payloads: parts.payloads.iter().map(|(payload, _)| payload.clone()).collect(),
             images: parts.images.clone(),
             containerd: Containerd {
-                root: definition.images.runtime.root().into(),
+                root: definition.runtime().root().into(),
                 unpack: definition.images.unpack,
             },
         }

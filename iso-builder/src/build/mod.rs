@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! packages ─ base ┬ kernel (kernel, initrd, loaders) ──────────┐
-//!                 ├ rootfs (overlays, installer) ──────────────┼ media
+//! distribution ───┼ rootfs (overlays, installer) ──────────────┼ media
 //! packages ─ built images ┐                                    │
 //! archives and layouts ───┼ image store ─ metadata (containerd)┘
 //! registries ─ blobs ─────┘
@@ -13,6 +13,7 @@
 mod configuration;
 mod images;
 mod inputs;
+mod kubernetes;
 mod media;
 mod os;
 mod record;
@@ -33,8 +34,8 @@ use crate::packages;
 use crate::sandbox;
 use crate::steps::{Repository, Request, Work};
 
-use inputs::Inputs;
 pub use inputs::PullOptions;
+use inputs::{Inputs, Pins};
 pub use media::Target;
 
 /// What a build is asked for.
@@ -104,9 +105,10 @@ pub struct Medium {
 pub fn build(options: &Options, progress: &Progress) -> Result<Vec<Medium>> {
     let build = Build::begin(&options.inputs, progress)?;
     files::make_directory(&options.output, 0o755)?;
+    let distribution = build.distribution()?;
     let base = build.base()?;
     let kernel = build.kernel(&base)?;
-    let rootfs = build.rootfs(&base, &options.installer)?;
+    let rootfs = build.rootfs(&base, distribution.as_ref(), &options.installer)?;
     let images = build.images(&base)?;
     let parts = media::Parts::collect(&build, kernel, &rootfs, images.as_ref())?;
     let sbom = build.sbom(&base, images.as_ref())?;
@@ -115,7 +117,7 @@ pub fn build(options: &Options, progress: &Progress) -> Result<Vec<Medium>> {
 
 /// Resolves every input of a definition anew and writes its lock file.
 pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
-    Inputs::gather(options, progress)?.relock(progress)
+    Inputs::gather(options, Pins::Anew, progress)?.relock(progress)
 }
 
 /// The images that a definition preloads, with their blobs and roles. Of images from registries the manifests are
@@ -130,7 +132,7 @@ pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<St
 
 impl<'a> Build<'a> {
     fn begin(options: &InputOptions, progress: &'a Progress) -> Result<Self> {
-        let inputs = Inputs::gather(options, progress)?;
+        let inputs = Inputs::gather(options, Pins::Known, progress)?;
         let lock = inputs.lock(options.policy, progress)?;
         Ok(Self { inputs, lock, policy: options.policy, progress })
     }

@@ -10,7 +10,7 @@ use super::{Build, Outputs};
 use crate::cache::Key;
 use crate::definition::Base;
 use crate::inputs;
-use crate::steps::{Identity, Rootfs, Source, Work};
+use crate::steps::{Identity, OVERLAY, Rootfs, Source, Work};
 
 impl Build<'_> {
     /// `base.tar`: the root file system before anything of ours.
@@ -61,13 +61,20 @@ impl Build<'_> {
     }
 
     /// `rootfs.squashfs`.
-    pub(super) fn rootfs(&self, base: &Outputs, installer: &Path) -> Result<Outputs> {
+    pub(super) fn rootfs(
+        &self,
+        base: &Outputs,
+        distribution: Option<&Outputs>,
+        installer: &Path,
+    ) -> Result<Outputs> {
         let definition = &self.inputs.loaded.definition;
         let rootfs = Rootfs {
             base: base.path("base.tar"),
-            overlays: self
-                .overlays(&definition.overlays.rootfs)?
+            // The definition's overlays can change what the distribution brings.
+            overlays: distribution
+                .map(|outputs| outputs.path(OVERLAY))
                 .into_iter()
+                .chain(self.overlays(&definition.overlays.rootfs)?)
                 .chain(self.shipped()?)
                 .collect(),
             installer: found(installer)?,

@@ -8,7 +8,8 @@ use installer::config::registries::Registries;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::images::Images;
+use crate::images::{Images, Runtime};
+use crate::kubernetes::Kubernetes;
 use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
 pub use read::Loaded;
@@ -47,6 +48,9 @@ pub struct Definition {
     /// Container images.
     #[serde(default)]
     pub images: Images,
+    /// The Kubernetes distribution that the OS image brings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Kubernetes>,
     /// Kubernetes manifests that the first server of a cluster applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<ManifestSpec>,
@@ -61,6 +65,18 @@ pub struct Definition {
     /// a configuration is stronger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_defaults: Option<PathBuf>,
+}
+
+impl Definition {
+    /// Whose containerd runs on the nodes: that of the Kubernetes distribution which the OS image brings, or else what
+    /// `images.runtime` says.
+    #[must_use]
+    pub fn runtime(&self) -> Runtime {
+        match &self.kubernetes {
+            Some(kubernetes) => kubernetes.distribution.into(),
+            None => self.images.runtime.unwrap_or_default(),
+        }
+    }
 }
 
 /// Architectures that media are made for.

@@ -10,6 +10,7 @@ use installer::size::ByteSize;
 
 use super::{Base, Definition};
 use crate::images::Source;
+use crate::kubernetes::Kubernetes;
 
 /// A definition that has been read, with the directory that its paths are relative to.
 #[derive(Clone, Debug)]
@@ -81,6 +82,15 @@ impl Loaded {
                 problems.push(format!("kernel.arguments: {argument:?} cannot stand in a boot menu"));
             }
         }
+        if let Some(kubernetes) = &definition.kubernetes {
+            problems.extend(kubernetes.problems());
+            if definition.images.runtime.is_some_and(|runtime| runtime != definition.runtime()) {
+                problems.push(format!(
+                    "images.runtime: it is {} because kubernetes.distribution is; leave the key out",
+                    kubernetes.distribution.name()
+                ));
+            }
+        }
         for image in definition.images.built() {
             if let Err(report) = garde::Validate::validate(image) {
                 problems.extend(
@@ -128,6 +138,9 @@ impl Loaded {
                 }
                 Source::Built(_) | Source::Registry(_) => {}
             }
+        }
+        if let Some(directory) = definition.kubernetes.as_ref().and_then(Kubernetes::directory) {
+            paths.push(("kubernetes.artifacts", directory, PathKind::Directory));
         }
         paths.extend(definition.manifests.iter().map(|m| ("manifests", m.path.as_path(), PathKind::Either)));
         for chart in &definition.charts {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use garde::Validate;
-use installer::config::Role;
+use installer::config::{Distribution, Role};
 use installer::oci::ImageReference;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,10 @@ pub struct Images {
     /// Unpack the images while a node is installed, so that a first container starts at once. The install takes longer, and
     /// the images take more than twice their room on the node.
     pub unpack: bool,
-    /// Whose containerd runs on the nodes. It decides where the images are put.
-    pub runtime: Runtime,
+    /// Whose containerd runs on the nodes, which decides where the images are put. It follows from `kubernetes`; this key is
+    /// for a base that brings its own distribution.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<Runtime>,
 }
 
 impl Images {
@@ -54,6 +56,15 @@ impl Runtime {
             Self::Containerd => "/var/lib/containerd",
             Self::Rke2 => "/var/lib/rancher/rke2/agent/containerd",
             Self::K3s => "/var/lib/rancher/k3s/agent/containerd",
+        }
+    }
+}
+
+impl From<Distribution> for Runtime {
+    fn from(distribution: Distribution) -> Self {
+        match distribution {
+            Distribution::Rke2 => Self::Rke2,
+            Distribution::K3s => Self::K3s,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Making a lock: every input of a definition resolved to a digest.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -14,6 +15,7 @@ use crate::definition::{Base, Loaded};
 use crate::images::Source;
 use crate::images::preload::Needed;
 use crate::images::pull::{self, BlobCache, Pinned, Registry};
+use crate::kubernetes::LockedRelease;
 use crate::packages;
 
 /// How a build treats its lock file.
@@ -32,6 +34,8 @@ pub struct Locker<'a> {
     pub loaded: &'a Loaded,
     /// The images that it takes from registries.
     pub pulled: &'a [Needed],
+    /// The release of its Kubernetes distribution.
+    pub kubernetes: Option<&'a LockedRelease>,
     /// What resolves their tags.
     pub registry: &'a dyn Registry,
     /// Where their documents are kept.
@@ -48,6 +52,7 @@ pub struct Locker<'a> {
 struct Wanted {
     request: Request,
     base: Option<Digest>,
+    kubernetes: Option<LockedRelease>,
     files: Vec<LockedFile>,
 }
 
@@ -59,20 +64,13 @@ impl Locker<'_> {
         let wanted = self.wanted()?;
         let known = Lock::read(&path)?;
         if let Some(lock) = &known
-            && (&lock.request, &lock.base, &lock.files) == (&wanted.request, &wanted.base, &wanted.files)
+            && (&lock.request, &lock.base, &lock.kubernetes, &lock.files)
+                == (&wanted.request, &wanted.base, &wanted.kubernetes, &wanted.files)
         {
             return Ok(lock.clone());
         }
         if policy.locked || policy.offline {
-            let option = if policy.locked { "--locked" } else { "--offline" };
-            let what = format!(
-                "{} is absent or does not fit the definition, and {option} was given",
-                path.display()
-            );
-            return Err(Failure::new(Class::Invalid, what)
-                .because(anyhow::anyhow!("{}", difference(known.as_ref(), &wanted)))
-                .hint("Make it anew with `iso-builder lock DEFINITION`.")
-                .into());
+            return Err(unfit(&path, policy, &difference(known.as_ref(), &wanted)));
         }
         self.make(wanted, known)
     }
@@ -84,12 +82,13 @@ impl Locker<'_> {
 
     fn wanted(&self) -> Result<Wanted> {
         let request = Request::of(self.loaded, self.pulled);
-        Ok(Wanted { request, base: self.base_digest()?, files: self.files()? })
+        let kubernetes = self.kubernetes.cloned();
+        Ok(Wanted { request, base: self.base_digest()?, kubernetes, files: self.files()? })
     }
 
     /// A lock of what is wanted, with what `known` has of it already.
     fn make(&self, wanted: Wanted, known: Option<Lock>) -> Result<Lock> {
-        let Wanted { request, base, files } = wanted;
+        let Wanted { request, base, kubernetes, files } = wanted;
         let same_packages = known.as_ref().filter(|lock| {
             (&lock.request.source, &lock.request.wanted, &lock.base)
                 == (&request.source, &request.wanted, &base)
@@ -100,7 +99,7 @@ impl Locker<'_> {
             None => (now()?, packages::resolve(&request, self.cache, self.progress)?),
         };
         let images = self.pin(&request.images, known.map(|lock| lock.images).unwrap_or_default())?;
-        let lock = Lock { format: super::FORMAT, epoch, request, packages, base, images, files };
+        let lock = Lock { format: super::FORMAT, epoch, request, packages, base, images, kubernetes, files };
         lock.write(&Lock::path(&self.loaded.file))?;
         Ok(lock)
     }
@@ -144,6 +143,16 @@ impl Locker<'_> {
     }
 }
 
+/// A lock that does not fit, `why`, where nothing may be resolved.
+pub(crate) fn unfit(lock: &Path, policy: Policy, why: &str) -> anyhow::Error {
+    let option = if policy.locked { "--locked" } else { "--offline" };
+    let what = format!("{} is absent or does not fit the definition, and {option} was given", lock.display());
+    Failure::new(Class::Invalid, what)
+        .because(anyhow::anyhow!("{why}"))
+        .hint("Make it anew with `iso-builder lock DEFINITION`.")
+        .into()
+}
+
 /// `SOURCE_DATE_EPOCH` if that is set, else the present moment; in seconds since 1970.
 fn now() -> Result<u64> {
     match std::env::var("SOURCE_DATE_EPOCH") {
@@ -171,10 +180,30 @@ fn difference(known: Option<&Lock>, wanted: &Wanted) -> String {
     for image in old.images.iter().filter(|image| !new.images.contains(image)) {
         parts.push(format!("the image {image} is locked and not wanted"));
     }
+    parts.extend(released(lock.kubernetes.as_ref(), wanted.kubernetes.as_ref()));
     for file in wanted.files.iter().filter(|file| !lock.files.contains(file)) {
         parts.push(format!("{} is not locked, or has changed", file.path.display()));
     }
     if parts.is_empty() { "something that it locks is not wanted".into() } else { parts.join("; ") }
+}
+
+/// What of the Kubernetes distribution is not as it is locked, in words.
+fn released(known: Option<&LockedRelease>, wanted: Option<&LockedRelease>) -> Vec<String> {
+    let Some(wanted) = wanted else { return Vec::new() };
+    let named = |release: &LockedRelease| format!("{} {}", release.distribution.name(), release.version);
+    match known {
+        None => vec![format!("{} is not locked", named(wanted))],
+        Some(known) if named(known) != named(wanted) => {
+            vec![format!("{} is locked and not {}", named(known), named(wanted))]
+        }
+        Some(known) if known.artifacts != wanted.artifacts => {
+            vec![format!("kubernetes.artifacts was {}", known.artifacts)]
+        }
+        Some(known) => {
+            let new = wanted.files.iter().filter(|file| !known.files.contains(file));
+            new.map(|file| format!("{} is not locked, or has changed", file.name)).collect()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -191,12 +220,12 @@ mod tests {
         };
         let sha256 = Digest::of(file.unwrap_or_default().as_bytes());
         let files = file.map(|_| LockedFile { path: "archive.tar".into(), sha256 }).into_iter().collect();
-        Wanted { request, base: None, files }
+        Wanted { request, base: None, kubernetes: None, files }
     }
 
     fn locked(wanted: Wanted) -> Lock {
-        let Wanted { request, base, files } = wanted;
-        Lock { format: 1, epoch: 0, request, packages: vec![], base, images: vec![], files }
+        let Wanted { request, base, kubernetes, files } = wanted;
+        Lock { format: 1, epoch: 0, request, packages: vec![], base, images: vec![], kubernetes, files }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The lock file: every input of a build by digest. Written beside the definition as `DEFINITION.lock`.
 //!
-//! What is locked: each Debian package with its URL, size and SHA-256; each image of a registry with its digest; the base
-//! where it is a file or directory, and archives and layouts of images; and the moment that all timestamps carry. A lock
+//! What is locked: each Debian package with its URL, size and SHA-256; each image of a registry with its digest; the files of the
+//! Kubernetes distribution; the base where it is a file or directory, and archives and layouts of images; and the moment that
+//! all timestamps carry. A lock
 //! fits a definition when the definition still asks for the same things; otherwise what has changed is resolved
 //! again, or with `--locked` the build refuses.
 
@@ -19,8 +20,10 @@ use serde::{Deserialize, Serialize};
 use crate::definition::{Base, Loaded, PackageSource};
 use crate::images::preload::Needed;
 use crate::images::pull::Pinned;
+use crate::kubernetes::LockedRelease;
 use crate::steps::{Resolved, Wanted};
 
+pub(crate) use make::unfit;
 pub use make::{Locker, Policy};
 
 /// The version of the format.
@@ -44,6 +47,9 @@ pub struct Lock {
     /// The images of registries, by reference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Pinned>,
+    /// The release of the Kubernetes distribution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<LockedRelease>,
     /// Archives and layouts of images, by path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<LockedFile>,
@@ -151,6 +157,7 @@ mod tests {
             packages: vec![],
             base: None,
             images: vec![],
+            kubernetes: None,
             files: vec![],
         }
     }

@@ -5,6 +5,7 @@
 
 mod base;
 mod bootstrap;
+mod distribution;
 mod kernel;
 mod metadata;
 mod packages;
@@ -77,6 +78,8 @@ pub enum Work {
         /// Directories laid over the tree before dracut runs.
         overlays: Vec<PathBuf>,
     },
+    /// Lays out what a release of the Kubernetes distribution brings to the OS image, to [`OVERLAY`].
+    Distribution(distribution::Distribution),
     /// Makes `rootfs.squashfs` from `base.tar`.
     Rootfs(rootfs::Rootfs),
     /// Makes containerd's metadata for an image store, with the base's own containerd.
@@ -84,6 +87,7 @@ pub enum Work {
 }
 
 pub use base::{SURVEY, Source};
+pub use distribution::{Distribution, OVERLAY};
 pub use metadata::{Metadata, WRITTEN, Written};
 pub use packages::Repository;
 pub use rootfs::{Identity, Rootfs};
@@ -119,6 +123,7 @@ impl Request {
             Work::Import(source) => base::import(&self, source),
             Work::Survey(directory) => base::survey(&self, directory),
             Work::Kernel { base, overlays } => kernel::make(&self, base, overlays),
+            Work::Distribution(from) => distribution::make(&self, from),
             Work::Rootfs(rootfs) => rootfs::make(&self, rootfs),
             Work::Metadata(from) => metadata::make(&self, from),
         }

@@ -162,7 +162,7 @@ fn checksum(list: &Path, archive: &Path) -> Result<Digest> {
 }
 
 /// Reads what `sha256sum` writes: a digest, a space, a space or `*`, a name with or without directories.
-fn checksum_of(text: &str, name: &str) -> Result<Digest, String> {
+pub(crate) fn checksum_of(text: &str, name: &str) -> Result<Digest, String> {
     let digests = text.lines().filter_map(|line| {
         let (digest, path) = line.trim_end().split_once(char::is_whitespace)?;
         let path = path.trim_start().trim_start_matches('*');

@@ -19,7 +19,7 @@ use super::{directory, unreadable};
 
 /// What an archive is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::steps) enum Kind {
     /// A whole tree.
     Whole,
     /// A layer (image-spec 1.1, `layer.md`): over others, and with whiteouts.
@@ -37,7 +37,7 @@ const COMPRESSIONS: &[(&[u8], &str, &str)] = &[
 ];
 
 /// Unpacks an archive over the tree.
-pub(super) fn unpack(archive: &Path, tree: &Tree, scratch: &Path, kind: Kind) -> Result<()> {
+pub(in crate::steps) fn unpack(archive: &Path, tree: &Tree, scratch: &Path, kind: Kind) -> Result<()> {
     let what = if kind == Kind::Layer { "layer" } else { "tar archive" };
     let plain = plain(archive, scratch).map_err(|error| unreadable(archive, what, error))?;
     let members = read(&plain).map_err(|error| unreadable(archive, what, error))?;

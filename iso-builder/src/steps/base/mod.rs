@@ -4,7 +4,7 @@
 //! own (the media keep no others), `/` itself is root's with mode 0755, and what belongs to a running system is left
 //! out: device nodes, which an ordinary user could not unpack, and the content of /dev, /proc and /sys.
 
-mod archive;
+pub(super) mod archive;
 mod directory;
 mod layout;
 

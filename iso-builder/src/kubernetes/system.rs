@@ -1,0 +1,137 @@
+//! The files of ours that go beside those of a release, and the units of K3s, which its releases do not have.
+//!
+//! Everything is part of the read-only OS image. So an update to another slot, and the way back, changes the distribution
+//! together with the system, and nothing of it is unpacked on a node.
+
+use installer::config::Distribution;
+
+use super::Version;
+use super::runtime::data_directory;
+
+/// Where the OS image has the programs and charts of RKE2's runtime image, from the root.
+pub const RKE2_RUNTIME: &str = "usr/lib/rke2";
+
+/// A file of the OS image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemFile {
+    /// Its path from the root.
+    pub path: String,
+    /// What it is.
+    pub content: Content,
+}
+
+/// What a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A file with this text.
+    Text(String),
+    /// A link.
+    Link(String),
+}
+
+/// The files for a release.
+#[must_use]
+pub fn files(version: &Version) -> Vec<SystemFile> {
+    let distribution = version.distribution();
+    let name = distribution.name();
+    let mut files = vec![
+        text(&format!("usr/lib/NetworkManager/conf.d/50-{name}.conf"), network_manager(distribution)),
+        text(&format!("usr/lib/sysctl.d/50-{name}.conf"), SYSCTL.to_owned()),
+        // Pods run in the distribution's containerd. The base's own would run beside it for nothing; the image store
+        // is prepared with its program, not with the service.
+        link("etc/systemd/system/containerd.service", "/dev/null"),
+    ];
+    match distribution {
+        Distribution::Rke2 => files.push(text("usr/lib/tmpfiles.d/rke2.conf", rke2_directories(version))),
+        Distribution::K3s => {
+            files.push(text("usr/lib/systemd/system/k3s.service", k3s_unit("server")));
+            files.push(text("usr/lib/systemd/system/k3s-agent.service", k3s_unit("agent")));
+            // As upstream's installer does when it is told to replace commands: the base's ctr speaks to the base's
+            // containerd, in which there are no pods.
+            files.extend(
+                ["crictl", "ctr", "kubectl"].map(|command| link(&format!("usr/local/bin/{command}"), "k3s")),
+            );
+        }
+    }
+    files
+}
+
+fn text(path: &str, text: String) -> SystemFile {
+    SystemFile { path: path.to_owned(), content: Content::Text(text) }
+}
+
+fn link(path: &str, target: &str) -> SystemFile {
+    SystemFile { path: path.to_owned(), content: Content::Link(target.to_owned()) }
+}
+
+/// The devices that pods' networks are made of are not NetworkManager's: it would take routes and addresses from them
+/// (RKE2, "Known issues and limitations"; Calico, "Configure NetworkManager").
+fn network_manager(distribution: Distribution) -> String {
+    let own: &[&str] = match distribution {
+        Distribution::Rke2 => {
+            &["cali*", "tunl*", "vxlan.calico", "vxlan-v6.calico", "wireguard.cali", "wg-v6.cali"]
+        }
+        Distribution::K3s => &[],
+    };
+    let common = ["flannel*", "cni*", "veth*", "kube-ipvs0", "nodelocaldns"];
+    let devices: Vec<_> =
+        own.iter().chain(&common).map(|device| format!("interface-name:{device}")).collect();
+    format!("[keyfile]\nunmanaged-devices+={}\n", devices.join(";"))
+}
+
+/// Pods share the kernel's limits on watching files. The defaults are for one desktop: with many pods "too many open files"
+/// (RKE2, "Known issues and limitations").
+const SYSCTL: &str = "fs.inotify.max_user_instances = 8192\nfs.inotify.max_user_watches = 524288\n";
+
+/// Leads RKE2 to what the OS image has of its runtime image, so that its start unpacks and asks for nothing. RKE2 finds both
+/// directories and the mark of a whole extraction, makes its link `/var/lib/rancher/rke2/bin` and removes directories of
+/// other releases; for that, and for `charts.tmp` beside `charts`, all but the programs has to be writable. The charts have
+/// to be a directory and no link, which its copying of them would copy as a link. They are made anew at each boot, as a
+/// power cut may have left half of them.
+fn rke2_directories(version: &Version) -> String {
+    let directory = format!("/var/lib/rancher/rke2/data/{}", data_directory(version));
+    let tag = version.tag();
+    [
+        format!("d {directory} 0755 - - -"),
+        format!("L+ {directory}/bin - - - - /{RKE2_RUNTIME}/bin"),
+        format!("R! {directory}/charts*"),
+        format!("C {directory}/charts - - - - /{RKE2_RUNTIME}/charts"),
+        format!("f {directory}/.extracted 0644 - - - index.docker.io/rancher/rke2-runtime:{tag}"),
+    ]
+    .map(|line| line + "\n")
+    .concat()
+}
+
+/// A unit as upstream's installer writes it, with the same settings.
+fn k3s_unit(command: &str) -> String {
+    format!(
+        "[Unit]
+Description=Lightweight Kubernetes ({command})
+Documentation=https://k3s.io
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=notify
+EnvironmentFile=-/etc/default/%N
+EnvironmentFile=-/etc/sysconfig/%N
+EnvironmentFile=-/etc/systemd/system/%N.service.env
+KillMode=process
+Delegate=yes
+User=root
+LimitNOFILE=1048576
+LimitNPROC=infinity
+LimitCORE=infinity
+TasksMax=infinity
+TimeoutStartSec=0
+Restart=always
+RestartSec=5s
+ExecStartPre=-/sbin/modprobe br_netfilter
+ExecStartPre=-/sbin/modprobe overlay
+ExecStart=/usr/local/bin/k3s {command}
+
+[Install]
+WantedBy=multi-user.target
+"
+    )
+}

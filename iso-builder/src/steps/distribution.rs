@@ -1,0 +1,220 @@
+//! What a release of the Kubernetes distribution brings to the OS image, as a directory to lay over it.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use installer::config::Distribution as Kind;
+use installer::failure::{Class, Failure};
+use installer::files;
+use serde::{Deserialize, Serialize};
+
+use super::Request;
+use super::base::archive;
+use super::tree::{Tree, place_file};
+use crate::kubernetes::Version;
+use crate::kubernetes::system::{self, Content, RKE2_RUNTIME};
+
+/// A release.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Which.
+    pub version: Version,
+    /// RKE2's archive of an installation, or K3s's executable.
+    pub program: PathBuf,
+    /// The layers of RKE2's runtime image, lowest first.
+    pub runtime: Vec<PathBuf>,
+}
+
+/// The output: a directory with everything at its place.
+pub const OVERLAY: &str = "tree";
+
+/// RKE2's archive is unpacked below this, as upstream's installer does: its units name the program there.
+const PREFIX: &str = "usr/local";
+/// Where systemd, and what a node links, has the units.
+const UNITS: &str = "usr/lib/systemd/system";
+
+/// Makes [`OVERLAY`]. Owners and modes are those of an overlay.
+pub(super) fn make(request: &Request, from: &Distribution) -> Result<()> {
+    let stage = request.scratch.join("stage");
+    files::make_directory(&stage.join("usr"), 0o755)?;
+    match from.version.distribution() {
+        Kind::Rke2 => {
+            unpack_installation(request, from, &stage)?;
+            unpack_runtime(request, from, &stage)?;
+        }
+        Kind::K3s => {
+            files::make_directory(&stage.join(PREFIX).join("bin"), 0o755)?;
+            place_file(&from.program, &stage.join("usr/local/bin/k3s"), 0o755)?;
+        }
+    }
+    check_version(&stage.join("usr/local/bin").join(from.version.distribution().name()), from)?;
+    for file in system::files(&from.version) {
+        write(&stage.join(&file.path), &file.content)?;
+    }
+    Tree::empty(&request.out)?.overlay(&stage)
+}
+
+/// RKE2's `bin`, `lib` and `share` below [`PREFIX`], the units where a node looks for them.
+fn unpack_installation(request: &Request, from: &Distribution, stage: &Path) -> Result<()> {
+    let tree = scratch_tree(request, "installation")?;
+    archive::unpack(&from.program, &tree, &request.scratch, archive::Kind::Whole)?;
+    for name in
+        ["bin/rke2", "lib/systemd/system/rke2-server.service", "lib/systemd/system/rke2-agent.service"]
+    {
+        if !tree.path(name).symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+            let what = format!("{} is not RKE2's archive of an installation", from.program.display());
+            return Err(Failure::new(Class::Invalid, what)
+                .because(anyhow::anyhow!("it has no {name}"))
+                .into());
+        }
+    }
+    // A system that is an image is installed anew and not uninstalled.
+    remove(&tree.path("bin/rke2-uninstall.sh"))?;
+    rename(tree.root(), &stage.join(PREFIX))?;
+    files::make_directory(&stage.join(UNITS), 0o755)?;
+    for unit in ["rke2-server.service", "rke2-agent.service"] {
+        rename(&stage.join(PREFIX).join("lib/systemd/system").join(unit), &stage.join(UNITS).join(unit))?;
+    }
+    Ok(())
+}
+
+/// The programs and charts of RKE2's runtime image.
+fn unpack_runtime(request: &Request, from: &Distribution, stage: &Path) -> Result<()> {
+    let tree = scratch_tree(request, "runtime")?;
+    for layer in &from.runtime {
+        archive::unpack(layer, &tree, &request.scratch, archive::Kind::Layer)?;
+    }
+    let target = stage.join(RKE2_RUNTIME);
+    files::make_directory(&target, 0o755)?;
+    for name in ["bin", "charts"] {
+        if !tree.path(name).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            let what = format!("the runtime image of RKE2 {} has no directory /{name}", from.version);
+            return Err(Failure::new(Class::Invalid, what)
+                .hint("Such a release is not known; take another, or tell the makers of this program.")
+                .into());
+        }
+        rename(&tree.path(name), &target.join(name))?;
+    }
+    Ok(())
+}
+
+/// The program has to be of the release: with another one, nodes would look for images that the media do not have.
+fn check_version(program: &Path, from: &Distribution) -> Result<()> {
+    let file = File::open(program).with_context(|| format!("opening {}", program.display()))?;
+    let versions = versions(file, from.version.distribution())
+        .with_context(|| format!("reading {}", program.display()))?;
+    if versions.iter().any(|version| version == from.version.as_str()) {
+        return Ok(());
+    }
+    let found = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
+    Err(Failure::new(Class::Invalid, format!("{} is not of {}", from.program.display(), from.version))
+        .because(anyhow::anyhow!("of the versions that a program names it has: {found}"))
+        .hint("Take all files from one release, the one that kubernetes.version names.")
+        .into())
+}
+
+/// The versions of the distribution that a program has among its texts, each once. Its own is one of them: the linker puts
+/// it there, and behind it a byte that cannot stand in a version.
+fn versions(mut program: impl Read, distribution: Kind) -> Result<Vec<String>> {
+    const PIECE: usize = 1 << 20;
+    const LONGEST: usize = 64;
+    let mut found: Vec<String> = Vec::new();
+    let mut bytes = Vec::new();
+    loop {
+        let kept = bytes.len();
+        let count = (&mut program).take(PIECE as u64).read_to_end(&mut bytes)?;
+        for version in within(&bytes, distribution) {
+            if !found.contains(&version) {
+                found.push(version);
+            }
+        }
+        if count == 0 && kept <= LONGEST {
+            return Ok(found);
+        }
+        // What begins at the end of a piece ends in the next.
+        bytes.drain(..bytes.len().saturating_sub(LONGEST));
+    }
+}
+
+/// The versions in `bytes` that end before the last of them.
+fn within(bytes: &[u8], distribution: Kind) -> Vec<String> {
+    let mark: &[u8] = match distribution {
+        Kind::Rke2 => b"+rke2r",
+        Kind::K3s => b"+k3s",
+    };
+    let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+');
+    let marks =
+        bytes.iter().enumerate().filter(|(index, byte)| **byte == b'+' && bytes[*index..].starts_with(mark));
+    let version = |(index, _): (usize, &u8)| {
+        let start = bytes[..index].iter().rposition(|byte| *byte == b'v')?;
+        let length = bytes[index + 1..].iter().position(|byte| !part(byte)).map(|length| index + 1 + length);
+        let text = String::from_utf8_lossy(bytes.get(start..length.unwrap_or(bytes.len()))?);
+        text.parse::<Version>().ok().map(|version| version.as_str().to_owned())
+    };
+    marks.filter_map(version).collect()
+}
+
+/// An empty tree of its own.
+fn scratch_tree(request: &Request, name: &str) -> Result<Tree> {
+    let directory = request.scratch.join(name);
+    files::make_directory(&directory, 0o755)?;
+    Tree::empty(&directory)
+}
+
+fn write(path: &Path, content: &Content) -> Result<()> {
+    let parent = path.parent().context("a file is in a directory")?;
+    files::make_directory(parent, 0o755)?;
+    match content {
+        Content::Text(text) => files::write_atomically(path, text.as_bytes(), 0o644),
+        Content::Link(target) => {
+            remove(path)?;
+            symlink(target, path).with_context(|| format!("linking {}", path.display()))
+        }
+    }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).with_context(|| format!("moving {} to {}", from.display(), to.display()))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_programs_versions_are_found_among_its_texts() {
+        let at = |length: usize, text: &str| {
+            let mut program = vec![0; length];
+            program.extend(text.as_bytes());
+            program
+        };
+        for (program, found) in [
+            (b"\0v1.33.1+rke2r1\0".to_vec(), &["v1.33.1+rke2r1"][..]),
+            (b"rke2 version v1.33.1+rke2r12 (abc)".to_vec(), &["v1.33.1+rke2r12"]),
+            (
+                b"v1.33.1+rke2r1\0v1.33.1+rke2r1\0v1.32.0+rke2r2\n".to_vec(),
+                &["v1.33.1+rke2r1", "v1.32.0+rke2r2"],
+            ),
+            (b"v1.33.1+k3s1\0".to_vec(), &[]),
+            (b"+rke2r1 version+rke2r1 v+rke2r1".to_vec(), &[]),
+            (at((1 << 20) - 7, "v1.33.1+rke2r1\0"), &["v1.33.1+rke2r1"]),
+            (at((1 << 20) - 14, "v1.33.1+rke2r1"), &["v1.33.1+rke2r1"]),
+            (Vec::new(), &[]),
+        ] {
+            assert_eq!(versions(&program[..], Kind::Rke2).unwrap(), found);
+        }
+        assert_eq!(versions(&b"v1.33.1-rc1+k3s1\n"[..], Kind::K3s).unwrap(), ["v1.33.1-rc1+k3s1"]);
+    }
+}
