@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use installer::config::Distribution;
 use installer::config::sources::{Document, Kind, check_partial, combine};
 use installer::failure::{Class, Classify, Failure};
 use installer::files;
 use installer::release::{Payload, Purpose};
 
-use crate::definition::Loaded;
+use crate::definition::{Definition, Loaded};
 
 /// The payloads of `install_defaults` and `install_config`, checked, with the files that hold them.
 ///
@@ -20,15 +21,17 @@ pub(super) fn payloads(loaded: &Loaded) -> Result<Vec<(Payload, PathBuf)>> {
         (&definition.install_defaults, "config/defaults.yaml", Purpose::InstallDefaults, Kind::Defaults),
         (&definition.install_config, "config/install.yaml", Purpose::InstallConfig, Kind::Embedded),
     ];
-    let (mut documents, mut payloads) = (Vec::new(), Vec::new());
+    let (mut documents, mut payloads, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     for (file, path, purpose, kind) in wanted {
         let Some(file) = file else { continue };
         let source = loaded.resolve(file);
         documents.push(document(&source, kind)?);
+        texts.push(files::read_text(&source)?);
         let (sha256, size) = crate::cache::digest_of(&source)?;
         payloads.push((Payload { path: path.into(), purpose, size, sha256 }, source));
     }
     check(documents)?;
+    check_distribution(definition, &texts)?;
     Ok(payloads)
 }
 
@@ -61,6 +64,33 @@ fn document(path: &Path, kind: Kind) -> Result<Document> {
     Ok(Document::yaml(kind, name, text))
 }
 
+/// Fails where nodes that say nothing else would look for another distribution than the one that the image brings. `texts` are
+/// the parts of their configuration, weakest first.
+fn check_distribution(definition: &Definition, texts: &[String]) -> Result<()> {
+    let Some(brought) = definition.kubernetes.as_ref().map(|kubernetes| kubernetes.distribution) else {
+        return Ok(());
+    };
+    let named = |text: &String| {
+        let value: serde_json::Value = serde_saphyr::from_str(text).ok()?;
+        value["kubernetes"]["distribution"].as_str().map(str::to_owned)
+    };
+    let default = Distribution::default().name().to_owned();
+    let chosen = texts.iter().filter_map(named).next_back().unwrap_or(default);
+    if chosen == brought.name() {
+        return Ok(());
+    }
+    let what = format!("the image brings {}, and its installs would make nodes of {chosen}", brought.name());
+    Err(Failure::new(Class::Invalid, what)
+        .because(anyhow::anyhow!(
+            "kubernetes.distribution of an install configuration is {chosen} unless given"
+        ))
+        .hint(format!(
+            "Say `kubernetes: {{distribution: {}}}` in the file that install_defaults names.",
+            brought.name()
+        ))
+        .into())
+}
+
 fn check(mut documents: Vec<Document>) -> Result<()> {
     let whole = documents.iter().any(|document| document.kind() == Kind::Embedded);
     let checked = match documents.pop() {
@@ -87,6 +117,36 @@ mod tests {
             .into_iter()
             .filter_map(|(text, kind)| text.map(|text| Document::yaml(kind, format!("{kind:?}"), text)));
         check(documents.collect()).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn installs_make_nodes_of_the_distribution_that_the_image_brings() {
+        let definition = |kubernetes: &str| {
+            let text =
+                format!("{{id: a, name: a, version: '1', base: {{directory: {{path: .}}}}{kubernetes}}}");
+            serde_saphyr::from_str::<Definition>(&text).unwrap()
+        };
+        let none = definition("");
+        let rke2 = definition(", kubernetes: {distribution: rke2, version: v1.33.1+rke2r1}");
+        let k3s = definition(", kubernetes: {distribution: k3s, version: v1.33.1+k3s1}");
+        let (of_rke2, of_k3s) = ("kubernetes: {distribution: rke2}", "kubernetes: {distribution: k3s}");
+        for (definition, texts, fits) in [
+            (&none, &[of_k3s][..], true),
+            (&rke2, &[], true),
+            (&rke2, &["os: {}"], true),
+            (&rke2, &[of_k3s], false),
+            (&rke2, &[of_k3s, of_rke2], true),
+            (&k3s, &[], false),
+            (&k3s, &["kubernetes: {}"], false),
+            (&k3s, &[of_k3s], true),
+            (&k3s, &[of_k3s, "os: {}"], true),
+            (&k3s, &[of_k3s, of_rke2], false),
+        ] {
+            let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
+            assert_eq!(check_distribution(definition, &texts).is_ok(), fits, "{texts:?}");
+        }
+        let told = installer::failure::render(&check_distribution(&k3s, &[]).unwrap_err());
+        assert!(told.contains("brings k3s") && told.contains("`kubernetes: {distribution: k3s}`"), "{told}");
     }
 
     #[test]

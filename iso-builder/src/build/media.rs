@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::images::Images;
 use super::sbom::NAME;
-use super::{Build, Medium, Outputs, configuration, record};
+use super::{Build, Medium, Outputs, record};
 use crate::boot::loaders;
 use crate::boot::menu::Menu;
 use crate::links::link_or_copy;
@@ -45,10 +45,10 @@ pub(super) struct Parts {
 impl Parts {
     /// Collects the payloads in the order in which an install reads them.
     pub(super) fn collect(
-        build: &Build<'_>,
         kernel: Outputs,
         rootfs: &Outputs,
         images: Option<&Images>,
+        configuration: Vec<(Payload, PathBuf)>,
     ) -> Result<Self> {
         let mut payloads = Vec::new();
         let mut add = |path: String, purpose, outputs: &Outputs, name: &str| -> Result<()> {
@@ -79,7 +79,7 @@ impl Parts {
                 payloads.push((payload.clone(), source));
             }
         }
-        payloads.extend(configuration::payloads(&build.inputs.loaded)?);
+        payloads.extend(configuration);
         let release = files::read_text(&kernel.path("kernel-release"))?;
         let images = images.map(|images| images.listing.images.clone()).unwrap_or_default();
         Ok(Self { kernel, payloads, images, release })

@@ -104,13 +104,15 @@ pub struct Medium {
 /// Builds the media and says which there are now.
 pub fn build(options: &Options, progress: &Progress) -> Result<Vec<Medium>> {
     let build = Build::begin(&options.inputs, progress)?;
+    // What is wrong with a configuration or a release is told before anything that takes time.
+    let configuration = configuration::payloads(&build.inputs.loaded)?;
     files::make_directory(&options.output, 0o755)?;
     let distribution = build.distribution()?;
     let base = build.base()?;
     let kernel = build.kernel(&base)?;
     let rootfs = build.rootfs(&base, distribution.as_ref(), &options.installer)?;
     let images = build.images(&base)?;
-    let parts = media::Parts::collect(&build, kernel, &rootfs, images.as_ref())?;
+    let parts = media::Parts::collect(kernel, &rootfs, images.as_ref(), configuration)?;
     let sbom = build.sbom(&base, images.as_ref())?;
     build.media(&parts, &sbom, &options.output, &options.targets)
 }

@@ -28,7 +28,7 @@ use crate::lock::{self, Lock, Policy};
 /// More than any list of checksums has, in bytes.
 const LIST: u64 = 1 << 20;
 /// What a user does when the server lacks a file or has another.
-const HINT: &str = "Check kubernetes.version, .artifacts and .images; `iso-builder lock DEFINITION` reads the release's \
+const HINT: &str = "Check kubernetes.version, kubernetes.artifacts and kubernetes.images; `iso-builder lock DEFINITION` reads the release's \
                     checksums anew.";
 
 /// A release as the lock has it.
@@ -144,7 +144,9 @@ impl Obtain<'_> {
             let path = directory.join(name);
             if !path.is_file() {
                 return Err(Failure::new(Class::Invalid, format!("there is no file {}", path.display()))
-                    .hint("Download it from the release, or correct kubernetes.artifacts or .images.")
+                    .hint(
+                        "Download it from the release, or correct kubernetes.artifacts or kubernetes.images.",
+                    )
                     .into());
             }
             let (digest, _) = cache::digest_of(&path)?;
@@ -203,7 +205,7 @@ impl Obtain<'_> {
         let missing = self.progress.within("kubernetes", message, missing)?;
         if let (true, Some(first)) = (self.policy.offline, missing.first()) {
             let what = format!(
-                "{} files of the release are not in the cache, and --offline was given",
+                "{} of the release's files are not in the cache, and --offline was given",
                 missing.len()
             );
             return Err(Failure::new(Class::Network, what)
@@ -232,6 +234,6 @@ fn read_list(text: &str, names: &[String], list: &str) -> Result<BTreeMap<String
     }
     Err(Failure::new(Class::Invalid, format!("{list} is not the list of checksums of what is needed"))
         .because(anyhow::anyhow!("{}", wrong.join("\n  because: ")))
-        .hint("Check kubernetes.version, .artifacts and .images: a release has not every archive.")
+        .hint("Check kubernetes.version, kubernetes.artifacts and kubernetes.images: not every release has every archive.")
         .into())
 }

@@ -1,0 +1,80 @@
+//! The definitions that this project publishes: they ask for the public releases, and build from a release in a directory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use installer::config::Distribution;
+use iso_builder::definition::{Base, Loaded};
+use iso_builder::kubernetes::spec::Artifacts;
+use serde_json::{Value, json};
+
+use crate::release::{Place, k3s, publish, rke2};
+
+fn configs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/images")
+}
+
+fn published(distribution: Distribution) -> Loaded {
+    let file = configs().join(format!("hypervisor-{}.yaml", distribution.name()));
+    Loaded::read(&file).unwrap_or_else(|error| panic!("{}", installer::failure::render(&error)))
+}
+
+fn packages(loaded: &Loaded) -> Vec<String> {
+    let Base::Debian(base) = &loaded.definition.base else { panic!("a base of packages") };
+    base.include.clone()
+}
+
+#[test]
+fn they_ask_for_a_public_release_and_have_what_the_default_image_has() {
+    let default = packages(&Loaded::read(&configs().join("default.yaml")).unwrap());
+    for distribution in Distribution::ALL {
+        let loaded = published(distribution);
+        let kubernetes = loaded.definition.kubernetes.as_ref().unwrap();
+        assert_eq!(
+            (kubernetes.distribution, kubernetes.version.distribution()),
+            (distribution, distribution)
+        );
+        let Artifacts::Url(url) = kubernetes.artifacts() else { panic!("a directory") };
+        assert!(url.starts_with("https://github.com/") && url.contains("%2B"), "{url}");
+        let own = packages(&loaded);
+        let missing: Vec<_> = default.iter().filter(|package| !own.contains(package)).collect();
+        assert!(missing.is_empty(), "{}: {missing:?}", distribution.name());
+        for package in ["open-iscsi", "nfs-common", "iptables", "apparmor"] {
+            assert!(own.iter().any(|known| known == package), "{package}");
+        }
+    }
+}
+
+#[test]
+fn they_build_from_a_release_in_a_directory() {
+    for distribution in Distribution::ALL {
+        let loaded = published(distribution);
+        let version = loaded.definition.kubernetes.as_ref().unwrap().version.clone();
+        let place = Place::new();
+        let files = match distribution {
+            Distribution::Rke2 => rke2(version.as_str(), &version.tag()),
+            Distribution::K3s => k3s(version.as_str()),
+        };
+        publish(&place.path("release"), &files);
+        // All but the base, for which this test would need a mirror and a long time.
+        let mut definition = serde_json::to_value(&loaded.definition).unwrap();
+        definition["kubernetes"]["artifacts"] = json!("release");
+        definition["base"] = json!({ "archive": { "path": "base.tar" } });
+        absolute(&mut definition);
+        place.define(&definition);
+        let tree = place.build();
+        let defaults =
+            fs::read_to_string(loaded.resolve(loaded.definition.install_defaults.as_ref().unwrap()));
+        assert!(defaults.unwrap().contains(&format!("distribution: {}", distribution.name())));
+        assert!(tree.join("usr/local/bin").join(distribution.name()).is_file());
+    }
+}
+
+/// Makes the paths of a published definition such that a definition elsewhere may have them.
+fn absolute(definition: &mut Value) {
+    let whole = |path: &mut Value| *path = json!(configs().join(path.as_str().unwrap()));
+    whole(&mut definition["install_defaults"]);
+    for key in ["rootfs", "initrd"] {
+        definition["overlays"][key].as_array_mut().unwrap().iter_mut().for_each(whole);
+    }
+}
