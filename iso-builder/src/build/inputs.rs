@@ -130,7 +130,10 @@ impl Inputs {
 fn shipped(loaded: &Loaded, cache: &Cache) -> Result<(Workloads, Vec<Found>)> {
     let definition = &loaded.definition;
     let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
-    let helm = Helm::new(&SystemRunner, scratch.path());
+    let mut helm = Helm::new(&SystemRunner, scratch.path());
+    if let Some(kubernetes) = &definition.kubernetes {
+        helm = helm.for_version(kubernetes.version.as_str());
+    }
     let resolve = |path: &Path| loaded.resolve(path);
     let mut workloads = Workloads::read(&definition.manifests, &definition.charts, resolve, &helm)?;
     for (file, text) in configuration::manifests(loaded)? {

@@ -11,8 +11,9 @@ use super::inputs::STORE;
 use super::{Build, Outputs};
 use crate::cache::Key;
 use crate::images::Store;
+use crate::kubernetes::Kubernetes;
 use crate::sbom::tree::{self, Layers};
-use crate::sbom::{self, Product};
+use crate::sbom::{self, Manager, Package, Product};
 
 /// The name of the document.
 pub(super) const NAME: &str = "sbom.spdx.json";
@@ -25,11 +26,13 @@ impl Build<'_> {
             "epoch": self.lock.epoch,
             "base": base.digest()?,
             "product": [&definition.id, &definition.name, &definition.version],
+            "distribution": definition.kubernetes.as_ref().map(|kubernetes| &kubernetes.version),
             "images": images.map(|images| &images.images),
         });
-        let outputs = self.inputs.cache.step(&Key::new("sbom", 1, inputs), |out| {
+        let outputs = self.inputs.cache.step(&Key::new("sbom", 2, inputs), |out| {
             self.progress.within("sbom", "Writing the bill of materials", || {
-                let os = tree::of_tree(&base.path("base.tar"))?;
+                let mut os = tree::of_tree(&base.path("base.tar"))?;
+                os.packages.extend(definition.kubernetes.as_ref().map(released));
                 let mut contents = Vec::new();
                 if let Some(Images { store, images, .. }) = images {
                     let store = Store::at(&store.path(STORE));
@@ -45,5 +48,34 @@ impl Build<'_> {
             })
         })?;
         Ok(outputs.path(NAME))
+    }
+}
+
+/// The distribution, which no package manager knows.
+fn released(kubernetes: &Kubernetes) -> Package {
+    let (owner, name) = kubernetes.repository();
+    Package {
+        manager: Manager::Github,
+        distribution: owner.to_owned(),
+        name: name.to_owned(),
+        version: kubernetes.version.to_string(),
+        architecture: String::new(),
+        source: None,
+        licence: Some("Apache-2.0".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_is_named_by_its_release() {
+        for (text, purl) in [
+            ("{distribution: rke2, version: v1.33.1+rke2r1}", "pkg:github/rancher/rke2@v1.33.1%2Brke2r1"),
+            ("{distribution: k3s, version: v1.33.1+k3s1}", "pkg:github/k3s-io/k3s@v1.33.1%2Bk3s1"),
+        ] {
+            assert_eq!(released(&serde_saphyr::from_str(text).unwrap()).purl(), purl);
+        }
     }
 }

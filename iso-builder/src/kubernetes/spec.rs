@@ -60,13 +60,19 @@ impl Kubernetes {
     #[must_use]
     pub fn artifacts(&self) -> Artifacts {
         self.artifacts.clone().unwrap_or_else(|| {
-            let repository = match self.distribution {
-                Distribution::Rke2 => "rancher/rke2",
-                Distribution::K3s => "k3s-io/k3s",
-            };
+            let (owner, name) = self.repository();
             let version = self.version.text.replace('+', "%2B");
-            Artifacts::Url(format!("https://github.com/{repository}/releases/download/{version}"))
+            Artifacts::Url(format!("https://github.com/{owner}/{name}/releases/download/{version}"))
         })
+    }
+
+    /// Owner and name of the distribution's repository on GitHub.
+    #[must_use]
+    pub fn repository(&self) -> (&'static str, &'static str) {
+        match self.distribution {
+            Distribution::Rke2 => ("rancher", "rke2"),
+            Distribution::K3s => ("k3s-io", "k3s"),
+        }
     }
 
     /// The directory with the files, where they are in one.

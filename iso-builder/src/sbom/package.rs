@@ -28,6 +28,8 @@ pub enum Manager {
     Dpkg,
     /// Alpine's.
     Apk,
+    /// None: a release of a project on GitHub, whose owner is the distribution.
+    Github,
 }
 
 impl Manager {
@@ -36,6 +38,7 @@ impl Manager {
         match self {
             Self::Dpkg => "deb",
             Self::Apk => "apk",
+            Self::Github => "github",
         }
     }
 }

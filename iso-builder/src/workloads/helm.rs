@@ -27,6 +27,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 pub struct Helm<'a> {
     runner: &'a dyn Runner,
     scratch: &'a Path,
+    kube_version: &'a str,
 }
 
 impl fmt::Debug for Helm<'_> {
@@ -52,7 +53,13 @@ impl<'a> Helm<'a> {
     /// Runs helm by `runner`; its files are made below the existing directory `scratch`.
     #[must_use]
     pub fn new(runner: &'a dyn Runner, scratch: &'a Path) -> Self {
-        Self { runner, scratch }
+        Self { runner, scratch, kube_version: KUBE_VERSION }
+    }
+
+    /// The same for a cluster of this version, which templates are told where their chart names no other.
+    #[must_use]
+    pub fn for_version(self, kube_version: &'a str) -> Self {
+        Self { kube_version, ..self }
     }
 
     /// Fails unless there is a helm that is new enough.
@@ -90,7 +97,7 @@ impl<'a> Helm<'a> {
         files::write_atomically(&chart, archive, 0o600)?;
         let mut run = self.helm(directory.path()).arg("template").arg(release.name).arg(&chart);
         run = run.args(["--include-crds", "--namespace", release.namespace]);
-        run = run.arg("--kube-version").arg(release.kube_version.unwrap_or(KUBE_VERSION));
+        run = run.arg("--kube-version").arg(release.kube_version.unwrap_or(self.kube_version));
         run = run.args(release.api_versions.iter().flat_map(|api| ["--api-versions", api]));
         for (index, values) in release.values.iter().enumerate() {
             let file = directory.path().join(format!("values-{index}.yaml"));

@@ -45,6 +45,20 @@ fn images(found: &[(String, String)]) -> Vec<&str> {
 }
 
 #[test]
+fn a_chart_that_names_no_version_is_told_that_of_the_images_distribution() {
+    let given = Given::new(&[]);
+    chart(&given, "charts/web");
+    for (more, told) in [("", "v1.33.1"), (", kube_version: 1.30.1", "v1.30.1")] {
+        let charts = format!("[{{name: shop, path: charts/web, version: 1.2.3{more}}}]");
+        let workloads = given.read("[]", &charts).unwrap();
+        let scratch = given.scratch();
+        let found = workloads.discover(&Helm::new(&SystemRunner, &scratch).for_version("v1.33.1")).unwrap();
+        let image = format!("example.org/in-default:{told}");
+        assert!(found.iter().any(|found| found.image.to_string() == image), "{found:?}");
+    }
+}
+
+#[test]
 fn a_charts_images_are_those_of_what_it_renders_to() {
     let given = Given::new(&[("values.yaml", "debug: true\nimage: {tag: '2'}\n")]);
     chart(&given, "charts/web");
