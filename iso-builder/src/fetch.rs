@@ -66,7 +66,7 @@ fn one(downloader: &Downloader, wanted: &Wanted, hint: &'static str, step: &Mute
     let digest = download.digest();
     if digest != wanted.sha256 {
         fs::remove_file(&part).with_context(writing)?;
-        let what = format!("{} is not what the lock file says", shown(&wanted.url));
+        let what = format!("{} is not the file whose digest is known", shown(&wanted.url));
         let why = anyhow::anyhow!("its SHA-256 is {digest} instead of {}", wanted.sha256);
         return Err(Failure::new(Class::Verification, what).because(why).hint(hint).into());
     }

@@ -286,6 +286,20 @@ written_as_text!(ArchiveName, r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$");
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_written_again_and_names_no_directory(text in "(v[0-9.]{1,8}(-rc)?[+a-z0-9/.]{0,9}|.{0,20})") {
+            if let Ok(version) = text.parse::<Version>() {
+                prop_assert_eq!(version.to_string(), text.clone());
+                prop_assert!(!text.contains('/') && !version.tag().contains('+'));
+            }
+            if let Ok(name) = text.parse::<ArchiveName>() {
+                prop_assert!(name.to_string() == text && !text.contains(['/', '.']));
+            }
+        }
+    }
 
     fn read(text: &str) -> Kubernetes {
         serde_saphyr::from_str(text).unwrap()

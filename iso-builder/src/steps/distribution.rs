@@ -192,6 +192,25 @@ fn remove(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn a_version_is_found_wherever_it_stands_among_other_bytes(
+            before in proptest::collection::vec(any::<u8>(), 0..200),
+            // Around the end of the first piece, which is read with what fills it up.
+            fill in (1_usize << 20) - 260..(1 << 20) + 20,
+            after in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut program = vec![b'.'; fill];
+            program.extend(&before);
+            program.extend(b"\0v1.33.1+rke2r1\0");
+            program.extend(&after);
+            let found = versions(&program[..], Kind::Rke2).unwrap();
+            prop_assert!(found.iter().any(|version| version == "v1.33.1+rke2r1"));
+        }
+    }
 
     #[test]
     fn a_programs_versions_are_found_among_its_texts() {
