@@ -50,11 +50,17 @@ impl Medium {
         if let Some(iso) = env::var_os("NQRUST_E2E_ISO") {
             return Ok(Self { full: iso.into(), net_install: None });
         }
+        Self::built(name, |directory| stage(directory, config))
+    }
+
+    /// The media of the definition that `stage` puts into the directory that it is given, built now where they are not up to
+    /// date.
+    pub fn built(name: &str, stage: impl FnOnce(&Path) -> Result<PathBuf>) -> Result<Self> {
         let media = paths::e2e().join("media");
         fs::create_dir_all(&media)?;
         let _lock = lock(&media.join("lock"))?;
         let directory = media.join(name);
-        let definition = stage(&directory.join("source"), config)?;
+        let definition = stage(&directory.join("source"))?;
         let out = directory.join("out");
         let mut build = build_command(&definition, &out, &media.join("cache"))?;
         let ended = programs::run(&mut build, BUILD)?;

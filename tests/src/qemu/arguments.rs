@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Attachment, Nic};
+use super::{Attachment, Network, Nic};
 use crate::disk::Disk;
 
 pub(super) fn words(text: &str) -> Vec<String> {
@@ -37,11 +37,19 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk) 
 }
 
 pub(super) fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {
-    let restrict = if nic.restricted { "on" } else { "off" };
-    let forward = format!("hostfwd=tcp:127.0.0.1:0-{}:22", nic.ssh_to);
+    let network = match &nic.network {
+        Network::User { restricted, ssh_to } => {
+            let restrict = if *restricted { "on" } else { "off" };
+            format!("user,id=net{index},restrict={restrict},hostfwd=tcp:127.0.0.1:0-{ssh_to}:22")
+        }
+        // Frames go to a multicast group with no route off this machine.
+        Network::Wire(port) => {
+            format!("socket,id=net{index},mcast=239.192.0.1:{port},localaddr=127.0.0.1")
+        }
+    };
     vec![
         "-netdev".into(),
-        format!("user,id=net{index},restrict={restrict},{forward}"),
+        network,
         "-device".into(),
         format!("virtio-net-pci,id=nic{index},netdev=net{index},mac={}", nic.mac),
     ]

@@ -43,13 +43,24 @@ enum Attachment {
     Virtio,
 }
 
-/// One network card on QEMU's user network: 10.0.2.0/24, gateway 10.0.2.2, name server 10.0.2.3.
+/// One network card.
 #[derive(Clone, Debug)]
 struct Nic {
     mac: String,
-    restricted: bool,
-    /// The address in the guest that a port of this machine leads to; empty means what DHCP gave.
-    ssh_to: String,
+    network: Network,
+}
+
+/// What a network card is connected to.
+#[derive(Clone, Debug)]
+enum Network {
+    /// QEMU's user network: 10.0.2.0/24, gateway 10.0.2.2, name server 10.0.2.3.
+    User {
+        restricted: bool,
+        /// The address in the guest that a port of this machine leads to; empty means what DHCP gave.
+        ssh_to: String,
+    },
+    /// A wire to all machines of this machine that name the same port.
+    Wire(u16),
 }
 
 /// A machine to be started.
@@ -119,6 +130,14 @@ impl Machine {
         self.nic(mac, true, address)
     }
 
+    /// A network card on a wire that all machines share which name the same `port`; nothing else is on it. `port` is a UDP
+    /// port of this machine, of a group that does not leave it.
+    #[must_use]
+    pub fn wire(mut self, mac: &str, port: u16) -> Self {
+        self.nics.push(Nic { mac: mac.to_owned(), network: Network::Wire(port) });
+        self
+    }
+
     /// Boots this kernel and initrd without any loader.
     #[must_use]
     pub fn kernel(mut self, kernel: &Path, initrd: &Path, arguments: &str) -> Self {
@@ -139,7 +158,8 @@ impl Machine {
     }
 
     fn nic(mut self, mac: &str, restricted: bool, ssh_to: &str) -> Self {
-        self.nics.push(Nic { mac: mac.to_owned(), restricted, ssh_to: ssh_to.to_owned() });
+        let network = Network::User { restricted, ssh_to: ssh_to.to_owned() };
+        self.nics.push(Nic { mac: mac.to_owned(), network });
         self
     }
 

@@ -30,6 +30,8 @@ fn two_builds_by_different_users_in_different_places_and_ways_give_identical_iso
 
         let place = Place::new()?;
         let definition = medium::stage(&place.path("src"), &Document::new("node-a").to_json(&identity))?;
+        let locked = medium::lock_file(&media.join("node-a/source").join(medium::DEFINITION));
+        fs::copy(locked, medium::lock_file(&definition)).context("copying the lock of the first build")?;
         medium::copy_tree(&media.join("cache").join(DOWNLOADS), &place.path(DOWNLOADS))?;
 
         let mut build = second_build(&place, &definition)?;
