@@ -399,7 +399,7 @@ pub(crate) fn is_distrusted(error: &(dyn std::error::Error + 'static)) -> bool {
 
 /// The TLS error that an error is or carries: an I/O error made from another one leaves it out of the chain of causes,
 /// and there may be several of them, one in the other.
-fn carried<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+pub(crate) fn carried<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
     let inner = || carried(error.downcast_ref::<io::Error>()?.get_ref()?);
     error.downcast_ref().or_else(inner)
 }

@@ -22,3 +22,4 @@ pub mod secrets;
 pub mod serial;
 pub mod ssh;
 pub mod steps;
+pub mod supervisor;

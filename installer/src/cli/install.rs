@@ -15,6 +15,7 @@ use crate::install::{Cancel, Disk, Parts, SystemHost, Unpacking, execute, finish
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::plan::Finish;
+use crate::preflight::join::pin;
 use crate::progress::Progress;
 use crate::resolve::{ThisMachine, resolve};
 
@@ -70,8 +71,11 @@ impl Args {
         record.resolved(config);
         let inventory = Inventory::scan(&Roots::default())?;
         record.inventory(&inventory);
-        let plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
+        let mut plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
         let preflight = preflight::step(config, media.release.epoch, progress)?;
+        if let Some(authority) = &preflight.authority {
+            pin(&mut plan.document, authority);
+        }
         record.plan(&plan);
         let cancel = Cancel::on_signals()?;
         let host = SystemHost::new()?;
@@ -86,7 +90,7 @@ impl Args {
             cancel: &cancel,
             document: &node_document,
             unpacking: &Unpacking::of_live_system(),
-            preflight: &preflight,
+            preflight: &preflight.to_text(),
         };
         execute(&plan, &parts)?;
         Ok((plan.finish, inventory))

@@ -56,15 +56,14 @@ impl Args {
     }
 }
 
-/// The step of an install: tells every finding, and is an error where the install must not begin. Returns the
-/// report as text.
-pub(super) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<String> {
+/// The step of an install: tells every finding, and is an error where the install must not begin.
+pub(super) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<Report> {
     let intent = Intent { not_before: Some(not_before), ..Intent::of(config) };
     progress.within("preflight", "Checking the machine", || {
         let report = check(&intent)?;
         report.tell(progress);
         report.verdict_in_full()?;
-        Ok(report.to_text())
+        Ok(report)
     })
 }
 

@@ -50,6 +50,15 @@ impl Distribution {
             Self::K3s => "k3s",
         }
     }
+
+    /// The port on which servers take in other nodes.
+    #[must_use]
+    pub fn supervisor_port(self) -> u16 {
+        match self {
+            Self::Rke2 => 9345,
+            Self::K3s => 6443,
+        }
+    }
 }
 
 /// Objects for the cluster.

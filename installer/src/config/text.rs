@@ -104,6 +104,16 @@ checked_text! {
     /// The address of a cluster, `https://HOST`.
     ServerUrl, "server-url", network::server_url
 }
+
+impl ServerUrl {
+    /// The host of the cluster.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let rest = self.0.strip_prefix("https://").unwrap_or(&self.0);
+        rest.split([':', '/']).next().unwrap_or(rest)
+    }
+}
+
 checked_text! {
     /// A name or an address that a certificate is good for.
     San, "san", network::san

@@ -2,8 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use super::join::{Ports, Version};
 use crate::config::network::NetworkMethod;
-use crate::config::{DiskSelector, InstallConfig, Interface, Method, Mode, Network, Profile, Role};
+use crate::config::{
+    DiskSelector, Distribution, InstallConfig, Interface, Method, Mode, Network, Profile, Role, Secret,
+    VipMode,
+};
 use crate::node::network;
 
 /// Variables of `os.environment` that name a proxy.
@@ -34,12 +38,64 @@ pub struct Intent {
     pub names: Vec<String>,
     /// Proxies that the node goes through.
     pub proxies: Vec<Proxy>,
+    /// The cluster to join.
+    pub join: Option<Join>,
     /// Checks to leave out.
     pub skip: Vec<String>,
     /// Tell everything and stop for nothing: the reference product's `skipchecks`.
     pub stop_for_nothing: bool,
     /// No clock that is right tells less, in seconds since 1970: when the release was made.
     pub not_before: Option<u64>,
+}
+
+/// The cluster to join, and what the node brings along.
+#[derive(Clone, Debug)]
+pub struct Join {
+    /// Host of the cluster.
+    pub host: String,
+    /// What the node runs.
+    pub distribution: Distribution,
+    /// Where servers of that listen.
+    pub ports: Ports,
+    /// What the node shows to its cluster; none where the document only says where it is.
+    pub token: Option<Secret>,
+    /// What the document has for other nodes that the node takes in as a server.
+    pub agent_token: Option<Secret>,
+    /// The node's name, if the configuration gives it one.
+    pub name: Option<String>,
+    /// Whether the node will answer for the address of the cluster, as one of its servers.
+    pub carries_address: bool,
+    /// The version that the node will run, if that is known.
+    pub version: Option<Version>,
+}
+
+impl Join {
+    /// The cluster of `config`, if that joins one.
+    fn of(config: &InstallConfig) -> Option<Self> {
+        let install = &config.install;
+        let url = config.server_url.as_ref().filter(|_| install.mode == Mode::Join)?;
+        let distribution = config.kubernetes.distribution;
+        let server = is_server(install.role);
+        let (token, agent_token) = (config.token.clone(), config.kubernetes.agent_token.clone());
+        let (token, agent_token) = if server { (token, agent_token) } else { (agent_token.or(token), None) };
+        Some(Self {
+            host: url.host().to_owned(),
+            distribution,
+            ports: Ports::of(distribution),
+            token,
+            agent_token,
+            name: config.os.hostname.as_ref().map(ToString::to_string),
+            carries_address: install.role == Role::Management
+                && install.vip.is_none()
+                && install.vip_mode != Some(VipMode::Dhcp),
+            version: None,
+        })
+    }
+}
+
+/// Whether a node of this role joins as a server.
+pub(super) fn is_server(role: Role) -> bool {
+    matches!(role, Role::Management | Role::Witness)
 }
 
 /// An address that the node, or the cluster, takes for itself.
@@ -74,7 +130,8 @@ impl Intent {
     pub fn of(config: &InstallConfig) -> Self {
         let (os, install) = (&config.os, &config.install);
         let management = install.management_interface.as_ref();
-        let hosts = [config.server_url.as_deref(), install.medium.as_deref()].into_iter().flatten();
+        let cluster = config.server_url.as_ref().map(|url| url.host().to_owned());
+        let medium = install.medium.as_deref().and_then(host);
         Self {
             role: install.own_role(),
             profile: install.profile,
@@ -85,8 +142,9 @@ impl Intent {
             dhcp: management.is_none_or(|management| management.method == Method::Dhcp),
             name_servers: os.dns_nameservers.clone(),
             time_servers: os.ntp_servers.iter().map(ToString::to_string).collect(),
-            names: hosts.filter_map(host).filter(|host| is_name(host)).collect(),
+            names: cluster.into_iter().chain(medium).filter(|host| is_name(host)).collect(),
             proxies: proxies(config),
+            join: Join::of(config),
             skip: install.skip_checks.iter().map(ToString::to_string).collect(),
             stop_for_nothing: install.skipchecks,
             not_before: None,

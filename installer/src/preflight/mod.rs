@@ -12,6 +12,7 @@ pub mod checks;
 mod dmi;
 mod dns;
 pub mod intent;
+pub mod join;
 pub mod limits;
 pub mod machine;
 pub mod network;
@@ -20,11 +21,13 @@ pub mod report;
 #[cfg(test)]
 mod tests;
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
 use crate::config::{Profile, Role};
+use crate::failure::Class;
 use crate::inventory::{Inventory, Nic, Roots};
 pub use checks::CHECKS;
 pub use intent::Intent;
@@ -49,6 +52,8 @@ pub struct Check {
     pub looks_at: &'static str,
     /// What a finding means.
     pub levels: Levels,
+    /// What kind of failure it is where it stops an install.
+    pub class: Class,
     /// Whether an install can begin without it. What the plan cannot do without is not a matter of choice.
     pub waivable: bool,
     /// Whether it needs a link and may take seconds.
@@ -174,6 +179,8 @@ pub struct Subject<'a> {
     pub intent: &'a Intent,
     /// Servers and neighbours.
     pub network: &'a dyn Network,
+    /// What the cluster to join said, once one of the checks has asked.
+    pub cluster: &'a OnceLock<join::Seen>,
     /// The machine's clock.
     pub now: SystemTime,
     /// Answers that come later are too late.
@@ -209,7 +216,9 @@ pub fn inventory(roots: &Roots, intent: &Intent, patience: Duration) -> anyhow::
 /// Makes every check that `intent` asks for. Those that ask the network run side by side, and end within [`LIMIT`].
 #[must_use]
 pub fn run(facts: &Facts, intent: &Intent, network: &dyn Network) -> Report {
-    let subject = Subject { facts, intent, network, now: SystemTime::now(), until: Instant::now() + LIMIT };
+    let cluster = OnceLock::new();
+    let (now, until) = (SystemTime::now(), Instant::now() + LIMIT);
+    let subject = Subject { facts, intent, network, cluster: &cluster, now, until };
     let outcomes = std::thread::scope(|scope| {
         let begun: Vec<_> = CHECKS
             .iter()
@@ -225,10 +234,13 @@ pub fn run(facts: &Facts, intent: &Intent, network: &dyn Network) -> Report {
         check: check.name,
         title: check.title,
         waivable: check.waivable,
+        class: check.class,
         severity: effective(check, intent, &outcome),
         outcome,
     });
-    Report { role: intent.role, profile: intent.profile, checks: verdicts.collect() }
+    let checks = verdicts.collect();
+    let authority = cluster.into_inner().and_then(|seen| seen.authority.ok()).map(|(authority, _)| authority);
+    Report { role: intent.role, profile: intent.profile, checks, authority }
 }
 
 enum Begun<'scope> {

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::socket::{setsockopt, sockopt};
 
 pub use super::dns::Answer;
+use super::join::{Question, Seen};
 pub use super::ntp::{Offset, Time};
-use super::{dns, ntp};
+use super::{dns, join, ntp};
 use crate::files::read_text;
 
 /// Why there is no answer, as clauses that follow the name of who was asked.
@@ -50,6 +51,8 @@ pub trait Network: Sync {
     fn proxy(&self, address: SocketAddr, tls: bool, until: Instant) -> Result<(), Trouble>;
     /// Asks the machines behind a card who has an address.
     fn holder(&self, address: Ipv4Addr, card: &str, until: Instant) -> Result<Holder, Trouble>;
+    /// Asks the cluster that a node is to join.
+    fn cluster(&self, question: &Question, until: Instant) -> Seen;
 }
 
 /// The network of another machine: nobody here can ask it.
@@ -57,8 +60,12 @@ pub trait Network: Sync {
 pub struct Offline;
 
 impl Offline {
+    fn trouble() -> Trouble {
+        Trouble::Unable("can only be asked from the machine itself".into())
+    }
+
     fn unable<T>() -> Result<T, Trouble> {
-        Err(Trouble::Unable("can only be asked from the machine itself".into()))
+        Err(Self::trouble())
     }
 }
 
@@ -81,6 +88,10 @@ impl Network for Offline {
 
     fn holder(&self, _: Ipv4Addr, _: &str, _: Instant) -> Result<Holder, Trouble> {
         Self::unable()
+    }
+
+    fn cluster(&self, question: &Question, _: Instant) -> Seen {
+        Seen::nothing(question, Self::trouble())
     }
 }
 
@@ -179,6 +190,10 @@ impl Network for SystemNetwork {
         }
         let unasked = || Trouble::Unable(format!("was not asked for: the kernel sends no ARP on {card}"));
         if asked { Ok(Holder::Nobody) } else { Err(unasked()) }
+    }
+
+    fn cluster(&self, question: &Question, until: Instant) -> Seen {
+        join::ask(question, until)
     }
 }
 

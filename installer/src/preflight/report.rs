@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::join::Authority;
 use super::{CHECKS, Outcome, Severity, profile_name};
 use crate::config::{Profile, Role};
 use crate::failure::{Class, Failure};
@@ -19,6 +20,9 @@ pub struct Report {
     pub profile: Profile,
     /// In the order of the registry.
     pub checks: Vec<Verdict>,
+    /// The authority of the cluster to join, as far as its server proved to have it.
+    #[serde(skip)]
+    pub authority: Option<Authority>,
 }
 
 /// What one check said.
@@ -33,6 +37,9 @@ pub struct Verdict {
     /// Whether an install can begin without the check.
     #[serde(skip)]
     pub waivable: bool,
+    /// What kind of failure it is where it stops an install.
+    #[serde(skip)]
+    pub class: Class,
     /// What it said.
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -93,7 +100,7 @@ impl Report {
     /// shown too.
     ///
     /// # Errors
-    /// [`Class::Hardware`] where there is one.
+    /// The class of such a check, where there is one: [`Class::Join`] before any other.
     pub fn verdict(&self) -> Result<(), Failure> {
         self.refusal(|names, _| format!(": {}", names.join(", ")))
     }
@@ -101,7 +108,7 @@ impl Report {
     /// The same with every finding, for where the report is not shown.
     ///
     /// # Errors
-    /// [`Class::Hardware`] where there is one.
+    /// As [`Self::verdict`].
     pub fn verdict_in_full(&self) -> Result<(), Failure> {
         self.refusal(|_, stops| {
             let line = |verdict: &&Verdict| {
@@ -131,7 +138,9 @@ impl Report {
             true => "Put it right; an install cannot do without.".to_owned(),
             false => format!("To leave them out, set install.skip_checks: [{}].", waivable.join(", ")),
         };
-        Err(Failure::new(Class::Hardware, what).hint(hint))
+        let join = stops.iter().any(|stop| stop.class == Class::Join);
+        let class = if join { Class::Join } else { Class::Hardware };
+        Err(Failure::new(class, what).hint(hint))
     }
 
     /// All of it, for reading.
@@ -156,7 +165,7 @@ const PROFILES: [Profile; 2] = [Profile::Production, Profile::Trial];
 pub fn list_text() -> String {
     let mut text = format!("{:<16}  {:<10}  {:<10}  {}\n", "NAME", "PRODUCTION", "TRIAL", "ASKS FOR");
     for check in CHECKS {
-        let [production, trial] = PROFILES.map(|profile| check.severity(Role::Management, profile).name());
+        let [production, trial] = [check.levels.production, check.levels.trial].map(Severity::name);
         let off = match check.levels.off_for {
             [] => String::new(),
             roles => {

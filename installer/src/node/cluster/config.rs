@@ -43,10 +43,7 @@ fn cluster(node: &Node<'_>) -> Map<String, Value> {
     let (token, agent_token) = (config.token.as_ref(), config.kubernetes.agent_token.as_ref());
     let secret = |secret: &Secret| Value::from(secret.expose());
     if let Some(host) = &node.host {
-        let port = match node.distribution() {
-            Distribution::Rke2 => 9345,
-            Distribution::K3s => 6443,
-        };
+        let port = node.distribution().supervisor_port();
         put("server", json!(format!("https://{host}:{port}")));
     }
     if node.part == Part::Agent {

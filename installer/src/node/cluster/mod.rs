@@ -91,7 +91,8 @@ impl Node<'_> {
 /// is not told where: a server without that would start a cluster of its own.
 #[must_use]
 pub fn files(config: &InstallConfig, name: Option<&str>, facts: Facts) -> Vec<NodeFile> {
-    let host = config.server_url.as_deref().filter(|_| config.install.mode == Mode::Join).map(host);
+    let host = config.server_url.as_ref().filter(|_| config.install.mode == Mode::Join);
+    let host = host.map(|url| url.host().to_owned());
     let part = match (config.install.mode, config.install.role, &host) {
         (Mode::Install, _, _) | (Mode::Join, _, None) => return Vec::new(),
         (Mode::Create, _, _) => Part::First,
@@ -113,12 +114,6 @@ pub fn files(config: &InstallConfig, name: Option<&str>, facts: Facts) -> Vec<No
 /// Whether the node of this document starts a cluster.
 fn starts_cluster(config: &InstallConfig) -> bool {
     config.install.mode == Mode::Create
-}
-
-/// The host of a cluster's address, which has been checked.
-fn host(url: &str) -> String {
-    let rest = url.strip_prefix("https://").unwrap_or(url);
-    rest.split([':', '/']).next().unwrap_or(rest).to_owned()
 }
 
 /// JSON for a file.

@@ -36,7 +36,7 @@ pub(super) fn clock(subject: &Subject<'_>) -> Outcome {
     }
 }
 
-fn told(server: &str, offset: Offset) -> String {
+pub(super) fn told(server: &str, offset: Offset) -> String {
     let seconds = offset.by.as_secs();
     let by = match seconds {
         0 => return format!("within a second of {server}"),
@@ -148,7 +148,7 @@ pub(super) fn proxy(subject: &Subject<'_>) -> Outcome {
 }
 
 /// The addresses of a host, by the name servers that the node will have.
-fn resolve(subject: &Subject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, Trouble> {
+pub(super) fn resolve(subject: &Subject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, Trouble> {
     match host.parse() {
         Ok(IpAddr::V4(address)) => return Ok(vec![address]),
         Ok(IpAddr::V6(_)) => return Err(Trouble::Unable("is an IPv6 address, which is not tried".into())),

@@ -1,6 +1,7 @@
 //! A machine made of files, a network made of answers.
 
 mod checks;
+mod join;
 mod network;
 mod page;
 mod run;
@@ -8,9 +9,10 @@ mod run;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::join::{Question, Seen};
 use super::network::{Answer, Holder, Network, Offset, Time, Trouble};
 use super::{CHECKS, Check, Facts, Intent, Outcome, Subject};
 use crate::config::{Interface, Profile};
@@ -122,6 +124,10 @@ impl Network for Answers {
         self.asked.lock().unwrap().push(format!("holder {address} {card}"));
         answer.unwrap_or(Ok(Holder::Nobody))
     }
+
+    fn cluster(&self, question: &Question, _: Instant) -> Seen {
+        Seen::nothing(question, Trouble::Silent("does not answer".into()))
+    }
 }
 
 /// Half past the year 2027.
@@ -139,8 +145,9 @@ fn check(name: &str) -> &'static Check {
 
 /// What one check says.
 fn outcome(name: &str, facts: &Facts, intent: &Intent, network: &dyn Network) -> Outcome {
-    let subject =
-        Subject { facts, intent, network, now: now(), until: Instant::now() + Duration::from_secs(1) };
+    let cluster = OnceLock::new();
+    let until = Instant::now() + Duration::from_secs(1);
+    let subject = Subject { facts, intent, network, cluster: &cluster, now: now(), until };
     (check(name).run)(&subject)
 }
 

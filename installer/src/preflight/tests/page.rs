@@ -2,7 +2,7 @@
 
 use crate::config::{Profile, Role};
 use crate::preflight::limits::{Limits, speed};
-use crate::preflight::{CHECKS, profile_name};
+use crate::preflight::{CHECKS, Severity, profile_name};
 
 const BEGIN: &str =
     "<!-- Made from installer/src/preflight; UPDATE_GOLDEN=1 cargo test -p installer writes it anew. -->\n";
@@ -12,8 +12,7 @@ fn tables() -> String {
     let mut text =
         "\n| Check | Asks for | Production | Trial | Looks at |\n|---|---|---|---|---|\n".to_owned();
     for check in CHECKS {
-        let [production, trial] = [Profile::Production, Profile::Trial]
-            .map(|profile| check.severity(Role::Default, profile).name());
+        let [production, trial] = [check.levels.production, check.levels.trial].map(Severity::name);
         let off: Vec<_> = check.levels.off_for.iter().map(|role| role.name()).collect();
         let off = if off.is_empty() { String::new() } else { format!(" (off for {})", off.join(", ")) };
         let row = format!(

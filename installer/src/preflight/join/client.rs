@@ -1,0 +1,238 @@
+//! Requests to the servers of a cluster: no proxy, no redirection, no second try, an answer of bounded size in bounded
+//! time.
+//!
+//! A node reaches its servers directly, whatever proxies its environment names: the client that the distributions make
+//! for the authority of a cluster takes none (k3s `clientaccess.GetHTTPClient`).
+
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use reqwest::blocking::{Client as Http, ClientBuilder, Response};
+use reqwest::header::{DATE, SERVER};
+use reqwest::redirect::Policy;
+use reqwest::{Method, StatusCode};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{CertificateError, ClientConfig};
+
+use super::Authority;
+use crate::config::Secret;
+use crate::download::{carried, reason};
+use crate::preflight::network::Trouble;
+
+/// How long a server may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(7);
+/// Who gets less time than this has not been asked.
+const LEAST: Duration = Duration::from_secs(1);
+/// A list of nodes has about 20 KiB for each.
+const MOST: u64 = 64 << 20;
+
+/// Where a server is.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// As the configuration names it.
+    pub(super) host: String,
+    /// Where that is.
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Place {
+    /// The place as people name it.
+    pub(super) fn name(&self) -> String {
+        let port = self.addresses.first().map_or(443, SocketAddr::port);
+        format!("https://{}:{port}", self.host)
+    }
+}
+
+/// Whom to believe.
+pub(super) enum Trust<'a> {
+    /// Anybody: for what says by itself whether it is right.
+    Anybody,
+    /// Who shows a certificate of the authority, at this time.
+    Authority(&'a Authority, SystemTime),
+    /// The same, and be somebody oneself.
+    Mutual(&'a Authority, SystemTime, Identity),
+}
+
+/// A client certificate and its key, in memory only.
+#[allow(missing_debug_implementations)]
+pub(super) struct Identity {
+    pub(super) chain: Vec<CertificateDer<'static>>,
+    pub(super) key: PrivateKeyDer<'static>,
+}
+
+/// Who to be.
+#[derive(Clone, Copy)]
+pub(super) enum As<'a> {
+    Nobody,
+    User(&'static str, &'a Secret),
+    Bearer(&'a Secret),
+}
+
+/// What came back.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    /// The server's clock.
+    pub(super) date: Option<SystemTime>,
+    /// What the server calls itself.
+    pub(super) server: Option<String>,
+    pub(super) body: Vec<u8>,
+}
+
+/// Why nothing came back.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// The server's certificate is not good.
+    Certificate(CertificateError),
+    /// As a clause that follows the server's name.
+    Other(Trouble),
+}
+
+impl From<Problem> for Trouble {
+    fn from(problem: Problem) -> Self {
+        match problem {
+            Problem::Other(trouble) => trouble,
+            Problem::Certificate(error) => {
+                Self::Silent(format!("shows a certificate that is no good: {error}"))
+            }
+        }
+    }
+}
+
+/// Asks one server.
+pub(super) struct Client {
+    place: Place,
+    http: Http,
+    until: Instant,
+}
+
+impl Client {
+    pub(super) fn new(place: &Place, trust: Trust<'_>, until: Instant) -> Result<Self, Trouble> {
+        let unable = |why: &dyn std::fmt::Display| Trouble::Unable(format!("cannot be asked: {why}"));
+        // The provider is the process's; that it is set already is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = Http::builder()
+            .no_proxy()
+            .redirect(Policy::none())
+            .http1_only()
+            .pool_max_idle_per_host(0)
+            .resolve_to_addrs(&place.host, &place.addresses)
+            .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")));
+        let builder = trusting(builder, trust).map_err(|error| unable(&error))?;
+        let http = builder.build().map_err(|error| unable(&reason(&error)))?;
+        Ok(Self { place: place.clone(), http, until })
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(super) fn get(&self, path: &str, who: As<'_>) -> Result<Answer, Problem> {
+        self.ask(Method::GET, path, who)
+    }
+
+    /// What [`Self::get`] would say, without its content.
+    pub(super) fn head(&self, path: &str, who: As<'_>) -> Result<Answer, Problem> {
+        self.ask(Method::HEAD, path, who)
+    }
+
+    fn ask(&self, method: Method, path: &str, who: As<'_>) -> Result<Answer, Problem> {
+        let patience = PATIENCE.min(self.until.saturating_duration_since(Instant::now()));
+        if patience < LEAST {
+            let why = "was not asked: the time for all checks was over";
+            return Err(Problem::Other(Trouble::Unable(why.into())));
+        }
+        let request = self.http.request(method, format!("{}{path}", self.place.name())).timeout(patience);
+        let request = match who {
+            As::Nobody => request,
+            As::User(user, password) => request.basic_auth(user, Some(password.expose())),
+            As::Bearer(token) => request.bearer_auth(token.expose()),
+        };
+        let problem = |error: &(dyn std::error::Error + 'static)| problem(error, patience);
+        let response = request.send().map_err(|error| problem(&error.without_url()))?;
+        let (status, date) = (response.status(), date(&response));
+        let server = response.headers().get(SERVER).and_then(|name| name.to_str().ok()).map(str::to_owned);
+        let mut body = Vec::new();
+        response.take(MOST).read_to_end(&mut body).map_err(|error| problem(&error))?;
+        Ok(Answer { status, date, server, body })
+    }
+}
+
+impl Answer {
+    pub(super) fn is_ok(&self) -> bool {
+        self.status == StatusCode::OK
+    }
+
+    /// The status, and who says so where that is told.
+    pub(super) fn told(&self) -> String {
+        match &self.server {
+            Some(server) => format!("{} (Server: {server})", self.status),
+            None => self.status.to_string(),
+        }
+    }
+}
+
+fn trusting(builder: ClientBuilder, trust: Trust<'_>) -> Result<ClientBuilder, rustls::Error> {
+    let (authority, now, identity) = match trust {
+        Trust::Anybody => return Ok(builder.tls_danger_accept_invalid_certs(true)),
+        Trust::Authority(authority, now) => (authority, now, None),
+        Trust::Mutual(authority, now, identity) => (authority, now, Some(identity)),
+    };
+    let bad = rustls::Error::InvalidCertificate(CertificateError::BadEncoding);
+    let verifier = authority.verifier(now).ok_or(bad)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let config = match identity {
+        Some(Identity { chain, key }) => config.with_client_auth_cert(chain, key)?,
+        None => config.with_no_client_auth(),
+    };
+    Ok(builder.tls_backend_preconfigured(config))
+}
+
+/// The server's clock (RFC 9110, section 5.6.7), to the second.
+fn date(response: &Response) -> Option<SystemTime> {
+    let date = response.headers().get(DATE)?.to_str().ok()?;
+    jiff::fmt::rfc2822::parse(date).ok().map(|date| date.timestamp().into())
+}
+
+fn problem(error: &(dyn std::error::Error + 'static), patience: Duration) -> Problem {
+    let causes = || std::iter::successors(Some(error), |error| error.source());
+    let tls = causes().find_map(carried);
+    if let Some(rustls::Error::InvalidCertificate(why)) = tls {
+        return Problem::Certificate(why.clone());
+    }
+    let kind = causes().filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind).next();
+    let timed_out = causes().any(|cause| {
+        cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_timeout)
+            || cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+    });
+    let connecting =
+        causes().any(|cause| cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect));
+    Problem::Other(match (tls, kind) {
+        _ if timed_out => silent(format!("does not answer within {} s", patience.as_secs())),
+        (Some(rustls::Error::InvalidMessage(_)), _) => silent("does not speak TLS: it is another service"),
+        (Some(error), _) => silent(format!("ends the TLS handshake: {error}")),
+        (None, Some(io::ErrorKind::ConnectionRefused)) => {
+            silent("refuses the connection: nothing listens there")
+        }
+        (None, Some(io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable)) => {
+            Trouble::Unable("cannot be reached: this system has no route to it".into())
+        }
+        (None, Some(io::ErrorKind::NetworkDown)) => {
+            Trouble::Unable("cannot be reached: the network is down".into())
+        }
+        (None, Some(io::ErrorKind::HostUnreachable)) => {
+            silent("cannot be reached: no machine has the address")
+        }
+        _ if connecting => silent(format!("cannot be reached: {}", reason(error))),
+        _ => silent(format!("breaks the answer off: {}", reason(error))),
+    })
+}
+
+fn silent(what: impl Into<String>) -> Trouble {
+    Trouble::Silent(what.into())
+}

@@ -1,0 +1,171 @@
+//! The nodes of a cluster, as far as one that joins cares.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// A node of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Whether it votes in etcd and runs no control plane.
+    pub witness: bool,
+    /// Its addresses.
+    pub addresses: Vec<Ipv4Addr>,
+    /// The UUID of the machine, as its firmware tells it.
+    pub uuid: String,
+}
+
+#[derive(Deserialize)]
+struct List {
+    items: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    addresses: Vec<Address>,
+    node_info: NodeInfo,
+}
+
+#[derive(Deserialize)]
+struct Address {
+    address: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeInfo {
+    #[serde(rename = "systemUUID")]
+    system_uuid: String,
+}
+
+/// Reads a `NodeList` of the API.
+pub(super) fn members(json: &[u8]) -> serde_json::Result<Vec<Member>> {
+    let list: List = serde_json::from_slice(json)?;
+    Ok(list.items.into_iter().map(Member::from).collect())
+}
+
+impl From<Node> for Member {
+    fn from(node: Node) -> Self {
+        let Node { metadata: Metadata { name, labels }, status } = node;
+        let is = |label: &str| labels.get(label).is_some_and(|value| value == "true");
+        // Ours has a label of its own; the distributions' label follows from what runs on the node.
+        let etcd_only = is("node-role.kubernetes.io/etcd") && !is("node-role.kubernetes.io/control-plane");
+        let witness = is("node-role.harvesterhci.io/witness") || etcd_only;
+        let addresses = status.addresses.iter().filter_map(|address| address.address.parse().ok()).collect();
+        Self { name, witness, addresses, uuid: status.node_info.system_uuid }
+    }
+}
+
+/// The version of a server, such as `v1.33.1+rke2r1`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// The numbers of the Kubernetes version, and the release of the distribution.
+    numbers: [u32; 4],
+    text: String,
+}
+
+impl Version {
+    /// Reads one; none for what has no three numbers.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix('v').unwrap_or(text);
+        let (kubernetes, build) = rest.split_once('+').unwrap_or((rest, ""));
+        let mut parts = kubernetes.split('-').next()?.split('.').map(str::parse);
+        let mut next = || parts.next()?.ok();
+        let (major, minor, patch) = (next()?, next()?, next()?);
+        let digits = build.rfind(|c: char| !c.is_ascii_digit()).map_or(build, |at| &build[at + 1..]);
+        let release = digits.parse().unwrap_or(0);
+        Some(Self { numbers: [major, minor, patch, release], text: text.to_owned() })
+    }
+
+    /// Whether this is older by more than a patch.
+    #[must_use]
+    pub fn is_of_older_series(&self, other: &Self) -> bool {
+        self.numbers[..2] < other.numbers[..2]
+    }
+
+    /// Whether this is of that distribution; other builds do not say what they are of.
+    #[must_use]
+    pub fn is_of(&self, distribution: &str) -> bool {
+        self.text.split_once('+').is_some_and(|(_, build)| build.starts_with(distribution))
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The version in what the API says at `/version`.
+pub(super) fn version(json: &[u8]) -> Option<Version> {
+    let value: serde_json::Value = serde_json::from_slice(json).ok()?;
+    Version::read(value["gitVersion"].as_str()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn nodes_are_read_with_what_matters_here() {
+        let list = json!({ "kind": "NodeList", "items": [
+            { "metadata": { "name": "n1", "labels": { "node-role.kubernetes.io/etcd": "true",
+                "node-role.kubernetes.io/control-plane": "true" } },
+              "status": { "addresses": [{ "type": "InternalIP", "address": "192.0.2.11" },
+                { "type": "Hostname", "address": "n1" }, { "type": "InternalIP", "address": "2001:db8::1" }],
+                "nodeInfo": { "systemUUID": "4C4C4544", "kubeletVersion": "v1.33.1+rke2r1" } } },
+            { "metadata": { "name": "n2", "labels": { "node-role.kubernetes.io/etcd": "true" } } },
+            { "metadata": { "name": "n3", "labels": { "node-role.harvesterhci.io/witness": "true" } } },
+            { "metadata": { "name": "n4" }, "status": {} },
+        ] });
+        let members = members(list.to_string().as_bytes()).unwrap();
+        let told: Vec<_> = members.iter().map(|member| (member.name.as_str(), member.witness)).collect();
+        assert_eq!(told, [("n1", false), ("n2", true), ("n3", true), ("n4", false)]);
+        assert_eq!(members[0].addresses, [Ipv4Addr::new(192, 0, 2, 11)]);
+        assert_eq!(members[0].uuid, "4C4C4544");
+        assert!(super::members(b"{}").is_err());
+    }
+
+    #[test]
+    fn versions_are_ordered_by_their_numbers() {
+        let read = |text| Version::read(text).unwrap();
+        assert!(read("v1.33.10+rke2r1") > read("v1.33.9+rke2r1"));
+        assert!(read("v1.33.1+rke2r2") > read("v1.33.1+rke2r1"));
+        assert!(read("v1.32.9+k3s1").is_of_older_series(&read("v1.33.0+k3s1")));
+        assert!(!read("v1.33.0+k3s1").is_of_older_series(&read("v1.33.9+k3s1")));
+        assert!(read("v1.33.1+k3s1").is_of("k3s") && !read("v1.33.1+k3s1").is_of("rke2"));
+        assert!(!read("v1.33.1").is_of("rke2"));
+        assert_eq!(Version::read("v1.33"), None);
+        assert_eq!(Version::read("v1.33.1-rc1+rke2r1").unwrap().numbers, [1, 33, 1, 1]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_version_or_none(text in ".{0,40}") {
+            if let Some(version) = Version::read(&text) {
+                prop_assert_eq!(version.to_string(), text);
+            }
+        }
+    }
+}
