@@ -182,7 +182,7 @@ impl Authorities {
 /// A running server; it takes no more connections when dropped.
 #[derive(Debug)]
 pub struct Supervisor {
-    port: u16,
+    address: SocketAddr,
     shared: Arc<Shared>,
 }
 
@@ -197,8 +197,13 @@ struct Shared {
 impl Supervisor {
     /// Starts a server with these keys on any free port.
     pub fn start(authorities: &Authorities, manner: Manner) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let port = listener.local_addr()?.port();
+        Self::start_on(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), authorities, manner)
+    }
+
+    /// As [`Supervisor::start`], at this address.
+    pub fn start_on(address: SocketAddr, authorities: &Authorities, manner: Manner) -> Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
         let tls = Arc::new(tls(authorities)?);
         let shared = Shared {
             manner,
@@ -218,13 +223,13 @@ impl Supervisor {
                 thread::spawn(move || own.serve(stream, &tls).ok());
             }
         });
-        Ok(Self { port, shared })
+        Ok(Self { address, shared })
     }
 
     /// Its port, for the supervisor and for the API.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// The requests so far, `METHOD PATH`.
@@ -238,10 +243,7 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Relaxed);
         // Lets the listener look; that it is gone already is as good.
-        let _ = TcpStream::connect_timeout(
-            &SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)),
-            Duration::from_secs(1),
-        );
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
     }
 }
 

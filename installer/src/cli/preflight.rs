@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Context, Format, media, print};
+use crate::command::SystemRunner;
 use crate::config::sources::Gathering;
 use crate::config::{self, InstallConfig};
 use crate::failure::{Class, Classify};
 use crate::files::read_text;
 use crate::inventory::{BOOT_MEDIUM, Inventory, Roots};
 use crate::medium::is_medium;
+use crate::preflight::join::version;
 use crate::preflight::network::Offline;
 use crate::preflight::{Facts, Intent, LINK_PATIENCE, Report, SystemNetwork, inventory, report, run};
 use crate::progress::Progress;
@@ -40,7 +42,7 @@ impl Args {
         }
         let intent = Intent::of(&configuration(self.config.as_deref())?);
         let report = match &self.inventory {
-            None => check(&intent)?,
+            None => check(intent)?,
             Some(path) => {
                 let what = || format!("reading the inventory {}", path.display());
                 let text = read_text(path).class(Class::Invalid, what)?;
@@ -60,17 +62,20 @@ impl Args {
 pub(super) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<Report> {
     let intent = Intent { not_before: Some(not_before), ..Intent::of(config) };
     progress.within("preflight", "Checking the machine", || {
-        let report = check(&intent)?;
+        let report = check(intent)?;
         report.tell(progress);
         report.verdict_in_full()?;
         Ok(report)
     })
 }
 
-fn check(intent: &Intent) -> Result<Report> {
+fn check(mut intent: Intent) -> Result<Report> {
+    if let Some(join) = &mut intent.join {
+        join.version = version::of_program(&SystemRunner, join.distribution);
+    }
     let roots = Roots::default();
-    let facts = Facts::scan(&roots, inventory(&roots, intent, LINK_PATIENCE)?);
-    Ok(run(&facts, intent, &SystemNetwork::default()))
+    let facts = Facts::scan(&roots, inventory(&roots, &intent, LINK_PATIENCE)?);
+    Ok(run(&facts, &intent, &SystemNetwork::default()))
 }
 
 fn configuration(file: Option<&Path>) -> Result<InstallConfig> {

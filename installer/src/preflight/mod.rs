@@ -238,8 +238,13 @@ pub fn run(facts: &Facts, intent: &Intent, network: &dyn Network) -> Report {
         severity: effective(check, intent, &outcome),
         outcome,
     });
-    let checks = verdicts.collect();
+    let checks: Vec<_> = verdicts.collect();
     let authority = cluster.into_inner().and_then(|seen| seen.authority.ok()).map(|(authority, _)| authority);
+    // What nobody was told of is not taken for good.
+    let told = |verdict: &Verdict| {
+        verdict.check == "join-authority" && !matches!(verdict.outcome, Outcome::Skipped { .. })
+    };
+    let authority = authority.filter(|_| checks.iter().any(told));
     Report { role: intent.role, profile: intent.profile, checks, authority }
 }
 

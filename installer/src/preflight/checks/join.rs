@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::servers;
+use super::servers::{self, Unknown};
 use crate::preflight::intent::{Join, is_server};
 use crate::preflight::join::{Member, Question, Seen, Token, other};
 use crate::preflight::network::Trouble;
@@ -31,7 +31,7 @@ fn conversation(subject: &Subject<'_>, join: &Join) -> Seen {
         server: is_server(subject.intent.role),
         now: subject.now,
     };
-    match servers::resolve(subject, &join.host) {
+    match servers::look_up(subject, &join.host) {
         Ok(addresses) if addresses.is_empty() => {
             Seen::nothing(&question, Trouble::Silent("has no IPv4 address".into()))
         }
@@ -39,7 +39,8 @@ fn conversation(subject: &Subject<'_>, join: &Join) -> Seen {
             question.addresses = addresses;
             subject.network.cluster(&question, subject.until)
         }
-        Err(trouble) => Seen::nothing(&question, trouble),
+        Err(Unknown::NoSuchName(what)) => Seen::nothing(&question, Trouble::Silent(what)),
+        Err(Unknown::NoAnswer(trouble)) => Seen::nothing(&question, trouble),
     }
 }
 

@@ -147,32 +147,47 @@ pub(super) fn proxy(subject: &Subject<'_>) -> Outcome {
     judge(answers, "Correct the proxy's URL, or let the node through to it.")
 }
 
+/// Why a host has no address.
+pub(super) enum Unknown {
+    /// There is no such name, a clause that follows it.
+    NoSuchName(String),
+    /// No name server told.
+    NoAnswer(Trouble),
+}
+
+/// The addresses of a host. That name servers do not tell them is the business of another check.
+fn resolve(subject: &Subject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, Trouble> {
+    look_up(subject, host).map_err(|unknown| match unknown {
+        Unknown::NoSuchName(what) => Trouble::Silent(what),
+        Unknown::NoAnswer(Trouble::Silent(what) | Trouble::Unable(what)) => Trouble::Unable(what),
+    })
+}
+
 /// The addresses of a host, by the name servers that the node will have.
-pub(super) fn resolve(subject: &Subject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, Trouble> {
+pub(super) fn look_up(subject: &Subject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, Unknown> {
+    let unable = |why: &str| Err(Unknown::NoAnswer(Trouble::Unable(why.into())));
     match host.parse() {
         Ok(IpAddr::V4(address)) => return Ok(vec![address]),
-        Ok(IpAddr::V6(_)) => return Err(Trouble::Unable("is an IPv6 address, which is not tried".into())),
+        Ok(IpAddr::V6(_)) => return unable("is an IPv6 address, which is not tried"),
         Err(_) => {}
     }
     if !host.contains('.') {
-        return Err(Trouble::Unable("has no domain, so that only the node itself can find it".into()));
+        return unable("has no domain, so that only the node itself can find it");
     }
     let mut last = Trouble::Unable("cannot be looked up: there is no name server".into());
+    let told = |what: String| format!("cannot be looked up: {what}");
     for server in servers(subject) {
-        match subject.network.lookup(server, host, subject.until) {
+        last = match subject.network.lookup(server, host, subject.until) {
             Ok(Answer::Addresses(addresses)) => return Ok(addresses),
             Ok(Answer::NoSuchName) => {
-                return Err(Trouble::Silent(format!("is a name that {server} does not know")));
+                return Err(Unknown::NoSuchName(format!("is a name that {server} does not know")));
             }
-            Ok(Answer::Unwilling(reason)) => {
-                last = Trouble::Unable(format!("cannot be looked up: {server} answers {reason}"));
-            }
-            Err(Trouble::Silent(what) | Trouble::Unable(what)) => {
-                last = Trouble::Unable(format!("cannot be looked up: {server} {what}"));
-            }
-        }
+            Ok(Answer::Unwilling(reason)) => Trouble::Silent(told(format!("{server} answers {reason}"))),
+            Err(Trouble::Silent(what)) => Trouble::Silent(told(format!("{server} {what}"))),
+            Err(Trouble::Unable(why)) => Trouble::Unable(told(format!("{server} {why}"))),
+        };
     }
-    Err(last)
+    Err(Unknown::NoAnswer(last))
 }
 
 /// Asks about each subject, side by side.

@@ -219,11 +219,9 @@ fn problem(error: &(dyn std::error::Error + 'static), patience: Duration) -> Pro
         (None, Some(io::ErrorKind::ConnectionRefused)) => {
             silent("refuses the connection: nothing listens there")
         }
-        (None, Some(io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable)) => {
-            Trouble::Unable("cannot be reached: this system has no route to it".into())
-        }
-        (None, Some(io::ErrorKind::NetworkDown)) => {
-            Trouble::Unable("cannot be reached: the network is down".into())
+        // An install has set up the network of the configuration before it asks.
+        (None, Some(io::ErrorKind::NetworkUnreachable | io::ErrorKind::NetworkDown)) => {
+            silent("cannot be reached: this system has no route to it")
         }
         (None, Some(io::ErrorKind::HostUnreachable)) => {
             silent("cannot be reached: no machine has the address")

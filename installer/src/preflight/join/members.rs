@@ -73,56 +73,8 @@ impl From<Node> for Member {
     }
 }
 
-/// The version of a server, such as `v1.33.1+rke2r1`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    /// The numbers of the Kubernetes version, and the release of the distribution.
-    numbers: [u32; 4],
-    text: String,
-}
-
-impl Version {
-    /// Reads one; none for what has no three numbers.
-    #[must_use]
-    pub fn read(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix('v').unwrap_or(text);
-        let (kubernetes, build) = rest.split_once('+').unwrap_or((rest, ""));
-        let mut parts = kubernetes.split('-').next()?.split('.').map(str::parse);
-        let mut next = || parts.next()?.ok();
-        let (major, minor, patch) = (next()?, next()?, next()?);
-        let digits = build.rfind(|c: char| !c.is_ascii_digit()).map_or(build, |at| &build[at + 1..]);
-        let release = digits.parse().unwrap_or(0);
-        Some(Self { numbers: [major, minor, patch, release], text: text.to_owned() })
-    }
-
-    /// Whether this is older by more than a patch.
-    #[must_use]
-    pub fn is_of_older_series(&self, other: &Self) -> bool {
-        self.numbers[..2] < other.numbers[..2]
-    }
-
-    /// Whether this is of that distribution; other builds do not say what they are of.
-    #[must_use]
-    pub fn is_of(&self, distribution: &str) -> bool {
-        self.text.split_once('+').is_some_and(|(_, build)| build.starts_with(distribution))
-    }
-}
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-/// The version in what the API says at `/version`.
-pub(super) fn version(json: &[u8]) -> Option<Version> {
-    let value: serde_json::Value = serde_json::from_slice(json).ok()?;
-    Version::read(value["gitVersion"].as_str()?)
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -145,27 +97,5 @@ mod tests {
         assert_eq!(members[0].addresses, [Ipv4Addr::new(192, 0, 2, 11)]);
         assert_eq!(members[0].uuid, "4C4C4544");
         assert!(super::members(b"{}").is_err());
-    }
-
-    #[test]
-    fn versions_are_ordered_by_their_numbers() {
-        let read = |text| Version::read(text).unwrap();
-        assert!(read("v1.33.10+rke2r1") > read("v1.33.9+rke2r1"));
-        assert!(read("v1.33.1+rke2r2") > read("v1.33.1+rke2r1"));
-        assert!(read("v1.32.9+k3s1").is_of_older_series(&read("v1.33.0+k3s1")));
-        assert!(!read("v1.33.0+k3s1").is_of_older_series(&read("v1.33.9+k3s1")));
-        assert!(read("v1.33.1+k3s1").is_of("k3s") && !read("v1.33.1+k3s1").is_of("rke2"));
-        assert!(!read("v1.33.1").is_of("rke2"));
-        assert_eq!(Version::read("v1.33"), None);
-        assert_eq!(Version::read("v1.33.1-rc1+rke2r1").unwrap().numbers, [1, 33, 1, 1]);
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_a_version_or_none(text in ".{0,40}") {
-            if let Some(version) = Version::read(&text) {
-                prop_assert_eq!(version.to_string(), text);
-            }
-        }
     }
 }

@@ -11,6 +11,7 @@ mod client;
 mod der;
 mod members;
 mod token;
+pub mod version;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Instant, SystemTime};
@@ -23,8 +24,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub use self::authority::Authority;
 use self::authority::Bundle;
 use self::client::{Answer, As, Client, Identity, Place, Problem, Trust};
-pub use self::members::{Member, Version};
+pub use self::members::Member;
 pub use self::token::{Login, Token};
+pub use self::version::Version;
 use super::intent::is_server;
 use super::network::{Offset, Trouble};
 use crate::config::{Distribution, InstallConfig};
@@ -362,7 +364,7 @@ impl Talk<'_> {
         };
         let strange = |what: &str| Trouble::Unable(format!("cannot be read from what {what} gave"));
         let version = said(&api, "/version")
-            .and_then(|body| members::version(&body).ok_or_else(|| strange("GET /version")));
+            .and_then(|body| version::of_api(&body).ok_or_else(|| strange("GET /version")));
         let nodes = said(&api, "/api/v1/nodes")
             .and_then(|body| members::members(&body).map_err(|_| strange("GET /api/v1/nodes")));
         (version, nodes)

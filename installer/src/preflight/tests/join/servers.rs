@@ -138,3 +138,26 @@ fn clocks_that_are_further_apart_than_half_a_minute_are_a_finding() {
         talk.expect("join-clock", word, part);
     }
 }
+
+#[test]
+fn a_host_that_nobody_can_look_up_is_a_finding_once_a_name_server_was_asked() {
+    let server = Ipv4Addr::new(192, 0, 2, 53);
+    let key = (server, "cluster.example.org".to_owned());
+    let cases = [
+        (Ok(Answer::NoSuchName), "found", "is a name that 192.0.2.53 does not know"),
+        (Ok(Answer::Addresses(vec![])), "found", "has no IPv4 address"),
+        (
+            Ok(Answer::Unwilling("SERVFAIL".into())),
+            "found",
+            "cannot be looked up: 192.0.2.53 answers SERVFAIL",
+        ),
+        (silent(), "found", "cannot be looked up: 192.0.2.53 does not answer"),
+        (unable(), "could not run", "cannot be looked up: 192.0.2.53 cannot be reached"),
+    ];
+    for (answer, word, part) in cases {
+        let network = Answers { lookup: [(key.clone(), answer)].into(), ..Answers::default() };
+        let intent = with(joining(Role::Worker, closed(), SERVER), |join| join.host = key.1.clone());
+        let intent = Intent { name_servers: vec![server], ..intent };
+        expect(&outcome("join-server", &Machine::fit().facts(), &intent, &network), word, part);
+    }
+}

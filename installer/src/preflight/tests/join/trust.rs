@@ -77,6 +77,13 @@ fn a_short_token_trusts_the_first_answer_tells_it_and_lets_the_node_trust_no_oth
     talk.expect("join-token", "passed", "");
     let report = crate::preflight::run(&talk.facts, &talk.intent, &SystemNetwork::default());
     let authority = report.authority.unwrap();
+    let skip = vec!["join-authority".to_owned()];
+    let untold = crate::preflight::run(
+        &talk.facts,
+        &Intent { skip, ..talk.intent.clone() },
+        &SystemNetwork::default(),
+    );
+    assert_eq!(untold.authority, None);
     let full = keys.token(&format!("server:{SERVER}"));
     let mut config = InstallConfig { token: Some(Secret::new(SERVER)), ..InstallConfig::default() };
     config.install.role = Role::Management;
