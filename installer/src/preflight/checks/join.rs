@@ -95,6 +95,9 @@ pub(super) fn authority(subject: &Subject<'_>) -> Outcome {
             ),
         )
         .mild(),
+        Err(Trouble::Unable(why)) => {
+            Outcome::could_not_run(format!("the authority of the cluster {why}"))
+        }
         Err(trouble) => {
             let next = format!(
                 "Correct server_url if this is another cluster; a token of this one is in {file} on a server."

@@ -286,6 +286,41 @@ fn a_node_that_joins_looks_for_its_cluster_and_leaves_the_cluster_s_address_alon
 }
 
 #[test]
+fn a_node_that_joins_brings_the_token_of_its_role() {
+    let of = |role: &str, more: &str| {
+        let text = format!(
+            "server_url: cluster.example.org\ntoken: hush-of-servers-0123\nos: {{hostname: node-2}}\n\
+             kubernetes: {{distribution: k3s, agent_token: hush-of-agents-0123}}\n\
+             install: {{mode: join, role: {role}{more}}}\n"
+        );
+        let intent = intent(&text);
+        assert_eq!(intent.names, ["cluster.example.org"]);
+        assert!(!format!("{intent:?}").contains("hush"));
+        intent.join.unwrap()
+    };
+    let text = |token: Option<crate::config::Secret>| token.map(|token| token.expose().to_owned());
+    for (role, token, agent_token) in [
+        ("management", "hush-of-servers-0123", Some("hush-of-agents-0123")),
+        ("witness", "hush-of-servers-0123", Some("hush-of-agents-0123")),
+        ("worker", "hush-of-agents-0123", None),
+        ("default", "hush-of-agents-0123", None),
+    ] {
+        let join = of(role, "");
+        assert_eq!(
+            (&*join.host, join.ports.supervisor, join.ports.other),
+            ("cluster.example.org", 6443, 9345)
+        );
+        assert_eq!(join.name.as_deref(), Some("node-2"));
+        assert_eq!(text(join.token).as_deref(), Some(token), "{role}");
+        assert_eq!(text(join.agent_token).as_deref(), agent_token, "{role}");
+        assert_eq!(join.carries_address, role == "management");
+    }
+    assert!(!of("management", ", vip_mode: dhcp").carries_address);
+    let create = intent("token: hush-of-servers-0123\ninstall: {mode: create, profile: trial}\n");
+    assert!(create.join.is_none());
+}
+
+#[test]
 fn an_unknown_check_is_a_mistake_with_a_suggestion() {
     let error = crate::config::parse("install:\n  skip_checks: [nic-sped]\n", "node.yaml").unwrap_err();
     let text = render(&error);

@@ -9,9 +9,10 @@ mod trust;
 #[allow(dead_code, unreachable_pub)]
 mod double;
 
-use std::net::TcpListener;
+use std::os::fd::{AsRawFd, IntoRawFd};
 
 use double::{Authorities, Manner, Supervisor};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, socket};
 
 use super::*;
 use crate::config::{Distribution, Role, Secret};
@@ -73,9 +74,11 @@ fn joining(role: Role, port: u16, token: &str) -> Intent {
     Intent { role, join: Some(join), ..Intent::default() }
 }
 
-/// A port where nobody listens.
+/// A port where nobody listens, and nobody else will while the tests run: it is taken by a socket that does not.
 fn closed() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(socket.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
+    getsockname::<SockaddrIn>(socket.into_raw_fd()).unwrap().port()
 }
 
 fn with(mut intent: Intent, change: impl FnOnce(&mut Join)) -> Intent {
