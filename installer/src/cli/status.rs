@@ -1,33 +1,87 @@
 //! `installer status` and `installer images check`: what this node is and whether it is whole.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 
 use super::{Context, Format, print};
+use crate::command::SystemRunner;
 use crate::config;
 use crate::failure::{Class, Failure};
 use crate::node::apply::below;
 use crate::node::boot::DOCUMENT;
 use crate::node::images::{self, BlobState, Report};
+use crate::node::stages::look::Subject;
+use crate::node::stages::watch::Watch;
+use crate::node::stages::{self, Stage};
 use crate::node::status::{self, Status};
 
 /// Arguments of `installer status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowStatus {
-    /// The directory that stands for `/`.
+    /// The directory that stands for `/`. Another one than `/` does not run, and is in no stage.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
+    /// Wait until the node is ready in its cluster, and tell each change of its stages.
+    #[arg(long, conflicts_with = "root")]
+    wait: bool,
+    /// Wait no longer than this; exit with 7 if the node is not ready then.
+    #[arg(long, value_name = "SECONDS", requires = "wait")]
+    limit: Option<u64>,
+    /// Keep what is seen for the consoles and later calls; for the unit that runs at every boot.
+    #[arg(long, requires = "wait", hide = true)]
+    record: bool,
 }
 
 impl ShowStatus {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let status = Status::gather(&self.root)?;
+        if self.wait {
+            self.wait(context)?;
+            if context.format == Format::Text {
+                return Ok(());
+            }
+        }
+        let mut status = Status::gather(&self.root)?;
+        if self.root == Path::new("/") {
+            status.look(&self.root, &SystemRunner)?;
+        }
         match context.format {
             Format::Json => print(&serde_json::to_string_pretty(&status)?),
             Format::Text => print(&status.to_string()),
         }
     }
+}
+
+impl ShowStatus {
+    fn wait(&self, context: &Context) -> Result<()> {
+        let text = context.format == Format::Text;
+        let Some(subject) = Subject::read(&self.root)? else {
+            return if text { print("This node has no cluster to wait for.") } else { Ok(()) };
+        };
+        let watch = Watch { root: &self.root, subject: &subject, record: self.record };
+        let mut tell = |stages: &[Stage]| match stages::current(stages) {
+            Some(stage) if text => print(&told(stage)),
+            None if text => print("The node is ready in its cluster."),
+            _ => Ok(()),
+        };
+        let stages = watch.run(&SystemRunner, self.limit.map(Duration::from_secs), &mut tell)?;
+        match stages::current(&stages) {
+            None => Ok(()),
+            Some(stage) => {
+                let what = "the node is not ready in its cluster in the time that was given";
+                let hint =
+                    stage.next.clone().unwrap_or_else(|| "Wait longer, or see: installer status".into());
+                let failure = Failure::new(Class::Join, what).because(told(stage)).hint(hint);
+                Err(failure.into())
+            }
+        }
+    }
+}
+
+/// A stage in one line.
+fn told(stage: &Stage) -> String {
+    stage.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Arguments of `installer images`.

@@ -13,7 +13,7 @@ use super::tree::Span;
 /// The widest excerpt, in characters.
 const WIDTH: usize = 100;
 /// What stands for hidden text.
-pub(super) const HIDDEN: &str = "[hidden]";
+pub(crate) const HIDDEN: &str = "[hidden]";
 
 /// Whether a configuration can be used all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

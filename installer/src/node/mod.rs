@@ -17,5 +17,6 @@ pub mod network;
 pub mod record;
 pub mod render;
 pub mod seed;
+pub mod stages;
 pub mod status;
 mod write_files;

@@ -11,6 +11,10 @@ use super::boot::{CONFIG, DATA, DOCUMENT, PERSISTENT};
 use super::cmdline::{Installed, Slot};
 use super::images;
 use super::record::Applied;
+use super::stages::look::Subject;
+use super::stages::watch::{self, Ready};
+use super::stages::{self, Stage};
+use crate::command::Runner;
 use crate::config::{self, Images};
 use crate::failure::{Class, Failure};
 use crate::files;
@@ -40,6 +44,10 @@ pub struct Status {
     pub pending: bool,
     /// Blobs of the preloaded images.
     pub images: Blobs,
+    /// How far it is on its way into its cluster; empty where it has none, and for a node that does not run.
+    pub stages: Vec<Stage>,
+    /// When it was ready in its cluster.
+    pub ready: Option<Ready>,
 }
 
 /// One place of the persistent layout.
@@ -94,7 +102,21 @@ impl Status {
             mounts: places(&proc_text(root, "self/mountinfo")?),
             pending: applied.document != Some(apply::digest_of(&document)?),
             images: Blobs { expected, present, deferred },
+            stages: Vec::new(),
+            ready: Ready::read(root)?,
         })
+    }
+
+    /// Adds how far the running node is on its way into its cluster.
+    pub fn look(&mut self, root: &Path, runner: &dyn Runner) -> Result<()> {
+        if let Some(subject) = Subject::read(root)? {
+            let stages = subject.look(root, runner);
+            // Only what the watching unit has seen has a time.
+            let before = watch::seen(root);
+            self.stages =
+                if before.is_empty() { stages } else { watch::carried(&before, stages, &watch::time()) };
+        }
+        Ok(())
     }
 }
 
@@ -125,9 +147,30 @@ impl fmt::Display for Status {
         let Blobs { present, expected, .. } = self.images;
         writeln!(f, "images    {present} of {expected} blobs present{deferred}")?;
         writeln!(f, "pending   {pending}")?;
+        self.cluster(f)?;
         for (index, place) in self.mounts.iter().enumerate() {
             let head = if index == 0 { "mounts" } else { "" };
             writeln!(f, "{head:9} {} on {}", place.source.as_deref().unwrap_or("nothing"), place.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Status {
+    fn cluster(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(stage) = stages::current(&self.stages) {
+            writeln!(f, "cluster   not ready: in stage {}", stage.name.text())?;
+        } else if !self.stages.is_empty() {
+            writeln!(f, "cluster   ready")?;
+        }
+        if let Some(Ready { first, last, .. }) = &self.ready {
+            writeln!(f, "ready     first at {first}, last at {last}")?;
+        }
+        for (index, stage) in self.stages.iter().enumerate() {
+            writeln!(f, "{:9} {stage}", if index == 0 { "stages" } else { "" })?;
+            if let Some(next) = &stage.next {
+                writeln!(f, "{:9}   next: {next}", "")?;
+            }
         }
         Ok(())
     }
@@ -191,6 +234,30 @@ mod tests {
             \x20         nothing on /opt\n\
             \x20         nothing on /srv\n"
         );
+    }
+
+    #[test]
+    fn a_person_reads_how_far_the_node_is_on_its_way() {
+        let root = node();
+        let mut status = Status::gather(root.path()).unwrap();
+        let ready =
+            r#"{"name": "node-1", "cluster": null, "distribution": "rke2", "first": "1", "last": "2"}"#;
+        fs::create_dir_all(root.path().join("var/lib/nqrust")).unwrap();
+        fs::write(below(root.path(), watch::READY), ready).unwrap();
+        let stages = r#"[{"name": "network", "state": "done", "since": "1", "detail": "there", "next": null},
+                         {"name": "service", "state": "failed", "since": "2", "detail": "odd", "next": "Do it."}]"#;
+        status.stages = serde_json::from_str(stages).unwrap();
+        status.ready = Ready::read(root.path()).unwrap();
+        let text = status.to_string();
+        let expected = "cluster   not ready: in stage service\n\
+                        ready     first at 1, last at 2\n\
+                        stages    network    done    there\n\
+                        \x20         service    failed  odd (since 2)\n\
+                        \x20           next: Do it.\n\
+                        mounts ";
+        assert!(text.contains(expected), "{text}");
+        status.stages.pop();
+        assert!(status.to_string().contains("cluster   ready\n"));
     }
 
     #[test]

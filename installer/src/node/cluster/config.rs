@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use serde_json::{Map, Value, json};
 
 use super::reserved::{PODS, reserved};
-use super::{Node, Part, text};
+use super::{Node, Part, supervisor, text};
 use crate::config::registries::{self, Registries};
 use crate::config::{Cidr, Distribution, Method, Mode, Role, Secret};
 use crate::node::files::NodeFile;
@@ -43,8 +43,7 @@ fn cluster(node: &Node<'_>) -> Map<String, Value> {
     let (token, agent_token) = (config.token.as_ref(), config.kubernetes.agent_token.as_ref());
     let secret = |secret: &Secret| Value::from(secret.expose());
     if let Some(host) = &node.host {
-        let port = node.distribution().supervisor_port();
-        put("server", json!(format!("https://{host}:{port}")));
+        put("server", json!(supervisor(node.distribution(), host)));
     }
     if node.part == Part::Agent {
         if let Some(token) = agent_token.or(token) {

@@ -87,19 +87,66 @@ impl Node<'_> {
     }
 }
 
-/// The files of a node's part in its cluster, sorted. None in mode `install`, and none for a node that is to join but
-/// is not told where: a server without that would start a cluster of its own.
+/// A node as one of its cluster, for those who watch it come up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The distribution that it runs.
+    pub distribution: Distribution,
+    /// The unit of systemd that runs it.
+    pub unit: &'static str,
+    /// Whether it starts the cluster.
+    pub first: bool,
+    /// The host at which the cluster is found, where the document tells one.
+    pub host: Option<String>,
+}
+
+impl Member {
+    /// The node of this document; `None` where nothing of a cluster is written for it.
+    #[must_use]
+    pub fn of(config: &InstallConfig) -> Option<Self> {
+        let joined = joined(config);
+        let part = part(config, joined.as_deref())?;
+        let vip = config.install.vip.as_ref().map(Ipv4Addr::to_string);
+        let distribution = config.kubernetes.distribution;
+        let unit = services::unit(distribution, part);
+        Some(Self { distribution, unit, first: part == Part::First, host: joined.or(vip) })
+    }
+
+    /// The address of the distribution's own service on `host`.
+    #[must_use]
+    pub fn supervisor(&self, host: &str) -> String {
+        supervisor(self.distribution, host)
+    }
+}
+
+/// Where nodes ask to join: the port differs from that of the API with RKE2.
+fn supervisor(distribution: Distribution, host: &str) -> String {
+    format!("https://{host}:{}", distribution.supervisor_port())
+}
+
+/// Host of the cluster to join.
+fn joined(config: &InstallConfig) -> Option<String> {
+    let url = config.server_url.as_ref().filter(|_| config.install.mode == Mode::Join);
+    url.map(|url| url.host().to_owned())
+}
+
+/// What the node does; nothing in mode `install`, and where it is to join and is not told where: a server without that
+/// would start a cluster of its own.
+fn part(config: &InstallConfig, joined: Option<&str>) -> Option<Part> {
+    match (config.install.mode, config.install.role, joined) {
+        (Mode::Install, _, _) | (Mode::Join, _, None) => None,
+        (Mode::Create, _, _) => Some(Part::First),
+        (Mode::Join, Role::Management, _) => Some(Part::Server),
+        (Mode::Join, Role::Witness, _) => Some(Part::Witness),
+        (Mode::Join, Role::Default | Role::Worker, _) => Some(Part::Agent),
+    }
+}
+
+/// The files of a node's part in its cluster, sorted; none where it has no part.
 #[must_use]
 pub fn files(config: &InstallConfig, name: Option<&str>, facts: Facts) -> Vec<NodeFile> {
-    let host = config.server_url.as_ref().filter(|_| config.install.mode == Mode::Join);
-    let host = host.map(|url| url.host().to_owned());
-    let part = match (config.install.mode, config.install.role, &host) {
-        (Mode::Install, _, _) | (Mode::Join, _, None) => return Vec::new(),
-        (Mode::Create, _, _) => Part::First,
-        (Mode::Join, Role::Management, _) => Part::Server,
-        (Mode::Join, Role::Witness, _) => Part::Witness,
-        (Mode::Join, Role::Default | Role::Worker, _) => Part::Agent,
-    };
+    let host = joined(config);
+    let Some(part) = part(config, host.as_deref()) else { return Vec::new() };
     let node = Node { config, name, facts, part, host };
     let mut files = config::files(&node);
     files.extend(services::files(&node));

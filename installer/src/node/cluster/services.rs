@@ -35,7 +35,7 @@ fn promotable(node: &Node<'_>, distribution: Distribution) -> bool {
     waits && distribution == node.distribution()
 }
 
-fn unit(distribution: Distribution, part: Part) -> &'static str {
+pub(super) fn unit(distribution: Distribution, part: Part) -> &'static str {
     match (distribution, part) {
         (Distribution::Rke2, Part::Agent) => "rke2-agent.service",
         (Distribution::Rke2, _) => "rke2-server.service",

@@ -1,0 +1,190 @@
+//! The cluster's own word: whether it answers at its address, and what it says of this node.
+//!
+//! The node asks as its kubelet does, with the kubelet's certificate, through the load balancer that the service keeps
+//! on the node; a kubelet may read the object of its own node (node authorizer of Kubernetes).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::blocking::{Client, ClientBuilder};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Identity, StatusCode};
+use serde::Deserialize;
+
+use crate::download::reason;
+use crate::node::apply::below;
+
+/// For one question, in all.
+const LIMIT: Duration = Duration::from_secs(5);
+/// The most that an answer may have, in bytes; a node with thousands of images in its status has some hundred kilobytes.
+const MOST: u64 = 8 << 20;
+
+/// What the cluster says of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// The node has nothing to ask with: the service has not got its certificates yet.
+    NoCredentials,
+    /// Nobody answers, or not to the question.
+    Unknown(String),
+    /// The cluster has no node of this name.
+    Absent(String),
+    /// It has, and the node is not ready.
+    NotReady {
+        /// Name of the node.
+        name: String,
+        /// The condition's own message.
+        why: String,
+    },
+    /// It has, and the node is ready.
+    Ready {
+        /// Name of the node.
+        name: String,
+    },
+}
+
+/// Asks the distribution's own service at `url` whether it is there. Who it is does not matter here: it is told
+/// nothing, and the service of this node judges its certificate.
+pub(super) fn ping(url: &str) -> Result<(), String> {
+    let client = builder().tls_danger_accept_invalid_certs(true).build();
+    let answer = client.and_then(|client| client.get(format!("{url}/ping")).send());
+    match answer {
+        Ok(answer) if answer.status() == StatusCode::OK => Ok(()),
+        Ok(answer) => {
+            Err(format!("{url} answers {}, as another service or one that begins", answer.status()))
+        }
+        Err(error) if error.is_timeout() => Err(format!("{url} does not answer in time")),
+        Err(error) => Err(format!("{url} does not answer: {}", reason(&error))),
+    }
+}
+
+/// What the cluster says of the node `name`, asked with the kubelet's credentials at `kubeconfig` below `root`.
+pub(super) fn node(root: &Path, kubeconfig: &str, name: &str) -> Registration {
+    let path = below(root, kubeconfig);
+    if !path.exists() {
+        return Registration::NoCredentials;
+    }
+    ask(root, &path, name).unwrap_or_else(Registration::Unknown)
+}
+
+fn ask(root: &Path, kubeconfig: &Path, name: &str) -> Result<Registration, String> {
+    let text = fs::read_to_string(kubeconfig).map_err(|error| told(kubeconfig, &error))?;
+    let config: Kubeconfig = serde_saphyr::from_str(&text)
+        .map_err(|_| format!("{} is not what a kubelet uses", kubeconfig.display()))?;
+    let (cluster, user) = config.first().ok_or_else(|| format!("{} is empty", kubeconfig.display()))?;
+    let read = |path: &Path| {
+        let path = below(root, &path.to_string_lossy());
+        fs::read(&path).map_err(|error| told(&path, &error))
+    };
+    let authorities = Certificate::from_pem_bundle(&read(&cluster.certificate_authority)?);
+    let mut pem = read(&user.client_certificate)?;
+    pem.push(b'\n');
+    pem.extend(read(&user.client_key)?);
+    // The cause could quote the key.
+    let unusable = |_| "the kubelet's certificates cannot be used".to_owned();
+    let identity = Identity::from_pem(&pem).map_err(unusable)?;
+    let client = builder().tls_certs_only(authorities.map_err(unusable)?).identity(identity);
+    let server = cluster.server.trim_end_matches('/');
+    ask_server(&client.build().map_err(unusable)?, server, name)
+}
+
+fn ask_server(client: &Client, server: &str, name: &str) -> Result<Registration, String> {
+    let failed = |error: reqwest::Error| match error.is_timeout() {
+        true => format!("the API at {server} does not answer in time"),
+        false => format!("the API at {server} does not answer: {}", reason(&error)),
+    };
+    let answer = client.get(format!("{server}/api/v1/nodes/{name}")).send().map_err(failed)?;
+    match answer.status() {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND => return Ok(Registration::Absent(name.to_owned())),
+        status => return Err(format!("the API at {server} answers {status}")),
+    }
+    let mut bytes = Vec::new();
+    let read = std::io::Read::read_to_end(&mut std::io::Read::take(answer, MOST), &mut bytes);
+    read.map_err(|error| format!("the API at {server} broke off: {error}"))?;
+    let node: Node = serde_json::from_slice(&bytes)
+        .map_err(|_| format!("what the API at {server} answers is not a node"))?;
+    Ok(node.registration(name))
+}
+
+fn told(path: &Path, error: &std::io::Error) -> String {
+    format!("reading {}: {error}", path.display())
+}
+
+/// The questions go to this node and its cluster, never through a proxy.
+fn builder() -> ClientBuilder {
+    // The provider is the process's; that it is set already is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().no_proxy().timeout(LIMIT).redirect(Policy::none())
+}
+
+/// The part of a kubeconfig that the distributions write for the kubelet.
+#[derive(Deserialize)]
+struct Kubeconfig {
+    #[serde(default)]
+    clusters: Vec<NamedCluster>,
+    #[serde(default)]
+    users: Vec<NamedUser>,
+}
+
+impl Kubeconfig {
+    fn first(&self) -> Option<(&Cluster, &User)> {
+        Some((&self.clusters.first()?.cluster, &self.users.first()?.user))
+    }
+}
+
+#[derive(Deserialize)]
+struct NamedCluster {
+    cluster: Cluster,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Cluster {
+    server: String,
+    certificate_authority: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct NamedUser {
+    user: User,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct User {
+    client_certificate: PathBuf,
+    client_key: PathBuf,
+}
+
+/// The part of a Node object that tells whether it is ready.
+#[derive(Deserialize)]
+struct Node {
+    status: NodeStatus,
+}
+
+#[derive(Deserialize)]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl Node {
+    fn registration(&self, name: &str) -> Registration {
+        let name = name.to_owned();
+        match self.status.conditions.iter().find(|condition| condition.kind == "Ready") {
+            Some(ready) if ready.status == "True" => Registration::Ready { name },
+            Some(ready) => Registration::NotReady { name, why: super::words::without_tokens(&ready.message) },
+            None => Registration::NotReady { name, why: "the kubelet has not told its state yet".into() },
+        }
+    }
+}

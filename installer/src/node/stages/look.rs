@@ -1,0 +1,257 @@
+//! Gathers the facts: asks iproute2, systemd, the journal, the store and the cluster.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::api::{self, Registration};
+use super::network::{self, Wanted};
+use super::{Facts, Service, Stage, stages};
+use crate::command::{Invocation, Runner};
+use crate::config::redact::Secrets;
+use crate::config::{self, Images, InstallConfig, Method};
+use crate::node::apply::below;
+use crate::node::boot::DOCUMENT;
+use crate::node::cluster::Member;
+use crate::node::identity::MachineId;
+use crate::node::images;
+use crate::node::network::{MANAGEMENT, management_device};
+use crate::node::render::hostname;
+use crate::node::status::{self, Blobs};
+use crate::release::Release;
+
+/// For one program.
+const LIMIT: Duration = Duration::from_secs(10);
+/// As much of a journal as is looked at, in lines.
+const LINES: &str = "300";
+/// Older errors are those of a trouble that has passed.
+const RECENT: &str = "-5min";
+
+/// A node to look at.
+pub struct Subject {
+    /// The node as one of its cluster.
+    pub member: Member,
+    /// Its name there.
+    pub name: Option<String>,
+    config: InstallConfig,
+    release: Release,
+    secrets: Secrets,
+}
+
+impl std::fmt::Debug for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Subject({:?})", self.member)
+    }
+}
+
+impl Subject {
+    /// The node at `root`; `None` where it has no cluster.
+    pub fn read(root: &Path) -> Result<Option<Self>> {
+        let release = status::release(root)?;
+        let document = below(root, DOCUMENT);
+        let config = config::load(&document)?;
+        let Some(member) = Member::of(&config) else { return Ok(None) };
+        let name = hostname(&config, MachineId::beside(&document)?.as_ref());
+        let mut secrets = Secrets::default();
+        secrets.add(&config);
+        Ok(Some(Self { member, name, config, release, secrets }))
+    }
+
+    /// Where the node stands now. Takes some seconds where nobody answers.
+    #[must_use]
+    pub fn look(&self, root: &Path, runner: &dyn Runner) -> Vec<Stage> {
+        let facts = thread::scope(|scope| {
+            let server = scope.spawn(|| self.server());
+            let node = scope.spawn(|| self.node(root));
+            let network = self.network(runner);
+            let service = self.service(runner);
+            let unasked = || "was not asked to the end".to_owned();
+            let install = &self.config.install;
+            let (expected, present) = images::count(&self.release, install.own_role(), root);
+            Facts {
+                network,
+                server: server.join().unwrap_or_else(|_| Err(unasked())),
+                service,
+                images: Blobs { expected, present, deferred: install.images() == Images::Defer },
+                node: node.join().unwrap_or_else(|_| Registration::Unknown(unasked())),
+            }
+        });
+        let mut stages = stages(&self.member, &facts);
+        for stage in &mut stages {
+            stage.detail = self.secrets.hide(&stage.detail);
+        }
+        stages
+    }
+
+    fn network(&self, runner: &dyn Runner) -> Result<String, String> {
+        let management = self.config.install.management_interface.as_ref();
+        let device = management_device(&self.config);
+        let cards = management.map_or(0, |management| management.interfaces.len());
+        let wanted = Wanted {
+            bond: device.is_some().then(|| (format!("{MANAGEMENT}-bo"), cards)),
+            device,
+            dhcp: management.is_none_or(|management| management.method == Method::Dhcp),
+        };
+        let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(LIMIT);
+        let json = runner.run(&ip).map_err(|error| format!("{error:#}"))?;
+        network::judge(&wanted, &json)
+    }
+
+    /// Asks at the cluster's address; the first node, which may not know it, asks itself then.
+    fn server(&self) -> Result<String, String> {
+        let url = |host: &str| self.member.supervisor(host);
+        match &self.member.host {
+            Some(host) => api::ping(&url(host)).map(|()| url(host)),
+            None => api::ping(&url("127.0.0.1")).map(|()| url("127.0.0.1")),
+        }
+    }
+
+    fn node(&self, root: &Path) -> Registration {
+        let Some(name) = &self.name else {
+            return Registration::Unknown("the node has no name".into());
+        };
+        let distribution = self.member.distribution.name();
+        let kubeconfig = format!("/var/lib/rancher/{distribution}/agent/kubelet.kubeconfig");
+        api::node(root, &kubeconfig, name)
+    }
+
+    fn service(&self, runner: &dyn Runner) -> Option<Service> {
+        let show = Invocation::new("systemctl").limit(LIMIT).args([
+            "show",
+            "--property=LoadState,ActiveState,SubState,Result,NRestarts",
+            self.member.unit,
+        ]);
+        let mut service = properties(&String::from_utf8_lossy(&runner.run(&show).ok()?));
+        let mut journal = Invocation::new("journalctl").limit(LIMIT).args([
+            "--unit",
+            self.member.unit,
+            "--boot",
+            "--lines",
+            LINES,
+            "--output",
+            "cat",
+            "--no-pager",
+            "--quiet",
+        ]);
+        if service.active != "failed" {
+            journal = journal.args(["--since", RECENT]);
+        }
+        // Without a journal the state of the unit is told all the same.
+        let said = runner.run(&journal).unwrap_or_default();
+        service.said = String::from_utf8_lossy(&said).lines().map(str::to_owned).collect();
+        Some(service)
+    }
+}
+
+/// What `systemctl show` prints: one `NAME=VALUE` a line.
+fn properties(text: &str) -> Service {
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or_default().to_owned()
+    };
+    Service {
+        load: value("LoadState"),
+        active: value("ActiveState"),
+        sub: value("SubState"),
+        result: value("Result"),
+        restarts: value("NRestarts").parse().unwrap_or_default(),
+        said: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::node::images::tests::{release, store};
+    use crate::node::stages::{Name, State};
+    use std::fs;
+    use std::sync::Mutex;
+
+    /// Answers like the programs of a node that has an address and whose service says `said`.
+    #[derive(Default)]
+    pub(in crate::node) struct Programs {
+        pub(in crate::node) said: &'static str,
+        pub(in crate::node) active: &'static str,
+        pub(in crate::node) asked: Mutex<Vec<String>>,
+    }
+
+    impl Runner for Programs {
+        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+            self.asked.lock().unwrap().push(invocation.display());
+            let active = self.active;
+            Ok(match invocation.program.to_str().unwrap() {
+                "ip" => "[{\"ifname\": \"ens3\", \"link_type\": \"ether\", \"addr_info\": [\
+                         {\"family\": \"inet\", \"local\": \"192.0.2.7\", \"prefixlen\": 24, \"scope\": \"global\"}]}]"
+                    .to_owned(),
+                "systemctl" => format!(
+                    "NRestarts=2\nLoadState=loaded\nActiveState={active}\nSubState=auto-restart\nResult=exit-code\n"
+                ),
+                "journalctl" => self.said.to_owned(),
+                _ => String::new(),
+            }
+            .into_bytes())
+        }
+    }
+
+    /// A node that is to join a cluster which does not answer.
+    pub(in crate::node) fn joining() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("oem")).unwrap();
+        let document = "server_url: https://127.0.0.2\ntoken: marked-token\nos: {hostname: node-1}\n\
+                        install: {mode: join, role: worker}\nkubernetes: {distribution: k3s}\n";
+        fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+        fs::write(root.path().join("oem/release.json"), release().to_bytes()).unwrap();
+        store(root.path(), &[b"one", b"shared"]);
+        root
+    }
+
+    #[test]
+    fn a_node_that_cannot_join_is_described_by_its_programs_and_without_its_secrets() {
+        let root = joining();
+        let programs = Programs {
+            active: "activating",
+            said: "time=\"t\" level=fatal msg=\"token marked-token is odd\"\n",
+            ..Programs::default()
+        };
+        let subject = Subject::read(root.path()).unwrap().unwrap();
+        assert_eq!(subject.name.as_deref(), Some("node-1"));
+        let stages = subject.look(root.path(), &programs);
+        let states: Vec<_> = stages.iter().map(|stage| (stage.name, stage.state)).collect();
+        use {Name as N, State as S};
+        assert_eq!(
+            states,
+            [
+                (N::Network, S::Done),
+                (N::Server, S::Waiting),
+                (N::Service, S::Waiting),
+                (N::Images, S::Done),
+                (N::Registered, S::Waiting),
+                (N::Ready, S::Waiting)
+            ]
+        );
+        let service = &stages[2].detail;
+        assert!(service.starts_with("token [hidden] is odd; k3s-agent.service is activating"), "{service}");
+        assert!(stages[1].detail.starts_with("https://127.0.0.2:6443 does not answer"), "{:?}", stages[1]);
+        let asked = programs.asked.lock().unwrap().join("\n");
+        assert!(asked.contains("--unit k3s-agent.service") && asked.contains("--since"), "{asked}");
+        assert!(!asked.contains("marked-token"));
+    }
+
+    #[test]
+    fn a_service_that_has_given_up_is_asked_for_older_words_too() {
+        let root = joining();
+        let programs = Programs { active: "failed", ..Programs::default() };
+        let subject = Subject::read(root.path()).unwrap().unwrap();
+        assert_eq!(subject.look(root.path(), &programs)[2].state, State::Failed);
+        assert!(!programs.asked.lock().unwrap().join(" ").contains("--since"));
+    }
+
+    #[test]
+    fn a_node_without_a_cluster_is_in_no_stage() {
+        let root = joining();
+        fs::write(root.path().join("oem/node.yaml"), "install: {mode: install}\n").unwrap();
+        assert!(Subject::read(root.path()).unwrap().is_none());
+    }
+}

@@ -1,0 +1,287 @@
+//! Watches the node until it is ready, and keeps what it sees: for `installer status` in [`SEEN`], for the consoles
+//! beside `/etc/issue`, and once the node is ready, for good in [`READY`].
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::look::Subject;
+use super::{Stage, State, all_done, current};
+use crate::command::{Invocation, Runner};
+use crate::files;
+use crate::node::apply::below;
+
+/// What was seen last since the machine started.
+pub const SEEN: &str = "/run/nqrust/stages.json";
+/// When the node was ready, kept over restarts.
+pub const READY: &str = "/var/lib/nqrust/ready.json";
+/// What agetty(8) shows behind `/etc/issue`.
+const ISSUE: &str = "/run/issue.d/50-nqrust.issue";
+/// Between two looks, and the same when the node takes long.
+const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
+/// So many looks are made at the shorter pause.
+const EAGER: u32 = 120;
+/// The widest line of a console that is not wide.
+const WIDTH: usize = 78;
+
+/// When a node was ready in its cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ready {
+    /// Its name there.
+    pub name: String,
+    /// The cluster's address, where the document tells one.
+    pub cluster: Option<String>,
+    /// The distribution.
+    pub distribution: String,
+    /// When it was ready first, in RFC 3339.
+    pub first: String,
+    /// When it was ready after the last start of the machine.
+    pub last: String,
+}
+
+impl Ready {
+    /// The record of the node at `root`.
+    pub fn read(root: &Path) -> Result<Option<Self>> {
+        let path = below(root, READY);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = files::read_text(&path)?;
+        serde_json::from_str(&text).with_context(|| format!("reading {}", path.display())).map(Some)
+    }
+
+    /// Records that the node is ready now. Another name or cluster begins another record.
+    fn write(root: &Path, subject: &Subject, now: &str) -> Result<()> {
+        let member = &subject.member;
+        let ready = Self {
+            name: subject.name.clone().unwrap_or_default(),
+            cluster: member.host.clone(),
+            distribution: member.distribution.name().to_owned(),
+            first: now.to_owned(),
+            last: now.to_owned(),
+        };
+        // A record that cannot be read is replaced.
+        let before = Self::read(root).ok().flatten().filter(|before| {
+            (&before.name, &before.cluster, &before.distribution)
+                == (&ready.name, &ready.cluster, &ready.distribution)
+        });
+        let first = before.map_or(ready.first, |before| before.first);
+        let text = serde_json::to_string_pretty(&Self { first, ..ready })? + "\n";
+        files::write_atomically(&below(root, READY), text.as_bytes(), 0o644)
+    }
+}
+
+/// What the watching unit saw last; nothing where it has not run since the machine started.
+#[must_use]
+pub fn seen(root: &Path) -> Vec<Stage> {
+    let text = files::read_text(&below(root, SEEN)).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// The stages with the time since when each stands where it stands: as before, or since `now`.
+#[must_use]
+pub fn carried(before: &[Stage], mut stages: Vec<Stage>, now: &str) -> Vec<Stage> {
+    for stage in &mut stages {
+        let same = before.iter().find(|other| other.name == stage.name && other.state == stage.state);
+        stage.since = same.and_then(|same| same.since.clone()).or_else(|| Some(now.to_owned()));
+    }
+    stages
+}
+
+/// One node that is watched.
+#[derive(Debug)]
+pub struct Watch<'a> {
+    /// The directory that stands for `/`.
+    pub root: &'a Path,
+    /// The node.
+    pub subject: &'a Subject,
+    /// Whether to keep what is seen, for `status` and the consoles.
+    pub record: bool,
+}
+
+impl Watch<'_> {
+    /// Looks until everything is done or `limit` has passed; tells each change to `tell`. Returns what was seen last.
+    pub fn run(
+        &self,
+        runner: &dyn Runner,
+        limit: Option<Duration>,
+        tell: &mut dyn FnMut(&[Stage]) -> Result<()>,
+    ) -> Result<Vec<Stage>> {
+        let begin = Instant::now();
+        let mut last = seen(self.root);
+        for look in 0_u32.. {
+            let now = time();
+            let stages = carried(&last, self.subject.look(self.root, runner), &now);
+            if look == 0 || stages != last {
+                tell(&stages)?;
+                if self.record {
+                    self.keep(runner, &stages, &now)?;
+                }
+            }
+            last = stages;
+            let pause = PAUSES[usize::from(look >= EAGER)];
+            if all_done(&last) || limit.is_some_and(|limit| begin.elapsed() + pause > limit) {
+                break;
+            }
+            thread::sleep(pause);
+        }
+        Ok(last)
+    }
+
+    fn keep(&self, runner: &dyn Runner, stages: &[Stage], now: &str) -> Result<()> {
+        let text = serde_json::to_string_pretty(stages)? + "\n";
+        files::write_atomically(&below(self.root, SEEN), text.as_bytes(), 0o644)?;
+        if all_done(stages) {
+            Ready::write(self.root, self.subject, now)?;
+        }
+        let issue = issue(stages, now);
+        files::write_atomically(&below(self.root, ISSUE), issue.as_bytes(), 0o644)?;
+        // A console that cannot be told shows the news at its next prompt.
+        let _ = runner.run(&Invocation::new("agetty").arg("--reload").limit(Duration::from_secs(10)));
+        Ok(())
+    }
+}
+
+/// Now, in RFC 3339 with whole seconds.
+#[must_use]
+pub fn time() -> String {
+    format!("{:.0}", Timestamp::now())
+}
+
+/// What a console shows: one word for each stage, then the stage that the node is in.
+fn issue(stages: &[Stage], now: &str) -> String {
+    let mark = |stage: &Stage| match stage.state {
+        State::Done => format!("[x] {}", stage.name.text()),
+        State::Waiting => format!("[ ] {}", stage.name.text()),
+        State::Failed => format!("[!] {}", stage.name.text()),
+    };
+    let mut text = stages.iter().map(mark).collect::<Vec<_>>().join("  ") + "\n";
+    match current(stages) {
+        None => text.push_str(&wrapped(&format!("Ready in its cluster at {now}."))),
+        Some(stage) => {
+            text.push_str(&wrapped(&stage.to_string().split_whitespace().collect::<Vec<_>>().join(" ")));
+            text.extend(stage.next.iter().map(|next| wrapped(next)));
+        }
+    }
+    text.push_str("More: installer status\n");
+    escaped(&text) + "\n"
+}
+
+/// The text in lines that every console has room for.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > WIDTH {
+            lines.push('\n');
+            column = 0;
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += width;
+    }
+    lines + "\n"
+}
+
+/// agetty replaces what follows a backslash; other control characters could move the cursor.
+fn escaped(text: &str) -> String {
+    let tame = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c });
+    tame.collect::<String>().replace('\\', "\\\\")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::stages::Name;
+    use crate::node::stages::look::tests::{Programs, joining};
+
+    fn stage(name: Name, state: State, detail: &str) -> Stage {
+        Stage { name, state, since: None, detail: detail.into(), next: None }
+    }
+
+    #[test]
+    fn a_stage_keeps_its_time_until_it_changes() {
+        let first = carried(&[], vec![stage(Name::Network, State::Waiting, "a")], "1");
+        let second = carried(&first, vec![stage(Name::Network, State::Waiting, "b")], "2");
+        let third = carried(&second, vec![stage(Name::Network, State::Done, "c")], "3");
+        let since = [&first, &second, &third].map(|stages| stages[0].since.clone().unwrap());
+        assert_eq!(since, ["1", "1", "3"]);
+    }
+
+    #[test]
+    fn a_console_shows_the_stage_that_the_node_is_in() {
+        let mut stages = vec![
+            stage(Name::Network, State::Done, "mgmt-br has 192.0.2.11/24"),
+            stage(Name::Server, State::Waiting, "https://192.0.2.10:9345 does not answer: \u{1b}[2J C:\\x"),
+        ];
+        stages[1].next = Some("Check it.".into());
+        assert_eq!(
+            issue(&stages, "now"),
+            "[x] network  [ ] server\n\
+             server waiting https://192.0.2.10:9345 does not answer:  [2J C:\\\\x\n\
+             Check it.\nMore: installer status\n\n"
+        );
+        stages[1].state = State::Done;
+        assert!(issue(&stages, "now").contains("Ready in its cluster at now.\n"));
+        let long = vec![stage(Name::Server, State::Failed, &"word ".repeat(60))];
+        assert!(issue(&long, "now").lines().all(|line| line.chars().count() <= WIDTH));
+    }
+
+    #[test]
+    fn what_is_seen_is_kept_for_status_and_the_consoles_and_told_once() {
+        let root = joining();
+        let programs = Programs { active: "activating", ..Programs::default() };
+        let subject = Subject::read(root.path()).unwrap().unwrap();
+        let mut told = 0;
+        for record in [false, true] {
+            let watch = Watch { root: root.path(), subject: &subject, record };
+            let mut tell = |_: &[Stage]| {
+                told += 1;
+                Ok(())
+            };
+            let stages = watch.run(&programs, Some(Duration::ZERO), &mut tell).unwrap();
+            assert_eq!(root.path().join("run/issue.d/50-nqrust.issue").exists(), record);
+            assert_eq!(seen(root.path()), if record { stages } else { Vec::new() });
+        }
+        assert_eq!(told, 2);
+        assert_eq!(Ready::read(root.path()).unwrap(), None);
+        assert_eq!(programs.asked.lock().unwrap().last().unwrap(), "agetty --reload");
+    }
+
+    #[test]
+    fn the_first_time_is_kept_over_restarts_and_not_for_another_cluster() {
+        let root = joining();
+        let done = [stage(Name::Ready, State::Done, "")];
+        let subject = || Subject::read(root.path()).unwrap().unwrap();
+        let ready = |now: &str| {
+            let subject = subject();
+            let watch = Watch { root: root.path(), subject: &subject, record: true };
+            watch.keep(&Programs::default(), &done, now).unwrap();
+            let ready = Ready::read(root.path()).unwrap().unwrap();
+            (ready.first, ready.last)
+        };
+        let times = |first: &str, last: &str| (first.to_owned(), last.to_owned());
+        assert_eq!(ready("1"), times("1", "1"));
+        assert_eq!(ready("2"), times("1", "2"));
+        std::fs::write(below(root.path(), READY), "damaged").unwrap();
+        assert_eq!(ready("3"), times("3", "3"));
+        let document = root.path().join("oem/node.yaml");
+        let text = std::fs::read_to_string(&document).unwrap().replace("127.0.0.2", "127.0.0.3");
+        std::fs::write(&document, text).unwrap();
+        assert_eq!(ready("4"), times("4", "4"));
+    }
+
+    #[test]
+    fn times_are_whole_seconds() {
+        let time = time();
+        assert_eq!((time.len(), time.ends_with('Z')), (20, true), "{time}");
+    }
+}
