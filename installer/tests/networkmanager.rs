@@ -1,0 +1,222 @@
+//! The real NetworkManager reads every profile that `apply` writes and has nothing to complain about. It runs in a
+//! network of its own, on a D-Bus of its own, with state that goes away with it.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on, helpers included")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use installer::config::parse;
+use installer::node::network;
+
+/// Glue between two daemons: everything happens below the current directory. `/run` and `/var/lib` are hidden
+/// because NetworkManager keeps state there whatever its arguments say.
+const SCRIPT: &str = r#"
+set -eu
+mount -t tmpfs none /run
+mount -t tmpfs none /var/lib
+mkdir /run/NetworkManager /var/lib/NetworkManager
+dbus-daemon --config-file=bus.conf --nofork --nopidfile --nosyslog 2>bus.log & bus=$!
+waited=0
+until [ -S bus ]; do waited=$((waited + 1)); [ $waited -lt 600 ]; sleep 0.1; done
+export DBUS_SYSTEM_BUS_ADDRESS="unix:path=$PWD/bus"
+NetworkManager --debug --config="$PWD/nm.conf" --config-dir="$PWD/conf.d" --system-config-dir="$PWD/conf.d" \
+  --intern-config="$PWD/intern.conf" --state-file="$PWD/state" >nm.log 2>&1 & manager=$!
+until nmcli general status >/dev/null 2>&1; do waited=$((waited + 1)); [ $waited -lt 600 ]; sleep 0.1; done
+nmcli connection load "$PWD"/profiles/* >load.log 2>&1
+nmcli --terse --fields FILENAME connection >loaded
+kill $manager $bus
+wait
+"#;
+
+const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><limit name="max_replies_per_connection">50000</limit><type>system</type><listen>unix:path=DIR/bus</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/>
+<allow own="*"/><allow user="*"/></policy></busconfig>
+"#;
+
+/// A command in a network and mounts of its own, as root there.
+fn apart() -> Command {
+    let mut command = Command::new("unshare");
+    if !nix::unistd::Uid::effective().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--net", "--mount", "--pid", "--fork", "--kill-child"]);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// Why NetworkManager cannot run here.
+fn missing() -> Option<String> {
+    for program in ["NetworkManager", "nmcli", "dbus-daemon", "unshare"] {
+        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+        if !path.split(':').any(|directory| Path::new(directory).join(program).exists()) {
+            return Some(format!("{program} is not on this machine"));
+        }
+    }
+    let able = apart().args(["mount", "-t", "tmpfs", "none", "/run"]).output().unwrap();
+    (!able.status.success()).then(|| String::from_utf8_lossy(&able.stderr).trim().to_owned())
+}
+
+/// Writes the profiles of each case and lets NetworkManager load them; returns what it complains about.
+fn complaints(profiles: &[(String, Vec<u8>)]) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    for name in ["profiles", "conf.d"] {
+        fs::create_dir(path.join(name)).unwrap();
+    }
+    for (name, bytes) in profiles {
+        let path = path.join("profiles").join(name);
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).unwrap();
+        file.write_all(bytes).unwrap();
+    }
+    // Others than root may read the directory in every case, and the mode does not hang on the umask.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(path.join("bus.conf"), BUS.replace("DIR", &path.display().to_string())).unwrap();
+    let config = format!(
+        "[main]\nplugins=keyfile\ndns=none\nrc-manager=unmanaged\nauth-polkit=false\nno-auto-default=*\n\
+         [keyfile]\npath={}/profiles\n[logging]\nlevel=INFO\n",
+        path.display()
+    );
+    fs::write(path.join("nm.conf"), config).unwrap();
+    // Profiles are loaded, and no device is made of them.
+    fs::write(path.join("state"), "[main]\nNetworkingEnabled=false\n").unwrap();
+    let output = apart()
+        .args(["sh", "-c", SCRIPT])
+        .env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin")
+        .env("LC_ALL", "C.UTF-8")
+        .current_dir(path)
+        .output()
+        .unwrap();
+    let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(read("nm.log").contains("Loaded settings plugin: keyfile"), "{said}\n{}", read("nm.log"));
+    let mut complaints: BTreeSet<String> = read("nm.log")
+        .lines()
+        .filter(|line| line.contains("<warn>") && (line.contains("keyfile") || line.contains("settings:")))
+        .map(|line| {
+            line.split_once("] ").map_or(line, |(_, text)| text).replace(&*path.to_string_lossy(), "")
+        })
+        .collect();
+    complaints.extend(read("load.log").lines().map(str::to_owned));
+    let loaded = read("loaded");
+    for (name, _) in profiles {
+        if !loaded.lines().any(|line| line.ends_with(&format!("/{name}"))) {
+            complaints.insert(format!("{name} is not loaded"));
+        }
+    }
+    complaints.into_iter().collect()
+}
+
+/// The profiles of a document, named by the case. Each gets identities of its own, so that all cases fit into one
+/// NetworkManager.
+fn profiles(case: &str, document: &str) -> Vec<(String, Vec<u8>)> {
+    let config = parse(document, case).unwrap_or_else(|error| panic!("{case}: {error}\n{document}"));
+    let files = network::files(&config);
+    let files = files.iter().filter(|file| file.path.ends_with(".nmconnection"));
+    files
+        .map(|file| {
+            assert_eq!(file.mode, 0o600, "{case}: NetworkManager passes over what others can read");
+            let name = file.path.rsplit('/').next().unwrap();
+            let text = String::from_utf8(file.bytes.clone()).unwrap();
+            let lines = text.lines().map(|line| match line.strip_prefix("uuid=") {
+                Some(uuid) => {
+                    let uuid: uuid::Uuid = uuid.parse().unwrap();
+                    format!("uuid={}\n", uuid::Uuid::new_v5(&uuid, case.as_bytes()))
+                }
+                None => format!("{line}\n"),
+            });
+            (format!("{case}-{name}"), lines.collect::<String>().into_bytes())
+        })
+        .collect()
+}
+
+const DNS: &str = "os: {dns_nameservers: [192.0.2.53, 192.0.2.54]}\n";
+const STATIC: &str =
+    "    method: static\n    ip: 192.0.2.11\n    subnet_mask: 255.255.255.0\n    gateway: 192.0.2.1\n";
+
+/// Documents that differ in everything a profile depends on.
+fn cases() -> Vec<(String, String)> {
+    let cards = "    interfaces: [{hw_addr: '52:54:00:12:34:56'}, {name: ens4}]\n";
+    let management = |rest: &str| format!("install:\n  management_interface:\n{cards}{rest}");
+    let bond = |options: &str| management(&format!("    bond_options: {{{options}}}\n"));
+    let mut cases = vec![
+        ("nothing".to_owned(), String::new()),
+        ("dns".to_owned(), DNS.to_owned() + &management(STATIC)),
+        ("vlan".to_owned(), management("    vlan_id: 100\n    mtu: 9000\n")),
+        (
+            "static-vlan".to_owned(),
+            DNS.to_owned() + &management(&format!("{STATIC}    vlan_id: 4094\n    mtu: 1500\n")),
+        ),
+    ];
+    for mode in
+        ["balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"]
+    {
+        let delays = "miimon: 50, updelay: 100, downdelay: 200";
+        cases.push((format!("mode-{mode}"), bond(&format!("mode: {mode}"))));
+        cases.push((format!("delays-{mode}"), bond(&format!("mode: {mode}, {delays}"))));
+    }
+    for mode in ["active-backup", "balance-tlb", "balance-alb"] {
+        cases.push((format!("primary-{mode}"), bond(&format!("mode: {mode}, primary: ens4"))));
+    }
+    for policy in ["layer2", "layer2+3", "layer3+4", "encap2+3", "encap3+4", "vlan+srcmac"] {
+        for mode in ["balance-xor", "802.3ad", "balance-tlb"] {
+            let options = format!("mode: {mode}, xmit_hash_policy: {policy}");
+            cases.push((format!("hash-{mode}-{policy}"), bond(&options)));
+        }
+    }
+    for rate in ["slow", "fast"] {
+        cases.push((format!("rate-{rate}"), bond(&format!("mode: 802.3ad, lacp_rate: {rate}"))));
+    }
+    let mut further = management("");
+    for (name, rest) in [
+        ("vms", "method: none"),
+        ("storage", "method: static, ip: 198.51.100.2, subnet_mask: 255.255.255.0, mtu: 9000"),
+        ("backup", "method: dhcp, vlan_id: 7"),
+    ] {
+        let separator = if further.contains("networks:") { "" } else { "  networks:\n" };
+        let _ = writeln!(further, "{separator}  - {{name: {name}, interfaces: [{{name: {name}0}}], {rest}}}");
+    }
+    cases.push(("further".to_owned(), further));
+    cases
+}
+
+#[test]
+fn networkmanager_loads_every_profile_without_complaint() {
+    if let Some(why) = missing() {
+        eprintln!("skipped: networkmanager_loads_every_profile_without_complaint: {why}");
+        return;
+    }
+    let profiles: Vec<_> = cases().iter().flat_map(|(case, document)| profiles(case, document)).collect();
+    assert!(profiles.len() > 100, "{} profiles", profiles.len());
+    assert_eq!(complaints(&profiles), Vec::<String>::new());
+}
+
+#[test]
+fn networkmanager_complains_where_a_profile_is_wrong() {
+    if let Some(why) = missing() {
+        eprintln!("skipped: networkmanager_complains_where_a_profile_is_wrong: {why}");
+        return;
+    }
+    let damaged: Vec<_> = profiles("damaged", &cases()[2].1)
+        .into_iter()
+        .map(|(name, bytes)| {
+            let text = String::from_utf8(bytes).unwrap();
+            let text = text
+                .replace("miimon=", "miimoon=")
+                .replace("52:54:", "zz:54:")
+                .replace("parent=mgmt-br", "parent=");
+            (name, text.into_bytes())
+        })
+        .collect();
+    let told = complaints(&damaged).join("\n");
+    for part in ["miimoon", "mac-address", "nqrust-mgmt-vlan.nmconnection is not loaded"] {
+        assert!(told.contains(part), "{part} in:\n{told}");
+    }
+}
