@@ -1,0 +1,184 @@
+//! systemd itself reads the units of the OS image and those that `apply` enables, and finds nothing wrong with them.
+//!
+//! What they need from the rest of the image, Debian's own units and the programs, stands in for the real ones.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on, helpers included")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use installer::config::parse;
+use installer::node::cluster::{self, Facts};
+use installer::node::files::FileKind;
+
+/// Where systemd looks for what a package brings, and for what the machine's owner adds.
+const UNITS: [&str; 2] = ["usr/lib/systemd/system", "etc/systemd/system"];
+
+fn overlay() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../overlays/rootfs")
+}
+
+fn put(root: &Path, path: &str, text: &str, mode: u32) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The overlay of the OS image, with stand-ins for every program that its units start.
+fn image() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for entry in walkdir::WalkDir::new(overlay()).sort_by_file_name() {
+        let entry = entry.unwrap();
+        let target = root.path().join(entry.path().strip_prefix(overlay()).unwrap());
+        if entry.file_type().is_dir() {
+            fs::create_dir_all(&target).unwrap();
+        } else if entry.path_is_symlink() {
+            symlink(fs::read_link(entry.path()).unwrap(), &target).unwrap();
+        } else {
+            let path = target.strip_prefix(root.path()).unwrap().to_str().unwrap().to_owned();
+            put(root.path(), &path, &fs::read_to_string(entry.path()).unwrap(), 0o644);
+        }
+    }
+    let units = own_units(root.path());
+    for unit in &units {
+        for program in programs(&fs::read_to_string(unit).unwrap()) {
+            put(root.path(), program.trim_start_matches('/'), "#!/bin/sh\n", 0o755);
+        }
+    }
+    for target in
+        ["multi-user", "network-online", "sysinit", "basic", "shutdown", "local-fs", "umount", "swap"]
+    {
+        put(root.path(), &format!("{}/{target}.target", UNITS[0]), "[Unit]\nDescription=stand-in\n", 0o644);
+    }
+    root
+}
+
+/// The programs that a unit starts, without systemd's prefixes.
+fn programs(unit: &str) -> BTreeSet<String> {
+    let lines = unit.lines().filter_map(|line| line.strip_prefix("Exec")?.split_once('='));
+    lines
+        .filter_map(|(_, command)| command.split_whitespace().next())
+        .map(|program| program.trim_start_matches(['-', '@', '+', '!', ':']).to_owned())
+        .filter(|program| program.starts_with('/'))
+        .collect()
+}
+
+/// The unit files below `root` that are files, and no drop-ins.
+fn own_units(root: &Path) -> Vec<PathBuf> {
+    let mut units = Vec::new();
+    for directory in UNITS {
+        let Ok(entries) = fs::read_dir(root.join(directory)) else { continue };
+        let paths = entries.map(|entry| entry.unwrap().path());
+        units.extend(paths.filter(|path| path.is_file() && !path.is_symlink()));
+    }
+    units.retain(|path| path.extension().is_some_and(|kind| kind == "service" || kind == "mount"));
+    units.sort();
+    units
+}
+
+/// What systemd says of these units of the system at `root`.
+fn verify(root: &Path, units: &[PathBuf]) -> Result<(), String> {
+    let names = units.iter().map(|unit| unit.file_name().unwrap());
+    let output = Command::new("systemd-analyze")
+        .args(["verify", "--man=no", "--recursive-errors=one", "--root"])
+        .arg(root)
+        .args(names)
+        .env("LC_ALL", "C.UTF-8")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() && said.trim().is_empty() { Ok(()) } else { Err(said) }
+}
+
+fn missing(test: &str) -> bool {
+    let missing = Command::new("systemd-analyze").arg("--version").output().is_err();
+    if missing {
+        eprintln!("skipped: {test}: systemd-analyze is not on this machine");
+    }
+    missing
+}
+
+#[test]
+fn systemd_finds_nothing_wrong_with_the_units_of_the_image() {
+    if missing("systemd_finds_nothing_wrong_with_the_units_of_the_image") {
+        return;
+    }
+    let root = image();
+    let units = own_units(root.path());
+    assert!(units.iter().any(|unit| unit.ends_with("nqrust-ready.service")), "{units:?}");
+    verify(root.path(), &units).unwrap();
+}
+
+#[test]
+fn systemd_is_asked_in_earnest() {
+    if missing("systemd_is_asked_in_earnest") {
+        return;
+    }
+    let root = image();
+    let unit = root.path().join(UNITS[0]).join("nqrust-ready.service");
+    let text = fs::read_to_string(&unit).unwrap();
+    fs::write(&unit, text.replace("Restart=on-failure", "Restart=sometimes\nColour=red")).unwrap();
+    let said = verify(root.path(), &own_units(root.path())).unwrap_err();
+    assert!(said.contains("sometimes") && said.contains("Colour"), "{said}");
+    fs::remove_file(root.path().join("usr/bin/installer")).unwrap();
+    fs::write(&unit, text).unwrap();
+    assert!(verify(root.path(), &own_units(root.path())).unwrap_err().contains("/usr/bin/installer"));
+}
+
+#[test]
+fn the_links_of_each_role_enable_one_unit_and_mask_the_others() {
+    let test = "the_links_of_each_role_enable_one_unit_and_mask_the_others";
+    if missing(test) {
+        return;
+    }
+    let join =
+        |role: &str| format!("server_url: https://192.0.2.10\ninstall: {{mode: join, role: {role}}}\n");
+    let create = "install: {mode: create, vip: 192.0.2.10}\n".to_owned();
+    let server = ["rke2-server", "k3s"];
+    let agent = ["rke2-agent", "k3s-agent"];
+    let cases = [
+        (create, server, 3),
+        (join("management"), server, 3),
+        (join("witness"), server, 3),
+        (join("worker"), agent, 3),
+        (join("default"), agent, 2),
+    ];
+    for (document, runs, masked) in cases {
+        for (distribution, runs) in ["rke2", "k3s"].into_iter().zip(runs) {
+            let text =
+                format!("{document}token: a-token-of-a-test\nkubernetes: {{distribution: {distribution}}}\n");
+            let root = image();
+            for unit in server.iter().chain(&agent) {
+                let unit_text = format!("[Unit]\nDescription={unit}\n[Service]\nExecStart=/usr/bin/{unit}\n");
+                put(root.path(), &format!("{}/{unit}.service", UNITS[0]), &unit_text, 0o644);
+                put(root.path(), &format!("usr/bin/{unit}"), "#!/bin/sh\n", 0o755);
+            }
+            let config = parse(&text, "f").unwrap_or_else(|error| panic!("{error}"));
+            for file in cluster::files(&config, Some("node-1"), Facts { cpus: 4, memory: 8192 }) {
+                if file.kind == FileKind::Link {
+                    let link = root.path().join(&file.path);
+                    fs::create_dir_all(link.parent().unwrap()).unwrap();
+                    symlink(String::from_utf8(file.bytes).unwrap(), link).unwrap();
+                }
+            }
+            let state = |unit: &str| {
+                let output = Command::new("systemctl")
+                    .arg("--root")
+                    .arg(root.path())
+                    .args(["is-enabled", unit])
+                    .output();
+                String::from_utf8_lossy(&output.unwrap().stdout).trim().to_owned()
+            };
+            let states: Vec<_> = server.iter().chain(&agent).map(|unit| (*unit, state(unit))).collect();
+            let count = |wanted: &str| states.iter().filter(|(_, state)| state == wanted).count();
+            assert_eq!((count("enabled"), count("masked")), (1, masked), "{text}: {states:?}");
+            assert!(states.contains(&(runs, "enabled".to_owned())), "{text}: {states:?}");
+            verify(root.path(), &[root.path().join(UNITS[0]).join("multi-user.target")]).unwrap();
+        }
+    }
+}
