@@ -1,37 +1,63 @@
 //! The real NetworkManager reads every profile that `apply` writes and has nothing to complain about. It runs in a
 //! network of its own, on a D-Bus of its own, with state that goes away with it.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where it cannot go on, helpers included")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on, helpers included")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use installer::config::parse;
+use installer::config::{InstallConfig, parse};
 use installer::node::network;
 
 /// Glue between two daemons: everything happens below the current directory. `/run` and `/var/lib` are hidden
 /// because NetworkManager keeps state there whatever its arguments say.
-const SCRIPT: &str = r#"
+const START: &str = r#"
 set -eu
 mount -t tmpfs none /run
 mount -t tmpfs none /var/lib
 mkdir /run/NetworkManager /var/lib/NetworkManager
 dbus-daemon --config-file=bus.conf --nofork --nopidfile --nosyslog 2>bus.log & bus=$!
 waited=0
-until [ -S bus ]; do waited=$((waited + 1)); [ $waited -lt 600 ]; sleep 0.1; done
+wait_for() { until "$@" >/dev/null 2>&1; do waited=$((waited + 1)); [ $waited -lt 600 ]; sleep 0.1; done; }
+wait_for test -S bus
 export DBUS_SYSTEM_BUS_ADDRESS="unix:path=$PWD/bus"
 NetworkManager --debug --config="$PWD/nm.conf" --config-dir="$PWD/conf.d" --system-config-dir="$PWD/conf.d" \
   --intern-config="$PWD/intern.conf" --state-file="$PWD/state" >nm.log 2>&1 & manager=$!
-until nmcli general status >/dev/null 2>&1; do waited=$((waited + 1)); [ $waited -lt 600 ]; sleep 0.1; done
+wait_for nmcli general status
+"#;
+
+const STOP: &str = "\nkill $manager $bus\nwait\n";
+
+/// Loads the profiles. The state says that the network is off, so that no device is made of them.
+const LOAD: &str = r#"
 nmcli connection load "$PWD"/profiles/* >load.log 2>&1
 nmcli --terse --fields FILENAME connection >loaded
-kill $manager $bus
-wait
+"#;
+
+/// Three cards with the addresses of the test, under names that no document has. NetworkManager waits for udev,
+/// which is not there, unless `/sys` cannot be written to, as in a container.
+const CARDS: &str = r#"
+set -eu
+mount -t sysfs -o ro none /sys
+for card in 6 7 8; do
+  ip link add renamed$card type veth peer name far$card
+  ip link set renamed$card address 52:54:00:12:34:5$card
+  ip link set far$card up
+done
+"#;
+
+/// Waits until NetworkManager has tried both cards of the document and looked at the third one.
+const TRY: &str = r#"
+seen() { grep -q "$1" nm.log; }
+wait_for seen "device (renamed6): Activation: .*nqrust-mgmt-port0"
+wait_for seen "device (renamed7): Activation: .*nqrust-mgmt-port1"
+wait_for seen "device (renamed8): state change: unavailable -> disconnected"
+ip -json address show dev renamed8 >further
 "#;
 
 const BUS: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
@@ -64,8 +90,8 @@ fn missing() -> Option<String> {
     (!able.status.success()).then(|| String::from_utf8_lossy(&able.stderr).trim().to_owned())
 }
 
-/// Writes the profiles of each case and lets NetworkManager load them; returns what it complains about.
-fn complaints(profiles: &[(String, Vec<u8>)]) -> Vec<String> {
+/// Writes profiles and lets a NetworkManager of their own do something with them; returns the directory of it all.
+fn run(profiles: &[(String, Vec<u8>)], networking: bool, script: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     for name in ["profiles", "conf.d"] {
@@ -76,27 +102,36 @@ fn complaints(profiles: &[(String, Vec<u8>)]) -> Vec<String> {
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).unwrap();
         file.write_all(bytes).unwrap();
     }
-    // Others than root may read the directory in every case, and the mode does not hang on the umask.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let files = network::files(&InstallConfig::default());
+    let settings = files.iter().find(|file| file.path == "etc/NetworkManager/conf.d/10-nqrust.conf").unwrap();
+    fs::write(path.join("conf.d/10-nqrust.conf"), &settings.bytes).unwrap();
     fs::write(path.join("bus.conf"), BUS.replace("DIR", &path.display().to_string())).unwrap();
     let config = format!(
-        "[main]\nplugins=keyfile\ndns=none\nrc-manager=unmanaged\nauth-polkit=false\nno-auto-default=*\n\
+        "[main]\nplugins=keyfile\ndns=none\nrc-manager=unmanaged\nauth-polkit=false\n\
          [keyfile]\npath={}/profiles\n[logging]\nlevel=INFO\n",
         path.display()
     );
     fs::write(path.join("nm.conf"), config).unwrap();
-    // Profiles are loaded, and no device is made of them.
-    fs::write(path.join("state"), "[main]\nNetworkingEnabled=false\n").unwrap();
+    fs::write(path.join("state"), format!("[main]\nNetworkingEnabled={networking}\n")).unwrap();
     let output = apart()
-        .args(["sh", "-c", SCRIPT])
+        .args(["sh", "-c", script])
         .env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin")
         .env("LC_ALL", "C.UTF-8")
         .current_dir(path)
         .output()
         .unwrap();
-    let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
+    let log = fs::read_to_string(path.join("nm.log")).unwrap_or_default();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(read("nm.log").contains("Loaded settings plugin: keyfile"), "{said}\n{}", read("nm.log"));
+    assert!(output.status.success(), "{said}\n{log}");
+    assert!(log.contains("Loaded settings plugin: keyfile"), "{said}\n{log}");
+    directory
+}
+
+/// What NetworkManager complains about when it loads the profiles.
+fn complaints(profiles: &[(String, Vec<u8>)]) -> Vec<String> {
+    let directory = run(profiles, false, &format!("{START}set +e{LOAD}{STOP}exit 0"));
+    let path = directory.path();
+    let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
     let mut complaints: BTreeSet<String> = read("nm.log")
         .lines()
         .filter(|line| line.contains("<warn>") && (line.contains("keyfile") || line.contains("settings:")))
@@ -219,4 +254,27 @@ fn networkmanager_complains_where_a_profile_is_wrong() {
     for part in ["miimoon", "mac-address", "nqrust-mgmt-vlan.nmconnection is not loaded"] {
         assert!(told.contains(part), "{part} in:\n{told}");
     }
+}
+
+#[test]
+fn a_card_is_found_by_its_address_whatever_its_name_and_a_further_card_is_up_without_an_address() {
+    let able =
+        || apart().args(["sh", "-c", CARDS]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().unwrap();
+    let why = missing().or_else(|| {
+        let able = able();
+        (!able.status.success()).then(|| String::from_utf8_lossy(&able.stderr).trim().to_owned())
+    });
+    if let Some(why) = why {
+        eprintln!("skipped: a_card_is_found_by_its_address_whatever_its_name_...: {why}");
+        return;
+    }
+    let document = "install:\n  management_interface:\n    interfaces:\n    - {hw_addr: '52:54:00:12:34:56'}\n    \
+                    - {hw_addr: '52:54:00:12:34:57'}\n";
+    let directory = run(&profiles("cards", document), true, &format!("{CARDS}{START}{TRY}{STOP}exit 0"));
+    let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    let further: serde_json::Value = serde_json::from_str(&read("further")).unwrap();
+    let flags = further[0]["flags"].as_array().unwrap();
+    assert!(flags.contains(&"UP".into()), "{further}");
+    assert_eq!(further[0]["addr_info"].as_array().unwrap().len(), 0, "{further}");
+    assert!(!read("nm.log").contains("(renamed8): Activation"), "no profile is for the third card");
 }

@@ -71,6 +71,10 @@ fn document(case: &str) -> String {
             "token: golden-token\ninstall:\n  mode: create\n  vip: 192.0.2.10\n  vip_mode: dhcp\n  \
              vip_hw_addr: 52:54:00:AA:BB:CC\nkubernetes:\n{distribution}"
         ),
+        "create-bare" => format!("token: golden-token\nkubernetes:\n{distribution}"),
+        "management-dhcp" => {
+            joins("management").replace("  mode: join\n", "  mode: join\n  vip_mode: dhcp\n")
+        }
         "worker" => {
             joins("worker").replace("  mode: join\n", "  mode: join\n  cordoned: true\n")
                 + "  agent_token: golden-agent-token\n"
@@ -84,7 +88,16 @@ fn rendered(document: &str) -> Vec<NodeFile> {
 }
 
 fn cases() -> impl Iterator<Item = String> {
-    let parts = ["create", "create-dhcp", "default", "management", "worker", "witness"];
+    let parts = [
+        "create",
+        "create-bare",
+        "create-dhcp",
+        "default",
+        "management",
+        "management-dhcp",
+        "worker",
+        "witness",
+    ];
     parts.into_iter().flat_map(|part| ["rke2", "k3s"].map(|distribution| format!("{part}-{distribution}")))
 }
 
@@ -121,7 +134,7 @@ fn every_key_is_a_flag_that_the_distribution_knows() {
             (true, false) => include_str!("flags/k3s-server.txt"),
             (true, true) => include_str!("flags/k3s-agent.txt"),
         };
-        let flags: BTreeSet<&str> = flags.lines().collect();
+        let flags: BTreeSet<&str> = flags.lines().filter(|line| !line.starts_with('#')).collect();
         let files = rendered(&document(&case));
         let parts: Vec<_> = files.iter().filter(|file| file.path.contains("config.yaml.d")).collect();
         assert_eq!(parts.len(), 2);
@@ -130,6 +143,31 @@ fn every_key_is_a_flag_that_the_distribution_knows() {
             for key in keys.keys() {
                 assert!(flags.contains(key.as_str()), "{case}: {key}");
             }
+        }
+    }
+}
+
+#[test]
+fn an_agent_has_no_key_that_only_servers_know() {
+    let flags =
+        |text: &'static str| text.lines().filter(|line| !line.starts_with('#')).collect::<BTreeSet<_>>();
+    let servers = [flags(include_str!("flags/rke2-server.txt")), flags(include_str!("flags/k3s-server.txt"))];
+    let agents = [flags(include_str!("flags/rke2-agent.txt")), flags(include_str!("flags/k3s-agent.txt"))];
+    let only: BTreeSet<&str> = servers
+        .iter()
+        .zip(&agents)
+        .flat_map(|(servers, agents)| servers.difference(agents))
+        .copied()
+        .collect();
+    assert!(only.contains("tls-san") && only.contains("cluster-cidr") && !only.contains("server"));
+    for case in cases().filter(|case| case.starts_with("default") || case.starts_with("worker")) {
+        let text: String = rendered(&document(&case))
+            .iter()
+            .filter(|file| file.path.contains("config.yaml.d"))
+            .map(|file| String::from_utf8_lossy(&file.bytes).into_owned())
+            .collect();
+        for key in &only {
+            assert!(!text.contains(&format!("\"{key}\":")), "{case}: {key}");
         }
     }
 }
