@@ -2,7 +2,12 @@
 //!
 //! What they need from the rest of the image, Debian's own units and the programs, stands in for the real ones.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test ends where it cannot go on, helpers included")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test ends where it cannot go on, helpers included"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -66,17 +66,15 @@ impl ShowStatus {
             _ => Ok(()),
         };
         let stages = watch.run(&SystemRunner, self.limit.map(Duration::from_secs), &mut tell)?;
-        match stages::current(&stages) {
-            None => Ok(()),
-            Some(stage) => {
-                let what = "the node is not ready in its cluster in the time that was given";
-                let hint =
-                    stage.next.clone().unwrap_or_else(|| "Wait longer, or see: installer status".into());
-                let failure = Failure::new(Class::Join, what).because(told(stage)).hint(hint);
-                Err(failure.into())
-            }
-        }
+        stages::current(&stages).map_or(Ok(()), |stage| Err(not_ready(stage).into()))
     }
+}
+
+/// The end of a wait that has taken too long.
+fn not_ready(stage: &Stage) -> Failure {
+    let hint = stage.next.clone().unwrap_or_else(|| "Wait longer, or see: installer status".into());
+    let what = "the node is not ready in its cluster in the time that was given";
+    Failure::new(Class::Join, what).because(told(stage)).hint(hint)
 }
 
 /// A stage in one line.
@@ -153,7 +151,21 @@ fn tell(report: &Report) -> String {
 mod tests {
     use super::*;
     use crate::digest::Digest;
+    use crate::failure::{class_of, render};
     use crate::node::images::BlobFault;
+
+    #[test]
+    fn a_wait_that_takes_too_long_ends_with_the_stage_and_what_to_do() {
+        let json =
+            r#"{"name": "server", "state": "waiting", "since": "1", "detail": "refused", "next": null}"#;
+        let mut stage: Stage = serde_json::from_str(json).unwrap();
+        let failure = |stage: &Stage| anyhow::Error::from(not_ready(stage));
+        let text = render(&failure(&stage));
+        assert!(text.contains("because: server waiting refused (since 1)\n  next: Wait longer"), "{text}");
+        assert_eq!(class_of(&failure(&stage)).exit_code(), 7);
+        stage.next = Some("Do it.".into());
+        assert!(render(&failure(&stage)).ends_with("next: Do it.\n"));
+    }
 
     #[test]
     fn the_last_line_is_the_verdict() {

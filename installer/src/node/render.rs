@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_document_gives_the_golden_files() {
         let machine = "0123456789abcdef0123456789abcdef".parse().unwrap();
-        for name in ["create", "join-worker", "single-node", "bare"] {
+        for name in ["create", "join-management", "join-witness", "join-worker", "single-node", "bare"] {
             let example = format!("{}/../configs/nodes/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
             let text = if name == "bare" { String::new() } else { std::fs::read_to_string(example).unwrap() };
             let config = parse(&text, name).unwrap();
