@@ -120,6 +120,14 @@ fn systemd_finds_nothing_wrong_with_the_units_of_the_image() {
 }
 
 #[test]
+fn consoles_show_what_the_watching_unit_writes() {
+    let directory = overlay().join("etc/issue.d");
+    let link = fs::read_link(directory.join("50-nqrust.issue")).unwrap();
+    assert_eq!(Path::new("../..").join(installer::node::stages::watch::ISSUE.trim_start_matches('/')), link);
+    assert!(overlay().join("etc/issue").is_file(), "agetty reads issue.d only beside an issue");
+}
+
+#[test]
 fn systemd_is_asked_in_earnest() {
     if missing("systemd_is_asked_in_earnest") {
         return;

@@ -19,8 +19,9 @@ use crate::node::apply::below;
 pub const SEEN: &str = "/run/nqrust/stages.json";
 /// When the node was ready, kept over restarts.
 pub const READY: &str = "/var/lib/nqrust/ready.json";
-/// What agetty(8) shows behind `/etc/issue`.
-const ISSUE: &str = "/run/issue.d/50-nqrust.issue";
+/// What agetty(8) shows behind `/etc/issue`: the OS image has a link to it in `/etc/issue.d`. agetty does not look into
+/// `/run/issue.d` where there is an `/etc/issue`.
+pub const ISSUE: &str = "/run/nqrust/issue";
 /// Between two looks, and the same when the node takes long.
 const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
 /// So many looks are made at the shorter pause.
@@ -248,7 +249,7 @@ mod tests {
                 Ok(())
             };
             let stages = watch.run(&programs, Some(Duration::ZERO), &mut tell).unwrap();
-            assert_eq!(root.path().join("run/issue.d/50-nqrust.issue").exists(), record);
+            assert_eq!(below(root.path(), ISSUE).exists(), record);
             assert_eq!(seen(root.path()), if record { stages } else { Vec::new() });
         }
         assert_eq!(told, 2);
