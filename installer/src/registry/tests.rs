@@ -18,7 +18,7 @@ use fake::{Answer, Fake, Request};
 fn patience() -> Patience {
     Patience {
         connect: Duration::from_secs(5),
-        read: Duration::from_millis(400),
+        read: Duration::from_secs(2),
         attempts: 3,
         pause: Duration::from_millis(1),
         limit: None,

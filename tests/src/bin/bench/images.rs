@@ -69,7 +69,7 @@ pub(crate) fn measure(bench: &Bench, artifacts: &Artifacts) -> Result<Vec<Figure
     figures.push(memory("peak memory of a pull", pull.peak));
     figures.push(
         Figure::new(
-            "store of 31 images",
+            &format!("store of {} images", release.images.len()),
             mebibytes(bytes),
             "MiB",
             ("one archive each", mebibytes(unshared(&release))),
@@ -232,12 +232,16 @@ impl<W: Write> Write for Hashed<W> {
     }
 }
 
-/// The benchmark's definition with these images in place of its own.
+/// The benchmark's definition with these images beside those that it builds: with the same packages its lock fits, and
+/// nothing but images is made.
 fn definition(bench: &Bench, names: &[String], registry: &Registry) -> Result<PathBuf> {
     let definition = bench.definition().with_file_name("images.yaml");
     let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(bench.definition())?)?;
-    let preload: Vec<_> = names.iter().map(|name| json!({ "image": name })).collect();
-    value["images"]["preload"] = serde_yaml::to_value(preload)?;
+    let preload = value["images"]["preload"].as_sequence_mut().context("images of the definition")?;
+    preload.retain(|entry| entry.get("layers").is_some());
+    for name in names {
+        preload.push(serde_yaml::to_value(json!({ "image": name }))?);
+    }
     let mirrors = json!({ "mirrors": { NAME: { "endpoint": [format!("http://{}", registry.host())] } } });
     value["registries"] = serde_yaml::to_value(mirrors)?;
     fs::write(&definition, serde_yaml::to_string(&value)?)?;
@@ -249,10 +253,10 @@ fn skopeo(names: &[String], registry: &Registry, to: &Path) -> Result<f64> {
     fs::create_dir_all(to)?;
     let began = Instant::now();
     for name in names {
-        let path = name.trim_start_matches(NAME);
+        let path = name.trim_start_matches(NAME).trim_start_matches('/');
         let mut skopeo = Command::new("skopeo");
         skopeo.args(["copy", "--quiet", "--src-tls-verify=false"]);
-        skopeo.arg(format!("docker://{}{path}", registry.host()));
+        skopeo.arg(format!("docker://{}/{path}", registry.host()));
         skopeo.arg(format!("oci:{}:{}", to.display(), path.replace(['/', ':'], "-")));
         programs::run(&mut skopeo, LIMIT)?.success("skopeo copy")?;
     }

@@ -37,14 +37,21 @@ fn main() -> ExitCode {
 
 /// Measures everything; whether every figure keeps its limit.
 fn measure() -> Result<bool> {
-    let artifacts = Artifacts::new("bench")?;
-    let mut builds = builds::Bench::new(&artifacts)?;
-    let mut figures = builds.measure()?;
-    figures.push(validate::measure()?);
-    figures.extend(install::measure(&builds.medium()?, &artifacts)?);
-    figures.extend(images::measure(&builds, &artifacts)?);
+    let mut figures = Vec::new();
+    let result = measure_into(&mut figures);
+    // What was measured before a failure took minutes too.
     let json = serde_json::to_string_pretty(&figures)?;
     files::write_atomically(&paths::target().join("bench.json"), format!("{json}\n").as_bytes(), 0o644)?;
     stdout().write_all(figure::table(&figures).as_bytes()).context("printing the table")?;
-    Ok(figures.iter().all(Figure::holds))
+    result.map(|()| figures.iter().all(Figure::holds))
+}
+
+fn measure_into(figures: &mut Vec<Figure>) -> Result<()> {
+    let artifacts = Artifacts::new("bench")?;
+    let mut builds = builds::Bench::new(&artifacts)?;
+    figures.extend(builds.measure()?);
+    figures.push(validate::measure()?);
+    figures.extend(install::measure(&builds.medium()?, &artifacts)?);
+    figures.extend(images::measure(&builds, &artifacts)?);
+    Ok(())
 }
