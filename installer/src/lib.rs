@@ -2,12 +2,13 @@
 //!
 //! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor), `node` (what runs on an
 //! installed machine) and `preflight` (whether a machine is fit to be installed); below those the pure core: `plan`,
-//! `config`, `release`, `inventory`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
+//! `cluster_file`, `config`, `release`, `inventory`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
 //! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `progress`, `failure`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
 
 pub mod cli;
+pub mod cluster_file;
 pub mod command;
 pub mod config;
 pub mod containerd;

@@ -11,6 +11,7 @@ mod plan;
 mod preflight;
 mod record;
 mod registries;
+mod render;
 mod status;
 mod validate;
 mod verify;
@@ -20,6 +21,7 @@ use std::io::Write;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::cluster_file;
 use crate::config;
 use crate::failure::{self, Class};
 use crate::progress::{Progress, Style};
@@ -76,8 +78,9 @@ enum Command {
     Inventory(inventory::Args),
     Preflight(preflight::Args),
     Verify(verify::Args),
-    /// Check install configurations; tells all mistakes at once.
+    /// Check install configurations, or a cluster file; tells all mistakes at once.
     Validate(validate::Validate),
+    Render(render::Args),
     /// Turn the node document into files below a root directory.
     Apply(apply::Apply),
     /// Say what this node is, which slot runs, and what is pending.
@@ -88,7 +91,11 @@ enum Command {
     #[command(hide = true)]
     Boot(boot::Boot),
     /// Print the JSON Schema of the install configuration.
-    Schema,
+    Schema {
+        /// That of the cluster file instead.
+        #[arg(long)]
+        cluster: bool,
+    },
     /// Print the completion script for a shell.
     Completions {
         /// The shell.
@@ -120,11 +127,13 @@ impl Command {
             Self::Preflight(args) => args.run(context),
             Self::Verify(args) => args.run(context),
             Self::Validate(command) => command.run(context),
+            Self::Render(args) => args.run(context),
             Self::Apply(command) => command.run(context),
             Self::Status(command) => command.run(context),
             Self::Images(command) => command.run(context),
             Self::Boot(command) => command.run(context),
-            Self::Schema => print(&config::json_schema()),
+            Self::Schema { cluster: false } => print(&config::json_schema()),
+            Self::Schema { cluster: true } => print(&cluster_file::json_schema()),
             Self::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Cli::command(), "installer", &mut script);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Context, Format, media, print};
+use crate::cluster_file;
 use crate::config::sources::{Combined, Document, Kind, combine};
 use crate::config::{self, Diagnostic, Invalid, shape};
 use crate::failure::{Class, Failure};
@@ -14,8 +15,11 @@ use crate::files;
 #[derive(Debug, clap::Args)]
 pub(super) struct Validate {
     /// Install configurations.
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "cluster", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// A cluster file, checked as a whole, in place of install configurations.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "show_sources"])]
+    cluster: Option<PathBuf>,
     /// Let warnings count as mistakes.
     #[arg(long)]
     strict: bool,
@@ -42,8 +46,9 @@ impl Validate {
     /// What goes to standard output, and whether the files pass.
     fn judge(&self, format: Format) -> Result<(String, Result<()>)> {
         let (mut found, mut report) = (Vec::new(), String::new());
-        for path in &self.files {
-            let diagnostics = diagnose(path);
+        let check = if self.cluster.is_some() { diagnose_cluster } else { diagnose };
+        for path in self.cluster.iter().chain(&self.files) {
+            let diagnostics = check(path);
             for warning in &diagnostics {
                 report.push_str(&format!("{warning}\n"));
             }
@@ -130,18 +135,31 @@ fn diagnose(path: &Path) -> Vec<Diagnostic> {
     }
 }
 
+fn diagnose_cluster(path: &Path) -> Vec<Diagnostic> {
+    let name = path.display().to_string();
+    match files::read_text(path) {
+        Err(error) => vec![unreadable_file(&name, &error)],
+        Ok(text) => match cluster_file::check(&text, &name) {
+            Ok(checked) => checked.warnings,
+            Err(invalid) => invalid.0,
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::failure::class_of;
 
+    fn validate(files: Vec<PathBuf>, cluster: Option<PathBuf>, strict: bool) -> Validate {
+        Validate { files, cluster, strict, show_sources: false, cmdline: None }
+    }
+
     fn judge(text: &str, strict: bool) -> (String, Result<()>) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("node.yaml");
         std::fs::write(&path, text).unwrap();
-        Validate { files: vec![path], strict, show_sources: false, cmdline: None }
-            .judge(Format::Text)
-            .unwrap()
+        validate(vec![path], None, strict).judge(Format::Text).unwrap()
     }
 
     #[test]

@@ -79,12 +79,17 @@ fn each(value: &Value, shape: &Shape, path: &str, visit: &mut dyn FnMut(&str, &s
 #[must_use]
 pub fn without_secrets(config: &InstallConfig) -> String {
     let mut value = serde_json::to_value(config).unwrap_or_default();
-    walk(&mut value, shape::install_config(), "", &mut |path, value, secret| {
+    hide(&mut value);
+    serde_saphyr::to_string(&value).unwrap_or_default()
+}
+
+/// Hides the secrets of a document in canonical spelling, and what may hold one.
+pub fn hide(document: &mut Value) {
+    walk(document, shape::install_config(), "", &mut |path, value, secret| {
         if secret || is_closed(path) && value.as_str().is_some_and(|text| !text.is_empty()) {
             *value = Value::from(HIDDEN);
         }
     });
-    serde_saphyr::to_string(&value).unwrap_or_default()
 }
 
 /// Visits every single value with its dotted path and whether it is a secret.

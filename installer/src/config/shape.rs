@@ -44,7 +44,7 @@ pub fn install_config() -> &'static Shape {
 
 impl Shape {
     /// The shape that a schema describes. A schema of a kind that no type here has counts as text.
-    fn of(schema: &Value) -> Self {
+    pub(crate) fn of(schema: &Value) -> Self {
         if let Some(options) = schema["anyOf"].as_array() {
             // An optional value: the type, or null.
             let mut shapes: Vec<_> =

@@ -97,6 +97,10 @@ checked_text! {
     NetworkName, "short-name", network::short_name
 }
 checked_text! {
+    /// The name of a cluster, of a pool of machines or of a template.
+    GroupName, "group-name", network::group_name
+}
+checked_text! {
     /// The name or the address of a time server.
     TimeServer, "time-server", network::time_server
 }

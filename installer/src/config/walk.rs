@@ -20,6 +20,17 @@ pub struct Walk {
     pub hidden: Vec<Range<usize>>,
     /// Where the value of each dotted path stands.
     pub places: HashMap<String, Span>,
+    /// For a document that is not an install configuration but has parts of one inside.
+    pub(crate) help: Option<Help>,
+}
+
+/// How a document of another kind helps with keys that it does not have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Help {
+    /// The path inside the part of an install configuration that holds this path of the document.
+    pub(crate) within: fn(&str) -> &str,
+    /// The path of the document where a key of this name would do.
+    pub(crate) place: fn(&str) -> Option<String>,
 }
 
 impl Walk {
@@ -210,7 +221,8 @@ impl Walk {
             self.problems.push(Problem::new(key.span, join(path, "?"), "unknown-key", message));
             return;
         }
-        if let Some(reason) = super::retired::reason(&join(path, &super::shape::snake(&key.text))) {
+        let within = self.help.map_or(path, |help| (help.within)(path));
+        if let Some(reason) = super::retired::reason(&join(within, &super::shape::snake(&key.text))) {
             let message = format!("`{}` is not a key any more: {reason}", key.text);
             self.problems.push(Problem::new(key.span, join(path, &key.text), "retired-key", message));
             return;
@@ -218,9 +230,11 @@ impl Walk {
         let group = if path.is_empty() { "the document".to_owned() } else { format!("`{path}`") };
         let message = format!("unknown key `{}` in {group}", key.text);
         let elsewhere = || {
-            let root = super::shape::install_config();
             let name = super::shape::snake(&key.text);
-            root.places(&name, "").into_iter().next()
+            match self.help {
+                Some(help) => (help.place)(&name),
+                None => super::shape::install_config().places(&name, "").into_iter().next(),
+            }
         };
         let nearby = nearest(&key.text, shapes.iter().map(|(name, _)| name.as_str()));
         let suggestion = nearby.map(str::to_owned).or_else(elsewhere);

@@ -57,6 +57,7 @@ static FORMATS: &[Format] = &[
     Format { name: "device", code: "invalid-device", check: storage::device },
     Format { name: "environment-name", code: "invalid-environment-name", check: text::environment_name },
     Format { name: "file-mode", code: "invalid-permissions", check: access::file_mode },
+    Format { name: "group-name", code: "invalid-group-name", check: network::group_name },
     Format { name: "header-name", code: "invalid-header-name", check: text::header_name },
     Format { name: "hook-payload", code: "invalid-payload", check: template::payload },
     Format { name: "hook-url", code: "invalid-webhook-url", check: template::url },

@@ -150,6 +150,14 @@ pub fn short_name(text: &str) -> Checked {
     )
 }
 
+/// The name of a cluster, of a pool of machines or of a template: an RFC 1123 label.
+pub fn group_name(text: &str) -> Checked {
+    ensure(
+        text.len() <= 63 && is_label(text),
+        "is not a name: at most 63 lower-case letters, digits and inner '-'",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,6 +24,8 @@ mod vip;
 mod webhook;
 
 pub(crate) use addresses::prefix_length;
+pub(crate) use modes::idle;
+pub(crate) use ranges::{PODS, SERVICES, no_overlap};
 
 use super::diagnostic::Severity;
 use super::{InstallConfig, Mode};
@@ -44,16 +46,16 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
         let (path, message) = (path.into(), message.into());
         Self { severity: Severity::Error, path, code, message, suggestion: None }
     }
 
-    fn warning(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn warning(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::new(path, code, message) }
     }
 
-    fn suggest(self, suggestion: impl Into<String>) -> Self {
+    pub(crate) fn suggest(self, suggestion: impl Into<String>) -> Self {
         Self { suggestion: Some(suggestion.into()), ..self }
     }
 }

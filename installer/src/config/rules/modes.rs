@@ -54,11 +54,25 @@ fn bound(config: &InstallConfig) -> Vec<(String, bool, Where)> {
     keys.chain(settings).collect()
 }
 
+/// The paths that the document has and that do nothing in this mode and role.
+pub(crate) fn idle(config: &InstallConfig, mode: Mode, role: Role) -> Vec<String> {
+    without_effect(config, mode, role).map(|(path, _)| path).collect()
+}
+
+/// The same, with where they would work.
+fn without_effect(
+    config: &InstallConfig,
+    mode: Mode,
+    role: Role,
+) -> impl Iterator<Item = (String, &'static str)> {
+    let idle = move |(_, given, Where(_, works)): &(String, bool, Where)| *given && !works(mode, role);
+    bound(config).into_iter().filter(idle).map(|(path, _, Where(place, _))| (path, place))
+}
+
 /// Each key stands in a document in which it works.
 pub(super) fn only_where_it_works(config: &InstallConfig) -> Vec<Finding> {
-    let (mode, role) = (config.install.mode, config.install.role);
-    let idle = bound(config).into_iter().filter(|(_, given, Where(_, works))| *given && !works(mode, role));
-    idle.map(|(path, _, Where(place, _))| {
+    let idle = without_effect(config, config.install.mode, config.install.role);
+    idle.map(|(path, place)| {
         let key = path.rsplit('.').next().unwrap_or(&path);
         let message = format!("`{key}` does nothing here; it works {place} only");
         Finding::new(path, "wrong-mode", message)

@@ -7,12 +7,12 @@ use super::Finding;
 use super::addresses::is_one_machine;
 use super::network::views;
 use super::settings;
-use crate::config::{Cidr, InstallConfig, Mode};
+use crate::config::{Cidr, InstallConfig, Mode, Role};
 
 /// Where pods are unless the document says.
-pub(super) const PODS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 52, 0, 0), 16);
+pub(crate) const PODS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 52, 0, 0), 16);
 /// Where services are unless the document says.
-pub(super) const SERVICES: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 53, 0, 0), 16);
+pub(crate) const SERVICES: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 53, 0, 0), 16);
 /// The cluster's name server has this address of the services unless the document says.
 const NAME_SERVER: u32 = 10;
 /// Each node gets a network of 256 addresses for its pods.
@@ -43,7 +43,11 @@ pub(super) fn services(config: &InstallConfig) -> Cidr {
 fn all(config: &InstallConfig) -> Vec<Range> {
     let plain = |path: String, title: String, cidr| Range { path, title, cidr, exclude: Vec::new() };
     let mut ranges = Vec::new();
-    if config.install.mode != Mode::Install {
+    // A worker is not told of them: it learns them from the cluster.
+    let is_worker = config.install.mode == Mode::Join && config.install.role == Role::Worker;
+    let told =
+        !is_worker || config.install.cluster_pod_cidr.or(config.install.cluster_service_cidr).is_some();
+    if config.install.mode != Mode::Install && told {
         ranges.push(plain(POD_KEY.into(), "the network of the pods".into(), pods(config)));
         ranges.push(plain(SERVICE_KEY.into(), "the network of the services".into(), services(config)));
     }
@@ -59,7 +63,7 @@ fn all(config: &InstallConfig) -> Vec<Range> {
 }
 
 /// No address belongs to two ranges.
-pub(super) fn no_overlap(config: &InstallConfig) -> Vec<Finding> {
+pub(crate) fn no_overlap(config: &InstallConfig) -> Vec<Finding> {
     let ranges = all(config);
     let mut findings = Vec::new();
     for (index, later) in ranges.iter().enumerate() {

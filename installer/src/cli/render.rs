@@ -1,0 +1,71 @@
+//! `installer render`: the install configurations of the nodes of a cluster file.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::{Context, Format, print};
+use crate::cluster_file::{self, Checked, Report};
+use crate::failure::{Class, Failure};
+
+/// Write the install configuration of each node of a cluster file.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("where").required(true))]
+pub(super) struct Args {
+    /// The cluster file.
+    #[arg(long, value_name = "FILE")]
+    cluster: PathBuf,
+    /// The directory for the documents, HOSTNAME.yaml each; they hold secrets and get mode 0600.
+    #[arg(short, long, value_name = "DIR", group = "where")]
+    output: Option<PathBuf>,
+    /// Print the configuration of one node for reading, its secrets hidden.
+    #[arg(long, value_name = "NAME", group = "where")]
+    node: Option<String>,
+}
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let cluster = cluster_file::load(&self.cluster)?;
+        for warning in &cluster.warnings {
+            // Its first line says it all; the excerpt is for `validate`.
+            context.progress.note("cluster", warning.to_string().lines().next().unwrap_or_default());
+        }
+        match (&self.output, &self.node) {
+            (Some(directory), _) => write(&cluster, directory, context.format),
+            (None, name) => show(&cluster, name.as_deref().unwrap_or_default(), context.format),
+        }
+    }
+}
+
+fn write(cluster: &Checked, directory: &Path, format: Format) -> Result<()> {
+    let report = cluster_file::write(cluster, directory)?;
+    match format {
+        Format::Text => print(&listing(&report, directory)),
+        Format::Json => print(&serde_json::to_string_pretty(&report)?),
+    }
+}
+
+fn listing(report: &Report, directory: &Path) -> String {
+    let lines = |verb: &str, names: &[String]| -> String {
+        names.iter().map(|name| format!("{verb} {}\n", directory.join(name).display())).collect()
+    };
+    let parts =
+        [("written  ", &report.written), ("unchanged", &report.unchanged), ("removed  ", &report.removed)];
+    parts.map(|(verb, names)| lines(verb, names)).concat()
+}
+
+fn show(cluster: &Checked, name: &str, format: Format) -> Result<()> {
+    let document = cluster.documents.iter().find(|document| document.entry.hostname == name);
+    let Some(document) = document else {
+        let names: Vec<_> =
+            cluster.documents.iter().map(|document| document.entry.hostname.as_str()).collect();
+        let what = format!("the cluster {} has no node `{name}`", cluster.name);
+        let hint = format!("Its nodes are {}.", names.join(", "));
+        return Err(Failure::new(Class::Invalid, what).hint(hint).into());
+    };
+    let (text, value) = cluster_file::shown(document);
+    match format {
+        Format::Text => print(&text),
+        Format::Json => print(&serde_json::to_string_pretty(&value)?),
+    }
+}

@@ -1,0 +1,231 @@
+//! The install configuration of each machine: what all nodes share, under its template, under what only it has.
+//!
+//! The merge is that of the sources of an install: a stronger layer replaces a value or a list, and merges a group key
+//! by key. The layers know where in the cluster file each of their values stands.
+
+use serde_json::{Value, json};
+
+use super::places::{self, CLUSTER};
+use super::{ClusterFile, Group, Machine, Pool};
+use crate::config::rules::idle;
+use crate::config::shape::join;
+use crate::config::sources::merge::{Content, Piece};
+use crate::config::{InstallConfig, Mode, Role};
+
+/// Part of an install configuration that comes from one place of the file. The numbers are those of the sources of a
+/// [`Piece`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Layer {
+    /// What the file's own keys mean where nothing else says it.
+    Assumed,
+    /// `cluster`.
+    Shared,
+    /// The template of the pool.
+    Template,
+    /// `overrides` of the machine.
+    Overrides,
+    /// What the file's own keys say.
+    Given,
+}
+
+impl Layer {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Assumed, Self::Shared, Self::Template, Self::Overrides, Self::Given];
+}
+
+/// One node of the cluster. It holds secrets and has no `Debug`.
+pub(super) struct Node {
+    /// The index of its pool.
+    pub(super) pool: usize,
+    /// Its index in the pool.
+    pub(super) machine: usize,
+    /// Its name; of a machine without one, its path.
+    pub(super) name: String,
+    /// The template that it is made from.
+    pub(super) template: Option<String>,
+    /// Its part in the cluster; none where the pool says none.
+    pub(super) role: Option<Role>,
+    /// Whether it creates the cluster.
+    pub(super) creates: bool,
+    /// What it shall be, with only what the file says.
+    pub(super) merged: Piece,
+    /// The same with its defaults; none where a mistake in the file has left something that cannot be used.
+    pub(super) config: Option<InstallConfig>,
+}
+
+impl ClusterFile {
+    /// The name of the cluster; empty where it has none.
+    pub(super) fn name(&self) -> &str {
+        self.cluster.get("name").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// What all nodes share, as an install configuration.
+    pub(super) fn shared(&self) -> Group {
+        let mut shared = self.cluster.clone();
+        shared.remove("name");
+        shared
+    }
+
+    /// The same with its defaults.
+    pub(super) fn shared_config(&self) -> InstallConfig {
+        serde_json::from_value(Value::Object(self.shared())).unwrap_or_default()
+    }
+
+    /// The address at which further nodes find the cluster.
+    pub(super) fn address(&self) -> Option<String> {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let vip = || text(self.cluster.get("install").and_then(|install| install.get("vip")));
+        text(self.cluster.get("server_url")).or_else(|| vip().map(|vip| format!("https://{vip}")))
+    }
+
+    /// Every machine with its pool and the indices of both.
+    pub(super) fn machines(&self) -> impl Iterator<Item = (usize, usize, &Pool, &Machine)> {
+        self.pools.iter().enumerate().flat_map(|(pool, group)| {
+            group.machines.iter().enumerate().map(move |(index, machine)| (pool, index, group, machine))
+        })
+    }
+}
+
+/// Every node of the file, in its order.
+pub(super) fn nodes(file: &ClusterFile) -> Vec<Node> {
+    let creator = creator(file);
+    let shared = file.shared_config();
+    let node = |(pool, index, group, machine): (usize, usize, &Pool, &Machine)| {
+        let creates = creator == Some((pool, index));
+        let mode = if creates { Mode::Create } else { Mode::Join };
+        let role = group.role.unwrap_or_default();
+        let template = group.template.as_ref().map(ToString::to_string);
+        let layers = [
+            assumed(machine),
+            without(file.shared(), &idle(&shared, mode, role)),
+            template.as_ref().and_then(|name| file.templates.get(name)).cloned().unwrap_or_default(),
+            machine.overrides.clone(),
+            given(file, machine, mode, role),
+        ];
+        let pieces = layers.into_iter().zip(Layer::ALL);
+        let pieces = pieces.map(|(group, layer)| Piece::of(&Value::Object(group), layer as usize));
+        let empty = Piece::of(&json!({}), Layer::Assumed as usize);
+        let merged = pieces.fold(empty, Piece::under);
+        Node {
+            pool,
+            machine: index,
+            name: machine.hostname.as_ref().map_or_else(|| places::machine(pool, index), ToString::to_string),
+            template,
+            role: group.role,
+            creates,
+            config: serde_json::from_value(merged.value()).ok(),
+            merged,
+        }
+    };
+    file.machines().map(node).collect()
+}
+
+/// Which machine creates the cluster: the one that says so, or the first that manages.
+fn creator(file: &ClusterFile) -> Option<(usize, usize)> {
+    let manages = |pool: &Pool| pool.role == Some(Role::Management);
+    let first = |says: fn(Option<bool>) -> bool| {
+        file.machines().find(|(_, _, pool, machine)| manages(pool) && says(machine.create))
+    };
+    let found = first(|create| create == Some(true)).or_else(|| first(|create| create != Some(false)));
+    found.map(|(pool, index, ..)| (pool, index))
+}
+
+/// An address of a machine's own is a static one, unless a template says what will then be a contradiction.
+fn assumed(machine: &Machine) -> Group {
+    let method = json!({ "install": { "management_interface": { "method": "static" } } });
+    machine.ip.and(method.as_object().cloned()).unwrap_or_default()
+}
+
+/// What the file's own keys say about one machine.
+fn given(file: &ClusterFile, machine: &Machine, mode: Mode, role: Role) -> Group {
+    let mut management = Group::new();
+    if let Some(ip) = machine.ip {
+        management.insert("ip".into(), ip.to_string().into());
+    }
+    if !machine.macs.is_empty() {
+        let cards = machine.macs.iter().map(|mac| json!({ "hw_addr": mac }));
+        management.insert("interfaces".into(), cards.collect());
+    }
+    let mut install = Group::new();
+    install.insert("mode".into(), mode.name().into());
+    install.insert("role".into(), role.name().into());
+    if !management.is_empty() {
+        install.insert("management_interface".into(), Value::Object(management));
+    }
+    let mut group = Group::new();
+    group.insert("scheme_version".into(), file.scheme_version.unwrap_or(1).into());
+    group.insert("install".into(), Value::Object(install));
+    if let Some(hostname) = &machine.hostname {
+        group.insert("os".into(), json!({ "hostname": hostname }));
+    }
+    if let (Mode::Join, Some(address)) = (mode, file.address()) {
+        group.insert("server_url".into(), address.into());
+    }
+    group
+}
+
+/// The group without the keys at these paths; a group that is empty then goes too.
+fn without(mut group: Group, paths: &[String]) -> Group {
+    for path in paths {
+        remove(&mut group, path);
+    }
+    group
+}
+
+fn remove(group: &mut Group, path: &str) {
+    let Some((first, rest)) = path.split_once('.') else {
+        group.remove(path);
+        return;
+    };
+    if let Some(Value::Object(inner)) = group.get_mut(first) {
+        remove(inner, rest);
+        if inner.is_empty() {
+            group.remove(first);
+        }
+    }
+}
+
+impl Node {
+    /// The path of the machine in the file.
+    pub(super) fn path(&self) -> String {
+        places::machine(self.pool, self.machine)
+    }
+
+    /// The layer that has the value at a path of the install configuration; none where the file does not say it.
+    pub(super) fn layer(&self, path: &str) -> Option<Layer> {
+        let (source, at) = self.merged.nearest(path);
+        let whole = at == path && (!path.is_empty() || matches!(self.merged.content, Content::Whole(_)));
+        whole.then(|| Layer::ALL[source.min(Layer::ALL.len() - 1)])
+    }
+
+    /// Where the file has a value of the install configuration, if `layer` is what has it.
+    pub(super) fn place(&self, file: &ClusterFile, layer: Layer, path: &str) -> String {
+        let own = self.path();
+        match (layer, &self.template) {
+            (Layer::Shared, _) => join(CLUSTER, path),
+            (Layer::Template, Some(name)) => join(&places::template(name), path),
+            (Layer::Overrides, _) | (Layer::Template, None) => join(&join(&own, "overrides"), path),
+            (Layer::Assumed | Layer::Given, _) => self.place_given(file, path),
+        }
+    }
+
+    /// Where the file's own keys say it.
+    fn place_given(&self, file: &ClusterFile, path: &str) -> String {
+        let own = self.path();
+        let card = path.strip_prefix("install.management_interface.interfaces");
+        match path {
+            "os.hostname" => join(&own, "hostname"),
+            "install.role" => join(&places::pool(self.pool), "role"),
+            "install.management_interface.ip" | "install.management_interface.method" => join(&own, "ip"),
+            "scheme_version" => "scheme_version".to_owned(),
+            "server_url" if file.cluster.contains_key("server_url") => join(CLUSTER, "server_url"),
+            "server_url" => join(CLUSTER, "install.vip"),
+            // `macs[1]` is `interfaces[1].hw_addr`.
+            _ => match card {
+                Some(rest) => join(&own, &format!("macs{}", rest.split('.').next().unwrap_or_default())),
+                None => own,
+            },
+        }
+    }
+}

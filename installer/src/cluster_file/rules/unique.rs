@@ -1,0 +1,129 @@
+//! What no two machines have both.
+
+use std::fmt::Display;
+use std::net::Ipv4Addr;
+
+use super::Finding;
+use crate::cluster_file::ClusterFile;
+use crate::cluster_file::layers::Node;
+use crate::cluster_file::places::pool;
+use crate::config::InstallConfig;
+use crate::config::shape::join;
+
+/// A value of one node, with its path in the install configuration.
+type Valued<T> = (String, T);
+
+/// Pools have different names.
+pub(super) fn pools(file: &ClusterFile, _: &[Node]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (later, group) in file.pools.iter().enumerate() {
+        if group.name.is_some() && file.pools[..later].iter().any(|earlier| earlier.name == group.name) {
+            let message = "a pool of this name stands here already";
+            findings.push(Finding::new(join(&pool(later), "name"), "duplicate-name", message));
+        }
+    }
+    findings
+}
+
+/// Machines have different names.
+pub(super) fn hostnames(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+    let name = |config: &InstallConfig| {
+        config.os.hostname.iter().map(|name| ("os.hostname".to_owned(), name.to_string())).collect()
+    };
+    repeated(file, nodes, name, "duplicate-name", |_, _| "another machine has this name".to_owned())
+}
+
+/// Machines have different addresses, which are also no gateway's.
+pub(super) fn addresses(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+    let code = "duplicate-address";
+    let told = |other: &Node, ip: &Ipv4Addr| format!("{} has the address {ip} already", other.name);
+    let mut findings = repeated(file, nodes, own_addresses, code, told);
+    let gateways: Vec<_> = nodes
+        .iter()
+        .filter_map(|node| {
+            let network = node.config.as_ref()?.install.management_interface.as_ref()?;
+            Some((node, network.gateway?))
+        })
+        .collect();
+    for node in nodes {
+        for (path, ip) in node.config.iter().flat_map(own_addresses) {
+            // That a node is its own gateway, its own rules say.
+            let other =
+                gateways.iter().find(|(other, gateway)| *gateway == ip && !std::ptr::eq(*other, node));
+            let is_own = gateways.iter().any(|(other, gateway)| *gateway == ip && std::ptr::eq(*other, node));
+            if let (Some((other, _)), false) = (other, is_own) {
+                let message =
+                    format!("{} has the gateway {ip}, which is not a machine of the cluster", other.name);
+                findings.push(Finding::new(node.at(file, &path), code, message));
+            }
+        }
+    }
+    findings
+}
+
+/// The static addresses of a node.
+pub(super) fn own_addresses(config: &InstallConfig) -> Vec<Valued<Ipv4Addr>> {
+    let management = config.install.management_interface.iter().filter_map(|network| network.ip);
+    let management = management.map(|ip| ("install.management_interface.ip".to_owned(), ip));
+    let further = config.install.networks.iter().enumerate();
+    let further =
+        further.filter_map(|(index, network)| Some((format!("install.networks[{index}].ip"), network.ip?)));
+    management.chain(further).collect()
+}
+
+/// No two machines have a card of the same hardware address.
+pub(super) fn cards(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+    let told = |other: &Node, mac: &String| format!("{} has the hardware address {mac} already", other.name);
+    let mut findings = repeated(file, nodes, own_cards, "duplicate-hardware-address", told);
+    let Some(vip) = file.shared_config().install.vip_hw_addr else { return findings };
+    let vip = vip.to_ascii_lowercase();
+    let owner = nodes.iter().find(|node| node.config.iter().flat_map(own_cards).any(|(_, mac)| mac == vip));
+    findings.extend(owner.map(|node| {
+        let message = format!("{} has a card of this hardware address", node.name);
+        Finding::new("cluster.install.vip_hw_addr", "duplicate-hardware-address", message)
+    }));
+    findings
+}
+
+/// The hardware addresses of a node's cards.
+pub(in crate::cluster_file) fn own_cards(config: &InstallConfig) -> Vec<Valued<String>> {
+    let management = config.install.management_interface.iter();
+    let management =
+        management.map(|network| ("install.management_interface".to_owned(), &network.interfaces));
+    let further = config.install.networks.iter().enumerate();
+    let further = further.map(|(index, network)| (format!("install.networks[{index}]"), &network.interfaces));
+    let cards = management.chain(further).flat_map(|(path, cards)| {
+        let card = move |(index, card): (usize, &crate::config::Interface)| {
+            Some((
+                format!("{path}.interfaces[{index}].hw_addr"),
+                card.hw_addr.as_deref()?.to_ascii_lowercase(),
+            ))
+        };
+        cards.iter().enumerate().filter_map(card).collect::<Vec<_>>()
+    });
+    cards.collect()
+}
+
+/// A finding for each value that an earlier node has too.
+fn repeated<T: PartialEq + Display>(
+    file: &ClusterFile,
+    nodes: &[Node],
+    values: impl Fn(&InstallConfig) -> Vec<Valued<T>>,
+    code: &'static str,
+    message: impl Fn(&Node, &T) -> String,
+) -> Vec<Finding> {
+    let all: Vec<_> = nodes
+        .iter()
+        .flat_map(|node| node.config.iter().flat_map(&values).map(move |(path, value)| (node, path, value)))
+        .collect();
+    let mut findings = Vec::new();
+    for (later, (node, path, value)) in all.iter().enumerate() {
+        // What one machine has twice, its own rules see.
+        let earlier =
+            all[..later].iter().find(|(other, _, same)| same == value && !std::ptr::eq(*other, *node));
+        if let Some((other, ..)) = earlier {
+            findings.push(Finding::new(node.at(file, path), code, message(other, value)));
+        }
+    }
+    findings
+}

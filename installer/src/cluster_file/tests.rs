@@ -1,0 +1,449 @@
+//! Whole cluster files: what is accepted, what is refused and where, and what becomes of it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::config::{Mode, Severity, parse};
+use crate::failure::{Class, class_of, render as told};
+
+/// Three management machines, every rule met.
+const THREE: &str = "\
+cluster:
+  name: east
+  token: 9f8e7d6c5b4a39281706f5e4d3c2b1a0
+  os:
+    ssh_authorized_keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g admin]
+    dns_nameservers: [192.0.2.53]
+    ntp_servers: [a.example.org, b.example.org]
+  install:
+    automatic: true
+    vip: 192.0.2.10
+    management_interface: {subnet_mask: 255.255.255.0, gateway: 192.0.2.1}
+templates:
+  large:
+    install: {device: /dev/disk/by-id/a}
+pools:
+  - name: control
+    role: management
+    template: large
+    machines:
+      - {hostname: n1, ip: 192.0.2.11, macs: ['52:54:00:00:00:11']}
+      - {hostname: n2, ip: 192.0.2.12, macs: ['52:54:00:00:00:12']}
+      - {hostname: n3, ip: 192.0.2.13, macs: ['52:54:00:00:00:13']}
+";
+
+/// `code line path` of everything that is told; warnings begin with `~`.
+fn findings(text: &str) -> Vec<String> {
+    let all = match check(text, "c.yaml") {
+        Ok(checked) => checked.warnings,
+        Err(invalid) => invalid.0,
+    };
+    let sign = |severity| if severity == Severity::Warning { "~" } else { "" };
+    all.iter().map(|d| format!("{}{} {} {}", sign(d.severity), d.code, d.line, d.path)).collect()
+}
+
+/// [`THREE`] with changes.
+fn three(changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(THREE.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replacen(from, to, 1)
+    })
+}
+
+fn with(pools: &str) -> String {
+    format!("{THREE}{pools}")
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/clusters")
+}
+
+#[test]
+fn a_whole_cluster_passes_in_silence() {
+    assert_eq!(findings(THREE), [""; 0]);
+    let checked = check(THREE, "c.yaml").unwrap();
+    assert_eq!(checked.counts, Counts { management: 3, witness: 0, worker: 0 });
+    let modes: Vec<_> = checked.documents.iter().map(|document| document.entry.mode).collect();
+    assert_eq!(modes, [Mode::Create, Mode::Join, Mode::Join]);
+}
+
+#[test]
+fn every_mistake_of_the_whole_is_told_in_its_place() {
+    let worker = "  - {name: w, role: worker, machines: [{hostname: w1, ip: 192.0.2.21, macs: ['52:54:00:00:00:21']}]}\n";
+    let witness = "  - {name: v, role: witness, machines: [{hostname: v1, ip: 192.0.2.31, macs: ['52:54:00:00:00:31']}]}\n";
+    let n3 = "      - {hostname: n3, ip: 192.0.2.13, macs: ['52:54:00:00:00:13']}\n";
+    let n2 = "      - {hostname: n2, ip: 192.0.2.12, macs: ['52:54:00:00:00:12']}\n";
+    let replicas =
+        |count: u32| format!("automatic: true\n    harvester: {{storage_class: {{replica_count: {count}}}}}");
+    let cases: Vec<(String, &[&str])> = vec![
+        // Names.
+        (three(&[("hostname: n2", "hostname: n1")]), &["duplicate-name 21 pools[0].machines[1].hostname"]),
+        (three(&[("hostname: n2, ", "")]), &["missing-value 21 pools[0].machines[1].hostname"]),
+        (three(&[("  name: east\n", "")]), &["missing-value 2 cluster.name"]),
+        (with("  - {name: control, role: worker}\n"), &["duplicate-name 23 pools[1].name"]),
+        (with("  - {machines: []}\n"), &["missing-value 23 pools[1].name", "missing-value 23 pools[1].role"]),
+        // Addresses.
+        (three(&[("2.12", "2.11")]), &["duplicate-address 21 pools[0].machines[1].ip"]),
+        (three(&[("00:12", "00:11")]), &["duplicate-hardware-address 21 pools[0].machines[1].macs[0]"]),
+        (three(&[("vip: 192.0.2.10", "vip: 192.0.2.12")]), &["unusable-vip 10 cluster.install.vip"]),
+        (three(&[("vip: 192.0.2.10", "vip: 192.0.2.11")]), &["unusable-vip 10 cluster.install.vip"]),
+        (three(&[("vip: 192.0.2.10", "vip: 192.0.3.10")]), &["unusable-vip 10 cluster.install.vip"]),
+        (
+            three(&[("gateway: 192.0.2.1}", "gateway: 192.0.2.13}")]),
+            &["gateway-unreachable 11 cluster.install.management_interface.gateway"],
+        ),
+        (three(&[("    vip: 192.0.2.10\n", "")]), &["missing-value 9 cluster.install.vip"]),
+        (
+            three(&[("  token", "  server_url: https://east.example.org\n  token")]),
+            &["uncertified-name 3 cluster.server_url"],
+        ),
+        (
+            three(&[("  token", "  server_url: https://192.0.2.12\n  token")]),
+            &["unusable-address 3 cluster.server_url"],
+        ),
+        // One plan.
+        (
+            three(&[("ip: 192.0.2.12", "ip: 192.0.3.12")]),
+            &[
+                "gateway-unreachable 11 cluster.install.management_interface.gateway",
+                "different-subnet 21 pools[0].machines[1].ip",
+            ],
+        ),
+        (
+            three(&[(
+                n2,
+                "      - {hostname: n2, ip: 192.0.2.12, macs: ['52:54:00:00:00:12'], \
+                          overrides: {install: {management_interface: {mtu: 1400}}}}\n",
+            )]),
+            &["different-mtu 21 pools[0].machines[1].overrides.install.management_interface.mtu"],
+        ),
+        (
+            three(&[(
+                n2,
+                "      - {hostname: n2, ip: 192.0.2.12, macs: ['52:54:00:00:00:12'], \
+                          overrides: {install: {management_interface: {vlan_id: 7}}}}\n",
+            )]),
+            &["~different-vlan 21 pools[0].machines[1].overrides.install.management_interface.vlan_id"],
+        ),
+        // Counts.
+        (
+            three(&[(n3, "")]),
+            &[
+                "~even-members 16 pools",
+                "~too-many-copies 9 cluster.install.harvester.storage_class.replica_count",
+            ],
+        ),
+        (three(&[(n3, ""), ("automatic: true", &replicas(2))]), &["~even-members 17 pools"]),
+        (three(&[(n3, ""), ("automatic: true", &replicas(2))]) + witness, &[]),
+        (
+            three(&[(n3, ""), (n2, ""), ("automatic: true", &replicas(1))]) + witness,
+            &["misfit-witness 22 pools[1].role"],
+        ),
+        (with(witness), &["~misfit-witness 23 pools[1].role"]),
+        (with(worker), &[]),
+        (
+            with(
+                "  - {name: x, role: management, machines: [{hostname: n4, ip: 192.0.2.14, macs: ['52:54:00:00:00:14']}]}\n",
+            ),
+            &["~even-members 16 pools"],
+        ),
+        (three(&[("role: management", "role: worker")]), &["no-creator 16 pools"]),
+        (
+            three(&[
+                ("{hostname: n1", "{create: true, hostname: n1"),
+                ("{hostname: n3", "{create: true, hostname: n3"),
+            ]),
+            &["two-creators 22 pools[0].machines[2].create"],
+        ),
+        (
+            with(&worker.replace("{hostname", "{create: true, hostname")),
+            &["wrong-role 23 pools[1].machines[0].create"],
+        ),
+        // Templates.
+        (three(&[("template: large", "template: larg")]), &["unknown-template 18 pools[0].template"]),
+        ("pools: []\n".to_owned(), &["missing-value 1 cluster.name", "missing-value 1 pools"]),
+    ];
+    let mut different = Vec::new();
+    for (text, expected) in cases {
+        let mut found = findings(&text);
+        let mut expected: Vec<_> = expected.iter().map(|line| (*line).to_owned()).collect();
+        found.sort();
+        expected.sort();
+        if found != expected {
+            different.push(format!("{text}{found:#?}, not {expected:#?}"));
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+#[test]
+fn two_witnesses_are_one_too_many() {
+    let text = three(&[("      - {hostname: n3, ip: 192.0.2.13, macs: ['52:54:00:00:00:13']}\n", "")])
+        + "  - name: v\n    role: witness\n    machines:\n\
+           \x20     - {hostname: v1, ip: 192.0.2.31, macs: ['52:54:00:00:00:31']}\n\
+           \x20     - {hostname: v2, ip: 192.0.2.32, macs: ['52:54:00:00:00:32']}\n";
+    assert!(
+        findings(&text).contains(&"second-witness 26 pools[1].machines[1].hostname".to_owned()),
+        "{:?}",
+        findings(&text)
+    );
+}
+
+#[test]
+fn mistakes_of_form_come_all_at_once_and_lead_to_the_right_key() {
+    let text = "\
+scheme_version: 2
+cluster:
+  name: East
+  token: 9f8e7d6c5b4a39281706f5e4d3c2b1a0
+  hostname: x
+  install: {vip: 192.0.2.10, mode: join, no_format: true}
+templates:
+  large:
+    token: hunter2hunter2hunter2
+    install: {vip: 192.0.2.10, devise: /dev/sda}
+    os: {hostname: a}
+token: hunter2hunter2hunter2
+pools:
+  - name: control
+    role: manager
+    machines:
+      - {hostname: n1, vlan_id: 2, overrides: {install: {management_interface: {ip: 192.0.2.11}}}}
+";
+    let invalid = check(text, "c.yaml").unwrap_err();
+    let rows: Vec<_> = invalid
+        .0
+        .iter()
+        .map(|d| (d.line, d.code, d.path.as_str(), d.suggestion.as_deref().unwrap_or_default()))
+        .collect();
+    let expected = [
+        (1, "unsupported-scheme-version", "scheme_version", "1"),
+        (3, "invalid-group-name", "cluster.name", ""),
+        (5, "unknown-key", "cluster.hostname", "hostname"),
+        (6, "misplaced-key", "cluster.install.mode", "create: true"),
+        (6, "retired-key", "cluster.install.no_format", ""),
+        (9, "unknown-key", "templates.large.token", "cluster.token"),
+        (10, "misplaced-key", "templates.large.install.vip", "cluster.install.vip"),
+        (10, "unknown-key", "templates.large.install.devise", "device"),
+        (11, "misplaced-key", "templates.large.os.hostname", "hostname"),
+        (12, "unknown-key", "token", "cluster.token"),
+        (15, "unknown-value", "pools[0].role", ""),
+        (17, "unknown-key", "pools[0].machines[0].vlan_id", "cluster.install.management_interface.vlan_id"),
+        (17, "misplaced-key", "pools[0].machines[0].overrides.install.management_interface.ip", "ip"),
+    ];
+    assert_eq!(rows, expected);
+    assert!(!invalid.to_string().contains("hunter2"), "{invalid}");
+}
+
+#[test]
+fn what_holds_for_several_machines_is_told_once_where_they_have_it_from() {
+    let warned = three(&[("install: {device: /dev/disk/by-id/a}", "install: {device: /dev/sda}")]);
+    assert_eq!(findings(&warned), ["~device-by-name 14 templates.large.install.device"]);
+    // What nobody says is missing where all could say it.
+    let unnamed = three(&[("    dns_nameservers: [192.0.2.53]\n", "")]);
+    assert_eq!(findings(&unnamed), ["missing-value 5 cluster.os.dns_nameservers"]);
+    let bare = three(&[(
+        "{hostname: n2, ip: 192.0.2.12, macs: ['52:54:00:00:00:12']}",
+        "{hostname: n2, ip: 192.0.2.12}",
+    )]);
+    let only = "missing-value 21 pools[0].machines[1].overrides.install.management_interface.interfaces";
+    assert_eq!(findings(&bare), [only]);
+    // What is wrong for some of those that share it names them.
+    let workers = with(
+        "  - {name: w, role: witness, template: large, machines: [{hostname: w1, ip: 192.0.2.21, \
+                        macs: ['52:54:00:00:00:21']}]}\n",
+    );
+    let workers = workers
+        .replace("device: /dev/disk/by-id/a", "device: /dev/disk/by-id/a, data_disk: /dev/disk/by-id/b");
+    let invalid = check(&workers, "c.yaml").unwrap_err();
+    let disk = invalid.0.iter().find(|d| d.path == "templates.large.install.data_disk").unwrap();
+    assert!(disk.code == "wrong-role" && disk.message.ends_with(", on w1"), "{disk}");
+}
+
+#[test]
+fn a_machine_is_stronger_than_its_template_and_the_template_than_the_cluster() {
+    let text = three(&[
+        (
+            "    automatic: true\n",
+            "    automatic: true\n    poweroff: true\n    tty: ttyS0\n    debug: true\n",
+        ),
+        ("{device: /dev/disk/by-id/a}", "{device: /dev/disk/by-id/a, poweroff: false, tty: ttyS1}"),
+        ("ip: 192.0.2.12,", "ip: 192.0.2.12, overrides: {install: {tty: ttyS2}},"),
+    ]);
+    let checked = check(&text, "c.yaml").unwrap();
+    let install = |index: usize| parse(&checked.documents[index].text, "n").unwrap().install;
+    let tty = |index| install(index).tty.unwrap().to_string();
+    assert_eq!((tty(0), tty(1)), ("ttyS1".to_owned(), "ttyS2".to_owned()));
+    assert!(install(0).debug && !install(0).poweroff);
+}
+
+#[test]
+fn each_shared_key_goes_to_the_nodes_on_which_it_works() {
+    let text = three(&[
+        (
+            "  os:\n",
+            "  sans: [c.example.org]\n  system_settings: {log-level: info, containerd-registry: '{}'}\n  os:\n",
+        ),
+        ("    vip: 192.0.2.10\n", "    vip: 192.0.2.10\n    cluster_pod_cidr: 10.60.0.0/16\n"),
+    ]) + "  - {name: w, role: worker, machines: [{hostname: w1, ip: 192.0.2.21, macs: ['52:54:00:00:00:21']}]}\n";
+    let checked = check(&text, "c.yaml").unwrap();
+    let configs: Vec<_> = checked.documents.iter().map(|d| parse(&d.text, "n").unwrap()).collect();
+    let (create, join, worker) = (&configs[0], &configs[1], &configs[3]);
+    assert!(create.install.vip.is_some() && create.system_settings.len() == 2 && create.server_url.is_none());
+    assert!(join.install.vip.is_none() && join.system_settings.len() == 1 && !join.sans.is_empty());
+    assert_eq!(join.server_url.as_deref(), Some("https://192.0.2.10"));
+    assert!(join.install.cluster_pod_cidr.is_some() && worker.install.cluster_pod_cidr.is_none());
+    assert!(worker.sans.is_empty() && worker.token == create.token && worker.token.is_some());
+}
+
+#[test]
+fn a_workers_own_networks_do_not_overlap_those_of_the_cluster() {
+    let worker = "  - {name: w, role: worker, machines: [{hostname: w1, ip: 192.0.2.21, macs: ['52:54:00:00:00:21'], \
+                  overrides: {install: {networks: [{name: x, interfaces: [{name: e}], method: static, ip: 10.9.0.5, \
+                  subnet_mask: 255.255.255.0}]}}}]}\n";
+    assert_eq!(findings(&with(worker)), [""; 0]);
+    let text = three(&[("    vip", "    cluster_pod_cidr: 10.9.0.0/16\n    vip")]) + worker;
+    assert_eq!(
+        findings(&text),
+        ["overlapping-networks 24 pools[1].machines[0].overrides.install.networks[0].ip"]
+    );
+    let document = check(&with(&worker.replace("10.9.0.5", "10.99.0.5")), "c").unwrap().documents.remove(3);
+    assert!(parse(&document.text, "n").is_ok());
+}
+
+#[test]
+fn the_schema_and_the_shape_know_the_same_keys() {
+    let schema: Value = serde_json::from_str(&json_schema()).unwrap();
+    assert!(schema["$defs"]["Part"]["properties"].get("token").is_none());
+    assert_eq!(schema["$defs"]["Shared"]["required"][0], "name");
+    assert!(shape().at("cluster").unwrap().at("token").is_some());
+    assert!(shape().at("cluster").unwrap().at("scheme_version").is_none());
+}
+
+#[test]
+fn every_example_passes_and_gives_documents_that_pass() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(examples()).unwrap() {
+        let path = entry.unwrap().path();
+        let checked = load(&path).unwrap_or_else(|error| panic!("{}", told(&error)));
+        let unexpected: Vec<_> =
+            checked.warnings.iter().filter(|warning| warning.code != "weak-token").collect();
+        assert!(unexpected.is_empty(), "{}: {unexpected:?}", path.display());
+        let mut golden = String::new();
+        for document in &checked.documents {
+            let name = &document.entry.hostname;
+            parse(&document.text, name).unwrap_or_else(|error| panic!("{}", told(&error)));
+            golden += &format!("==> {}\n{}", document.entry.file, document.text);
+        }
+        drift(&path.file_stem().unwrap().to_string_lossy(), &golden);
+        count += 1;
+    }
+    assert_eq!(count, 4);
+}
+
+/// Compares with the file of this name in `golden/`; with `UPDATE_GOLDEN` set, writes it.
+fn drift(name: &str, text: &str) {
+    let path = format!("{}/src/cluster_file/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::create_dir_all(Path::new(&path).parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(
+        text,
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        "UPDATE_GOLDEN=1 writes {path} anew"
+    );
+}
+
+#[test]
+fn a_node_for_reading_shows_no_secret() {
+    let checked =
+        check(&three(&[("  token", "  kubernetes: {agent_token: abcdefabcdefabcdef}\n  token")]), "c")
+            .unwrap();
+    let (text, value) = shown(&checked.documents[1]);
+    let all = format!("{text}{value}{checked:?}");
+    assert!(!text.contains("9f8e7d6c5b4a") && !text.contains("abcdefabcdef"), "{text}");
+    assert!(!all.contains("9f8e7d6c5b4a") && !all.contains("abcdefabcdef"), "{all}");
+    assert!(text.contains("hostname: n2") && text.contains("[hidden]"));
+}
+
+#[test]
+fn a_directory_is_written_once_and_follows_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().join("nodes");
+    let render = |text: &str| write(&check(text, "c").unwrap(), &directory);
+    let report = render(THREE).unwrap();
+    assert_eq!(report.written, ["n1.yaml", "n2.yaml", "n3.yaml"]);
+    for name in ["n1.yaml", "rendered.json"] {
+        let mode = std::fs::metadata(directory.join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    assert_eq!(render(THREE).unwrap().unchanged.len(), 3);
+    let renamed = render(&three(&[("hostname: n3", "hostname: n4")])).unwrap();
+    assert_eq!(
+        (renamed.written.as_slice(), renamed.removed.as_slice()),
+        (&["n4.yaml".to_owned()][..], &["n3.yaml".to_owned()][..])
+    );
+    assert!(!directory.join("n3.yaml").exists());
+    // A document that the world can read is put right.
+    std::fs::set_permissions(directory.join("n1.yaml"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(render(&three(&[("hostname: n3", "hostname: n4")])).unwrap().written, ["n1.yaml"]);
+}
+
+#[test]
+fn what_render_did_not_write_stays_and_nothing_else_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let render = |text: &str| write(&check(text, "c").unwrap(), directory.path());
+    std::fs::write(directory.path().join("n2.yaml"), "mine").unwrap();
+    let error = render(THREE).unwrap_err();
+    assert!(class_of(&error) == Class::Invalid && told(&error).contains("n2.yaml"), "{}", told(&error));
+    assert!(!directory.path().join("n1.yaml").exists());
+    std::fs::remove_file(directory.path().join("n2.yaml")).unwrap();
+    render(THREE).unwrap();
+    // Changed by hand, whether it would be replaced or removed.
+    std::fs::write(directory.path().join("n3.yaml"), "changed").unwrap();
+    for text in [THREE.to_owned(), three(&[("hostname: n3", "hostname: n4")])] {
+        assert!(told(&render(&text).unwrap_err()).contains("n3.yaml"));
+    }
+    assert!(!directory.path().join("n4.yaml").exists());
+    assert_eq!(std::fs::read_to_string(directory.path().join("n3.yaml")).unwrap(), "changed");
+}
+
+#[test]
+fn a_write_that_was_cut_off_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let checked = check(THREE, "c").unwrap();
+    std::fs::write(directory.path().join("n1.yaml"), &checked.documents[0].text).unwrap();
+    assert!(write(&checked, directory.path()).is_ok());
+}
+
+#[test]
+fn a_template_that_nodes_were_made_from_does_not_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let render = |text: &str| write(&check(text, "c").unwrap(), directory.path());
+    render(THREE).unwrap();
+    let changed = three(&[("/dev/disk/by-id/a", "/dev/disk/by-id/b")]);
+    let error = told(&render(&changed).unwrap_err());
+    assert!(error.contains("`large`") && error.contains("another name"), "{error}");
+    let renamed = changed.replace("  large:", "  large-2:").replace("template: large", "template: large-2");
+    assert_eq!(render(&renamed).unwrap().written.len(), 3);
+    let error = told(&render(&three(&[("east", "west")])).unwrap_err());
+    assert!(error.contains("`east`, not of `west`"), "{error}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_document_makes_the_reader_panic(
+        text in "(cluster|templates|pools|machines|overrides|install|os|name|role|a|: |\n|  |- |\\[|\\]|\\{|\\}|,){0,60}"
+    ) {
+        let _ = check(&text, "f");
+    }
+
+    #[test]
+    fn no_change_of_a_line_makes_the_reader_panic(at in 0_usize..22, with in "[ -~]{0,30}", drop in 0_usize..3) {
+        let mut lines: Vec<_> = THREE.lines().collect();
+        lines.splice(at..(at + drop).min(lines.len()), [with.as_str()]);
+        let _ = check(&lines.join("\n"), "f");
+    }
+}
