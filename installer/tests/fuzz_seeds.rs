@@ -21,11 +21,11 @@ impl Numbers {
     }
 }
 
-/// The seeds: all documents of the repository.
-fn seeds() -> Vec<String> {
+/// The seeds: all documents of the repository in these directories.
+fn seeds(directories: &[&str]) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut seeds = Vec::new();
-    for directory in ["tests/corpus", "../configs/nodes"] {
+    for directory in directories {
         let entries = walkdir::WalkDir::new(root.join(directory)).sort_by_file_name();
         let files = entries
             .into_iter()
@@ -68,13 +68,26 @@ fn mutate(text: &str, others: &[String], numbers: &mut Numbers) -> String {
 
 #[test]
 fn no_mutation_of_a_document_breaks_the_reader() {
-    let seeds = seeds();
+    let seeds = seeds(&["tests/corpus", "../configs/nodes"]);
     assert!(!seeds.is_empty());
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     for seed in &seeds {
         exercise::document(seed);
         for _ in 0..MUTATIONS {
             exercise::document(&mutate(seed, &seeds, &mut numbers));
+        }
+    }
+}
+
+#[test]
+fn no_mutation_of_a_cluster_file_breaks_the_reader_or_gives_documents_that_are_refused() {
+    let seeds = seeds(&["../configs/clusters"]);
+    assert!(!seeds.is_empty());
+    let mut numbers = Numbers(0x6a09_e667_f3bc_c909);
+    for seed in &seeds {
+        exercise::cluster(seed);
+        for _ in 0..MUTATIONS * 3 {
+            exercise::cluster(&mutate(seed, &seeds, &mut numbers));
         }
     }
 }

@@ -69,3 +69,28 @@ fn show(cluster: &Checked, name: &str, format: Format) -> Result<()> {
         Format::Json => print(&serde_json::to_string_pretty(&value)?),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::{class_of, render};
+
+    #[test]
+    fn a_node_that_is_not_there_is_refused_with_the_names_of_those_that_are() {
+        let text =
+            "cluster: {name: east}\npools: [{name: p, role: management, machines: [{hostname: n1}]}]\n";
+        let cluster = cluster_file::check(text, "c").unwrap();
+        let error = show(&cluster, "n2", Format::Text).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+        let text = render(&error);
+        assert!(text.contains("no node `n2`") && text.contains("n1"), "{text}");
+    }
+
+    #[test]
+    fn every_file_is_listed_with_what_became_of_it() {
+        let names = |name: &str| vec![name.to_owned()];
+        let report = Report { written: names("a"), unchanged: names("b"), removed: names("c") };
+        let listing = listing(&report, Path::new("d"));
+        assert_eq!(listing, "written   d/a\nunchanged d/b\nremoved   d/c\n");
+    }
+}

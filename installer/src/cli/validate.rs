@@ -163,6 +163,26 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_file_is_judged_as_a_document_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cluster.yaml");
+        let judge = |text: &str, strict, format| {
+            std::fs::write(&path, text).unwrap();
+            validate(vec![], Some(path.clone()), strict).judge(format).unwrap()
+        };
+        let machines = "cluster: {name: a, install: {vip: 192.0.2.9}}\npools: [{name: p, role: management, machines: \
+                        [{hostname: a}, {hostname: b}, {hostname: c}]}]\n";
+        let (output, result) = judge(machines, true, Format::Text);
+        assert!(result.is_ok() && output.ends_with("cluster.yaml is valid\n"), "{output} {result:?}");
+        let two = machines.replace(", {hostname: c}", "");
+        assert!(judge(&two, false, Format::Text).1.is_ok() && judge(&two, true, Format::Text).1.is_err());
+        let (output, result) = judge(&machines.replace("hostname: b", "hostname: a"), false, Format::Json);
+        assert_eq!(class_of(&result.unwrap_err()), Class::Invalid);
+        let told: serde_json::Value = serde_json::from_str(&output).unwrap();
+        assert_eq!((&told[0]["code"], &told[0]["line"]), (&"duplicate-name".into(), &2.into()));
+    }
+
+    #[test]
     fn warnings_pass_unless_strict() {
         let warned = "install: {silent: true}\n";
         let (output, result) = judge(warned, false);

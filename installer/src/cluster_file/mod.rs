@@ -11,6 +11,8 @@ mod nodes;
 mod output;
 mod places;
 mod read;
+#[cfg(test)]
+mod reference;
 mod render;
 mod rules;
 #[cfg(test)]
@@ -65,7 +67,7 @@ impl fmt::Debug for ClusterFile {
 /// Machines that are alike.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(extend("required" = ["name", "role", "machines"]))]
+#[schemars(extend("required" = ["name", "role"]))]
 pub struct Pool {
     /// A name for people, such as `control`.
     pub name: Option<GroupName>,

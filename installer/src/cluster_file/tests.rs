@@ -342,6 +342,14 @@ fn every_example_passes_and_gives_documents_that_pass() {
     assert_eq!(count, 4);
 }
 
+#[test]
+fn the_example_of_the_manual_passes() {
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/clusters.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let (_, rest) = manual.split_once("```yaml\n").unwrap();
+    assert_eq!(findings(rest.split_once("```").unwrap().0), [""; 0]);
+}
+
 /// Compares with the file of this name in `golden/`; with `UPDATE_GOLDEN` set, writes it.
 fn drift(name: &str, text: &str) {
     let path = format!("{}/src/cluster_file/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));

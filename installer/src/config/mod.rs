@@ -19,7 +19,7 @@ pub mod proxies;
 mod read;
 pub mod redact;
 #[cfg(test)]
-mod reference;
+pub(crate) mod reference;
 pub mod registries;
 mod retired;
 pub mod rules;

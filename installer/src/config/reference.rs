@@ -1,5 +1,6 @@
 //! The reference page of the configuration, made from the types: `docs/configuration-reference.md`. The test below
-//! fails when the page is not what the types say; `UPDATE_GOLDEN=1` writes it.
+//! fails when the page is not what the types say; `UPDATE_GOLDEN=1` writes it. The page of the cluster file is made with
+//! the same functions.
 
 use serde_json::Value;
 
@@ -24,7 +25,8 @@ fn page() -> String {
     )
 }
 
-fn record(schema: &Value, path: &str, rows: &mut Vec<String>) {
+/// One row for each key of a group with this schema, and for what is below it.
+pub(crate) fn record(schema: &Value, path: &str, rows: &mut Vec<String>) {
     for (key, value) in schema["properties"].as_object().into_iter().flatten() {
         let path = join(path, key);
         let default = match &value["default"] {
@@ -90,7 +92,7 @@ fn of_format(name: &str) -> String {
 }
 
 /// Compares a file of `docs/` with what it should be; `UPDATE_GOLDEN=1` writes it.
-fn drift(name: &str, text: &str) {
+pub(crate) fn drift(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, text).unwrap();

@@ -1,6 +1,7 @@
 //! What must hold for every text from outside, whoever made it. The fuzzers of `tests/fuzz` and the short run of
 //! `fuzz_seeds.rs` call the same functions.
 
+use installer::cluster_file;
 use installer::config;
 use installer::config::sources::{Document, combine, print};
 
@@ -14,6 +15,20 @@ pub(crate) fn document(text: &str) {
                     assert!(again.config == read.config, "what is written means something else:\n{written}")
                 }
                 Err(invalid) => panic!("what is written is refused: {invalid}\n{written}"),
+            }
+        }
+        Err(invalid) => assert!(!invalid.to_string().is_empty()),
+    }
+}
+
+/// A cluster file is read or refused; from one that is read each node gets a document that is accepted.
+pub(crate) fn cluster(text: &str) {
+    match cluster_file::check(text, "fuzz") {
+        Ok(read) => {
+            for document in read.documents {
+                if let Err(invalid) = config::check(&document.text, "rendered") {
+                    panic!("what is rendered is refused: {invalid}\n{}", document.text);
+                }
             }
         }
         Err(invalid) => assert!(!invalid.to_string().is_empty()),

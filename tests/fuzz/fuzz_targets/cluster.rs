@@ -1,0 +1,9 @@
+//! Cluster files.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../../installer/tests/exercise/mod.rs"]
+mod exercise;
+
+fuzz_target!(|text: &str| exercise::cluster(text));
