@@ -48,11 +48,11 @@ impl Validate {
         let (mut found, mut report) = (Vec::new(), String::new());
         let check = if self.cluster.is_some() { diagnose_cluster } else { diagnose };
         for path in self.cluster.iter().chain(&self.files) {
-            let diagnostics = check(path);
+            let (diagnostics, what) = check(path);
             for warning in &diagnostics {
                 report.push_str(&format!("{warning}\n"));
             }
-            report.push_str(&format!("{} is valid\n", path.display()));
+            report.push_str(&format!("{} is valid{what}\n", path.display()));
             found.extend(diagnostics);
         }
         let found = Invalid(found);
@@ -124,24 +124,30 @@ fn unreadable_file(name: &str, error: &anyhow::Error) -> Diagnostic {
     Diagnostic::of_file(name, "unreadable-file", format!("{error:#}"))
 }
 
-fn diagnose(path: &Path) -> Vec<Diagnostic> {
+/// What is to be told of an install configuration, and nothing more about it.
+fn diagnose(path: &Path) -> (Vec<Diagnostic>, String) {
     let name = path.display().to_string();
-    match files::read_text(path) {
+    let told = match files::read_text(path) {
         Err(error) => vec![unreadable_file(&name, &error)],
         Ok(text) => match config::check(&text, &name) {
             Ok(accepted) => accepted.warnings,
             Err(invalid) => invalid.0,
         },
-    }
+    };
+    (told, String::new())
 }
 
-fn diagnose_cluster(path: &Path) -> Vec<Diagnostic> {
+/// What is to be told of a cluster file, and what cluster that is.
+fn diagnose_cluster(path: &Path) -> (Vec<Diagnostic>, String) {
     let name = path.display().to_string();
     match files::read_text(path) {
-        Err(error) => vec![unreadable_file(&name, &error)],
+        Err(error) => (vec![unreadable_file(&name, &error)], String::new()),
         Ok(text) => match cluster_file::check(&text, &name) {
-            Ok(checked) => checked.warnings,
-            Err(invalid) => invalid.0,
+            Ok(checked) => {
+                let what = format!(": {}", checked.summary());
+                (checked.warnings, what)
+            }
+            Err(invalid) => (invalid.0, String::new()),
         },
     }
 }
@@ -173,7 +179,8 @@ mod tests {
         let machines = "cluster: {name: a, install: {vip: 192.0.2.9}}\npools: [{name: p, role: management, machines: \
                         [{hostname: a}, {hostname: b}, {hostname: c}]}]\n";
         let (output, result) = judge(machines, true, Format::Text);
-        assert!(result.is_ok() && output.ends_with("cluster.yaml is valid\n"), "{output} {result:?}");
+        let what = "cluster.yaml is valid: the cluster `a`, 3 management nodes; a creates it\n";
+        assert!(result.is_ok() && output.ends_with(what), "{output} {result:?}");
         let two = machines.replace(", {hostname: c}", "");
         assert!(judge(&two, false, Format::Text).1.is_ok() && judge(&two, true, Format::Text).1.is_err());
         let (output, result) = judge(&machines.replace("hostname: b", "hostname: a"), false, Format::Json);

@@ -40,7 +40,7 @@ pub(super) fn check(file: &ClusterFile, nodes: &[Node], mistakes: &[String]) -> 
             }
         }
     }
-    all.into_iter().flat_map(|told| told.placed(file, nodes)).collect()
+    all.into_iter().flat_map(|told| told.placed(nodes)).collect()
 }
 
 fn breaches(file: &ClusterFile, node: &Node, config: &InstallConfig) -> Vec<Finding> {
@@ -68,7 +68,7 @@ fn told_the_ranges(file: &ClusterFile, config: &InstallConfig) -> InstallConfig 
 
 impl Told {
     /// The finding where the file has what it is about, or could have it.
-    fn placed(self, file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+    fn placed(self, nodes: &[Node]) -> Vec<Finding> {
         let Self { place, finding, nodes: found } = self;
         let Some((layer, path)) = place else { return absent(finding, nodes, &found) };
         let users = match layer {
@@ -83,7 +83,6 @@ impl Told {
             true => format!("{}, on {}", finding.message, names(nodes, &found)),
             false => finding.message,
         };
-        let path = if path.is_empty() { file.name().to_owned() } else { path };
         vec![Finding { path, message, ..finding }]
     }
 }

@@ -13,7 +13,7 @@ use crate::config::diagnostic::{Problem, Source};
 use crate::config::rules::Finding;
 use crate::config::tree::{self, Span};
 use crate::config::walk::{Help, Walk};
-use crate::config::{Diagnostic, Invalid, Severity};
+use crate::config::{Diagnostic, Invalid, Mode, Severity};
 use crate::failure::{Class, Classify, Failure};
 use crate::files;
 
@@ -67,6 +67,23 @@ pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
     let clean = walk.problems.iter().all(|problem| problem.severity == Severity::Warning);
     let told = Source::new(name, text, walk.hidden, &tree.comments).diagnose(walk.problems);
     if clean { Ok(accept(&file, nodes, told.0)) } else { Err(told) }
+}
+
+impl Checked {
+    /// The cluster in a few words: how many nodes of which role, and which one creates it.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Counts { management, witness, worker } = self.counts;
+        let some = |count: usize, noun: &str| {
+            let plural = if noun.ends_with('s') { "es" } else { "s" };
+            (count > 0).then(|| format!("{count} {noun}{}", if count == 1 { "" } else { plural }))
+        };
+        let parts = [some(management, "management node"), some(witness, "witness"), some(worker, "worker")];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        let creator = self.documents.iter().find(|document| document.entry.mode == Mode::Create);
+        let creator = creator.map(|document| format!("; {} creates it", document.entry.hostname));
+        format!("the cluster `{}`, {}{}", self.name, parts.join(", "), creator.unwrap_or_default())
+    }
 }
 
 fn accept(file: &ClusterFile, nodes: Vec<Node>, warnings: Vec<Diagnostic>) -> Checked {

@@ -20,7 +20,7 @@ pub struct Rendered {
     pub entry: Entry,
     /// The document. It holds secrets: files with it have mode 0600.
     pub text: String,
-    value: Value,
+    pub(super) value: Value,
 }
 
 /// The document holds secrets, so that only the record of it is shown.
