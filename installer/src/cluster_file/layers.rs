@@ -9,7 +9,7 @@ use super::places::{self, CLUSTER};
 use super::{ClusterFile, Group, Machine, Pool};
 use crate::config::rules::idle;
 use crate::config::shape::join;
-use crate::config::sources::merge::{Content, Piece};
+use crate::config::sources::merge::Piece;
 use crate::config::{InstallConfig, Mode, Role};
 
 /// Part of an install configuration that comes from one place of the file. The numbers are those of the sources of a
@@ -192,11 +192,13 @@ impl Node {
         places::machine(self.pool, self.machine)
     }
 
-    /// The layer that has the value at a path of the install configuration; none where the file does not say it.
+    /// The layer that has the value at a path of the install configuration; none where the file does not say it, and
+    /// for a group, which several layers may have.
     pub(super) fn layer(&self, path: &str) -> Option<Layer> {
-        let (source, at) = self.merged.nearest(path);
-        let whole = at == path && (!path.is_empty() || matches!(self.merged.content, Content::Whole(_)));
-        whole.then(|| Layer::ALL[source.min(Layer::ALL.len() - 1)])
+        // A single value and a list have whatever is below them; a group ends at itself.
+        let below = join(path, "?");
+        let (source, at) = self.merged.nearest(&below);
+        (at == below).then(|| Layer::ALL[source.min(Layer::ALL.len() - 1)])
     }
 
     /// Where the file has a value of the install configuration, if `layer` is what has it.
@@ -206,15 +208,25 @@ impl Node {
             (Layer::Shared, _) => join(CLUSTER, path),
             (Layer::Template, Some(name)) => join(&places::template(name), path),
             (Layer::Overrides, _) | (Layer::Template, None) => join(&join(&own, "overrides"), path),
-            (Layer::Assumed | Layer::Given, _) => self.place_given(file, path),
+            (Layer::Assumed | Layer::Given, _) => self.place_given(file, path).unwrap_or(own),
         }
     }
 
-    /// Where the file's own keys say it.
-    fn place_given(&self, file: &ClusterFile, path: &str) -> String {
+    /// Every place of the file that can have the value.
+    pub(super) fn places(&self, file: &ClusterFile, path: &str) -> Vec<String> {
+        let parts = [Layer::Shared, Layer::Template, Layer::Overrides];
+        parts
+            .map(|layer| self.place(file, layer, path))
+            .into_iter()
+            .chain(self.place_given(file, path))
+            .collect()
+    }
+
+    /// Where the file's own keys say it; none for what they do not say.
+    fn place_given(&self, file: &ClusterFile, path: &str) -> Option<String> {
         let own = self.path();
         let card = path.strip_prefix("install.management_interface.interfaces");
-        match path {
+        Some(match path {
             "os.hostname" => join(&own, "hostname"),
             "install.role" => join(&places::pool(self.pool), "role"),
             "install.management_interface.ip" | "install.management_interface.method" => join(&own, "ip"),
@@ -222,10 +234,7 @@ impl Node {
             "server_url" if file.cluster.contains_key("server_url") => join(CLUSTER, "server_url"),
             "server_url" => join(CLUSTER, "install.vip"),
             // `macs[1]` is `interfaces[1].hw_addr`.
-            _ => match card {
-                Some(rest) => join(&own, &format!("macs{}", rest.split('.').next().unwrap_or_default())),
-                None => own,
-            },
-        }
+            _ => join(&own, &format!("macs{}", card?.split('.').next().unwrap_or_default())),
+        })
     }
 }

@@ -25,11 +25,8 @@ pub(super) fn check(file: &ClusterFile, nodes: &[Node], mistakes: &[String]) -> 
         let known = node.template.as_ref().is_none_or(|name| file.templates.contains_key(name));
         let Some(config) = node.config.as_ref().filter(|_| known && node.role.is_some()) else { continue };
         for finding in breaches(file, node, config) {
-            let is_echo = Layer::ALL.iter().any(|layer| {
-                let place = node.place(file, *layer, &finding.path);
-                mistakes.iter().any(|mistake| is_within(mistake, &place))
-            });
-            if is_echo {
+            let places = node.places(file, &finding.path);
+            if places.iter().any(|place| mistakes.iter().any(|mistake| is_within(mistake, place))) {
                 continue;
             }
             let layer = node.layer(&finding.path);
@@ -80,7 +77,7 @@ impl Told {
             _ => found.len(),
         };
         let message = match found.len() < users {
-            true => format!("{}, on {}", finding.message, names(nodes, &found)),
+            true => format!("{} (on {})", finding.message, names(nodes, &found)),
             false => finding.message,
         };
         vec![Finding { path, message, ..finding }]
@@ -113,7 +110,7 @@ fn absent(finding: Finding, nodes: &[Node], found: &[usize]) -> Vec<Finding> {
     }
     let mut first = with(join(&join(&nodes[found[0]].path(), "overrides"), path));
     if found.len() > 1 {
-        first.message = format!("{}, on {}", first.message, names(nodes, found));
+        first.message = format!("{} (on {})", first.message, names(nodes, found));
     }
     vec![first]
 }

@@ -243,12 +243,20 @@ fn what_holds_for_several_machines_is_told_once_where_they_have_it_from() {
     // What nobody says is missing where all could say it.
     let unnamed = three(&[("    dns_nameservers: [192.0.2.53]\n", "")]);
     assert_eq!(findings(&unnamed), ["missing-value 5 cluster.os.dns_nameservers"]);
+    let closed = three(&[(
+        "    ssh_authorized_keys: [ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g admin]\n",
+        "",
+    )]);
+    assert_eq!(findings(&closed), ["no-login 5 cluster.os"]);
     let bare = three(&[(
         "{hostname: n2, ip: 192.0.2.12, macs: ['52:54:00:00:00:12']}",
         "{hostname: n2, ip: 192.0.2.12}",
     )]);
     let only = "missing-value 21 pools[0].machines[1].overrides.install.management_interface.interfaces";
     assert_eq!(findings(&bare), [only]);
+    // A mistake elsewhere in the machine does not hide it.
+    let colour = bare.replace("hostname: n2,", "hostname: n2, colour: red,");
+    assert_eq!(findings(&colour), [only, "unknown-key 21 pools[0].machines[1].colour"]);
     // What is wrong for some of those that share it names them.
     let workers = with(
         "  - {name: w, role: witness, template: large, machines: [{hostname: w1, ip: 192.0.2.21, \
@@ -258,7 +266,7 @@ fn what_holds_for_several_machines_is_told_once_where_they_have_it_from() {
         .replace("device: /dev/disk/by-id/a", "device: /dev/disk/by-id/a, data_disk: /dev/disk/by-id/b");
     let invalid = check(&workers, "c.yaml").unwrap_err();
     let disk = invalid.0.iter().find(|d| d.path == "templates.large.install.data_disk").unwrap();
-    assert!(disk.code == "wrong-role" && disk.message.ends_with(", on w1"), "{disk}");
+    assert!(disk.code == "wrong-role" && disk.message.ends_with("(on w1)"), "{disk}");
 }
 
 #[test]
