@@ -1,11 +1,13 @@
-//! Whole cluster files: what is accepted, what is refused and where, and what becomes of it.
+//! Cluster files: what is accepted, what is refused and where, and which documents come of it.
 
-use std::os::unix::fs::PermissionsExt;
+mod output;
+mod whole;
+
 use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::config::{Mode, Severity, parse};
-use crate::failure::{Class, class_of, render as told};
+use crate::failure::render as told;
 
 /// Three management machines, every rule met.
 const THREE: &str = "\
@@ -66,128 +68,6 @@ fn a_whole_cluster_passes_in_silence() {
     assert_eq!(checked.counts, Counts { management: 3, witness: 0, worker: 0 });
     let modes: Vec<_> = checked.documents.iter().map(|document| document.entry.mode).collect();
     assert_eq!(modes, [Mode::Create, Mode::Join, Mode::Join]);
-}
-
-#[test]
-fn every_mistake_of_the_whole_is_told_in_its_place() {
-    let worker = "  - {name: w, role: worker, machines: [{hostname: w1, ip: 192.0.2.21, macs: ['52:54:00:00:00:21']}]}\n";
-    let witness = "  - {name: v, role: witness, machines: [{hostname: v1, ip: 192.0.2.31, macs: ['52:54:00:00:00:31']}]}\n";
-    let n3 = "      - {hostname: n3, ip: 192.0.2.13, macs: ['52:54:00:00:00:13']}\n";
-    let n2 = "      - {hostname: n2, ip: 192.0.2.12, macs: ['52:54:00:00:00:12']}\n";
-    let replicas =
-        |count: u32| format!("automatic: true\n    harvester: {{storage_class: {{replica_count: {count}}}}}");
-    let cases: Vec<(String, &[&str])> = vec![
-        // Names.
-        (three(&[("hostname: n2", "hostname: n1")]), &["duplicate-name 21 pools[0].machines[1].hostname"]),
-        (three(&[("hostname: n2, ", "")]), &["missing-value 21 pools[0].machines[1].hostname"]),
-        (three(&[("  name: east\n", "")]), &["missing-value 2 cluster.name"]),
-        (with("  - {name: control, role: worker}\n"), &["duplicate-name 23 pools[1].name"]),
-        (with("  - {machines: []}\n"), &["missing-value 23 pools[1].name", "missing-value 23 pools[1].role"]),
-        // Addresses.
-        (three(&[("2.12", "2.11")]), &["duplicate-address 21 pools[0].machines[1].ip"]),
-        (three(&[("00:12", "00:11")]), &["duplicate-hardware-address 21 pools[0].machines[1].macs[0]"]),
-        (three(&[("vip: 192.0.2.10", "vip: 192.0.2.12")]), &["unusable-vip 10 cluster.install.vip"]),
-        (three(&[("vip: 192.0.2.10", "vip: 192.0.2.11")]), &["unusable-vip 10 cluster.install.vip"]),
-        (three(&[("vip: 192.0.2.10", "vip: 192.0.3.10")]), &["unusable-vip 10 cluster.install.vip"]),
-        (
-            three(&[("gateway: 192.0.2.1}", "gateway: 192.0.2.13}")]),
-            &["gateway-unreachable 11 cluster.install.management_interface.gateway"],
-        ),
-        (three(&[("    vip: 192.0.2.10\n", "")]), &["missing-value 9 cluster.install.vip"]),
-        (
-            three(&[("  token", "  server_url: https://east.example.org\n  token")]),
-            &["uncertified-name 3 cluster.server_url"],
-        ),
-        (
-            three(&[("  token", "  server_url: https://192.0.2.12\n  token")]),
-            &["unusable-address 3 cluster.server_url"],
-        ),
-        // One plan.
-        (
-            three(&[("ip: 192.0.2.12", "ip: 192.0.3.12")]),
-            &[
-                "gateway-unreachable 11 cluster.install.management_interface.gateway",
-                "different-subnet 21 pools[0].machines[1].ip",
-            ],
-        ),
-        (
-            three(&[(
-                n2,
-                "      - {hostname: n2, ip: 192.0.2.12, macs: ['52:54:00:00:00:12'], \
-                          overrides: {install: {management_interface: {mtu: 1400}}}}\n",
-            )]),
-            &["different-mtu 21 pools[0].machines[1].overrides.install.management_interface.mtu"],
-        ),
-        (
-            three(&[(
-                n2,
-                "      - {hostname: n2, ip: 192.0.2.12, macs: ['52:54:00:00:00:12'], \
-                          overrides: {install: {management_interface: {vlan_id: 7}}}}\n",
-            )]),
-            &["~different-vlan 21 pools[0].machines[1].overrides.install.management_interface.vlan_id"],
-        ),
-        // Counts.
-        (
-            three(&[(n3, "")]),
-            &[
-                "~even-members 16 pools",
-                "~too-many-copies 9 cluster.install.harvester.storage_class.replica_count",
-            ],
-        ),
-        (three(&[(n3, ""), ("automatic: true", &replicas(2))]), &["~even-members 17 pools"]),
-        (three(&[(n3, ""), ("automatic: true", &replicas(2))]) + witness, &[]),
-        (
-            three(&[(n3, ""), (n2, ""), ("automatic: true", &replicas(1))]) + witness,
-            &["misfit-witness 22 pools[1].role"],
-        ),
-        (with(witness), &["~misfit-witness 23 pools[1].role"]),
-        (with(worker), &[]),
-        (
-            with(
-                "  - {name: x, role: management, machines: [{hostname: n4, ip: 192.0.2.14, macs: ['52:54:00:00:00:14']}]}\n",
-            ),
-            &["~even-members 16 pools"],
-        ),
-        (three(&[("role: management", "role: worker")]), &["no-creator 16 pools"]),
-        (
-            three(&[
-                ("{hostname: n1", "{create: true, hostname: n1"),
-                ("{hostname: n3", "{create: true, hostname: n3"),
-            ]),
-            &["two-creators 22 pools[0].machines[2].create"],
-        ),
-        (
-            with(&worker.replace("{hostname", "{create: true, hostname")),
-            &["wrong-role 23 pools[1].machines[0].create"],
-        ),
-        // Templates.
-        (three(&[("template: large", "template: larg")]), &["unknown-template 18 pools[0].template"]),
-        ("pools: []\n".to_owned(), &["missing-value 1 cluster.name", "missing-value 1 pools"]),
-    ];
-    let mut different = Vec::new();
-    for (text, expected) in cases {
-        let mut found = findings(&text);
-        let mut expected: Vec<_> = expected.iter().map(|line| (*line).to_owned()).collect();
-        found.sort();
-        expected.sort();
-        if found != expected {
-            different.push(format!("{text}{found:#?}, not {expected:#?}"));
-        }
-    }
-    assert!(different.is_empty(), "{}", different.join("\n"));
-}
-
-#[test]
-fn two_witnesses_are_one_too_many() {
-    let text = three(&[("      - {hostname: n3, ip: 192.0.2.13, macs: ['52:54:00:00:00:13']}\n", "")])
-        + "  - name: v\n    role: witness\n    machines:\n\
-           \x20     - {hostname: v1, ip: 192.0.2.31, macs: ['52:54:00:00:00:31']}\n\
-           \x20     - {hostname: v2, ip: 192.0.2.32, macs: ['52:54:00:00:00:32']}\n";
-    assert!(
-        findings(&text).contains(&"second-witness 26 pools[1].machines[1].hostname".to_owned()),
-        "{:?}",
-        findings(&text)
-    );
 }
 
 #[test]
@@ -378,82 +258,6 @@ fn drift(name: &str, text: &str) {
         std::fs::read_to_string(&path).unwrap_or_default(),
         "UPDATE_GOLDEN=1 writes {path} anew"
     );
-}
-
-#[test]
-fn a_node_for_reading_shows_no_secret() {
-    let checked =
-        check(&three(&[("  token", "  kubernetes: {agent_token: abcdefabcdefabcdef}\n  token")]), "c")
-            .unwrap();
-    let (text, value) = shown(&checked.documents[1]);
-    let all = format!("{text}{value}{checked:?}");
-    assert!(!text.contains("9f8e7d6c5b4a") && !text.contains("abcdefabcdef"), "{text}");
-    assert!(!all.contains("9f8e7d6c5b4a") && !all.contains("abcdefabcdef"), "{all}");
-    assert!(text.contains("hostname: n2") && text.contains("[hidden]"));
-}
-
-#[test]
-fn a_directory_is_written_once_and_follows_the_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let directory = directory.path().join("nodes");
-    let render = |text: &str| write(&check(text, "c").unwrap(), &directory);
-    let report = render(THREE).unwrap();
-    assert_eq!(report.written, ["n1.yaml", "n2.yaml", "n3.yaml"]);
-    for name in ["n1.yaml", "rendered.json"] {
-        let mode = std::fs::metadata(directory.join(name)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "{name}");
-    }
-    assert_eq!(render(THREE).unwrap().unchanged.len(), 3);
-    let renamed = render(&three(&[("hostname: n3", "hostname: n4")])).unwrap();
-    assert_eq!(
-        (renamed.written.as_slice(), renamed.removed.as_slice()),
-        (&["n4.yaml".to_owned()][..], &["n3.yaml".to_owned()][..])
-    );
-    assert!(!directory.join("n3.yaml").exists());
-    // A document that the world can read is put right.
-    std::fs::set_permissions(directory.join("n1.yaml"), std::fs::Permissions::from_mode(0o644)).unwrap();
-    assert_eq!(render(&three(&[("hostname: n3", "hostname: n4")])).unwrap().written, ["n1.yaml"]);
-}
-
-#[test]
-fn what_render_did_not_write_stays_and_nothing_else_is_written() {
-    let directory = tempfile::tempdir().unwrap();
-    let render = |text: &str| write(&check(text, "c").unwrap(), directory.path());
-    std::fs::write(directory.path().join("n2.yaml"), "mine").unwrap();
-    let error = render(THREE).unwrap_err();
-    assert!(class_of(&error) == Class::Invalid && told(&error).contains("n2.yaml"), "{}", told(&error));
-    assert!(!directory.path().join("n1.yaml").exists());
-    std::fs::remove_file(directory.path().join("n2.yaml")).unwrap();
-    render(THREE).unwrap();
-    // Changed by hand, whether it would be replaced or removed.
-    std::fs::write(directory.path().join("n3.yaml"), "changed").unwrap();
-    for text in [THREE.to_owned(), three(&[("hostname: n3", "hostname: n4")])] {
-        assert!(told(&render(&text).unwrap_err()).contains("n3.yaml"));
-    }
-    assert!(!directory.path().join("n4.yaml").exists());
-    assert_eq!(std::fs::read_to_string(directory.path().join("n3.yaml")).unwrap(), "changed");
-}
-
-#[test]
-fn a_write_that_was_cut_off_goes_on() {
-    let directory = tempfile::tempdir().unwrap();
-    let checked = check(THREE, "c").unwrap();
-    std::fs::write(directory.path().join("n1.yaml"), &checked.documents[0].text).unwrap();
-    assert!(write(&checked, directory.path()).is_ok());
-}
-
-#[test]
-fn a_template_that_nodes_were_made_from_does_not_change() {
-    let directory = tempfile::tempdir().unwrap();
-    let render = |text: &str| write(&check(text, "c").unwrap(), directory.path());
-    render(THREE).unwrap();
-    let changed = three(&[("/dev/disk/by-id/a", "/dev/disk/by-id/b")]);
-    let error = told(&render(&changed).unwrap_err());
-    assert!(error.contains("`large`") && error.contains("another name"), "{error}");
-    let renamed = changed.replace("  large:", "  large-2:").replace("template: large", "template: large-2");
-    assert_eq!(render(&renamed).unwrap().written.len(), 3);
-    let error = told(&render(&three(&[("east", "west")])).unwrap_err());
-    assert!(error.contains("`east`, not of `west`"), "{error}");
 }
 
 proptest::proptest! {
