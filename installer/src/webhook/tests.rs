@@ -225,8 +225,8 @@ fn a_server_that_hangs_holds_up_neither_the_install_nor_its_end_nor_other_hooks(
         timeout: Duration::from_secs(600),
         tries: 4,
         pause: millis(10),
-        flush: millis(300),
-        last: millis(300),
+        flush: millis(1500),
+        last: millis(1500),
     };
     let (hooks, progress, recorder) = run_with(&both.collect::<Vec<_>>().join(", "), &hanging, patience);
     let begun = Instant::now();
@@ -235,9 +235,10 @@ fn a_server_that_hangs_holds_up_neither_the_install_nor_its_end_nor_other_hooks(
     for _ in 0..200 {
         progress.step("wipe", "", None).done();
     }
-    assert!(begun.elapsed() < millis(250), "{:?}", begun.elapsed());
+    // Far less than the server hangs, on a busy machine too.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     hooks.conclude(None);
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     assert_eq!(good.paths(), ["/STARTED/", "/SUCCEEDED/"]);
     let warnings = warnings(&recorder);
     assert!(warnings.iter().any(|w| w.contains("no time was left to tell webhooks of")), "{warnings:?}");
