@@ -7,6 +7,7 @@ pub mod artifacts;
 pub mod builder;
 pub mod deadline;
 pub mod disk;
+pub mod distribution;
 pub mod faults;
 pub mod http;
 pub mod identity;

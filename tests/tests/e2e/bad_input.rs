@@ -17,7 +17,7 @@ use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{Checks, Document};
 use nqrust_tests::paths;
 use nqrust_tests::programs::{self, Ended};
-use nqrust_tests::qemu::Firmware;
+use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::secrets;
 use nqrust_tests::steps;
 use serde_json::{Value, json};
@@ -210,15 +210,26 @@ fn an_install_from_a_damaged_medium_and_one_to_a_small_disk_leave_the_disk_untou
         let blob = largest_blob(&medium)?;
         damage(&iso, &blob)?;
         let digest = blob.sha256.to_string();
-        refused_in_vm("damaged-payload", &iso, ByteSize::gib(32), &digest[..12], artifacts)?;
-        refused_in_vm("small-disk", &medium.full, ByteSize::gib(4), "/dev/vda", artifacts)?;
+        let boot = |case: &str, iso: &Path, size: ByteSize, word: &str| {
+            let live = steps::node(case, Firmware::Bios, "");
+            refused_in_vm(case, live, &|live| live.cdrom(iso), size, word, artifacts)
+        };
+        boot("damaged-payload", &iso, ByteSize::gib(32), &digest[..12])?;
+        boot("small-disk", &medium.full, ByteSize::gib(4), "/dev/vda")?;
         secrets::search(artifacts.directory(), &identity)
     });
 }
 
-/// Boots `iso` beside a disk with something on it; the console says `error:` and `word`, and the disk stays as
-/// it was.
-fn refused_in_vm(case: &str, iso: &Path, size: ByteSize, word: &str, artifacts: &Artifacts) -> Result<()> {
+/// Boots what `attach` adds to `live` beside a disk with something on it; the console says `error:` and `word`, and the disk
+/// stays as it was.
+pub(crate) fn refused_in_vm(
+    case: &str,
+    live: Machine,
+    attach: &dyn Fn(Machine) -> Machine,
+    size: ByteSize,
+    word: &str,
+    artifacts: &Artifacts,
+) -> Result<()> {
     let before = Disk::raw(artifacts.disk(&format!("{case}-before.img")));
     let file = fs::File::create(&before.path)?;
     file.set_len(size.get())?;
@@ -227,8 +238,7 @@ fn refused_in_vm(case: &str, iso: &Path, size: ByteSize, word: &str, artifacts: 
         file.write_all_at(&[0xA5; 4096], offset)?;
     }
     let disk = before.overlay(artifacts.disk(&format!("{case}.qcow2")), None)?;
-    let live = steps::node(case, Firmware::Bios, "").disk(&disk).cdrom(iso);
-    let mut vm = live.start(artifacts)?;
+    let mut vm = attach(live.disk(&disk)).start(artifacts)?;
     let (end, mut said) = vm.serial.wait_for_any(&["\n  next: ", steps::COMPLETE], steps::INSTALL)?;
     said.push_str(&vm.serial.rest(Duration::from_secs(5)));
     let mut checks = Checks::default();

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod bases;
+mod cluster;
 mod images;
 mod install_bios;
 mod install_registry;

@@ -1,0 +1,318 @@
+//! A cluster of three machines, installed from one ISO with the configurations that `installer render` makes of one
+//! cluster file.
+//!
+//! The ISO holds a distribution. Without a real one it is a program that writes down how it was started, and the test
+//! ends where Kubernetes would begin; with `NQRUST_K3S_BINARY`, a real `k3s`, it goes on until every node is Ready.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use installer::config::Distribution;
+use installer::size::ByteSize;
+use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::deadline::Deadline;
+use nqrust_tests::disk::Disk;
+use nqrust_tests::distribution;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::medium::{self, Medium};
+use nqrust_tests::node::{Checks, Document, MAC};
+use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::ssh::Ssh;
+use nqrust_tests::supervisor::{Authorities, Manner, Supervisor};
+use nqrust_tests::{paths, programs, secrets, steps};
+use serde_json::{Value, json};
+
+use crate::bad_input::refused_in_vm;
+
+/// The virtual address of the cluster, in the network of the wire.
+const VIP: &str = "10.77.0.10";
+
+/// How long pods of a real distribution may take to come up, under emulation.
+const READY: Duration = Duration::from_secs(1800);
+
+/// One machine of the cluster.
+struct Member {
+    name: &'static str,
+    role: &'static str,
+    /// Last number of its address on the wire, and of its hardware addresses.
+    number: u8,
+}
+
+const MEMBERS: [Member; 3] = [
+    Member { name: "node-1", role: "management", number: 11 },
+    Member { name: "node-2", role: "management", number: 12 },
+    Member { name: "node-3", role: "witness", number: 13 },
+];
+
+impl Member {
+    fn address(&self) -> String {
+        format!("10.77.0.{}", self.number)
+    }
+
+    fn mac(&self) -> String {
+        format!("52:54:00:77:00:{}", self.number)
+    }
+
+    /// The card by which the test logs in.
+    fn back_door(&self) -> String {
+        format!("52:54:00:77:01:{}", self.number)
+    }
+
+    fn machine(&self, purpose: &str, wire: u16) -> Machine {
+        let machine =
+            Machine::new(&format!("{}-{purpose}", self.name), Firmware::Bios).wire(&self.mac(), wire);
+        match distribution::real() {
+            // Its images come from their registries.
+            Some(_) => machine.memory(ByteSize::gib(4)).network(&self.back_door()),
+            None => machine.isolated_network(&self.back_door(), ""),
+        }
+    }
+}
+
+#[test]
+fn three_machines_of_a_cluster_file_become_its_nodes() {
+    scenario("cluster", |artifacts| {
+        let identity = Identity::load()?;
+        let nodes = render(artifacts, &identity)?;
+        let medium = Medium::built("cluster", |directory| {
+            let definition = medium::stage(directory, &json!({}))?;
+            distribution::add(&definition)?;
+            Ok(definition)
+        })?;
+        let wire = free_udp_port()?;
+        let disks: Vec<_> = thread::scope(|scope| {
+            let install = |member: &'static Member| {
+                let (medium, nodes) = (&medium, &nodes);
+                scope.spawn(move || {
+                    install(member, &nodes.join(format!("{}.yaml", member.name)), medium, wire, artifacts)
+                })
+            };
+            MEMBERS.iter().map(install).collect::<Vec<_>>().into_iter().map(joined).collect::<Result<_>>()
+        })?;
+        let booted: Vec<_> = thread::scope(|scope| {
+            let boot = |(member, disk): (&'static Member, &Disk)| {
+                let (machine, identity) = (member.machine("boot", wire).disk(disk), &identity);
+                scope.spawn(move || steps::boot(&machine, identity, artifacts))
+            };
+            MEMBERS
+                .iter()
+                .zip(&disks)
+                .map(boot)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .map(joined)
+                .collect::<Result<_>>()
+        })?;
+        let mut checks = Checks::default();
+        for (member, (_, ssh)) in MEMBERS.iter().zip(&booted) {
+            check(member, ssh, &mut checks)?;
+            steps::collect_logs(ssh, artifacts, member.name)?;
+        }
+        checks.finish("the nodes of the cluster")?;
+        match distribution::real() {
+            Some(_) => wait_until_ready(&booted[0].1)?,
+            None => eprintln!("skipped: nodes become Ready (NQRUST_K3S_BINARY is not set)"),
+        }
+        for (vm, ssh) in booted {
+            drop(ssh);
+            vm.power_off(steps::SHUTDOWN)?;
+        }
+        secrets::search(&medium::logs("cluster"), &identity)?;
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|_| bail!("a machine's thread panicked"))
+}
+
+/// Writes the cluster file and has `installer` check it and make the configurations; returns their directory.
+fn render(artifacts: &Artifacts, identity: &Identity) -> Result<PathBuf> {
+    let file = artifacts.disk("cluster.yaml");
+    // It holds secrets, which no log may have.
+    fs::write(&file, cluster_file(identity).to_string())?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
+    let installer = paths::installer()?;
+    let mut validate = Command::new(&installer);
+    validate.args(["validate", "--cluster"]).arg(&file);
+    programs::run(&mut validate, steps::COMMAND)?.success("installer validate --cluster")?;
+    let nodes = artifacts.disk("nodes");
+    let mut render = Command::new(&installer);
+    render.args(["render", "--cluster"]).arg(&file).arg("-o").arg(&nodes);
+    programs::run(&mut render, steps::COMMAND)?.success("installer render")?;
+    Ok(nodes)
+}
+
+fn cluster_file(identity: &Identity) -> Value {
+    let pool = |role: &str| {
+        let members = MEMBERS.iter().filter(|member| member.role == role);
+        let machines: Vec<_> = members
+            .map(|member| {
+                let lab = json!({
+                    "name": "lab", "method": "dhcp", "interfaces": [{ "hw_addr": member.back_door() }],
+                });
+                json!({
+                    "hostname": member.name, "ip": member.address(), "macs": [member.mac()],
+                    "overrides": { "install": { "networks": [lab] } },
+                })
+            })
+            .collect();
+        json!({ "name": role, "role": role, "template": "vm", "machines": machines })
+    };
+    json!({
+        "scheme_version": 1,
+        "cluster": {
+            "name": "e2e",
+            "token": identity.token,
+            "os": {
+                "ssh_authorized_keys": [identity.public_key], "password": identity.password,
+                "dns_nameservers": ["192.0.2.53"], "ntp_servers": ["ntp1.example.org"],
+            },
+            "install": {
+                "automatic": true, "profile": "trial", "skipchecks": true, "vip": VIP,
+                "management_interface": {
+                    "method": "static", "subnet_mask": "255.255.255.0", "gateway": "10.77.0.1",
+                },
+            },
+            "kubernetes": { "distribution": "k3s" },
+        },
+        "templates": { "vm": { "install": { "device": "/dev/vda" } } },
+        "pools": [pool("management"), pool("witness")],
+    })
+}
+
+/// Installs a member with its configuration on a volume; returns its disk.
+fn install(
+    member: &Member,
+    configuration: &Path,
+    medium: &Medium,
+    wire: u16,
+    artifacts: &Artifacts,
+) -> Result<Disk> {
+    let text = fs::read(configuration).with_context(|| format!("reading {}", configuration.display()))?;
+    let volume = volume(member.name, &text, artifacts)?;
+    let disk = Disk::empty(artifacts.disk(&format!("{}.qcow2", member.name)), ByteSize::gib(32))?;
+    let live = member.machine("install", wire).disk(&disk).disk(&volume).cdrom(&medium.full);
+    steps::install(&live, artifacts).with_context(|| format!("installing {}", member.name))?;
+    Ok(disk)
+}
+
+/// A volume with this configuration, as a stick that somebody brings along.
+fn volume(name: &str, configuration: &[u8], artifacts: &Artifacts) -> Result<Disk> {
+    let directory = artifacts.disk(&format!("{name}-config"));
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join("install.yaml"), configuration)?;
+    let volume = artifacts.disk(&format!("{name}-config.img"));
+    let mut format = Command::new("mke2fs");
+    format.args(["-q", "-t", "ext4", "-L", "NQRUST-CONFIG", "-d"]).arg(&directory).arg(&volume).arg("8M");
+    programs::run(&mut format, steps::COMMAND)?.success("mke2fs")?;
+    Ok(Disk::raw(volume))
+}
+
+#[test]
+fn a_token_that_the_cluster_refuses_ends_an_install_before_the_disk_is_touched() {
+    scenario("join-refused", |artifacts| {
+        let identity = Identity::load()?;
+        let medium = steps::medium(&identity)?;
+        let authorities = Authorities::make(&artifacts.disk("authorities"))?;
+        let manner =
+            Manner { server_token: "another".into(), agent_token: "another".into(), ..Manner::default() };
+        let address = SocketAddr::from(([127, 0, 0, 1], Distribution::Rke2.supervisor_port()));
+        let cluster = Supervisor::start_on(address, &authorities, manner)?;
+        let mut document = Document { role: "worker", ..Document::new("node-b") }.to_json(&identity);
+        // The host of the machine's user network is this one.
+        document["server_url"] = "https://10.0.2.2".into();
+        document["install"]["skipchecks"] = false.into();
+        let volume = volume("node-b", document.to_string().as_bytes(), artifacts)?;
+        let live = Machine::new("join-refused", Firmware::Bios).network(MAC);
+        let attach = |live: Machine| live.disk(&volume).cdrom(&medium.full);
+        refused_in_vm("join-refused", live, &attach, ByteSize::gib(32), "join-token", artifacts)?;
+        let mut checks = Checks::default();
+        let asked = cluster.asked();
+        let harmless = |request: &String| request.starts_with("GET ") || request.starts_with("HEAD ");
+        checks.that(&format!("the cluster was asked: {asked:?}"), !asked.is_empty());
+        checks.that(&format!("nothing was to change it: {asked:?}"), asked.iter().all(harmless));
+        checks.finish("joining")?;
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+/// What a member is after its first boot.
+fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
+    let name = member.name;
+    checks.equal(&format!("{name}: the name"), ssh.run("hostname")?.trim(), name);
+    let addresses = ssh.run("ip -4 -brief address show dev mgmt-br")?;
+    checks.contains(&format!("{name}: the bridge"), &addresses, &format!("{}/24", member.address()));
+    let port =
+        ssh.run("cat /sys/class/net/mgmt-bo/bonding/slaves; readlink /sys/class/net/mgmt-bo/brport/bridge")?;
+    checks.contains(&format!("{name}: the bond is a port of the bridge"), &port, "mgmt-br");
+    let slave = ssh.run("cat /sys/class/net/$(cat /sys/class/net/mgmt-bo/bonding/slaves)/address")?;
+    checks.equal(&format!("{name}: the card of the bond"), slave.trim(), member.mac());
+    for other in MEMBERS.iter().filter(|other| other.name != name) {
+        let ping = format!("ping -c 2 -W 5 -I mgmt-br {}", other.address());
+        checks.that(&format!("{name} reaches {}", other.name), ssh.succeeds(&ping)?);
+    }
+    let vip = "/var/lib/rancher/k3s/agent/pod-manifests/nqrust-vip.yaml";
+    let has_vip = ssh.succeeds(&format!("sudo -n grep -q {VIP} {vip}"))?;
+    checks.equal(
+        &format!("{name}: the manifest of the virtual address"),
+        has_vip,
+        member.role == "management",
+    );
+    check_service(member, ssh, checks)
+}
+
+/// Whether the distribution was started as what the member is.
+fn check_service(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
+    let name = member.name;
+    let states =
+        ssh.run("systemctl is-enabled k3s-agent || true; systemctl show --value -p ActiveState k3s")?;
+    checks.contains(&format!("{name}: the agent"), &states, "masked");
+    checks.that(
+        &format!("{name}: the server runs: {states:?}"),
+        states.lines().any(|state| ["active", "activating"].contains(&state)),
+    );
+    if distribution::real().is_some() {
+        return Ok(());
+    }
+    let arguments = ssh.run(&format!("sudo -n cat {}", distribution::ARGUMENTS))?;
+    checks.equal(&format!("{name}: the arguments"), arguments.trim(), "server");
+    let configuration = ssh.run("sudo -n cat /etc/rancher/k3s/config.yaml.d/90-nqrust-cluster.yaml")?;
+    let configuration: Value = serde_json::from_str(&configuration).context("the cluster's configuration")?;
+    let first = name == MEMBERS[0].name;
+    checks.equal(&format!("{name} begins the cluster"), configuration.get("cluster-init").is_some(), first);
+    let server = (!first).then(|| format!("https://{VIP}:6443"));
+    let said = configuration.get("server").and_then(Value::as_str).map(str::to_owned);
+    checks.equal(&format!("{name}: the server to join"), said, server);
+    let witness = configuration.get("disable-apiserver").is_some();
+    checks.equal(&format!("{name} has no API server"), witness, member.role == "witness");
+    let release = ssh.run("k3s --version")?;
+    checks.contains(&format!("{name}: the release"), &release, &distribution::version()?);
+    Ok(())
+}
+
+/// Waits until the API lists every member as Ready, with the label of its role.
+fn wait_until_ready(ssh: &Ssh) -> Result<()> {
+    let ready = || -> Result<Option<()>> {
+        let listed = ssh.run("sudo -n k3s kubectl get nodes --no-headers --show-labels || true")?;
+        let is_ready = |member: &Member| {
+            let line = listed.lines().find(|line| line.starts_with(member.name));
+            let label = format!("node-role.harvesterhci.io/{}=true", member.role);
+            line.is_some_and(|line| line.contains(" Ready ") && line.contains(&label))
+        };
+        Ok(MEMBERS.iter().all(is_ready).then_some(()))
+    };
+    Deadline::after(READY).poll("three nodes that are Ready", ready)
+}
+
+/// A UDP port of this machine that nobody uses.
+fn free_udp_port() -> Result<u16> {
+    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).context("looking for a free port")?;
+    Ok(socket.local_addr()?.port())
+}
