@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Role;
+use crate::config::{Distribution, Role};
 use crate::containerd;
 use crate::digest::Digest;
 
@@ -67,6 +67,14 @@ impl Default for Containerd {
 }
 
 impl Containerd {
+    /// The distribution of Kubernetes whose containerd it is; none for the OS image's own.
+    #[must_use]
+    pub fn distribution(&self) -> Option<Distribution> {
+        let root =
+            |distribution: &Distribution| format!("{STATE}rancher/{}/agent/containerd", distribution.name());
+        Distribution::ALL.into_iter().find(|distribution| root(distribution) == self.root)
+    }
+
     /// The root directory as a path on the persistent partition, which is `/var` of the node.
     #[must_use]
     pub fn on_partition(&self) -> &str {

@@ -223,6 +223,7 @@ pub fn plan(
         let what = format!("this medium is for {}, and this machine is amd64", release.architecture);
         return Err(Failure::new(Class::Hardware, what).into());
     }
+    check_distribution(config, release)?;
     let role = install.own_role();
     let disk = choose::system(inventory, install.device.as_ref(), install.data_disk.as_ref())?;
     let target = disks::target(disk)?;
@@ -262,6 +263,20 @@ pub fn plan(
     };
     plan.steps = steps(&plan, &needed)?;
     Ok(plan)
+}
+
+/// Refuses a node that shall run another distribution than the medium brings. A medium whose images are for the OS image's
+/// own containerd brings none.
+fn check_distribution(config: &InstallConfig, release: &Release) -> Result<(), Failure> {
+    let Some(brought) = release.containerd.distribution() else { return Ok(()) };
+    let wanted = config.kubernetes.distribution;
+    if config.install.mode == Mode::Install || brought == wanted {
+        return Ok(());
+    }
+    let (brought, wanted) = (brought.name(), wanted.name());
+    let what = format!("this medium brings {brought}, and the node shall run {wanted}");
+    Err(Failure::new(Class::Invalid, what)
+        .hint(format!("Set kubernetes.distribution: {brought}, or take a medium with {wanted}.")))
 }
 
 fn describe(disk: &Disk) -> String {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{Install, Profile};
+use crate::config::{Distribution, Install, Profile};
 use crate::digest::Digest;
 use crate::failure::{class_of, render};
 use crate::inventory::Transport;
@@ -285,6 +285,27 @@ fn an_os_image_larger_than_a_slot_is_refused() {
     let inventory = machine(&[disk("vda", ByteSize::gib(16))]);
     let error = plan(&trial(), &inventory, &release, GUID).unwrap_err();
     assert!(render(&error).contains("the OS image (3 GiB) does not fit a slot (2 GiB)"));
+}
+
+#[test]
+fn a_node_of_another_distribution_than_the_medium_brings_is_refused() {
+    let inventory = machine(&[disk("vda", ByteSize::gib(64))]);
+    for brought in Distribution::ALL {
+        let root = format!("/var/lib/rancher/{}/agent/containerd", brought.name());
+        let release = Release { containerd: Containerd { root, unpack: false }, ..release() };
+        for wanted in Distribution::ALL {
+            let mut config = trial();
+            config.kubernetes.distribution = wanted;
+            let planned = plan(&config, &inventory, &release, GUID);
+            assert_eq!(planned.is_ok(), brought == wanted, "{brought:?} {wanted:?}");
+            let Err(error) = planned else { continue };
+            let (class, text) = (class_of(&error), render(&error));
+            assert_eq!(class, Class::Invalid);
+            assert!(text.contains(&format!("kubernetes.distribution: {}", brought.name())), "{text}");
+            config.install.mode = Mode::Install;
+            assert!(plan(&config, &inventory, &release, GUID).is_ok(), "it joins nothing");
+        }
+    }
 }
 
 #[test]
