@@ -53,6 +53,8 @@ pub fn add(definition: &Path) -> Result<()> {
     let mut document: serde_yaml::Value = serde_yaml::from_slice(&fs::read(definition)?)?;
     let kubernetes = json!({ "distribution": "k3s", "version": version()?, "artifacts": "k3s-release" });
     document["kubernetes"] = serde_yaml::to_value(kubernetes)?;
+    fs::write(beside.join("k3s-defaults.yaml"), "kubernetes: {distribution: k3s}\n")?;
+    document["install_defaults"] = "k3s-defaults.yaml".into();
     document.as_mapping_mut().context("a definition")?.remove("install_config");
     Ok(fs::write(definition, serde_yaml::to_string(&document)?)?)
 }

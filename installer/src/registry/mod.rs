@@ -155,9 +155,10 @@ impl Client {
         Ok(Box::new(Limited::new(blob, self.0.limiter.clone())))
     }
 
-    /// Whether a blob is there in full length; its bytes are not read.
+    /// Whether a blob is there in full length. Its last byte is asked for: what a server has sent already when the
+    /// connection is closed may be megabytes.
     pub fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()> {
-        Ok(Blob::new(self.clone(), repository, digest, size, 0)?.open()?)
+        Ok(Blob::new(self.clone(), repository, digest, size, size.saturating_sub(1))?.open()?)
     }
 
     /// Asks one endpoint after the other until one has what is wanted.
