@@ -2,7 +2,7 @@
 //!
 //! Logs stay after every run. Disks are removed at the end, unless `NQRUST_E2E_KEEP` is set.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -76,11 +76,32 @@ pub fn append(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
+/// Waits until a test may begin: one that runs alone waits for the others to end, and those that come after it wait for it.
+fn turn(alone: bool) -> Result<File> {
+    fs::create_dir_all(paths::e2e())?;
+    let open = |name: &str| File::create(paths::e2e().join(name)).context("opening the lock of the tests");
+    // Whoever waits holds the door, so that new tests cannot keep one waiting that wants to be alone.
+    let (door, room) = (open("door")?, open("room")?);
+    door.lock().context("waiting for the tests' door")?;
+    if alone { room.lock() } else { room.lock_shared() }.context("waiting for other tests")?;
+    Ok(room)
+}
+
 /// Runs the test `name`. An error panics with its whole chain and the place of the logs, so that the test
 /// runner shows both.
-#[allow(clippy::panic)]
 pub fn scenario(name: &str, test: impl FnOnce(&Artifacts) -> Result<()>) {
-    let outcome = Artifacts::new(name).and_then(|artifacts| test(&artifacts));
+    run(name, false, test);
+}
+
+/// The same for a test that keeps the processors busy by itself, so that its machines and those of others would take each
+/// other's time: no other test runs beside it.
+pub fn scenario_alone(name: &str, test: impl FnOnce(&Artifacts) -> Result<()>) {
+    run(name, true, test);
+}
+
+#[allow(clippy::panic)]
+fn run(name: &str, alone: bool, test: impl FnOnce(&Artifacts) -> Result<()>) {
+    let outcome = turn(alone).and_then(|_turn| Artifacts::new(name).and_then(|artifacts| test(&artifacts)));
     if let Err(error) = outcome {
         panic!("{error:#}\n\nlogs and screenshots: {}", paths::e2e().join(name).display());
     }

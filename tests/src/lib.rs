@@ -24,3 +24,4 @@ pub mod serial;
 pub mod ssh;
 pub mod steps;
 pub mod supervisor;
+pub mod wire;

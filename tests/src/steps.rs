@@ -69,10 +69,15 @@ pub fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
 /// Starts an installed node and waits until it answers over SSH.
 pub fn boot(machine: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result<(Vm, Ssh)> {
     let mut vm = machine.start(artifacts)?;
-    expect(&mut vm, " login: ", BOOT).context("booting the node")?;
-    let port = vm.ssh_port()?;
-    let ssh = Ssh::connect(port, USER, identity, artifacts, BOOT)?;
+    let ssh = log_in(&mut vm, identity, artifacts)?;
     Ok((vm, ssh))
+}
+
+/// Waits until a node that boots answers over SSH.
+pub fn log_in(vm: &mut Vm, identity: &Identity, artifacts: &Artifacts) -> Result<Ssh> {
+    expect(vm, " login: ", BOOT).context("booting the node")?;
+    let port = vm.ssh_port()?;
+    Ssh::connect(port, USER, identity, artifacts, BOOT)
 }
 
 /// An installed node's machine: its disk and a network of its own.

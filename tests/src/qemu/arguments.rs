@@ -42,9 +42,8 @@ pub(super) fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {
             let restrict = if *restricted { "on" } else { "off" };
             format!("user,id=net{index},restrict={restrict},hostfwd=tcp:127.0.0.1:0-{ssh_to}:22")
         }
-        // Frames go to a multicast group with no route off this machine.
-        Network::Wire(port) => {
-            format!("socket,id=net{index},mcast=239.192.0.1:{port},localaddr=127.0.0.1")
+        Network::Wire { end, wire } => {
+            format!("socket,id=net{index},udp=127.0.0.1:{wire},localaddr=127.0.0.1:{end}")
         }
     };
     vec![

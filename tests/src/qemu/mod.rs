@@ -20,6 +20,7 @@ use crate::deadline::Deadline;
 use crate::disk::Disk;
 use crate::qmp::Qmp;
 use crate::serial::Serial;
+use crate::wire::Wire;
 
 /// Where Debian's package `ovmf` puts its files.
 const OVMF: &str = "/usr/share/OVMF";
@@ -59,8 +60,8 @@ enum Network {
         /// The address in the guest that a port of this machine leads to; empty means what DHCP gave.
         ssh_to: String,
     },
-    /// A wire to all machines of this machine that name the same port.
-    Wire(u16),
+    /// One end of a wire: its own UDP port, and that of the wire.
+    Wire { end: u16, wire: u16 },
 }
 
 /// A machine to be started.
@@ -130,12 +131,11 @@ impl Machine {
         self.nic(mac, true, address)
     }
 
-    /// A network card on a wire that all machines share which name the same `port`; nothing else is on it. `port` is a UDP
-    /// port of this machine, of a group that does not leave it.
-    #[must_use]
-    pub fn wire(mut self, mac: &str, port: u16) -> Self {
-        self.nics.push(Nic { mac: mac.to_owned(), network: Network::Wire(port) });
-        self
+    /// A network card at an end of `wire`; nothing but the machines at its other ends is on it.
+    pub fn wire(mut self, mac: &str, wire: &Wire) -> Result<Self> {
+        let network = Network::Wire { end: Wire::end()?, wire: wire.port() };
+        self.nics.push(Nic { mac: mac.to_owned(), network });
+        Ok(self)
     }
 
     /// Boots this kernel and initrd without any loader.

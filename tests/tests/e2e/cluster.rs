@@ -15,16 +15,17 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use installer::config::Distribution;
 use installer::size::ByteSize;
-use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::artifacts::{Artifacts, scenario, scenario_alone};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::distribution;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{Checks, Document, MAC};
-use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::supervisor::{Authorities, Manner, Supervisor};
+use nqrust_tests::wire::Wire;
 use nqrust_tests::{paths, programs, secrets, steps};
 use serde_json::{Value, json};
 
@@ -64,20 +65,20 @@ impl Member {
         format!("52:54:00:77:01:{}", self.number)
     }
 
-    fn machine(&self, purpose: &str, wire: u16) -> Machine {
+    fn machine(&self, purpose: &str, wire: &Wire) -> Result<Machine> {
         let machine =
-            Machine::new(&format!("{}-{purpose}", self.name), Firmware::Bios).wire(&self.mac(), wire);
-        match distribution::real() {
+            Machine::new(&format!("{}-{purpose}", self.name), Firmware::Bios).wire(&self.mac(), wire)?;
+        Ok(match distribution::real() {
             // Its images come from their registries.
             Some(_) => machine.memory(ByteSize::gib(4)).network(&self.back_door()),
             None => machine.isolated_network(&self.back_door(), ""),
-        }
+        })
     }
 }
 
 #[test]
 fn three_machines_of_a_cluster_file_become_its_nodes() {
-    scenario("cluster", |artifacts| {
+    scenario_alone("cluster", |artifacts| {
         let identity = Identity::load()?;
         let nodes = render(artifacts, &identity)?;
         let medium = Medium::built("cluster", |directory| {
@@ -85,30 +86,25 @@ fn three_machines_of_a_cluster_file_become_its_nodes() {
             distribution::add(&definition)?;
             Ok(definition)
         })?;
-        let wire = free_udp_port()?;
+        let wire = Wire::lay()?;
         let disks: Vec<_> = thread::scope(|scope| {
             let install = |member: &'static Member| {
-                let (medium, nodes) = (&medium, &nodes);
+                let (medium, nodes, wire) = (&medium, &nodes, &wire);
                 scope.spawn(move || {
                     install(member, &nodes.join(format!("{}.yaml", member.name)), medium, wire, artifacts)
                 })
             };
             MEMBERS.iter().map(install).collect::<Vec<_>>().into_iter().map(joined).collect::<Result<_>>()
         })?;
-        let booted: Vec<_> = thread::scope(|scope| {
-            let boot = |(member, disk): (&'static Member, &Disk)| {
-                let (machine, identity) = (member.machine("boot", wire).disk(disk), &identity);
-                scope.spawn(move || steps::boot(&machine, identity, artifacts))
-            };
-            MEMBERS
-                .iter()
-                .zip(&disks)
-                .map(boot)
-                .collect::<Vec<_>>()
-                .into_iter()
-                .map(joined)
-                .collect::<Result<_>>()
-        })?;
+        // Machines end with the thread that started them.
+        let start =
+            |(member, disk): (&Member, &Disk)| member.machine("boot", &wire)?.disk(disk).start(artifacts);
+        let started = MEMBERS.iter().zip(&disks).map(start).collect::<Result<Vec<_>>>()?;
+        let log_in = |mut vm: Vm| -> Result<_> {
+            let ssh = steps::log_in(&mut vm, &identity, artifacts)?;
+            Ok((vm, ssh))
+        };
+        let booted = started.into_iter().map(log_in).collect::<Result<Vec<_>>>()?;
         let mut checks = Checks::default();
         for (member, (_, ssh)) in MEMBERS.iter().zip(&booted) {
             check(member, ssh, &mut checks)?;
@@ -192,13 +188,13 @@ fn install(
     member: &Member,
     configuration: &Path,
     medium: &Medium,
-    wire: u16,
+    wire: &Wire,
     artifacts: &Artifacts,
 ) -> Result<Disk> {
     let text = fs::read(configuration).with_context(|| format!("reading {}", configuration.display()))?;
     let volume = volume(member.name, &text, artifacts)?;
     let disk = Disk::empty(artifacts.disk(&format!("{}.qcow2", member.name)), ByteSize::gib(32))?;
-    let live = member.machine("install", wire).disk(&disk).disk(&volume).cdrom(&medium.full);
+    let live = member.machine("install", wire)?.disk(&disk).disk(&volume).cdrom(&medium.full);
     steps::install(&live, artifacts).with_context(|| format!("installing {}", member.name))?;
     Ok(disk)
 }
@@ -311,10 +307,4 @@ fn wait_until_ready(ssh: &Ssh) -> Result<()> {
         Ok(MEMBERS.iter().all(is_ready).then_some(()))
     };
     Deadline::after(READY).poll("three nodes that are Ready", ready)
-}
-
-/// A UDP port of this machine that nobody uses.
-fn free_udp_port() -> Result<u16> {
-    let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).context("looking for a free port")?;
-    Ok(socket.local_addr()?.port())
 }
