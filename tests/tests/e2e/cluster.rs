@@ -77,6 +77,7 @@ impl Member {
 }
 
 #[test]
+#[ignore = "three machines at once: `make soak` runs it"]
 fn three_machines_of_a_cluster_file_become_its_nodes() {
     scenario_alone("cluster", |artifacts| {
         let identity = Identity::load()?;
