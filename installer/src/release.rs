@@ -70,9 +70,7 @@ impl Containerd {
     /// The distribution of Kubernetes whose containerd it is; none for the OS image's own.
     #[must_use]
     pub fn distribution(&self) -> Option<Distribution> {
-        let root =
-            |distribution: &Distribution| format!("{STATE}rancher/{}/agent/containerd", distribution.name());
-        Distribution::ALL.into_iter().find(|distribution| root(distribution) == self.root)
+        Distribution::ALL.into_iter().find(|distribution| distribution.containerd_root() == self.root)
     }
 
     /// The root directory as a path on the persistent partition, which is `/var` of the node.

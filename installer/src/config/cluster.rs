@@ -51,6 +51,15 @@ impl Distribution {
         }
     }
 
+    /// The root directory of the containerd that it brings.
+    #[must_use]
+    pub fn containerd_root(self) -> &'static str {
+        match self {
+            Self::Rke2 => "/var/lib/rancher/rke2/agent/containerd",
+            Self::K3s => "/var/lib/rancher/k3s/agent/containerd",
+        }
+    }
+
     /// The port on which servers take in other nodes.
     #[must_use]
     pub fn supervisor_port(self) -> u16 {

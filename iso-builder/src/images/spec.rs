@@ -54,8 +54,8 @@ impl Runtime {
     pub fn root(self) -> &'static str {
         match self {
             Self::Containerd => "/var/lib/containerd",
-            Self::Rke2 => "/var/lib/rancher/rke2/agent/containerd",
-            Self::K3s => "/var/lib/rancher/k3s/agent/containerd",
+            Self::Rke2 => Distribution::Rke2.containerd_root(),
+            Self::K3s => Distribution::K3s.containerd_root(),
         }
     }
 }
