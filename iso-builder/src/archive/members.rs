@@ -129,13 +129,16 @@ impl<R: Read> Members<R> {
         self.padding = size.wrapping_neg() % BLOCK as u64;
     }
 
+    /// Skips what is left of the member. Archives end after its content too, without what fills up its last block: some
+    /// writers leave that and the end marks out, and container runtimes take such layers.
     fn leave(&mut self) -> io::Result<()> {
-        let rest = self.content.checked_add(self.padding).ok_or_else(|| invalid("a member is too large"))?;
+        let (content, padding) = (self.content, self.padding);
         (self.content, self.padding) = (0, 0);
-        match io::copy(&mut (&mut self.reader).take(rest), &mut io::sink())? == rest {
-            true => Ok(()),
-            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        let mut skip = |length| io::copy(&mut (&mut self.reader).take(length), &mut io::sink());
+        if skip(content)? < content {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        skip(padding).map(drop)
     }
 
     /// The next header, or nothing at the end.
@@ -290,6 +293,17 @@ mod tests {
             assert_eq!(all[4], ("pax".into(), Kind::File(600), length(600)));
             assert_eq!(all[5], ("long/".repeat(60) + "name", Kind::File(2), length(2)));
             assert_eq!(all.len(), 6);
+        }
+    }
+
+    #[test]
+    fn an_archive_may_end_with_the_content_of_its_last_member_but_not_in_it() {
+        let all = archive();
+        let content = all.windows(2).rposition(|bytes| bytes == b"no").unwrap() + 2;
+        for whole in [true, false] {
+            assert_eq!(read(&all[..content], whole).unwrap().len(), 6);
+            assert_eq!(read(&all[..content + 100], whole).unwrap().len(), 6);
+            assert!(read(&all[..content - 1], whole).is_err());
         }
     }
 
