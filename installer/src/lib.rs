@@ -3,7 +3,7 @@
 //! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor), `node` (what runs on an
 //! installed machine) and `preflight` (whether a machine is fit to be installed); below those the pure core: `plan`,
 //! `cluster_file`, `config`, `release`, `inventory`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
-//! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `progress`, `failure`.
+//! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `progress`, `failure`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
 
@@ -23,6 +23,7 @@ pub mod live;
 pub mod medium;
 pub mod node;
 pub mod oci;
+pub mod partition_table;
 pub mod plan;
 pub mod preflight;
 pub mod progress;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::usage::Usage;
-use super::{Disk, FoundPartition, Roots, Transport, attribute, names, number};
+use super::{Disk, FoundPartition, Roots, Transport, attribute, names, number, table};
 use crate::size::ByteSize;
 
 /// The kernel counts `size` and `start` in units of 512 bytes whatever the sector size
@@ -58,7 +58,7 @@ fn disk(roots: &Roots, name: &str, usage: &Usage, links: &BTreeMap<String, Vec<P
     in_use.extend(partitions.iter().flat_map(|part| usage.of(&path.join(&part.name), &part.name)));
     let boot_medium =
         usage.is_boot_medium(name) || partitions.iter().any(|part| usage.is_boot_medium(&part.name));
-    Disk {
+    let mut disk = Disk {
         name: name.to_owned(),
         path: node(name),
         size: length(path, "size"),
@@ -76,9 +76,11 @@ fn disk(roots: &Roots, name: &str, usage: &Usage, links: &BTreeMap<String, Vec<P
         boot_medium,
         in_use,
         // Under a partition table there may be the rest of an old superblock.
-        filesystem_label: partitions.is_empty().then(|| ext_label(&device(roots, name))).flatten(),
+        filesystem_label: partitions.is_empty().then(|| ext_label(&device(roots, name), 0)).flatten(),
         partitions,
-    }
+    };
+    table::complete(&mut disk, &device(roots, name));
+    disk
 }
 
 /// The unit serial number page of SCSI begins with a binary header of four bytes; what prints is the number.
@@ -98,18 +100,20 @@ fn partition(
         path: node(&name),
         start: length(path, "start"),
         size: length(path, "size"),
+        entry: None,
         label,
-        filesystem_label: ext_label(&device(roots, &name)),
+        filesystem_label: ext_label(&device(roots, &name), 0),
         links: links.get(&name).cloned().unwrap_or_default(),
         name,
     }
 }
 
-/// The label of the ext file system on a disk or partition; `None` where there is none, or where the node cannot be
-/// read, as without root. The superblock begins at byte 1024 (Documentation/filesystems/ext4/super.rst).
-fn ext_label(node: &Path) -> Option<String> {
+/// The label of the ext file system that begins at byte `start` of a disk or partition; `None` where there is none, or
+/// where the node cannot be read, as without root. The superblock begins at byte 1024 of it
+/// (Documentation/filesystems/ext4/super.rst).
+pub(super) fn ext_label(node: &Path, start: u64) -> Option<String> {
     let mut superblock = [0; 1024];
-    File::open(node).and_then(|file| file.read_exact_at(&mut superblock, 1024)).ok()?;
+    File::open(node).and_then(|file| file.read_exact_at(&mut superblock, start + 1024)).ok()?;
     if superblock[0x38..0x3a] != [0x53, 0xef] {
         return None;
     }
@@ -123,7 +127,7 @@ fn length(path: &Path, file: &str) -> ByteSize {
 }
 
 /// The kernel writes `/` in names as `!` (`cciss!c0d0`).
-fn node(name: &str) -> PathBuf {
+pub(super) fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name.replace('!', "/"))
 }
 

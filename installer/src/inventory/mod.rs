@@ -1,25 +1,28 @@
 //! The disks and network cards of this machine, as the kernel tells them in sysfs and procfs.
 //!
 //! Nothing here runs a program or parses the text of one; the label of a file system is read from its
-//! superblock. Every file is reached below [`Roots`], so a test
+//! superblock, a partition table from the disk. Every file is reached below [`Roots`], so a test
 //! scans a directory, and an inventory goes through JSON unchanged: `installer inventory` on one machine is
 //! the input of `installer plan --inventory` on another.
 
 mod disks;
 mod nics;
+mod table;
 mod usage;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::size::ByteSize;
 
 /// Where the live system mounts the medium that it was booted from.
 pub const BOOT_MEDIUM: &str = "/run/initramfs/live";
 
-/// The three file systems that a scan reads. Of device nodes it reads the label of an ext4 file system only.
+/// The three file systems that a scan reads. Of device nodes it reads partition tables and the label of an ext4
+/// file system only.
 #[derive(Clone, Debug)]
 pub struct Roots {
     /// sysfs, `/sys`.
@@ -85,7 +88,8 @@ pub struct Disk {
     /// The label of the ext2, ext3 or ext4 file system on the whole of it, if it has no partitions.
     #[serde(default)]
     pub filesystem_label: Option<String>,
-    /// The partitions that the kernel sees.
+    /// The partitions that the kernel sees. It sees none where the first copy of a GUID partition table is damaged;
+    /// then those of the second copy.
     pub partitions: Vec<FoundPartition>,
 }
 
@@ -101,6 +105,9 @@ pub struct FoundPartition {
     pub start: ByteSize,
     /// Its length.
     pub size: ByteSize,
+    /// Its entry, where the disk has a GUID partition table.
+    #[serde(default)]
+    pub entry: Option<FoundEntry>,
     /// The name in the partition table.
     pub label: Option<String>,
     /// The label of the ext2, ext3 or ext4 file system on it.
@@ -108,6 +115,18 @@ pub struct FoundPartition {
     pub filesystem_label: Option<String>,
     /// Stable links to it below `/dev/disk`.
     pub links: Vec<PathBuf>,
+}
+
+/// What a GUID partition table says of a partition beside its place and name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FoundEntry {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Its type.
+    pub kind: Uuid,
+    /// PARTUUID.
+    pub uuid: Uuid,
 }
 
 /// How a disk is attached, guessed from its place in the device tree.

@@ -180,3 +180,36 @@ fn an_inventory_goes_through_json_unchanged() {
     let text = serde_json::to_string(&scan).unwrap();
     assert_eq!(serde_json::from_str::<Inventory>(&text).unwrap(), scan);
 }
+
+#[test]
+fn partitions_have_their_entries_and_those_of_the_second_copy_count_where_the_first_is_damaged() {
+    use crate::command::{Invocation, Runner, SystemRunner};
+    use std::os::unix::fs::FileExt;
+    let uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
+    let machine = Machine::new("");
+    machine.disk("nvme0n1", "259:0", ByteSize::mib(64));
+    machine.partition("nvme0n1", "nvme0n1p1", "259:1");
+    machine.file("dev/nvme0n1", "");
+    let node = machine.0.path().join("dev/nvme0n1");
+    let disk = fs::File::options().write(true).open(&node).unwrap();
+    disk.set_len(64 << 20).unwrap();
+    let make = Invocation::new("sgdisk").args(["-n", "8:2048:6143", "-c", "8:data", "-u"]);
+    SystemRunner.run(&make.arg(format!("8:{uuid}")).arg(&node)).unwrap();
+    let make =
+        Invocation::new("mkfs.ext4").args(["-q", "-F", "-L", "HARV_LH_DEFAULT", "-E", "offset=1048576"]);
+    SystemRunner.run(&make.arg(&node).arg("2M")).unwrap();
+    let seen = machine.scan().disks.remove(0).partitions;
+    let entry = seen[0].entry.unwrap();
+    assert_eq!((seen.len(), entry.number, entry.uuid), (1, 8, uuid));
+    // What the kernel makes of the disk after a cut in the middle of a write.
+    fs::remove_dir_all(machine.0.path().join("sys/block/nvme0n1/nvme0n1p1")).unwrap();
+    disk.write_all_at(&[1], 600).unwrap();
+    let unseen = machine.scan().disks.remove(0).partitions;
+    assert_eq!(
+        (unseen[0].start, unseen[0].size, unseen[0].entry),
+        (ByteSize::mib(1), ByteSize::mib(2), Some(entry))
+    );
+    assert_eq!(unseen[0].path, Path::new("/dev/nvme0n1p8"));
+    assert_eq!(unseen[0].label.as_deref(), Some("data"));
+    assert_eq!(unseen[0].filesystem_label.as_deref(), Some("HARV_LH_DEFAULT"));
+}

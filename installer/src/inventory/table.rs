@@ -1,0 +1,45 @@
+//! What the partition table on a disk says beyond what the kernel does.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::{Disk, FoundEntry, FoundPartition};
+use crate::partition_table::{self, Entry};
+
+/// Gives each partition of `disk` its entry in the GUID partition table on `node`. Where the kernel shows none, because
+/// the first copy of the table is damaged, the second copy tells them.
+pub(super) fn complete(disk: &mut Disk, node: &Path) {
+    let Ok(file) = File::open(node) else { return };
+    let read = |offset: u64, buffer: &mut [u8]| file.read_exact_at(buffer, offset);
+    let tables = partition_table::read(&read, disk.size, disk.logical_sector.into());
+    let Some(table) = tables.valid() else { return };
+    for partition in &mut disk.partitions {
+        let same = |entry: &&Entry| (entry.start, entry.size) == (partition.start, partition.size);
+        partition.entry = table.entries.iter().find(same).map(found_entry);
+    }
+    if disk.partitions.is_empty() {
+        disk.partitions = table.entries.iter().map(|entry| unseen(disk, node, entry)).collect();
+        disk.filesystem_label = disk.filesystem_label.take().filter(|_| disk.partitions.is_empty());
+    }
+}
+
+fn found_entry(entry: &Entry) -> FoundEntry {
+    FoundEntry { number: entry.number, kind: entry.kind, uuid: entry.uuid }
+}
+
+/// A partition that the kernel does not show, under the name that it would have.
+fn unseen(disk: &Disk, node: &Path, entry: &Entry) -> FoundPartition {
+    let between = if disk.name.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
+    let name = format!("{}{between}{}", disk.name, entry.number);
+    FoundPartition {
+        path: super::disks::node(&name),
+        name,
+        start: entry.start,
+        size: entry.size,
+        entry: Some(found_entry(entry)),
+        label: (!entry.name.is_empty()).then(|| entry.name.clone()),
+        filesystem_label: super::disks::ext_label(node, entry.start.get()),
+        links: Vec::new(),
+    }
+}
