@@ -1,11 +1,15 @@
 //! What the install tests and the benchmarks have in common: install, boot, log in, collect.
 
+use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::artifacts::Artifacts;
+use crate::disk::Disk;
 use crate::identity::{Identity, USER};
 use crate::medium::Medium;
 use crate::node::{Document, INSTALL_LOGS, MAC};
+use crate::programs;
 use crate::qemu::{Firmware, Machine, Vm};
 use crate::serial::Answer;
 use crate::ssh::Ssh;
@@ -40,6 +44,18 @@ const BAD_ENDS: [&str; 6] = [
 /// The medium whose embedded configuration installs `node-a` on DHCP.
 pub fn medium(identity: &Identity) -> Result<Medium> {
     Medium::shared("node-a", &Document::new("node-a").to_json(identity))
+}
+
+/// A volume with this configuration, as a stick that somebody brings along.
+pub fn configuration_volume(name: &str, configuration: &[u8], artifacts: &Artifacts) -> Result<Disk> {
+    let directory = artifacts.disk(&format!("{name}-config"));
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join("install.yaml"), configuration)?;
+    let volume = artifacts.disk(&format!("{name}-config.img"));
+    let mut format = Command::new("mke2fs");
+    format.args(["-q", "-t", "ext4", "-L", "NQRUST-CONFIG", "-d"]).arg(&directory).arg(&volume).arg("8M");
+    programs::run(&mut format, COMMAND)?.success("mke2fs")?;
+    Ok(Disk::raw(volume))
 }
 
 /// Waits for `pattern` on the console; a kernel panic, an error of the installer and the like end the wait.

@@ -193,23 +193,11 @@ fn install(
     artifacts: &Artifacts,
 ) -> Result<Disk> {
     let text = fs::read(configuration).with_context(|| format!("reading {}", configuration.display()))?;
-    let volume = volume(member.name, &text, artifacts)?;
+    let volume = steps::configuration_volume(member.name, &text, artifacts)?;
     let disk = Disk::empty(artifacts.disk(&format!("{}.qcow2", member.name)), ByteSize::gib(32))?;
     let live = member.machine("install", wire)?.disk(&disk).disk(&volume).cdrom(&medium.full);
     steps::install(&live, artifacts).with_context(|| format!("installing {}", member.name))?;
     Ok(disk)
-}
-
-/// A volume with this configuration, as a stick that somebody brings along.
-fn volume(name: &str, configuration: &[u8], artifacts: &Artifacts) -> Result<Disk> {
-    let directory = artifacts.disk(&format!("{name}-config"));
-    fs::create_dir_all(&directory)?;
-    fs::write(directory.join("install.yaml"), configuration)?;
-    let volume = artifacts.disk(&format!("{name}-config.img"));
-    let mut format = Command::new("mke2fs");
-    format.args(["-q", "-t", "ext4", "-L", "NQRUST-CONFIG", "-d"]).arg(&directory).arg(&volume).arg("8M");
-    programs::run(&mut format, steps::COMMAND)?.success("mke2fs")?;
-    Ok(Disk::raw(volume))
 }
 
 #[test]
@@ -228,7 +216,7 @@ fn a_token_that_the_cluster_refuses_ends_an_install_before_the_disk_is_touched()
         // The host of the machine's user network is this one.
         document["server_url"] = "https://10.0.2.2".into();
         document["install"]["skipchecks"] = false.into();
-        let volume = volume("node-b", document.to_string().as_bytes(), artifacts)?;
+        let volume = steps::configuration_volume("node-b", document.to_string().as_bytes(), artifacts)?;
         let live = Machine::new("join-refused", Firmware::Bios).network(MAC);
         let attach = |live: Machine| live.disk(&volume).cdrom(&medium.full);
         refused_in_vm("join-refused", live, &attach, ByteSize::gib(32), "join-token", artifacts)?;

@@ -10,4 +10,5 @@ mod images;
 mod install_bios;
 mod install_registry;
 mod install_uefi;
+mod keep;
 mod reproducible;
