@@ -45,6 +45,11 @@ pub struct Install {
     /// What may be lost. A list of disks to wipe, or `wipe_all_disks`, is consent for those disks; with `none` it is
     /// refused.
     pub wipe: Wipe,
+    /// What is on the disks that a new install keeps. `data` is the data of virtual machines: the partition with the
+    /// ext4 file system labelled `HARV_LH_DEFAULT`, on the system's disk or on that of `data_disk`. The install is
+    /// refused where there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub keep: Vec<Keep>,
     /// Wipe every other disk that holds a system of this product or of its predecessor, or its data, by the labels of
     /// partitions and their file systems. Never the boot medium; a disk in use or read-only stays, with a warning.
     pub wipe_all_disks: bool,
@@ -228,6 +233,14 @@ pub enum Profile {
     Production,
     /// Small partitions for tests and trials.
     Trial,
+}
+
+/// What an install can leave as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Keep {
+    /// The data of virtual machines.
+    Data,
 }
 
 /// What an install may make unreadable.

@@ -8,6 +8,7 @@ use std::io::Read;
 use anyhow::Result;
 
 use super::device::{self, AlignedBuffer, BlockDevice};
+use super::wipe;
 use crate::failure::{Class, Failure};
 use crate::medium::{PayloadSource, Verified};
 use crate::plan::Partition;
@@ -16,7 +17,7 @@ use crate::release::Payload;
 const SECTOR: usize = 512;
 
 /// Boot code ends here; the disk's number and the protective partition follow.
-const CODE_END: usize = 440;
+const CODE_END: usize = wipe::BOOT_CODE;
 /// Boot sector: where the core begins, u64.
 const KERNEL_SECTOR: usize = 0x5c;
 /// Boot sector: BIOS number of the drive; 0xff takes the one that the BIOS passes.

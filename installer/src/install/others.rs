@@ -15,14 +15,16 @@ use crate::plan::{DataDisk, PartitionName, Plan};
 /// Every other disk of a plan, opened before anything is written: one that cannot be had must cost nothing.
 pub(super) struct Others<'a> {
     data: Option<Box<dyn BlockDevice + 'a>>,
+    kept: Option<Box<dyn BlockDevice + 'a>>,
     wiped: Vec<Box<dyn BlockDevice + 'a>>,
 }
 
 impl<'a> Others<'a> {
     pub(super) fn open(plan: &Plan, parts: &Parts<'a>) -> Result<Self> {
         let data = plan.data_disk.as_ref().map(|data| (parts.open)(&data.disk)).transpose()?;
+        let kept = plan.kept_apart().map(|kept| (parts.open)(&kept.disk)).transpose()?;
         let wiped = plan.wiped.iter().map(|wiped| (parts.open)(&wiped.disk)).collect::<Result<_>>()?;
-        Ok(Self { data, wiped })
+        Ok(Self { data, kept, wiped })
     }
 
     /// Under `install.wipe: none`, refuses disks of the install with content that makes no partitions, such as a
@@ -58,6 +60,11 @@ impl<'a> Others<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The disk that is kept as it is, if there is one.
+    pub(super) fn kept(&self) -> Option<&dyn BlockDevice> {
+        self.kept.as_deref()
     }
 
     /// The data disk and what the plan says of it.

@@ -11,6 +11,7 @@ use super::device::{self, BlockDevice};
 use super::hold::HeldBack;
 use super::host::{Access, Host, with_mount};
 use super::identity::{self, Log};
+use super::keep::{self, Guard, Keeper};
 use super::others::{self, Others};
 use super::seed::{Seeding, each_at_once};
 use super::unpack::Unpacking;
@@ -59,7 +60,8 @@ pub struct Parts<'a> {
 /// not boot; the error says which.
 pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     let esp = needed(plan, PartitionName::Esp)?;
-    let device = HeldBack::new(parts.device, esp.start.get());
+    let guard = Guard::new(parts.device, plan.kept_here());
+    let device = HeldBack::new(&guard, esp.start.get());
     let log = Log::begin(&format!("{plan}\n{}", parts.preflight), parts.progress);
     // Made before the first write: a document that cannot be made must not cost a disk.
     let document =
@@ -69,9 +71,10 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     }
     let others = Others::open(plan, parts)?;
     others.spare(plan, parts.device)?;
+    let keeper = keeper(plan, parts.device, &others)?;
     plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
     let (seen, nodes) = (Seen::default(), BTreeMap::new());
-    let mut run = Run { plan, parts, device, others, log, document, seen, nodes };
+    let mut run = Run { plan, parts, device, others, keeper, log, document, seen, nodes };
     let mut touched = Touched::default();
     for step in &plan.steps {
         let done = parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
@@ -85,6 +88,16 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
         parts.progress.note("run", format!("Peak memory {peak}"));
     }
     Ok(())
+}
+
+/// Looks at what the plan keeps, and rehearses the keeping. Nothing is written.
+fn keeper<'r>(plan: &'r Plan, device: &dyn BlockDevice, others: &Others<'_>) -> Result<Option<Keeper<'r>>> {
+    let looked = match (&plan.kept, others.kept()) {
+        (None, _) => return Ok(None),
+        (Some(kept), Some(apart)) => Keeper::apart(kept, apart),
+        (Some(kept), None) => Keeper::rehearse(plan, kept, device),
+    };
+    looked.map(Some)
 }
 
 /// How far the writes of a run have come.
@@ -122,7 +135,10 @@ fn told(error: anyhow::Error, step: &Step, plan: &Plan, touched: Touched) -> any
         Touched::Others => {
             format!("{} may be erased by now; nothing was written to {path}.", names(wiped))
         }
-        Touched::System => format!("{path} is not bootable now; starting the install again does it over."),
+        Touched::System => {
+            let kept = if plan.kept.is_some() { " What install.keep names is as it was." } else { "" };
+            format!("{path} is not bootable now; starting the install again does it over.{kept}")
+        }
     };
     let (class, what) = (class_of(&error), format!("installing, step {}", step.id()));
     let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
@@ -134,6 +150,7 @@ struct Run<'r, 'a> {
     parts: &'r Parts<'a>,
     device: HeldBack<'r>,
     others: Others<'a>,
+    keeper: Option<Keeper<'r>>,
     log: Log,
     document: Secret,
     seen: Seen,
@@ -152,9 +169,10 @@ impl Run<'_, '_> {
             Step::DataDisk { filesystem } => {
                 progress.within(id, "Making the data disk", || self.data_disk(filesystem))
             }
-            Step::Wipe => {
-                progress.within(id, "Erasing the disk", || wipe::wipe(&self.device, &self.plan.partitions))
-            }
+            Step::Wipe => progress.within(id, "Erasing the disk", || match self.plan.kept_here() {
+                Some(_) => keep::erase(self.plan, &self.device),
+                None => wipe::wipe(&self.device, &self.plan.partitions),
+            }),
             Step::Partition => progress.within(id, "Writing the partition table", || self.partition()),
             Step::Esp { volume_id, epoch, files } => {
                 let partition = needed(self.plan, PartitionName::Esp)?;
@@ -209,8 +227,13 @@ impl Run<'_, '_> {
 
     fn partition(&mut self) -> Result<()> {
         let Plan { disk, disk_guid, partitions, .. } = self.plan;
-        table::write(&self.device, *disk_guid, partitions)?;
-        device::barrier(&self.device)?;
+        if self.plan.kept_here().is_some() {
+            self.check_kept()?;
+            keep::replace_table(self.plan, &self.device)?;
+        } else {
+            table::write(&self.device, *disk_guid, partitions)?;
+            device::barrier(&self.device)?;
+        }
         table::verify(&self.device, *disk_guid, partitions)?;
         self.nodes.extend(self.parts.host.partition_nodes(disk, partitions)?);
         Ok(())
@@ -299,6 +322,7 @@ impl Run<'_, '_> {
         if let Some((device, data)) = self.others.data(self.plan) {
             others::verify_data(device, data)?;
         }
+        self.check_kept()?;
         for step in &self.plan.steps {
             if let Step::Esp { files, .. } = step {
                 esp::verify(&self.device, needed(self.plan, PartitionName::Esp)?, files)?;
@@ -308,6 +332,12 @@ impl Run<'_, '_> {
             identity::verify(root, &self.document)
         })?;
         device::barrier(&self.device)
+    }
+
+    /// Whether what is kept is as it was.
+    fn check_kept(&self) -> Result<()> {
+        let device = self.others.kept().unwrap_or(&self.device);
+        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check(device))
     }
 
     /// The log on the node ends with the commit. The node is complete without its end, so that trouble here

@@ -36,6 +36,14 @@ pub(super) fn write(device: &dyn BlockDevice, guid: Uuid, partitions: &[Partitio
     written.class(Class::DiskIo, || "writing the partition table".into())
 }
 
+/// How much of the start of a disk protective MBR, header and entries take. The second copy takes a sector less at
+/// the end: it has no MBR.
+pub(super) fn length(sector: SectorSize) -> u64 {
+    /// 128 entries of 128 bytes (UEFI 2.10, 5.3.1).
+    const ENTRIES: u64 = 128 * 128;
+    2 * sector.bytes() + ENTRIES
+}
+
 /// Reads both copies and compares them with each other and with the plan.
 pub(super) fn verify(device: &dyn BlockDevice, guid: Uuid, partitions: &[Partition]) -> Result<()> {
     let sector = device.sector();

@@ -23,6 +23,7 @@ use crate::release::Payload;
 use crate::size::ByteSize;
 
 mod disks;
+mod keep;
 
 /// What happened on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

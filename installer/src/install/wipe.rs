@@ -1,5 +1,7 @@
 //! Making what is on a disk unbootable, and the new partitions empty.
 
+use std::ops::Range;
+
 use anyhow::Result;
 
 use super::device::{self, AlignedBuffer, BlockDevice};
@@ -10,6 +12,10 @@ use crate::plan::Partition;
 /// or a kernel looks for.
 const EDGE: usize = 1 << 20;
 
+/// The boot code at the start of the first sector; a disk signature and the partitions of the old kind follow (UEFI
+/// 2.10, 5.2.1).
+pub(super) const BOOT_CODE: usize = 440;
+
 /// Erases the old boot sector and table, each copy before the next, then both ends of each new partition, so
 /// that no old file system at the same place comes alive.
 pub(super) fn wipe(device: &dyn BlockDevice, partitions: &[Partition]) -> Result<()> {
@@ -19,11 +25,26 @@ pub(super) fn wipe(device: &dyn BlockDevice, partitions: &[Partition]) -> Result
     device::barrier(device)?;
     erase(device.size().get() - EDGE as u64)?;
     device::barrier(device)?;
-    for partition in partitions {
-        erase(partition.start.get())?;
-        erase(partition.end().get() - EDGE as u64)?;
-    }
+    edges(device, partitions)?;
     device::barrier(device)
+}
+
+/// Erases both ends of each new partition. No barrier.
+pub(super) fn edges(device: &dyn BlockDevice, partitions: &[Partition]) -> Result<()> {
+    let zeros = AlignedBuffer::new(EDGE);
+    for partition in partitions {
+        device::write(device, partition.start.get(), &zeros)?;
+        device::write(device, partition.end().get() - EDGE as u64, &zeros)?;
+    }
+    Ok(())
+}
+
+/// Erases a part of at most [`EDGE`] bytes, or nothing where it ends before it begins. No barrier.
+pub(super) fn erase(device: &dyn BlockDevice, part: Range<u64>) -> Result<()> {
+    match part.end.saturating_sub(part.start) {
+        0 => Ok(()),
+        length => device::write(device, part.start, &AlignedBuffer::new(usize::try_from(length)?)),
+    }
 }
 
 /// Erases what a disk is found by that has no part in the node. The primary table goes last and alone: while

@@ -205,21 +205,28 @@ pub enum LayoutError {
     PersistentTooSmall { wanted: ByteSize, least: ByteSize },
     #[error("a persistent partition of {wanted} is larger than what this disk leaves for it, {most}")]
     PersistentTooLarge { wanted: ByteSize, most: ByteSize },
+    #[error("what is kept begins at {found}, and the partitions of the system need {needed} before it")]
+    NoRoomBefore { needed: ByteSize, found: ByteSize },
+    #[error("what is kept ends at {found}, and the table's second copy begins at {most}")]
+    NoRoomForTable { found: ByteSize, most: ByteSize },
+}
+
+/// A data partition that stays where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stays {
+    /// PARTUUID.
+    pub uuid: Uuid,
+    /// Where it begins.
+    pub start: ByteSize,
+    /// Its length.
+    pub size: ByteSize,
 }
 
 /// The partitions of a node on one disk, in order. The same wish and `disk_guid` give the same layout.
 pub fn arrange(wish: Wish, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutError> {
-    use PartitionName::{Bios, Config, Data, Esp, Persistent, Recovery, RootA, RootB};
+    use PartitionName::{Data, Persistent};
     let Wish { disk, sizes, .. } = wish;
-    let slot = sizes.slot;
-    let fixed = [
-        (Bios, ByteSize::mib(1)),
-        (Esp, sizes.esp),
-        (Config, sizes.config),
-        (RootA, slot),
-        (RootB, slot),
-        (Recovery, slot),
-    ];
+    let fixed = fixed(sizes);
     let before = fixed.iter().fold(ALIGNMENT, |sum, (_, size)| sum + *size);
     let data_minimum = if wish.data { sizes.data_minimum } else { ByteSize::default() };
     let minimum = if wish.data { sizes.disk_minimum } else { sizes.witness_minimum };
@@ -229,17 +236,64 @@ pub fn arrange(wish: Wish, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutErro
     }
     let rest = end(disk, wish.sector).saturating_sub(before);
     let most = rest.saturating_sub(data_minimum);
-    let persistent = match wish.persistent.map(|size| size.align_up(ALIGNMENT.get())) {
-        Some(wanted) if wanted < sizes.persistent_minimum => {
-            return Err(LayoutError::PersistentTooSmall { wanted, least: sizes.persistent_minimum });
-        }
-        Some(wanted) if wanted > most => return Err(LayoutError::PersistentTooLarge { wanted, most }),
-        Some(wanted) => wanted,
-        None if wish.data => sizes.persistent.min(most),
-        None => most,
-    };
+    let usual = if wish.data { sizes.persistent.min(most) } else { most };
+    let persistent = persistent(wish, usual, most)?;
     let data = wish.data.then(|| (Data, rest.saturating_sub(persistent)));
-    let all = fixed.into_iter().chain([(Persistent, persistent)]).chain(data);
+    Ok(place(fixed.into_iter().chain([(Persistent, persistent)]).chain(data), disk_guid))
+}
+
+/// The partitions of a node before a data partition that stays. Without a wish the persistent partition takes all
+/// the room there is.
+pub fn arrange_before(wish: Wish, kept: Stays, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutError> {
+    use PartitionName::{Data, Persistent};
+    let Wish { disk, sizes, sector, .. } = wish;
+    if disk < sizes.disk_minimum {
+        return Err(LayoutError::Disk { needed: sizes.disk_minimum, found: disk });
+    }
+    let (end, most) = (kept.start + kept.size, disk.saturating_sub(ByteSize::bytes(TABLE + sector.bytes())));
+    if end > most {
+        return Err(LayoutError::NoRoomForTable { found: end, most });
+    }
+    let fixed = fixed(sizes);
+    let before = fixed.iter().fold(ALIGNMENT, |sum, (_, size)| sum + *size);
+    let needed = before + sizes.persistent_minimum;
+    if kept.start < needed {
+        return Err(LayoutError::NoRoomBefore { needed, found: kept.start });
+    }
+    let most = (kept.start - before).align_down(ALIGNMENT.get());
+    let persistent = persistent(wish, most, most)?;
+    let mut all = place(fixed.into_iter().chain([(Persistent, persistent)]), disk_guid);
+    let number = all.last().map_or(1, |last| last.number + 1);
+    all.push(Partition { number, name: Data, uuid: kept.uuid, start: kept.start, size: kept.size });
+    Ok(all)
+}
+
+/// The partitions whose sizes the profile gives.
+fn fixed(sizes: Sizes) -> [(PartitionName, ByteSize); 6] {
+    use PartitionName::{Bios, Config, Esp, Recovery, RootA, RootB};
+    let slot = sizes.slot;
+    [
+        (Bios, ByteSize::mib(1)),
+        (Esp, sizes.esp),
+        (Config, sizes.config),
+        (RootA, slot),
+        (RootB, slot),
+        (Recovery, slot),
+    ]
+}
+
+/// The size of the persistent partition: as wished, within the bounds, or as usual.
+fn persistent(wish: Wish, usual: ByteSize, most: ByteSize) -> Result<ByteSize, LayoutError> {
+    let least = wish.sizes.persistent_minimum;
+    match wish.persistent.map(|size| size.align_up(ALIGNMENT.get())) {
+        Some(wanted) if wanted < least => Err(LayoutError::PersistentTooSmall { wanted, least }),
+        Some(wanted) if wanted > most => Err(LayoutError::PersistentTooLarge { wanted, most }),
+        wanted => Ok(wanted.unwrap_or(usual)),
+    }
+}
+
+/// One partition after the other.
+fn place(all: impl Iterator<Item = (PartitionName, ByteSize)>, disk_guid: Uuid) -> Vec<Partition> {
     let mut start = ALIGNMENT;
     let place = |(number, (name, size)): (u32, (PartitionName, ByteSize))| {
         let uuid = Uuid::new_v5(&disk_guid, name.as_str().as_bytes());
@@ -247,7 +301,7 @@ pub fn arrange(wish: Wish, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutErro
         start = partition.end();
         partition
     };
-    Ok((1..).zip(all).map(place).collect())
+    (1..).zip(all).map(place).collect()
 }
 
 /// The one partition of a disk that holds data alone.
@@ -332,7 +386,60 @@ mod tests {
         assert_eq!(with(ByteSize::gib(160)).unwrap()[6].size, ByteSize::gib(160));
     }
 
+    fn stays(start: ByteSize, size: ByteSize) -> Stays {
+        Stays { uuid: GUID, start, size }
+    }
+
+    #[test]
+    fn what_is_kept_has_to_leave_room_for_the_system_and_for_the_table() {
+        let wish = wish(ByteSize::gib(500), Profile::Production);
+        let needed = ByteSize::mib(1 + 1 + 1024 + 256 + 3 * 6144) + ByteSize::gib(150);
+        let before = |start| arrange_before(wish, stays(start, ByteSize::gib(300)), GUID);
+        let layout = before(needed).unwrap();
+        assert_eq!((layout[6].size, layout[6].end()), (ByteSize::gib(150), needed));
+        let found = needed - ByteSize::bytes(512);
+        assert_eq!(before(found).unwrap_err(), LayoutError::NoRoomBefore { needed, found });
+        let reaching = |end: ByteSize| arrange_before(wish, stays(needed, end - needed), GUID);
+        let most = ByteSize::gib(500) - ByteSize::bytes((16 << 10) + 512);
+        assert!(reaching(most).is_ok());
+        let found = most + ByteSize::bytes(512);
+        assert_eq!(reaching(found).unwrap_err(), LayoutError::NoRoomForTable { found, most });
+    }
+
     proptest! {
+        #[test]
+        fn what_is_kept_stays_and_the_others_fit_before_it(
+            disk in (10_u64 << 30)..(20 << 40),
+            start in (1_u64 << 30)..(1 << 40),
+            size in 1_u64..(10 << 40),
+            four_k: bool,
+            persistent in proptest::option::of(1_u64..(1 << 40)),
+        ) {
+            let sector = if four_k { SectorSize::B4096 } else { SectorSize::B512 };
+            let whole = |bytes: u64| ByteSize::bytes(bytes.next_multiple_of(sector.bytes()));
+            let wish = Wish {
+                disk: whole(disk),
+                sector,
+                sizes: Sizes::of(Profile::Trial),
+                persistent: persistent.map(ByteSize::bytes),
+                data: true,
+            };
+            let kept = stays(whole(start), whole(size));
+            let Ok(layout) = arrange_before(wish, kept, GUID) else { return Ok(()) };
+            let (data, system) = layout.split_last().unwrap();
+            prop_assert_eq!(stays(data.start, data.size), kept);
+            prop_assert_eq!((data.number, data.name, data.uuid), (8, PartitionName::Data, GUID));
+            prop_assert!(data.end().get() + TABLE + sector.bytes() <= wish.disk.get());
+            let mut end = ALIGNMENT;
+            for partition in system {
+                prop_assert_eq!(partition.start, end);
+                prop_assert!(partition.size.get().is_multiple_of(ALIGNMENT.get()) && partition.size >= ALIGNMENT);
+                end = partition.end();
+            }
+            prop_assert!(end <= kept.start);
+            prop_assert!(persistent.is_some() || kept.start.saturating_sub(end) < ALIGNMENT);
+        }
+
         #[test]
         fn a_data_disk_is_all_data_between_the_two_tables(
             disk in (1_u64 << 30)..(20 << 40),

@@ -6,6 +6,7 @@
 mod boot;
 mod choose;
 mod disks;
+mod keep;
 pub mod layout;
 mod payloads;
 mod render;
@@ -18,6 +19,8 @@ use uuid::Uuid;
 pub use boot::files_of_slot_a;
 pub(crate) use choose::system as choose_disk;
 pub use disks::{DataDisk, WipedDisk};
+pub use keep::Kept;
+pub(crate) use keep::LABEL as DATA_LABEL;
 pub use layout::{Partition, PartitionName, SectorSize};
 pub(crate) use payloads::images_of;
 
@@ -52,6 +55,9 @@ pub struct Plan {
     /// The disk of the data, where that is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_disk: Option<DataDisk>,
+    /// The data that stays as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
     /// Other disks that are wiped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wiped: Vec<WipedDisk>,
@@ -194,7 +200,8 @@ pub enum Finish {
 }
 
 impl Plan {
-    /// The partition of that name, on whichever disk. Absent only for `data` on a witness.
+    /// The partition of that name, on whichever disk. Absent only for `data`: on a witness, and where it is kept on
+    /// another disk.
     #[must_use]
     pub fn partition(&self, name: PartitionName) -> Option<&Partition> {
         self.all_partitions().find(|partition| partition.name == name)
@@ -229,7 +236,10 @@ pub fn plan(
     let target = disks::target(disk)?;
     let data = disks::data_disk(install, role, inventory, disk)?;
     let chosen: Vec<_> = [disk].into_iter().chain(data).collect();
-    disks::spare(install, &chosen)?;
+    let kept = keep::find(install, role, inventory, disk, data)?;
+    let kept_here = kept.as_ref().filter(|_| data.is_none());
+    let changed: Vec<_> = [disk].into_iter().chain(data.filter(|_| kept.is_none())).collect();
+    disks::spare(install, &changed)?;
     let (wiped, mut warnings) = disks::wiped(install, inventory, &chosen)?;
     warnings.extend(disks::without_effect(install, disk, data));
     let sizes = Sizes::of(install.profile);
@@ -240,8 +250,15 @@ pub fn plan(
         persistent: install.persistent_partition_size.filter(|_| data.is_none()),
         data: role != Role::Witness && data.is_none(),
     };
-    let partitions = layout::arrange(wish, disk_guid).map_err(|error| refuse(disk, error, choose::SYSTEM))?;
-    let data_disk = data.map(|data| disks::arrange(data, sizes, disk_guid)).transpose()?;
+    let arranged = match kept_here {
+        Some(kept) => layout::arrange_before(wish, kept.stays(), disk_guid),
+        None => layout::arrange(wish, disk_guid),
+    };
+    let partitions = arranged.map_err(|error| refuse(disk, error, choose::SYSTEM))?;
+    let stays = |part: &&FoundPartition| kept_here.is_none_or(|kept| kept.partition != **part);
+    let erased = disk.partitions.iter().filter(stays).cloned().collect();
+    let data_disk = data.filter(|_| kept.is_none());
+    let data_disk = data_disk.map(|data| disks::arrange(data, sizes, disk_guid)).transpose()?;
     let needed = Needed::of(release, role, install.images() == Images::Preload)?;
     needed.fit(&partitions)?;
     let mut plan = Plan {
@@ -249,10 +266,11 @@ pub fn plan(
         role,
         mode: install.mode,
         disk: target,
-        erased: disk.partitions.clone(),
+        erased,
         disk_guid,
         partitions,
         data_disk,
+        kept,
         wiped,
         warnings,
         steps: Vec::new(),
@@ -291,6 +309,14 @@ fn refuse(disk: &Disk, error: LayoutError, key: &str) -> Failure {
                 "Choose a larger disk with {key}. For tests and trials, install.profile: trial asks for less."
             ),
         ),
+        LayoutError::NoRoomBefore { .. } | LayoutError::NoRoomForTable { .. } => (
+            Class::Hardware,
+            format!(
+                "Install the system on another disk and keep this one: {key} for that one, {} for this one. \
+                 Or save the data, and install without install.keep.",
+                choose::DATA
+            ),
+        ),
         _ => (Class::Invalid, "Change install.persistent_partition_size, or leave it out.".into()),
     };
     Failure::new(class, describe(disk)).because(error).hint(hint)
@@ -301,7 +327,7 @@ fn steps(plan: &Plan, needed: &Needed) -> Result<Vec<Step>> {
     use PartitionName::{Config, Data, Persistent, RootA};
     let filesystem = |partition, label| Filesystem { partition, label };
     let mut filesystems = vec![filesystem(Config, "NQ_CONFIG"), filesystem(Persistent, "NQ_PERSISTENT")];
-    let data = plan.partition(Data).map(|_| filesystem(Data, "HARV_LH_DEFAULT"));
+    let data = plan.partition(Data).filter(|_| plan.kept.is_none()).map(|_| filesystem(Data, DATA_LABEL));
     // A FAT volume's number is short; the first bytes of the disk's identity tell disks apart.
     let (volume_id, ..) = plan.disk_guid.as_fields();
     let mut steps = vec![Step::VerifyMedium { payloads: needed.all() }];
@@ -343,7 +369,7 @@ fn esp(plan: &Plan, needed: &Needed, volume_id: u32) -> Result<Vec<EspFile>> {
         root_b: uuid(PartitionName::RootB)?,
         config: uuid(PartitionName::Config)?,
         persistent: uuid(PartitionName::Persistent)?,
-        data: find(PartitionName::Data),
+        data: find(PartitionName::Data).or(plan.kept.as_ref().map(|kept| kept.uuid)),
     };
     let line = |slot: Slot| boot::command_line(slot, &volumes, &release.kernel_arguments, config);
     let text = |path: &str, text: String| EspFile { path: path.into(), content: EspContent::Text(text) };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use super::{EspContent, EspFile, Finish, Partition, Plan, SectorSize, Step, Target};
+use super::{EspContent, EspFile, Finish, Kept, Partition, Plan, SectorSize, Step, Target};
 use crate::config::Images;
 use crate::inventory::FoundPartition;
 use crate::release::Payload;
@@ -20,16 +20,23 @@ impl fmt::Display for Plan {
             writeln!(f, "  data    {}", data.disk.description)?;
             table(f, data.disk_guid, data.disk.sector)?;
         }
+        if let Some(kept) = self.kept_apart() {
+            writeln!(f, "  data    {}", kept.disk.description)?;
+        }
         for wiped in &self.wiped {
             writeln!(f, "  wiped   {} ({})", wiped.disk.description, wiped.key)?;
         }
         writeln!(f)?;
-        lost(f, &self.disk, &self.erased)?;
+        lost(f, &self.disk, &self.erased, self.kept_here())?;
+        if let Some(kept) = self.kept_apart() {
+            writeln!(f, "NOTHING on {} is changed.", kept.disk.path.display())?;
+            writeln!(f, "  kept    {}", kept.partition.describe())?;
+        }
         if let Some(data) = &self.data_disk {
-            lost(f, &data.disk, &data.erased)?;
+            lost(f, &data.disk, &data.erased, None)?;
         }
         for wiped in &self.wiped {
-            lost(f, &wiped.disk, &wiped.erased)?;
+            lost(f, &wiped.disk, &wiped.erased, None)?;
         }
         writeln!(f, "\nNew partitions")?;
         made(f, &self.partitions)?;
@@ -53,6 +60,12 @@ impl fmt::Display for Plan {
                 Step::Images { .. } if self.document.install.images() == Images::Defer => {
                     "no container images are stored; the node pulls them when it runs (deferred)".into()
                 }
+                Step::Wipe if self.kept_here().is_some() => {
+                    "erase the old boot code, and the start and end of each new place but the kept one".into()
+                }
+                Step::Partition if self.kept_here().is_some() => {
+                    "write the partition table over the old one, a copy at a time, and read it back".into()
+                }
                 step => describe(step),
             };
             writeln!(f, "  {number:>2}  {:<13}  {what}", step.id())?;
@@ -72,12 +85,21 @@ fn table(f: &mut fmt::Formatter<'_>, guid: Uuid, sector: SectorSize) -> fmt::Res
     writeln!(f, "  table   GPT {guid}, sectors of {} bytes", sector.bytes())
 }
 
-fn lost(f: &mut fmt::Formatter<'_>, disk: &Target, erased: &[FoundPartition]) -> fmt::Result {
-    writeln!(f, "EVERYTHING on {} is erased.", disk.path.display())?;
+fn lost(
+    f: &mut fmt::Formatter<'_>,
+    disk: &Target,
+    erased: &[FoundPartition],
+    kept: Option<&Kept>,
+) -> fmt::Result {
+    let but = if kept.is_some() { " but what is kept" } else { "" };
+    writeln!(f, "EVERYTHING on {} is erased{but}.", disk.path.display())?;
+    if let Some(kept) = kept {
+        writeln!(f, "  kept    {}", kept.partition.describe())?;
+    }
     for old in erased {
         writeln!(f, "  lost    {}", old.describe())?;
     }
-    if erased.is_empty() {
+    if erased.is_empty() && kept.is_none() {
         writeln!(f, "  The kernel sees no partitions on it now.")?;
     }
     Ok(())

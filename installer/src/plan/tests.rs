@@ -6,6 +6,7 @@ use crate::inventory::Transport;
 use crate::release::{Containerd, FORMAT, Image, MediumKind, Purpose};
 
 mod disks;
+mod keep;
 
 pub(crate) const GUID: Uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
 

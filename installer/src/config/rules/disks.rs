@@ -1,7 +1,7 @@
 //! Which disks are meant, and which may be wiped.
 
 use super::{Finding, repeated};
-use crate::config::{DiskClauses, DiskSelector, InstallConfig, Profile, Role, Wipe};
+use crate::config::{DiskClauses, DiskSelector, InstallConfig, Keep, Profile, Role, Wipe};
 use crate::inventory::Transport;
 use crate::size::ByteSize;
 
@@ -61,6 +61,30 @@ pub(super) fn wiping_is_allowed(config: &InstallConfig) -> Vec<Finding> {
         }
         Wipe::AllListed | Wipe::Selected => Vec::new(),
     }
+}
+
+/// There can be something to keep, and it may stay while the rest goes.
+pub(super) fn keeping_is_possible(config: &InstallConfig) -> Vec<Finding> {
+    const KEEP: &str = "install.keep";
+    let install = &config.install;
+    let mut findings: Vec<_> = repeated(&install.keep)
+        .map(|(later, _)| {
+            Finding::warning(format!("{KEEP}[{later}]"), "repeated-entry", "this stands here already")
+        })
+        .collect();
+    if !install.keep.contains(&Keep::Data) {
+        return findings;
+    }
+    if install.own_role() == Role::Witness {
+        let message = "a witness keeps no data of virtual machines";
+        findings.push(Finding::new(KEEP, "conflicting-keys", message));
+    }
+    let apart = install.data_disk.is_some() && install.data_disk != install.device;
+    if install.wipe == Wipe::None && !apart {
+        let message = "`install.wipe: none` lets nothing be lost, and around the data the old system is";
+        findings.push(Finding::new(KEEP, "conflicting-keys", message).suggest("wipe: selected"));
+    }
+    findings
 }
 
 /// Clauses describe a disk that there can be and that is large enough.

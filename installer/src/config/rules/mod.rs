@@ -88,6 +88,7 @@ const RULES: &[Rule] = &[
     cluster::roles_fit,
     disks::different_disks,
     disks::wiping_is_allowed,
+    disks::keeping_is_possible,
     disks::clauses_can_match,
     disks::paths_last,
     fetching::one_medium,

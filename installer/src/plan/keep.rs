@@ -1,0 +1,125 @@
+//! What a reinstall keeps: the data of virtual machines, where it is and as it is.
+//!
+//! It is known by the label of its file system, which this product and its predecessor give it. On the system's disk
+//! the others are laid out before it; a disk of its own is left alone altogether.
+
+use anyhow::anyhow;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::choose::DATA;
+use super::disks::target;
+use super::layout::Stays;
+use super::{Plan, Target};
+use crate::config::{Install, Keep, Role};
+use crate::failure::{Class, Failure};
+use crate::inventory::{Disk, FoundPartition, Inventory};
+
+const KEY: &str = "install.keep";
+
+/// The label of the file system with the data of virtual machines.
+pub(crate) const LABEL: &str = "HARV_LH_DEFAULT";
+
+/// A data partition that stays as it is.
+#[derive(Clone, Debug, Serialize)]
+pub struct Kept {
+    /// Its disk.
+    pub disk: Target,
+    /// The partition, as it is now.
+    pub partition: FoundPartition,
+    /// PARTUUID, now and afterwards.
+    pub uuid: Uuid,
+}
+
+impl Kept {
+    /// Where it stays.
+    pub(super) fn stays(&self) -> Stays {
+        let FoundPartition { start, size, .. } = self.partition;
+        Stays { uuid: self.uuid, start, size }
+    }
+}
+
+impl Plan {
+    /// What is kept on the disk of the system.
+    #[must_use]
+    pub fn kept_here(&self) -> Option<&Kept> {
+        self.kept.as_ref().filter(|kept| kept.disk.name == self.disk.name)
+    }
+
+    /// What is kept on another disk, of which nothing is changed.
+    #[must_use]
+    pub fn kept_apart(&self) -> Option<&Kept> {
+        self.kept.as_ref().filter(|kept| kept.disk.name != self.disk.name)
+    }
+}
+
+/// What `install.keep` asks for: on the disk for data, if that is another one, else on that of the system.
+pub(super) fn find(
+    install: &Install,
+    role: Role,
+    inventory: &Inventory,
+    system: &Disk,
+    data: Option<&Disk>,
+) -> Result<Option<Kept>, Failure> {
+    if !install.keep.contains(&Keep::Data) {
+        return Ok(None);
+    }
+    if role == Role::Witness {
+        return Err(Failure::new(Class::Invalid, "a witness keeps no data of virtual machines")
+            .hint(format!("Leave out {KEY}, or change install.role.")));
+    }
+    let disk = data.unwrap_or(system);
+    let mut found = disk.partitions.iter().filter(|part| holds_data(part));
+    let (first, second) = (found.next(), found.next());
+    match (first, second) {
+        (Some(partition), None) => keep(disk, partition).map(Some),
+        (Some(first), Some(second)) => {
+            let path = disk.path.display();
+            let what = format!("{path} has more than one partition with data of virtual machines");
+            Err(Failure::new(Class::Hardware, what)
+                .because(anyhow!("{}; {}", first.describe(), second.describe()))
+                .hint(format!("Change the label {LABEL} of the one that is not meant, with e2label.")))
+        }
+        (None, _) => Err(nothing(inventory, disk)),
+    }
+}
+
+fn holds_data(partition: &FoundPartition) -> bool {
+    partition.filesystem_label.as_deref() == Some(LABEL)
+}
+
+fn keep(disk: &Disk, partition: &FoundPartition) -> Result<Kept, Failure> {
+    let refuse = |why: String, hint: &str| {
+        let what = format!("{} cannot be kept", partition.describe());
+        Err(Failure::new(Class::Hardware, what).because(anyhow!(why)).hint(hint))
+    };
+    let elsewhere = format!("Save the data, and install without {KEY}.");
+    let Some(entry) = partition.entry else {
+        return refuse(format!("{} has no GUID partition table", disk.path.display()), &elsewhere);
+    };
+    let end = |part: &FoundPartition| part.start + part.size;
+    let overlaps = |other: &&FoundPartition| {
+        other.name != partition.name && other.start < end(partition) && partition.start < end(other)
+    };
+    if let Some(other) = disk.partitions.iter().find(overlaps) {
+        return refuse(format!("it overlaps with {}", other.describe()), &elsewhere);
+    }
+    Ok(Kept { disk: target(disk)?, partition: partition.clone(), uuid: entry.uuid })
+}
+
+/// The refusal of a disk without data, which names what there is, and where else there is data.
+fn nothing(inventory: &Inventory, disk: &Disk) -> Failure {
+    let path = disk.path.display();
+    let what = format!("there is nothing on {path} that {KEY} could keep");
+    let there: Vec<_> = disk.partitions.iter().map(FoundPartition::describe).collect();
+    let there = if there.is_empty() { "it has no partitions".into() } else { there.join("; ") };
+    let why = anyhow!("no partition of it has an ext4 file system with the label {LABEL}: {there}");
+    let others = inventory.disks.iter().flat_map(|disk| disk.partitions.iter().map(move |part| (disk, part)));
+    let hint = match others.into_iter().find(|(_, part)| holds_data(part)) {
+        Some((other, part)) => {
+            format!("{} has it; to keep that, set {DATA} to {}.", part.describe(), other.path.display())
+        }
+        None => format!("Leave out {KEY} where a node is installed for the first time or on a new disk."),
+    };
+    Failure::new(Class::Hardware, what).because(why).hint(hint)
+}
