@@ -8,10 +8,10 @@ use super::record::Record;
 use super::{Context, consoles, media, preflight};
 use crate::command::SystemRunner;
 use crate::config::sources::Gathering;
-use crate::config::{InstallConfig, Secret};
+use crate::config::{self, InstallConfig, Secret};
 use crate::download::Patience;
 use crate::failure::{Class, Failure};
-use crate::install::{Cancel, Disk, Parts, SystemHost, Unpacking, execute, finish};
+use crate::install::{Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, finish};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::plan::Finish;
@@ -97,7 +97,9 @@ impl Args {
     }
 }
 
-/// The text of the node document.
+/// The text of the node document. The node reads it at every boot: one that it would refuse must not cost a disk.
 fn node_document(config: &InstallConfig) -> Result<Secret> {
-    Ok(Secret::new(config.for_node()?.to_yaml()))
+    let text = config.for_node()?.to_yaml();
+    config::parse(&text, DOCUMENT)?;
+    Ok(Secret::new(text))
 }

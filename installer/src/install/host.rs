@@ -32,6 +32,9 @@ pub trait Host {
         partitions: &[Partition],
     ) -> Result<BTreeMap<PartitionName, PathBuf>>;
 
+    /// The directory with the firmware's variables; `None` where the machine was not started by UEFI.
+    fn firmware_variables(&self) -> Option<PathBuf>;
+
     /// Mounts the ext4 file system on `node`.
     fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>>;
 }
@@ -106,6 +109,11 @@ impl Host for SystemHost {
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
             }
         }
+    }
+
+    fn firmware_variables(&self) -> Option<PathBuf> {
+        let efi = self.sys.join("firmware/efi");
+        efi.exists().then(|| efi.join("efivars"))
     }
 
     fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>> {

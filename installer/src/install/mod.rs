@@ -12,6 +12,7 @@ mod device;
 mod disk;
 mod esp;
 mod finish;
+mod firmware;
 mod hold;
 mod host;
 mod identity;

@@ -15,7 +15,7 @@ use super::keep::{self, Guard, Keeper};
 use super::others::{self, Others};
 use super::seed::{Seeding, each_at_once};
 use super::unpack::Unpacking;
-use super::{Cancel, bootcode, esp, image, table, wipe};
+use super::{Cancel, bootcode, esp, firmware, image, table, wipe};
 use crate::command::{Invocation, Runner};
 use crate::config::{InstallConfig, Secret};
 use crate::failure::{Class, Classify, Failure, class_of};
@@ -83,6 +83,7 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
         });
         done.map_err(|error| told(error, step, plan, touched))?;
     }
+    run.enter_firmware();
     run.keep_log();
     if let Some(peak) = peak_memory() {
         parts.progress.note("run", format!("Peak memory {peak}"));
@@ -338,6 +339,21 @@ impl Run<'_, '_> {
     fn check_kept(&self) -> Result<()> {
         let device = self.others.kept().unwrap_or(&self.device);
         self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check(device))
+    }
+
+    /// Gives the disk an entry in the firmware's boot menu. The fallback path starts it too, so that trouble here is
+    /// told and no more.
+    fn enter_firmware(&self) {
+        let Some(variables) = self.parts.host.firmware_variables() else { return };
+        let gone: Vec<_> = self.plan.erased.iter().filter_map(|part| Some(part.entry?.uuid)).collect();
+        let Plan { release, disk, .. } = self.plan;
+        let entered = needed(self.plan, PartitionName::Esp)
+            .and_then(|esp| firmware::enter(&variables, &release.name, (esp, disk.sector), &gone));
+        let told = match entered {
+            Ok(()) => format!("The firmware starts {} first, as {}", disk.path.display(), release.name),
+            Err(error) => format!("The firmware has no entry for {}: {error:#}", disk.path.display()),
+        };
+        self.parts.progress.note("run", told);
     }
 
     /// The log on the node ends with the commit. The node is complete without its end, so that trouble here

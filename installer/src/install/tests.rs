@@ -23,6 +23,7 @@ use crate::release::Payload;
 use crate::size::ByteSize;
 
 mod disks;
+mod firmware;
 mod keep;
 
 /// What happened on the disk.
@@ -235,6 +236,10 @@ impl Host for &'static TestHost {
         self.told.lock().unwrap().push(disk.name.clone());
         let node = |name: PartitionName| (name, Path::new("/dev").join(name.as_str()));
         Ok(partitions.iter().map(|partition| node(partition.name)).collect())
+    }
+
+    fn firmware_variables(&self) -> Option<PathBuf> {
+        Some(self.path("efivars")).filter(|path| path.exists())
     }
 
     fn mount(&self, node: &Path, _: Access) -> Result<Box<dyn Mounted>> {
