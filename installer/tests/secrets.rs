@@ -95,8 +95,11 @@ fn inventory() -> String {
         wwn: None,
         links: vec![],
         boot_medium: false,
-        in_use: vec![],
-        filesystem_label: None,
+        namespace: None,
+        paths: vec![],
+        holders: vec![],
+        signatures: vec![],
+        unread: None,
         partitions: vec![],
     };
     serde_json::to_string(&Inventory { disks: vec![disk], ..Inventory::default() }).unwrap()

@@ -51,12 +51,15 @@ pub struct Install {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keep: Vec<Keep>,
     /// Wipe every other disk that holds a system of this product or of its predecessor, or its data, by the labels of
-    /// partitions and their file systems. Never the boot medium; a disk in use or read-only stays, with a warning.
+    /// partitions and their file systems. Never the boot medium; a disk in use, read-only or removable stays, with a warning.
     pub wipe_all_disks: bool,
-    /// Other disks to wipe, by paths below /dev. A disk that is missing is a warning; a partition, the boot medium, a disk
-    /// in use or read-only, or one that the install is for, is refused.
+    /// Other disks to wipe, by paths below /dev. A disk that is missing is a warning; a partition, the boot medium, or a
+    /// disk that the install is for, is refused; `wipe_failure` says what a disk is that cannot be wiped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wipe_disks_list: Vec<DevicePath>,
+    /// What becomes of an install when another disk cannot be wiped, because it is in use, read-only or broken: with
+    /// `fail` the install ends before the system's disk is written, with `warn` it goes on and says so.
+    pub wipe_failure: WipeFailure,
     /// Nodes boot on BIOS and on UEFI whatever this says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force_efi: Option<bool>,
@@ -254,4 +257,15 @@ pub enum Wipe {
     Selected,
     /// The same, said aloud.
     AllListed,
+}
+
+/// What a disk that cannot be wiped means for the install.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WipeFailure {
+    /// The install goes on, and says which disk stays as it is.
+    Warn,
+    /// The install ends while the system's disk is as it was.
+    #[default]
+    Fail,
 }

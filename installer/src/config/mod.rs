@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
 pub use cluster::{Addon, Distribution, Harvester, Kubernetes, Manifest, VipMode};
 pub use diagnostic::{Diagnostic, Invalid, Severity};
 pub use disk::{DiskClauses, DiskSelector, SizeClause};
-pub use install::{Images, Install, Keep, Mode, Profile, Role, Wipe};
+pub use install::{Images, Install, Keep, Mode, Profile, Role, Wipe, WipeFailure};
 pub use network::{BondMode, BondOptions, Cidr, Interface, ManagementInterface, Method, Network};
 pub use os::{ExternalStorage, MultiPath, Os, Sshd, User, WriteFile};
 pub use read::{Accepted, check, load, parse};

@@ -8,22 +8,24 @@ use anyhow::{Context, Result};
 use super::device::{self, BlockDevice};
 use super::host::Host;
 use super::{Parts, table, wipe};
-use crate::config::Wipe;
+use crate::config::{Wipe, WipeFailure};
 use crate::failure::{Class, Failure};
-use crate::plan::{DataDisk, PartitionName, Plan};
+use crate::plan::{DataDisk, PartitionName, Plan, Target, WipedDisk};
 
 /// Every other disk of a plan, opened before anything is written: one that cannot be had must cost nothing.
 pub(super) struct Others<'a> {
     data: Option<Box<dyn BlockDevice + 'a>>,
     kept: Option<Box<dyn BlockDevice + 'a>>,
-    wiped: Vec<Box<dyn BlockDevice + 'a>>,
+    /// None for a disk that cannot be opened, where that is no reason to stop.
+    wiped: Vec<Option<Box<dyn BlockDevice + 'a>>>,
 }
 
 impl<'a> Others<'a> {
     pub(super) fn open(plan: &Plan, parts: &Parts<'a>) -> Result<Self> {
         let data = plan.data_disk.as_ref().map(|data| (parts.open)(&data.disk)).transpose()?;
         let kept = plan.kept_apart().map(|kept| (parts.open)(&kept.disk)).transpose()?;
-        let wiped = plan.wiped.iter().map(|wiped| (parts.open)(&wiped.disk)).collect::<Result<_>>()?;
+        let open = |wiped: &WipedDisk| tolerated(plan, parts, &wiped.disk, (parts.open)(&wiped.disk));
+        let wiped = plan.wiped.iter().map(open).collect::<Result<_>>()?;
         Ok(Self { data, kept, wiped })
     }
 
@@ -45,13 +47,17 @@ impl<'a> Others<'a> {
         Ok(())
     }
 
-    /// Erases each disk that the plan wipes.
+    /// Erases each disk that the plan wipes. One that cannot be erased is told where that is no reason to stop.
     pub(super) fn wipe(&self, plan: &Plan, parts: &Parts<'_>) -> Result<()> {
         for (device, wiped) in self.wiped.iter().zip(&plan.wiped) {
+            let Some(device) = device else { continue };
             parts.cancel.check()?;
             parts.progress.note("wipe-disks", format!("Erasing {}", wiped.disk.description));
-            wipe::clear(device.as_ref(), &wiped.erased)
-                .with_context(|| format!("erasing {}", wiped.disk.path.display()))?;
+            let cleared = wipe::clear(device.as_ref(), &wiped.erased)
+                .with_context(|| format!("erasing {}", wiped.disk.path.display()));
+            if tolerated(plan, parts, &wiped.disk, cleared)?.is_none() {
+                continue;
+            }
             // Nothing of this disk is used again before the machine restarts.
             if let Err(error) = parts.host.partition_nodes(&wiped.disk, &[]) {
                 parts
@@ -70,6 +76,18 @@ impl<'a> Others<'a> {
     /// The data disk and what the plan says of it.
     pub(super) fn data<'b>(&'b self, plan: &'b Plan) -> Option<(&'b dyn BlockDevice, &'b DataDisk)> {
         self.data.as_deref().zip(plan.data_disk.as_ref())
+    }
+}
+
+/// With `install.wipe_failure: warn`, what went wrong on a disk that only loses something is told, and nothing comes of it.
+fn tolerated<T>(plan: &Plan, parts: &Parts<'_>, disk: &Target, done: Result<T>) -> Result<Option<T>> {
+    match done {
+        Err(error) if plan.document.install.wipe_failure == WipeFailure::Warn => {
+            let path = disk.path.display();
+            parts.progress.note("wipe-disks", format!("Warning: {path} is not wiped: {error:#}"));
+            Ok(None)
+        }
+        done => done.map(Some),
     }
 }
 

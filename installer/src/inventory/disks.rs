@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::holders::{self, Holder, HolderKind};
+use super::multipath::{self, Map};
+use super::signatures::{Content, Kind, Volume, Window};
+use super::udev::Record;
 use super::usage::Usage;
 use super::{Disk, FoundPartition, Roots, Transport, attribute, names, number, table};
 use crate::size::ByteSize;
@@ -15,7 +20,8 @@ use crate::size::ByteSize;
 /// (Documentation/ABI/stable/sysfs-block).
 const UNIT: u64 = 512;
 
-/// Devices that are made of others, or of memory, and so are never a machine's own disk.
+/// Devices that are made of others, or of memory, and so are never a machine's own disk. Of the device mapper's, those
+/// of several paths are ([`multipath`]).
 const SYNTHETIC: [&str; 8] = ["loop", "ram", "zram", "dm-", "md", "nbd", "fd", "mtdblock"];
 
 pub(super) fn scan(roots: &Roots) -> Result<Vec<Disk>> {
@@ -23,18 +29,14 @@ pub(super) fn scan(roots: &Roots) -> Result<Vec<Disk>> {
     std::fs::read_dir(&block).with_context(|| format!("listing {}", block.display()))?;
     let usage = Usage::read(roots)?;
     let links = links(&roots.dev.join("disk"));
-    let mut disks = Vec::new();
-    for name in names(&block) {
-        if SYNTHETIC.iter().any(|prefix| name.starts_with(prefix)) || hidden(&block.join(&name)) {
-            continue;
-        }
-        let disk = disk(roots, &name, &usage, &links);
-        let present = disk.size.get() > 0;
-        if present && (!disk.optical || disk.boot_medium) {
-            disks.push(disk);
-        }
-    }
-    Ok(disks)
+    let scan = Scan { roots, usage: &usage, links: &links };
+    let maps = multipath::maps(&roots.sys);
+    let own = names(&block).into_iter().filter(|name| {
+        let synthetic = SYNTHETIC.iter().any(|prefix| name.starts_with(prefix));
+        !synthetic && !hidden(&block.join(name)) && !maps.iter().any(|map| map.paths.contains(name))
+    });
+    let disks = own.map(|name| scan.disk(&name)).chain(maps.iter().map(|map| scan.mapped(map)));
+    Ok(disks.filter(|disk| disk.size.get() > 0 && (!disk.optical || disk.boot_medium)).collect())
 }
 
 /// Paths of a multipath NVMe device are disks that cannot be opened; the kernel marks them hidden.
@@ -42,84 +44,169 @@ fn hidden(path: &Path) -> bool {
     number(&path.join("hidden")) == Some(1)
 }
 
-fn disk(roots: &Roots, name: &str, usage: &Usage, links: &BTreeMap<String, Vec<PathBuf>>) -> Disk {
-    let path = &roots.sys.join("block").join(name);
-    let flag = |file: &str| number(&path.join(file)) == Some(1);
-    let text = |files: &[&str]| files.iter().find_map(|file| attribute(&path.join(file)));
-    let sector = |file: &str| {
-        number(&path.join("queue").join(file)).and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(512)
-    };
-    let partitions: Vec<_> = names(path)
-        .into_iter()
-        .filter(|child| path.join(child).join("partition").exists())
-        .map(|child| partition(roots, &path.join(&child), child, links))
-        .collect();
-    let mut in_use = usage.of(path, name);
-    in_use.extend(partitions.iter().flat_map(|part| usage.of(&path.join(&part.name), &part.name)));
-    let boot_medium =
-        usage.is_boot_medium(name) || partitions.iter().any(|part| usage.is_boot_medium(&part.name));
-    let mut disk = Disk {
-        name: name.to_owned(),
-        path: node(name),
-        size: length(path, "size"),
-        logical_sector: sector("logical_block_size"),
-        physical_sector: sector("physical_block_size"),
-        rotational: flag("queue/rotational"),
-        removable: flag("removable"),
-        read_only: flag("ro"),
-        optical: name.starts_with("sr"),
-        transport: transport(path, name),
-        model: text(&["device/model"]),
-        serial: text(&["serial", "device/serial", "device/vpd_pg80"]).map(printable),
-        wwn: text(&["wwid", "device/wwid"]),
-        links: links.get(name).cloned().unwrap_or_default(),
-        boot_medium,
-        in_use,
-        // Under a partition table there may be the rest of an old superblock.
-        filesystem_label: partitions.is_empty().then(|| ext_label(&device(roots, name), 0)).flatten(),
-        partitions,
-    };
-    table::complete(&mut disk, &device(roots, name));
-    disk
+/// What one look at the machine shares between its disks.
+pub(super) struct Scan<'a> {
+    pub(super) roots: &'a Roots,
+    usage: &'a Usage,
+    links: &'a BTreeMap<String, Vec<PathBuf>>,
+}
+
+impl Scan<'_> {
+    fn disk(&self, name: &str) -> Disk {
+        let path = self.roots.sys.join("block").join(name);
+        let children = names(&path).into_iter().filter(|child| path.join(child).join("partition").exists());
+        let partitions = children.map(|child| self.partition(&path.join(&child), child)).collect();
+        let mut disk = self.facts(name, partitions);
+        table::complete(&mut disk, &self.device(name));
+        disk.holders = self.holders(&disk);
+        self.look(&mut disk);
+        disk
+    }
+
+    /// The disk that a map of several paths makes. What identifies it, the first path tells.
+    fn mapped(&self, map: &Map) -> Disk {
+        let mut disk = self.facts(&map.name, multipath::partitions(self, map));
+        disk.path = map.node.clone();
+        table::complete(&mut disk, &self.device(&map.name));
+        if let Some(first) = map.paths.first().map(|name| self.facts(name, Vec::new())) {
+            (disk.transport, disk.model) = (first.transport, first.model);
+            (disk.serial, disk.wwn) = (first.serial, first.wwn);
+        }
+        disk.paths = map.paths.iter().map(|name| multipath::way(name, self.links(name))).collect();
+        disk.boot_medium |= map.paths.iter().any(|name| self.usage.is_boot_medium(name));
+        disk.holders = self.holders(&disk);
+        // Its partitions are devices of their own, and no use of it.
+        let own = |holder: &Holder| {
+            holder.kind == HolderKind::Partition
+                && disk.partitions.iter().any(|part| holder.device.as_deref() == Some(&node(&part.name)))
+        };
+        disk.holders.retain(|holder| !own(holder));
+        self.look(&mut disk);
+        disk
+    }
+
+    /// What sysfs and udev say.
+    fn facts(&self, name: &str, partitions: Vec<FoundPartition>) -> Disk {
+        let path = &self.roots.sys.join("block").join(name);
+        let flag = |file: &str| number(&path.join(file)) == Some(1);
+        let text = |files: &[&str]| files.iter().find_map(|file| attribute(&path.join(file)));
+        let sector = |file: &str| {
+            number(&path.join("queue").join(file)).and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(512)
+        };
+        let record = Record::read(self.roots, attribute(&path.join("dev")).as_deref());
+        let serial = text(&["serial", "device/serial", "device/vpd_pg80"]).map(printable);
+        let boot_medium = self.usage.is_boot_medium(name)
+            || partitions.iter().any(|part| self.usage.is_boot_medium(&part.name));
+        Disk {
+            name: name.to_owned(),
+            path: node(name),
+            size: length(path, "size"),
+            logical_sector: sector("logical_block_size"),
+            physical_sector: sector("physical_block_size"),
+            rotational: flag("queue/rotational"),
+            removable: flag("removable"),
+            read_only: flag("ro"),
+            optical: name.starts_with("sr"),
+            transport: transport(path, name),
+            model: text(&["device/model"]).or_else(|| record.model()),
+            serial: serial
+                .filter(|serial| !serial.is_empty())
+                .or_else(|| record.first(&["ID_SERIAL_SHORT", "ID_SCSI_SERIAL"])),
+            wwn: text(&["wwid", "device/wwid"])
+                .or_else(|| record.first(&["ID_WWN_WITH_EXTENSION", "ID_WWN"])),
+            namespace: number(&path.join("nsid")).and_then(|number| u32::try_from(number).ok()),
+            links: self.links(name),
+            boot_medium,
+            paths: Vec::new(),
+            holders: Vec::new(),
+            signatures: Vec::new(),
+            unread: None,
+            partitions,
+        }
+    }
+
+    pub(super) fn partition(&self, path: &Path, name: String) -> FoundPartition {
+        let label = attribute(&path.join("uevent")).and_then(|event| {
+            event.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)
+        });
+        FoundPartition {
+            path: node(&name),
+            start: length(path, "start"),
+            size: length(path, "size"),
+            entry: None,
+            label,
+            signatures: Vec::new(),
+            links: self.links(&name),
+            name,
+        }
+    }
+
+    fn links(&self, name: &str) -> Vec<PathBuf> {
+        self.links.get(name).cloned().unwrap_or_default()
+    }
+
+    fn holders(&self, disk: &Disk) -> Vec<Holder> {
+        let partitions = disk.partitions.iter().map(|part| part.name.clone());
+        let names: Vec<_> = [disk.name.clone()].into_iter().chain(partitions).collect();
+        holders::of(&self.roots.sys, self.usage, &names)
+    }
+
+    /// Reads what is on the disk and its partitions. Pools do not show in sysfs: their members say whose they are.
+    fn look(&self, disk: &mut Disk) {
+        if disk.optical {
+            return;
+        }
+        let mut trouble = Vec::new();
+        let mut take = |path: &Path, content: io::Result<Content>| {
+            let content =
+                content.unwrap_or_else(|error| Content { trouble: Some(error), ..Content::default() });
+            trouble.extend(content.trouble.map(|error| format!("{}: {error}", path.display())));
+            content.signatures
+        };
+        let ranges: Vec<Range<u64>> =
+            disk.partitions.iter().map(|part| part.start.get()..(part.start + part.size).get()).collect();
+        let (node, sector) = (self.device(&disk.name), disk.logical_sector);
+        let whole = File::open(&node).and_then(|file| {
+            Ok(Content::of_disk(&Volume::new(&Window::whole(file), disk.size, sector)?, &ranges))
+        });
+        disk.signatures = take(&disk.path, whole);
+        for part in &mut disk.partitions {
+            let window = match File::open(self.device(&part.name)) {
+                // One that the kernel does not show is read where the table says that it is.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    File::open(&node).map(|file| Window::at(file, part.start))
+                }
+                opened => opened.map(Window::whole),
+            };
+            let content = window
+                .and_then(|window| Ok(Content::of_partition(&Volume::new(&window, part.size, sector)?)));
+            part.signatures = take(&part.path, content);
+        }
+        // One sentence is enough to know that more may be there.
+        disk.unread = trouble.into_iter().next();
+        let places = disk.partitions.iter().map(|part| (&part.path, &part.signatures));
+        for (node, signatures) in [(&disk.path, &disk.signatures)].into_iter().chain(places) {
+            let pools = signatures.iter().filter(|found| found.kind == Kind::ZfsMember);
+            let imported =
+                pools.filter_map(|found| found.label.clone()).filter(|pool| self.usage.is_imported(pool));
+            disk.holders.extend(imported.map(|pool| Holder {
+                on: node.clone(),
+                kind: HolderKind::Zfs,
+                name: Some(pool),
+                device: None,
+            }));
+        }
+    }
+
+    /// The node below the roots of this scan.
+    fn device(&self, name: &str) -> PathBuf {
+        self.roots.dev.join(name.replace('!', "/"))
+    }
 }
 
 /// The unit serial number page of SCSI begins with a binary header of four bytes; what prints is the number.
 fn printable(text: String) -> String {
     text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').collect::<String>().trim().to_owned()
-}
-
-fn partition(
-    roots: &Roots,
-    path: &Path,
-    name: String,
-    links: &BTreeMap<String, Vec<PathBuf>>,
-) -> FoundPartition {
-    let label = attribute(&path.join("uevent"))
-        .and_then(|event| event.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned));
-    FoundPartition {
-        path: node(&name),
-        start: length(path, "start"),
-        size: length(path, "size"),
-        entry: None,
-        label,
-        filesystem_label: ext_label(&device(roots, &name), 0),
-        links: links.get(&name).cloned().unwrap_or_default(),
-        name,
-    }
-}
-
-/// The label of the ext file system that begins at byte `start` of a disk or partition; `None` where there is none, or
-/// where the node cannot be read, as without root. The superblock begins at byte 1024 of it
-/// (Documentation/filesystems/ext4/super.rst).
-pub(super) fn ext_label(node: &Path, start: u64) -> Option<String> {
-    let mut superblock = [0; 1024];
-    File::open(node).and_then(|file| file.read_exact_at(&mut superblock, start + 1024)).ok()?;
-    if superblock[0x38..0x3a] != [0x53, 0xef] {
-        return None;
-    }
-    let label = superblock[0x78..0x88].split(|byte| *byte == 0).next().unwrap_or_default();
-    let label = printable(String::from_utf8_lossy(label).into_owned());
-    (!label.is_empty()).then_some(label)
 }
 
 fn length(path: &Path, file: &str) -> ByteSize {
@@ -129,11 +216,6 @@ fn length(path: &Path, file: &str) -> ByteSize {
 /// The kernel writes `/` in names as `!` (`cciss!c0d0`).
 pub(super) fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name.replace('!', "/"))
-}
-
-/// The node below the roots of this scan.
-fn device(roots: &Roots, name: &str) -> PathBuf {
-    roots.dev.join(name.replace('!', "/"))
 }
 
 fn transport(path: &Path, name: &str) -> Transport {

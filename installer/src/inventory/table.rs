@@ -19,8 +19,7 @@ pub(super) fn complete(disk: &mut Disk, node: &Path) {
         partition.entry = table.entries.iter().find(same).map(found_entry);
     }
     if disk.partitions.is_empty() {
-        disk.partitions = table.entries.iter().map(|entry| unseen(disk, node, entry)).collect();
-        disk.filesystem_label = disk.filesystem_label.take().filter(|_| disk.partitions.is_empty());
+        disk.partitions = table.entries.iter().map(|entry| unseen(disk, entry)).collect();
     }
 }
 
@@ -29,7 +28,7 @@ fn found_entry(entry: &Entry) -> FoundEntry {
 }
 
 /// A partition that the kernel does not show, under the name that it would have.
-fn unseen(disk: &Disk, node: &Path, entry: &Entry) -> FoundPartition {
+fn unseen(disk: &Disk, entry: &Entry) -> FoundPartition {
     let between = if disk.name.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
     let name = format!("{}{between}{}", disk.name, entry.number);
     FoundPartition {
@@ -39,7 +38,7 @@ fn unseen(disk: &Disk, node: &Path, entry: &Entry) -> FoundPartition {
         size: entry.size,
         entry: Some(found_entry(entry)),
         label: (!entry.name.is_empty()).then(|| entry.name.clone()),
-        filesystem_label: super::disks::ext_label(node, entry.start.get()),
+        signatures: Vec::new(),
         links: Vec::new(),
     }
 }

@@ -1,50 +1,78 @@
 use super::*;
+use crate::size::ByteSize;
+
+mod content;
+mod holders;
+mod paths;
+use crate::inventory::specimens::Specimen;
+use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::symlink;
 
 /// A machine made of files.
-struct Machine(tempfile::TempDir);
+pub(crate) struct Machine(tempfile::TempDir, RefCell<Vec<Specimen>>);
 
 impl Machine {
-    fn new(mountinfo: &str) -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
+    pub(crate) fn new(mountinfo: &str) -> Self {
+        let machine = Self(tempfile::tempdir().unwrap(), RefCell::default());
         machine.file("proc/self/mountinfo", mountinfo);
         machine.file("proc/swaps", "Filename Type Size Used Priority\n");
         fs::create_dir_all(machine.0.path().join("sys/block")).unwrap();
         machine
     }
 
-    fn file(&self, path: &str, text: &str) {
+    pub(crate) fn file(&self, path: &str, text: &str) {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    fn link(&self, path: &str, target: &str) {
+    pub(crate) fn link(&self, path: &str, target: &str) {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         symlink(target, path).unwrap();
     }
 
-    fn disk(&self, name: &str, number: &str, size: ByteSize) {
+    pub(crate) fn disk(&self, name: &str, number: &str, size: ByteSize) {
         self.file(&format!("sys/block/{name}/size"), &format!("{}\n", size.get() / 512));
         self.file(&format!("sys/block/{name}/dev"), &format!("{number}\n"));
         self.link(&format!("sys/dev/block/{number}"), &format!("../../block/{name}"));
         self.link(&format!("sys/class/block/{name}"), &format!("../../block/{name}"));
     }
 
-    fn partition(&self, disk: &str, name: &str, number: &str) {
-        for (file, text) in [("partition", "1"), ("start", "2048"), ("size", "4096"), ("dev", number)] {
+    pub(crate) fn partition(&self, disk: &str, name: &str, number: &str) {
+        self.placed(disk, name, number, ByteSize::mib(1), ByteSize::mib(2));
+    }
+
+    pub(crate) fn placed(&self, disk: &str, name: &str, number: &str, start: ByteSize, size: ByteSize) {
+        let [start, size] = [start, size].map(|bytes| (bytes.get() / 512).to_string());
+        // The kernel counts partitions by the digits at the end of their names.
+        let place = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+        for (file, text) in [("partition", place), ("start", &start), ("size", &size), ("dev", number)] {
             self.file(&format!("sys/block/{disk}/{name}/{file}"), text);
         }
         self.link(&format!("sys/dev/block/{number}"), &format!("../../block/{disk}/{name}"));
         self.link(&format!("sys/class/block/{name}"), &format!("../../block/{disk}/{name}"));
     }
 
-    fn scan(&self) -> Inventory {
-        let root = self.0.path();
-        let roots = Roots { sys: root.join("sys"), dev: root.join("dev"), proc: root.join("proc") };
-        Inventory::scan(&roots).unwrap()
+    /// Lets the node of a disk or partition hold what `make` writes.
+    pub(crate) fn content(&self, name: &str, size: ByteSize, make: fn(&Specimen) -> &Specimen) {
+        let specimen = Specimen::new(size.get(), 512);
+        make(&specimen);
+        self.node(name, specimen);
+    }
+
+    /// Lets the node of a disk or partition be that file.
+    pub(crate) fn node(&self, name: &str, specimen: Specimen) {
+        let node = self.0.path().join("dev").join(name);
+        fs::create_dir_all(node.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&node);
+        symlink(&specimen.path, node).unwrap();
+        self.1.borrow_mut().push(specimen);
+    }
+
+    pub(crate) fn scan(&self) -> Inventory {
+        Inventory::scan(&Roots::below(self.0.path())).unwrap()
     }
 }
 
@@ -64,45 +92,9 @@ fn a_disk_is_told_with_what_identifies_it() {
     assert_eq!((disk.size, disk.logical_sector), (ByteSize::gib(20), 4096));
     assert_eq!(disk.serial.as_deref(), Some("disk-one"));
     assert_eq!(disk.transport, Transport::Virtio);
-    assert!(disk.rotational && !disk.read_only && disk.in_use.is_empty());
+    assert!(disk.rotational && !disk.read_only && disk.holders.is_empty());
     assert_eq!(disk.partitions[0].start, ByteSize::mib(1));
     assert_eq!(disk.partitions[0].label.as_deref(), Some("old data"));
-}
-
-#[test]
-fn the_label_of_an_ext4_file_system_is_read_from_its_superblock() {
-    let machine = Machine::new("");
-    machine.disk("vda", "254:0", ByteSize::gib(20));
-    for (name, number) in [("vda1", "254:1"), ("vda2", "254:2"), ("vda3", "254:3"), ("vda4", "254:4")] {
-        machine.partition("vda", name, number);
-    }
-    let volume = |name: &str| machine.0.path().join("dev").join(name);
-    fs::create_dir_all(volume("")).unwrap();
-    // A file system with a label, one without, something else, and (vda4) a node that cannot be read.
-    for (name, options) in
-        [("vda1", ["-q", "-F", "-L", "HARV_LH_DEFAULT"].as_slice()), ("vda2", &["-q", "-F"])]
-    {
-        let file = fs::File::create(volume(name)).unwrap();
-        file.set_len(8 << 20).unwrap();
-        let make =
-            crate::command::Invocation::new("mkfs.ext4").args(options.iter().copied()).arg(volume(name));
-        crate::command::Runner::run(&crate::command::SystemRunner, &make).unwrap();
-    }
-    fs::write(volume("vda3"), vec![0x78; 4096]).unwrap();
-    let labels: Vec<_> =
-        machine.scan().disks[0].partitions.iter().map(|part| part.filesystem_label.clone()).collect();
-    assert_eq!(labels, [Some("HARV_LH_DEFAULT".to_owned()), None, None, None]);
-    // On a whole disk it counts where there are no partitions.
-    machine.disk("vdb", "254:16", ByteSize::gib(20));
-    for name in ["vda", "vdb"] {
-        fs::copy(volume("vda1"), volume(name)).unwrap();
-    }
-    let disks = machine.scan().disks;
-    assert_eq!(
-        (disks[0].filesystem_label.as_deref(), disks[1].filesystem_label.as_deref()),
-        (None, labels[0].as_deref())
-    );
-    assert!(disks[1].describe().ends_with("20 GiB, file system HARV_LH_DEFAULT"), "{}", disks[1].describe());
 }
 
 #[test]
@@ -141,21 +133,6 @@ fn the_boot_medium_is_recognised_through_a_loop_device_over_a_file() {
     machine.file("sys/block/loop3/loop/backing_file", "/run/stick/media/full.iso\n");
     let scan = machine.scan();
     assert!(scan.disks[0].boot_medium);
-}
-
-#[test]
-fn mounts_swap_and_holders_make_a_disk_busy() {
-    let machine = Machine::new("1 0 8:1 / /data rw - ext4 /dev/sda1 rw\n");
-    machine.disk("sda", "8:0", ByteSize::gib(8));
-    machine.partition("sda", "sda1", "8:1");
-    machine.partition("sda", "sda2", "8:2");
-    machine.file("proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n");
-    machine.file("sys/block/sda/holders/md0/dev", "9:0");
-    let reasons = machine.scan().disks[0].in_use.join("; ");
-    assert_eq!(
-        reasons,
-        "/dev/sda is part of /dev/md0; /dev/sda1 is mounted at /data; /dev/sda2 is swap space"
-    );
 }
 
 #[test]
@@ -211,5 +188,5 @@ fn partitions_have_their_entries_and_those_of_the_second_copy_count_where_the_fi
     );
     assert_eq!(unseen[0].path, Path::new("/dev/nvme0n1p8"));
     assert_eq!(unseen[0].label.as_deref(), Some("data"));
-    assert_eq!(unseen[0].filesystem_label.as_deref(), Some("HARV_LH_DEFAULT"));
+    assert_eq!(unseen[0].signatures[0].label.as_deref(), Some("HARV_LH_DEFAULT"));
 }

@@ -1,4 +1,4 @@
-//! What is in use: mounts, swap, holders, and the device behind the boot medium.
+//! What is in use: mounts, swap, loop devices, targets, pools, and the device behind the boot medium.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,12 @@ struct Mount {
 pub(super) struct Usage {
     mounts: Vec<Mount>,
     swaps: Vec<String>,
+    /// Loop devices and what is behind them.
+    loops: Vec<(String, PathBuf)>,
+    /// Devices that are offered to others, by the name of the offer.
+    exports: Vec<(String, PathBuf)>,
+    /// Imported ZFS pools.
+    pools: Vec<String>,
     boot_medium: BTreeSet<String>,
 }
 
@@ -30,29 +36,49 @@ impl Usage {
         let swaps = read_at_most(&roots.proc.join("swaps"), 1 << 20).unwrap_or_default();
         let swaps = String::from_utf8_lossy(&swaps);
         let swaps = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
-        let mut usage =
-            Self { mounts, swaps: swaps.map(str::to_owned).collect(), boot_medium: BTreeSet::new() };
+        let mut usage = Self {
+            mounts,
+            swaps: swaps.map(str::to_owned).collect(),
+            loops: loops(&roots.sys),
+            exports: exports(roots),
+            pools: names(&roots.proc.join("spl/kstat/zfs")),
+            boot_medium: BTreeSet::new(),
+        };
         usage.boot_medium = usage.behind_boot_medium(&roots.sys);
         Ok(usage)
     }
 
-    /// Why the disk or partition `name`, whose sysfs directory is `path`, is in use.
-    pub(super) fn of(&self, path: &Path, name: &str) -> Vec<String> {
-        let device = attribute(&path.join("dev"));
-        let node = format!("/dev/{name}");
-        let mut reasons: Vec<_> = self
-            .mounts
-            .iter()
-            .filter(|mount| Some(&mount.device) == device.as_ref() || mount.source == node)
-            .map(|mount| format!("{node} is mounted at {}", mount.point.display()))
-            .collect();
-        if self.swaps.contains(&node) {
-            reasons.push(format!("{node} is swap space"));
-        }
-        let holders = names(&path.join("holders"));
-        reasons.extend(holders.iter().map(|holder| format!("{node} is part of /dev/{holder}")));
-        reasons.dedup();
-        reasons
+    /// Where the device with this number, or with one of these names, is mounted. File systems with anonymous
+    /// numbers have only the name.
+    pub(super) fn mounts_of<'a>(
+        &'a self,
+        number: Option<&'a str>,
+        nodes: &'a [Option<&'a str>],
+    ) -> impl Iterator<Item = &'a Path> {
+        let of = move |mount: &&Mount| {
+            Some(mount.device.as_str()) == number || nodes.contains(&Some(mount.source.as_str()))
+        };
+        self.mounts.iter().filter(of).map(|mount| mount.point.as_path())
+    }
+
+    pub(super) fn is_swap(&self, node: &Path) -> bool {
+        self.swaps.iter().any(|swap| Path::new(swap) == node)
+    }
+
+    /// The loop devices over the device `name` itself; those over files are in its file systems.
+    pub(super) fn loops_over(&self, name: &str) -> impl Iterator<Item = String> {
+        let node = super::disks::node(name);
+        self.loops.iter().filter(move |(_, file)| *file == node).map(|(name, _)| name.clone())
+    }
+
+    /// Under which names the device is offered to other machines.
+    pub(super) fn exports_of(&self, node: &Path) -> impl Iterator<Item = &str> {
+        self.exports.iter().filter(move |(_, device)| device == node).map(|(name, _)| name.as_str())
+    }
+
+    /// Whether the ZFS pool is imported.
+    pub(super) fn is_imported(&self, pool: &str) -> bool {
+        self.pools.iter().any(|known| known == pool)
     }
 
     pub(super) fn is_boot_medium(&self, name: &str) -> bool {
@@ -87,6 +113,38 @@ impl Usage {
         let holding = self.mounts.iter().filter(|mount| file.starts_with(&mount.point));
         holding.max_by_key(|mount| mount.point.components().count())
     }
+}
+
+fn loops(sys: &Path) -> Vec<(String, PathBuf)> {
+    let block = sys.join("block");
+    let names = names(&block).into_iter().filter(|name| name.starts_with("loop"));
+    names
+        .filter_map(|name| {
+            let file = attribute(&block.join(&name).join("loop/backing_file"))?;
+            Some((name, file.into()))
+        })
+        .collect()
+}
+
+/// The block devices behind SCSI targets (Documentation/target/tcm_mod_builder.rst): each backstore tells its device.
+fn exports(roots: &Roots) -> Vec<(String, PathBuf)> {
+    let core = roots.sys.join("kernel/config/target/core");
+    let mut exports = Vec::new();
+    for adapter in names(&core) {
+        for name in names(&core.join(&adapter)) {
+            if let Some(path) = attribute(&core.join(&adapter).join(&name).join("udev_path")) {
+                exports.push((name, resolved(roots, PathBuf::from(path))));
+            }
+        }
+    }
+    exports
+}
+
+/// The node behind a link of udev's.
+fn resolved(roots: &Roots, path: PathBuf) -> PathBuf {
+    let link = path.strip_prefix("/dev").ok().and_then(|path| std::fs::read_link(roots.dev.join(path)).ok());
+    let name = link.as_deref().and_then(Path::file_name).map(|name| Path::new("/dev").join(name));
+    name.unwrap_or(path)
 }
 
 /// The kernel name of a mounted device. `/sys/dev/block` holds a link for each number; the source is the

@@ -34,22 +34,45 @@ pub(super) fn chosen<'a>(
     key: &str,
 ) -> Result<&'a Disk, Failure> {
     let disk = match selector {
-        DiskSelector::Path(path) => named(inventory, Path::new(&**path), key)?
-            .ok_or_else(|| refuse(format!("there is no disk {path}")).hint(listing(inventory)))?,
+        DiskSelector::Path(path) => {
+            let disk = named(inventory, Path::new(&**path), key)?
+                .ok_or_else(|| refuse(format!("there is no disk {path}")).hint(listing(inventory)))?;
+            deliberate(disk, Path::new(&**path), key)?;
+            disk
+        }
         DiskSelector::Clauses(clauses) => matching(inventory, clauses, key)?,
     };
     usable(inventory, disk, key)
 }
 
+/// Refuses a removable disk that is named by a path without its serial number: `/dev/sda` is the stick today and the disk
+/// tomorrow, and a place says nothing of what somebody plugged in there.
+pub(super) fn deliberate(disk: &Disk, path: &Path, key: &str) -> Result<(), Failure> {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let by_id = path.parent().is_some_and(|parent| parent.ends_with("by-id"));
+    // udev writes underscores for what it does not allow in names.
+    let told = disk.serial.as_ref().is_some_and(|serial| {
+        let known: String = serial.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
+        !known.is_empty() && name.contains(&known)
+    });
+    if !disk.removable || disk.boot_medium || (by_id && told) {
+        return Ok(());
+    }
+    let what = format!("{} is removable, and {} does not say which it is", disk.describe(), path.display());
+    Err(refuse(what).hint(match &disk.serial {
+        Some(serial) => format!(
+            "To use it, name it in {key} by a link in /dev/disk/by-id that has its serial number, {serial}."
+        ),
+        None => format!("It tells no serial number; take another disk for {key}."),
+    }))
+}
+
 /// Refuses a disk that must not be written.
 pub(super) fn usable<'a>(inventory: &Inventory, disk: &'a Disk, key: &str) -> Result<&'a Disk, Failure> {
     let path = disk.path.display();
-    if disk.boot_medium {
-        return Err(refuse(format!("{path} holds the medium that this system runs from"))
-            .hint(format!("Set {key} to another disk. {}", listing(inventory))));
-    }
-    if disk.optical {
-        return Err(refuse(format!("{path} is an optical drive"))
+    if disk.boot_medium || disk.optical {
+        let why = barred(disk).unwrap_or_default();
+        return Err(refuse(format!("{path} {why}"))
             .hint(format!("Set {key} to another disk. {}", listing(inventory))));
     }
     if disk.read_only {
@@ -60,12 +83,40 @@ pub(super) fn usable<'a>(inventory: &Inventory, disk: &'a Disk, key: &str) -> Re
         return Err(refuse(format!("{path} is in use: {reason}"))
             .hint(format!("Unmount it, or set {key} to another disk.")));
     }
-    Ok(disk)
+    match twins(inventory, disk)[..] {
+        [] => Ok(disk),
+        ref twins => Err(refuse(format!(
+            "{path} and {} tell the same world wide name, {}",
+            twins.iter().map(|twin| twin.path.display().to_string()).collect::<Vec<_>>().join(", "),
+            disk.wwn.as_deref().unwrap_or_default()
+        ))
+        .hint(format!(
+            "They are paths to one disk, and no multipath device holds them: start multipathd and name its device \
+             in {key}. If they are not, detach all but one."
+        ))),
+    }
+}
+
+/// Why a disk is never written, whatever the configuration says.
+fn barred(disk: &Disk) -> Option<&'static str> {
+    match disk {
+        Disk { boot_medium: true, .. } => Some("holds the medium that this system runs from"),
+        Disk { optical: true, .. } => Some("is an optical drive"),
+        Disk { read_only: true, .. } => Some("is read-only"),
+        _ => None,
+    }
+}
+
+/// The other disks with its world wide name: what one path writes, the others do not know of.
+pub(super) fn twins<'a>(inventory: &'a Inventory, disk: &Disk) -> Vec<&'a Disk> {
+    let same = |other: &&Disk| other.name != disk.name && other.wwn.is_some() && other.wwn == disk.wwn;
+    // The namespaces of some NVMe controllers share a name.
+    inventory.disks.iter().filter(same).filter(|other| other.namespace == disk.namespace).collect()
 }
 
 /// Why the disk is in use, if it is.
 pub(super) fn in_use(disk: &Disk) -> Option<String> {
-    let (first, more) = disk.in_use.split_first()?;
+    let (first, more) = disk.holders.split_first()?;
     let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
     Some(format!("{first}{more}"))
 }
@@ -91,14 +142,9 @@ pub(super) fn named<'a>(
 
 /// The one disk that meets every clause. For each other disk the error says which clause it fails.
 fn matching<'a>(inventory: &'a Inventory, clauses: &DiskClauses, key: &str) -> Result<&'a Disk, Failure> {
-    let judged: Vec<_> = candidates(inventory).map(|disk| (disk, failed(disk, clauses))).collect();
+    let judged: Vec<_> = inventory.disks.iter().map(|disk| (disk, failed(disk, clauses))).collect();
     let met: Vec<_> = judged.iter().filter(|(_, failed)| failed.is_empty()).map(|(disk, _)| *disk).collect();
     match met[..] {
-        // A stick that somebody left in the machine is written only when its serial number is given.
-        [disk] if disk.removable && clauses.serial.is_none() => {
-            Err(refuse(format!("{} is removable", disk.describe()))
-                .hint(format!("To use a removable disk, give its serial number in {key}.")))
-        }
         [disk] => Ok(disk),
         [] => {
             let told: Vec<_> = judged
@@ -112,35 +158,59 @@ fn matching<'a>(inventory: &'a Inventory, clauses: &DiskClauses, key: &str) -> R
         }
         _ => {
             let told: Vec<_> = met.iter().map(|disk| disk.describe()).collect();
+            let hint = match difference(&met) {
+                Some(clause) => format!("Add a clause that only one of them meets, such as {clause}."),
+                None => ALIKE.into(),
+            };
             Err(refuse(format!("{} disks meet the clauses of {key}", met.len()))
                 .because(anyhow::anyhow!("{}", told.join("; ")))
-                .hint("Add a clause that only one of them meets, such as serial."))
+                .hint(hint))
         }
     }
 }
 
-/// What of `clauses` the disk does not meet.
+const ALIKE: &str = "Nothing that they tell is different: detach all but one.";
+
+/// A clause that the first of several disks meets and no other, by what all of them tell; best what stays with the disk.
+fn difference(disks: &[&Disk]) -> Option<String> {
+    type Fact = fn(&Disk) -> Option<String>;
+    let facts: [(&str, Fact); 4] = [
+        ("serial", |disk| disk.serial.clone()),
+        ("wwn", |disk| disk.wwn.clone()),
+        ("by_id", |disk| linked(disk, "by-id").into_iter().next()),
+        ("by_path", |disk| linked(disk, "by-path").into_iter().next()),
+    ];
+    facts.iter().find_map(|(clause, fact)| {
+        let told: Vec<_> = disks.iter().map(|disk| fact(disk)).collect::<Option<_>>()?;
+        let (first, others) = told.split_first()?;
+        (!others.contains(first)).then(|| format!("{clause}: {first}"))
+    })
+}
+
+/// The names of the disk's links in a directory below `/dev/disk`.
+fn linked(disk: &Disk, directory: &str) -> Vec<String> {
+    let links = disk.links.iter().chain(disk.paths.iter().flat_map(|way| &way.links));
+    let links = links.filter(|link| link.parent().is_some_and(|parent| parent.ends_with(directory)));
+    links.filter_map(|link| link.file_name()).map(|name| name.to_string_lossy().into_owned()).collect()
+}
+
+/// What of `clauses` the disk does not meet, and why it is no candidate at all.
 fn failed(disk: &Disk, clauses: &DiskClauses) -> Vec<String> {
-    let link = |directory: &str| {
-        let names =
-            disk.links.iter().filter(|link| link.parent().is_some_and(|parent| parent.ends_with(directory)));
-        names
-            .filter_map(|link| link.file_name())
-            .map(|name| name.to_string_lossy().into_owned())
-            .collect::<Vec<_>>()
-    };
+    if let Some(why) = barred(disk) {
+        return vec![format!("it {why}")];
+    }
     let one = |text: &Option<String>| text.iter().cloned().collect::<Vec<_>>();
     let texts = [
         ("serial", &clauses.serial, one(&disk.serial)),
         ("wwn", &clauses.wwn, one(&disk.wwn)),
         ("model", &clauses.model, one(&disk.model)),
-        ("by_id", &clauses.by_id, link("by-id")),
-        ("by_path", &clauses.by_path, link("by-path")),
+        ("by_id", &clauses.by_id, linked(disk, "by-id")),
+        ("by_path", &clauses.by_path, linked(disk, "by-path")),
     ];
     let mut failed = Vec::new();
     for (name, wanted, found) in texts {
         if let Some(wanted) = wanted
-            && !found.iter().any(|found| matches(wanted, found))
+            && !found.iter().any(|found| matches(wanted, found) || name == "wwn" && same_wwn(wanted, found))
         {
             let found = if found.is_empty() { "none".into() } else { found.join(" and ") };
             failed.push(format!("its {name} is {found}"));
@@ -155,7 +225,22 @@ fn failed(disk: &Disk, clauses: &DiskClauses) -> Vec<String> {
     if clauses.rotational.is_some_and(|rotational| rotational != disk.rotational) {
         failed.push(if disk.rotational { "it is rotational".into() } else { "it is not rotational".into() });
     }
+    let by_serial = clauses.serial.as_ref().is_some_and(|serial| !serial.ends_with('*'));
+    if failed.is_empty() && disk.removable && !by_serial {
+        // A stick that somebody left in the machine is written only when it is meant beyond doubt.
+        failed.push("it is removable, and its serial number is not given".into());
+    }
     failed
+}
+
+/// The kernel writes `naa.5000c500...` and `eui.0025...` where udev and labels on disks have `0x5000c500...`.
+fn same_wwn(wanted: &str, found: &str) -> bool {
+    let bare = |text: &str| {
+        let text = text.to_ascii_lowercase();
+        let prefixes = ["naa.", "eui.", "0x"];
+        prefixes.iter().find_map(|prefix| text.strip_prefix(prefix)).unwrap_or(&text).to_owned()
+    };
+    matches(&bare(wanted), &bare(found))
 }
 
 /// Whether `found` is `wanted`, or begins with it where it ends in `*`.
@@ -179,13 +264,17 @@ fn only<'a>(inventory: &'a Inventory, data: Option<&Disk>) -> Result<&'a Disk, F
         [disk] => Ok(disk),
         [] => Err(refuse("this machine has no disk to install on".into())
             .hint(format!("Attach a disk, or name one in install.device. {}", listing(inventory)))),
-        _ => Err(refuse(format!("{} disks could be meant", candidates.len()))
-            .hint(format!("Set install.device. {}", listing(inventory)))),
+        _ => {
+            let clause =
+                difference(&candidates).map_or(ALIKE.into(), |clause| format!("For instance {clause}."));
+            Err(refuse(format!("{} disks could be meant", candidates.len()))
+                .hint(format!("Set install.device. {} {clause}", listing(inventory))))
+        }
     }
 }
 
 fn candidates(inventory: &Inventory) -> impl Iterator<Item = &Disk> {
-    inventory.disks.iter().filter(|disk| !disk.optical && !disk.boot_medium && !disk.read_only)
+    inventory.disks.iter().filter(|disk| barred(disk).is_none())
 }
 
 fn listing(inventory: &Inventory) -> String {
@@ -205,7 +294,7 @@ mod tests {
     use super::*;
     use crate::failure::render;
     use crate::inventory::Transport;
-    use crate::plan::tests::disk;
+    use crate::plan::tests::{disk, mounted};
     use crate::size::ByteSize;
 
     /// A small SSD, a large hard disk, and a stick.
@@ -301,9 +390,85 @@ mod tests {
 
     #[test]
     fn a_removable_disk_needs_its_serial_number() {
-        let text = pick(&machine(), &serde_json::json!({ "transport": "usb" })).unwrap_err();
-        assert!(text.contains("/dev/sdb: 32 GiB, serial serial-sdb is removable"), "{text}");
-        assert!(text.contains("give its serial number in install.data_disk"), "{text}");
+        for clauses in [r#"{"transport": "usb"}"#, r#"{"serial": "serial-sdb*"}"#] {
+            let text = pick(&machine(), &serde_json::from_str(clauses).unwrap()).unwrap_err();
+            assert!(text.contains("/dev/sdb: it is removable, and its serial number is not given"), "{text}");
+        }
+        // What else the clauses meet is not in doubt because of it.
+        let clauses = serde_json::json!({ "size": "<=500Gi" });
+        assert_eq!(pick(&machine(), &clauses).as_deref(), Ok("nvme0n1"));
+        assert_eq!(
+            pick(&machine(), &serde_json::json!("/dev/disk/by-id/virtio-serial-sdb")).as_deref(),
+            Ok("sdb")
+        );
+        for path in ["/dev/sdb", "/dev/disk/by-path/usb-serial-sdb"] {
+            let mut machine = machine();
+            machine.disks[2].links.push("/dev/disk/by-path/usb-serial-sdb".into());
+            let text = pick(&machine, &serde_json::json!(path)).unwrap_err();
+            assert!(text.contains(&format!("is removable, and {path} does not say which it is")), "{text}");
+            assert!(
+                text.contains("a link in /dev/disk/by-id that has its serial number, serial-sdb."),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn disks_that_tell_the_same_name_are_refused_however_they_are_meant() {
+        let mut machine = machine();
+        machine.disks[1].wwn = machine.disks[0].wwn.clone();
+        for selector in [serde_json::json!("/dev/sda"), serde_json::json!({ "transport": "nvme" })] {
+            let text = pick(&machine, &selector).unwrap_err();
+            assert!(text.contains("tell the same world wide name, eui.0025"), "{text}");
+            assert!(text.contains("start multipathd"), "{text}");
+        }
+        // Namespaces of one controller are different disks.
+        (machine.disks[0].namespace, machine.disks[1].namespace) = (Some(1), Some(2));
+        assert!(pick(&machine, &serde_json::json!("/dev/sda")).is_ok());
+    }
+
+    #[test]
+    fn a_world_wide_name_is_the_same_in_the_forms_of_kernel_and_udev() {
+        let mut machine = machine();
+        machine.disks[1].wwn = Some("naa.5000C500A1B2C3D4".into());
+        for wanted in ["0x5000c500a1b2c3d4", "naa.5000c500a1b2c3d4", "5000c500*", "0x5000C5*"] {
+            assert_eq!(
+                pick(&machine, &serde_json::json!({ "wwn": wanted })).as_deref(),
+                Ok("sda"),
+                "{wanted}"
+            );
+        }
+        assert!(pick(&machine, &serde_json::json!({ "wwn": "0x5000c5" })).is_err());
+    }
+
+    #[test]
+    fn several_disks_are_told_with_a_clause_that_tells_them_apart() {
+        let two = |change: fn(&mut Disk)| {
+            let mut machine = machine();
+            machine.disks[1] = machine.disks[0].clone();
+            machine.disks[1].name = "nvme1n1".into();
+            machine.disks[1].path = "/dev/nvme1n1".into();
+            machine.disks[1].wwn = None;
+            machine.disks.iter_mut().for_each(change);
+            pick(&machine, &serde_json::json!({ "model": "SSD*" })).unwrap_err()
+        };
+        let text = two(|disk| disk.serial = Some(format!("S-{}", disk.name)));
+        assert!(text.contains("such as serial: S-nvme0n1."), "{text}");
+        let text = two(|disk| {
+            (disk.serial, disk.wwn) = (None, None);
+            disk.links = vec![format!("/dev/disk/by-path/pci-{}", disk.name).into()];
+        });
+        assert!(text.contains("such as by_path: pci-nvme0n1."), "{text}");
+        let text = two(|disk| (disk.serial, disk.links) = (None, vec![]));
+        assert!(text.contains("Nothing that they tell is different: detach all but one."), "{text}");
+    }
+
+    #[test]
+    fn a_read_only_disk_meets_no_clause_and_says_so() {
+        let mut machine = machine();
+        machine.disks[1].read_only = true;
+        let text = pick(&machine, &serde_json::json!({ "rotational": true })).unwrap_err();
+        assert!(text.contains("/dev/sda: it is read-only"), "{text}");
     }
 
     #[test]
@@ -311,7 +476,7 @@ mod tests {
         let mut machine = machine();
         machine.disks[2].boot_medium = true;
         let text = pick(&machine, &serde_json::json!({ "serial": "serial-sdb" })).unwrap_err();
-        assert!(text.contains("no disk meets the clauses") && !text.contains("/dev/sdb"), "{text}");
+        assert!(text.contains("/dev/sdb: it holds the medium that this system runs from"), "{text}");
         let text = pick(&machine, &serde_json::json!("/dev/sdb")).unwrap_err();
         assert!(text.contains("/dev/sdb holds the medium that this system runs from"), "{text}");
         assert!(text.contains("Set install.data_disk to another disk"), "{text}");
@@ -320,7 +485,7 @@ mod tests {
     #[test]
     fn a_disk_in_use_is_refused_however_it_is_meant() {
         let mut machine = machine();
-        machine.disks[1].in_use = vec!["/dev/sda1 is mounted at /mnt".into(), "held by md0".into()];
+        machine.disks[1].holders = vec![mounted("/dev/sda1", "/mnt"), mounted("/dev/sda2", "/srv")];
         for selector in [serde_json::json!("/dev/sda"), serde_json::json!({ "rotational": true })] {
             let text = pick(&machine, &selector).unwrap_err();
             assert!(text.contains("/dev/sda is in use: /dev/sda1 is mounted at /mnt (and 1 more)"), "{text}");

@@ -6,12 +6,12 @@ use anyhow::anyhow;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::choose::{DATA, chosen, in_use, named, usable};
+use super::choose::{DATA, chosen, deliberate, in_use, named, twins, usable};
 use super::layout::{self, Partition, SectorSize, Sizes};
 use super::{Target, refuse};
-use crate::config::{Install, Role, Wipe};
+use crate::config::{Install, Role, Wipe, WipeFailure};
 use crate::failure::{Class, Failure};
-use crate::inventory::{Disk, FoundPartition, Inventory};
+use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature};
 
 const LIST: &str = "install.wipe_disks_list";
 const ALL: &str = "install.wipe_all_disks";
@@ -91,6 +91,7 @@ pub(super) fn target(disk: &Disk) -> Result<Target, Failure> {
         size: disk.size,
         sector,
         description: disk.describe(),
+        signatures: disk.signatures.clone(),
     })
 }
 
@@ -105,15 +106,27 @@ pub(super) fn spare(install: &Install, chosen: &[&Disk]) -> Result<(), Failure> 
         return Err(Failure::new(Class::Invalid, what)
             .hint(format!("Leave out {key}, or set install.wipe to all-listed.")));
     }
-    if let Some((disk, label)) = chosen.iter().find_map(|disk| Some((disk, disk.filesystem_label.as_ref()?)))
-    {
-        let what = format!("{} holds the file system {label}, and install.wipe is none", disk.path.display());
-        return Err(Failure::new(Class::Hardware, what).hint(EMPTY));
-    }
-    let Some(disk) = chosen.iter().find(|disk| !disk.partitions.is_empty()) else { return Ok(()) };
-    let told: Vec<_> = disk.partitions.iter().map(FoundPartition::describe).collect();
-    let what = format!("{} has partitions, and install.wipe is none", disk.path.display());
-    Err(Failure::new(Class::Hardware, what).because(anyhow!("{}", told.join("; "))).hint(EMPTY))
+    chosen.iter().try_for_each(|disk| empty(disk))
+}
+
+/// Refuses a disk with anything on it, by name, or with places that nobody could look at.
+fn empty(disk: &Disk) -> Result<(), Failure> {
+    let content = disk.signatures.iter().filter(|found| found.kind.holds_content());
+    let content = content.map(|found| format!("{}  {found}", disk.path.display()));
+    let told: Vec<_> = content.chain(disk.partitions.iter().map(FoundPartition::describe)).collect();
+    let path = disk.path.display();
+    let (what, why) = match &disk.unread {
+        _ if !told.is_empty() => (format!("{path} is not empty, and install.wipe is none"), told.join("; ")),
+        Some(why) => (format!("what is on {path} is not known, and install.wipe is none"), why.clone()),
+        None => return Ok(()),
+    };
+    Err(Failure::new(Class::Hardware, what).because(anyhow!("{why}")).hint(EMPTY))
+}
+
+/// What to tell of disks that lose more than could be seen.
+pub(super) fn unread<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<String> {
+    let unread = disks.filter_map(|disk| Some((disk.path.display(), disk.unread.as_ref()?)));
+    unread.map(|(path, why)| format!("{path} may hold more than is told here: {why}.")).collect()
 }
 
 const EMPTY: &str = "Choose an empty disk, or set install.wipe to selected to lose what is on this one.";
@@ -132,8 +145,16 @@ pub(super) fn wiped(
                 warnings.push(format!("{LIST}: there is no disk {path}; the install goes on without it."))
             }
             Some(disk) => {
-                listed(inventory, disk, chosen)?;
-                add(disk, LIST, &mut wiped)?;
+                other(disk, chosen)?;
+                deliberate(disk, Path::new(&**path), LIST)?;
+                match usable(inventory, disk, LIST).and_then(|disk| add(disk, LIST, &mut wiped)) {
+                    // What the machine runs from is not in the way of the install: the list is wrong.
+                    Err(failure) if install.wipe_failure == WipeFailure::Warn && !disk.boot_medium => {
+                        let path = disk.path.display();
+                        warnings.push(format!("{LIST}: {path} stays as it is: {failure}."));
+                    }
+                    done => done?,
+                }
             }
         }
     }
@@ -142,8 +163,7 @@ pub(super) fn wiped(
             if disk.boot_medium || chosen.iter().any(|chosen| chosen.name == disk.name) {
                 continue;
             }
-            let reason = in_use(disk).map(|reason| format!("in use: {reason}"));
-            match reason.or_else(|| disk.read_only.then(|| "read-only".into())) {
+            match stays(inventory, disk) {
                 Some(reason) => {
                     warnings.push(format!("{ALL}: {} stays, it is {reason}.", disk.path.display()))
                 }
@@ -154,14 +174,24 @@ pub(super) fn wiped(
     Ok((wiped, warnings))
 }
 
-/// Refuses a listed disk that must stay.
-fn listed(inventory: &Inventory, disk: &Disk, chosen: &[&Disk]) -> Result<(), Failure> {
+/// Why a disk that nobody named is not wiped, whatever is on it.
+fn stays(inventory: &Inventory, disk: &Disk) -> Option<String> {
+    let reason = in_use(disk).map(|reason| format!("in use: {reason}"));
+    let reason = reason.or_else(|| disk.read_only.then(|| "read-only".into()));
+    let reason = reason.or_else(|| disk.removable.then(|| "removable".into()));
+    reason.or_else(|| {
+        (!twins(inventory, disk).is_empty()).then(|| "one of several with its world wide name".into())
+    })
+}
+
+/// Refuses a listed disk that the install is for.
+fn other(disk: &Disk, chosen: &[&Disk]) -> Result<(), Failure> {
     if chosen.iter().any(|chosen| chosen.name == disk.name) {
         let what = format!("{LIST} names {}, which the install is for", disk.path.display());
         return Err(Failure::new(Class::Invalid, what)
             .hint(format!("Take it out of {LIST}; it is erased anyway, unless install.wipe is none.")));
     }
-    usable(inventory, disk, LIST).map(drop)
+    Ok(())
 }
 
 fn add(disk: &Disk, key: &'static str, wiped: &mut Vec<WipedDisk>) -> Result<(), Failure> {
@@ -185,9 +215,12 @@ fn holds_a_system(disk: &Disk) -> bool {
     let ours = |label: &Option<String>| {
         label.as_deref().is_some_and(|label| LABELS.contains(&label) || label.starts_with("COS_"))
     };
+    // The predecessor's medium has such a label too.
+    let image = |found: &&Signature| found.kind != Kind::Iso9660;
+    let holds = |signatures: &[Signature]| signatures.iter().filter(image).any(|found| ours(&found.label));
     let named = |name: &str| disk.partitions.iter().any(|part| part.label.as_deref() == Some(name));
-    // The predecessor's data disk has no partition table.
-    ours(&disk.filesystem_label)
-        || disk.partitions.iter().any(|part| ours(&part.filesystem_label) || ours(&part.label))
+    // The predecessor's data disk has no partition table; where there is one, the rest is of an older day.
+    disk.partitions.is_empty() && holds(&disk.signatures)
+        || disk.partitions.iter().any(|part| holds(&part.signatures) || ours(&part.label))
         || NAMES.iter().all(|name| named(name.as_str()))
 }

@@ -13,7 +13,7 @@ use super::layout::Stays;
 use super::{Plan, Target};
 use crate::config::{Install, Keep, Role};
 use crate::failure::{Class, Failure};
-use crate::inventory::{Disk, FoundPartition, Inventory};
+use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature};
 
 const KEY: &str = "install.keep";
 
@@ -85,7 +85,8 @@ pub(super) fn find(
 }
 
 fn holds_data(partition: &FoundPartition) -> bool {
-    partition.filesystem_label.as_deref() == Some(LABEL)
+    let ext = |found: &&Signature| matches!(found.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4);
+    partition.signatures.iter().filter(ext).any(|found| found.label.as_deref() == Some(LABEL))
 }
 
 fn keep(disk: &Disk, partition: &FoundPartition) -> Result<Kept, Failure> {

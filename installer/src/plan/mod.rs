@@ -27,7 +27,7 @@ pub(crate) use payloads::images_of;
 use crate::config::{Images, InstallConfig, Mode, Role};
 use crate::digest::Digest;
 use crate::failure::{Class, Failure};
-use crate::inventory::{Disk, FoundPartition, Inventory};
+use crate::inventory::{Disk, FoundPartition, Inventory, Signature};
 use crate::release::{Payload, Release};
 use crate::resolve::Reference;
 use crate::size::ByteSize;
@@ -92,6 +92,8 @@ pub struct Target {
     pub sector: SectorSize,
     /// Size, model and serial number in one line.
     pub description: String,
+    /// What is on it now outside its partitions, and is lost.
+    pub signatures: Vec<Signature>,
 }
 
 /// One step. Its name in JSON is the id of its progress events.
@@ -242,6 +244,7 @@ pub fn plan(
     disks::spare(install, &changed)?;
     let (wiped, mut warnings) = disks::wiped(install, inventory, &chosen)?;
     warnings.extend(disks::without_effect(install, disk, data));
+    warnings.extend(disks::unread(chosen.iter().copied()));
     let sizes = Sizes::of(install.profile);
     let wish = Wish {
         disk: disk.size,

@@ -96,6 +96,10 @@ fn lost(
     if let Some(kept) = kept {
         writeln!(f, "  kept    {}", kept.partition.describe())?;
     }
+    // The table that names what is kept is replaced, and not lost.
+    for found in disk.signatures.iter().filter(|found| kept.is_none() || !found.kind.is_table()) {
+        writeln!(f, "  lost    {}  {found}", disk.path.display())?;
+    }
     for old in erased {
         writeln!(f, "  lost    {}", old.describe())?;
     }

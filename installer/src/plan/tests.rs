@@ -2,7 +2,7 @@ use super::*;
 use crate::config::{Distribution, Install, Profile};
 use crate::digest::Digest;
 use crate::failure::{class_of, render};
-use crate::inventory::Transport;
+use crate::inventory::{Holder, HolderKind, Kind, Signature, Transport};
 use crate::release::{Containerd, FORMAT, Image, MediumKind, Purpose};
 
 mod disks;
@@ -97,8 +97,11 @@ pub(crate) fn disk(name: &str, size: ByteSize) -> Disk {
         wwn: None,
         links: vec![format!("/dev/disk/by-id/virtio-serial-{name}").into()],
         boot_medium: false,
-        in_use: vec![],
-        filesystem_label: None,
+        namespace: None,
+        paths: vec![],
+        holders: vec![],
+        signatures: vec![],
+        unread: None,
         partitions: vec![],
     }
 }
@@ -106,6 +109,16 @@ pub(crate) fn disk(name: &str, size: ByteSize) -> Disk {
 pub(crate) fn trial() -> InstallConfig {
     let install = Install { profile: Profile::Trial, automatic: true, ..Install::default() };
     InstallConfig { install, ..InstallConfig::default() }
+}
+
+/// An ext4 file system with this label.
+pub(crate) fn ext4(label: &str) -> Signature {
+    Signature { kind: Kind::Ext4, label: Some(label.into()), uuid: None, offset: 1080 }
+}
+
+/// A mounted file system on `node`.
+pub(crate) fn mounted(node: &str, point: &str) -> Holder {
+    Holder { on: node.into(), kind: HolderKind::Mount, name: Some(point.into()), device: None }
 }
 
 /// A partition that is on the disk already.
@@ -117,7 +130,7 @@ pub(crate) fn found(disk: &str, number: u64, name: Option<&str>, label: Option<&
         size: ByteSize::gib(1),
         entry: None,
         label: name.map(Into::into),
-        filesystem_label: label.map(Into::into),
+        signatures: label.map(ext4).into_iter().collect(),
         links: vec![format!("/dev/disk/by-id/virtio-serial-{disk}-part{number}").into()],
     }
 }
@@ -145,7 +158,7 @@ fn the_text_says_what_is_erased_and_what_is_made() {
         size: ByteSize::gib(15),
         entry: None,
         label: Some("old data".into()),
-        filesystem_label: None,
+        signatures: vec![],
         links: vec![],
     });
     let text = try_plan(&trial(), &[disk]).unwrap().to_string();
@@ -195,7 +208,7 @@ fn the_only_disk_is_chosen_and_the_boot_medium_is_none() {
 }
 
 #[test]
-fn a_removable_disk_is_chosen_only_by_name() {
+fn a_removable_disk_is_chosen_only_with_its_serial_number() {
     let mut stick = disk("sda", ByteSize::gib(32));
     stick.removable = true;
     let (class, text) = refusal(&trial(), std::slice::from_ref(&stick));
@@ -207,6 +220,8 @@ fn a_removable_disk_is_chosen_only_by_name() {
     assert_eq!(try_plan(&trial(), &disks).unwrap().disk.name, "vda");
     let mut config = trial();
     config.install.device = "/dev/sda".parse().ok();
+    assert!(refusal(&config, &disks).1.contains("is removable"));
+    config.install.device = "/dev/disk/by-id/virtio-serial-sda".parse().ok();
     assert_eq!(try_plan(&config, &disks).unwrap().disk.name, "sda");
 }
 
@@ -241,7 +256,7 @@ fn a_disk_that_will_not_do_is_refused_with_the_reason() {
             c.install.device = "/dev/vda".parse().ok();
         }),
         ("is mounted at /mnt", Class::Hardware, |d, _| {
-            d.in_use = vec!["/dev/vda1 is mounted at /mnt".into()];
+            d.holders = vec![mounted("/dev/vda1", "/mnt")];
         }),
         ("has 8 GiB, and 10 GiB are needed", Class::Hardware, |d, _| d.size = ByteSize::gib(8)),
         ("sectors of 520 bytes", Class::Hardware, |d, _| d.logical_sector = 520),

@@ -77,8 +77,7 @@ mod tests {
     #[test]
     fn the_card_of_the_best_default_route_gives_the_hardware_address() {
         let root = tempfile::tempdir().unwrap();
-        let roots =
-            Roots { sys: root.path().join("sys"), dev: "/dev".into(), proc: root.path().join("proc") };
+        let roots = Roots::below(root.path());
         for (name, mac) in [("ens3", "52:54:00:00:00:03\n"), ("ens4", "52:54:00:00:00:04\n")] {
             fs::create_dir_all(roots.sys.join("class/net").join(name)).unwrap();
             fs::write(roots.sys.join("class/net").join(name).join("address"), mac).unwrap();

@@ -160,7 +160,7 @@ fn disk(name: &str, size: ByteSize) -> Value {
         "name": name, "path": format!("/dev/{name}"), "size": size,
         "logical_sector": 512, "physical_sector": 512, "rotational": false, "removable": false,
         "read_only": false, "optical": false, "transport": "virtio", "model": null, "serial": name,
-        "wwn": null, "links": [], "boot_medium": false, "in_use": [], "partitions": [],
+        "wwn": null, "links": [], "boot_medium": false, "holders": [], "partitions": [],
     })
 }
 

@@ -104,6 +104,26 @@ fn a_failed_write_on_a_wiped_disk_leaves_the_system_disk_as_it_was() {
 }
 
 #[test]
+fn a_disk_that_cannot_be_wiped_is_told_and_passed_over_where_that_is_wanted() {
+    let tolerant = |change: fn(&mut Bench)| {
+        let mut bench = bench();
+        bench.plan.document.install.wipe_failure = crate::config::WipeFailure::Warn;
+        change(&mut bench);
+        bench.run().unwrap();
+        assert!(bench.disk.committed());
+        let events = bench.recorder.0.lock().unwrap();
+        let told = |text: &str| events.iter().any(|event| event.message.contains(text));
+        assert!(told("Warning: /dev/vdc is not wiped: "));
+    };
+    tolerant(|bench| drop(bench.others.remove("vdc")));
+    let whole = bench();
+    whole.run().unwrap();
+    assert!(writes(&whole.others["vdc"]) > 1);
+    tolerant(|bench| bench.others.get_mut("vdc").unwrap().fail_write = Some(0));
+    tolerant(|bench| bench.others.get_mut("vdc").unwrap().fail_write = Some(1));
+}
+
+#[test]
 fn a_failed_write_on_the_system_disk_is_never_a_commit_with_other_disks_either() {
     let whole = bench();
     whole.run().unwrap();

@@ -260,8 +260,12 @@ fn survives_every_cut(plan: &Plan, disk: &dyn BlockDevice, seed: u64) {
             let state = cut(&lasting, &pending, *torn);
             let found = scan(&state, "vda");
             let same = |part: &&FoundPartition| {
-                (part.start, part.size, part.entry.map(|entry| entry.uuid), part.filesystem_label.as_deref())
-                    == (kept.partition.start, kept.partition.size, Some(kept.uuid), Some("HARV_LH_DEFAULT"))
+                (
+                    part.start,
+                    part.size,
+                    part.entry.map(|entry| entry.uuid),
+                    part.signatures.first().and_then(|found| found.label.as_deref()),
+                ) == (kept.partition.start, kept.partition.size, Some(kept.uuid), Some("HARV_LH_DEFAULT"))
             };
             assert_eq!(found.partitions.iter().filter(same).count(), 1, "{torn:?}: {found:?}");
             assert!(ends(&state, &kept.partition) == before, "{torn:?}");

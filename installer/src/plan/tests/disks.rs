@@ -1,7 +1,7 @@
 //! Plans that concern more than one disk.
 
 use super::*;
-use crate::config::Wipe;
+use crate::config::{Wipe, WipeFailure};
 
 /// Disks `vda` for the system, `vdb` and `vdc`, all with something on them.
 fn disks() -> Vec<Disk> {
@@ -70,7 +70,7 @@ fn a_data_disk_has_the_data_and_the_system_disk_has_the_rest_for_what_lasts() {
     assert_ne!(only.uuid, single.partition(PartitionName::Data).unwrap().uuid);
     let json = serde_json::to_value(&plan).unwrap();
     assert_eq!(json["data_disk"]["disk"]["path"], "/dev/vdb");
-    assert_eq!(json["data_disk"]["erased"][1]["filesystem_label"], "photos");
+    assert_eq!(json["data_disk"]["erased"][1]["signatures"][0]["label"], "photos");
 }
 
 #[test]
@@ -179,8 +179,8 @@ fn a_listed_disk_that_must_stay_is_refused_with_the_reason() {
         ),
         ("/dev/vdc", Class::Hardware, "holds the medium", |disk| disk.boot_medium = true),
         ("/dev/vdc", Class::Hardware, "is read-only", |disk| disk.read_only = true),
-        ("/dev/vdc", Class::Hardware, "in use: mounted at /srv", |disk| {
-            disk.in_use = vec!["mounted at /srv".into()];
+        ("/dev/vdc", Class::Hardware, "in use: /dev/vdc is mounted at /srv", |disk| {
+            disk.holders = vec![mounted("/dev/vdc", "/srv")];
         }),
         ("/dev/vda", Class::Invalid, "names /dev/vda, which the install is for", |_| ()),
         ("/dev/disk/by-id/virtio-serial-vdb", Class::Invalid, "names /dev/vdb, which", |_| ()),
@@ -192,6 +192,20 @@ fn a_listed_disk_that_must_stay_is_refused_with_the_reason() {
         change(&mut disks[2]);
         let (found, text) = refusal(&config, &disks);
         assert!(found == class && text.contains(told), "{path}: {text}");
+        // A list that is wrong is wrong with a warning too; a disk that cannot be wiped is not.
+        config.install.wipe_failure = WipeFailure::Warn;
+        match told.contains("in use") || told.contains("read-only") {
+            true => {
+                let plan = try_plan(&config, &disks).unwrap();
+                assert!(plan.wiped.is_empty(), "{told}");
+                assert!(
+                    plan.warnings[0].contains("/dev/vdc stays as it is: /dev/vdc is"),
+                    "{:?}",
+                    plan.warnings
+                );
+            }
+            false => assert_eq!(refusal(&config, &disks).0, class, "{told}"),
+        }
     }
 }
 
@@ -235,27 +249,44 @@ fn a_file_system_on_a_whole_disk_is_seen_too() {
     config.install.wipe_all_disks = true;
     let mut disks = disks();
     disks[1].partitions.clear();
-    disks[1].filesystem_label = Some("HARV_LH_DEFAULT".into());
+    disks[1].signatures = vec![ext4("HARV_LH_DEFAULT")];
     assert_eq!(wiped(&try_plan(&config, &disks).unwrap()), ["vdb"]);
     config.install.device = "/dev/vdb".parse().ok();
     (config.install.wipe_all_disks, config.install.wipe) = (false, Wipe::None);
     let (class, text) = refusal(&config, &disks);
-    assert!(class == Class::Hardware && text.contains("/dev/vdb holds the file system HARV_LH"), "{text}");
+    assert!(
+        class == Class::Hardware && text.contains(r#"/dev/vdb is not empty, and install.wipe is none"#),
+        "{text}"
+    );
 }
 
 #[test]
 fn all_disks_leaves_out_the_boot_medium_and_what_is_in_use() {
     type Change = fn(&mut Disk);
-    let cases: [(Change, Option<&str>); 3] = [
+    let cases: [(Change, Option<&str>); 6] = [
         (|disk| disk.boot_medium = true, None),
-        (|disk| disk.in_use = vec!["mounted at /srv".into()], Some("/dev/vdb stays, it is in use: mounted")),
+        (
+            |disk| disk.holders = vec![mounted("/dev/vdb", "/srv")],
+            Some("/dev/vdb stays, it is in use: /dev/vdb is mounted"),
+        ),
         (|disk| disk.read_only = true, Some("/dev/vdb stays, it is read-only")),
+        (|disk| disk.removable = true, Some("/dev/vdb stays, it is removable")),
+        (|disk| disk.wwn = Some("naa.1".into()), Some("/dev/vdb stays, it is one of several")),
+        // The predecessor's medium.
+        (
+            |disk| {
+                disk.partitions.clear();
+                disk.signatures = vec![Signature { kind: Kind::Iso9660, ..ext4("COS_LIVE") }];
+            },
+            None,
+        ),
     ];
     for (change, told) in cases {
         let mut config = config();
         config.install.wipe_all_disks = true;
         let mut disks = disks();
         disks[1].partitions.push(found("vdb", 3, None, Some("COS_OEM")));
+        disks[2].wwn = Some("naa.1".into());
         change(&mut disks[1]);
         let plan = try_plan(&config, &disks).unwrap();
         assert!(plan.wiped.is_empty());
@@ -270,11 +301,11 @@ fn wipe_none_spares_what_is_on_the_chosen_disks() {
     config.install.wipe = Wipe::None;
     let mut disks = disks();
     for (path, told) in
-        [("/dev/vda", "/dev/vda1  1 GiB  home; /dev/vda2  1 GiB  (photos)"), ("/dev/vdb", "home")]
+        [("/dev/vda", "/dev/vda1  1 GiB  home; /dev/vda2  1 GiB  (ext4 \"photos\")"), ("/dev/vdb", "home")]
     {
         let (class, text) = refusal(&config, &disks);
         assert_eq!(class, Class::Hardware, "{text}");
-        assert!(text.contains(&format!("{path} has partitions")) && text.contains(told), "{text}");
+        assert!(text.contains(&format!("{path} is not empty")) && text.contains(told), "{text}");
         assert!(text.contains("set install.wipe to selected"), "{text}");
         disks.iter_mut().find(|disk| disk.path.to_str() == Some(path)).unwrap().partitions.clear();
     }

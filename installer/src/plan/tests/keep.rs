@@ -65,7 +65,7 @@ fn what_is_kept_stays_in_its_place_with_its_identity_and_is_not_formatted() {
     );
     let persistent = plan.partition(PartitionName::Persistent).unwrap();
     assert_eq!(persistent.end(), data.start, "what lasts takes the room there is");
-    assert!(plan.erased.len() == 3 && plan.erased.iter().all(|part| part.filesystem_label.is_none()));
+    assert!(plan.erased.len() == 3 && plan.erased.iter().all(|part| part.signatures.is_empty()));
     let json = serde_json::to_value(&plan).unwrap();
     assert!(!json["steps"].to_string().contains("HARV_LH_DEFAULT"));
     assert!(json.to_string().contains(&format!("nqrust.data=PARTUUID={KEPT}")));
@@ -92,7 +92,7 @@ fn what_cannot_be_kept_is_refused_with_the_reason_and_what_would_do() {
             d[0].partitions.clear();
         }),
         (&["nothing on /dev/vda", "/dev/vda6  12 GiB"], Class::Hardware, |d, _| {
-            d[0].partitions[2].filesystem_label = Some("other".into());
+            d[0].partitions[2].signatures = vec![ext4("other")];
         }),
         (
             &["nothing on /dev/vda", "/dev/vdb6", "set install.data_disk to /dev/vdb"],
@@ -103,7 +103,7 @@ fn what_cannot_be_kept_is_refused_with_the_reason_and_what_would_do() {
             },
         ),
         (&["more than one partition", "/dev/vda6", "/dev/vda7", "e2label"], Class::Hardware, |d, _| {
-            d[0].partitions[3].filesystem_label = Some("HARV_LH_DEFAULT".into());
+            d[0].partitions[3].signatures = vec![ext4("HARV_LH_DEFAULT")];
         }),
         (&["/dev/vda has no GUID partition table"], Class::Hardware, |d, _| d[0].partitions[2].entry = None),
         (&["it overlaps with /dev/vda7"], Class::Hardware, |d, _| {
@@ -120,7 +120,7 @@ fn what_cannot_be_kept_is_refused_with_the_reason_and_what_would_do() {
         (&["a persistent partition of 14 GiB is larger", "leave it out"], Class::Invalid, |_, c| {
             c.install.persistent_partition_size = Some(ByteSize::gib(14));
         }),
-        (&["has partitions, and install.wipe is none"], Class::Hardware, |_, c| c.install.wipe = Wipe::None),
+        (&["is not empty, and install.wipe is none"], Class::Hardware, |_, c| c.install.wipe = Wipe::None),
     ];
     for (told, class, change) in cases {
         let (mut disks, mut config) = (vec![machine_with_data("vda")], config());

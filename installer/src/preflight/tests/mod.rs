@@ -63,7 +63,7 @@ impl Machine {
 
     fn roots(&self) -> Roots {
         let root = self.0.path();
-        Roots { sys: root.join("sys"), dev: root.join("dev"), proc: root.join("proc") }
+        Roots::below(root)
     }
 }
 

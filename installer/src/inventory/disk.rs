@@ -1,0 +1,176 @@
+//! What is known of a disk.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::holders::Holder;
+use super::signatures::{Kind, Signature};
+use crate::size::ByteSize;
+
+/// One disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// The kernel's name, such as `sda` or `nvme0n1`.
+    pub name: String,
+    /// Its node, such as `/dev/sda`.
+    pub path: PathBuf,
+    /// Its length.
+    pub size: ByteSize,
+    /// The unit of addressing in bytes, 512 or 4096.
+    pub logical_sector: u32,
+    /// The unit that the medium writes without reading first, in bytes.
+    pub physical_sector: u32,
+    /// A spinning disk.
+    pub rotational: bool,
+    /// A drive whose medium can be taken out.
+    pub removable: bool,
+    /// Writing is not possible.
+    pub read_only: bool,
+    /// An optical drive; never a target.
+    pub optical: bool,
+    /// How it is attached.
+    pub transport: Transport,
+    /// The maker's name for it.
+    pub model: Option<String>,
+    /// Serial number.
+    pub serial: Option<String>,
+    /// World-wide name.
+    pub wwn: Option<String>,
+    /// Number of the namespace on an NVMe controller, whose namespaces share model and serial number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<u32>,
+    /// Stable links to it below `/dev/disk`.
+    pub links: Vec<PathBuf>,
+    /// It holds the medium that this system runs from.
+    pub boot_medium: bool,
+    /// The disks that this one is made of, where it is a device of several paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<DiskPath>,
+    /// What uses it or its partitions, from the disk upwards; nothing when it is free. Taken down in the opposite order.
+    #[serde(default)]
+    pub holders: Vec<Holder>,
+    /// What is on it outside its partitions.
+    #[serde(default)]
+    pub signatures: Vec<Signature>,
+    /// Why not everything on it or its partitions could be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<String>,
+    /// The partitions that the kernel sees. It sees none where the first copy of a GUID partition table is damaged;
+    /// then those of the second copy.
+    pub partitions: Vec<FoundPartition>,
+}
+
+/// One of several ways to the same disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskPath {
+    /// The kernel's name.
+    pub name: String,
+    /// Its node.
+    pub path: PathBuf,
+    /// Stable links to it below `/dev/disk`.
+    pub links: Vec<PathBuf>,
+}
+
+/// A partition that is on a disk now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FoundPartition {
+    /// The kernel's name, such as `sda1`.
+    pub name: String,
+    /// Its node.
+    pub path: PathBuf,
+    /// Where it begins.
+    pub start: ByteSize,
+    /// Its length.
+    pub size: ByteSize,
+    /// Its entry, where the disk has a GUID partition table.
+    #[serde(default)]
+    pub entry: Option<FoundEntry>,
+    /// The name in the partition table.
+    pub label: Option<String>,
+    /// What is on it.
+    #[serde(default)]
+    pub signatures: Vec<Signature>,
+    /// Stable links to it below `/dev/disk`.
+    pub links: Vec<PathBuf>,
+}
+
+/// What a GUID partition table says of a partition beside its place and name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FoundEntry {
+    /// Its number, from 1.
+    pub number: u32,
+    /// Its type.
+    pub kind: Uuid,
+    /// PARTUUID.
+    pub uuid: Uuid,
+}
+
+/// How a disk is attached, guessed from its place in the device tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Transport {
+    Nvme,
+    Virtio,
+    Usb,
+    Ata,
+    Sas,
+    Iscsi,
+    Mmc,
+    Scsi,
+    Other,
+}
+
+impl std::fmt::Display for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl Disk {
+    /// Size, model, serial number, and what is on it outside its partitions, in one line, for choosing.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let word = |name: &str, value: &Option<String>| {
+            value.as_ref().map(|value| format!(", {name} {value}")).unwrap_or_default()
+        };
+        let (model, serial) = (word("model", &self.model), word("serial", &self.serial));
+        // The first namespace is the only one of most disks.
+        let namespace = self.namespace.filter(|number| *number != 1);
+        let namespace = namespace.map(|number| format!(", namespace {number}")).unwrap_or_default();
+        let paths = match self.paths.len() {
+            0 => String::new(),
+            count => format!(", {count} paths"),
+        };
+        // A table goes without saying where its partitions are told.
+        let content =
+            self.signatures.iter().filter(|found| found.kind != Kind::Gpt && found.kind.holds_content());
+        let content: String = content.map(|found| format!(", {found}")).collect();
+        format!("{}: {}{model}{serial}{namespace}{paths}{content}", self.path.display(), self.size)
+    }
+
+    /// Whether `path` is its node, one of its links, or one of those of the paths to it.
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
+        let nodes = [(&self.path, &self.links)].into_iter();
+        let mut nodes = nodes.chain(self.paths.iter().map(|way| (&way.path, &way.links)));
+        nodes.any(|(node, links)| node == path || links.iter().any(|link| link == path))
+    }
+}
+
+impl FoundPartition {
+    /// Node, size, name and content in one line, for those who may lose it.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let name = self.label.as_ref().map(|name| format!("  {name}")).unwrap_or_default();
+        let content: Vec<_> = self.signatures.iter().map(ToString::to_string).collect();
+        let content = if content.is_empty() { String::new() } else { format!("  ({})", content.join(", ")) };
+        format!("{}  {}{name}{content}", self.path.display(), self.size)
+    }
+}

@@ -1,0 +1,32 @@
+//! File systems that are made once and only read: ISO 9660 (ECMA-119, 8.4) and SquashFS (fs/squashfs/squashfs_fs.h).
+
+use super::bytes::Bytes;
+use super::{Found, Kind, Signature, Volume};
+
+/// The primary volume descriptor: sector 16 of 2048 bytes.
+const DESCRIPTOR: u64 = 16 * 2048;
+
+pub(super) fn probe(volume: &Volume<'_>) -> Found {
+    let block = volume.at(0, 96)?;
+    if block.has(0, b"hsqs") && block.le16(28) == 4 {
+        return Ok(Some(Signature::new(Kind::Squashfs, 0)));
+    }
+    let descriptor = volume.at(DESCRIPTOR, 2048)?;
+    if !descriptor.has(0, b"\x01CD001") {
+        return Ok(None);
+    }
+    let found = Signature::new(Kind::Iso9660, DESCRIPTOR + 1);
+    Ok(Some(found.label(descriptor.text(40, 32)).uuid(date(&descriptor))))
+}
+
+/// The date of the last change, or of creation where there is none: what Linux takes for the identity of a medium.
+fn date(descriptor: &Bytes) -> Option<String> {
+    [830, 813].into_iter().find_map(|offset| {
+        let digits = descriptor.part(offset, 16);
+        let set =
+            digits.len() == 16 && digits.iter().all(u8::is_ascii_digit) && digits.iter().any(|d| *d != b'0');
+        let text = set.then(|| String::from_utf8_lossy(digits).into_owned())?;
+        let pieces = [0..4, 4..6, 6..8, 8..10, 10..12, 12..14, 14..16].map(|range| &text[range]);
+        Some(pieces.join("-"))
+    })
+}
