@@ -5,6 +5,7 @@ use crate::failure::{class_of, render};
 use crate::inventory::{Holder, HolderKind, Kind, Signature, Transport};
 use crate::release::{Containerd, FORMAT, Image, MediumKind, Purpose};
 
+mod corpus;
 mod disks;
 mod keep;
 
