@@ -8,6 +8,7 @@ use crate::release::{Containerd, FORMAT, Image, MediumKind, Purpose};
 mod corpus;
 mod disks;
 mod keep;
+mod recorded;
 
 pub(crate) const GUID: Uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
 
