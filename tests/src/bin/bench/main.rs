@@ -1,4 +1,4 @@
-//! `make bench`: figures of builds, of a validation, of an install and of container images, each beside a baseline measured in the same run.
+//! `make bench`: figures of builds, of a validation, of a plan, of an install and of container images, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1
 //! then.
@@ -7,6 +7,7 @@ mod builds;
 mod figure;
 mod images;
 mod install;
+mod plan;
 mod validate;
 
 use std::io::{Write, stderr, stdout};
@@ -51,6 +52,7 @@ fn measure_into(figures: &mut Vec<Figure>) -> Result<()> {
     let mut builds = builds::Bench::new(&artifacts)?;
     figures.extend(builds.measure()?);
     figures.push(validate::measure()?);
+    figures.push(plan::measure()?);
     figures.extend(install::measure(&builds.medium()?, &artifacts)?);
     figures.extend(images::measure(&builds, &artifacts)?);
     Ok(())
