@@ -1,15 +1,20 @@
 //! Runs that keep the data partition, cut off wherever that can be.
 
+use std::io;
+use std::sync::Mutex;
+
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::super::keep::{erase, replace_table};
 use super::super::overlay::Overlay;
 use super::*;
-use crate::config::Keep;
+use crate::config::{InstallConfig, Keep};
+use crate::failure::{class_of, render};
 use crate::inventory::{Disk, FoundEntry, FoundPartition};
 use crate::partition_table::{self, Tables};
 use crate::plan::tests::found;
+use crate::plan::{Partition, SectorSize};
 
 const NEW: Uuid = uuid::uuid!("0f7c8f57-5f39-4f6a-8f7f-4b0d5d1b2c3d");
 

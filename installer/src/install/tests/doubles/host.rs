@@ -1,0 +1,81 @@
+//! A machine whose mounts are directories, and a runner that runs nothing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Result;
+
+use crate::command::{Invocation, Runner};
+use crate::install::{Access, Host, Mounted};
+use crate::plan::{Partition, PartitionName, Target};
+
+/// Partition nodes are names, file systems are directories.
+pub(in crate::install) struct TestHost {
+    pub(in crate::install) root: tempfile::TempDir,
+    pub(in crate::install) mounted: AtomicUsize,
+    /// The disks whose new tables the kernel was told of.
+    pub(in crate::install) told: Mutex<Vec<String>>,
+}
+
+pub(in crate::install) struct TestMount<'a>(PathBuf, &'a AtomicUsize);
+
+impl Mounted for TestMount<'_> {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+    fn unmount(self: Box<Self>) -> Result<()> {
+        self.1.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl TestHost {
+    pub(in crate::install) fn new() -> &'static Self {
+        let root = tempfile::tempdir().unwrap();
+        // Mounts borrow the host for as long as they like.
+        Box::leak(Box::new(Self { root, mounted: AtomicUsize::new(0), told: Mutex::default() }))
+    }
+
+    pub(in crate::install) fn path(&self, partition: &str) -> PathBuf {
+        self.root.path().join(partition)
+    }
+}
+
+impl Host for &'static TestHost {
+    fn partition_nodes(
+        &self,
+        disk: &Target,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<PartitionName, PathBuf>> {
+        self.told.lock().unwrap().push(disk.name.clone());
+        let node = |name: PartitionName| (name, Path::new("/dev").join(name.as_str()));
+        Ok(partitions.iter().map(|partition| node(partition.name)).collect())
+    }
+
+    fn firmware_variables(&self) -> Option<PathBuf> {
+        Some(self.path("efivars")).filter(|path| path.exists())
+    }
+
+    fn mount(&self, node: &Path, _: Access) -> Result<Box<dyn Mounted>> {
+        let path = self.path(node.file_name().unwrap().to_str().unwrap());
+        std::fs::create_dir_all(&path).unwrap();
+        self.mounted.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(TestMount(path, &self.mounted)))
+    }
+}
+
+#[derive(Default)]
+pub(in crate::install) struct TestRunner {
+    pub(in crate::install) commands: Mutex<Vec<String>>,
+    pub(in crate::install) fail: bool,
+}
+
+impl Runner for TestRunner {
+    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+        self.commands.lock().unwrap().push(invocation.display());
+        anyhow::ensure!(!self.fail, "mkfs.ext4 ended with exit status: 1");
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,58 @@
+//! A medium in memory.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+
+use crate::medium::{PayloadSource, Place};
+use crate::plan::tests::{contents, release};
+use crate::release::Payload;
+
+/// The small medium of the plan's tests, in memory; one payload may be damaged, from one opening on.
+#[derive(Default)]
+pub(in crate::install) struct TestMedium {
+    pub(in crate::install) damaged: Option<&'static str>,
+    pub(in crate::install) good_openings: usize,
+    pub(in crate::install) openings: Mutex<BTreeMap<String, usize>>,
+    pub(in crate::install) stop_at: Option<(&'static str, &'static AtomicBool)>,
+}
+
+impl PayloadSource for TestMedium {
+    fn open(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
+        let (_, bytes) = contents().iter().find(|(known, _)| known == payload).unwrap();
+        let mut openings = self.openings.lock().unwrap();
+        let opening = openings.entry(payload.path.clone()).or_default();
+        *opening += 1;
+        if self.damaged == Some(payload.path.as_str()) && *opening > self.good_openings {
+            let mut bad = bytes.clone();
+            bad[bytes.len() / 2] ^= 1;
+            return Ok(Box::new(io::Cursor::new(bad)));
+        }
+        if let Some((path, flag)) = self.stop_at
+            && path == payload.path
+            && *opening == 2
+        {
+            flag.store(true, Ordering::Relaxed);
+        }
+        Ok(Box::new(bytes.as_slice()))
+    }
+
+    fn place(&self, _: &Payload) -> Option<Place> {
+        Some(Place::Here)
+    }
+
+    fn probe(&self, _: &Payload) -> Result<()> {
+        Ok(())
+    }
+
+    fn manifest(&self) -> Result<Vec<u8>> {
+        Ok(release().to_bytes())
+    }
+
+    fn describe(&self) -> String {
+        "the test medium".into()
+    }
+}

@@ -1,0 +1,116 @@
+//! What stands in for a machine in tests of the executor: its disks, its mounts, the medium; and a bench with all of
+//! them, on which a plan is carried out.
+
+mod disk;
+mod host;
+mod medium;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+
+pub(in crate::install) use disk::{Act, TestDisk};
+pub(in crate::install) use host::{TestHost, TestRunner};
+pub(in crate::install) use medium::TestMedium;
+
+use super::super::{BlockDevice, Cancel, Parts, Unpacking, execute};
+use crate::config::{InstallConfig, Secret};
+use crate::failure::{Class, class_of, render};
+use crate::inventory::Inventory;
+use crate::plan::tests::{GUID, disk, release, trial};
+use crate::plan::{PartitionName, Plan, Target};
+use crate::progress::{Progress, tests::Recorder};
+use crate::size::ByteSize;
+
+/// Everything for one run.
+pub(in crate::install) struct Bench {
+    pub(in crate::install) plan: Plan,
+    pub(in crate::install) disk: TestDisk,
+    /// Further disks by their names.
+    pub(in crate::install) others: BTreeMap<String, TestDisk>,
+    pub(in crate::install) medium: TestMedium,
+    pub(in crate::install) host: &'static TestHost,
+    pub(in crate::install) runner: TestRunner,
+    pub(in crate::install) recorder: Recorder,
+    pub(in crate::install) stop: &'static AtomicBool,
+}
+
+impl Bench {
+    pub(in crate::install) fn new() -> Self {
+        Self::with_sector(512)
+    }
+
+    pub(in crate::install) fn with_sector(sector: u32) -> Self {
+        let mut target = disk("vda", ByteSize::gib(16));
+        target.logical_sector = sector;
+        Self::with(&[target], trial())
+    }
+
+    /// An install on the first of `disks`.
+    pub(in crate::install) fn with(disks: &[crate::inventory::Disk], mut config: InstallConfig) -> Self {
+        let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
+        config.install.device = disks[0].path.to_str().unwrap().parse().ok();
+        config.token = Some(Secret::new("hush-token"));
+        let plan = crate::plan::plan(&config, &inventory, &release(), GUID).unwrap();
+        let data = plan.data_disk.iter().map(|data| &data.disk);
+        let others = data.chain(plan.wiped.iter().map(|wiped| &wiped.disk));
+        let other = |target: &Target| {
+            (target.name.clone(), TestDisk::other(target, tempfile::NamedTempFile::new().unwrap()))
+        };
+        Self {
+            disk: TestDisk::new(&plan),
+            others: others.map(other).collect(),
+            plan,
+            medium: TestMedium::default(),
+            host: TestHost::new(),
+            runner: TestRunner::default(),
+            recorder: Recorder::default(),
+            stop: Box::leak(Box::new(AtomicBool::new(false))),
+        }
+    }
+
+    pub(in crate::install) fn run(&self) -> Result<()> {
+        self.run_on(&self.disk)
+    }
+
+    pub(in crate::install) fn run_on(&self, device: &dyn BlockDevice) -> Result<()> {
+        let document = |config: &InstallConfig| {
+            let token = config.token.as_ref().map(Secret::expose).unwrap_or_default();
+            Ok(Secret::new(format!("token: {token}\n")))
+        };
+        let open = |target: &Target| -> Result<Box<dyn BlockDevice + '_>> {
+            let disk = self.others.get(&target.name).ok_or_else(|| anyhow::anyhow!("no {}", target.name))?;
+            Ok(Box::new(disk))
+        };
+        let parts = Parts {
+            device,
+            open: &open,
+            source: &self.medium,
+            runner: &self.runner,
+            host: &self.host,
+            progress: &Progress::new(vec![Box::new(self.recorder.clone())]),
+            cancel: &Cancel::new(self.stop),
+            document: &document,
+            unpacking: &Unpacking::of_live_system(),
+            preflight: "passed  cpu  a test\n",
+        };
+        execute(&self.plan, &parts)
+    }
+
+    /// Runs to a failure; returns its class and text. Nothing may be mounted after it.
+    pub(in crate::install) fn fail(&self) -> (Class, String) {
+        let error = self.run().unwrap_err();
+        assert_eq!(self.host.mounted.load(Ordering::Relaxed), 0, "a mount was left behind");
+        assert!(!self.disk.committed(), "the disk boots after a failure");
+        (class_of(&error), render(&error))
+    }
+
+    pub(in crate::install) fn acts(&self) -> Vec<Act> {
+        self.disk.acts.lock().unwrap().clone()
+    }
+
+    pub(in crate::install) fn partition(&self, name: PartitionName) -> u64 {
+        self.plan.partition(name).unwrap().start.get()
+    }
+}
