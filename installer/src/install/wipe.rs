@@ -18,9 +18,14 @@ pub(super) const BOOT_CODE: usize = 440;
 
 /// Erases the old boot sector and table, each copy before the next, then both ends of each new partition, so
 /// that no old file system at the same place comes alive.
+///
+/// The first write is one sector, which a disk writes whole or not at all, and with it nothing starts any more: BIOS
+/// has its code there, and without the protective MBR there neither UEFI nor Linux takes the table for one.
 pub(super) fn wipe(device: &dyn BlockDevice, partitions: &[Partition]) -> Result<()> {
     let zeros = AlignedBuffer::new(EDGE);
     let erase = |offset| device::write(device, offset, &zeros);
+    device::write(device, 0, &zeros[..usize::try_from(device.sector().bytes())?])?;
+    device::barrier(device)?;
     erase(0)?;
     device::barrier(device)?;
     erase(device.size().get() - EDGE as u64)?;

@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use nqrust_checker::crash::Entry;
+
 use crate::install::BlockDevice;
 use crate::plan::{PartitionName, Plan, SectorSize, Target};
 use crate::size::ByteSize;
@@ -28,6 +30,30 @@ pub(in crate::install) struct TestDisk {
     pub(in crate::install) fail_write: Option<usize>,
     /// Reads of this byte see another value.
     pub(in crate::install) rotten: Option<u64>,
+    /// What reached the disk, where a test asks for that.
+    pub(in crate::install) recording: Option<Mutex<Recording>>,
+}
+
+/// Requests to a disk in order, and the bytes that were written, one after the other.
+#[derive(Default)]
+pub(in crate::install) struct Recording {
+    pub(in crate::install) entries: Vec<Entry>,
+    pub(in crate::install) data: Vec<u8>,
+}
+
+impl Recording {
+    /// Where on the disk `bytes` were written last.
+    pub(in crate::install) fn place_of(&self, bytes: &[u8]) -> u64 {
+        let writes = self.entries.iter().rev().filter_map(|entry| match entry {
+            Entry::Write { offset, length, at } => Some((*offset, *at as usize, *length as usize)),
+            Entry::Flush => None,
+        });
+        let mut found = writes.filter_map(|(offset, at, length)| {
+            let data = &self.data[at..at + length];
+            data.windows(bytes.len()).position(|here| here == bytes).map(|place| offset + place as u64)
+        });
+        found.next().unwrap()
+    }
 }
 
 impl TestDisk {
@@ -52,6 +78,7 @@ impl TestDisk {
             writes: AtomicUsize::new(0),
             fail_write: None,
             rotten: None,
+            recording: None,
         }
     }
 
@@ -104,6 +131,12 @@ impl BlockDevice for TestDisk {
             return Err(io::Error::from_raw_os_error(nix::libc::EIO));
         }
         self.file().write_all_at(bytes, offset)?;
+        if let Some(recording) = &self.recording {
+            let Recording { entries, data } = &mut *recording.lock().unwrap();
+            let (length, at) = (bytes.len() as u64, data.len() as u64);
+            entries.push(Entry::Write { offset, length, at });
+            data.extend_from_slice(bytes);
+        }
         let esp_empty = self.bytes(self.esp, 512).iter().all(|byte| *byte == 0);
         self.acts.lock().unwrap().push(Act::Write { offset, length: bytes.len(), esp_empty });
         Ok(())
@@ -111,6 +144,9 @@ impl BlockDevice for TestDisk {
 
     fn flush(&self) -> io::Result<()> {
         self.acts.lock().unwrap().push(Act::Flush);
+        if let Some(recording) = &self.recording {
+            recording.lock().unwrap().entries.push(Entry::Flush);
+        }
         Ok(())
     }
 }

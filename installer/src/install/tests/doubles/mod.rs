@@ -2,6 +2,7 @@
 //! them, on which a plan is carried out.
 
 mod disk;
+mod ext4;
 mod host;
 mod medium;
 
@@ -10,11 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 
-pub(in crate::install) use disk::{Act, TestDisk};
+pub(in crate::install) use disk::{Act, Recording, TestDisk};
+pub(in crate::install) use ext4::Ext4Machine;
 pub(in crate::install) use host::{TestHost, TestRunner};
 pub(in crate::install) use medium::TestMedium;
 
-use super::super::{BlockDevice, Cancel, Parts, Unpacking, execute};
+use super::super::{BlockDevice, Cancel, Host, Parts, Unpacking, execute};
+use crate::command::Runner;
 use crate::config::{InstallConfig, Secret};
 use crate::failure::{Class, class_of, render};
 use crate::inventory::Inventory;
@@ -75,6 +78,15 @@ impl Bench {
     }
 
     pub(in crate::install) fn run_on(&self, device: &dyn BlockDevice) -> Result<()> {
+        self.run_with(device, &self.host, &self.runner)
+    }
+
+    pub(in crate::install) fn run_with(
+        &self,
+        device: &dyn BlockDevice,
+        host: &dyn Host,
+        runner: &dyn Runner,
+    ) -> Result<()> {
         let document = |config: &InstallConfig| {
             let token = config.token.as_ref().map(Secret::expose).unwrap_or_default();
             Ok(Secret::new(format!("token: {token}\n")))
@@ -87,8 +99,8 @@ impl Bench {
             device,
             open: &open,
             source: &self.medium,
-            runner: &self.runner,
-            host: &self.host,
+            runner,
+            host,
             progress: &Progress::new(vec![Box::new(self.recorder.clone())]),
             cancel: &Cancel::new(self.stop),
             document: &document,

@@ -1,0 +1,261 @@
+//! Every moment of an install at which the power may fail, judged by a checker that knows nothing of the installer.
+
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+
+use nqrust_checker::crash::{Choice, Log, State, every_state};
+use nqrust_checker::{BootCode, Expected, File, Hash, Part, System, Verdict, judge};
+
+use super::doubles::{Ext4Machine, Recording};
+use super::*;
+use crate::digest::Digest;
+use crate::plan::{EspContent, Step};
+use crate::release::{MANIFEST, Payload, Purpose};
+
+/// Random parts of the writes between two flushes. `make soak` takes other numbers from `NQRUST_SEED`.
+fn seeds() -> Vec<u64> {
+    let given = std::env::var("NQRUST_SEED").ok().map(|seed| seed.parse().unwrap());
+    [6].into_iter().chain(given).collect()
+}
+
+/// A disk in some old state, on which an install is recorded.
+struct Crash {
+    bench: Bench,
+    disk: Arc<TestDisk>,
+    /// The old state.
+    old: tempfile::NamedTempFile,
+}
+
+impl Crash {
+    /// `prepare` puts the old system onto the disk.
+    fn new(sector: u32, prepare: impl FnOnce(&Bench, &TestDisk)) -> Self {
+        let bench = Bench::with_sector(sector);
+        let mut disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
+        prepare(&bench, &disk);
+        disk.acts.get_mut().unwrap().clear();
+        disk.recording = Some(Mutex::default());
+        let old = tempfile::NamedTempFile::new().unwrap();
+        copy(disk.file(), old.as_file(), disk.size.get());
+        Self { bench, disk: Arc::new(disk), old }
+    }
+
+    fn install(&self) -> anyhow::Result<()> {
+        let machine = Ext4Machine::new(&self.disk, &self.bench.plan);
+        self.bench.run_with(&&*self.disk, &machine, &machine)
+    }
+
+    /// Judges every state in between; returns how many there were of each kind: old, not bootable, complete.
+    fn judge(&self, subsets: usize) -> [usize; 3] {
+        let recording = self.disk.recording.as_ref().unwrap().lock().unwrap();
+        let Recording { entries, data } = &*recording;
+        let expected = expected(&self.bench);
+        let (mut counts, mut holes, mut furthest) = ([0; 3], Vec::new(), 0);
+        let log = Log { entries: entries.clone(), data };
+        for seed in seeds() {
+            furthest = 0;
+            let mut disk = nqrust_checker::Overlay::new(self.old.as_file());
+            let choice = Choice { sector: self.disk.sector.bytes(), seed, subsets };
+            let mut visit = |state: &State<'_>| {
+                let kind = match &state.verdict {
+                    Verdict::OldState => 0,
+                    Verdict::NotBootable => 1,
+                    Verdict::Complete => 2,
+                    Verdict::Half(_) => return holes.push(state.to_string()),
+                };
+                counts[kind] += 1;
+                // What lasts for good lasts.
+                if state.writes.is_empty() {
+                    assert!(kind >= furthest, "the disk goes back: {state}");
+                    furthest = kind;
+                }
+            };
+            every_state(&mut disk, &log, &expected, choice, &mut visit).unwrap();
+            assert_eq!(judge(&disk, &expected).unwrap(), Verdict::Complete);
+        }
+        assert!(holes.is_empty(), "{} bad states, such as: {}", holes.len(), holes[0]);
+        assert_eq!(furthest, 2, "nothing but the end is complete");
+        counts
+    }
+}
+
+fn copy(from: &std::fs::File, to: &std::fs::File, length: u64) {
+    use nix::unistd::{Whence, lseek};
+    to.set_len(length).unwrap();
+    let (mut at, mut buffer) = (0, vec![0; 1 << 16]);
+    while let Ok(data) = lseek(from, at, Whence::SeekData) {
+        let place = data.cast_unsigned();
+        let count = usize::try_from((length - place).min(1 << 16)).unwrap();
+        from.read_exact_at(&mut buffer[..count], place).unwrap();
+        to.write_all_at(&buffer[..count], place).unwrap();
+        at = data + i64::try_from(count).unwrap();
+    }
+}
+
+fn hash(bytes: &[u8]) -> (u64, Hash) {
+    (bytes.len() as u64, *Digest::of(bytes).as_bytes())
+}
+
+/// What the disk of the bench holds in the end, from the medium's content and the plan's own texts.
+fn expected(bench: &Bench) -> Expected {
+    let content = |purpose| &contents().iter().find(|(payload, _)| payload.purpose == purpose).unwrap().1;
+    let known = |path: String, payload: &Payload| File {
+        path,
+        content: Some((payload.size, *payload.sha256.as_bytes())),
+    };
+    let mut esp = Vec::new();
+    let mut stored = Vec::new();
+    let store = "lib/containerd/io.containerd";
+    for step in &bench.plan.steps {
+        match step {
+            Step::Esp { files, .. } => esp.extend(files.iter().map(|file| match &file.content {
+                EspContent::Payload(payload) => known(file.path.to_lowercase(), payload),
+                EspContent::Text(text) => {
+                    File { path: file.path.to_lowercase(), content: Some(hash(text.as_bytes())) }
+                }
+            })),
+            Step::Images { blobs, metadata } => {
+                let path =
+                    |blob: &Payload| format!("{store}.content.v1.content/blobs/sha256/{}", blob.sha256);
+                stored.extend(blobs.iter().map(|blob| known(path(blob), blob)));
+                let metadata = metadata.as_ref().unwrap();
+                stored.push(known(format!("{store}.metadata.v1.bolt/meta.db"), metadata));
+            }
+            _ => {}
+        }
+    }
+    assert!(esp.len() > 6 && stored.len() == 3);
+    let (length, digest) = hash(content(Purpose::Rootfs));
+    let file = |path: &str, bytes: &[u8]| File { path: path.into(), content: Some(hash(bytes)) };
+    let node = vec![
+        file(DOCUMENT, b"token: hush-token\n"),
+        file(MANIFEST, &bench.plan.release.to_bytes()),
+        File { path: "machine-id".into(), content: None },
+    ];
+    let system = |part: &str, label: &str, files| System { part: part.into(), label: label.into(), files };
+    let boot = (bench.plan.disk.sector == crate::plan::SectorSize::B512).then(|| BootCode {
+        boot: content(Purpose::GrubBoot).clone(),
+        core: content(Purpose::GrubCore).clone(),
+    });
+    let part = |part: &crate::plan::Partition| Part {
+        name: part.name.as_str().into(),
+        start: part.start.get(),
+        size: part.size.get(),
+    };
+    Expected {
+        sector: bench.plan.disk.sector.bytes(),
+        parts: bench.plan.partitions.iter().map(part).collect(),
+        boot,
+        image: ("root-a".into(), length, digest),
+        esp,
+        systems: vec![
+            system("config", "NQ_CONFIG", node),
+            system("persistent", "NQ_PERSISTENT", stored),
+            system("data", "HARV_LH_DEFAULT", vec![]),
+        ],
+    }
+}
+
+/// Whether firmware starts what is on the disk before the install, as it must for a test to say something.
+fn starts(crash: &Crash) -> bool {
+    judge(crash.old.as_file(), &expected(&crash.bench)).unwrap() != Verdict::NotBootable
+}
+
+#[test]
+fn a_power_cut_at_any_moment_of_an_install_on_an_empty_disk_leaves_nothing_that_boots_half() {
+    for sector in [512, 4096] {
+        let crash = Crash::new(sector, |_, _| {});
+        assert!(!starts(&crash));
+        crash.install().unwrap();
+        let [_, not_bootable, complete] = crash.judge(20);
+        assert!(not_bootable > 300 && complete > 20, "{not_bootable} {complete}");
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_moment_over_an_older_node_leaves_that_node_or_nothing_that_boots_half() {
+    let crash = Crash::new(512, |bench, disk| {
+        // The same layout with other contents: what is left of one looks right in the other.
+        let mut older = Bench::new();
+        older.plan = crate::plan::plan(
+            &older.plan.document,
+            &crate::inventory::Inventory { disks: vec![super::disk("vda", ByteSize::gib(16))], nics: vec![] },
+            &older.plan.release,
+            uuid::uuid!("0f0e0d0c-0b0a-4a4f-9d55-8e1f3c6b7a90"),
+        )
+        .unwrap();
+        let node = Arc::new(TestDisk::other(&older.plan.disk, tempfile::NamedTempFile::new().unwrap()));
+        let machine = Ext4Machine::new(&node, &older.plan);
+        older.run_with(&&*node, &machine, &machine).unwrap();
+        copy(node.file(), disk.file(), disk.size.get());
+        disk.file().write_all_at(&[0x5a; 512], bench.partition(PartitionName::RootA) + 8192).unwrap();
+    });
+    assert!(starts(&crash));
+    crash.install().unwrap();
+    let [old, not_bootable, complete] = crash.judge(50);
+    assert!(old > 2 && not_bootable > 900 && complete > 50, "{old} {not_bootable} {complete}");
+}
+
+#[test]
+fn a_power_cut_at_any_moment_over_a_foreign_system_leaves_that_system_or_nothing_that_boots_half() {
+    let crash = Crash::new(512, |_, disk| foreign(disk));
+    assert!(starts(&crash));
+    crash.install().unwrap();
+    let [old, not_bootable, complete] = crash.judge(50);
+    assert!(old > 2 && not_bootable > 900 && complete > 50, "{old} {not_bootable} {complete}");
+}
+
+#[test]
+fn the_checker_finds_damage_to_anything_that_an_install_writes() {
+    let crash = Crash::new(512, |_, _| {});
+    crash.install().unwrap();
+    let recording = crash.disk.recording.as_ref().unwrap().lock().unwrap();
+    let expected = expected(&crash.bench);
+    let written = |purpose: Purpose| {
+        let (_, bytes) = contents().iter().find(|(payload, _)| payload.purpose == purpose).unwrap();
+        recording.place_of(&bytes[bytes.len() / 2..][..200])
+    };
+    let start = |name| crash.bench.partition(name);
+    let end = crash.disk.size.get();
+    let places = [
+        (120, "boot sector"),
+        (start(PartitionName::Bios) + 1000, "core"),
+        (600, "copy of the partition table"),
+        (1024 + 56, "copy of the partition table"),
+        (end - 400, "copy of the partition table"),
+        (written(Purpose::Rootfs), "OS image"),
+        (written(Purpose::Kernel), "nqrust/a/vmlinuz"),
+        (written(Purpose::Shim), "efi/boot/bootx64.efi"),
+        (recording.place_of(b"set default=nqrust-a"), "grub/grub.cfg"),
+        (written(Purpose::ImageBlob), "blobs/sha256"),
+        (written(Purpose::ImageMetadata), "meta.db"),
+        (recording.place_of(b"hush-token"), "node.yaml"),
+        (start(PartitionName::Config) + 1024 + 0x38, "NQ_CONFIG"),
+        (start(PartitionName::Data) + 1024 + 0x78, "HARV_LH_DEFAULT"),
+    ];
+    for (place, told) in places {
+        let mut damaged = nqrust_checker::Overlay::new(crash.disk.file());
+        let mut byte = [0];
+        crash.disk.file().read_exact_at(&mut byte, place).unwrap();
+        nqrust_checker::Store::write_at(&mut damaged, place, &[byte[0] ^ 1]).unwrap();
+        let verdict = judge(&damaged, &expected).unwrap();
+        assert!(matches!(&verdict, Verdict::Half(what) if what.contains(told)), "{told}: {verdict:?}");
+    }
+}
+
+/// A system of somebody else: boot code, a table of another program, and an EFI system partition at a place of its own.
+fn foreign(disk: &TestDisk) {
+    let path = disk.file.path();
+    let make = Invocation::new("sgdisk").args(["-n", "1:4196352:+300M", "-t", "1:ef00", "-n", "2:0:0"]);
+    crate::command::SystemRunner.run(&make.arg(path)).unwrap();
+    disk.file().write_all_at(&[0xfa; 440], 0).unwrap();
+    let mut esp = crate::fat::Region::new(disk.file(), 4_196_352 * 512, 300 << 20);
+    let volume = crate::fat::Volume {
+        label: "OTHER",
+        id: 7,
+        sector: 512,
+        epoch: 1_700_000_000,
+        kind: crate::fat::Kind::Fat32,
+    };
+    let loader = crate::fat::FatFile::new("EFI/BOOT/BOOTX64.EFI", &b"another loader"[..]);
+    crate::fat::write_volume(&mut esp, volume, vec![loader]).unwrap();
+}

@@ -1,0 +1,171 @@
+//! A machine whose file systems are real: made by `mkfs.ext4` in a file, filled by `debugfs`, and written to the disk of
+//! the test as the kernel would at an unmount: all changes, in any order, then a flush. Needs neither root nor devices.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, Result};
+use nix::unistd::{Whence, lseek};
+
+use super::TestDisk;
+use crate::command::{Invocation, Runner, SystemRunner};
+use crate::digest::Digest;
+use crate::install::{Access, BlockDevice, Host, Mounted};
+use crate::plan::{Partition, PartitionName, Plan, Target};
+
+/// So much of a file system is compared, and written, at once.
+const PIECE: u64 = 64 << 10;
+
+/// What is at each path: the digest of a file, and the mode.
+type Listing = BTreeMap<PathBuf, (Option<Digest>, u32)>;
+
+/// The machine of one disk.
+#[derive(Clone)]
+pub(in crate::install) struct Ext4Machine(Arc<Inner>);
+
+struct Inner {
+    disk: Arc<TestDisk>,
+    partitions: Vec<Partition>,
+    files: tempfile::TempDir,
+    /// What each file system holds.
+    held: Mutex<BTreeMap<String, Listing>>,
+}
+
+impl Ext4Machine {
+    pub(in crate::install) fn new(disk: &Arc<TestDisk>, plan: &Plan) -> Self {
+        let (disk, partitions) = (disk.clone(), plan.partitions.clone());
+        let files = tempfile::tempdir().unwrap();
+        Self(Arc::new(Inner { disk, partitions, files, held: Mutex::default() }))
+    }
+}
+
+impl Inner {
+    fn image(&self, name: &str) -> PathBuf {
+        self.files.path().join(format!("{name}.img"))
+    }
+
+    fn root(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    fn mkfs(&self, make: &Invocation) -> Result<()> {
+        let (node, options) = make.args.split_last().unwrap();
+        let name = Path::new(node).file_name().unwrap().to_str().unwrap();
+        let partition = self.partitions.iter().find(|partition| partition.name.as_str() == name).unwrap();
+        let _ = fs::remove_dir_all(self.root(name));
+        fs::create_dir(self.root(name))?;
+        self.held.lock().unwrap().insert(name.into(), BTreeMap::new());
+        File::create(self.image(name))?.set_len(partition.size.get())?;
+        SystemRunner.run(&Invocation::new("mkfs.ext4").args(options).arg(self.image(name)))?;
+        self.write_out(name)
+    }
+
+    /// Brings the directory that was mounted into the file system, and that onto the disk.
+    fn unmount(&self, name: &str) -> Result<()> {
+        let now = listing(&self.root(name));
+        let before = self.held.lock().unwrap().insert(name.into(), now.clone()).unwrap();
+        let mut commands = String::new();
+        for (path, (digest, mode)) in &now {
+            let place = path.display();
+            if before.get(path) == Some(&(*digest, *mode)) {
+                continue;
+            }
+            let known = before.contains_key(path);
+            if known && digest.is_some() {
+                commands.push_str(&format!("rm /{place}\n"));
+            }
+            match digest {
+                None if known => {}
+                None => commands.push_str(&format!("mkdir /{place}\n")),
+                Some(_) => {
+                    let from = self.root(name).join(path);
+                    commands.push_str(&format!("write {} /{place}\n", from.display()));
+                }
+            }
+            commands.push_str(&format!("sif /{place} mode 0{mode:o}\n"));
+        }
+        let script = self.root(&format!("{name}.debugfs"));
+        fs::write(&script, commands)?;
+        SystemRunner
+            .run(&Invocation::new("debugfs").arg("-w").arg("-f").arg(script).arg(self.image(name)))?;
+        self.write_out(name)
+    }
+
+    fn write_out(&self, name: &str) -> Result<()> {
+        let partition = self.partitions.iter().find(|partition| partition.name.as_str() == name).unwrap();
+        let image = File::open(self.image(name))?;
+        let (mut at, mut new) = (0, vec![0; PIECE as usize]);
+        while let Ok(data) = lseek(&image, at, Whence::SeekData) {
+            let place = data.cast_unsigned() / PIECE * PIECE;
+            let length = usize::try_from(PIECE.min(partition.size.get() - place))?;
+            image.read_exact_at(&mut new[..length], place)?;
+            if new[..length] != self.disk.bytes(partition.start.get() + place, length) {
+                self.disk.write_at(partition.start.get() + place, &new[..length])?;
+            }
+            at = (place + PIECE).cast_signed();
+        }
+        Ok(self.disk.flush()?)
+    }
+}
+
+/// What is below `root`: directories have no digest.
+fn listing(root: &Path) -> Listing {
+    let entries = walkdir::WalkDir::new(root).min_depth(1).sort_by_file_name().into_iter();
+    let entry = |entry: walkdir::DirEntry| {
+        let mode = entry.metadata().unwrap().permissions().mode();
+        let digest = entry.file_type().is_file().then(|| Digest::of(&fs::read(entry.path()).unwrap()));
+        (entry.path().strip_prefix(root).unwrap().to_owned(), (digest, mode))
+    };
+    entries.map(|found| entry(found.unwrap())).collect()
+}
+
+impl Runner for Ext4Machine {
+    fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+        assert_eq!(invocation.program, "mkfs.ext4");
+        self.0.mkfs(invocation).map(|()| Vec::new())
+    }
+}
+
+impl Host for Ext4Machine {
+    fn partition_nodes(
+        &self,
+        _: &Target,
+        partitions: &[Partition],
+    ) -> Result<BTreeMap<PartitionName, PathBuf>> {
+        let node = |name: PartitionName| (name, Path::new("/dev").join(name.as_str()));
+        Ok(partitions.iter().map(|partition| node(partition.name)).collect())
+    }
+
+    fn firmware_variables(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>> {
+        let name = node.file_name().context("no name")?.to_str().context("no text")?.to_owned();
+        let point = self.0.root(&name);
+        Ok(Box::new(Ext4Mount { machine: self.0.clone(), name, point, access }))
+    }
+}
+
+struct Ext4Mount {
+    machine: Arc<Inner>,
+    name: String,
+    point: PathBuf,
+    access: Access,
+}
+
+impl Mounted for Ext4Mount {
+    fn path(&self) -> &Path {
+        &self.point
+    }
+
+    fn unmount(self: Box<Self>) -> Result<()> {
+        match self.access {
+            Access::Write => self.machine.unmount(&self.name),
+            Access::Read => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Disks as the checker sees them: bytes to read, and changes laid over others.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use sha2::{Digest, Sha256};
+
+use crate::verdict::Hash;
+
+/// Something to read from. Bytes are there from 0 to [`Bytes::length`].
+pub trait Bytes {
+    /// In bytes.
+    fn length(&self) -> u64;
+    /// Fills `buffer` from `offset`. Beyond the end is an error.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+}
+
+/// Something to write to as well.
+pub trait Store: Bytes {
+    /// Writes `bytes` at `offset`.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+}
+
+impl Bytes for Vec<u8> {
+    fn length(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let here = self.get(start..).and_then(|rest| rest.get(..buffer.len()));
+        buffer.copy_from_slice(here.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+impl Bytes for fs::File {
+    fn length(&self) -> u64 {
+        self.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(buffer, offset)
+    }
+}
+
+impl Store for fs::File {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+}
+
+/// A disk of zeros.
+#[derive(Clone, Copy, Debug)]
+pub struct Blank(
+    /// Its length.
+    pub u64,
+);
+
+impl Bytes for Blank {
+    fn length(&self) -> u64 {
+        self.0
+    }
+
+    fn read_at(&self, _: u64, buffer: &mut [u8]) -> io::Result<()> {
+        buffer.fill(0);
+        Ok(())
+    }
+}
+
+const PAGE: usize = 4096;
+
+/// Changes to a disk that stays as it is. Only what was changed takes memory.
+#[allow(missing_debug_implementations)]
+pub struct Overlay<'a> {
+    below: &'a dyn Bytes,
+    pages: HashMap<u64, Box<[u8; PAGE]>>,
+}
+
+impl<'a> Overlay<'a> {
+    /// No changes to `below` yet.
+    #[must_use]
+    pub fn new(below: &'a dyn Bytes) -> Self {
+        Self { below, pages: HashMap::new() }
+    }
+
+    /// Whether everything reads as without the changes.
+    pub fn is_unchanged(&self) -> io::Result<bool> {
+        for (index, page) in &self.pages {
+            if **page != *read_page(self.below, *index)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn read_page(from: &dyn Bytes, index: u64) -> io::Result<Box<[u8; PAGE]>> {
+    let mut page = Box::new([0; PAGE]);
+    let offset = index * PAGE as u64;
+    let length = (from.length() - offset).min(PAGE as u64);
+    from.read_at(offset, &mut page[..usize::try_from(length).map_err(io::Error::other)?])?;
+    Ok(page)
+}
+
+/// Calls `visit` with each page that `length` bytes at `offset` touch: its number, the part of it, and the part of them.
+fn each_page(
+    offset: u64,
+    length: usize,
+    mut visit: impl FnMut(u64, std::ops::Range<usize>, std::ops::Range<usize>) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < length {
+        let at = offset + done as u64;
+        let within = usize::try_from(at % PAGE as u64).map_err(io::Error::other)?;
+        let count = (PAGE - within).min(length - done);
+        visit(at / PAGE as u64, within..within + count, done..done + count)?;
+        done += count;
+    }
+    Ok(())
+}
+
+impl Bytes for Overlay<'_> {
+    fn length(&self) -> u64 {
+        self.below.length()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.below.read_at(offset, buffer)?;
+        each_page(offset, buffer.len(), |index, within, place| {
+            if let Some(page) = self.pages.get(&index) {
+                buffer[place].copy_from_slice(&page[within]);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Store for Overlay<'_> {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if offset + bytes.len() as u64 > self.below.length() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        each_page(offset, bytes.len(), |index, within, place| {
+            if !self.pages.contains_key(&index) {
+                self.pages.insert(index, read_page(self.below, index)?);
+            }
+            if let Some(page) = self.pages.get_mut(&index) {
+                page[within].copy_from_slice(&bytes[place]);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The SHA-256 of `length` bytes at `offset`.
+pub(crate) fn hash(disk: &dyn Bytes, offset: u64, length: u64) -> io::Result<Hash> {
+    let mut hasher = Sha256::new();
+    hash_into(&mut hasher, disk, offset, length)?;
+    Ok(hasher.finalize().into())
+}
+
+pub(crate) fn hash_into(
+    hasher: &mut Sha256,
+    disk: &dyn Bytes,
+    mut offset: u64,
+    length: u64,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    let end = offset + length;
+    while offset < end {
+        let count = usize::try_from((end - offset).min(1 << 20)).map_err(io::Error::other)?;
+        disk.read_at(offset, &mut buffer[..count])?;
+        hasher.update(&buffer[..count]);
+        offset += count as u64;
+    }
+    Ok(())
+}
+
+/// `N` bytes at `offset`, or nothing where there are none.
+pub(crate) fn array<const N: usize>(disk: &dyn Bytes, offset: u64) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    disk.read_at(offset, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// `length` bytes at `offset`, or nothing where there are none.
+pub(crate) fn vector(disk: &dyn Bytes, offset: u64, length: u64) -> Option<Vec<u8>> {
+    // Lengths come from the disk under test.
+    let mut bytes = vec![0; usize::try_from(length).ok().filter(|length| *length <= 64 << 20)?];
+    disk.read_at(offset, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from(u16_at(bytes, at)) | u32::from(u16_at(bytes, at + 2)) << 16
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}

@@ -1,0 +1,167 @@
+//! The judgement.
+
+use std::io;
+
+use crate::bytes::{Bytes, hash};
+use crate::{bios, ext4, fat, gpt};
+
+/// A SHA-256.
+pub type Hash = [u8; 32];
+
+/// What a disk is worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every byte is as before the install.
+    OldState,
+    /// Neither kind of firmware finds anything to start.
+    NotBootable,
+    /// It starts, and everything is there.
+    Complete,
+    /// It starts, and this is missing or wrong. Never to be seen.
+    Half(String),
+}
+
+/// Everything that an installed disk has.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// Bytes of a sector.
+    pub sector: u64,
+    /// The partitions, in order.
+    pub parts: Vec<Part>,
+    /// GRUB for legacy firmware, where the disk can have it.
+    pub boot: Option<BootCode>,
+    /// The partition of the OS image, its length and its hash.
+    pub image: (String, u64, Hash),
+    /// All files of the EFI system partition, in small letters.
+    pub esp: Vec<File>,
+    /// The ext4 file systems.
+    pub systems: Vec<System>,
+}
+
+/// One partition.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Its name in the table.
+    pub name: String,
+    /// Where it begins, in bytes.
+    pub start: u64,
+    /// Its length, in bytes.
+    pub size: u64,
+}
+
+/// GRUB as it comes on a medium.
+#[derive(Clone, Debug)]
+pub struct BootCode {
+    /// `boot.img`.
+    pub boot: Vec<u8>,
+    /// `core.img`, which goes to the partition `bios`.
+    pub core: Vec<u8>,
+}
+
+/// One file.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Path without a leading slash.
+    pub path: String,
+    /// Length and hash, where they are known before the install.
+    pub content: Option<(u64, Hash)>,
+}
+
+/// One ext4 file system.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// The name of its partition.
+    pub part: String,
+    /// Its label.
+    pub label: String,
+    /// Files that it has, among others.
+    pub files: Vec<File>,
+}
+
+/// Judges a disk that is not in its old state.
+pub fn judge(disk: &dyn Bytes, expected: &Expected) -> io::Result<Verdict> {
+    if !starts(disk, expected) {
+        return Ok(Verdict::NotBootable);
+    }
+    Ok(missing(disk, expected)?.map_or(Verdict::Complete, Verdict::Half))
+}
+
+/// Whether some firmware gets further than looking. UEFI starts from any FAT volume: one that either copy of the table
+/// names as the EFI system partition, one in a partition of the old kind, one on the whole disk. Legacy firmware starts
+/// whatever is in the first sector; the GRUB of this install stops there while it finds no FAT volume.
+fn starts(disk: &dyn Bytes, expected: &Expected) -> bool {
+    let tables = gpt::tables(disk, expected.sector);
+    let entries = tables.iter().flatten().flat_map(|table| &table.entries);
+    let volumes = entries.filter(|entry| entry.is_esp()).map(|entry| entry.start);
+    let mut volumes = volumes.chain(gpt::mbr(disk, expected.sector)).chain([0]);
+    let waits = expected.boot.as_ref().is_some_and(|boot| bios::is_ours(disk, boot));
+    volumes.any(|start| fat::is_fat(disk, start)) || (bios::starts(disk) && !waits)
+}
+
+/// What an installed disk lacks.
+fn missing(disk: &dyn Bytes, expected: &Expected) -> io::Result<Option<String>> {
+    let [Some(primary), Some(backup)] = gpt::tables(disk, expected.sector) else {
+        return Ok(Some("a copy of the partition table is not valid".into()));
+    };
+    if primary != backup {
+        return Ok(Some("the copies of the partition table differ".into()));
+    }
+    let same = |(entry, part): (&gpt::Entry, &Part)| {
+        entry.name == part.name && entry.start == part.start && entry.size == part.size
+    };
+    if primary.entries.len() != expected.parts.len()
+        || !primary.entries.iter().zip(&expected.parts).all(same)
+        || !primary.entries.iter().any(|entry| entry.is_esp() && entry.name == "esp")
+    {
+        return Ok(Some(format!("the table has other partitions: {:?}", primary.entries)));
+    }
+    let start = |name: &str| {
+        let part = expected.parts.iter().find(|part| part.name == name);
+        part.map(|part| part.start).ok_or_else(|| io::Error::other(format!("no partition {name}")))
+    };
+    if let Some(boot) = &expected.boot
+        && let Some(what) = bios::missing(disk, boot, start("bios")?)
+    {
+        return Ok(Some(what.into()));
+    }
+    let (part, length, digest) = &expected.image;
+    if hash(disk, start(part)?, *length)? != *digest {
+        return Ok(Some("the OS image is not what it should be".into()));
+    }
+    if let Some(what) = missing_boot_files(disk, start("esp")?, &expected.esp)? {
+        return Ok(Some(what));
+    }
+    for system in &expected.systems {
+        if let Some(what) = missing_files(disk, start(&system.part)?, system) {
+            return Ok(Some(what));
+        }
+    }
+    Ok(None)
+}
+
+fn missing_boot_files(disk: &dyn Bytes, start: u64, files: &[File]) -> io::Result<Option<String>> {
+    let Some(volume) = fat::Volume::open(disk, start) else {
+        return Ok(Some("the EFI system partition is not FAT32".into()));
+    };
+    let found = match volume.files() {
+        Ok(found) => found,
+        Err(error) => return Ok(Some(format!("the EFI system partition: {error}"))),
+    };
+    let wrong = files.iter().find(|file| {
+        let found = found.get(&file.path);
+        found.is_none() || file.content.is_some_and(|content| found != Some(&content))
+    });
+    Ok(wrong.map(|file| format!("{} on the EFI system partition", file.path)))
+}
+
+fn missing_files(disk: &dyn Bytes, start: u64, system: &System) -> Option<String> {
+    let part = &system.part;
+    let Some(volume) = ext4::Volume::open(disk, start).filter(|volume| volume.label == system.label) else {
+        return Some(format!("no file system {} on {part}", system.label));
+    };
+    system.files.iter().find_map(|file| match (volume.hash(&file.path), file.content) {
+        (Err(error), _) => Some(format!("{} on {part}: {error}", file.path)),
+        (Ok(found), Some(content)) if found != content => Some(format!("{} on {part} differs", file.path)),
+        _ => None,
+    })
+}
