@@ -91,11 +91,10 @@ fn put(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
     device::barrier(device)?;
     let mut found = AlignedBuffer::new(bytes.len());
     device::read(device, offset, &mut found)?;
-    if *found == *bytes {
-        return Ok(());
+    match device::first_difference(&found, bytes) {
+        None => Ok(()),
+        Some(place) => Err(device::differs("boot code", offset + place, device).into()),
     }
-    let what = format!("boot code at byte {offset} does not read back as written");
-    Err(Failure::new(Class::DiskIo, what).hint("The disk is not reliable; replace it.").into())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-use super::device::{AlignedBuffer, BlockDevice};
+use super::device::{self, AlignedBuffer, BlockDevice};
 
 /// The unit in which the cache reads and writes.
 const BLOCK: u64 = 256 << 10;
@@ -32,7 +32,7 @@ pub(super) struct Cached<'a> {
     fresh: Option<BTreeSet<u64>>,
     /// The error of a write, for good: `fatfs` swallows errors where it closes files, and a later flush that
     /// goes well must not hide them.
-    broken: Option<(io::ErrorKind, Option<i32>)>,
+    broken: Option<Broken>,
 }
 
 impl<'a> Cached<'a> {
@@ -57,7 +57,7 @@ impl<'a> Cached<'a> {
             let mut bytes = AlignedBuffer::new(length);
             let known_zero = self.fresh.as_ref().is_some_and(|written| !written.contains(&index));
             if !known_zero {
-                self.device.read_at(self.start + offset, &mut bytes)?;
+                device::read(self.device, self.start + offset, &mut bytes).map_err(carried)?;
             }
             self.blocks.insert(index, Block { bytes, dirty: false, used: 0 });
         }
@@ -78,13 +78,16 @@ impl<'a> Cached<'a> {
     }
 
     fn write_back(&mut self, index: u64) -> io::Result<()> {
-        if let Some((kind, code)) = self.broken {
-            return Err(code.map_or(io::Error::from(kind), io::Error::from_raw_os_error));
+        if let Some(broken) = &self.broken {
+            return Err(broken.told(self.device));
         }
         if let Some(block) = self.blocks.get_mut(&index).filter(|block| block.dirty) {
-            let written = self.device.write_at(self.start + index * BLOCK, &block.bytes);
-            self.broken = written.as_ref().err().map(|error| (error.kind(), error.raw_os_error()));
-            written?;
+            let offset = self.start + index * BLOCK;
+            if let Err(error) = self.device.write_at(offset, &block.bytes) {
+                let (length, kind, code) = (block.bytes.len(), error.kind(), error.raw_os_error());
+                self.broken = Some(Broken { offset, length, kind, code });
+                return Err(io::Error::other(device::cannot_write(self.device, offset, length, error)));
+            }
             block.dirty = false;
             if let Some(written) = &mut self.fresh {
                 written.insert(index);
@@ -100,6 +103,28 @@ impl<'a> Cached<'a> {
         let count = wanted.min(usize::try_from(left).unwrap_or(usize::MAX));
         (index, usize::try_from(within).unwrap_or(usize::MAX), count)
     }
+}
+
+/// A write that went wrong.
+#[derive(Clone, Copy)]
+struct Broken {
+    offset: u64,
+    length: usize,
+    kind: io::ErrorKind,
+    code: Option<i32>,
+}
+
+impl Broken {
+    /// Its error once more.
+    fn told(self, device: &dyn BlockDevice) -> io::Error {
+        let error = self.code.map_or(io::Error::from(self.kind), io::Error::from_raw_os_error);
+        io::Error::other(device::cannot_write(device, self.offset, self.length, error))
+    }
+}
+
+/// The error as those know it who read streams; its failure is found again in it.
+fn carried(error: anyhow::Error) -> io::Error {
+    io::Error::other(error.reallocate_into_boxed_dyn_error_without_backtrace())
 }
 
 impl fmt::Debug for Cached<'_> {

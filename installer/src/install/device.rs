@@ -1,11 +1,13 @@
-//! The seam through which every byte goes to and comes from the target disk.
+//! The seam through which every byte goes to and comes from the target disk, and the one place where trouble with a
+//! disk is put into words.
 
 use std::io;
 
 use anyhow::Result;
+use nix::libc;
 
-use crate::failure::{Class, Classify};
-use crate::plan::SectorSize;
+use crate::failure::{Class, Failure, class_of};
+use crate::plan::{PartitionName, SectorSize};
 use crate::size::ByteSize;
 
 /// How much is written or read at once.
@@ -16,6 +18,8 @@ const PAGE: usize = 4096;
 
 /// A disk. Offsets and lengths are multiples of its sector size; reads and writes are whole or an error.
 pub trait BlockDevice: Send + Sync {
+    /// Which disk it is, for a person: node, size, model and serial number.
+    fn describe(&self) -> String;
     /// Its length.
     fn size(&self) -> ByteSize;
     /// Its unit of addressing.
@@ -30,20 +34,93 @@ pub trait BlockDevice: Send + Sync {
 
 /// Writes, and says where if that goes wrong.
 pub(super) fn write(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
-    let what = || format!("writing {} at byte {offset} of the disk", ByteSize::bytes(bytes.len() as u64));
-    device.write_at(offset, bytes).class(Class::DiskIo, what)
+    let written = device.write_at(offset, bytes);
+    written.map_err(|error| cannot_write(device, offset, bytes.len(), error).into())
+}
+
+/// The failure of a write.
+pub(super) fn cannot_write(
+    device: &dyn BlockDevice,
+    offset: u64,
+    length: usize,
+    error: io::Error,
+) -> Failure {
+    let what = format!("writing {} at byte {offset}", ByteSize::bytes(length as u64));
+    trouble(&what, device, error)
 }
 
 /// Reads, and says where if that goes wrong.
 pub(super) fn read(device: &dyn BlockDevice, offset: u64, buffer: &mut [u8]) -> Result<()> {
     let length = ByteSize::bytes(buffer.len() as u64);
-    let what = || format!("reading {length} at byte {offset} of the disk");
-    device.read_at(offset, buffer).class(Class::DiskIo, what)
+    let what = || format!("reading {length} at byte {offset}");
+    device.read_at(offset, buffer).map_err(|error| trouble(&what(), device, error).into())
 }
 
 /// A barrier, with the failure that belongs to it.
 pub(super) fn barrier(device: &dyn BlockDevice) -> Result<()> {
-    device.flush().class(Class::DiskIo, || "flushing the disk's cache".into())
+    device.flush().map_err(|error| trouble("flushing the cache", device, error).into())
+}
+
+/// The failure of `what`, with the disk, what the kernel said, and what to try.
+fn trouble(what: &str, device: &dyn BlockDevice, error: io::Error) -> Failure {
+    let advice = advice(&error);
+    Failure::new(Class::DiskIo, format!("{what} of {}", device.describe())).because(error).hint(advice)
+}
+
+/// The failure of a disk that gives back other bytes than it was given: `what` differs from byte `offset` of the disk on.
+pub(super) fn differs(what: &str, offset: u64, device: &dyn BlockDevice) -> Failure {
+    let disk = device.describe();
+    Failure::new(Class::DiskIo, format!("{what} at byte {offset} of {disk} does not read back as written"))
+        .hint(UNRELIABLE)
+}
+
+/// What to try with a disk that reports nothing and gives back other bytes.
+pub(super) const UNRELIABLE: &str = "The disk, its cable or its controller loses data without saying so. \
+    Try another port, then another disk.";
+
+/// The first byte in which `found` differs from `expected`, which is as long.
+pub(super) fn first_difference(found: &[u8], expected: &[u8]) -> Option<u64> {
+    found.iter().zip(expected).position(|(found, expected)| found != expected).map(|place| place as u64)
+}
+
+/// What to try after the kernel's answer.
+pub(super) fn advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM | libc::ESHUTDOWN) => {
+            "The disk went away. Check its cable and its power, then start again."
+        }
+        Some(libc::EROFS | libc::EACCES | libc::EPERM) => {
+            "The disk refuses to be written. Look for a write protection, at the disk or in its controller."
+        }
+        Some(libc::ENOSPC) => "The disk ends before its own size says. Replace it.",
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "The disk ends before its own size says. Replace it."
+        }
+        _ => WORN,
+    }
+}
+
+/// What to try with a disk that reports errors.
+pub(super) const WORN: &str = "Check the disk's cable and try another port; look at its own record of errors (SMART). \
+    Replace it if errors go on.";
+
+/// An error of work on the file system of a partition; where that is trouble with its disk, with the disk and what to try.
+pub(super) fn in_filesystem(error: anyhow::Error, name: PartitionName, disk: &str) -> anyhow::Error {
+    if class_of(&error) != Class::DiskIo {
+        return error;
+    }
+    let from_kernel = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    // A full file system says nothing about its disk, and the report has advice of its own for it.
+    let advice = match from_kernel.and_then(io::Error::raw_os_error) {
+        Some(libc::ENOSPC | libc::EDQUOT) => None,
+        _ => from_kernel.map(advice),
+    };
+    let failure = Failure::new(Class::DiskIo, format!("using the file system {} on {disk}", name.as_str()));
+    let failure = failure.because(error.reallocate_into_boxed_dyn_error_without_backtrace());
+    match advice {
+        Some(advice) => failure.hint(advice).into(),
+        None => failure.into(),
+    }
 }
 
 /// Memory that direct I/O can use.

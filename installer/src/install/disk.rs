@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::libc::{O_CLOEXEC, O_DIRECT, O_EXCL};
 
-use super::device::{AlignedBuffer, BlockDevice, CHUNK};
+use super::device::{AlignedBuffer, BlockDevice, CHUNK, advice};
 use super::sys;
 use crate::failure::{Class, Classify, Failure};
 use crate::plan::{SectorSize, Target};
@@ -24,6 +24,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Disk {
     file: Flock<File>,
+    description: String,
     size: ByteSize,
     sector: SectorSize,
 }
@@ -35,8 +36,8 @@ impl Disk {
         let path = &target.path;
         // Exclusive opening is the kernel's own check for mounts and holders. It cannot be kept: it would
         // shut out the mounts of the new partitions too.
-        open(path, O_EXCL).map_err(|error| busy(path, error))?;
-        let file = open(path, 0).class(Class::DiskIo, || format!("opening {}", path.display()))?;
+        open(path, O_EXCL).map_err(|error| busy(target, error))?;
+        let file = open(path, 0).map_err(|error| busy(target, error))?;
         let mut file = lock(file, path)?;
         let size =
             file.seek(SeekFrom::End(0)).class(Class::DiskIo, || format!("measuring {}", path.display()))?;
@@ -48,7 +49,7 @@ impl Disk {
         // Leftovers of earlier buffered access must not be written over what comes now.
         sys::drop_buffers(&file)
             .class(Class::DiskIo, || format!("emptying the buffers of {}", path.display()))?;
-        Ok(Self { file, size, sector: target.sector })
+        Ok(Self { file, description: target.description.clone(), size, sector: target.sector })
     }
 }
 
@@ -56,15 +57,15 @@ fn open(path: &Path, flags: i32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(O_DIRECT | O_CLOEXEC | flags).open(path)
 }
 
-fn busy(path: &Path, error: io::Error) -> anyhow::Error {
-    let path = path.display();
-    match error.raw_os_error() {
-        Some(nix::libc::EBUSY) => Failure::new(Class::Hardware, format!("{path} is in use"))
-            .because(error)
-            .hint("Unmount what is on it; another installer may be at work.")
-            .into(),
-        _ => Failure::new(Class::DiskIo, format!("opening {path}")).because(error).into(),
-    }
+fn busy(target: &Target, error: io::Error) -> anyhow::Error {
+    let failure = match error.raw_os_error() {
+        Some(nix::libc::EBUSY) => {
+            Failure::new(Class::Hardware, format!("{} is in use", target.path.display()))
+                .hint("Unmount what is on it; another installer may be at work.")
+        }
+        _ => Failure::new(Class::DiskIo, format!("opening {}", target.description)).hint(advice(&error)),
+    };
+    failure.because(error).into()
 }
 
 /// An exclusive lock keeps out other installers, and tells udev to leave the disk alone
@@ -85,6 +86,10 @@ fn lock(mut file: File, path: &Path) -> Result<Flock<File>> {
 }
 
 impl BlockDevice for Disk {
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+
     fn size(&self) -> ByteSize {
         self.size
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::Cancel;
 use super::cache::Cached;
-use super::device::BlockDevice;
+use super::device::{self, BlockDevice};
 use crate::digest::Digest;
 use crate::failure::{Class, Classify, Failure};
 use crate::fat::{FatFile, Kind, Volume, write_volume};
@@ -48,6 +48,7 @@ pub(super) fn write(
 /// Reads every file back and checks it, and that the boot menu names nothing that is not there.
 pub(super) fn verify(device: &dyn BlockDevice, partition: &Partition, files: &[EspFile]) -> Result<()> {
     let cached = Cached::new(device, partition.start.get(), partition.size.get());
+    let what = || format!("checking the EFI system partition of {}", device.describe());
     let checked = (|| {
         let volume = fatfs::FileSystem::new(cached, fatfs::FsOptions::new())?;
         for file in files {
@@ -55,12 +56,13 @@ pub(super) fn verify(device: &dyn BlockDevice, partition: &Partition, files: &[E
             let found =
                 found.and_then(Digest::of_reader).with_context(|| format!("reading {}", file.path))?;
             if found != expected(file) {
-                anyhow::bail!("{} does not read back as written", file.path);
+                let what = format!("{} does not read back as written", file.path);
+                return Err(Failure::new(Class::DiskIo, what).hint(device::UNRELIABLE).into());
             }
         }
-        Ok(())
+        anyhow::Ok(())
     })();
-    checked.class(Class::DiskIo, || "checking the EFI system partition".into())?;
+    checked.class(Class::DiskIo, what)?;
     for file in files {
         let EspContent::Text(text) = &file.content else { continue };
         let missing = files_of_slot_a(text).into_iter().find(|path| files.iter().all(|f| f.path != **path));

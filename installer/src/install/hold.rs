@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::device::{self, AlignedBuffer, BlockDevice};
 use crate::failure::{Class, Failure};
@@ -24,21 +24,37 @@ impl<'a> HeldBack<'a> {
         Self { inner, at, held: Mutex::new(None) }
     }
 
-    /// Writes the sector, flushes, and reads it back.
+    /// Writes the sector, flushes, and reads it back. After an error it is taken away again.
     pub(super) fn commit(&self) -> Result<()> {
         let held = self.lock().take();
         let Some(held) = held else {
             return Err(Failure::new(Class::Unexpected, "there is no boot sector to write").into());
         };
-        device::write(self.inner, self.at, &held)?;
+        let committed = self.write_held(&held);
+        // What may have come and cannot be trusted must not boot.
+        if committed.is_err()
+            && let Err(error) = self.take_back(held.len())
+        {
+            let disk = self.inner.describe();
+            return committed.with_context(|| format!("{disk} may boot all the same ({error:#})"));
+        }
+        committed
+    }
+
+    fn take_back(&self, length: usize) -> Result<()> {
+        device::write(self.inner, self.at, &AlignedBuffer::new(length))?;
+        device::barrier(self.inner)
+    }
+
+    fn write_held(&self, held: &[u8]) -> Result<()> {
+        device::write(self.inner, self.at, held)?;
         device::barrier(self.inner)?;
         let mut found = AlignedBuffer::new(held.len());
         device::read(self.inner, self.at, &mut found)?;
-        if *found == held[..] {
-            return Ok(());
+        match device::first_difference(&found, held) {
+            None => Ok(()),
+            Some(place) => Err(device::differs("the boot sector", self.at + place, self.inner).into()),
         }
-        let what = format!("the boot sector at byte {} does not read back as written", self.at);
-        Err(Failure::new(Class::DiskIo, what).hint("The disk is not reliable; replace it.").into())
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
@@ -54,6 +70,10 @@ impl<'a> HeldBack<'a> {
 }
 
 impl BlockDevice for HeldBack<'_> {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
     fn size(&self) -> ByteSize {
         self.inner.size()
     }

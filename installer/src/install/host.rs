@@ -19,7 +19,7 @@ use crate::plan::{Partition, PartitionName, Target};
 pub enum Access {
     /// It may.
     Write,
-    /// It may not.
+    /// It may not, and what is read comes from the disk: the kernel has nothing of it in memory.
     Read,
 }
 
@@ -117,6 +117,13 @@ impl Host for SystemHost {
     }
 
     fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>> {
+        if access == Access::Read {
+            // What the files held went with the last mount (evict_inodes in the kernel); this is the rest, the file
+            // system's own blocks, which are cached for the node.
+            File::open(node)
+                .and_then(|file| Ok(sys::drop_buffers(&file)?))
+                .class(Class::DiskIo, || format!("emptying the buffers of {}", node.display()))?;
+        }
         let name = node.file_name().context("a partition's node has no name")?;
         let point = self.mounts.join(name);
         make_directory(&point, 0o700)?;

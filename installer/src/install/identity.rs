@@ -7,10 +7,11 @@ use anyhow::Result;
 use uuid::Uuid;
 
 use super::persistent::directory;
+use super::readback::{self, Written};
 use crate::config::Secret;
 use crate::digest::Digest;
-use crate::failure::{Class, Classify, Failure};
-use crate::files::{read_at_most, write_atomically};
+use crate::failure::{Class, Classify};
+use crate::files::write_atomically;
 use crate::progress::Progress;
 use crate::progress::book::Book;
 use crate::progress::json::JsonLines;
@@ -20,31 +21,51 @@ use crate::release::Release;
 /// The name of the node document on the configuration partition.
 pub const DOCUMENT: &str = "node.yaml";
 
-/// Writes the files of the configuration partition, mounted at `root`.
-pub(super) fn write(root: &Path, document: &Secret, release: &Release) -> Result<()> {
-    directory(root, 0o700)?;
-    // As machine-id(5) wants it.
-    let machine_id = format!("{}\n", Uuid::new_v4().simple());
-    let files: [(&str, &[u8], u32); 3] = [
-        (DOCUMENT, document.expose().as_bytes(), 0o600),
-        ("machine-id", machine_id.as_bytes(), 0o444),
-        (crate::release::MANIFEST, &release.to_bytes(), 0o644),
-    ];
-    for (name, bytes, mode) in files {
-        let path = root.join(name);
-        write_atomically(&path, bytes, mode).class(Class::DiskIo, || format!("storing {name}"))?;
-    }
-    Ok(())
+/// The files of the configuration partition.
+pub(super) struct Identity {
+    document: Secret,
+    machine_id: String,
+    manifest: Vec<u8>,
 }
 
-/// Checks that the node document on the partition mounted at `root` is `document`.
-pub(super) fn verify(root: &Path, document: &Secret) -> Result<()> {
-    let path = root.join(DOCUMENT);
-    let found = read_at_most(&path, 16 << 20).class(Class::DiskIo, || "reading the node document".into())?;
-    if Digest::of(&found) == Digest::of(document.expose().as_bytes()) {
-        return Ok(());
+impl Identity {
+    /// Draws the node's identity.
+    pub(super) fn new(document: Secret, release: &Release) -> Self {
+        // As machine-id(5) wants it.
+        let machine_id = format!("{}\n", Uuid::new_v4().simple());
+        Self { document, machine_id, manifest: release.to_bytes() }
     }
-    Err(Failure::new(Class::DiskIo, "the node document does not read back as written").into())
+
+    /// Names, content and modes.
+    fn files(&self) -> [(&'static str, &[u8], u32); 3] {
+        [
+            (DOCUMENT, self.document.expose().as_bytes(), 0o600),
+            ("machine-id", self.machine_id.as_bytes(), 0o444),
+            (crate::release::MANIFEST, &self.manifest, 0o644),
+        ]
+    }
+
+    /// Writes them to the partition mounted at `root`.
+    pub(super) fn write(&self, root: &Path) -> Result<()> {
+        directory(root, 0o700)?;
+        for (name, bytes, mode) in self.files() {
+            let path = root.join(name);
+            write_atomically(&path, bytes, mode).class(Class::DiskIo, || format!("storing {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads them back from the partition mounted anew at `root`.
+    pub(super) fn verify(&self, root: &Path) -> Result<()> {
+        let written = self.files().map(|(name, bytes, _)| Written {
+            path: name.into(),
+            name: if name == DOCUMENT { "the node document".into() } else { name.into() },
+            size: bytes.len() as u64,
+            digest: Digest::of(bytes),
+            again: Box::new(move || Ok(Box::new(bytes))),
+        });
+        readback::check(root, &written, &|| Ok(()), &mut |_| ())
+    }
 }
 
 /// The log of an install, kept in memory until there is a place for it on the disk.

@@ -105,12 +105,20 @@ pub(super) fn read_back(
         return Ok(());
     }
     let place = first_difference(device, partition, payload, source, cancel)?;
-    let place = place.map_or("an unknown byte".into(), |place| format!("byte {place}"));
-    let what = format!("{} on {} differs from {place} on", payload.path, partition.name.as_str());
-    Err(Failure::new(Class::DiskIo, what)
-        .because(anyhow::anyhow!("the disk gave back SHA-256 {found} instead of {}", payload.sha256))
-        .hint("The disk or its controller is not reliable; replace it.")
-        .into())
+    let what = format!("{} on {}", payload.path, partition.name.as_str());
+    let told = anyhow::anyhow!("the disk gave back SHA-256 {found} instead of {}", payload.sha256);
+    let failure = match place {
+        Some(place) => {
+            let what = format!("{what}, from its byte {place} on,");
+            device::differs(&what, partition.start.get() + place, device)
+        }
+        // Right when it was read once more: the disk does not say the same twice.
+        None => {
+            let what = format!("{what} does not read back as written from {}", device.describe());
+            Failure::new(Class::DiskIo, what).hint(device::UNRELIABLE)
+        }
+    };
+    Err(failure.because(told).into())
 }
 
 fn first_difference(
@@ -126,8 +134,7 @@ fn first_difference(
     each_chunk(device, partition, payload, cancel, |offset, bytes| {
         let expected = &mut expected[..bytes.len()];
         good.read_exact(expected)?;
-        let differs = bytes.iter().zip(expected.iter()).position(|(found, good)| found != good);
-        place = place.or(differs.map(|differs| offset + differs as u64));
+        place = place.or(device::first_difference(bytes, expected).map(|differs| offset + differs));
         Ok(())
     })?;
     Ok(place)

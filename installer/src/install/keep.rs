@@ -38,6 +38,10 @@ impl<'a> Guard<'a> {
 }
 
 impl BlockDevice for Guard<'_> {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
     fn size(&self) -> ByteSize {
         self.inner.size()
     }

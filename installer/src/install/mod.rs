@@ -21,6 +21,7 @@ mod keep;
 mod others;
 mod overlay;
 mod persistent;
+mod readback;
 mod run;
 mod seed;
 mod sys;

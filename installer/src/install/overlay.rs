@@ -35,6 +35,10 @@ impl<'a> Overlay<'a> {
 }
 
 impl BlockDevice for Overlay<'_> {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
     fn size(&self) -> ByteSize {
         self.inner.size()
     }

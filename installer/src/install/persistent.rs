@@ -56,6 +56,16 @@ impl Store {
         Ok(store)
     }
 
+    /// The store below `partition`, as it is.
+    pub(super) fn at(partition: &Path, containerd: &Containerd) -> Self {
+        Self { root: partition.join(containerd.on_partition()) }
+    }
+
+    /// Where the metadata database lies.
+    pub(super) fn metadata(&self) -> PathBuf {
+        self.root.join(containerd::METADATA)
+    }
+
     /// Where a blob lies.
     pub(super) fn blob(&self, digest: &Digest) -> PathBuf {
         self.root.join(containerd::BLOBS).join(digest.to_string())
@@ -68,8 +78,7 @@ impl Store {
 
     /// Begins the metadata database.
     pub(super) fn begin_metadata(&self) -> Result<Unfinished> {
-        let finished = self.root.join(containerd::METADATA);
-        Unfinished::begin(self.root.join(UNFINISHED).join("meta.db"), finished, 0o644)
+        Unfinished::begin(self.root.join(UNFINISHED).join("meta.db"), self.metadata(), 0o644)
     }
 
     /// Leaves what containerd knows, and nothing else.

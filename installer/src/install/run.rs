@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::device::{self, BlockDevice};
 use super::hold::HeldBack;
 use super::host::{Access, Host, with_mount};
-use super::identity::{self, Log};
+use super::identity::{Identity, Log};
 use super::keep::{self, Guard, Keeper};
 use super::others::{self, Others};
 use super::seed::{Seeding, each_at_once};
@@ -74,7 +74,8 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     let keeper = keeper(plan, parts.device, &others)?;
     plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
     let (seen, nodes) = (Seen::default(), BTreeMap::new());
-    let mut run = Run { plan, parts, device, others, keeper, log, document, seen, nodes };
+    let identity = Identity::new(document, &plan.release);
+    let mut run = Run { plan, parts, device, others, keeper, log, identity, seen, nodes };
     let mut touched = Touched::default();
     for step in &plan.steps {
         let done = parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
@@ -153,7 +154,7 @@ struct Run<'r, 'a> {
     others: Others<'a>,
     keeper: Option<Keeper<'r>>,
     log: Log,
-    document: Secret,
+    identity: Identity,
     seen: Seen,
     nodes: BTreeMap<PartitionName, PathBuf>,
 }
@@ -270,51 +271,58 @@ impl Run<'_, '_> {
         self.parts.cancel.check()?;
         let uuid = needed(self.plan, filesystem.partition)?.uuid.to_string();
         let node = self.node_of(filesystem.partition)?;
+        let disk = &self.disk_of(filesystem.partition).description;
         // Zeroing inode tables is left to the kernel of the running node: it takes minutes on a large disk.
         let make = Invocation::new("mkfs.ext4")
             .args(["-q", "-F", "-b", "4096", "-L", filesystem.label, "-U", &uuid])
             .args(["-E", "lazy_itable_init=1,lazy_journal_init=1"])
             .arg(node)
             .limit(MKFS_LIMIT);
-        let what =
-            || format!("making a file system on {} ({})", node.display(), filesystem.partition.as_str());
+        let what = || {
+            format!(
+                "making a file system on {} ({}) of {disk}",
+                node.display(),
+                filesystem.partition.as_str()
+            )
+        };
         match self.parts.runner.run(&make) {
             // What a program's exit status means only its caller knows.
-            Err(error) if class_of(&error) == Class::Unexpected => {
-                Err(Failure::new(Class::DiskIo, what()).because(anyhow::anyhow!("{error:#}")).into())
-            }
+            Err(error) if class_of(&error) == Class::Unexpected => Err(Failure::new(Class::DiskIo, what())
+                .because(anyhow::anyhow!("{error:#}"))
+                .hint(device::WORN)
+                .into()),
             other => other.map(drop).with_context(what),
         }
     }
 
     fn images(&self, id: &str, blobs: &[Payload], metadata: Option<&Payload>) -> Result<()> {
-        let Parts { source, cancel, progress, host, .. } = *self.parts;
+        let Parts { source, cancel, progress, .. } = *self.parts;
         let seeding = Seeding { source, cancel, release: &self.plan.release, seen: &self.seen };
         let total = blobs.iter().chain(metadata).map(|payload| payload.size).sum();
         let mut shown = progress.step(id, "Storing the container images", Some(total));
-        with_mount(host, self.node_of(PartitionName::Persistent)?, Access::Write, |root| {
+        self.mounted(PartitionName::Persistent, Access::Write, |root| {
             seeding.seed(root, blobs, metadata, &mut shown)
+        })?;
+        shown.done();
+        let mut shown = progress.step("images-read-back", "Reading the container images back", Some(total));
+        self.mounted(PartitionName::Persistent, Access::Read, |root| {
+            seeding.read_back(root, blobs, metadata, &mut shown)
         })?;
         shown.done();
         Ok(())
     }
 
     fn unpack(&self, images: &[UnpackedImage]) -> Result<()> {
-        let Parts { unpacking, host, progress, cancel, .. } = *self.parts;
+        let Parts { unpacking, progress, cancel, .. } = *self.parts;
         let containerd = &self.plan.release.containerd;
-        with_mount(host, self.node_of(PartitionName::Persistent)?, Access::Write, |root| {
+        self.mounted(PartitionName::Persistent, Access::Write, |root| {
             unpacking.unpack(root, containerd, images, progress, cancel)
         })
     }
 
     fn node(&self) -> Result<()> {
-        let host = self.parts.host;
-        with_mount(host, self.node_of(PartitionName::Config)?, Access::Write, |root| {
-            identity::write(root, &self.document, &self.plan.release)
-        })?;
-        with_mount(host, self.node_of(PartitionName::Persistent)?, Access::Write, |root| {
-            self.log.store(root)
-        })?;
+        self.mounted(PartitionName::Config, Access::Write, |root| self.identity.write(root))?;
+        self.mounted(PartitionName::Persistent, Access::Write, |root| self.log.store(root))?;
         device::barrier(&self.device)
     }
 
@@ -329,9 +337,7 @@ impl Run<'_, '_> {
                 esp::verify(&self.device, needed(self.plan, PartitionName::Esp)?, files)?;
             }
         }
-        with_mount(self.parts.host, self.node_of(PartitionName::Config)?, Access::Read, |root| {
-            identity::verify(root, &self.document)
-        })?;
+        self.mounted(PartitionName::Config, Access::Read, |root| self.identity.verify(root))?;
         device::barrier(&self.device)
     }
 
@@ -359,12 +365,27 @@ impl Run<'_, '_> {
     /// The log on the node ends with the commit. The node is complete without its end, so that trouble here
     /// is told and no more.
     fn keep_log(&self) {
-        let stored = self
-            .node_of(PartitionName::Persistent)
-            .and_then(|node| with_mount(self.parts.host, node, Access::Write, |root| self.log.store(root)));
+        let stored = self.mounted(PartitionName::Persistent, Access::Write, |root| self.log.store(root));
         if let Err(error) = stored {
             self.parts.progress.note("run", format!("The end of the log is not on the node: {error:#}"));
         }
+    }
+
+    /// Does `work` on the mounted file system of a partition; trouble with the disk names it.
+    fn mounted<T>(
+        &self,
+        name: PartitionName,
+        access: Access,
+        work: impl FnOnce(&Path) -> Result<T>,
+    ) -> Result<T> {
+        let done = with_mount(self.parts.host, self.node_of(name)?, access, work);
+        done.map_err(|error| device::in_filesystem(error, name, &self.disk_of(name).description))
+    }
+
+    /// The disk that a partition is on.
+    fn disk_of(&self, name: PartitionName) -> &Target {
+        let apart = self.plan.data_disk.as_ref().filter(|_| name == PartitionName::Data);
+        apart.map_or(&self.plan.disk, |data| &data.disk)
     }
 
     fn node_of(&self, name: PartitionName) -> Result<&Path> {

@@ -19,6 +19,7 @@ use anyhow::{Context, Result};
 use super::Cancel;
 use super::image::fill;
 use super::persistent::{Store, Unfinished};
+use super::readback::{self, Written};
 use crate::config::Role;
 use crate::digest::{Digest, HashingReader};
 use crate::failure::{Class, Classify, Failure};
@@ -90,6 +91,28 @@ impl Seeding<'_> {
         store.clear()?;
         let flushed = nix::unistd::syncfs(&filesystem);
         flushed.class(Class::DiskIo, || format!("flushing the container images in {}", root.display()))
+    }
+
+    /// Reads blobs and metadata back from the partition, mounted anew at `root`.
+    pub(super) fn read_back(
+        self,
+        root: &Path,
+        blobs: &[Payload],
+        metadata: Option<&Payload>,
+        step: &mut Step,
+    ) -> Result<()> {
+        let store = Store::at(Path::new(""), &self.release.containerd);
+        let blobs = blobs.iter().map(|blob| (blob, store.blob(&blob.sha256)));
+        let all = blobs.chain(metadata.map(|metadata| (metadata, store.metadata())));
+        let written = all.map(|(payload, path)| Written {
+            path,
+            name: self.release.describe(payload),
+            size: payload.size,
+            digest: payload.sha256,
+            again: Box::new(|| Ok(self.source.open(payload)?)),
+        });
+        let written: Vec<_> = written.collect();
+        readback::check(root, &written, &|| self.cancel.check(), &mut |bytes| step.advance(bytes))
     }
 
     fn open(&self, payload: &Payload) -> Result<Verified<Box<dyn Read + Send>>> {

@@ -9,10 +9,11 @@ use std::io::Write;
 
 use anyhow::{Result, ensure};
 use gpt::disk::LogicalBlockSize;
-use gpt::mbr::ProtectiveMBR;
+use gpt::header::HeaderError;
+use gpt::mbr::{MBRError, ProtectiveMBR};
 use gpt::partition::Partition as Entry;
 use gpt::partition_types::Type;
-use gpt::{GptConfig, GptDisk};
+use gpt::{GptConfig, GptDisk, GptError};
 use uuid::Uuid;
 
 use super::cache::Cached;
@@ -27,10 +28,11 @@ pub(super) fn write(device: &dyn BlockDevice, guid: Uuid, partitions: &[Partitio
         let mut cached = Cached::new(device, 0, device.size().get());
         // A disk of more sectors than fit the field is told as the largest number (UEFI 2.10, 5.2.3).
         let sectors = u32::try_from(device.size().get() / sector.bytes() - 1).unwrap_or(u32::MAX);
-        ProtectiveMBR::with_lb_size(sectors).overwrite_lba0(&mut cached)?;
-        let mut disk = config(sector).writable(true).create_from_device(cached, Some(guid))?;
-        disk.update_partitions(entries(partitions, sector)?)?;
-        disk.write()?.flush()?;
+        ProtectiveMBR::with_lb_size(sectors).overwrite_lba0(&mut cached).map_err(of_mbr)?;
+        let mut disk =
+            config(sector).writable(true).create_from_device(cached, Some(guid)).map_err(of_table)?;
+        disk.update_partitions(entries(partitions, sector)?).map_err(of_table)?;
+        disk.write().map_err(of_table)?.flush()?;
         anyhow::Ok(())
     })();
     written.class(Class::DiskIo, || "writing the partition table".into())
@@ -49,16 +51,31 @@ pub(super) fn verify(device: &dyn BlockDevice, guid: Uuid, partitions: &[Partiti
     let sector = device.sector();
     let checked = (|| {
         let cached = Cached::new(device, 0, device.size().get());
-        let disk = config(sector).only_valid_headers(true).open_from_device(cached)?;
+        let disk = config(sector).only_valid_headers(true).open_from_device(cached).map_err(of_table)?;
         ensure!(*disk.guid() == guid, "it has the GUID {}", disk.guid());
         ensure!(*disk.partitions() == entries(partitions, sector)?, "its partitions are not the plan's");
         ensure!(array(device, &disk, true)? == array(device, &disk, false)?, "its two copies differ");
         let mut start = AlignedBuffer::new(usize::try_from(sector.bytes())?);
-        device.read_at(0, &mut start)?;
+        device::read(device, 0, &mut start)?;
         ensure!(start[450] == 0xee && start[510..512] == [0x55, 0xaa], "its protective MBR is not there");
         Ok(())
     })();
-    checked.class(Class::DiskIo, || "reading the new partition table back".into())
+    checked.class(Class::DiskIo, || format!("reading the new partition table of {} back", device.describe()))
+}
+
+/// The error of the disk inside one of the crate's, which show its text and hide it from the chain of causes.
+fn of_table(error: GptError) -> anyhow::Error {
+    match error {
+        GptError::Io(error) | GptError::Header(HeaderError::Io(error)) => error.into(),
+        other => other.into(),
+    }
+}
+
+fn of_mbr(error: MBRError) -> anyhow::Error {
+    match error {
+        MBRError::Io(error) => error.into(),
+        other => other.into(),
+    }
 }
 
 fn config(sector: SectorSize) -> GptConfig {

@@ -3,10 +3,10 @@
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use nqrust_checker::crash::{Choice, Log, State, every_state};
+use nqrust_checker::crash::{Choice, Entry, Log, State, every_state};
 use nqrust_checker::{BootCode, Expected, File, Hash, Part, System, Verdict, judge};
 
-use super::doubles::{Ext4Machine, Recording};
+use super::doubles::{Ext4Machine, Recording, copy_data};
 use super::*;
 use crate::digest::Digest;
 use crate::plan::{EspContent, Step};
@@ -19,27 +19,27 @@ fn seeds() -> Vec<u64> {
 }
 
 /// A disk in some old state, on which an install is recorded.
-struct Crash {
-    bench: Bench,
-    disk: Arc<TestDisk>,
+pub(super) struct Crash {
+    pub(super) bench: Bench,
+    pub(super) disk: Arc<TestDisk>,
     /// The old state.
     old: tempfile::NamedTempFile,
 }
 
 impl Crash {
     /// `prepare` puts the old system onto the disk.
-    fn new(sector: u32, prepare: impl FnOnce(&Bench, &TestDisk)) -> Self {
+    pub(super) fn new(sector: u32, prepare: impl FnOnce(&Bench, &mut TestDisk)) -> Self {
         let bench = Bench::with_sector(sector);
         let mut disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
-        prepare(&bench, &disk);
+        prepare(&bench, &mut disk);
         disk.acts.get_mut().unwrap().clear();
         disk.recording = Some(Mutex::default());
         let old = tempfile::NamedTempFile::new().unwrap();
-        copy(disk.file(), old.as_file(), disk.size.get());
+        copy_data(disk.file(), 0..disk.size.get(), old.as_file());
         Self { bench, disk: Arc::new(disk), old }
     }
 
-    fn install(&self) -> anyhow::Result<()> {
+    pub(super) fn install(&self) -> anyhow::Result<()> {
         let machine = Ext4Machine::new(&self.disk, &self.bench.plan);
         self.bench.run_with(&&*self.disk, &machine, &machine)
     }
@@ -78,17 +78,9 @@ impl Crash {
     }
 }
 
-fn copy(from: &std::fs::File, to: &std::fs::File, length: u64) {
-    use nix::unistd::{Whence, lseek};
-    to.set_len(length).unwrap();
-    let (mut at, mut buffer) = (0, vec![0; 1 << 16]);
-    while let Ok(data) = lseek(from, at, Whence::SeekData) {
-        let place = data.cast_unsigned();
-        let count = usize::try_from((length - place).min(1 << 16)).unwrap();
-        from.read_exact_at(&mut buffer[..count], place).unwrap();
-        to.write_all_at(&buffer[..count], place).unwrap();
-        at = data + i64::try_from(count).unwrap();
-    }
+/// What the disk is worth now.
+pub(super) fn verdict(crash: &Crash) -> Verdict {
+    judge(crash.disk.file(), &expected(&crash.bench)).unwrap()
 }
 
 fn hash(bytes: &[u8]) -> (u64, Hash) {
@@ -186,7 +178,7 @@ fn a_power_cut_at_any_moment_over_an_older_node_leaves_that_node_or_nothing_that
         let node = Arc::new(TestDisk::other(&older.plan.disk, tempfile::NamedTempFile::new().unwrap()));
         let machine = Ext4Machine::new(&node, &older.plan);
         older.run_with(&&*node, &machine, &machine).unwrap();
-        copy(node.file(), disk.file(), disk.size.get());
+        copy_data(node.file(), 0..disk.size.get(), disk.file());
         disk.file().write_all_at(&[0x5a; 512], bench.partition(PartitionName::RootA) + 8192).unwrap();
     });
     assert!(starts(&crash));
@@ -205,30 +197,54 @@ fn a_power_cut_at_any_moment_over_a_foreign_system_leaves_that_system_or_nothing
 }
 
 #[test]
+fn an_install_that_was_cut_off_is_done_over_by_the_next_one() {
+    let cut = Crash::new(512, |_, disk| foreign(disk));
+    cut.install().unwrap();
+    let recording = cut.disk.recording.as_ref().unwrap().lock().unwrap();
+    let length = recording.entries.len();
+    // Of every length a few: just begun, amid the file systems, just before the commit, complete.
+    for stop in [1, length / 3, length * 2 / 3, length - 12, length] {
+        let again = Crash::new(512, |_, disk| {
+            copy_data(cut.old.as_file(), 0..disk.size.get(), disk.file());
+            for entry in &recording.entries[..stop] {
+                if let Entry::Write { offset, length, at } = *entry {
+                    let (at, length) = (usize::try_from(at).unwrap(), usize::try_from(length).unwrap());
+                    disk.file().write_all_at(&recording.data[at..at + length], offset).unwrap();
+                }
+            }
+        });
+        again.install().unwrap();
+        assert_eq!(verdict(&again), Verdict::Complete, "cut off after {stop} of {length}");
+    }
+}
+
+#[test]
 fn the_checker_finds_damage_to_anything_that_an_install_writes() {
     let crash = Crash::new(512, |_, _| {});
     crash.install().unwrap();
     let recording = crash.disk.recording.as_ref().unwrap().lock().unwrap();
     let expected = expected(&crash.bench);
-    let written = |purpose: Purpose| {
-        let (_, bytes) = contents().iter().find(|(payload, _)| payload.purpose == purpose).unwrap();
-        recording.place_of(&bytes[bytes.len() / 2..][..200])
-    };
     let start = |name| crash.bench.partition(name);
+    // Parts of the test's payloads look alike, so that one is found for sure only in its partition.
+    let written = |purpose: Purpose, name| {
+        let (_, bytes) = contents().iter().find(|(payload, _)| payload.purpose == purpose).unwrap();
+        recording.place_of(&bytes[bytes.len() / 2..][..200], crash.bench.plan.partition(name).unwrap())
+    };
+    let text = |text: &[u8], name| recording.place_of(text, crash.bench.plan.partition(name).unwrap());
     let end = crash.disk.size.get();
     let places = [
         (120, "boot sector"),
         (start(PartitionName::Bios) + 1000, "core"),
         (600, "copy of the partition table"),
         (1024 + 56, "copy of the partition table"),
-        (end - 400, "copy of the partition table"),
-        (written(Purpose::Rootfs), "OS image"),
-        (written(Purpose::Kernel), "nqrust/a/vmlinuz"),
-        (written(Purpose::Shim), "efi/boot/bootx64.efi"),
-        (recording.place_of(b"set default=nqrust-a"), "grub/grub.cfg"),
-        (written(Purpose::ImageBlob), "blobs/sha256"),
-        (written(Purpose::ImageMetadata), "meta.db"),
-        (recording.place_of(b"hush-token"), "node.yaml"),
+        (end - 440, "copy of the partition table"),
+        (start(PartitionName::RootA) + 5_000_001, "OS image"),
+        (written(Purpose::Kernel, PartitionName::Esp), "on the EFI system partition"),
+        (written(Purpose::Shim, PartitionName::Esp), "on the EFI system partition"),
+        (text(b"set default=nqrust-a", PartitionName::Esp), "grub/grub.cfg"),
+        (written(Purpose::ImageBlob, PartitionName::Persistent), "on persistent"),
+        (written(Purpose::ImageMetadata, PartitionName::Persistent), "on persistent"),
+        (text(b"hush-token", PartitionName::Config), "node.yaml"),
         (start(PartitionName::Config) + 1024 + 0x38, "NQ_CONFIG"),
         (start(PartitionName::Data) + 1024 + 0x78, "HARV_LH_DEFAULT"),
     ];

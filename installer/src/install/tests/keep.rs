@@ -204,6 +204,9 @@ enum Event {
 struct Log<'a>(Overlay<'a>, Mutex<Vec<Event>>);
 
 impl BlockDevice for Log<'_> {
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
     fn size(&self) -> ByteSize {
         self.0.size()
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nqrust_checker::crash::Entry;
 
 use crate::install::BlockDevice;
-use crate::plan::{PartitionName, Plan, SectorSize, Target};
+use crate::plan::{Partition, PartitionName, Plan, SectorSize, Target};
 use crate::size::ByteSize;
 
 /// What happened on the disk.
@@ -19,15 +19,36 @@ pub(in crate::install) enum Act {
     Flush,
 }
 
+/// What a disk does once, at a request counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::install) enum Fault {
+    /// A read fails with this number of the kernel's.
+    Read(usize, i32),
+    /// A write fails.
+    Write(usize, i32),
+    /// A flush fails.
+    Flush(usize, i32),
+    /// A write is said to be done and never comes.
+    Vanish(usize),
+    /// Of a write only the first sector comes.
+    Tear(usize),
+    /// Each request takes so many milliseconds.
+    Slow(u64),
+}
+
 /// A disk in a sparse file that remembers every write and fails where it is told to.
 pub(in crate::install) struct TestDisk {
     pub(in crate::install) file: tempfile::NamedTempFile,
+    pub(in crate::install) description: String,
     pub(in crate::install) size: ByteSize,
     pub(in crate::install) sector: SectorSize,
     pub(in crate::install) esp: u64,
     pub(in crate::install) acts: Mutex<Vec<Act>>,
     pub(in crate::install) writes: AtomicUsize,
+    pub(in crate::install) reads: AtomicUsize,
+    pub(in crate::install) flushes: AtomicUsize,
     pub(in crate::install) fail_write: Option<usize>,
+    pub(in crate::install) fault: Option<Fault>,
     /// Reads of this byte see another value.
     pub(in crate::install) rotten: Option<u64>,
     /// What reached the disk, where a test asks for that.
@@ -42,11 +63,14 @@ pub(in crate::install) struct Recording {
 }
 
 impl Recording {
-    /// Where on the disk `bytes` were written last.
-    pub(in crate::install) fn place_of(&self, bytes: &[u8]) -> u64 {
+    /// Where in a partition `bytes` were written last.
+    pub(in crate::install) fn place_of(&self, bytes: &[u8], partition: &Partition) -> u64 {
+        let inside = partition.start.get()..partition.end().get();
         let writes = self.entries.iter().rev().filter_map(|entry| match entry {
-            Entry::Write { offset, length, at } => Some((*offset, *at as usize, *length as usize)),
-            Entry::Flush => None,
+            Entry::Write { offset, length, at } if inside.contains(offset) => {
+                Some((*offset, *at as usize, *length as usize))
+            }
+            _ => None,
         });
         let mut found = writes.filter_map(|(offset, at, length)| {
             let data = &self.data[at..at + length];
@@ -71,12 +95,16 @@ impl TestDisk {
         file.as_file().set_len(target.size.get()).unwrap();
         Self {
             file,
+            description: target.description.clone(),
             size: target.size,
             sector: target.sector,
             esp: 0,
             acts: Mutex::default(),
             writes: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
+            flushes: AtomicUsize::new(0),
             fail_write: None,
+            fault: None,
             rotten: None,
             recording: None,
         }
@@ -96,6 +124,20 @@ impl TestDisk {
         self.bytes(self.esp, 512)[510..] == [0x55, 0xaa]
     }
 
+    /// Waits, and fails where the fault is this one.
+    fn fail(&self, is_now: impl Fn(Fault) -> bool) -> io::Result<()> {
+        match self.fault {
+            Some(Fault::Slow(millis)) => std::thread::sleep(std::time::Duration::from_millis(millis)),
+            Some(fault @ (Fault::Read(_, number) | Fault::Write(_, number) | Fault::Flush(_, number)))
+                if is_now(fault) =>
+            {
+                return Err(io::Error::from_raw_os_error(number));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     pub(in crate::install) fn check(&self, offset: u64, length: usize) -> io::Result<()> {
         let sector = self.sector.bytes();
         assert!(offset.is_multiple_of(sector) && (length as u64).is_multiple_of(sector), "{offset} {length}");
@@ -107,6 +149,10 @@ impl TestDisk {
 }
 
 impl BlockDevice for TestDisk {
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+
     fn size(&self) -> ByteSize {
         self.size
     }
@@ -117,6 +163,8 @@ impl BlockDevice for TestDisk {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.check(offset, buffer.len())?;
+        let number = self.reads.fetch_add(1, Ordering::Relaxed);
+        self.fail(|fault| matches!(fault, Fault::Read(one, _) if one == number))?;
         self.file().read_exact_at(buffer, offset)?;
         let place = self.rotten.and_then(|rotten| usize::try_from(rotten.checked_sub(offset)?).ok());
         if let Some(byte) = place.and_then(|place| buffer.get_mut(place)) {
@@ -127,10 +175,17 @@ impl BlockDevice for TestDisk {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.check(offset, bytes.len())?;
-        if self.fail_write == Some(self.writes.fetch_add(1, Ordering::Relaxed)) {
+        let number = self.writes.fetch_add(1, Ordering::Relaxed);
+        if self.fail_write == Some(number) {
             return Err(io::Error::from_raw_os_error(nix::libc::EIO));
         }
-        self.file().write_all_at(bytes, offset)?;
+        self.fail(|fault| matches!(fault, Fault::Write(one, _) if one == number))?;
+        let comes = match self.fault {
+            Some(Fault::Vanish(one)) if one == number => 0,
+            Some(Fault::Tear(one)) if one == number => usize::try_from(self.sector.bytes()).unwrap(),
+            _ => bytes.len(),
+        };
+        self.file().write_all_at(&bytes[..comes], offset)?;
         if let Some(recording) = &self.recording {
             let Recording { entries, data } = &mut *recording.lock().unwrap();
             let (length, at) = (bytes.len() as u64, data.len() as u64);
@@ -143,6 +198,8 @@ impl BlockDevice for TestDisk {
     }
 
     fn flush(&self) -> io::Result<()> {
+        let number = self.flushes.fetch_add(1, Ordering::Relaxed);
+        self.fail(|fault| matches!(fault, Fault::Flush(one, _) if one == number))?;
         self.acts.lock().unwrap().push(Act::Flush);
         if let Some(recording) = &self.recording {
             recording.lock().unwrap().entries.push(Entry::Flush);
@@ -152,6 +209,9 @@ impl BlockDevice for TestDisk {
 }
 
 impl BlockDevice for &TestDisk {
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
     fn size(&self) -> ByteSize {
         (**self).size()
     }

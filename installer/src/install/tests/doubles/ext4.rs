@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -58,6 +59,7 @@ impl Inner {
         let _ = fs::remove_dir_all(self.root(name));
         fs::create_dir(self.root(name))?;
         self.held.lock().unwrap().insert(name.into(), BTreeMap::new());
+        let _ = fs::remove_file(self.image(&format!("{name}-before")));
         File::create(self.image(name))?.set_len(partition.size.get())?;
         SystemRunner.run(&Invocation::new("mkfs.ext4").args(options).arg(self.image(name)))?;
         self.write_out(name)
@@ -94,20 +96,56 @@ impl Inner {
         self.write_out(name)
     }
 
+    /// What the disk really has: its files in a directory.
+    fn read_in(&self, name: &str) -> Result<PathBuf> {
+        let partition = self.partitions.iter().find(|partition| partition.name.as_str() == name).unwrap();
+        let (image, root) = (self.image(&format!("{name}-read")), self.root(&format!("{name}-read")));
+        let (start, size) = (partition.start.get(), partition.size.get());
+        copy_data(self.disk.file(), start..start + size, &File::create(&image)?);
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir(&root)?;
+        let dump = format!("rdump / {}", root.display());
+        SystemRunner.run(&Invocation::new("debugfs").args(["-R", &dump]).arg(image))?;
+        Ok(root)
+    }
+
     fn write_out(&self, name: &str) -> Result<()> {
         let partition = self.partitions.iter().find(|partition| partition.name.as_str() == name).unwrap();
         let image = File::open(self.image(name))?;
+        // As it was written last, whatever became of that on the disk: the kernel does not look there again either.
+        let before = File::options().read(true).open(self.image(&format!("{name}-before"))).ok();
         let (mut at, mut new) = (0, vec![0; PIECE as usize]);
         while let Ok(data) = lseek(&image, at, Whence::SeekData) {
             let place = data.cast_unsigned() / PIECE * PIECE;
             let length = usize::try_from(PIECE.min(partition.size.get() - place))?;
             image.read_exact_at(&mut new[..length], place)?;
-            if new[..length] != self.disk.bytes(partition.start.get() + place, length) {
+            let mut old = vec![0; length];
+            if let Some(before) = &before {
+                before.read_exact_at(&mut old, place)?;
+            }
+            if before.is_none() || old != new[..length] {
                 self.disk.write_at(partition.start.get() + place, &new[..length])?;
             }
             at = (place + PIECE).cast_signed();
         }
+        copy_data(&image, 0..partition.size.get(), &File::create(self.image(&format!("{name}-before")))?);
         Ok(self.disk.flush()?)
+    }
+}
+
+/// Copies a part of a sparse file to the start of another one.
+pub(in crate::install) fn copy_data(from: &File, part: Range<u64>, to: &File) {
+    to.set_len(part.end - part.start).unwrap();
+    let (mut at, mut buffer) = (part.start, vec![0; 1 << 16]);
+    while let Ok(data) = lseek(from, at.cast_signed(), Whence::SeekData) {
+        let place = data.cast_unsigned();
+        if place >= part.end {
+            break;
+        }
+        let count = usize::try_from((part.end - place).min(1 << 16)).unwrap();
+        from.read_exact_at(&mut buffer[..count], place).unwrap();
+        to.write_all_at(&buffer[..count], place - part.start).unwrap();
+        at = place + count as u64;
     }
 }
 
@@ -145,7 +183,10 @@ impl Host for Ext4Machine {
 
     fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>> {
         let name = node.file_name().context("no name")?.to_str().context("no text")?.to_owned();
-        let point = self.0.root(&name);
+        let point = match access {
+            Access::Write => self.0.root(&name),
+            Access::Read => self.0.read_in(&name)?,
+        };
         Ok(Box::new(Ext4Mount { machine: self.0.clone(), name, point, access }))
     }
 }

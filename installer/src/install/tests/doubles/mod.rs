@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 
-pub(in crate::install) use disk::{Act, Recording, TestDisk};
-pub(in crate::install) use ext4::Ext4Machine;
+pub(in crate::install) use disk::{Act, Fault, Recording, TestDisk};
+pub(in crate::install) use ext4::{Ext4Machine, copy_data};
 pub(in crate::install) use host::{TestHost, TestRunner};
 pub(in crate::install) use medium::TestMedium;
 
