@@ -352,12 +352,14 @@ fn steps(plan: &Plan, needed: &Needed) -> Result<Vec<Step>> {
     if plan.release.containerd.unpack && !needed.blobs.is_empty() {
         steps.push(Step::Unpack { images: payloads::unpacked(&plan.release, plan.role) });
     }
-    steps.push(Step::Node);
+    steps.extend([Step::Node, Step::Prove]);
+    // Just before the commit: a BIOS that finds GRUB's boot sector stays with it, and does not go on to the medium, even
+    // while GRUB finds nothing to start. It is read back where it is written.
     // BIOS cannot start from sectors of 4096 bytes, and GRUB's boot sector counts in 512.
     if plan.disk.sector == SectorSize::B512 {
         steps.push(Step::BootCode { boot: needed.boot.clone(), core: needed.core.clone() });
     }
-    steps.extend([Step::Prove, Step::Commit]);
+    steps.push(Step::Commit);
     Ok(steps)
 }
 
