@@ -93,11 +93,14 @@ bench: binaries ## Measure builds and an install; writes target/bench.json.
 	$(CARGO) run -q --release --locked -p nqrust-tests --bin bench
 
 # Each round is a whole run with the tests in their own order, so what fails once in ten is seen; the cluster of three
-# machines, which takes a machine for itself, is part of it.
+# machines, which takes a machine for itself, is part of it. Power cuts and faults of the unit tests come in their long
+# form, with other random numbers each time.
 .PHONY: soak
 soak: binaries ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
 	for round in $$(seq $(or $(ROUNDS),10)); do \
-	  echo "round $$round"; $(CARGO) test -p nqrust-tests --locked --test e2e -- --include-ignored; \
+	  echo "round $$round"; \
+	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(CARGO) test -p installer --locked --lib install::; \
+	  $(CARGO) test -p nqrust-tests --locked --test e2e -- --include-ignored; \
 	done
 
 # The sanitizers are options that the compiler offers only in its nightly form, or when told that it may.

@@ -1,5 +1,6 @@
 //! Disk images for virtual machines, made with `qemu-img`.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -36,19 +37,35 @@ pub struct Disk {
     pub path: PathBuf,
     /// Its format.
     pub format: Format,
+    /// Where every write to it is kept, for [`crate::write_log`]. Begins anew with each machine.
+    pub log: Option<PathBuf>,
 }
 
 impl Disk {
     /// A new, empty qcow2 disk.
     pub fn empty(path: PathBuf, size: ByteSize) -> Result<Self> {
         qemu_img(&["create", "-q", "-f", "qcow2"], &[&path], &[&size.get().to_string()])?;
-        Ok(Self { path, format: Format::Qcow2 })
+        Ok(Self { path, format: Format::Qcow2, log: None })
     }
 
     /// A raw image that is there already, a medium for instance.
     #[must_use]
     pub fn raw(path: PathBuf) -> Self {
-        Self { path, format: Format::Raw }
+        Self { path, format: Format::Raw, log: None }
+    }
+
+    /// A new, empty raw disk.
+    pub fn empty_raw(path: PathBuf, size: ByteSize) -> Result<Self> {
+        let file = File::create(&path).with_context(|| format!("making {}", path.display()))?;
+        file.set_len(size.get())?;
+        Ok(Self::raw(path))
+    }
+
+    /// The same disk, with every write to it kept in `log`.
+    pub fn logged(self, log: PathBuf) -> Result<Self> {
+        // QEMU takes a file that is there.
+        File::create(&log).with_context(|| format!("making {}", log.display()))?;
+        Ok(Self { log: Some(log), ..self })
     }
 
     /// A disk that begins with the content of this one; what is written to it stays in it. With a `size`
@@ -60,7 +77,7 @@ impl Disk {
         let size = size.map(|size| size.get().to_string());
         let after: Vec<&str> = size.iter().map(String::as_str).collect();
         qemu_img(&before, &[&backing, &path], &after)?;
-        Ok(Self { path, format: Format::Qcow2 })
+        Ok(Self { path, format: Format::Qcow2, log: None })
     }
 
     /// Whether both disks hold the same bytes.

@@ -18,7 +18,15 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk) 
     let (format, path) = (disk.format.name(), escaped(&disk.path));
     let id = format!("disk{index}");
     // Nothing that a test looks at survives a crash of this machine, so flushes need not reach its disk.
-    let common = format!("if=none,id={id},format={format},file={path},cache=unsafe");
+    let common = match &disk.log {
+        None => format!("if=none,id={id},format={format},file={path},cache=unsafe"),
+        // Flushes that are left out would be missing in the log.
+        Some(log) => format!(
+            "if=none,id={id},driver=blklogwrites,file.driver={format},file.file.driver=file,\
+             file.file.filename={path},log.driver=file,log.filename={},cache=writeback",
+            escaped(log)
+        ),
+    };
     let order = index + 1;
     let (drive, device) = match attachment {
         Attachment::CdRom => (

@@ -11,4 +11,5 @@ mod install_bios;
 mod install_registry;
 mod install_uefi;
 mod keep;
+mod power_cut;
 mod reproducible;

@@ -1,0 +1,105 @@
+//! What the disk of an installed node holds, as the checker wants to know it: from the medium, and from the documented
+//! names on a node.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use installer::config::{Profile, Role};
+use installer::digest::Digest;
+use installer::plan::SectorSize;
+use installer::plan::layout::{Sizes, Wish, arrange};
+use installer::release::{MANIFEST, Payload, Purpose, Release, metadata_path};
+use installer::size::ByteSize;
+use nqrust_checker::{BootCode, Expected, File, Hash, Part, System};
+
+use crate::medium::Medium;
+use crate::programs;
+
+/// The node that `role` makes of a disk of `size` with 512-byte sectors, in a trial.
+pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected> {
+    let release = medium.release()?;
+    let payload = |purpose| release.payload(purpose).with_context(|| format!("no payload for {purpose:?}"));
+    let wish = Wish {
+        disk: size,
+        sector: SectorSize::B512,
+        sizes: Sizes::of(Profile::Trial),
+        persistent: None,
+        data: true,
+    };
+    // The places do not depend on the disk's identity.
+    let parts = arrange(wish, uuid::Uuid::nil())?.into_iter().map(|part| Part {
+        name: part.name.as_str().to_owned(),
+        start: part.start.get(),
+        size: part.size.get(),
+    });
+    let image = payload(Purpose::Rootfs)?;
+    let files = [
+        ("efi/boot/bootx64.efi", Purpose::Shim),
+        ("efi/boot/grubx64.efi", Purpose::GrubEfi),
+        ("nqrust/a/vmlinuz", Purpose::Kernel),
+        ("nqrust/a/initrd", Purpose::Initrd),
+    ];
+    let files: Result<Vec<_>> =
+        files.iter().map(|(path, purpose)| Ok(known(*path, payload(*purpose)?))).collect();
+    let texts = ["efi/debian/grub.cfg", "grub/grub.cfg", "grub/grubenv"].map(present);
+    let system =
+        |part: &str, label: &str, files| System { part: part.to_owned(), label: label.to_owned(), files };
+    Ok(Expected {
+        sector: 512,
+        parts: parts.collect(),
+        boot: Some(boot_code(medium, &release)?),
+        image: ("root-a".into(), image.size, *image.sha256.as_bytes()),
+        esp: files?.into_iter().chain(texts).collect(),
+        systems: vec![
+            system(
+                "config",
+                "NQ_CONFIG",
+                vec![present("node.yaml"), present("machine-id"), present(MANIFEST)],
+            ),
+            system("persistent", "NQ_PERSISTENT", images(&release, role)?),
+            system("data", "HARV_LH_DEFAULT", Vec::new()),
+        ],
+    })
+}
+
+fn content(payload: &Payload) -> (u64, Hash) {
+    (payload.size, *payload.sha256.as_bytes())
+}
+
+fn known(path: impl Into<String>, payload: &Payload) -> File {
+    File { path: path.into(), content: Some(content(payload)) }
+}
+
+fn present(path: &str) -> File {
+    File { path: path.to_owned(), content: None }
+}
+
+/// The blobs of the images of `role`, and containerd's metadata for them.
+fn images(release: &Release, role: Role) -> Result<Vec<File>> {
+    let root = release.containerd.on_partition();
+    let blobs = release.images_for(role).flat_map(|image| &image.blobs);
+    let blob = |digest: &Digest| {
+        let payload = release.payloads(Purpose::ImageBlob).find(|payload| payload.sha256 == *digest);
+        let payload = payload.with_context(|| format!("no payload for blob {digest}"))?;
+        Ok(known(format!("{root}/io.containerd.content.v1.content/blobs/sha256/{digest}"), payload))
+    };
+    let mut files: Vec<_> = blobs.map(blob).collect::<Result<_>>()?;
+    let metadata = metadata_path(role.name());
+    let metadata = release.payloads.iter().find(|payload| payload.path == metadata);
+    files.extend(
+        metadata.map(|metadata| known(format!("{root}/io.containerd.metadata.v1.bolt/meta.db"), metadata)),
+    );
+    Ok(files)
+}
+
+fn boot_code(medium: &Medium, release: &Release) -> Result<BootCode> {
+    let directory = tempfile::tempdir()?;
+    let fetch = |purpose| -> Result<Vec<u8>> {
+        let payload = release.payload(purpose).with_context(|| format!("no payload for {purpose:?}"))?;
+        let to = directory.path().join(format!("{}", payload.sha256));
+        let (from, to_text) = (format!("/{}", payload.path), to.display().to_string());
+        programs::xorriso(&medium.full, &["-extract", &from, &to_text])?;
+        Ok(fs::read(to)?)
+    };
+    Ok(BootCode { boot: fetch(Purpose::GrubBoot)?, core: fetch(Purpose::GrubCore)? })
+}

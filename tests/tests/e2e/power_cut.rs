@@ -1,0 +1,148 @@
+//! Power cuts: a whole install whose every write is kept, judged at random moments; and installs that are cut off and
+//! then finish by themselves.
+//!
+//! Both take a machine's time for many minutes and are left to `make soak`.
+
+use std::fs::File;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Result, ensure};
+use installer::config::Role;
+use installer::size::ByteSize;
+use nqrust_checker::crash::{Log, State, prefixes};
+use nqrust_checker::{Expected, Verdict, judge};
+use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::disk::Disk;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::medium::Medium;
+use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::{installed, steps, write_log};
+
+const SIZE: ByteSize = ByteSize::gib(32);
+
+/// What a console says when the installer begins to work.
+const BEGUN: &str = "Checking the medium";
+
+/// So many moments of an install are judged.
+const MOMENTS: usize = 400;
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// From `NQRUST_SEED`, else another one each time. It is told, so that a failure can be had again.
+fn seed(artifacts: &Artifacts) -> Result<u64> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    let seed = number("NQRUST_SEED", now);
+    artifacts.append("seed.txt", &format!("NQRUST_SEED={seed}\n"))?;
+    Ok(seed)
+}
+
+#[test]
+#[ignore = "takes minutes; make soak runs it"]
+fn a_disk_that_loses_power_at_any_moment_of_an_install_is_old_or_not_bootable_or_complete() {
+    scenario("power-cut-moments", |artifacts| {
+        let (medium, seed) = (steps::medium(&Identity::load()?)?, seed(artifacts)?);
+        let expected = installed::expected(&medium, Role::Management, SIZE)?;
+        let log = artifacts.disk("writes.log");
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), SIZE)?.logged(log.clone())?;
+        let live = steps::node("install", Firmware::Bios, "").disk(&disk).cdrom(&medium.full);
+        steps::install(&live, artifacts)?;
+
+        let (entries, data) = write_log::read(&log)?;
+        let log = Log { entries, data: &data };
+        let replayed = Disk::empty_raw(artifacts.disk("replayed.img"), SIZE)?;
+        let mut replayed = File::options().read(true).write(true).open(&replayed.path)?;
+        let (mut counts, mut holes) = ([0; 3], Vec::new());
+        let mut visit = |state: &State<'_>| match state.verdict {
+            Verdict::OldState => counts[0] += 1,
+            Verdict::NotBootable => counts[1] += 1,
+            Verdict::Complete => counts[2] += 1,
+            Verdict::Half(_) => holes.push(state.to_string()),
+        };
+        prefixes(&mut replayed, &log, &expected, (MOMENTS, seed), &mut visit)?;
+        artifacts
+            .append("states.txt", &format!("{} entries; {counts:?}; {holes:#?}\n", log.entries.len()))?;
+        ensure!(holes.is_empty(), "{} bad states of {MOMENTS}, such as: {}", holes.len(), holes[0]);
+        ensure!(counts[1] > 0 && counts[2] > 0, "old, not bootable, complete: {counts:?}");
+        complete(&replayed, &expected)
+    });
+}
+
+#[test]
+#[ignore = "takes minutes for each of its installs; make soak runs it"]
+fn an_install_that_is_cut_off_at_a_random_moment_finishes_when_the_machine_starts_again() {
+    scenario("power-cut-again", |artifacts| {
+        let identity = Identity::load()?;
+        let (medium, mut seed) = (steps::medium(&identity)?, seed(artifacts)?);
+        let expected = installed::expected(&medium, Role::Management, SIZE)?;
+        let length = measure(&medium, artifacts)?;
+        for round in 0..number("NQRUST_POWER_CUTS", 3) {
+            let disk = Disk::empty_raw(artifacts.disk(&format!("node-{round}.img")), SIZE)?;
+            // The disk comes first, as on a machine whose owner leaves the medium in: what is on it must not get in the way.
+            let live = |purpose: &str| {
+                steps::node(&format!("{purpose}-{round}"), Firmware::Bios, "").disk(&disk).cdrom(&medium.full)
+            };
+            let moment = next(&mut seed, length);
+            cut(&live("cut"), moment, artifacts)?;
+            finish(&live("again"), artifacts)?;
+            complete(&File::open(&disk.path)?, &expected)?;
+            let node = steps::node(&format!("node-{round}"), Firmware::Uefi, "").disk(&disk);
+            let (vm, ssh) = steps::boot(&node, &identity, artifacts)?;
+            drop(ssh);
+            vm.power_off(steps::SHUTDOWN)?;
+            std::fs::remove_file(&disk.path)?;
+        }
+        Ok(())
+    });
+}
+
+fn complete(disk: &File, expected: &Expected) -> Result<()> {
+    let verdict = judge(disk, expected)?;
+    ensure!(verdict == Verdict::Complete, "the disk in the end: {verdict:?}");
+    Ok(())
+}
+
+/// How long an install takes, from its first step to its last.
+fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Duration> {
+    let disk = Disk::empty(artifacts.disk("measure.qcow2"), SIZE)?;
+    let mut vm =
+        steps::node("measure", Firmware::Bios, "").disk(&disk).cdrom(&medium.full).start(artifacts)?;
+    steps::expect(&mut vm, BEGUN, steps::INSTALL)?;
+    let begun = Instant::now();
+    steps::expect(&mut vm, steps::COMPLETE, steps::INSTALL)?;
+    let length = begun.elapsed();
+    vm.kill()?;
+    Ok(length)
+}
+
+/// Starts an install and pulls the plug so long after it has begun.
+fn cut(machine: &Machine, moment: Duration, artifacts: &Artifacts) -> Result<()> {
+    let mut vm = machine.start(artifacts)?;
+    steps::expect(&mut vm, BEGUN, steps::INSTALL)?;
+    std::thread::sleep(moment);
+    let console = vm.serial.rest(Duration::from_millis(10));
+    let last = console.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
+    vm.kill()?;
+    artifacts.append("cuts.txt", &format!("after {:.1} s: {last}\n", moment.as_secs_f64()))
+}
+
+/// Starts the machine again and does nothing: it installs, or it had just finished.
+fn finish(machine: &Machine, artifacts: &Artifacts) -> Result<()> {
+    let mut vm = machine.start(artifacts)?;
+    let ends = [steps::COMPLETE, " login: "];
+    let (end, _) =
+        vm.serial.wait_for_any(&[ends[0], ends[1], "\n  because: ", "grub rescue>"], steps::INSTALL)?;
+    ensure!(end < ends.len(), "the console says:\n{}", vm.serial.rest(Duration::from_secs(3)));
+    if ends[end] == steps::COMPLETE {
+        vm.wait_for_exit(steps::SHUTDOWN).map(drop)
+    } else {
+        vm.power_off(steps::SHUTDOWN)
+    }
+}
+
+/// A random part of `length`.
+fn next(seed: &mut u64, length: Duration) -> Duration {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    length.mul_f64(f64::from(u32::try_from(*seed >> 32).unwrap_or(0)) / f64::from(u32::MAX))
+}
