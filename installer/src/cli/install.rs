@@ -11,7 +11,7 @@ use crate::config::sources::Gathering;
 use crate::config::{self, InstallConfig, Secret};
 use crate::download::Patience;
 use crate::failure::{Class, Failure};
-use crate::install::{Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, finish};
+use crate::install::{Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, finish, take_down};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::plan::Finish;
@@ -69,7 +69,8 @@ impl Args {
         let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
         let config = &resolve(config, &fetch, &mut warn)?;
         record.resolved(config);
-        let inventory = Inventory::scan(&Roots::default())?;
+        let roots = Roots::default();
+        let inventory = Inventory::scan(&roots)?;
         record.inventory(&inventory);
         let mut plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
         let preflight = preflight::step(config, media.release.epoch, progress)?;
@@ -79,6 +80,7 @@ impl Args {
         record.plan(&plan);
         let cancel = Cancel::on_signals()?;
         let host = SystemHost::new()?;
+        take_down(&plan.taken_down, &roots.sys, &SystemRunner, progress)?;
         let disk = Disk::open(&plan.disk)?;
         let parts = Parts {
             device: &disk,

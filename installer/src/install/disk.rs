@@ -34,11 +34,12 @@ impl Disk {
     /// what the plan was made for.
     pub fn open(target: &Target) -> Result<Self> {
         let path = &target.path;
-        // Exclusive opening is the kernel's own check for mounts and holders. It cannot be kept: it would
-        // shut out the mounts of the new partitions too.
-        open(path, O_EXCL).map_err(|error| busy(target, error))?;
         let file = open(path, 0).map_err(|error| busy(target, error))?;
         let mut file = lock(file, path)?;
+        // Exclusive opening is the kernel's own check for mounts and holders. It cannot be kept: it would
+        // shut out the mounts of the new partitions too. After the lock: udev starts the arrays of a disk anew when
+        // somebody who wrote to it closes it, unless it is locked.
+        open(path, O_EXCL).map_err(|error| busy(target, error))?;
         let size =
             file.seek(SeekFrom::End(0)).class(Class::DiskIo, || format!("measuring {}", path.display()))?;
         let size = ByteSize::bytes(size);

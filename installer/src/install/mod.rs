@@ -26,6 +26,7 @@ mod run;
 mod seed;
 mod sys;
 mod table;
+mod takedown;
 mod unpack;
 mod wipe;
 
@@ -37,6 +38,7 @@ pub use host::{Access, Host, Mounted, SystemHost};
 pub use identity::DOCUMENT;
 pub use run::{Opener, Parts, execute};
 pub use seed::{AT_ONCE, seed_store};
+pub use takedown::take_down;
 pub use unpack::Unpacking;
 
 #[cfg(test)]

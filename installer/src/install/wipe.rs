@@ -63,7 +63,11 @@ pub(super) fn clear(device: &dyn BlockDevice, partitions: &[FoundPartition]) -> 
     };
     for partition in partitions {
         let length = partition.size.get().next_multiple_of(device.sector().bytes());
-        erase(partition.start.get(), length)?;
+        let start = partition.start.get();
+        erase(start, length)?;
+        // Members of arrays have their mark at the end (Documentation/admin-guide/md.rst, versions 0.90 and 1.0).
+        let rest = length.saturating_sub(EDGE as u64);
+        erase(start + length - rest.min(EDGE as u64), rest)?;
     }
     erase(size.saturating_sub(EDGE as u64), EDGE as u64)?;
     device::barrier(device)?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::takedown::is_leftover;
 use crate::config::{DiskClauses, DiskSelector};
 use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, Inventory};
@@ -79,8 +80,8 @@ pub(super) fn usable<'a>(inventory: &Inventory, disk: &'a Disk, key: &str) -> Re
         return Err(refuse(format!("{path} is read-only"))
             .hint(format!("Remove the write protection, or set {key} to another disk.")));
     }
-    if let Some(reason) = in_use(disk) {
-        return Err(refuse(format!("{path} is in use: {reason}"))
+    if let Some(holder) = disk.holders.iter().find(|holder| !is_leftover(holder)) {
+        return Err(refuse(format!("{path} is in use: {holder}"))
             .hint(format!("Unmount it, or set {key} to another disk.")));
     }
     match twins(inventory, disk)[..] {
@@ -488,7 +489,7 @@ mod tests {
         machine.disks[1].holders = vec![mounted("/dev/sda1", "/mnt"), mounted("/dev/sda2", "/srv")];
         for selector in [serde_json::json!("/dev/sda"), serde_json::json!({ "rotational": true })] {
             let text = pick(&machine, &selector).unwrap_err();
-            assert!(text.contains("/dev/sda is in use: /dev/sda1 is mounted at /mnt (and 1 more)"), "{text}");
+            assert!(text.contains("/dev/sda is in use: /dev/sda1 is mounted at /mnt"), "{text}");
         }
     }
 }

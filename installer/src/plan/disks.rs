@@ -123,6 +123,13 @@ fn empty(disk: &Disk) -> Result<(), Failure> {
     Err(Failure::new(Class::Hardware, what).because(anyhow!("{why}")).hint(EMPTY))
 }
 
+/// The disks of the install that are written, and those that are wiped.
+pub(super) fn also<'a>(inventory: &'a Inventory, changed: &[&'a Disk], wiped: &[WipedDisk]) -> Vec<&'a Disk> {
+    let wiped =
+        wiped.iter().filter_map(|wiped| inventory.disks.iter().find(|disk| disk.name == wiped.disk.name));
+    changed.iter().copied().chain(wiped).collect()
+}
+
 /// What to tell of disks that lose more than could be seen.
 pub(super) fn unread<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<String> {
     let unread = disks.filter_map(|disk| Some((disk.path.display(), disk.unread.as_ref()?)));

@@ -85,8 +85,12 @@ pub(super) fn find(
 }
 
 fn holds_data(partition: &FoundPartition) -> bool {
+    is_data(&partition.signatures)
+}
+
+fn is_data(signatures: &[Signature]) -> bool {
     let ext = |found: &&Signature| matches!(found.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4);
-    partition.signatures.iter().filter(ext).any(|found| found.label.as_deref() == Some(LABEL))
+    signatures.iter().filter(ext).any(|found| found.label.as_deref() == Some(LABEL))
 }
 
 fn keep(disk: &Disk, partition: &FoundPartition) -> Result<Kept, Failure> {
@@ -112,6 +116,13 @@ fn keep(disk: &Disk, partition: &FoundPartition) -> Result<Kept, Failure> {
 fn nothing(inventory: &Inventory, disk: &Disk) -> Failure {
     let path = disk.path.display();
     let what = format!("there is nothing on {path} that {KEY} could keep");
+    if disk.partitions.is_empty() && is_data(&disk.signatures) {
+        return Failure::new(Class::Hardware, what)
+            .because(anyhow!(
+                "{LABEL} is a file system on the whole disk there, and only a partition can be kept"
+            ))
+            .hint(format!("Save the data, and install without {KEY}."));
+    }
     let there: Vec<_> = disk.partitions.iter().map(FoundPartition::describe).collect();
     let there = if there.is_empty() { "it has no partitions".into() } else { there.join("; ") };
     let why = anyhow!("no partition of it has an ext4 file system with the label {LABEL}: {there}");

@@ -10,6 +10,7 @@ mod keep;
 pub mod layout;
 mod payloads;
 mod render;
+mod takedown;
 
 use anyhow::Result;
 use serde::Serialize;
@@ -23,11 +24,12 @@ pub use keep::Kept;
 pub(crate) use keep::LABEL as DATA_LABEL;
 pub use layout::{Partition, PartitionName, SectorSize};
 pub(crate) use payloads::images_of;
+pub(crate) use takedown::describe as describe_holder;
 
 use crate::config::{Images, InstallConfig, Mode, Role};
 use crate::digest::Digest;
 use crate::failure::{Class, Failure};
-use crate::inventory::{Disk, FoundPartition, Inventory, Signature};
+use crate::inventory::{Disk, FoundPartition, Holder, Inventory, Signature};
 use crate::release::{Payload, Release};
 use crate::resolve::Reference;
 use crate::size::ByteSize;
@@ -61,6 +63,9 @@ pub struct Plan {
     /// Other disks that are wiped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub wiped: Vec<WipedDisk>,
+    /// What holds these disks, and is taken down before they are opened, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub taken_down: Vec<Holder>,
     /// What the configuration asks for and does not get, each a sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -243,6 +248,8 @@ pub fn plan(
     let changed: Vec<_> = [disk].into_iter().chain(data.filter(|_| kept.is_none())).collect();
     disks::spare(install, &changed)?;
     let (wiped, mut warnings) = disks::wiped(install, inventory, &chosen)?;
+    let held = disks::also(inventory, &changed, &wiped);
+    let taken_down = takedown::order(install, inventory, &held, kept.as_ref())?;
     warnings.extend(disks::without_effect(install, disk, data));
     warnings.extend(disks::unread(chosen.iter().copied()));
     let sizes = Sizes::of(install.profile);
@@ -275,6 +282,7 @@ pub fn plan(
         data_disk,
         kept,
         wiped,
+        taken_down,
         warnings,
         steps: Vec::new(),
         fetched: crate::resolve::references(config),

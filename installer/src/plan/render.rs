@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use super::{EspContent, EspFile, Finish, Kept, Partition, Plan, SectorSize, Step, Target};
+use super::{EspContent, EspFile, Finish, Kept, Partition, Plan, SectorSize, Step, Target, describe_holder};
 use crate::config::Images;
 use crate::inventory::FoundPartition;
 use crate::release::Payload;
@@ -37,6 +37,10 @@ impl fmt::Display for Plan {
         }
         for wiped in &self.wiped {
             lost(f, &wiped.disk, &wiped.erased, None)?;
+        }
+        if !self.taken_down.is_empty() {
+            writeln!(f, "\nTaken down")?;
+            self.taken_down.iter().try_for_each(|holder| writeln!(f, "  {}", describe_holder(holder)))?;
         }
         writeln!(f, "\nNew partitions")?;
         made(f, &self.partitions)?;

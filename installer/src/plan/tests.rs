@@ -9,6 +9,7 @@ mod corpus;
 mod disks;
 mod keep;
 mod recorded;
+mod takedown;
 
 pub(crate) const GUID: Uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
 

@@ -84,9 +84,15 @@ fn a_data_disk_among_disks_of_one_model_needs_what_is_its_own() {
 }
 
 #[test]
-fn an_old_array_that_came_up_is_told_with_what_rests_on_it() {
-    let text = refused(&on(serde_json::json!("/dev/sda")), &old_raid());
-    assert!(text.contains("/dev/sda is in use: /dev/sda2 is part of the RAID /dev/md127"), "{text}");
+fn an_old_array_that_came_up_is_taken_down_with_what_rests_on_it_where_all_its_disks_go() {
+    let mut config = on(serde_json::json!("/dev/sda"));
+    let text = refused(&config, &old_raid());
+    assert!(text.contains("/dev/sda is in use: /dev/md127 is part of the LVM volume vg0-root"), "{text}");
+    assert!(text.contains("it rests on /dev/sdb too, which the install does not erase"), "{text}");
+    config.install.wipe_disks_list = vec!["/dev/sdb".parse().unwrap()];
+    let text = planned(&config, &old_raid()).to_string();
+    let told = "Taken down\n  vg0-root (LVM) on /dev/md127\n  /dev/md127 (RAID) on /dev/sda2\n";
+    assert!(text.contains(told), "{text}");
     // Volumes of the controller tell nothing but their place.
     let text = refused(&on(serde_json::json!({ "model": "LOGICAL*" })), &old_raid());
     assert!(text.contains("member of a controller's RAID (DDF)"), "{text}");

@@ -1,0 +1,95 @@
+//! Leftovers of earlier systems that this one has started on its own: swap, arrays, volumes. They are taken down before
+//! their disks are erased. What a person did, such as a mount, is a reason to refuse.
+
+use std::path::Path;
+
+use super::Kept;
+use crate::config::{Install, Wipe};
+use crate::failure::{Class, Failure};
+use crate::inventory::{Disk, Holder, HolderKind, Inventory};
+
+/// Whether a system starts such a holder by itself, and it can be taken down without a loss.
+pub(super) fn is_leftover(holder: &Holder) -> bool {
+    match holder.kind {
+        HolderKind::Swap => true,
+        HolderKind::Md => holder.device.is_some(),
+        // The device mapper knows its devices by name.
+        HolderKind::Lvm | HolderKind::Crypt | HolderKind::Partition => holder.name.is_some(),
+        _ => false,
+    }
+}
+
+/// What holds the disks that are erased, each before what it rests on. Refuses what rests on a disk that is not erased
+/// too, and what holds something that is kept.
+pub(super) fn order(
+    install: &Install,
+    inventory: &Inventory,
+    erased: &[&Disk],
+    kept: Option<&Kept>,
+) -> Result<Vec<Holder>, Failure> {
+    let mut order: Vec<Holder> = Vec::new();
+    for disk in erased {
+        for holder in disk.holders.iter().rev() {
+            if let Some(why) = obstacle(install, inventory, erased, kept, holder) {
+                return Err(refuse(disk, holder, &why));
+            }
+            let known = |known: &Holder| match &holder.device {
+                Some(device) => known.device.as_ref() == Some(device),
+                None => known == holder,
+            };
+            if !order.iter().any(known) {
+                order.push(holder.clone());
+            }
+        }
+    }
+    // The disk of what is kept is left as it is, and so is what uses it.
+    let apart = kept.and_then(|kept| inventory.find(&kept.disk.path));
+    match apart.filter(|disk| erased.iter().all(|other| other.name != disk.name)) {
+        Some(Disk { holders, .. }) if holders.is_empty() => Ok(order),
+        Some(disk) => Err(refuse(disk, &disk.holders[0], "nothing of the disk is to change")),
+        None => Ok(order),
+    }
+}
+
+/// Why the holder cannot be taken down.
+fn obstacle(
+    install: &Install,
+    inventory: &Inventory,
+    erased: &[&Disk],
+    kept: Option<&Kept>,
+    holder: &Holder,
+) -> Option<String> {
+    if install.wipe == Wipe::None {
+        return Some("install.wipe is none".into());
+    }
+    if kept.is_some_and(|kept| kept.partition.path == holder.on) {
+        return Some("that is to be kept".into());
+    }
+    let device = holder.device.as_deref()?;
+    let stays = |disk: &&Disk| erased.iter().all(|other| other.name != disk.name);
+    let rests = |disk: &&Disk| disk.holders.iter().any(|other| other.device.as_deref() == Some(device));
+    let others: Vec<_> = inventory.disks.iter().filter(stays).filter(rests).collect();
+    let others: Vec<_> = others.iter().map(|disk| disk.path.display().to_string()).collect();
+    (!others.is_empty())
+        .then(|| format!("it rests on {} too, which the install does not erase", others.join(", ")))
+}
+
+fn refuse(disk: &Disk, holder: &Holder, why: &str) -> Failure {
+    let what = format!("{} is in use: {holder}, and {why}", disk.path.display());
+    Failure::new(Class::Hardware, what)
+        .hint("Take it down by hand, choose another disk, or have the other disks wiped with install.wipe_disks_list.")
+}
+
+/// The holder as a plan names it, such as `vg0-root (LVM) on /dev/sda2`.
+pub(crate) fn describe(holder: &Holder) -> String {
+    let on = holder.on.display();
+    let device = holder.device.as_deref().map(Path::display).map(|device| device.to_string());
+    let name = holder.name.clone().or(device).unwrap_or_default();
+    match holder.kind {
+        HolderKind::Swap => format!("swap on {on}"),
+        HolderKind::Md => format!("{name} (RAID) on {on}"),
+        HolderKind::Lvm => format!("{name} (LVM) on {on}"),
+        HolderKind::Crypt => format!("{name} (encrypted) on {on}"),
+        _ => format!("{name} on {on}"),
+    }
+}
