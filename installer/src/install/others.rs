@@ -53,7 +53,7 @@ impl<'a> Others<'a> {
             let Some(device) = device else { continue };
             parts.cancel.check()?;
             parts.progress.note("wipe-disks", format!("Erasing {}", wiped.disk.description));
-            let cleared = wipe::clear(device.as_ref(), &wiped.erased)
+            let cleared = wipe::clear(device.as_ref(), &wiped.disk.signatures, &wiped.erased)
                 .with_context(|| format!("erasing {}", wiped.disk.path.display()));
             if tolerated(plan, parts, &wiped.disk, cleared)?.is_none() {
                 continue;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use anyhow::Result;
 
 use super::device::{self, AlignedBuffer, BlockDevice};
-use crate::inventory::FoundPartition;
+use crate::inventory::{FoundPartition, Signature};
 use crate::plan::Partition;
 
 /// This much at either end of a disk or partition holds every boot sector, table and superblock that firmware
@@ -52,9 +52,16 @@ pub(super) fn erase(device: &dyn BlockDevice, part: Range<u64>) -> Result<()> {
     }
 }
 
+/// What is erased around a mark: no sector is larger.
+const BLOCK: u64 = 4096;
+
 /// Erases what a disk is found by that has no part in the node. The primary table goes last and alone: while
 /// it is there, a run that begins again still finds the disk.
-pub(super) fn clear(device: &dyn BlockDevice, partitions: &[FoundPartition]) -> Result<()> {
+pub(super) fn clear(
+    device: &dyn BlockDevice,
+    signatures: &[Signature],
+    partitions: &[FoundPartition],
+) -> Result<()> {
     let (size, zeros) = (device.size().get(), AlignedBuffer::new(EDGE));
     // A partition may be shorter than that, and one of a damaged table may lie beyond the end.
     let erase = |start: u64, length: u64| match length.min(EDGE as u64).min(size.saturating_sub(start)) {
@@ -68,6 +75,17 @@ pub(super) fn clear(device: &dyn BlockDevice, partitions: &[FoundPartition]) -> 
         // Members of arrays have their mark at the end (Documentation/admin-guide/md.rst, versions 0.90 and 1.0).
         let rest = length.saturating_sub(EDGE as u64);
         erase(start + length - rest.min(EDGE as u64), rest)?;
+    }
+    // Some marks lie further in or before the end of a partition, and are found without a table too.
+    let within = partitions.iter().map(|partition| (partition.start.get(), &partition.signatures[..]));
+    for (start, signatures) in [(0, signatures)].into_iter().chain(within) {
+        for found in signatures {
+            let place = start.saturating_add(found.offset) / BLOCK * BLOCK;
+            // The first is for the end.
+            if place >= EDGE as u64 {
+                erase(place, BLOCK)?;
+            }
+        }
     }
     erase(size.saturating_sub(EDGE as u64), EDGE as u64)?;
     device::barrier(device)?;

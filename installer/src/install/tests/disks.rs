@@ -1,6 +1,7 @@
 //! Runs that write on more than one disk.
 
 use super::*;
+use crate::inventory::{Kind, Signature};
 use crate::plan::tests::found;
 
 /// The system on `vda`, data on `vdb`, and `vdc` to be wiped.
@@ -11,6 +12,10 @@ fn bench() -> Bench {
     let mut beyond = found("vdc", 3, None, None);
     (beyond.start, beyond.size) = (ByteSize::gib(16), ByteSize::gib(1));
     disks[2].partitions = vec![found("vdc", 1, Some("home"), None), short, beyond];
+    // Marks in the middle of the disk, and 1 MiB behind the start of a partition.
+    let mark = |kind, offset| Signature { kind, label: None, uuid: None, offset };
+    disks[2].signatures = vec![mark(Kind::Gpt, 512), mark(Kind::MdMember, (5 << 30) + 512)];
+    disks[2].partitions[0].signatures = vec![mark(Kind::VmfsVolume, 1 << 20)];
     let mut config = trial();
     config.install.data_disk = "/dev/vdb".parse().ok();
     config.install.wipe_disks_list = vec!["/dev/vdc".parse().unwrap(), "/dev/vdz".parse().unwrap()];
@@ -25,9 +30,9 @@ fn bench() -> Bench {
 
 const MIB: usize = 1 << 20;
 
-/// Where something old lies: the table, a partition, a short one and its neighbour, the second table.
-const OLD: [(u64, usize); 4] =
-    [(0, MIB), (1 << 30, 2 * MIB), (2 << 30, 2048), ((16 << 30) - MIB as u64, MIB)];
+/// Where something old lies: the table, a partition, a short one and its neighbour, a mark, the second table.
+const OLD: [(u64, usize); 5] =
+    [(0, MIB), (1 << 30, 2 * MIB), (2 << 30, 2048), (5 << 30, 4096), ((16 << 30) - MIB as u64, MIB)];
 
 fn writes(disk: &TestDisk) -> usize {
     disk.writes.load(Ordering::Relaxed)
@@ -49,7 +54,9 @@ fn a_run_makes_the_data_disk_and_wipes_the_listed_one() {
     assert!(zero(0, MIB) && zero(1 << 30, MIB) && zero((16 << 30) - MIB as u64, MIB));
     // Of the short partition no more than its length, of the long one no more than its start.
     assert!(zero(2 << 30, 1024) && wiped.bytes((2 << 30) + 1024, 1024) == [0xeb; 1024]);
-    assert_eq!(wiped.bytes((1 << 30) + MIB as u64, 1), [0xeb]);
+    // What was found further in, with the block around it.
+    assert!(zero((1 << 30) + MIB as u64, 4096) && zero(5 << 30, 4096));
+    assert_eq!(wiped.bytes((1 << 30) + MIB as u64 + 4096, 1), [0xeb]);
     assert_eq!(*bench.host.told.lock().unwrap(), ["vdc", "vda", "vdb"]);
     let events = bench.recorder.0.lock().unwrap();
     let told = |text: &str| events.iter().any(|event| event.message.contains(text));
@@ -69,8 +76,11 @@ fn the_primary_table_of_a_wiped_disk_goes_last_and_alone() {
         })
         .collect();
     let last = (16 << 30) - MIB as u64;
-    let end = (2 << 30) - MIB as u64;
-    assert_eq!(offsets, [Some(1 << 30), Some(end), Some(2 << 30), Some(last), None, Some(0), None]);
+    let (end, marks) = ((2 << 30) - MIB as u64, [5 << 30, (1 << 30) + MIB as u64]);
+    let offset = |at: u64| Some(at);
+    let partitions = [1 << 30, end, 2 << 30].map(offset);
+    let expected = [&partitions[..], &marks.map(offset), &[offset(last), None, Some(0), None]].concat();
+    assert_eq!(offsets, expected);
 }
 
 #[test]
