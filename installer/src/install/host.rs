@@ -9,7 +9,8 @@ use anyhow::{Context, Result, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
-use super::sys;
+use super::{multipath, sys};
+use crate::command::SystemRunner;
 use crate::failure::{Class, Classify, Failure};
 use crate::files::{make_directory, read_text};
 use crate::plan::{Partition, PartitionName, Target};
@@ -90,6 +91,9 @@ impl Host for SystemHost {
         disk: &Target,
         partitions: &[Partition],
     ) -> Result<BTreeMap<PartitionName, PathBuf>> {
+        if multipath::is_map(disk) {
+            return multipath::partition_nodes(&SystemRunner, disk, partitions);
+        }
         let path = &disk.path;
         let file = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
         let deadline = Instant::now() + PATIENCE;

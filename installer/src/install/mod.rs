@@ -18,6 +18,7 @@ mod host;
 mod identity;
 mod image;
 mod keep;
+mod multipath;
 mod others;
 mod overlay;
 mod persistent;

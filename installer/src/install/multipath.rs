@@ -1,0 +1,73 @@
+//! Partitions of a disk that several paths lead to. They are devices of the device mapper, which kpartx makes from the
+//! table; the kernel itself shows none.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::command::{Invocation, Runner};
+use crate::failure::{Class, Classify};
+use crate::plan::{Partition, PartitionName, Target};
+
+/// udev has to see each device before the next.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Whether the disk is a map of several paths: its node is a name of the device mapper's.
+pub(super) fn is_map(disk: &Target) -> bool {
+    disk.path.starts_with("/dev/mapper")
+}
+
+/// Makes the devices of the table that is on the disk now, takes away those of an older one, and names the nodes.
+pub(super) fn partition_nodes(
+    runner: &dyn Runner,
+    disk: &Target,
+    partitions: &[Partition],
+) -> Result<BTreeMap<PartitionName, PathBuf>> {
+    let path = disk.path.display();
+    // Update, wait for udev, and the same names as Debian's udev rules make.
+    let make = Invocation::new("kpartx").args(["-u", "-s", "-p", "-part"]).arg(&disk.path).limit(LIMIT);
+    runner.run(&make).class(Class::DiskIo, || format!("making the partitions of {path} known"))?;
+    let node = |partition: &Partition| (partition.name, format!("{path}-part{}", partition.number).into());
+    Ok(partitions.iter().map(node).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::{class_of, render};
+    use crate::inventory::Inventory;
+    use crate::plan::tests::{GUID, disk, release, trial};
+    use crate::size::ByteSize;
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    /// Notes what is run, and fails if told to.
+    struct Notes(Mutex<Vec<String>>, bool);
+
+    impl Runner for Notes {
+        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+            self.0.lock().unwrap().push(invocation.display());
+            anyhow::ensure!(!self.1, "device-mapper: reload ioctl failed");
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn the_partitions_of_several_paths_are_made_known_and_named_by_number() {
+        let mut disk = disk("dm-0", ByteSize::gib(16));
+        disk.path = "/dev/mapper/mpatha".into();
+        let inventory = Inventory { disks: vec![disk], nics: vec![] };
+        let plan = crate::plan::plan(&trial(), &inventory, &release(), GUID).unwrap();
+        assert!(is_map(&plan.disk));
+        let runner = Notes(Mutex::default(), false);
+        let nodes = partition_nodes(&runner, &plan.disk, &plan.partitions).unwrap();
+        assert_eq!(nodes[&PartitionName::Data], Path::new("/dev/mapper/mpatha-part8"));
+        assert_eq!(nodes.len(), plan.partitions.len());
+        assert_eq!(*runner.0.lock().unwrap(), ["kpartx -u -s -p -part /dev/mapper/mpatha"]);
+        let error = partition_nodes(&Notes(Mutex::default(), true), &plan.disk, &[]).unwrap_err();
+        assert_eq!(class_of(&error), Class::DiskIo);
+        assert!(render(&error).contains("making the partitions of /dev/mapper/mpatha known"), "{error:#}");
+    }
+}
