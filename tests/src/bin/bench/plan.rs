@@ -91,3 +91,11 @@ fn release() -> Release {
         containerd: Containerd::default(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_plan_that_is_measured_is_the_one_that_is_meant() {
+        super::measure().unwrap();
+    }
+}
