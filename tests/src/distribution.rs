@@ -1,5 +1,6 @@
-//! A release of K3s for the medium of a cluster: a real program where `NQRUST_K3S_BINARY` names one, else one that writes
-//! down how it was started and runs on.
+//! The release of a distribution for the medium of a cluster. A real one is named by `NQRUST_K3S_BINARY`, the program
+//! `k3s`, or by `NQRUST_RKE2_DIR`, a directory with the files of a release of RKE2. Otherwise a program stands for K3s that
+//! writes down how it was started and runs on.
 
 use std::env;
 use std::fs;
@@ -9,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use installer::config::Distribution;
 use installer::digest::Digest;
 use serde_json::json;
 
@@ -25,36 +27,76 @@ pub const ARGUMENTS: &str = "/run/e2e-k3s-arguments";
 const IMAGES: &str = "k3s-airgap-images-amd64.tar.zst";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The real program, if there is one.
-#[must_use]
-pub fn real() -> Option<PathBuf> {
-    env::var_os("NQRUST_K3S_BINARY").map(PathBuf::from)
+/// A real release.
+#[derive(Clone, Debug)]
+pub enum Real {
+    /// The program.
+    K3s(PathBuf),
+    /// The directory of its files.
+    Rke2(PathBuf),
 }
 
-/// The release that the program is.
+/// The real release, if there is one.
+#[must_use]
+pub fn real() -> Option<Real> {
+    let named = |variable: &str| env::var_os(variable).map(PathBuf::from);
+    named("NQRUST_RKE2_DIR").map(Real::Rke2).or_else(|| named("NQRUST_K3S_BINARY").map(Real::K3s))
+}
+
+/// Which distribution the release is of.
+#[must_use]
+pub fn distribution() -> Distribution {
+    match real() {
+        Some(Real::Rke2(_)) => Distribution::Rke2,
+        Some(Real::K3s(_)) | None => Distribution::K3s,
+    }
+}
+
+/// The release, as its program tells it.
 pub fn version() -> Result<String> {
-    let Some(program) = real() else { return Ok(VERSION.into()) };
-    let said = programs::run(Command::new(program).arg("--version"), LIMIT)?.success("k3s --version")?;
-    said.split_whitespace().nth(2).map(str::to_owned).context("reading the version of NQRUST_K3S_BINARY")
+    let (program, _unpacked) = match real() {
+        None => return Ok(VERSION.into()),
+        Some(Real::K3s(program)) => (program, None),
+        Some(Real::Rke2(directory)) => {
+            let unpacked = tempfile::tempdir()?;
+            let mut tar = Command::new("tar");
+            tar.arg("--extract").arg("--file").arg(directory.join("rke2.linux-amd64.tar.gz"));
+            tar.arg("--directory").arg(unpacked.path()).arg("bin/rke2");
+            programs::run(&mut tar, LIMIT)?.success("unpacking rke2")?;
+            (unpacked.path().join("bin/rke2"), Some(unpacked))
+        }
+    };
+    let said =
+        programs::run(Command::new(program).arg("--version"), LIMIT)?.success("asking for the version")?;
+    said.split_whitespace().nth(2).map(str::to_owned).context("reading the version of the distribution")
 }
 
 /// Puts the release beside `definition` and names it there; what the definition embeds is left out.
 pub fn add(definition: &Path) -> Result<()> {
     let made = paths::e2e().join("k3s-release");
+    let identity = format!("{} {}", real().is_some(), version()?);
     {
         let _lock = lock(&paths::e2e().join("k3s-release.lock"))?;
         // Kept: the image has the time at which it was made, and the medium would be built anew each time.
-        if !made.join("done").exists() {
+        if !fs::read_to_string(made.join("done")).is_ok_and(|kept| kept == identity) {
             make(&made)?;
+            fs::write(made.join("done"), &identity)?;
         }
     }
     let beside = definition.parent().context("the directory of the definition")?;
-    copy_tree(&made, &beside.join("k3s-release"))?;
+    let name = distribution().name();
+    let artifacts = match real() {
+        Some(Real::Rke2(directory)) => directory,
+        _ => {
+            copy_tree(&made, &beside.join("k3s-release"))?;
+            "k3s-release".into()
+        }
+    };
     let mut document: serde_yaml::Value = serde_yaml::from_slice(&fs::read(definition)?)?;
-    let kubernetes = json!({ "distribution": "k3s", "version": version()?, "artifacts": "k3s-release" });
+    let kubernetes = json!({ "distribution": name, "version": version()?, "artifacts": artifacts });
     document["kubernetes"] = serde_yaml::to_value(kubernetes)?;
-    fs::write(beside.join("k3s-defaults.yaml"), "kubernetes: {distribution: k3s}\n")?;
-    document["install_defaults"] = "k3s-defaults.yaml".into();
+    fs::write(beside.join("defaults.yaml"), format!("kubernetes: {{distribution: {name}}}\n"))?;
+    document["install_defaults"] = "defaults.yaml".into();
     document.as_mapping_mut().context("a definition")?.remove("install_config");
     Ok(fs::write(definition, serde_yaml::to_string(&document)?)?)
 }
@@ -66,8 +108,8 @@ fn make(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory)?;
     let program = directory.join("k3s");
     match real() {
-        Some(real) => drop(fs::copy(real, &program)?),
-        None => fs::write(&program, script())?,
+        Some(Real::K3s(real)) => drop(fs::copy(real, &program)?),
+        Some(Real::Rke2(_)) | None => fs::write(&program, script())?,
     }
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     images(directory)?;
@@ -76,17 +118,20 @@ fn make(directory: &Path) -> Result<()> {
         let (digest, _) = Digest::of_reader(fs::File::open(directory.join(name))?)?;
         sums.push_str(&format!("{digest}  {name}\n"));
     }
-    fs::write(directory.join("sha256sum-amd64.txt"), sums)?;
-    Ok(fs::write(directory.join("done"), "")?)
+    Ok(fs::write(directory.join("sha256sum-amd64.txt"), sums)?)
 }
 
-/// An archive with the image that carries the virtual address, which every medium with a distribution has to hold.
+/// An archive with the image that carries the virtual address, which every medium with a distribution has to hold. A real
+/// cluster needs the real one, which the build gets from its registry, as nodes get the others.
 fn images(directory: &Path) -> Result<()> {
     let scratch = tempfile::tempdir_in(directory)?;
     let layout = Layout::new(&scratch.path().join("layout"))?;
     layout.image("vip", None, &[("e2e-vip", b"vip")])?;
     let archive = scratch.path().join("images.tar");
-    let name = installer::node::cluster::vip_image()?;
+    let name = match real() {
+        Some(_) => "localhost/e2e/none:1".to_owned(),
+        None => installer::node::cluster::vip_image()?.to_string(),
+    };
     let mut skopeo = Command::new("skopeo");
     skopeo.args(["copy", "--quiet"]).arg(layout.source("vip"));
     skopeo.arg(format!("docker-archive:{}:{name}", archive.display()));

@@ -2,7 +2,8 @@
 //! cluster file.
 //!
 //! The ISO holds a distribution. Without a real one it is a program that writes down how it was started, and the test
-//! ends where Kubernetes would begin; with `NQRUST_K3S_BINARY`, a real `k3s`, it goes on until every node is Ready.
+//! ends where Kubernetes would begin; with one (`NQRUST_K3S_BINARY` or `NQRUST_RKE2_DIR`, see `distribution`) it goes on until
+//! every node is Ready. Nothing of the test but the build needs a network then, and nodes for images that the medium lacks.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -114,7 +115,9 @@ fn three_machines_of_a_cluster_file_become_its_nodes() {
         checks.finish("the nodes of the cluster")?;
         match distribution::real() {
             Some(_) => wait_until_ready(&booted[0].1)?,
-            None => eprintln!("skipped: nodes become Ready (NQRUST_K3S_BINARY is not set)"),
+            None => eprintln!(
+                "skipped: nodes become Ready (neither NQRUST_K3S_BINARY nor NQRUST_RKE2_DIR is set)"
+            ),
         }
         for (vm, ssh) in booted {
             drop(ssh);
@@ -177,7 +180,7 @@ fn cluster_file(identity: &Identity) -> Value {
                     "method": "static", "subnet_mask": "255.255.255.0", "gateway": "10.77.0.1",
                 },
             },
-            "kubernetes": { "distribution": "k3s" },
+            "kubernetes": { "distribution": distribution::distribution().name() },
         },
         "templates": { "vm": { "install": { "device": "/dev/vda" } } },
         "pools": [pool("management"), pool("witness")],
@@ -245,7 +248,8 @@ fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
         let ping = format!("ping -c 2 -W 5 -I mgmt-br {}", other.address());
         checks.that(&format!("{name} reaches {}", other.name), ssh.succeeds(&ping)?);
     }
-    let vip = "/var/lib/rancher/k3s/agent/pod-manifests/nqrust-vip.yaml";
+    let kind = distribution::distribution().name();
+    let vip = format!("/var/lib/rancher/{kind}/agent/pod-manifests/nqrust-vip.yaml");
     let has_vip = ssh.succeeds(&format!("sudo -n grep -q {VIP} {vip}"))?;
     checks.equal(
         &format!("{name}: the manifest of the virtual address"),
@@ -258,8 +262,13 @@ fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
 /// Whether the distribution was started as what the member is.
 fn check_service(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let name = member.name;
-    let states =
-        ssh.run("systemctl is-enabled k3s-agent || true; systemctl show --value -p ActiveState k3s")?;
+    let (server, agent) = match distribution::distribution() {
+        Distribution::Rke2 => ("rke2-server", "rke2-agent"),
+        Distribution::K3s => ("k3s", "k3s-agent"),
+    };
+    let states = ssh.run(&format!(
+        "systemctl is-enabled {agent} || true; systemctl show --value -p ActiveState {server}"
+    ))?;
     checks.contains(&format!("{name}: the agent"), &states, "masked");
     checks.that(
         &format!("{name}: the server runs: {states:?}"),
@@ -286,16 +295,48 @@ fn check_service(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> 
     Ok(())
 }
 
-/// Waits until the API lists every member as Ready, with the label of its role.
+/// Waits until the API lists every member as Ready, with the label of its role, and a witness with its taint.
 fn wait_until_ready(ssh: &Ssh) -> Result<()> {
+    let kubectl = match distribution::distribution() {
+        Distribution::Rke2 => "/var/lib/rancher/rke2/bin/kubectl --kubeconfig /etc/rancher/rke2/rke2.yaml",
+        Distribution::K3s => "k3s kubectl",
+    };
     let ready = || -> Result<Option<()>> {
-        let listed = ssh.run("sudo -n k3s kubectl get nodes --no-headers --show-labels || true")?;
-        let is_ready = |member: &Member| {
-            let line = listed.lines().find(|line| line.starts_with(member.name));
-            let label = format!("node-role.harvesterhci.io/{}=true", member.role);
-            line.is_some_and(|line| line.contains(" Ready ") && line.contains(&label))
-        };
-        Ok(MEMBERS.iter().all(is_ready).then_some(()))
+        let listed = ssh.run(&format!("sudo -n {kubectl} get nodes --output json || true"))?;
+        let listed: Value = serde_json::from_str(&listed).unwrap_or_default();
+        let nodes = listed["items"].as_array().cloned().unwrap_or_default();
+        let node = |member: &Member| nodes.iter().find(|node| node["metadata"]["name"] == member.name);
+        Ok(MEMBERS.iter().all(|member| node(member).is_some_and(|node| is_ready(node, member))).then_some(()))
     };
     Deadline::after(READY).poll("three nodes that are Ready", ready)
+}
+
+/// Whether a Node of the API (core/v1) is Ready and what the member shall be.
+fn is_ready(node: &Value, member: &Member) -> bool {
+    let any = |list: &Value, wanted: &[(&str, &str)]| {
+        let fits = |entry: &Value| wanted.iter().all(|(key, value)| entry[*key] == *value);
+        list.as_array().is_some_and(|list| list.iter().any(fits))
+    };
+    let label = format!("node-role.harvesterhci.io/{}", member.role);
+    let taint = [("key", "node-role.kubernetes.io/etcd"), ("value", "true"), ("effect", "NoExecute")];
+    any(&node["status"]["conditions"], &[("type", "Ready"), ("status", "True")])
+        && node["metadata"]["labels"][label] == "true"
+        && any(&node["spec"]["taints"], &taint) == (member.role == "witness")
+}
+
+#[test]
+fn a_node_counts_as_ready_only_as_what_it_shall_be() {
+    let node = |status: &str, taints: Value| {
+        json!({
+            "metadata": { "name": "node-3", "labels": { "node-role.harvesterhci.io/witness": "true" } },
+            "status": { "conditions": [{ "type": "DiskPressure", "status": "False" }, { "type": "Ready", "status": status }] },
+            "spec": { "taints": taints },
+        })
+    };
+    let taint = json!([{ "key": "node-role.kubernetes.io/etcd", "value": "true", "effect": "NoExecute" }]);
+    let [first, _, witness] = &MEMBERS;
+    assert!(is_ready(&node("True", taint.clone()), witness));
+    assert!(!is_ready(&node("Unknown", taint.clone()), witness));
+    assert!(!is_ready(&node("True", Value::Null), witness));
+    assert!(!is_ready(&node("True", taint), first));
 }
