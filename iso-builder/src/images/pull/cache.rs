@@ -14,6 +14,9 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::super::blob::Blob;
 
+/// So often a blob is received whose content is wrong, before that is an error.
+const ATTEMPTS: usize = 3;
+
 /// What a user does when the cache's disk is full.
 const FULL: &str = "Free some space, or name another directory with --cache-dir or --downloads, and start again; what has come stays.";
 
@@ -88,15 +91,15 @@ impl BlobCache {
         if path.exists() && self.holds(blob)? {
             return Ok(());
         }
-        let resumed = receive(&mut part_file, &part, blob, open, advance)?;
-        let found = match resumed {
-            // What was kept of an earlier build may be what is wrong.
-            Received { digest, resumed: true } if digest != blob.digest => {
-                part_file.set_len(0).class(Class::DiskIo, writing)?;
-                receive(&mut part_file, &part, blob, open, &mut |_| ())?.digest
+        let mut found = receive(&mut part_file, &part, blob, open, advance)?;
+        // What an earlier build kept may be what is wrong, or a byte that was damaged on the way: all of it anew.
+        for _ in 1..ATTEMPTS {
+            if found == blob.digest {
+                break;
             }
-            Received { digest, .. } => digest,
-        };
+            part_file.set_len(0).class(Class::DiskIo, writing)?;
+            found = receive(&mut part_file, &part, blob, open, &mut |_| ())?;
+        }
         if found != blob.digest {
             fs::remove_file(&part).class(Class::DiskIo, writing)?;
             let what = format!("the blob {} came with other content", blob.digest.oci());
@@ -111,20 +114,14 @@ impl BlobCache {
     }
 }
 
-/// What came of one attempt to complete a part.
-struct Received {
-    digest: Digest,
-    resumed: bool,
-}
-
-/// Completes `file`, hashing what it has first.
+/// Completes `file`, hashing what it has first; returns the digest of all.
 fn receive(
     file: &mut File,
     part: &Path,
     blob: Blob,
     open: &Open<'_>,
     advance: &mut dyn FnMut(u64),
-) -> Result<Received> {
+) -> Result<Digest> {
     let reading = || format!("reading {}", part.display());
     let mut length = file.metadata().class(Class::DiskIo, reading)?.len();
     if length > blob.size {
@@ -161,7 +158,7 @@ fn receive(
         advance(bytes.len() as u64);
         position += bytes.len() as u64;
     }
-    Ok(Received { digest: hasher.finish(), resumed: length > 0 })
+    Ok(hasher.finish())
 }
 
 /// The failure of a write, with what to do when the disk is full.

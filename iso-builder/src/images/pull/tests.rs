@@ -266,7 +266,7 @@ fn a_corrupted_blob_never_gets_its_name_and_a_part_that_was_wrong_is_had_anew() 
     let images =
         documents(&pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap(), "amd64", &fake, &ground.cache, 1)
             .unwrap();
-    *fake.manners.lock().unwrap() = vec![Manner::Corrupt(777)];
+    *fake.manners.lock().unwrap() = (777..780).map(Manner::Corrupt).collect();
     let error = blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap_err();
     let told = render(&error);
     assert!(class_of(&error) == Class::Verification && told.contains("a.b/c:1"), "{told}");
@@ -274,6 +274,11 @@ fn a_corrupted_blob_never_gets_its_name_and_a_part_that_was_wrong_is_had_anew() 
     assert!(!path.exists() && !path.with_extension("part").exists());
     // What an earlier build left is wrong.
     fs::write(path.with_extension("part"), vec![7; 40_000]).unwrap();
+    blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), layer);
+    // A byte that is damaged on the way ends no build.
+    fs::remove_file(&path).unwrap();
+    *fake.manners.lock().unwrap() = vec![Manner::Corrupt(40_000), Manner::Corrupt(0)];
     blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
     assert_eq!(fs::read(path).unwrap(), layer);
 }
