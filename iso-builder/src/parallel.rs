@@ -38,6 +38,8 @@ pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -56,6 +58,8 @@ mod tests {
         let error = for_each(&items, 2, |item| {
             count.fetch_add(1, Ordering::Relaxed);
             anyhow::ensure!(*item != 10, "ten");
+            // An error takes time to make where it holds a backtrace.
+            thread::sleep(Duration::from_millis(if *item > 10 { 20 } else { 0 }));
             Ok(())
         });
         assert_eq!(error.unwrap_err().to_string(), "ten");
