@@ -33,6 +33,10 @@ pub struct Install {
     /// The disk for the system: a path below /dev, or clauses. Needed when more than one disk could be meant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<DiskSelector>,
+    /// A second disk for the system, which mirrors that of `device` (RAID 1): the node starts and runs when either is
+    /// gone. A path below /dev, or clauses. Everything on it is lost; the smaller of the two says how much room there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<DiskSelector>,
     /// A disk of its own for the data of virtual machines, 50 GiB or more (1 GiB in a trial). Everything on it is lost.
     /// The persistent partition then takes the rest of the system's disk. The system's disk here is as if this were
     /// left out; a witness has no data disk.

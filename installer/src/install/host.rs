@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
+use super::mirror::{Made, kernel_name};
 use super::{multipath, sys};
 use crate::command::SystemRunner;
 use crate::failure::{Class, Classify, Failure};
@@ -38,6 +39,12 @@ pub trait Host {
 
     /// Mounts the ext4 file system on `node`.
     fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>>;
+
+    /// A node that no array has, for an array of the partitions `name`.
+    fn array_node(&self, name: PartitionName) -> Result<PathBuf>;
+
+    /// Makes an array read of one member, the first or the second, or with `None` of both as it likes.
+    fn read_from(&self, array: &Made, which: Option<usize>) -> Result<()>;
 }
 
 /// A mounted file system. Dropped without [`Mounted::unmount`], it is unmounted and nobody hears of errors.
@@ -66,6 +73,9 @@ pub(super) fn with_mount<T>(
 
 /// How long the kernel may take to show new partitions.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Arrays have minor numbers of a block device.
+const MD_NUMBERS: u32 = 1 << 20;
 
 /// This machine.
 #[derive(Debug)]
@@ -136,6 +146,26 @@ impl Host for SystemHost {
         mount(Some(node), &point, Some("ext4"), flags, None::<&str>)
             .class(Class::DiskIo, || format!("mounting {}", node.display()))?;
         Ok(Box::new(Mount { point, open: true }))
+    }
+
+    fn array_node(&self, _: PartitionName) -> Result<PathBuf> {
+        let free = |number: &u32| !self.sys.join(format!("block/md{number}")).exists();
+        let number = (0..MD_NUMBERS).find(free).context("every number of an array is taken")?;
+        Ok(Path::new("/dev").join(format!("md{number}")))
+    }
+
+    fn read_from(&self, array: &Made, which: Option<usize>) -> Result<()> {
+        // The driver reads of a member that it is told to write mostly only where there is no other
+        // (Documentation/admin-guide/md.rst).
+        let md = self.sys.join("block").join(kernel_name(&array.node)?).join("md");
+        for (index, member) in array.members.iter().enumerate() {
+            let spared = which.is_some_and(|which| which != index);
+            let file = md.join(format!("dev-{}", kernel_name(member)?)).join("state");
+            let word = if spared { "writemostly" } else { "-writemostly" };
+            fs::write(&file, word)
+                .class(Class::DiskIo, || format!("writing {word} to {}", file.display()))?;
+        }
+        Ok(())
     }
 }
 

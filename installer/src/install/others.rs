@@ -29,24 +29,6 @@ impl<'a> Others<'a> {
         Ok(Self { data, kept, wiped })
     }
 
-    /// Under `install.wipe: none`, refuses disks of the install with content that makes no partitions, such as a
-    /// file system on the whole disk. Those with partitions the plan has refused.
-    pub(super) fn spare(&self, plan: &Plan, system: &dyn BlockDevice) -> Result<()> {
-        if plan.document.install.wipe != Wipe::None {
-            return Ok(());
-        }
-        let data = self.data(plan).map(|(device, data)| (device, &data.disk));
-        for (device, disk) in [(system, &plan.disk)].into_iter().chain(data) {
-            if !wipe::is_blank(device)? {
-                let what = format!("{} is not empty, and install.wipe is none", disk.path.display());
-                return Err(Failure::new(Class::Hardware, what)
-                    .hint("Choose an empty disk, or set install.wipe to selected to lose what is on it.")
-                    .into());
-            }
-        }
-        Ok(())
-    }
-
     /// Erases each disk that the plan wipes. One that cannot be erased is told where that is no reason to stop.
     pub(super) fn wipe(&self, plan: &Plan, parts: &Parts<'_>) -> Result<()> {
         for (device, wiped) in self.wiped.iter().zip(&plan.wiped) {
@@ -89,6 +71,18 @@ fn tolerated<T>(plan: &Plan, parts: &Parts<'_>, disk: &Target, done: Result<T>) 
         }
         done => done.map(Some),
     }
+}
+
+/// Under `install.wipe: none`, refuses a disk of the install with content that makes no partitions, such as a file system
+/// on the whole disk. One with partitions the plan has refused.
+pub(super) fn spare(plan: &Plan, device: &dyn BlockDevice, disk: &Target) -> Result<()> {
+    if plan.document.install.wipe != Wipe::None || wipe::is_blank(device)? {
+        return Ok(());
+    }
+    let what = format!("{} is not empty, and install.wipe is none", disk.path.display());
+    Err(Failure::new(Class::Hardware, what)
+        .hint("Choose an empty disk, or set install.wipe to selected to lose what is on it.")
+        .into())
 }
 
 /// Erases the data disk, writes its table, and finds the node of its partition.

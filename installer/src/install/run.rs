@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::device::{self, BlockDevice};
-use super::hold::HeldBack;
 use super::host::{Access, Host, with_mount};
 use super::identity::{Identity, Log};
 use super::keep::{self, Guard, Keeper};
+use super::mirror::{self, Arrays};
 use super::others::{self, Others};
 use super::seed::{Seeding, each_at_once};
+use super::system::System;
 use super::unpack::Unpacking;
 use super::{Cancel, bootcode, esp, firmware, image, table, wipe};
 use crate::command::{Invocation, Runner};
@@ -59,9 +60,7 @@ pub struct Parts<'a> {
 /// Carries out the plan. After an error the disk is as it was if nothing was written yet, and otherwise does
 /// not boot; the error says which.
 pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
-    let esp = needed(plan, PartitionName::Esp)?;
     let guard = Guard::new(parts.device, plan.kept_here());
-    let device = HeldBack::new(&guard, esp.start.get());
     let log = Log::begin(&format!("{plan}\n{}", parts.preflight), parts.progress);
     // Made before the first write: a document that cannot be made must not cost a disk.
     let document =
@@ -69,23 +68,38 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     if plan.steps.iter().any(|step| matches!(step, Step::Unpack { .. })) {
         parts.unpacking.check(parts.runner)?;
     }
+    let arrays = Arrays::new(parts.runner);
+    let second = plan.mirror.as_ref().map(|mirror| (parts.open)(&mirror.disk)).transpose()?;
+    if second.is_some() {
+        arrays.check()?;
+    }
     let others = Others::open(plan, parts)?;
-    others.spare(plan, parts.device)?;
+    let system = System::new(plan, &guard, second.as_deref())?;
+    system.each(|disk| others::spare(plan, &disk.device, disk.target))?;
+    if let Some((device, data)) = others.data(plan) {
+        others::spare(plan, device, &data.disk)?;
+    }
     let keeper = keeper(plan, parts.device, &others)?;
     plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
-    let (seen, nodes) = (Seen::default(), BTreeMap::new());
+    let (seen, nodes, members) = (Seen::default(), BTreeMap::new(), Vec::new());
     let identity = Identity::new(document, &plan.release);
-    let mut run = Run { plan, parts, device, others, keeper, log, identity, seen, nodes };
+    let mut run = Run { plan, parts, system, arrays, others, keeper, log, identity, seen, nodes, members };
     let mut touched = Touched::default();
     for step in &plan.steps {
         let done = parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
             touched = touched.max(Touched::by(step));
             run.step(step)
         });
+        if run.system.committed() {
+            touched = Touched::Committed;
+        }
         done.map_err(|error| told(error, step, plan, touched))?;
     }
     run.enter_firmware();
     run.keep_log();
+    if let Err(error) = run.arrays.stop() {
+        parts.progress.note("run", format!("{error:#}"));
+    }
     if let Some(peak) = peak_memory() {
         parts.progress.note("run", format!("Peak memory {peak}"));
     }
@@ -109,6 +123,8 @@ enum Touched {
     Nothing,
     Others,
     System,
+    /// The commit of one disk.
+    Committed,
 }
 
 impl Touched {
@@ -123,24 +139,31 @@ impl Touched {
 
 /// Says what state the failure leaves the disks in.
 fn told(error: anyhow::Error, step: &Step, plan: &Plan, touched: Touched) -> anyhow::Error {
-    let path = plan.disk.path.display();
     let names = |disks: Vec<&Target>| {
         disks.iter().map(|disk| disk.path.display().to_string()).collect::<Vec<_>>().join(", ")
     };
     let wiped: Vec<_> = plan.wiped.iter().map(|wiped| &wiped.disk).collect();
+    let system: Vec<_> =
+        [&plan.disk].into_iter().chain(plan.mirror.iter().map(|mirror| &mirror.disk)).collect();
     let state = match touched {
         Touched::Nothing => {
             let data = plan.data_disk.iter().map(|data| &data.disk);
-            let all: Vec<_> = [&plan.disk].into_iter().chain(data).chain(wiped).collect();
+            let all: Vec<_> = system.into_iter().chain(data).chain(wiped).collect();
             format!("Nothing was written to {}.", names(all))
         }
         Touched::Others => {
-            format!("{} may be erased by now; nothing was written to {path}.", names(wiped))
+            format!("{} may be erased by now; nothing was written to {}.", names(wiped), names(system))
         }
         Touched::System => {
             let kept = if plan.kept.is_some() { " What install.keep names is as it was." } else { "" };
-            format!("{path} is not bootable now; starting the install again does it over.{kept}")
+            let are = if system.len() == 1 { "is" } else { "are" };
+            let names = names(system);
+            format!("{names} {are} not bootable now; starting the install again does it over.{kept}")
         }
+        Touched::Committed => format!(
+            "The node starts from {} now, and from no other disk; starting the install again does it over.",
+            plan.disk.path.display()
+        ),
     };
     let (class, what) = (class_of(&error), format!("installing, step {}", step.id()));
     let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
@@ -150,13 +173,17 @@ fn told(error: anyhow::Error, step: &Step, plan: &Plan, touched: Touched) -> any
 struct Run<'r, 'a> {
     plan: &'r Plan,
     parts: &'r Parts<'a>,
-    device: HeldBack<'r>,
+    system: System<'r>,
+    arrays: Arrays<'r>,
     others: Others<'a>,
     keeper: Option<Keeper<'r>>,
     log: Log,
     identity: Identity,
     seen: Seen,
+    /// Where file systems are: partitions, or arrays of them.
     nodes: BTreeMap<PartitionName, PathBuf>,
+    /// The partitions of each disk of the system.
+    members: Vec<BTreeMap<PartitionName, PathBuf>>,
 }
 
 impl Run<'_, '_> {
@@ -172,19 +199,20 @@ impl Run<'_, '_> {
                 progress.within(id, "Making the data disk", || self.data_disk(filesystem))
             }
             Step::Wipe => progress.within(id, "Erasing the disk", || match self.plan.kept_here() {
-                Some(_) => keep::erase(self.plan, &self.device),
-                None => wipe::wipe(&self.device, &self.plan.partitions),
+                Some(_) => keep::erase(self.plan, &self.system),
+                None => self.system.each(|disk| wipe::wipe(&disk.device, disk.partitions)),
             }),
             Step::Partition => progress.within(id, "Writing the partition table", || self.partition()),
             Step::Esp { volume_id, epoch, files } => {
                 let partition = needed(self.plan, PartitionName::Esp)?;
                 let mut shown = progress.step(id, "Writing the boot files", Some(esp::total(files)));
                 let Parts { source, cancel, .. } = *self.parts;
-                esp::write(&self.device, partition, (*volume_id, *epoch), files, source, &mut shown, cancel)?;
-                device::barrier(&self.device)?;
+                esp::write(&self.system, partition, (*volume_id, *epoch), files, source, &mut shown, cancel)?;
+                device::barrier(&self.system)?;
                 shown.done();
                 Ok(())
             }
+            Step::Mirror => progress.within(id, "Joining both disks", || self.mirror()),
             Step::Image { payload, partition } => self.image(id, payload, *partition),
             Step::Filesystems { filesystems } => progress
                 .within(id, "Making file systems", || filesystems.iter().try_for_each(|fs| self.mkfs(fs))),
@@ -194,11 +222,13 @@ impl Run<'_, '_> {
             }
             Step::Node => progress.within(id, "Writing the node document", || self.node()),
             Step::BootCode { boot, core } => progress.within(id, "Writing GRUB for BIOS", || {
-                let partition = needed(self.plan, PartitionName::Bios)?;
-                bootcode::write(&self.device, partition, boot, core, self.parts.source)
+                self.system.each(|disk| {
+                    let partition = disk.partition(PartitionName::Bios)?;
+                    bootcode::write(&disk.device, partition, boot, core, self.parts.source)
+                })
             }),
             Step::Prove => progress.within(id, "Checking the installed disk", || self.prove()),
-            Step::Commit => progress.within(id, "Making the disk bootable", || self.device.commit()),
+            Step::Commit => progress.within(id, "Making the disk bootable", || self.system.commit()),
         }
     }
 
@@ -228,17 +258,41 @@ impl Run<'_, '_> {
     }
 
     fn partition(&mut self) -> Result<()> {
-        let Plan { disk, disk_guid, partitions, .. } = self.plan;
         if self.plan.kept_here().is_some() {
             self.check_kept()?;
-            keep::replace_table(self.plan, &self.device)?;
-        } else {
-            table::write(&self.device, *disk_guid, partitions)?;
-            device::barrier(&self.device)?;
         }
-        table::verify(&self.device, *disk_guid, partitions)?;
-        self.nodes.extend(self.parts.host.partition_nodes(disk, partitions)?);
+        let (plan, members) = (self.plan, &mut self.members);
+        self.system.each(|disk| {
+            match plan.kept_here() {
+                Some(_) => keep::replace_table(plan, &disk.device)?,
+                None => {
+                    table::write(&disk.device, disk.guid, disk.partitions)?;
+                    device::barrier(&disk.device)?;
+                }
+            }
+            table::verify(&disk.device, disk.guid, disk.partitions)?;
+            members.push(self.parts.host.partition_nodes(disk.target, disk.partitions)?);
+            Ok(())
+        })?;
+        if let [only] = &members[..] {
+            self.nodes.extend(only.clone());
+        }
         Ok(())
+    }
+
+    fn mirror(&mut self) -> Result<()> {
+        for array in self.plan.mirror.iter().flat_map(|mirror| &mirror.arrays) {
+            self.parts.cancel.check()?;
+            let members: Vec<_> =
+                self.members.iter().filter_map(|nodes| nodes.get(&array.partition)).collect();
+            let [first, second] = members[..] else {
+                anyhow::bail!("there is no pair of partitions {}", array.partition.as_str());
+            };
+            let node = self.parts.host.array_node(array.partition)?;
+            self.arrays.make(array, node.clone(), [first.clone(), second.clone()])?;
+            self.nodes.insert(array.partition, node);
+        }
+        device::barrier(&self.system)
     }
 
     fn data_disk(&mut self, filesystem: &Filesystem) -> Result<()> {
@@ -255,16 +309,18 @@ impl Run<'_, '_> {
         let mut shown = progress.step(id, "Writing the OS image", Some(payload.size));
         // What the disk keeps of it is hashed below, whatever was seen here.
         let reader = self.seen.verified(source.open(payload)?, payload, source.describe());
-        image::write(&self.device, partition, payload, reader, &mut shown, cancel)?;
-        device::barrier(&self.device)?;
+        image::write(&self.system, partition, payload, reader, &mut shown, cancel)?;
+        device::barrier(&self.system)?;
         shown.done();
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         let rate = ByteSize::bytes(payload.size.saturating_mul(1000) / millis);
         progress.note(id, format!("OS image written and flushed at {rate}/s"));
-        let mut shown = progress.step("read-back", "Reading the OS image back", Some(payload.size));
-        image::read_back(&self.device, partition, payload, source, &mut shown, cancel)?;
-        shown.done();
-        Ok(())
+        self.system.each(|disk| {
+            let mut shown = progress.step("read-back", "Reading the OS image back", Some(payload.size));
+            image::read_back(&disk.device, disk.partition(name)?, payload, source, &mut shown, cancel)?;
+            shown.done();
+            Ok(())
+        })
     }
 
     fn mkfs(&self, filesystem: &Filesystem) -> Result<()> {
@@ -304,12 +360,15 @@ impl Run<'_, '_> {
             seeding.seed(root, blobs, metadata, &mut shown)
         })?;
         shown.done();
-        let mut shown = progress.step("images-read-back", "Reading the container images back", Some(total));
-        self.mounted(PartitionName::Persistent, Access::Read, |root| {
-            seeding.read_back(root, blobs, metadata, &mut shown)
-        })?;
-        shown.done();
-        Ok(())
+        self.on_each_disk(|| {
+            let what = "Reading the container images back";
+            let mut shown = progress.step("images-read-back", what, Some(total));
+            self.mounted(PartitionName::Persistent, Access::Read, |root| {
+                seeding.read_back(root, blobs, metadata, &mut shown)
+            })?;
+            shown.done();
+            Ok(())
+        })
     }
 
     fn unpack(&self, images: &[UnpackedImage]) -> Result<()> {
@@ -323,27 +382,49 @@ impl Run<'_, '_> {
     fn node(&self) -> Result<()> {
         self.mounted(PartitionName::Config, Access::Write, |root| self.identity.write(root))?;
         self.mounted(PartitionName::Persistent, Access::Write, |root| self.log.store(root))?;
-        device::barrier(&self.device)
+        device::barrier(&self.system)
     }
 
     fn prove(&self) -> Result<()> {
-        table::verify(&self.device, self.plan.disk_guid, &self.plan.partitions)?;
+        let esps = self.plan.steps.iter().filter_map(|step| match step {
+            Step::Esp { files, .. } => Some(files),
+            _ => None,
+        });
+        let arrays = self.plan.mirror.iter().flat_map(|mirror| &mirror.arrays);
+        self.system.each(|disk| {
+            table::verify(&disk.device, disk.guid, disk.partitions)?;
+            for files in esps.clone() {
+                esp::verify(&disk.device, disk.partition(PartitionName::Esp)?, files)?;
+            }
+            let mut arrays = arrays.clone();
+            arrays.try_for_each(|array| mirror::verify(&disk.device, disk.partition(array.partition)?, array))
+        })?;
         if let Some((device, data)) = self.others.data(self.plan) {
             others::verify_data(device, data)?;
         }
         self.check_kept()?;
-        for step in &self.plan.steps {
-            if let Step::Esp { files, .. } = step {
-                esp::verify(&self.device, needed(self.plan, PartitionName::Esp)?, files)?;
-            }
-        }
-        self.mounted(PartitionName::Config, Access::Read, |root| self.identity.verify(root))?;
-        device::barrier(&self.device)
+        self.on_each_disk(|| {
+            self.mounted(PartitionName::Config, Access::Read, |root| self.identity.verify(root))
+        })?;
+        device::barrier(&self.system)
+    }
+
+    /// Does `check`, which reads file systems, so that it reads of each disk of the system.
+    fn on_each_disk(&self, check: impl Fn() -> Result<()>) -> Result<()> {
+        let (host, made) = (self.parts.host, self.arrays.made());
+        let read_from = |which| made.iter().try_for_each(|array| host.read_from(array, which));
+        let mut which = 0..2;
+        let checked = self.system.each(|_| {
+            read_from(which.next())?;
+            check()
+        });
+        let back = read_from(None);
+        checked.and(back)
     }
 
     /// Whether what is kept is as it was.
     fn check_kept(&self) -> Result<()> {
-        let device = self.others.kept().unwrap_or(&self.device);
+        let device = self.others.kept().unwrap_or(&self.system);
         self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check(device))
     }
 
@@ -351,15 +432,26 @@ impl Run<'_, '_> {
     /// told and no more.
     fn enter_firmware(&self) {
         let Some(variables) = self.parts.host.firmware_variables() else { return };
-        let gone: Vec<_> = self.plan.erased.iter().filter_map(|part| Some(part.entry?.uuid)).collect();
-        let Plan { release, disk, .. } = self.plan;
-        let entered = needed(self.plan, PartitionName::Esp)
-            .and_then(|esp| firmware::enter(&variables, &release.name, (esp, disk.sector), &gone));
-        let told = match entered {
-            Ok(()) => format!("The firmware starts {} first, as {}", disk.path.display(), release.name),
-            Err(error) => format!("The firmware has no entry for {}: {error:#}", disk.path.display()),
-        };
-        self.parts.progress.note("run", told);
+        let Plan { release, erased, mirror, .. } = self.plan;
+        let erased = erased.iter().chain(mirror.iter().flat_map(|mirror| &mirror.erased));
+        let gone: Vec<_> = erased.filter_map(|part| Some(part.entry?.uuid)).collect();
+        // Each entry goes before those that are there, and the first disk shall be the first.
+        for disk in self.system.disks().iter().rev() {
+            let path = disk.target.path.display();
+            let entered = disk
+                .partition(PartitionName::Esp)
+                .and_then(|esp| firmware::enter(&variables, &release.name, (esp, disk.target.sector), &gone));
+            let told = match entered {
+                Ok(()) if disk.target.name == self.plan.disk.name => {
+                    format!("The firmware starts {path} first, as {}", release.name)
+                }
+                Ok(()) => {
+                    format!("The firmware starts {path} where the first disk is gone, as {}", release.name)
+                }
+                Err(error) => format!("The firmware has no entry for {path}: {error:#}"),
+            };
+            self.parts.progress.note("run", told);
+        }
     }
 
     /// The log on the node ends with the commit. The node is complete without its end, so that trouble here

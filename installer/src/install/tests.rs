@@ -19,6 +19,7 @@ pub(in crate::install) mod doubles;
 mod faults;
 mod firmware;
 mod keep;
+mod mirror;
 
 #[test]
 fn nothing_is_bootable_before_the_last_write() {

@@ -1,7 +1,10 @@
 //! What the boot loader reads: kernel command lines, GRUB's configuration and its environment block.
 
+use std::fmt;
+
 use uuid::Uuid;
 
+use super::mirror::array_id;
 use crate::config::InstallConfig;
 use crate::config::formats::kernel;
 use crate::release::Release;
@@ -9,14 +12,39 @@ use crate::release::Release;
 /// The length of GRUB's environment block; GRUB writes it in place and never changes its size.
 const ENVIRONMENT: usize = 1024;
 
-/// The partitions that a kernel command line names.
+/// How long the initrd waits for disks, in seconds; an array of which a disk is missing starts without it after two
+/// thirds of that (dracut.cmdline(7), `rd.retry`).
+const DISKS_LIMIT: u32 = 60;
+
+/// Where a file system lies, as a kernel command line names it.
 #[derive(Clone, Copy, Debug)]
+pub(super) enum Volume {
+    /// A partition, by its unique id.
+    Partition(Uuid),
+    /// An array, by its identity.
+    Array(Uuid),
+}
+
+impl fmt::Display for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Partition(uuid) => write!(f, "PARTUUID={uuid}"),
+            // The link that udev makes for an array which runs.
+            Self::Array(uuid) => write!(f, "/dev/disk/by-id/md-uuid-{}", array_id(*uuid)),
+        }
+    }
+}
+
+/// What a kernel command line names.
+#[derive(Clone, Debug)]
 pub(super) struct Volumes {
-    pub(super) root_a: Uuid,
-    pub(super) root_b: Uuid,
-    pub(super) config: Uuid,
-    pub(super) persistent: Uuid,
-    pub(super) data: Option<Uuid>,
+    pub(super) root_a: Volume,
+    pub(super) root_b: Volume,
+    pub(super) config: Volume,
+    pub(super) persistent: Volume,
+    pub(super) data: Option<Volume>,
+    /// Every array of the node. The initrd starts these and no others.
+    pub(super) arrays: Vec<Uuid>,
 }
 
 /// An empty environment block.
@@ -55,16 +83,20 @@ pub(super) fn command_line(
         Slot::B => volumes.root_b,
     };
     let mut words = vec![
-        format!("root=PARTUUID={root}"),
+        format!("root={root}"),
         "rootfstype=squashfs".into(),
         "ro".into(),
         // Every partition is mounted by name; systemd shall not mount the ESP on its own.
         "systemd.gpt_auto=0".to_owned(),
         format!("nqrust.slot={}", slot.letter()),
-        format!("nqrust.config=PARTUUID={}", volumes.config),
-        format!("nqrust.persistent=PARTUUID={}", volumes.persistent),
+        format!("nqrust.config={}", volumes.config),
+        format!("nqrust.persistent={}", volumes.persistent),
     ];
-    words.extend(volumes.data.map(|data| format!("nqrust.data=PARTUUID={data}")));
+    words.extend(volumes.data.map(|data| format!("nqrust.data={data}")));
+    if !volumes.arrays.is_empty() {
+        words.extend(volumes.arrays.iter().map(|array| format!("rd.md.uuid={}", array_id(*array))));
+        words.push(format!("rd.retry={DISKS_LIMIT}"));
+    }
     words.extend(consoles(config.install.tty.as_deref()).map(|console| format!("console={console}")));
     words.extend(arguments.iter().map(|argument| quote(argument)));
     if !config.os.external_storage_config.enabled {
@@ -225,8 +257,8 @@ mod tests {
     }
 
     fn volumes() -> Volumes {
-        let [root_a, root_b, config, persistent] = [Uuid::nil(); 4];
-        Volumes { root_a, root_b, config, persistent, data: None }
+        let [root_a, root_b, config, persistent] = [Volume::Partition(Uuid::nil()); 4];
+        Volumes { root_a, root_b, config, persistent, data: None, arrays: Vec::new() }
     }
 
     fn line(config: &InstallConfig) -> String {

@@ -8,6 +8,7 @@ mod choose;
 mod disks;
 mod keep;
 pub mod layout;
+mod mirror;
 mod payloads;
 mod render;
 mod takedown;
@@ -23,6 +24,7 @@ pub use disks::{DataDisk, WipedDisk};
 pub use keep::Kept;
 pub(crate) use keep::LABEL as DATA_LABEL;
 pub use layout::{Partition, PartitionName, SectorSize};
+pub use mirror::{Array, Mirror};
 pub(crate) use payloads::images_of;
 pub(crate) use takedown::describe as describe_holder;
 
@@ -33,7 +35,7 @@ use crate::inventory::{Disk, FoundPartition, Holder, Inventory, Signature};
 use crate::release::{Payload, Release};
 use crate::resolve::Reference;
 use crate::size::ByteSize;
-use boot::{Slot, Volumes};
+use boot::{Slot, Volume, Volumes};
 use layout::{LayoutError, Sizes, Wish};
 use payloads::Needed;
 
@@ -54,6 +56,9 @@ pub struct Plan {
     pub disk_guid: Uuid,
     /// The new partitions.
     pub partitions: Vec<Partition>,
+    /// The second disk of the system, where that is mirrored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<Mirror>,
     /// The disk of the data, where that is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_disk: Option<DataDisk>,
@@ -120,6 +125,8 @@ pub enum Step {
     Esp { volume_id: u32, epoch: u64, files: Vec<EspFile> },
     /// Stream the OS image to a partition and read it back.
     Image { payload: Payload, partition: PartitionName },
+    /// Join the partitions of two disks into arrays.
+    Mirror,
     /// Make file systems.
     Filesystems { filesystems: Vec<Filesystem> },
     /// Put the container images into containerd's store.
@@ -148,6 +155,7 @@ impl Step {
             Self::DataDisk { .. } => "data-disk",
             Self::Esp { .. } => "esp",
             Self::Image { .. } => "image",
+            Self::Mirror => "mirror",
             Self::Filesystems { .. } => "filesystems",
             Self::Images { .. } => "images",
             Self::Unpack { .. } => "unpack",
@@ -242,10 +250,11 @@ pub fn plan(
     let disk = choose::system(inventory, install.device.as_ref(), install.data_disk.as_ref())?;
     let target = disks::target(disk)?;
     let data = disks::data_disk(install, role, inventory, disk)?;
-    let chosen: Vec<_> = [disk].into_iter().chain(data).collect();
+    let twin = mirror::disk(install, inventory, disk, data)?;
+    let chosen: Vec<_> = [disk].into_iter().chain(twin).chain(data).collect();
     let kept = keep::find(install, role, inventory, disk, data)?;
     let kept_here = kept.as_ref().filter(|_| data.is_none());
-    let changed: Vec<_> = [disk].into_iter().chain(data.filter(|_| kept.is_none())).collect();
+    let changed: Vec<_> = [disk].into_iter().chain(twin).chain(data.filter(|_| kept.is_none())).collect();
     disks::spare(install, &changed)?;
     let (wiped, mut warnings) = disks::wiped(install, inventory, &chosen)?;
     let held = disks::also(inventory, &changed, &wiped);
@@ -254,7 +263,7 @@ pub fn plan(
     warnings.extend(disks::unread(chosen.iter().copied()));
     let sizes = Sizes::of(install.profile);
     let wish = Wish {
-        disk: disk.size,
+        disk: twin.map_or(disk.size, |twin| twin.size.min(disk.size)),
         sector: target.sector,
         sizes,
         persistent: install.persistent_partition_size.filter(|_| data.is_none()),
@@ -267,10 +276,14 @@ pub fn plan(
     let partitions = arranged.map_err(|error| refuse(disk, error, choose::SYSTEM))?;
     let stays = |part: &&FoundPartition| kept_here.is_none_or(|kept| kept.partition != **part);
     let erased = disk.partitions.iter().filter(stays).cloned().collect();
+    let mirror = twin.map(|twin| mirror::arrange(twin, wish, disk_guid)).transpose()?;
     let data_disk = data.filter(|_| kept.is_none());
     let data_disk = data_disk.map(|data| disks::arrange(data, sizes, disk_guid)).transpose()?;
     let needed = Needed::of(release, role, install.images() == Images::Preload)?;
-    needed.fit(&partitions)?;
+    match &mirror {
+        Some(_) => needed.fit(&mirror::within_arrays(&partitions))?,
+        None => needed.fit(&partitions)?,
+    }
     let mut plan = Plan {
         product: format!("{} {}", release.name, release.version),
         role,
@@ -279,6 +292,7 @@ pub fn plan(
         erased,
         disk_guid,
         partitions,
+        mirror,
         data_disk,
         kept,
         wiped,
@@ -354,6 +368,12 @@ fn steps(plan: &Plan, needed: &Needed) -> Result<Vec<Step>> {
     steps.extend([
         Step::Esp { volume_id, epoch: plan.release.epoch, files: esp(plan, needed, volume_id)? },
         Step::Image { payload: needed.rootfs.clone(), partition: RootA },
+    ]);
+    // After the image, which is written to both disks as they are; its array finds it there.
+    if plan.mirror.is_some() {
+        steps.push(Step::Mirror);
+    }
+    steps.extend([
         Step::Filesystems { filesystems },
         Step::Images { blobs: needed.blobs.clone(), metadata: needed.metadata.clone() },
     ]);
@@ -371,19 +391,30 @@ fn steps(plan: &Plan, needed: &Needed) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-fn esp(plan: &Plan, needed: &Needed, volume_id: u32) -> Result<Vec<EspFile>> {
-    let (config, release) = (&plan.document, &plan.release);
-    let find = |name| plan.partition(name).map(|partition| partition.uuid);
-    let uuid = |name: PartitionName| {
+/// Where the kernel finds what it needs.
+fn volumes(plan: &Plan) -> Result<Volumes> {
+    let arrays: &[Array] = plan.mirror.as_ref().map_or(&[], |mirror| &mirror.arrays);
+    let find = |name| {
+        let array =
+            arrays.iter().find(|array| array.partition == name).map(|array| Volume::Array(array.uuid));
+        array.or_else(|| plan.partition(name).map(|partition| Volume::Partition(partition.uuid)))
+    };
+    let needed = |name: PartitionName| {
         find(name).ok_or_else(|| anyhow::anyhow!("the layout has no partition {}", name.as_str()))
     };
-    let volumes = Volumes {
-        root_a: uuid(PartitionName::RootA)?,
-        root_b: uuid(PartitionName::RootB)?,
-        config: uuid(PartitionName::Config)?,
-        persistent: uuid(PartitionName::Persistent)?,
-        data: find(PartitionName::Data).or(plan.kept.as_ref().map(|kept| kept.uuid)),
-    };
+    Ok(Volumes {
+        root_a: needed(PartitionName::RootA)?,
+        root_b: needed(PartitionName::RootB)?,
+        config: needed(PartitionName::Config)?,
+        persistent: needed(PartitionName::Persistent)?,
+        data: find(PartitionName::Data).or(plan.kept.as_ref().map(|kept| Volume::Partition(kept.uuid))),
+        arrays: arrays.iter().map(|array| array.uuid).collect(),
+    })
+}
+
+fn esp(plan: &Plan, needed: &Needed, volume_id: u32) -> Result<Vec<EspFile>> {
+    let (config, release) = (&plan.document, &plan.release);
+    let volumes = volumes(plan)?;
     let line = |slot: Slot| boot::command_line(slot, &volumes, &release.kernel_arguments, config);
     let text = |path: &str, text: String| EspFile { path: path.into(), content: EspContent::Text(text) };
     let payload = |path: &str, payload: &Payload| EspFile {

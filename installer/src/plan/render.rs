@@ -16,6 +16,10 @@ impl fmt::Display for Plan {
         writeln!(f, "  role    {} ({})", word(&self.role), word(&self.mode))?;
         writeln!(f, "  disk    {}", self.disk.description)?;
         table(f, self.disk_guid, self.disk.sector)?;
+        if let Some(mirror) = &self.mirror {
+            writeln!(f, "  mirror  {}", mirror.disk.description)?;
+            table(f, mirror.disk_guid, mirror.disk.sector)?;
+        }
         if let Some(data) = &self.data_disk {
             writeln!(f, "  data    {}", data.disk.description)?;
             table(f, data.disk_guid, data.disk.sector)?;
@@ -28,6 +32,9 @@ impl fmt::Display for Plan {
         }
         writeln!(f)?;
         lost(f, &self.disk, &self.erased, self.kept_here())?;
+        if let Some(mirror) = &self.mirror {
+            lost(f, &mirror.disk, &mirror.erased, None)?;
+        }
         if let Some(kept) = self.kept_apart() {
             writeln!(f, "NOTHING on {} is changed.", kept.disk.path.display())?;
             writeln!(f, "  kept    {}", kept.partition.describe())?;
@@ -44,6 +51,15 @@ impl fmt::Display for Plan {
         }
         writeln!(f, "\nNew partitions")?;
         made(f, &self.partitions)?;
+        if let Some(mirror) = &self.mirror {
+            writeln!(f, "\nNew partitions of {}", mirror.disk.path.display())?;
+            made(f, &mirror.partitions)?;
+            writeln!(f, "\nNew arrays over both disks")?;
+            mirror.arrays.iter().try_for_each(|array| {
+                let (name, size) = (array.partition.as_str(), array.size.to_string());
+                writeln!(f, "     {name:<10}  {size:>12}  {}", array.id())
+            })?;
+        }
         if let Some(data) = &self.data_disk {
             writeln!(f, "\nNew partitions of {}", data.disk.path.display())?;
             made(f, &data.partitions)?;
@@ -144,6 +160,7 @@ fn describe(step: &Step) -> String {
         Step::Image { payload, partition } => {
             format!("write {} to {}, {}", payload.path, partition.as_str(), ByteSize::bytes(payload.size))
         }
+        Step::Mirror => "join the partitions of both disks into arrays (RAID 1)".into(),
         Step::Filesystems { filesystems } => {
             let each = |fs: &super::Filesystem| format!("{} ({})", fs.partition.as_str(), fs.label);
             format!("make ext4 on {}", filesystems.iter().map(each).collect::<Vec<_>>().join(", "))

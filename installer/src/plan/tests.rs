@@ -8,6 +8,7 @@ use crate::release::{Containerd, FORMAT, Image, MediumKind, Purpose};
 mod corpus;
 mod disks;
 mod keep;
+mod mirror;
 mod recorded;
 mod takedown;
 

@@ -1,17 +1,18 @@
 //! Which disks are meant, and which may be wiped.
 
-use super::{Finding, repeated};
+use super::{Finding, is_unattended, repeated};
 use crate::config::{DiskClauses, DiskSelector, InstallConfig, Keep, Profile, Role, Wipe};
 use crate::inventory::Transport;
 use crate::size::ByteSize;
 
 const DEVICE: &str = "install.device";
+const MIRROR: &str = "install.mirror";
 const DATA: &str = "install.data_disk";
 const LIST: &str = "install.wipe_disks_list";
 
 fn selectors(config: &InstallConfig) -> impl Iterator<Item = (&'static str, &DiskSelector)> {
     let install = &config.install;
-    let all = [(DEVICE, &install.device), (DATA, &install.data_disk)];
+    let all = [(DEVICE, &install.device), (MIRROR, &install.mirror), (DATA, &install.data_disk)];
     all.into_iter().filter_map(|(path, selector)| selector.as_ref().map(|selector| (path, selector)))
 }
 
@@ -38,6 +39,24 @@ pub(super) fn different_disks(config: &InstallConfig) -> Vec<Finding> {
     findings.extend(
         twice.map(|(later, _)| Finding::warning(format!("{LIST}[{later}]"), "repeated-entry", again)),
     );
+    findings
+}
+
+/// A mirror has two disks, both named.
+pub(super) fn mirrors_have_two_disks(config: &InstallConfig) -> Vec<Finding> {
+    let install = &config.install;
+    let Some(mirror) = &install.mirror else { return Vec::new() };
+    let mut findings = Vec::new();
+    if install.device.is_none() && is_unattended(config) {
+        let message = "`install.mirror` needs `install.device`, the disk that it mirrors";
+        findings.push(Finding::new(DEVICE, "missing-value", message));
+    }
+    for (path, other) in [(DEVICE, &install.device), (DATA, &install.data_disk)] {
+        if other.as_ref() == Some(mirror) {
+            let message = format!("this is `{path}`; the mirror of the system is a disk of its own");
+            findings.push(Finding::new(MIRROR, "same-disk", message));
+        }
+    }
     findings
 }
 

@@ -87,6 +87,7 @@ const RULES: &[Rule] = &[
     cluster::the_cluster_is_named,
     cluster::roles_fit,
     disks::different_disks,
+    disks::mirrors_have_two_disks,
     disks::wiping_is_allowed,
     disks::keeping_is_possible,
     disks::clauses_can_match,

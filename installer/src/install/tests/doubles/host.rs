@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Result;
 
 use crate::command::{Invocation, Runner};
-use crate::install::{Access, Host, Mounted};
+use crate::install::{Access, Host, Made, Mounted};
 use crate::plan::{Partition, PartitionName, Target};
 
 /// Partition nodes are names, file systems are directories.
@@ -17,6 +17,8 @@ pub(in crate::install) struct TestHost {
     pub(in crate::install) mounted: AtomicUsize,
     /// The disks whose new tables the kernel was told of.
     pub(in crate::install) told: Mutex<Vec<String>>,
+    /// Which members arrays were made to read of.
+    pub(in crate::install) read_from: Mutex<Vec<Option<usize>>>,
 }
 
 pub(in crate::install) struct TestMount<'a>(PathBuf, &'a AtomicUsize);
@@ -35,7 +37,12 @@ impl TestHost {
     pub(in crate::install) fn new() -> &'static Self {
         let root = tempfile::tempdir().unwrap();
         // Mounts borrow the host for as long as they like.
-        Box::leak(Box::new(Self { root, mounted: AtomicUsize::new(0), told: Mutex::default() }))
+        Box::leak(Box::new(Self {
+            root,
+            mounted: AtomicUsize::new(0),
+            told: Mutex::default(),
+            read_from: Mutex::default(),
+        }))
     }
 
     pub(in crate::install) fn path(&self, partition: &str) -> PathBuf {
@@ -63,6 +70,15 @@ impl Host for &'static TestHost {
         std::fs::create_dir_all(&path).unwrap();
         self.mounted.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(TestMount(path, &self.mounted)))
+    }
+
+    fn array_node(&self, name: PartitionName) -> Result<PathBuf> {
+        Ok(Path::new("/dev").join(name.as_str()))
+    }
+
+    fn read_from(&self, _: &Made, which: Option<usize>) -> Result<()> {
+        self.read_from.lock().unwrap().push(which);
+        Ok(())
     }
 }
 
