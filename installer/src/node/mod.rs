@@ -5,6 +5,7 @@
 
 pub mod accounts;
 pub mod apply;
+pub mod arrays;
 pub mod boot;
 pub mod cluster;
 pub mod cmdline;

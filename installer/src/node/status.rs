@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::apply::{self, below};
+use super::arrays::{self, Array};
 use super::boot::{CONFIG, DATA, DOCUMENT, PERSISTENT};
 use super::cmdline::{Installed, Slot};
 use super::images;
@@ -40,6 +41,8 @@ pub struct Status {
     pub slot: Option<Slot>,
     /// The places that last, and what is mounted there.
     pub mounts: Vec<Place>,
+    /// The arrays of a mirrored system.
+    pub arrays: Vec<Array>,
     /// Whether the document differs from what was applied.
     pub pending: bool,
     /// Blobs of the preloaded images.
@@ -100,6 +103,7 @@ impl Status {
             mode: config.install.mode.name(),
             slot: Installed::parse(&proc_text(root, "cmdline")?)?.map(|installed| installed.slot),
             mounts: places(&proc_text(root, "self/mountinfo")?),
+            arrays: arrays::arrays(root),
             pending: applied.document != Some(apply::digest_of(&document)?),
             images: Blobs { expected, present, deferred },
             stages: Vec::new(),
@@ -147,6 +151,9 @@ impl fmt::Display for Status {
         let Blobs { present, expected, .. } = self.images;
         writeln!(f, "images    {present} of {expected} blobs present{deferred}")?;
         writeln!(f, "pending   {pending}")?;
+        for (index, array) in self.arrays.iter().enumerate() {
+            writeln!(f, "{:9} {array}", if index == 0 { "mirror" } else { "" })?;
+        }
         self.cluster(f)?;
         for (index, place) in self.mounts.iter().enumerate() {
             let head = if index == 0 { "mounts" } else { "" };
@@ -258,6 +265,18 @@ mod tests {
         assert!(text.contains(expected), "{text}");
         status.stages.pop();
         assert!(status.to_string().contains("cluster   ready\n"));
+    }
+
+    #[test]
+    fn a_person_reads_that_a_mirror_has_lost_a_disk() {
+        let root = node();
+        let put = super::arrays::tests::put;
+        put(root.path(), "md127", "config", 0, "idle", &[("vda3", "in_sync"), ("vdb3", "in_sync")]);
+        put(root.path(), "md126", "persistent", 1, "idle", &[("vda7", "in_sync")]);
+        let text = Status::gather(root.path()).unwrap().to_string();
+        let expected = "mirror    config whole: 2 of 2 disks (vda3, vdb3), md127\n\
+                        \x20         persistent DEGRADED: 1 of 2 disks (vda7), md126\n";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

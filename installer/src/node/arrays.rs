@@ -1,0 +1,150 @@
+//! The arrays of a mirrored system, from sysfs (Documentation/admin-guide/md.rst): which are whole.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::files::read_text;
+
+/// One array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Array {
+    /// The name of the partitions that it is made of, or that of the kernel where they have none.
+    pub name: String,
+    /// The kernel's name of the array.
+    pub device: String,
+    /// Whether every member is there and up to date.
+    pub state: State,
+    /// How many members it should have.
+    pub disks: u32,
+    /// The kernel's names of the members that are there and up to date.
+    pub members: Vec<String>,
+}
+
+/// Whether an array would outlive the loss of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It would.
+    Whole,
+    /// It would not, and a member is being filled.
+    Rebuilding,
+    /// It would not.
+    Degraded,
+}
+
+/// The arrays of the system at `root`, by name.
+#[must_use]
+pub fn arrays(root: &Path) -> Vec<Array> {
+    let block = root.join("sys/block");
+    let mut found: Vec<_> =
+        names(&block).into_iter().filter_map(|device| array(root, &block.join(&device), device)).collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+/// `None` for what is no array, and for arrays that cannot lose a disk anyway, which have no file `degraded`.
+fn array(root: &Path, path: &Path, device: String) -> Option<Array> {
+    let md = path.join("md");
+    let text = |file: &str| Some(read_text(&md.join(file)).ok()?.trim().to_owned());
+    let missing: u32 = text("degraded")?.parse().ok()?;
+    let disks = text("raid_disks")?.parse().ok()?;
+    let entries = names(&md).into_iter().filter_map(|name| name.strip_prefix("dev-").map(str::to_owned));
+    let (members, others): (Vec<_>, Vec<_>) = entries.partition(|member| {
+        let state = text(&format!("dev-{member}/state")).unwrap_or_default();
+        state.split(',').any(|word| word == "in_sync")
+    });
+    let state = match (missing, text("sync_action").as_deref()) {
+        (0, _) => State::Whole,
+        (_, Some("recover")) => State::Rebuilding,
+        _ => State::Degraded,
+    };
+    let name = members.iter().chain(&others).find_map(|member| partition_name(root, member));
+    Some(Array { name: name.unwrap_or_else(|| device.clone()), device, state, disks, members })
+}
+
+/// The name of a partition in its table.
+fn partition_name(root: &Path, partition: &str) -> Option<String> {
+    let event = read_text(&root.join("sys/class/block").join(partition).join("uevent")).ok()?;
+    event.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)
+}
+
+/// The names in a directory, sorted; none if it is absent.
+fn names(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+impl fmt::Display for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, device, disks, members, .. } = self;
+        let state = match self.state {
+            State::Whole => "whole",
+            State::Rebuilding => "REBUILDING",
+            State::Degraded => "DEGRADED",
+        };
+        write!(f, "{name} {state}: {} of {disks} disks ({}), {device}", members.len(), members.join(", "))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// An array over partitions with that name and those states.
+    pub(in super::super) fn put(
+        root: &Path,
+        device: &str,
+        name: &str,
+        degraded: u32,
+        action: &str,
+        members: &[(&str, &str)],
+    ) {
+        let put = |path: String, text: &str| {
+            let path = root.join("sys").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        };
+        let md = format!("block/{device}/md");
+        put(format!("{md}/raid_disks"), "2");
+        put(format!("{md}/degraded"), &degraded.to_string());
+        put(format!("{md}/sync_action"), action);
+        for (member, state) in members {
+            put(format!("{md}/dev-{member}/state"), state);
+            put(format!("class/block/{member}/uevent"), &format!("DEVTYPE=partition\nPARTNAME={name}"));
+        }
+    }
+
+    #[test]
+    fn an_array_is_whole_degraded_or_being_rebuilt() {
+        let root = tempfile::tempdir().unwrap();
+        let both = [("vda7", "in_sync"), ("vdb7", "in_sync,write_mostly")];
+        put(root.path(), "md127", "persistent", 0, "idle", &both);
+        put(root.path(), "md126", "config", 1, "idle", &[("vdb3", "in_sync")]);
+        put(root.path(), "md125", "data", 1, "recover", &[("vda8", "spare"), ("vdb8", "in_sync")]);
+        put(root.path(), "md124", "root-a", 1, "idle", &[("vda4", "faulty"), ("vdb4", "in_sync")]);
+        // A stripe, a disk, and an array that is put together.
+        fs::create_dir_all(root.path().join("sys/block/md1/md")).unwrap();
+        fs::write(root.path().join("sys/block/md1/md/raid_disks"), "2\n").unwrap();
+        fs::create_dir_all(root.path().join("sys/block/vda")).unwrap();
+        let told: Vec<_> = arrays(root.path()).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "config DEGRADED: 1 of 2 disks (vdb3), md126",
+                "data REBUILDING: 1 of 2 disks (vdb8), md125",
+                "persistent whole: 2 of 2 disks (vda7, vdb7), md127",
+                "root-a DEGRADED: 1 of 2 disks (vdb4), md124",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_system_without_arrays_has_none() {
+        assert!(arrays(tempfile::tempdir().unwrap().path()).is_empty());
+    }
+}
