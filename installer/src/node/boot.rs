@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::apply::{self, below};
-use super::cmdline::{Installed, Partition};
+use super::cmdline::{Installed, Volume};
 use super::mount::{Machine, Source};
 use super::seed;
 use crate::config::{self, InstallConfig};
@@ -76,8 +76,8 @@ pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Machine) -> Re
     Ok(Some(Boot { outcome, notes }))
 }
 
-fn mount_ext4(machine: &mut dyn Machine, partition: &Partition, target: &Path, plain: bool) -> Result<()> {
-    let device = partition.device();
+fn mount_ext4(machine: &mut dyn Machine, volume: &Volume, target: &Path, plain: bool) -> Result<()> {
+    let device = volume.device();
     machine.wait_for(&device)?;
     machine.mount(&Source::Ext4 { device, plain }, target)
 }

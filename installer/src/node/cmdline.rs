@@ -26,21 +26,32 @@ impl fmt::Display for Slot {
     }
 }
 
-/// A partition, by the unique id in its GPT entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Partition(String);
+/// What udev's links to arrays begin with.
+const ARRAYS: &str = "/dev/disk/by-id/md-uuid-";
 
-impl Partition {
+/// Where a file system lies: a partition by the unique id in its GPT entry, or an array by its identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume(PathBuf);
+
+impl Volume {
     /// Where udev puts the link to its device.
     #[must_use]
     pub fn device(&self) -> PathBuf {
-        PathBuf::from("/dev/disk/by-partuuid").join(&self.0)
+        self.0.clone()
     }
 
     fn parse(name: &str, value: &str) -> Result<Self> {
-        let id = value.strip_prefix("PARTUUID=").map(str::to_ascii_lowercase).unwrap_or_default();
-        let valid = id.len() == 36 && id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
-        if valid { Ok(Self(id)) } else { Err(wrong(format!("{name} is {value:?}, not PARTUUID= and an id"))) }
+        let id = |prefix: &str, length: usize, between: u8| {
+            let id = value.strip_prefix(prefix)?.to_ascii_lowercase();
+            let valid = id.len() == length && id.bytes().all(|b| b.is_ascii_hexdigit() || b == between);
+            valid.then_some(id)
+        };
+        let partition = id("PARTUUID=", 36, b'-').map(|id| format!("/dev/disk/by-partuuid/{id}"));
+        let device = partition.or_else(|| Some(format!("{ARRAYS}{}", id(ARRAYS, 35, b':')?)));
+        let device = device.ok_or_else(|| {
+            wrong(format!("{name} is {value:?}, neither PARTUUID= and an id nor the link of an array"))
+        });
+        Ok(Self(device?.into()))
     }
 }
 
@@ -49,12 +60,12 @@ impl Partition {
 pub struct Installed {
     /// Which slot runs.
     pub slot: Slot,
-    /// The configuration partition.
-    pub config: Partition,
-    /// The persistent partition.
-    pub persistent: Partition,
-    /// The data partition, where there is one.
-    pub data: Option<Partition>,
+    /// Where the configuration is.
+    pub config: Volume,
+    /// Where that is which lasts.
+    pub persistent: Volume,
+    /// Where the data of virtual machines is, if anywhere.
+    pub data: Option<Volume>,
 }
 
 impl Installed {
@@ -75,11 +86,11 @@ impl Installed {
             }
         };
         let persistent = value("nqrust.persistent").unwrap_or_default();
-        let data = value("nqrust.data").map(|value| Partition::parse("nqrust.data", value));
+        let data = value("nqrust.data").map(|value| Volume::parse("nqrust.data", value));
         Ok(Some(Self {
             slot,
-            config: Partition::parse("nqrust.config", config)?,
-            persistent: Partition::parse("nqrust.persistent", persistent)?,
+            config: Volume::parse("nqrust.config", config)?,
+            persistent: Volume::parse("nqrust.persistent", persistent)?,
             data: data.transpose()?,
         }))
     }
@@ -112,6 +123,16 @@ mod tests {
     }
 
     #[test]
+    fn arrays_are_named_by_their_links() {
+        let link = "/dev/disk/by-id/md-uuid-0a0b0c0d:00004000:80000000:0000000A";
+        let line =
+            format!("nqrust.slot=a nqrust.config={link} nqrust.persistent=PARTUUID={B} nqrust.data={link}");
+        let installed = Installed::parse(&line).unwrap().unwrap();
+        assert_eq!(installed.config.device(), PathBuf::from(link.to_ascii_lowercase()));
+        assert_eq!(installed.data, Some(installed.config));
+    }
+
+    #[test]
     fn a_live_boot_is_not_an_installed_node() {
         assert_eq!(Installed::parse("root=live:CDLABEL=x nqrust.configuration=1").unwrap(), None);
     }
@@ -125,6 +146,7 @@ mod tests {
             (B, "../../sda", "nqrust.persistent"),
             ("nqrust.persistent", "x", "nqrust.persistent"),
             ("config=PARTUUID=", "config=UUID=", "nqrust.config"),
+            ("config=PARTUUID=", "config=/dev/disk/by-id/md-uuid-", "nqrust.config"),
         ] {
             let error = Installed::parse(&good.replace(from, to)).unwrap_err();
             assert!(error.to_string().contains(named), "{error}");
