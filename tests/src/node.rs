@@ -44,6 +44,10 @@ pub struct Document {
     pub swappiness: u32,
     /// Where a net-install medium finds its blobs, and what hears of the install.
     pub medium: Option<String>,
+    /// The disk of the system; `None` for the only one that there is.
+    pub device: Option<String>,
+    /// A second disk for the system.
+    pub mirror: Option<String>,
     /// A disk of its own for data.
     pub data_disk: Option<String>,
     /// A registry that stands for all others.
@@ -72,6 +76,8 @@ impl Document {
             address: None,
             swappiness: 7,
             medium: None,
+            device: Some("/dev/vda".to_owned()),
+            mirror: None,
             data_disk: None,
             registry: None,
             role: "management",
@@ -90,8 +96,15 @@ impl Document {
         }
         let mut install = json!({
             "automatic": true, "mode": "create", "role": self.role, "profile": "trial",
-            "device": "/dev/vda", "management_interface": interface,
+            "management_interface": interface,
         });
+        for (key, disk) in
+            [("device", &self.device), ("mirror", &self.mirror), ("data_disk", &self.data_disk)]
+        {
+            if let Some(disk) = disk {
+                install[key] = disk.as_str().into();
+            }
+        }
         if self.role != "management" {
             install["mode"] = "join".into();
             // Nobody is there to join; the node is asked about its images.
@@ -104,9 +117,6 @@ impl Document {
                 json!({ "event": event, "method": "GET", "url": format!("{}/{HOOK}{name}?node={{{{.Hostname}}}}", medium.trim_end_matches('/')) })
             };
             install["webhooks"] = json!([hook("STARTED"), hook("SUCCEEDED")]);
-        }
-        if let Some(disk) = &self.data_disk {
-            install["data_disk"] = disk.as_str().into();
         }
         if let Some(registry) = &self.registry {
             install["ca_certificates"] = json!([registry.authority]);
@@ -207,7 +217,8 @@ pub fn check_document(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Re
     checks.equal("SFTP, which is off", ssh.run("sudo -n sshd -T | grep -c '^subsystem sftp' || true")?, "0");
     checks.equal("multipathd, which is off", ssh.run("systemctl is-active multipathd || true")?, "inactive");
     let data = ssh.run("findmnt -no SOURCE /var/lib/harvester/defaultdisk")?;
-    let disk = document.data_disk.as_deref().unwrap_or("/dev/vda");
+    let system = if document.mirror.is_some() { Some("/dev/md") } else { document.device.as_deref() };
+    let disk = document.data_disk.as_deref().or(system).unwrap_or("/dev/");
     checks.that(&format!("data is on {disk}: {data}"), data.starts_with(disk));
     check_network(ssh, document, checks)
 }

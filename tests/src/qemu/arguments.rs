@@ -28,6 +28,11 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk) 
         ),
     };
     let order = index + 1;
+    let mut arguments = Vec::new();
+    if attachment == Attachment::Scsi {
+        arguments.extend(words(&format!("-device virtio-scsi-pci,id=scsi{index}")));
+    }
+    let serial = format!("serial=nqrust-{index}");
     let (drive, device) = match attachment {
         Attachment::CdRom => (
             format!("{common},media=cdrom,readonly=on"),
@@ -37,11 +42,18 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk) 
             common,
             format!("usb-storage,bus=usb.0,drive={id},removable=on,bootindex={order},serial=stick{index}"),
         ),
-        Attachment::Virtio => {
-            (common, format!("virtio-blk-pci,drive={id},bootindex={order},serial=nqrust-{index}"))
+        Attachment::Virtio => (common, format!("virtio-blk-pci,drive={id},bootindex={order},{serial}")),
+        Attachment::Sata => (common, format!("ide-hd,drive={id},bus=ide.{index},bootindex={order},{serial}")),
+        Attachment::Scsi => {
+            (common, format!("scsi-hd,drive={id},bus=scsi{index}.0,bootindex={order},{serial}"))
+        }
+        Attachment::Nvme(sector) => {
+            let blocks = format!("logical_block_size={sector},physical_block_size={sector}");
+            (common, format!("nvme,drive={id},bootindex={order},{serial},{blocks}"))
         }
     };
-    vec!["-drive".into(), drive, "-device".into(), device]
+    arguments.extend(["-drive".into(), drive, "-device".into(), device]);
+    arguments
 }
 
 pub(super) fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {

@@ -42,6 +42,10 @@ enum Attachment {
     CdRom,
     Usb,
     Virtio,
+    Sata,
+    Scsi,
+    /// With sectors of so many bytes.
+    Nvme(u32),
 }
 
 /// One network card.
@@ -116,6 +120,24 @@ impl Machine {
     #[must_use]
     pub fn disk(self, disk: &Disk) -> Self {
         self.attach(Attachment::Virtio, disk.clone())
+    }
+
+    /// A SATA disk.
+    #[must_use]
+    pub fn sata(self, disk: &Disk) -> Self {
+        self.attach(Attachment::Sata, disk.clone())
+    }
+
+    /// A SCSI disk on a controller of its own.
+    #[must_use]
+    pub fn scsi(self, disk: &Disk) -> Self {
+        self.attach(Attachment::Scsi, disk.clone())
+    }
+
+    /// An NVMe disk with sectors of so many bytes.
+    #[must_use]
+    pub fn nvme(self, disk: &Disk, sector: u32) -> Self {
+        self.attach(Attachment::Nvme(sector), disk.clone())
     }
 
     /// A network card that sees its network and this machine, and through it the world.

@@ -11,5 +11,6 @@ mod install_bios;
 mod install_registry;
 mod install_uefi;
 mod keep;
+mod mirror;
 mod power_cut;
 mod reproducible;

@@ -1,0 +1,183 @@
+//! The system on two disks: the node starts from both, and from either alone. And the kinds of disks that other tests do
+//! not have.
+
+use anyhow::{Context, Result};
+use installer::size::ByteSize;
+use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::disk::Disk;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::medium::Medium;
+use nqrust_tests::node::{self, Checks, Document};
+use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::ssh::Ssh;
+use nqrust_tests::{secrets, steps};
+use serde_json::Value;
+
+/// The partitions of a node that are mirrored.
+const MIRRORED: [&str; 6] = ["config", "data", "persistent", "recovery", "root-a", "root-b"];
+
+fn document() -> Document {
+    Document { mirror: Some("/dev/vdb".into()), ..Document::new("node-m") }
+}
+
+fn medium(identity: &Identity) -> Result<Medium> {
+    Medium::shared("node-m", &document().to_json(identity))
+}
+
+/// Installs on two disks, of which the second is larger.
+fn install(firmware: Firmware, identity: &Identity, artifacts: &Artifacts) -> Result<[Disk; 2]> {
+    let medium = medium(identity)?;
+    let first = Disk::empty(artifacts.disk("first.qcow2"), ByteSize::gib(32))?;
+    let second = Disk::empty(artifacts.disk("second.qcow2"), ByteSize::gib(33))?;
+    let live = steps::node("install", firmware, "").disk(&first).disk(&second).cdrom(&medium.full);
+    steps::install(&live, artifacts)?;
+    Ok([first, second])
+}
+
+/// Starts the node, looks at it, and switches it off.
+fn check(
+    machine: &Machine,
+    boot: &str,
+    whole: bool,
+    identity: &Identity,
+    artifacts: &Artifacts,
+) -> Result<()> {
+    let mut vm = machine.start(artifacts)?;
+    if !whole {
+        // The initrd gives the missing disk its time, which is long under emulation; the limit of a boot begins after it.
+        steps::expect(&mut vm, "starting timeout scripts", steps::BOOT)?;
+    }
+    let ssh = steps::log_in(&mut vm, identity, artifacts)?;
+    let mut checks = Checks::default();
+    node::check_document(&ssh, &document(), &mut checks)?;
+    node::check_immutable(&ssh, &mut checks)?;
+    check_arrays(&ssh, whole, &mut checks)?;
+    for place in ["/", "/oem", "/var"] {
+        let source = ssh.run(&format!("findmnt -no SOURCE {place}"))?;
+        checks.that(&format!("{place} is on an array: {source}"), source.starts_with("/dev/md"));
+    }
+    checks.that(
+        "the installer's own check of the images passes",
+        ssh.succeeds("sudo -n installer images check")?,
+    );
+    steps::collect_logs(&ssh, artifacts, boot)?;
+    checks.finish(boot)?;
+    drop(ssh);
+    vm.power_off(steps::SHUTDOWN)
+}
+
+/// What the node itself says of its arrays.
+fn check_arrays(ssh: &Ssh, whole: bool, checks: &mut Checks) -> Result<()> {
+    let status = ssh.run("sudo -n installer --format json status")?;
+    let status: Value = serde_json::from_str(&status).context("reading the node's status")?;
+    let arrays = status["arrays"].as_array().cloned().unwrap_or_default();
+    let names: Vec<_> = arrays.iter().filter_map(|array| array["name"].as_str()).collect();
+    checks.equal("the list of arrays", names, MIRRORED.to_vec());
+    for array in &arrays {
+        let members = array["members"].as_array().map(Vec::len);
+        checks.equal(&format!("the members of {array}"), members, Some(if whole { 2 } else { 1 }));
+        checks.equal(
+            "the state of an array",
+            array["state"].as_str(),
+            Some(if whole { "whole" } else { "degraded" }),
+        );
+    }
+    Ok(())
+}
+
+/// The node without one of its disks: the remaining one is the first and only disk of the machine.
+fn check_alone(
+    firmware: Firmware,
+    disk: &Disk,
+    boot: &str,
+    identity: &Identity,
+    artifacts: &Artifacts,
+) -> Result<()> {
+    // What is written here stays away from the disk, so that each is tried as the install left it.
+    let alone = disk.overlay(artifacts.disk(&format!("{boot}.qcow2")), None)?;
+    check(&steps::node(boot, firmware, "").disk(&alone), boot, false, identity, artifacts)
+}
+
+#[test]
+#[ignore = "an install and a boot that waits for a missing disk: `make soak` runs it"]
+fn a_mirrored_node_starts_on_uefi_without_its_first_disk() {
+    scenario("mirror-uefi", |artifacts| {
+        let identity = Identity::load()?;
+        let [_, second] = install(Firmware::Uefi, &identity, artifacts)?;
+        check_alone(Firmware::Uefi, &second, "second-alone", &identity, artifacts)?;
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+#[test]
+#[ignore = "four boots, two of which wait for a missing disk: `make soak` runs it"]
+fn a_mirrored_node_starts_on_both_firmwares_from_both_disks_and_from_each_alone() {
+    scenario("mirror", |artifacts| {
+        let identity = Identity::load()?;
+        let [first, second] = install(Firmware::Bios, &identity, artifacts)?;
+        check_alone(Firmware::Bios, &second, "second-alone-bios", &identity, artifacts)?;
+        check_alone(Firmware::Bios, &first, "first-alone-bios", &identity, artifacts)?;
+        check_alone(Firmware::Uefi, &first, "first-alone-uefi", &identity, artifacts)?;
+        for firmware in [Firmware::Bios, Firmware::Uefi] {
+            let boot = format!("both-{firmware:?}").to_lowercase();
+            let machine = steps::node(&boot, firmware, "").disk(&first).disk(&second);
+            check(&machine, &boot, true, &identity, artifacts)?;
+        }
+        // What is left of an old system keeps no disk from being installed on.
+        let medium = medium(&identity)?;
+        let again = steps::node("install-again", Firmware::Bios, "").disk(&first).disk(&second);
+        steps::install(&again.cdrom(&medium.full), artifacts)?;
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+/// Installs on a disk that is attached in this way, and starts the node on each of `firmwares`.
+fn hardware(name: &str, firmwares: &[Firmware], attach: fn(Machine, &Disk) -> Machine) {
+    scenario(&format!("hardware-{name}"), |artifacts| {
+        let identity = Identity::load()?;
+        let document = Document { device: None, ..Document::new("node-h") };
+        let medium = Medium::shared("node-h", &document.to_json(&identity))?;
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
+        let first = *firmwares.first().context("a firmware")?;
+        let live = attach(steps::node("install", first, ""), &disk).cdrom(&medium.full);
+        steps::install(&live, artifacts)?;
+        for firmware in firmwares {
+            let boot = format!("{firmware:?}").to_lowercase();
+            let machine = attach(steps::node(&boot, *firmware, ""), &disk);
+            let (vm, ssh) = steps::boot(&machine, &identity, artifacts)?;
+            let mut checks = Checks::default();
+            node::check_document(&ssh, &document, &mut checks)?;
+            node::check_immutable(&ssh, &mut checks)?;
+            checks.finish(&boot)?;
+            drop(ssh);
+            vm.power_off(steps::SHUTDOWN)?;
+        }
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+const BOTH: [Firmware; 2] = [Firmware::Bios, Firmware::Uefi];
+
+#[test]
+#[ignore = "hardware matrix: `make soak` runs it"]
+fn hardware_sata_disks_are_installed_on_and_start() {
+    hardware("sata", &BOTH, |machine, disk| machine.sata(disk));
+}
+
+#[test]
+#[ignore = "hardware matrix: `make soak` runs it"]
+fn hardware_scsi_disks_are_installed_on_and_start() {
+    hardware("scsi", &BOTH, |machine, disk| machine.scsi(disk));
+}
+
+#[test]
+#[ignore = "hardware matrix: `make soak` runs it"]
+fn hardware_nvme_disks_are_installed_on_and_start() {
+    hardware("nvme", &BOTH, |machine, disk| machine.nvme(disk, 512));
+}
+
+#[test]
+#[ignore = "hardware matrix: `make soak` runs it"]
+fn hardware_nvme_disks_of_4096_byte_sectors_are_installed_on_and_start() {
+    hardware("nvme-4096", &[Firmware::Uefi], |machine, disk| machine.nvme(disk, 4096));
+}
