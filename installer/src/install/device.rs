@@ -32,6 +32,48 @@ pub trait BlockDevice: Send + Sync {
     fn flush(&self) -> io::Result<()>;
 }
 
+/// A disk over another one: it changes some of the reads and writes, and passes on everything else.
+pub(super) trait Layer: Send + Sync {
+    /// The disk below.
+    fn below(&self) -> &dyn BlockDevice;
+    /// [`BlockDevice::read_at`].
+    fn read_through(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.below().read_at(offset, buffer)
+    }
+    /// [`BlockDevice::write_at`].
+    fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// [`BlockDevice::flush`].
+    fn flush_through(&self) -> io::Result<()> {
+        self.below().flush()
+    }
+}
+
+impl<L: Layer> BlockDevice for L {
+    fn describe(&self) -> String {
+        self.below().describe()
+    }
+
+    fn size(&self) -> ByteSize {
+        self.below().size()
+    }
+
+    fn sector(&self) -> SectorSize {
+        self.below().sector()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.read_through(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_through(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.flush_through()
+    }
+}
+
 /// Writes, and says where if that goes wrong.
 pub(super) fn write(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
     let written = device.write_at(offset, bytes);

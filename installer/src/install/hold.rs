@@ -5,10 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::device::{self, AlignedBuffer, BlockDevice};
+use super::device::{self, AlignedBuffer, BlockDevice, Layer};
 use crate::failure::{Class, Failure};
-use crate::plan::SectorSize;
-use crate::size::ByteSize;
 
 /// A disk of which one sector is held back: writes to it stay in memory and put zeros on the disk, reads see
 /// what was written. [`HeldBack::commit`] writes it.
@@ -69,20 +67,12 @@ impl<'a> HeldBack<'a> {
     }
 }
 
-impl BlockDevice for HeldBack<'_> {
-    fn describe(&self) -> String {
-        self.inner.describe()
+impl Layer for HeldBack<'_> {
+    fn below(&self) -> &dyn BlockDevice {
+        self.inner
     }
 
-    fn size(&self) -> ByteSize {
-        self.inner.size()
-    }
-
-    fn sector(&self) -> SectorSize {
-        self.inner.sector()
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn read_through(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.inner.read_at(offset, buffer)?;
         if let (Some(range), Some(held)) = (self.within(offset, buffer.len()), &*self.lock()) {
             buffer[range].copy_from_slice(held);
@@ -90,7 +80,7 @@ impl BlockDevice for HeldBack<'_> {
         Ok(())
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let Some(range) = self.within(offset, bytes.len()) else {
             return self.inner.write_at(offset, bytes);
         };
@@ -101,7 +91,7 @@ impl BlockDevice for HeldBack<'_> {
         self.inner.write_at(offset, &without)
     }
 
-    fn flush(&self) -> io::Result<()> {
+    fn flush_through(&self) -> io::Result<()> {
         self.inner.flush()
     }
 }

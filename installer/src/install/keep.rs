@@ -10,15 +10,14 @@ use std::ops::Range;
 
 use anyhow::{Result, anyhow};
 
-use super::device::{self, AlignedBuffer, BlockDevice};
+use super::device::{self, AlignedBuffer, BlockDevice, Layer};
 use super::overlay::Overlay;
 use super::{table, wipe};
 use crate::digest::Digest;
 use crate::failure::{Class, Failure};
 use crate::inventory::FoundPartition;
 use crate::partition_table::{self, Entry, Tables};
-use crate::plan::{DATA_LABEL, Kept, PartitionName, Plan, SectorSize};
-use crate::size::ByteSize;
+use crate::plan::{DATA_LABEL, Kept, PartitionName, Plan};
 
 /// So much at either end of a file system tells whether it is untouched: the superblock and the first of its
 /// structures, and what other formats keep at an end.
@@ -37,24 +36,12 @@ impl<'a> Guard<'a> {
     }
 }
 
-impl BlockDevice for Guard<'_> {
-    fn describe(&self) -> String {
-        self.inner.describe()
+impl Layer for Guard<'_> {
+    fn below(&self) -> &dyn BlockDevice {
+        self.inner
     }
 
-    fn size(&self) -> ByteSize {
-        self.inner.size()
-    }
-
-    fn sector(&self) -> SectorSize {
-        self.inner.sector()
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.inner.read_at(offset, buffer)
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let end = offset.saturating_add(bytes.len() as u64);
         if offset < self.kept.end && self.kept.start < end {
             let what =
@@ -64,7 +51,7 @@ impl BlockDevice for Guard<'_> {
         self.inner.write_at(offset, bytes)
     }
 
-    fn flush(&self) -> io::Result<()> {
+    fn flush_through(&self) -> io::Result<()> {
         self.inner.flush()
     }
 }

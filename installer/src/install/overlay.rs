@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::device::BlockDevice;
+use super::device::{BlockDevice, Layer};
 use crate::plan::SectorSize;
-use crate::size::ByteSize;
 
 /// A disk over another one, whose writes are forgotten with it.
 pub(super) struct Overlay<'a> {
@@ -34,20 +33,12 @@ impl<'a> Overlay<'a> {
     }
 }
 
-impl BlockDevice for Overlay<'_> {
-    fn describe(&self) -> String {
-        self.inner.describe()
+impl Layer for Overlay<'_> {
+    fn below(&self) -> &dyn BlockDevice {
+        self.inner
     }
 
-    fn size(&self) -> ByteSize {
-        self.inner.size()
-    }
-
-    fn sector(&self) -> SectorSize {
-        self.inner.sector()
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    fn read_through(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.inner.read_at(offset, buffer)?;
         let written = self.written();
         for (place, piece) in (offset..).step_by(self.step()).zip(buffer.chunks_mut(self.step())) {
@@ -58,7 +49,7 @@ impl BlockDevice for Overlay<'_> {
         Ok(())
     }
 
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size().get()) {
             return Err(io::Error::from_raw_os_error(nix::libc::ENOSPC));
         }
@@ -67,7 +58,7 @@ impl BlockDevice for Overlay<'_> {
         Ok(())
     }
 
-    fn flush(&self) -> io::Result<()> {
+    fn flush_through(&self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::super::device::Layer;
 use super::super::keep::{erase, replace_table};
 use super::super::overlay::Overlay;
 use super::*;
@@ -14,7 +15,7 @@ use crate::failure::{class_of, render};
 use crate::inventory::{Disk, FoundEntry, FoundPartition};
 use crate::partition_table::{self, Tables};
 use crate::plan::tests::found;
-use crate::plan::{Partition, SectorSize};
+use crate::plan::Partition;
 
 const NEW: Uuid = uuid::uuid!("0f7c8f57-5f39-4f6a-8f7f-4b0d5d1b2c3d");
 
@@ -203,24 +204,15 @@ enum Event {
 /// Remembers what is written, in order, with the bytes.
 struct Log<'a>(Overlay<'a>, Mutex<Vec<Event>>);
 
-impl BlockDevice for Log<'_> {
-    fn describe(&self) -> String {
-        self.0.describe()
+impl Layer for Log<'_> {
+    fn below(&self) -> &dyn BlockDevice {
+        &self.0
     }
-    fn size(&self) -> ByteSize {
-        self.0.size()
-    }
-    fn sector(&self) -> SectorSize {
-        self.0.sector()
-    }
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(offset, buffer)
-    }
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.1.lock().unwrap().push(Event::Write(offset, bytes.to_vec()));
         self.0.write_at(offset, bytes)
     }
-    fn flush(&self) -> io::Result<()> {
+    fn flush_through(&self) -> io::Result<()> {
         self.1.lock().unwrap().push(Event::Flush);
         Ok(())
     }
