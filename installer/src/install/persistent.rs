@@ -125,9 +125,15 @@ impl Unfinished {
 
     /// Gives the file its mode and its name.
     pub(super) fn finish(self) -> Result<()> {
-        let Self { file, path, finished, mode } = self;
-        let done = file.set_permissions(Permissions::from_mode(mode));
-        let done = done.and_then(|()| fs::rename(path, &finished));
-        done.class(Class::DiskIo, || format!("finishing {}", finished.display()))
+        let done = self.file.set_permissions(Permissions::from_mode(self.mode));
+        let done = done.and_then(|()| fs::rename(&self.path, &self.finished));
+        done.class(Class::DiskIo, || format!("finishing {}", self.finished.display()))
+    }
+}
+
+impl Drop for Unfinished {
+    /// A file without its end makes room for the next attempt. After [`Unfinished::finish`] there is none.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
     }
 }

@@ -20,7 +20,7 @@ use super::{Cancel, bootcode, esp, firmware, image, table, wipe};
 use crate::command::{Invocation, Runner};
 use crate::config::{InstallConfig, Secret};
 use crate::failure::{Class, Classify, Failure, class_of};
-use crate::medium::{PayloadSource, Place, Seen};
+use crate::medium::{PayloadSource, Place, Seen, fetch_again};
 use crate::plan::{Filesystem, Partition, PartitionName, Plan, Step, Target, UnpackedImage};
 use crate::progress::Progress;
 use crate::release::Payload;
@@ -307,9 +307,18 @@ impl Run<'_, '_> {
         let partition = needed(self.plan, name)?;
         let begun = Instant::now();
         let mut shown = progress.step(id, "Writing the OS image", Some(payload.size));
-        // What the disk keeps of it is hashed below, whatever was seen here.
-        let reader = self.seen.verified(source.open(payload)?, payload, source.describe());
-        image::write(&self.system, partition, payload, reader, &mut shown, cancel)?;
+        let mut write = || {
+            shown.back_to(0);
+            // What the disk keeps of it is hashed below, whatever was seen here.
+            let reader = self.seen.verified(source.open(payload)?, payload, source.describe());
+            image::write(&self.system, partition, payload, reader, &mut shown, cancel)
+        };
+        match source.place(payload) {
+            Some(Place::Network) => fetch_again(write, |error| {
+                progress.note(id, format!("Fetching the OS image again: {error:#}"));
+            }),
+            _ => write(),
+        }?;
         device::barrier(&self.system)?;
         shown.done();
         let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);

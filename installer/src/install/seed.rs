@@ -6,6 +6,7 @@
 //! several at a time, the largest first. The file system is flushed once, at the end: nothing counts before the
 //! commit of the install, and a flush for each of hundreds of small files costs more than all of their bytes.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
@@ -23,7 +24,7 @@ use super::readback::{self, Written};
 use crate::config::Role;
 use crate::digest::{Digest, HashingReader};
 use crate::failure::{Class, Classify, Failure};
-use crate::medium::{PayloadSource, Place, Seen, Verified};
+use crate::medium::{PayloadSource, Place, Seen, Verified, fetch_again};
 use crate::plan::images_of;
 use crate::progress::{Progress, Step};
 use crate::release::{Payload, Release};
@@ -85,7 +86,7 @@ impl Seeding<'_> {
         work.in_order(&here)?;
         work.at_once(away)?;
         if let Some(metadata) = metadata {
-            let stored = store.begin_metadata().and_then(|file| work.copy(metadata, file, &|| Ok(())));
+            let stored = work.fetch(metadata, &|| store.begin_metadata(), &|| Ok(()));
             stored.with_context(|| format!("storing containerd's metadata, {}", metadata.path))?;
         }
         store.clear()?;
@@ -143,6 +144,13 @@ impl Work<'_> {
         self.step.lock().unwrap_or_else(PoisonError::into_inner).advance(bytes);
     }
 
+    /// What was counted of a payload that has to come again.
+    fn take_back(&self, bytes: u64) {
+        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = step.bytes().saturating_sub(bytes);
+        step.back_to(rest);
+    }
+
     /// Whether the store has the blob already; one that is there and wrong goes.
     fn has(&self, blob: &Payload) -> Result<bool> {
         let path = self.store.blob(&blob.sha256);
@@ -161,12 +169,29 @@ impl Work<'_> {
         Ok(false)
     }
 
-    /// Copies one payload in this thread. `go_on` is asked before each piece.
+    /// Copies one payload in this thread to what `begin` makes, again where it comes damaged over a network. `go_on` is
+    /// asked before each piece.
+    fn fetch(
+        &self,
+        payload: &Payload,
+        begin: &dyn Fn() -> Result<Unfinished>,
+        go_on: &dyn Fn() -> Result<(), Failure>,
+    ) -> Result<()> {
+        let copied = Cell::new(0);
+        let copy = || self.copy(payload, begin()?, go_on, &copied);
+        if self.seeding.source.place(payload) == Some(Place::Here) {
+            return copy();
+        }
+        fetch_again(copy, |_| self.take_back(copied.take()))
+    }
+
+    /// `copied` is how many bytes of it were told of as done.
     fn copy(
         &self,
         payload: &Payload,
         mut file: Unfinished,
         go_on: &dyn Fn() -> Result<(), Failure>,
+        copied: &Cell<u64>,
     ) -> Result<()> {
         let mut reader = self.seeding.open(payload)?;
         let mut buffer = vec![0; PIECE];
@@ -177,6 +202,7 @@ impl Work<'_> {
             let filled = fill(&mut reader, &mut buffer)?;
             file.write(&buffer[..filled])?;
             self.advance(filled as u64);
+            copied.set(copied.get() + filled as u64);
             if filled < buffer.len() {
                 return file.finish();
             }
@@ -245,7 +271,7 @@ impl Work<'_> {
                     if self.has(blob)? {
                         return Ok(());
                     }
-                    self.copy(blob, self.store.begin_blob(&blob.sha256)?, go_on)
+                    self.fetch(blob, &|| self.store.begin_blob(&blob.sha256), go_on)
                 };
                 stored().with_context(|| self.seeding.name(blob))
             },

@@ -5,6 +5,7 @@
 //! [`Verified`] or [`Seen`] or a digest of its own. The release manifest alone is checked here, against the kernel
 //! command line.
 
+mod again;
 mod chain;
 mod http;
 mod local;
@@ -18,6 +19,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub use again::fetch_again;
 pub use chain::Chain;
 pub use http::HttpMedium;
 pub use local::LocalMedium;

@@ -244,6 +244,17 @@ impl Step {
         }
     }
 
+    /// How many bytes are done.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What was done after the first `bytes` has to be done again.
+    pub fn back_to(&mut self, bytes: u64) {
+        self.bytes = self.bytes.min(bytes);
+    }
+
     /// The step came to its end.
     pub fn done(mut self) {
         self.open = false;

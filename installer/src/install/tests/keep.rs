@@ -14,8 +14,8 @@ use crate::config::{InstallConfig, Keep};
 use crate::failure::{class_of, render};
 use crate::inventory::{Disk, FoundEntry, FoundPartition};
 use crate::partition_table::{self, Tables};
-use crate::plan::tests::found;
 use crate::plan::Partition;
+use crate::plan::tests::found;
 
 const NEW: Uuid = uuid::uuid!("0f7c8f57-5f39-4f6a-8f7f-4b0d5d1b2c3d");
 

@@ -8,14 +8,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use installer::digest::{Digest, Hasher};
-use installer::failure::{Class, Classify, Failure};
+use installer::failure::{Class, Classify, Failure, class_of};
 use installer::files::{make_directory, read_at_most};
+use installer::medium::fetch_again;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::super::blob::Blob;
-
-/// So often a blob is received whose content is wrong, before that is an error.
-const ATTEMPTS: usize = 3;
 
 /// What a user does when the cache's disk is full.
 const FULL: &str = "Free some space, or name another directory with --cache-dir or --downloads, and start again; what has come stays.";
@@ -91,23 +89,28 @@ impl BlobCache {
         if path.exists() && self.holds(blob)? {
             return Ok(());
         }
-        let mut found = receive(&mut part_file, &part, blob, open, advance)?;
-        // What an earlier build kept may be what is wrong, or a byte that was damaged on the way: all of it anew.
-        for _ in 1..ATTEMPTS {
+        let mut counted = false;
+        let receive = || {
+            let mut silent = |_| ();
+            let advance: &mut dyn FnMut(u64) =
+                if std::mem::replace(&mut counted, true) { &mut silent } else { &mut *advance };
+            let found = receive(&mut part_file, &part, blob, open, advance)?;
             if found == blob.digest {
-                break;
+                return Ok(());
             }
+            // What an earlier build kept may be what is wrong: all of it anew.
             part_file.set_len(0).class(Class::DiskIo, writing)?;
-            found = receive(&mut part_file, &part, blob, open, &mut |_| ())?;
-        }
-        if found != blob.digest {
-            fs::remove_file(&part).class(Class::DiskIo, writing)?;
             let what = format!("the blob {} came with other content", blob.digest.oci());
-            return Err(Failure::new(Class::Verification, what)
+            Err(Failure::new(Class::Verification, what)
                 .because(anyhow::anyhow!("its SHA-256 is {found}"))
                 .hint("The registry or something on the way damages data; try another mirror.")
-                .into());
-        }
+                .into())
+        };
+        fetch_again(receive, |_| ()).inspect_err(|error| {
+            if class_of(error) == Class::Verification {
+                let _ = fs::remove_file(&part);
+            }
+        })?;
         part_file.set_permissions(Permissions::from_mode(0o444)).class(Class::DiskIo, writing)?;
         part_file.sync_data().map_err(full(&part))?;
         fs::rename(&part, &path).class(Class::DiskIo, || format!("naming {}", path.display()))
