@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use crate::command::{Invocation, Runner};
-use crate::failure::Class;
+use crate::failure::{Class, class_of};
+use crate::medium::Place;
 use crate::plan::tests::{GUID, contents, disk, trial};
 use crate::plan::{PartitionName, Plan};
 use crate::progress::State;
@@ -151,6 +152,24 @@ fn a_payload_that_goes_bad_after_the_check_is_found_when_it_is_written() {
         let (class, text) = bench.fail();
         assert_eq!(class, Class::Verification, "{text}");
         assert!(text.contains(path) && text.contains("is not bootable now"), "{text}");
+    }
+}
+
+#[test]
+fn what_a_server_damages_is_fetched_again() {
+    for path in ["live/rootfs.squashfs", "images/blobs/sha256/two"] {
+        for (damaged, installs) in [(1, true), (2, true), (3, false)] {
+            let mut bench = Bench::new();
+            (bench.medium.damaged, bench.medium.bad_openings) = (Some(path), damaged);
+            bench.medium.place = Place::Network;
+            match bench.run() {
+                Ok(()) => assert!(installs && bench.disk.committed()),
+                Err(error) => {
+                    assert!(!installs && !bench.disk.committed(), "{path} {damaged}: {error:#}");
+                    assert_eq!(class_of(&error), Class::Verification);
+                }
+            }
+        }
     }
 }
 

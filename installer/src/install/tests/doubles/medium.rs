@@ -11,13 +11,28 @@ use crate::medium::{PayloadSource, Place};
 use crate::plan::tests::{contents, release};
 use crate::release::Payload;
 
-/// The small medium of the plan's tests, in memory; one payload may be damaged, from one opening on.
-#[derive(Default)]
+/// The small medium of the plan's tests, in memory; one payload may be damaged, after so many good openings, and so many
+/// times.
 pub(in crate::install) struct TestMedium {
     pub(in crate::install) damaged: Option<&'static str>,
     pub(in crate::install) good_openings: usize,
+    pub(in crate::install) bad_openings: usize,
+    pub(in crate::install) place: Place,
     pub(in crate::install) openings: Mutex<BTreeMap<String, usize>>,
     pub(in crate::install) stop_at: Option<(&'static str, &'static AtomicBool)>,
+}
+
+impl Default for TestMedium {
+    fn default() -> Self {
+        Self {
+            damaged: None,
+            good_openings: 0,
+            bad_openings: usize::MAX,
+            place: Place::Here,
+            openings: Mutex::default(),
+            stop_at: None,
+        }
+    }
 }
 
 impl PayloadSource for TestMedium {
@@ -26,7 +41,8 @@ impl PayloadSource for TestMedium {
         let mut openings = self.openings.lock().unwrap();
         let opening = openings.entry(payload.path.clone()).or_default();
         *opening += 1;
-        if self.damaged == Some(payload.path.as_str()) && *opening > self.good_openings {
+        let bad = opening.checked_sub(self.good_openings + 1).is_some_and(|bad| bad < self.bad_openings);
+        if self.damaged == Some(payload.path.as_str()) && bad {
             let mut bad = bytes.clone();
             bad[bytes.len() / 2] ^= 1;
             return Ok(Box::new(io::Cursor::new(bad)));
@@ -41,7 +57,7 @@ impl PayloadSource for TestMedium {
     }
 
     fn place(&self, _: &Payload) -> Option<Place> {
-        Some(Place::Here)
+        Some(self.place)
     }
 
     fn probe(&self, _: &Payload) -> Result<()> {
