@@ -37,22 +37,11 @@ pub(super) fn partition_nodes(
 mod tests {
     use super::*;
     use crate::failure::{class_of, render};
+    use crate::install::tests::doubles::TestRunner;
     use crate::inventory::Inventory;
     use crate::plan::tests::{GUID, disk, release, trial};
     use crate::size::ByteSize;
     use std::path::Path;
-    use std::sync::Mutex;
-
-    /// Notes what is run, and fails if told to.
-    struct Notes(Mutex<Vec<String>>, bool);
-
-    impl Runner for Notes {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            self.0.lock().unwrap().push(invocation.display());
-            anyhow::ensure!(!self.1, "device-mapper: reload ioctl failed");
-            Ok(Vec::new())
-        }
-    }
 
     #[test]
     fn the_partitions_of_several_paths_are_made_known_and_named_by_number() {
@@ -61,12 +50,13 @@ mod tests {
         let inventory = Inventory { disks: vec![disk], nics: vec![] };
         let plan = crate::plan::plan(&trial(), &inventory, &release(), GUID).unwrap();
         assert!(is_map(&plan.disk));
-        let runner = Notes(Mutex::default(), false);
+        let runner = TestRunner::default();
         let nodes = partition_nodes(&runner, &plan.disk, &plan.partitions).unwrap();
         assert_eq!(nodes[&PartitionName::Data], Path::new("/dev/mapper/mpatha-part8"));
         assert_eq!(nodes.len(), plan.partitions.len());
-        assert_eq!(*runner.0.lock().unwrap(), ["kpartx -u -s -p -part /dev/mapper/mpatha"]);
-        let error = partition_nodes(&Notes(Mutex::default(), true), &plan.disk, &[]).unwrap_err();
+        assert_eq!(*runner.commands.lock().unwrap(), ["kpartx -u -s -p -part /dev/mapper/mpatha"]);
+        let error = partition_nodes(&TestRunner { fail: true, ..TestRunner::default() }, &plan.disk, &[])
+            .unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo);
         assert!(render(&error).contains("making the partitions of /dev/mapper/mpatha known"), "{error:#}");
     }

@@ -46,18 +46,7 @@ fn one(holder: &Holder, sys: &Path, runner: &dyn Runner) -> Result<()> {
 mod tests {
     use super::*;
     use crate::failure::{class_of, render};
-    use std::sync::Mutex;
-
-    #[derive(Default)]
-    struct Ran(Mutex<Vec<String>>, bool);
-
-    impl Runner for Ran {
-        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-            self.0.lock().unwrap().push(invocation.display());
-            anyhow::ensure!(!self.1, "device is busy");
-            Ok(Vec::new())
-        }
-    }
+    use crate::install::tests::doubles::TestRunner;
 
     fn holder(kind: HolderKind, on: &str, name: Option<&str>, device: Option<&str>) -> Holder {
         Holder { on: on.into(), kind, name: name.map(Into::into), device: device.map(Into::into) }
@@ -76,9 +65,9 @@ mod tests {
         let sys = tempfile::tempdir().unwrap();
         let state = sys.path().join("block/md127/md/array_state");
         crate::files::write_atomically(&state, b"active-idle\n", 0o644).unwrap();
-        let (ran, recorder) = (Ran::default(), crate::progress::tests::Recorder::default());
+        let (ran, recorder) = (TestRunner::default(), crate::progress::tests::Recorder::default());
         take_down(&holders(), sys.path(), &ran, &Progress::new(vec![Box::new(recorder.clone())])).unwrap();
-        assert_eq!(*ran.0.lock().unwrap(), ["swapoff /dev/dm-0", "dmsetup remove --retry vg0-swap"]);
+        assert_eq!(*ran.commands.lock().unwrap(), ["swapoff /dev/dm-0", "dmsetup remove --retry vg0-swap"]);
         assert!(fs::read_to_string(&state).unwrap().starts_with("clear"));
         let told: Vec<_> = recorder.0.lock().unwrap().iter().map(|event| event.message.clone()).collect();
         assert_eq!(
@@ -93,12 +82,12 @@ mod tests {
 
     #[test]
     fn one_that_stays_busy_ends_the_install_before_the_others() {
-        let ran = Ran(Mutex::default(), true);
+        let ran = TestRunner { fail: true, ..TestRunner::default() };
         let error =
             take_down(&holders(), Path::new("/nonexistent"), &ran, &Progress::new(vec![])).unwrap_err();
         assert_eq!(class_of(&error), Class::Hardware);
         let text = render(&error);
-        assert!(text.contains("taking down swap on /dev/dm-0") && text.contains("device is busy"), "{text}");
-        assert_eq!(ran.0.lock().unwrap().len(), 1);
+        assert!(text.contains("taking down swap on /dev/dm-0") && text.contains("exit status: 1"), "{text}");
+        assert_eq!(ran.commands.lock().unwrap().len(), 1);
     }
 }
