@@ -19,7 +19,7 @@ use crate::plan::tests::found;
 
 const NEW: Uuid = uuid::uuid!("0f7c8f57-5f39-4f6a-8f7f-4b0d5d1b2c3d");
 
-fn keeping() -> InstallConfig {
+pub(super) fn keeping() -> InstallConfig {
     let mut config = trial();
     config.install.keep = vec![Keep::Data];
     config
@@ -31,7 +31,7 @@ fn tables(device: &dyn BlockDevice) -> Tables {
 }
 
 /// What a scan finds on a disk.
-fn scan(device: &dyn BlockDevice, name: &str) -> Disk {
+pub(super) fn scan(device: &dyn BlockDevice, name: &str) -> Disk {
     let mut disk = disk(name, device.size());
     disk.logical_sector = device.sector().into();
     let entries = tables(device).valid().map(|table| table.entries.clone()).unwrap_or_default();
