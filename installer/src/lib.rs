@@ -2,7 +2,7 @@
 //!
 //! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor), `node` (what runs on an
 //! installed machine) and `preflight` (whether a machine is fit to be installed); below those the pure core: `plan`,
-//! `cluster_file`, `config`, `release`, `inventory`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
+//! `cluster_file`, `config`, `release`, `inventory`, `machine`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
 //! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `progress`, `failure`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
@@ -20,6 +20,7 @@ pub mod files;
 pub mod install;
 pub mod inventory;
 pub mod live;
+pub mod machine;
 pub mod medium;
 pub mod node;
 pub mod oci;

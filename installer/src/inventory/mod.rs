@@ -9,7 +9,7 @@ mod disk;
 mod disks;
 mod holders;
 mod multipath;
-mod nics;
+pub(crate) mod nics;
 pub mod signatures;
 mod table;
 mod udev;
@@ -82,7 +82,7 @@ pub struct Nic {
 impl Inventory {
     /// Looks at everything once.
     pub fn scan(roots: &Roots) -> Result<Self> {
-        Ok(Self { disks: disks::scan(roots)?, nics: nics::scan(&roots.sys)? })
+        Ok(Self { disks: disks::scan(roots)?, nics: nics::scan(&roots.sys) })
     }
 
     /// The disk that `path` means: its node, its kernel name below `/dev`, one of its links, or one of the paths that
@@ -95,7 +95,7 @@ impl Inventory {
 
 /// The text of a small sysfs file without white space at its ends; `None` if absent, unreadable or empty.
 /// Many attributes exist only for some drivers, and some refuse to be read while a device is down.
-fn attribute(path: &Path) -> Option<String> {
+pub(crate) fn attribute(path: &Path) -> Option<String> {
     let text = crate::files::read_at_most(path, 64 << 10).ok()?;
     let text = String::from_utf8_lossy(&text).trim_matches(['\0', ' ', '\n', '\t']).to_owned();
     (!text.is_empty()).then_some(text)

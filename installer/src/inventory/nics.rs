@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::Result;
-
 use super::{Nic, attribute, names, number};
 
 /// Cards are what has a device behind it: bridges, bonds, tunnels and the loopback have none.
-pub(super) fn scan(sys: &Path) -> Result<Vec<Nic>> {
+pub(crate) fn scan(sys: &Path) -> Vec<Nic> {
     let net = sys.join("class/net");
     let cards = names(&net).into_iter().filter(|name| net.join(name).join("device").exists());
-    Ok(cards.filter_map(|name| nic(&net.join(&name), name)).collect())
+    cards.filter_map(|name| nic(&net.join(&name), name)).collect()
 }
 
 fn nic(path: &Path, name: String) -> Option<Nic> {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::{Checked, Fault, ensure};
 use crate::config::network::{Cidr, ParseCidrError};
+use crate::machine::mac;
 
 /// A label of a host name, RFC 1123 section 2.1.
 pub(super) fn is_label(label: &str) -> bool {
@@ -38,20 +39,10 @@ pub fn ipv4(text: &str) -> Checked {
 pub fn mac(text: &str) -> Checked {
     let fault =
         |suggestion| Fault::new("is not a hardware address such as 52:54:00:12:34:56").suggest(suggestion);
-    let Some(bytes) = mac_bytes(text, ':') else {
-        return Err(fault(mac_bytes(text, '-').map(|_| text.replace('-', ":"))));
+    let Some(bytes) = mac::bytes(text, ':') else {
+        return Err(fault(mac::bytes(text, '-').map(|_| text.replace('-', ":"))));
     };
-    ensure(bytes[0] & 1 == 0 && bytes != [0; 6], "is the address of a group of cards or of none")
-}
-
-fn mac_bytes(text: &str, joint: char) -> Option<[u8; 6]> {
-    let mut bytes = [0; 6];
-    let mut pairs = text.split(joint);
-    for byte in &mut bytes {
-        let pair = pairs.next()?;
-        hex::decode_to_slice(pair, std::slice::from_mut(byte)).ok()?;
-    }
-    pairs.next().is_none().then_some(bytes)
+    ensure(mac::is_single(bytes), mac::NotOne::Group.to_string())
 }
 
 /// The kernel's name of a network card, at most 15 bytes (`IFNAMSIZ`).

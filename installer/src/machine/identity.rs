@@ -1,0 +1,197 @@
+//! What a machine tells of itself: the addresses of its cards, and what its maker wrote into the firmware.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::Mac;
+use crate::inventory;
+
+/// What firmware says where nobody has filled in anything.
+const JUNK: [&str; 20] = [
+    "0",
+    "asset tag",
+    "asset-1234567890",
+    "base board asset tag",
+    "chassis asset tag",
+    "chassis serial number",
+    "default string",
+    "empty",
+    "n/a",
+    "na",
+    "no asset information",
+    "no asset tag",
+    "none",
+    "not applicable",
+    "not available",
+    "not specified",
+    "null",
+    "serial number",
+    "system serial number",
+    "unknown",
+];
+
+/// The UUIDs that makers of boards leave in all of them.
+const SHARED_UUIDS: [&str; 2] =
+    ["03000200-0400-0500-0006-000700080009", "03020100-0504-0706-0809-0a0b0c0d0e0f"];
+
+/// The marks of one machine. What is not known, or is the same on many machines, is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Identity {
+    /// The hardware addresses of its cards, sorted.
+    pub macs: Vec<Mac>,
+    /// The serial number of the system (SMBIOS 3.7, section 7.2).
+    pub serial: Option<String>,
+    /// The UUID of the system (the same section), as the kernel writes it.
+    pub uuid: Option<Uuid>,
+    /// The tag that the owner gave the chassis (section 7.4).
+    pub asset_tag: Option<String>,
+}
+
+impl Identity {
+    /// This machine as its kernel tells it below `root`, which is `/` but in tests: in `sys/class/net` and
+    /// `sys/class/dmi/id`. Only root may read serial number and UUID.
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let sys = root.join("sys");
+        let dmi = |file| inventory::attribute(&sys.join("class/dmi/id").join(file));
+        let nics = inventory::nics::scan(&sys);
+        let mut macs: Vec<_> = nics.iter().filter_map(|nic| nic.mac.parse().ok()).collect();
+        macs.sort_unstable();
+        macs.dedup();
+        Self {
+            macs,
+            serial: dmi("product_serial").and_then(|text| real_text(&text)),
+            uuid: dmi("product_uuid").and_then(|text| real_uuid(&text)),
+            asset_tag: dmi("chassis_asset_tag").and_then(|text| real_text(&text)),
+        }
+    }
+
+    /// Whether nothing tells this machine from another.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A serial number or a tag; none where it is a maker's way to say that there is none.
+#[must_use]
+pub fn real_text(text: &str) -> Option<String> {
+    let text = text.trim();
+    let folded = text.trim_end_matches('.').to_ascii_lowercase();
+    // Also "To be filled by O.E.M." in its many spellings, and "xxxxxxxx", "........", "00000000".
+    let filler = folded.starts_with("to be filled");
+    let alike = |mut chars: std::str::Chars<'_>| {
+        let first = chars.next();
+        first.is_none_or(|first| !first.is_ascii_alphanumeric() || "0x".contains(first))
+            && chars.all(|next| Some(next) == first)
+    };
+    let counting =
+        matches!(folded.as_str(), "123456789" | "0123456789" | "1234567890" | "01234567890123456789");
+    let junk = filler || counting || alike(folded.chars()) || JUNK.contains(&folded.as_str());
+    (!junk).then(|| text.to_owned())
+}
+
+/// A UUID; none where all of its bits are the same, or where many boards share it.
+#[must_use]
+pub fn real_uuid(text: &str) -> Option<Uuid> {
+    let uuid: Uuid = text.trim().parse().ok()?;
+    let shared = SHARED_UUIDS.contains(&uuid.hyphenated().to_string().as_str());
+    (!uuid.is_nil() && !uuid.is_max() && !shared).then_some(uuid)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::files::write_atomically;
+
+    /// A directory that looks like a machine with these cards and these texts of the firmware.
+    pub(crate) fn machine(macs: &[&str], dmi: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (number, mac) in macs.iter().enumerate() {
+            let card = root.path().join(format!("sys/class/net/ens{number}"));
+            std::fs::create_dir_all(card.join("device")).unwrap();
+            write_atomically(&card.join("address"), format!("{mac}\n").as_bytes(), 0o644).unwrap();
+        }
+        for (file, text) in dmi {
+            let path = root.path().join("sys/class/dmi/id").join(file);
+            write_atomically(&path, format!("{text}\n").as_bytes(), 0o644).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn a_machine_tells_its_cards_and_what_its_firmware_has() {
+        let root = machine(
+            &["52:54:00:00:00:02", "52:54:00:00:00:01", "00:00:00:00:00:00"],
+            &[
+                ("product_serial", "CZ1234 "),
+                ("product_uuid", "4C4C4544-0042-3510-8052-b4c04f4a5a32"),
+                ("chassis_asset_tag", "rack 7"),
+            ],
+        );
+        // A bridge has an address too, but no device.
+        std::fs::create_dir_all(root.path().join("sys/class/net/br0")).unwrap();
+        std::fs::write(root.path().join("sys/class/net/br0/address"), "52:54:00:00:00:09").unwrap();
+        let found = Identity::read(root.path());
+        let macs: Vec<_> = found.macs.iter().map(Mac::to_string).collect();
+        assert_eq!(macs, ["52:54:00:00:00:01", "52:54:00:00:00:02"]);
+        assert_eq!(found.serial.as_deref(), Some("CZ1234"));
+        assert_eq!(found.uuid.unwrap().to_string(), "4c4c4544-0042-3510-8052-b4c04f4a5a32");
+        assert_eq!(found.asset_tag.as_deref(), Some("rack 7"));
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_has_no_identity() {
+        assert!(Identity::read(tempfile::tempdir().unwrap().path()).is_empty());
+    }
+
+    #[test]
+    fn what_many_machines_say_is_nothing() {
+        for junk in [
+            "",
+            " ",
+            "0",
+            "00000000",
+            "xxxx",
+            "XXXX",
+            "........",
+            "-",
+            "None",
+            "N/A",
+            "Default string",
+            "To be filled by O.E.M.",
+            "To Be Filled By O.E.M",
+            "Not Specified",
+            "System Serial Number",
+            "123456789",
+            "0123456789",
+            "No Asset Tag",
+        ] {
+            assert_eq!(real_text(junk), None, "{junk:?}");
+        }
+        for real in ["CZ1234", "7", "x1", "VMware-56 4d 71 2a", "none-7"] {
+            assert_eq!(real_text(real).as_deref(), Some(real));
+        }
+        for junk in [
+            "",
+            "x",
+            "00000000-0000-0000-0000-000000000000",
+            "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
+            SHARED_UUIDS[0],
+        ] {
+            assert_eq!(real_uuid(junk), None, "{junk:?}");
+        }
+    }
+
+    #[test]
+    fn an_identity_is_the_same_after_json() {
+        let root = machine(&["52:54:00:00:00:02"], &[("product_serial", "CZ1234")]);
+        let found = Identity::read(root.path());
+        let json = serde_json::to_string(&found).unwrap();
+        assert_eq!(json, r#"{"macs":["52:54:00:00:00:02"],"serial":"CZ1234","uuid":null,"asset_tag":null}"#);
+        assert_eq!(serde_json::from_str::<Identity>(&json).unwrap(), found);
+    }
+}
