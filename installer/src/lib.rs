@@ -2,7 +2,7 @@
 //!
 //! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor), `node` (what runs on an
 //! installed machine) and `preflight` (whether a machine is fit to be installed); below those the pure core: `plan`,
-//! `cluster_file`, `config`, `release`, `inventory`, `machine`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
+//! `cluster_file`, `config`, `release`, `inventory`, `machine`, `customization`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
 //! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `progress`, `failure`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
@@ -12,6 +12,7 @@ pub mod cluster_file;
 pub mod command;
 pub mod config;
 pub mod containerd;
+pub mod customization;
 pub mod digest;
 pub mod download;
 pub mod failure;
