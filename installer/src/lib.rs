@@ -1,7 +1,8 @@
 //! The NQRust Hypervisor installer as a library.
 //!
 //! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor), `node` (what runs on an
-//! installed machine) and `preflight` (whether a machine is fit to be installed); below those the pure core: `plan`,
+//! installed machine) and `preflight` (whether a machine is fit to be installed) and `fleet` (what a
+//! server hears of an install); below those the pure core: `plan`,
 //! `cluster_file`, `config`, `release`, `inventory`, `machine`, `customization`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
 //! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `progress`, `failure`.
 //!
@@ -18,6 +19,7 @@ pub mod download;
 pub mod failure;
 pub mod fat;
 pub mod files;
+pub mod fleet;
 pub mod install;
 pub mod inventory;
 pub mod live;

@@ -11,9 +11,11 @@ use crate::config::sources::Gathering;
 use crate::config::{self, InstallConfig, Secret};
 use crate::download::Patience;
 use crate::failure::{Class, Failure};
+use crate::fleet::{self, Reporter, Setup};
 use crate::install::{Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, finish, take_down};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
+use crate::machine::Identity;
 use crate::plan::Finish;
 use crate::preflight::join::pin;
 use crate::progress::Progress;
@@ -35,12 +37,16 @@ pub(super) struct Args {
     /// Show progress and failures on every console of the machine too.
     #[arg(long)]
     consoles: bool,
+    /// Tell the server of a fleet how the install goes, in place of the kernel parameter nqrust.report.
+    #[arg(long, value_name = "URL")]
+    report: Option<String>,
 }
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         consoles::with(self.consoles, &context.progress, || {
-            let mut record = Record::begin(&context.progress);
+            let (reporter, tokens) = self.reporter(&context.progress)?;
+            let mut record = Record::begin(&context.progress, reporter, &tokens);
             let result = self.install(&context.progress, &mut record);
             let result = record.end(result);
             // The end of the machine's run is told of before it comes.
@@ -49,10 +55,24 @@ impl Args {
         })
     }
 
+    /// Who tells the server of the fleet, if there is one, and the tokens on the command line of the kernel.
+    fn reporter(&self, progress: &Progress) -> Result<(Option<Reporter>, Vec<String>)> {
+        let line = media::kernel_command_line()?;
+        let url = fleet::destination(self.report.as_deref(), &line)?;
+        let mut tokens = fleet::tokens(&line);
+        tokens.extend(url.iter().filter_map(|url| Some(fleet::token(url)?.to_owned())));
+        let begin = |url| {
+            let (machine, patience) = (Identity::read(Path::new("/")), fleet::Patience::default());
+            Reporter::begin(Setup { url, machine, patience, progress: progress.clone() })
+        };
+        Ok((url.map(begin), tokens))
+    }
+
     fn install(&self, progress: &Progress, record: &mut Record<'_>) -> Result<(Finish, Inventory)> {
         let file = media::file(self.config.as_deref())?;
         let gathering = Gathering { file, ..Gathering::default() };
         let media = media::prepare(self.medium.as_deref(), gathering, &mut |config| record.config(config))?;
+        record.trust(&media.combined.authorities);
         let config = &media.combined.config;
         if !config.install.automatic {
             let what = "the configuration does not say install.automatic: true";

@@ -1,4 +1,4 @@
-//! What an install tells when it ends: webhooks, the report of a failure, the last event.
+//! What an install tells when it ends: webhooks, the report of a failure, the last event, the server of the fleet.
 //!
 //! The record learns what there is to know while the install goes on, because a failure can come at any time.
 
@@ -9,12 +9,15 @@ use anyhow::Result;
 use crate::command::{Runner, SystemRunner};
 use crate::config::InstallConfig;
 use crate::config::redact::Secrets;
-use crate::failure::{Failure, causes, class_of, render};
+use crate::failure::{Failure, causes, class_of, hints, render};
+use crate::fleet::Reporter;
+use crate::fleet::wire::Failed;
 use crate::inventory::{Inventory, Roots};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::progress::book::Book;
 use crate::progress::json::JsonLines;
+use crate::progress::plain::PlainLines;
 use crate::release::Release;
 use crate::report::{self, Known};
 use crate::webhook::{Facts, Hooks, Patience, Setup};
@@ -26,6 +29,8 @@ pub(super) struct Record<'a> {
     directory: PathBuf,
     patience: Patience,
     events: Book,
+    lines: Book,
+    reporter: Option<Reporter>,
     config: Option<InstallConfig>,
     secrets: Secrets,
     product: String,
@@ -35,18 +40,23 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Begins to listen.
-    pub(super) fn begin(progress: &'a Progress) -> Self {
-        let events = Book::default();
+    /// Begins to listen. `tokens` are secrets that no configuration has.
+    pub(super) fn begin(progress: &'a Progress, reporter: Option<Reporter>, tokens: &[String]) -> Self {
+        let (events, lines, mut secrets) = (Book::default(), Book::default(), Secrets::default());
         progress.add(Box::new(JsonLines::new(events.clone())));
+        progress.add(Box::new(PlainLines::new(lines.clone())));
+        secrets.add_texts(tokens.iter().map(String::as_str));
+        reporter.iter().for_each(|reporter| reporter.hide(&secrets));
         Self {
             progress,
             runner: &SystemRunner,
             directory: report::DIRECTORY.into(),
             patience: Patience::default(),
             events,
+            lines,
+            reporter,
             config: None,
-            secrets: Secrets::default(),
+            secrets,
             product: "NQRust Hypervisor".into(),
             inventory: None,
             plan: None,
@@ -56,20 +66,33 @@ impl<'a> Record<'a> {
 
     /// The configuration, or what of it can be used although it has mistakes. Nothing is sent yet.
     pub(super) fn config(&mut self, config: &InstallConfig) {
-        self.secrets.add(config);
+        self.learn(config);
+        self.trust(&config.install.ca_certificates.iter().map(ToString::to_string).collect::<Vec<_>>());
+        self.reporter.iter().for_each(|reporter| reporter.hostname(config.os.hostname.as_deref()));
         self.config = Some(config.clone());
+    }
+
+    /// Authorities (PEM) that are trusted beside the usual ones.
+    pub(super) fn trust(&self, authorities: &[String]) {
+        self.reporter.iter().for_each(|reporter| reporter.trust(authorities));
+    }
+
+    fn learn(&mut self, config: &InstallConfig) {
+        self.secrets.add(config);
+        self.reporter.iter().for_each(|reporter| reporter.hide(&self.secrets));
     }
 
     /// The configuration is whole, and the install begins.
     pub(super) fn started(&mut self, release: &Release) {
         self.product = format!("{} {}", release.name, release.version);
+        self.reporter.iter().for_each(|reporter| reporter.product(&self.product));
         self.hooks = self.hooks();
         self.hooks.iter().for_each(Hooks::started);
     }
 
     /// What has been fetched since.
     pub(super) fn resolved(&mut self, config: &InstallConfig) {
-        self.secrets.add(config);
+        self.learn(config);
     }
 
     /// The machine.
@@ -84,18 +107,35 @@ impl<'a> Record<'a> {
         self.hooks.iter().for_each(|hooks| hooks.follow(self.progress, ids()));
     }
 
-    /// The end. Calls the webhooks, writes the report if one is wanted, and tells the last event.
+    /// The end. Calls the webhooks, writes the report if one is wanted, tells the last event, and the server of the
+    /// fleet why.
     pub(super) fn end<T>(mut self, result: Result<T>) -> Result<T> {
         let result = result.map_err(|error| self.report(error));
         let failure = result.as_ref().err().map(|error| self.secrets.hide(&causes(error).join(": ")));
         if let Some(hooks) = self.hooks.take().or_else(|| self.hooks()) {
             hooks.conclude(failure.as_deref());
         }
+        self.reporter.iter().for_each(Reporter::fall_silent);
         match &result {
             Ok(_) => self.progress.finish("Installation complete", 0),
             Err(error) => self.progress.finish("Installation failed", class_of(error).exit_code()),
         }
+        if let Some(reporter) = self.reporter.take() {
+            reporter.conclude(result.as_ref().err().map(|error| self.told(error)));
+        }
         result
+    }
+
+    /// Why the run failed, and what there is to read about it.
+    fn told(&self, error: &anyhow::Error) -> (Failed, String) {
+        let failed = Failed {
+            causes: causes(error),
+            hints: hints(error).map(str::to_owned).collect(),
+            exit_code: class_of(error).exit_code(),
+        };
+        let lines = self.lines.bytes();
+        let lines = format!("{}\n{}", String::from_utf8_lossy(&lines), render(error));
+        (failed, report::log(self.plan.as_deref(), &lines, self.runner))
     }
 
     fn hooks(&self) -> Option<Hooks> {
@@ -146,7 +186,9 @@ mod tests {
     use super::*;
     use crate::command::Invocation;
     use crate::failure::Class;
+    use crate::machine::Identity;
     use crate::progress::tests::Recorder;
+    use crate::webhook::testing::{Manner, Server};
 
     /// A machine without programs.
     struct Bare;
@@ -160,7 +202,8 @@ mod tests {
     fn ended(text: &str, directory: &Path) -> (String, Recorder) {
         let recorder = Recorder::default();
         let progress = Progress::new(vec![Box::new(recorder.clone())]);
-        let mut record = Record { runner: &Bare, directory: directory.into(), ..Record::begin(&progress) };
+        let mut record =
+            Record { runner: &Bare, directory: directory.into(), ..Record::begin(&progress, None, &[]) };
         record.config(&crate::config::parse(text, "f").unwrap());
         let failure = Failure::new(Class::DiskIo, "writing to vda").hint("Replace it.");
         let error = record.end::<()>(Err(failure.into())).unwrap_err();
@@ -179,6 +222,29 @@ mod tests {
         assert!(text.contains(&format!("is in {}, in memory", report.display())), "{text}");
         assert!(text.ends_with("  next: Replace it.\n"), "{text}");
         assert_eq!(recorder.0.lock().unwrap().last().unwrap().exit_code, Some(6));
+    }
+
+    #[test]
+    fn the_server_of_the_fleet_hears_why_a_run_failed_and_no_secret() {
+        use crate::fleet::{self, Setup};
+        let server = Server::new(&[Manner::Status(204)]);
+        let progress = Progress::silent();
+        let url = format!("{}/MARK-path", server.url).parse().unwrap();
+        let (machine, patience) = (Identity::default(), fleet::Patience::default());
+        let reporter = Reporter::begin(Setup { url, machine, patience, progress: progress.clone() });
+        let tokens = ["MARK-path".to_owned()];
+        let mut record = Record { runner: &Bare, ..Record::begin(&progress, Some(reporter), &tokens) };
+        record.config(&crate::config::parse("{token: MARK-cluster, os: {hostname: node-1}}", "f").unwrap());
+        drop(progress.step("wipe", "Erasing the disk", None));
+        let failure = Failure::new(Class::DiskIo, "writing MARK-cluster to vda").hint("Replace it.");
+        record.end::<()>(Err(failure.into())).unwrap_err();
+        let requests = server.requests();
+        let bodies: String = requests.iter().map(|r| r.split_once("\r\n\r\n").unwrap().1).collect();
+        assert!(!bodies.contains("MARK") && bodies.contains(r#""hostname":"node-1""#), "{bodies}");
+        let failed =
+            r#"{"failure":{"causes":["writing [hidden] to vda"],"hints":["Replace it."],"exit_code":6}}"#;
+        assert!(bodies.contains(failed), "{bodies}");
+        assert!(bodies.contains("[FAIL] Erasing the disk\\n"), "{bodies}");
     }
 
     #[test]

@@ -39,6 +39,16 @@ impl Secrets {
         for auth in config.install.webhooks.iter().filter_map(|hook| hook.basic_auth.as_ref()) {
             self.0.push(STANDARD.encode(format!("{}:{}", &*auth.user, auth.password.expose())));
         }
+        self.put_in_order();
+    }
+
+    /// Adds texts that no document has, such as tokens of kernel parameters.
+    pub fn add_texts<'a>(&mut self, texts: impl IntoIterator<Item = &'a str>) {
+        texts.into_iter().for_each(|text| self.add_text(text));
+        self.put_in_order();
+    }
+
+    fn put_in_order(&mut self) {
         self.0.retain(|text| !text.is_empty());
         // A secret that holds another one goes first, or its rest would stay.
         self.0.sort_by(|one, other| other.len().cmp(&one.len()).then(one.cmp(other)));

@@ -17,13 +17,13 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Byte counts of one step are shown at most this often.
 pub const RATE: Duration = Duration::from_millis(200);
 
 /// One event. Serialises to the JSON of `--progress json`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Version of this format: 1.
     pub v: u32,
@@ -52,7 +52,7 @@ pub struct Event {
 }
 
 /// Where a step is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// It has begun.

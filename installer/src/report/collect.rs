@@ -8,6 +8,14 @@ use crate::failure::causes;
 /// The most that is kept of each, from its end.
 const KEPT: usize = 8 << 20;
 
+/// The messages of the kernel alone: those of a broken disk or card are among them. What the boot loader said to the
+/// kernel is not, since it may hold tokens.
+pub(super) fn kernel(runner: &dyn Runner) -> String {
+    let messages = text(runner, &Invocation::new("dmesg").limit(Duration::from_secs(5)));
+    let shown = messages.lines().filter(|line| !line.to_ascii_lowercase().contains("command line:"));
+    shown.map(|line| format!("{line}\n")).collect()
+}
+
 /// The logs of this boot.
 pub(super) fn logs(runner: &dyn Runner) -> Vec<(&'static str, String)> {
     let kernel = Invocation::new("dmesg").limit(Duration::from_secs(20));

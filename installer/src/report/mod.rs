@@ -16,10 +16,14 @@ use crate::config::InstallConfig;
 use crate::config::redact::{Secrets, without_secrets};
 use crate::failure::{Class, Classify};
 use crate::files::write_atomically;
+use crate::fleet::wire;
 use crate::inventory::Inventory;
 
 /// Where reports are kept. It is in memory: the disks may be what is broken.
 pub const DIRECTORY: &str = "/run/nqrust";
+
+/// How much of the kernel's messages a log has, in bytes.
+const KERNEL: usize = 64 << 10;
 
 /// What is known of a run.
 #[allow(missing_debug_implementations)]
@@ -48,6 +52,14 @@ pub fn write(known: &Known<'_>, runner: &dyn Runner, directory: &Path) -> Result
         pack(&name, &files(known, runner), seconds).class(Class::Unexpected, || "packing".into())?;
     write_atomically(&path, &archive, 0o600)?;
     Ok(path)
+}
+
+/// What is to be read about a failed run from afar: the plan, what happened as `lines`, the messages of the kernel.
+/// Secrets are still in it.
+#[must_use]
+pub fn log(plan: Option<&str>, lines: &str, runner: &dyn Runner) -> String {
+    let plan = plan.unwrap_or("The install ended before there was a plan.\n");
+    format!("{}\n\n{plan}\n{lines}", wire::end(&collect::kernel(runner), KERNEL).trim_end())
 }
 
 /// The files of the report with their content.

@@ -9,6 +9,8 @@ mod call;
 mod facts;
 pub mod template;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeSet, VecDeque};

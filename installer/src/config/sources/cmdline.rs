@@ -18,14 +18,15 @@ use crate::config::walk::is_spelling;
 const PREFIXES: [&str; 2] = ["nqrust.", "harvester."];
 
 /// Parameters with such a prefix that are something else: what the boot loader tells the programs of a live or an
-/// installed system, and switches of the product that this one succeeds.
-const OTHERS: [&str; 8] = [
+/// installed system, where a run reports to, and switches of the product that this one succeeds.
+const OTHERS: [&str; 9] = [
     "nqrust.mode",
     "nqrust.release",
     "nqrust.slot",
     "nqrust.config",
     "nqrust.persistent",
     "nqrust.data",
+    crate::fleet::PARAMETER,
     "harvester.installer.disable",
     "harvester.serve_iso",
 ];

@@ -1,0 +1,272 @@
+//! An install tells the server of its fleet how it goes: `nqrust.report=URL`.
+//!
+//! [`Reporter`] listens to the progress of one run and sends what it hears, a few lines at a time and at most once a
+//! second, on a thread of its own. Neither a slow nor a missing server holds up an install or makes it fail; what
+//! cannot be told is told on the consoles. The lines are those of [`wire`], which the server reads too.
+
+mod post;
+mod queue;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use uuid::Uuid;
+
+use crate::config::redact::Secrets;
+use crate::config::sources::words::words;
+use crate::config::text::HttpUrl;
+use crate::failure::{Class, Failure};
+use crate::machine::Identity;
+use crate::progress::{Event, Progress, Sink};
+use queue::Queue;
+use wire::{Failed, Hello, Line};
+
+/// The kernel parameter with the URL. It is about the run and no configuration of the node.
+pub const PARAMETER: &str = "nqrust.report";
+
+/// Kernel parameters whose URLs may carry tokens.
+const URLS: [&str; 5] = [
+    PARAMETER,
+    "nqrust.install.config_url",
+    "nqrust.install.configUrl",
+    "harvester.install.config_url",
+    "harvester.install.configUrl",
+];
+
+/// How long and how often to try.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For one answer.
+    pub timeout: Duration,
+    /// From the beginning of one request to that of the next.
+    pub rate: Duration,
+    /// After the first failure in a row; each further pause is twice as long, up to `longest`.
+    pub pause: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+    /// How long the end of a run waits for what is still to be told.
+    pub last: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            timeout: seconds(10),
+            rate: seconds(1),
+            pause: seconds(1),
+            longest: seconds(15),
+            last: seconds(5),
+        }
+    }
+}
+
+/// What has to be known at the beginning of a run.
+#[derive(Debug)]
+pub struct Setup {
+    /// Where to send to. Its path may be a secret.
+    pub url: HttpUrl,
+    /// What this machine is known by.
+    pub machine: Identity,
+    /// Limits.
+    pub patience: Patience,
+    /// The run; hears of trouble too.
+    pub progress: Progress,
+}
+
+/// Tells of one run. Dropped without [`Reporter::conclude`], it goes on sending while the process lives.
+pub struct Reporter(Arc<Shared>);
+
+struct Shared {
+    url: HttpUrl,
+    patience: Patience,
+    progress: Progress,
+    known: Mutex<Known>,
+    queue: Mutex<Waiting>,
+    changed: Condvar,
+    /// Whether trouble may still be told: not after the last event of the run.
+    may_tell: Mutex<bool>,
+}
+
+/// What is learned on the way.
+struct Known {
+    hello: Hello,
+    authorities: Vec<String>,
+    secrets: Secrets,
+}
+
+#[derive(Default)]
+struct Waiting {
+    lines: Queue,
+    /// Whether a request is under way.
+    busy: bool,
+    /// Nothing more comes.
+    closed: bool,
+    /// Nobody waits any longer.
+    over: bool,
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reporter")
+    }
+}
+
+impl Reporter {
+    /// Listens and sends from now on.
+    #[must_use]
+    pub fn begin(setup: Setup) -> Self {
+        let Setup { url, machine, patience, progress } = setup;
+        let hello = Hello { v: wire::VERSION, run: Uuid::new_v4(), machine, hostname: None, product: None };
+        let known = Known { hello, authorities: Vec::new(), secrets: Secrets::default() };
+        let shared = Arc::new(Shared {
+            url,
+            patience,
+            progress: progress.clone(),
+            known: Mutex::new(known),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            may_tell: Mutex::new(true),
+        });
+        progress.add(Box::new(Listener(shared.clone())));
+        let worker = shared.clone();
+        std::thread::spawn(move || post::work(&worker));
+        Self(shared)
+    }
+
+    /// Authorities (PEM) to trust beside the usual ones, as soon as they are known.
+    pub fn trust(&self, authorities: &[String]) {
+        self.0.known().authorities = authorities.to_vec();
+    }
+
+    /// What is taken out of everything that is sent from now on.
+    pub fn hide(&self, secrets: &Secrets) {
+        self.0.known().secrets = secrets.clone();
+    }
+
+    /// The name that the node will have.
+    pub fn hostname(&self, hostname: Option<&str>) {
+        self.0.known().hello.hostname = hostname.map(str::to_owned);
+    }
+
+    /// What is installed.
+    pub fn product(&self, product: &str) {
+        self.0.known().hello.product = Some(product.to_owned());
+    }
+
+    /// Tells of no more trouble: the next event is the last one.
+    pub fn fall_silent(&self) {
+        *lock(&self.0.may_tell) = false;
+    }
+
+    /// Tells why the run failed, if it did, and waits a moment for what is still to be sent.
+    pub fn conclude(self, failure: Option<(Failed, String)>) {
+        if let Some((failed, log)) = failure {
+            self.0.push(Line::Failure(failed));
+            self.0.push(Line::Log(log));
+        }
+        let end = Instant::now() + self.0.patience.last;
+        let mut queue = self.0.queue();
+        queue.closed = true;
+        self.0.changed.notify_all();
+        while queue.busy || !queue.lines.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            queue = self.0.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        queue.over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        lock(&self.known)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Waiting> {
+        lock(&self.queue)
+    }
+
+    /// Never waits: this is called from the middle of an install.
+    fn push(&self, line: Line) {
+        let mut queue = self.queue();
+        if !queue.closed {
+            queue.lines.push(line);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Tells the run of trouble, unless its last event has been told.
+    fn warn(&self, why: &str) {
+        let may_tell = lock(&self.may_tell);
+        if *may_tell {
+            self.progress.note("report", format!("warning: reporting to {}: {why}", origin(&self.url)));
+        }
+    }
+}
+
+/// Where a URL leads, without its path, which may be a secret.
+fn origin(url: &str) -> String {
+    reqwest::Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
+}
+
+struct Listener(Arc<Shared>);
+
+impl Sink for Listener {
+    fn show(&mut self, event: &Event) {
+        self.0.push(Line::Event(event.clone()));
+    }
+}
+
+/// The URL to report to: `given` on the command line of the program, or that of the kernel's.
+///
+/// # Errors
+/// `Class::Invalid` where it is not an `http` or `https` URL, or stands there twice.
+pub fn destination(given: Option<&str>, command_line: &str) -> Result<Option<HttpUrl>> {
+    let words = words(command_line);
+    let mut values = words.iter().filter(|word| word.key == PARAMETER);
+    let (name, text) = match (given, values.next()) {
+        (Some(given), _) => ("--report", given),
+        (None, None) => return Ok(None),
+        (None, Some(word)) => (PARAMETER, word.value.as_ref().map_or("", |(text, _)| text)),
+    };
+    let wrong = |why: String| {
+        Failure::new(Class::Invalid, format!("reading {name}"))
+            .because(anyhow::anyhow!("{why}"))
+            .hint(format!("Give {name} the URL that the server of the fleet tells, or leave it out."))
+    };
+    if given.is_none() && values.next().is_some() {
+        return Err(wrong("it stands there twice".into()).into());
+    }
+    // The value is not shown: it may hold a token.
+    let url = text.parse::<HttpUrl>().map_err(|_| wrong("it is not an http or https URL".into()))?;
+    Ok(Some(url))
+}
+
+/// The parts of URLs in kernel parameters that may be tokens. Kernel messages and errors show them.
+#[must_use]
+pub fn tokens(command_line: &str) -> Vec<String> {
+    let words = words(command_line);
+    let urls = words.iter().filter(|word| URLS.contains(&&*word.key));
+    let urls = urls.filter_map(|word| word.value.as_ref().map(|(text, _)| text));
+    urls.filter_map(|url| Some(token(url)?.to_owned())).collect()
+}
+
+/// What follows the server in a URL, if it is long enough to be a token.
+#[must_use]
+pub fn token(url: &str) -> Option<&str> {
+    let rest = &url[url.find("://")? + 3..];
+    Some(&rest[rest.find(['/', '?'])? + 1..]).filter(|path| path.len() >= 8)
+}
