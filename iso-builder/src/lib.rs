@@ -29,6 +29,7 @@ pub mod packages;
 pub mod parallel;
 pub mod sandbox;
 pub mod sbom;
+pub mod serve;
 pub mod steps;
 pub mod tools;
 pub mod workloads;

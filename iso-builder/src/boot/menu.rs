@@ -16,7 +16,7 @@ pub struct Menu<'a> {
 }
 
 /// Consoles such that both show messages; the last one is `/dev/console`.
-const SCREEN_FIRST: &str = "console=ttyS0,115200 console=tty0";
+pub(crate) const SCREEN_FIRST: &str = "console=ttyS0,115200 console=tty0";
 const SERIAL_FIRST: &str = "console=tty0 console=ttyS0,115200";
 
 impl Menu<'_> {

@@ -4,6 +4,7 @@ mod build;
 mod images;
 mod lock;
 mod prune;
+mod serve;
 
 use std::path::PathBuf;
 
@@ -38,6 +39,7 @@ enum Command {
     Inspect(medium::Inspect),
     Verify(medium::Verify),
     Prune(prune::Prune),
+    Serve(serve::Serve),
     /// Print the JSON Schema of the image definition.
     Schema,
     /// Print the completion script for a shell.
@@ -84,6 +86,7 @@ impl Command {
             Self::Inspect(inspect) => inspect.run(context),
             Self::Verify(verify) => verify.run(context),
             Self::Prune(prune) => prune.run(context),
+            Self::Serve(serve) => serve.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(Definition))?),
             Self::Completions { shell } => {
                 let mut script = Vec::new();

@@ -202,8 +202,8 @@ impl<S: Source> Iso<S> {
         found.cloned().ok_or_else(|| Error::NotFound(path.to_owned()))
     }
 
-    /// The content of the file at `path`.
-    pub fn open_file(&self, path: &str) -> Result<FileReader<S>> {
+    /// The entry of the file at `path`, whose extents hold nothing but its content.
+    pub fn plain_file(&self, path: &str) -> Result<Entry> {
         let entry = self.entry(path)?;
         if entry.kind != Kind::File {
             return Err(Error::NotAFile(path.to_owned()));
@@ -211,7 +211,12 @@ impl<S: Source> Iso<S> {
         if entry.compressed {
             return Err(Error::Unsupported("it has compressed files"));
         }
-        Ok(FileReader::new(Arc::clone(&self.source), entry.extents))
+        Ok(entry)
+    }
+
+    /// The content of the file at `path`.
+    pub fn open_file(&self, path: &str) -> Result<FileReader<S>> {
+        Ok(FileReader::new(Arc::clone(&self.source), self.plain_file(path)?.extents))
     }
 
     /// Everything in the image with its path, each directory before its content.

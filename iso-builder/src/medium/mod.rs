@@ -119,6 +119,12 @@ impl Medium {
         Digest::of(&self.manifest)
     }
 
+    /// The bytes of the release manifest.
+    #[must_use]
+    pub fn manifest(&self) -> &[u8] {
+        &self.manifest
+    }
+
     /// The image, where the medium is one.
     #[must_use]
     pub fn iso(&self) -> Option<&Iso> {

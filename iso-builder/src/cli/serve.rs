@@ -1,0 +1,176 @@
+//! `iso-builder serve`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use installer::cli::{Context, Format, print};
+use installer::failure::{Class, Failure};
+use serde_json::json;
+
+use crate::serve::dnsmasq::Mode;
+use crate::serve::loaders::IPXE;
+use crate::serve::nodes::Origin;
+use crate::serve::run::{Options, Server};
+
+/// Boot machines from the network, each with its own configuration.
+///
+/// Serves a medium over HTTP: kernel, initrd, OS image and images of containers, with boot scripts for iPXE and GRUB. A
+/// machine for which there is a configuration boots the installer, takes its configuration once, and installs; any
+/// other boots from its disk and is listed. A machine that has been installed boots from its disk too, until somebody
+/// asks for it to be installed again.
+///
+/// Point machines at http://SERVER:PORT/boot.ipxe, with DHCP or by hand (`chain` in iPXE's shell).
+///
+/// Files in --nodes are called after the machine that they are for: mac-52-54-00-12-34-56.yaml, serial-ABC.yaml,
+/// uuid-….yaml, asset-tag-XYZ.yaml. default.yaml is for machines that somebody has allowed. They are read anew when they
+/// change.
+///
+///     iso-builder serve dist/ --nodes nodes/
+///     iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Serve {
+    /// An ISO, a drive that holds one, or a directory that `build` has made.
+    medium: PathBuf,
+    /// The address and port to listen on. GRUB can reach port 80 only.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
+    listen: SocketAddr,
+    /// A directory with a configuration for each machine.
+    #[arg(long, value_name = "DIR", conflicts_with = "cluster")]
+    nodes: Option<PathBuf>,
+    /// A cluster file; its machines are known by their `macs`.
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+    /// The URL at which machines reach this server, where they cannot use the one that their loader used.
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Where it is kept which machine was given what. Holds no secrets, but who can write it can have machines
+    /// installed again.
+    #[arg(long, value_name = "DIR", default_value_os_t = state())]
+    state: PathBuf,
+    /// The directory with undionly.kpxe and ipxe.efi; that of Debian's package `ipxe` unless given.
+    #[arg(long, value_name = "DIR", default_value = IPXE)]
+    loaders: PathBuf,
+    /// A kernel argument for the installing system; can be given several times.
+    #[arg(long, value_name = "ARGUMENT")]
+    append: Vec<String>,
+    /// How many connections there may be at a time.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+    connections: usize,
+    /// How long a machine may take from its boot script to its configuration.
+    #[arg(long, value_name = "MINUTES", default_value_t = 60)]
+    token_validity: u32,
+    #[command(flatten)]
+    dhcp: Dhcp,
+}
+
+/// How machines find the server.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "DHCP and TFTP")]
+struct Dhcp {
+    /// Run dnsmasq: `proxy` beside the network's own DHCP server, `full` as the only one. Needs root.
+    #[arg(long, value_enum, value_name = "MODE")]
+    dnsmasq: Option<Kind>,
+    /// The only interface that dnsmasq answers on.
+    #[arg(long, value_name = "NAME", requires = "dnsmasq")]
+    interface: Option<String>,
+    /// The first and the last address to lend, with `full`.
+    #[arg(long, value_name = "FIRST,LAST", value_delimiter = ',', num_args = 2, requires = "dnsmasq")]
+    #[arg(required_if_eq("dnsmasq", "full"))]
+    range: Vec<Ipv4Addr>,
+    /// The gateway to tell, with `full`.
+    #[arg(long, value_name = "ADDRESS", requires = "range")]
+    router: Option<Ipv4Addr>,
+    /// Name servers to tell, with `full`.
+    #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', requires = "range")]
+    dns: Vec<Ipv4Addr>,
+    /// An address of the network, with `proxy`; that of --listen unless given.
+    #[arg(long, value_name = "ADDRESS", requires = "dnsmasq", conflicts_with = "range")]
+    network: Option<Ipv4Addr>,
+}
+
+/// What dnsmasq does.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Kind {
+    /// Add what to boot to the answers of another server.
+    Proxy,
+    /// Give addresses too.
+    Full,
+}
+
+impl Dhcp {
+    fn mode(self, listen: SocketAddr) -> Result<Option<(Mode, Option<String>)>> {
+        let usage = |what: &str, hint: &str| Failure::new(Class::Invalid, what).hint(hint);
+        let mode = match (self.dnsmasq, self.range.as_slice()) {
+            (None, _) => return Ok(None),
+            (Some(Kind::Full), [first, last]) => {
+                Mode::Full { first: *first, last: *last, router: self.router, dns: self.dns }
+            }
+            (Some(Kind::Full), _) => {
+                return Err(usage("--dnsmasq full has no addresses", "Give --range FIRST,LAST.").into());
+            }
+            (Some(Kind::Proxy), [_, ..]) => {
+                let hint = "Leave --range out, or use --dnsmasq full.";
+                return Err(usage("--dnsmasq proxy lends no addresses", hint).into());
+            }
+            (Some(Kind::Proxy), _) => {
+                let own = match listen.ip() {
+                    IpAddr::V4(address) if !address.is_unspecified() => Some(address),
+                    _ => None,
+                };
+                let hint = "Give --network, any IPv4 address of the network, or --listen with one.";
+                let network = self.network.or(own);
+                Mode::Proxy { network: network.ok_or_else(|| usage("--dnsmasq proxy has no network", hint))? }
+            }
+        };
+        Ok(Some((mode, self.interface)))
+    }
+}
+
+/// The directory of the state where none is named.
+fn state() -> PathBuf {
+    let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".local/state");
+    base.unwrap_or_else(home).join("nqrust/serve")
+}
+
+impl Serve {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let server = Server::start(&self.try_into()?, &context.progress)?;
+        let release = server.site().files.release();
+        let product = format!("{} {}", release.name, release.version);
+        let (address, configurations) = (server.address(), server.site().configurations().count());
+        match context.format {
+            Format::Json => print(
+                &json!({ "address": address, "release": product, "configurations": configurations })
+                    .to_string(),
+            )?,
+            Format::Text => print(&format!(
+                "Serving {product} on {address} with {configurations} configurations.\n\
+                 Machines boot from http://{address}/boot.ipxe (put an address of this host for 0.0.0.0)."
+            ))?,
+        }
+        server.run()
+    }
+}
+
+impl TryFrom<Serve> for Options {
+    type Error = anyhow::Error;
+
+    fn try_from(serve: Serve) -> Result<Self> {
+        let nodes = serve.nodes.map(Origin::Directory);
+        Ok(Self {
+            medium: serve.medium,
+            listen: serve.listen,
+            origin: nodes.or(serve.cluster.map(Origin::Cluster)),
+            base: serve.base_url,
+            state: serve.state,
+            loaders: serve.loaders,
+            arguments: serve.append,
+            connections: serve.connections,
+            validity: u64::from(serve.token_validity) * 60,
+            dnsmasq: serve.dhcp.mode(serve.listen)?,
+        })
+    }
+}

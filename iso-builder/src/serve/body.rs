@@ -1,0 +1,114 @@
+//! Bodies of responses. A file is read piece by piece, at the pace at which the client takes it, so that a transfer
+//! costs one piece of memory however large the file is.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::task::JoinHandle;
+
+use super::files::Served;
+use super::range::Span;
+
+/// Bytes of a file that are in memory for one transfer. More of them make a transfer no quicker.
+const PIECE: u64 = 256 * 1024;
+
+/// The body of a response.
+pub struct Content {
+    kind: Kind,
+    /// What lasts as long as the response: the seat of its connection.
+    _held: Option<Box<dyn Send>>,
+}
+
+enum Kind {
+    Whole(Bytes),
+    Part { served: Served, left: Span, reading: Option<JoinHandle<io::Result<Bytes>>> },
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content").field("left", &self.left()).finish_non_exhaustive()
+    }
+}
+
+impl Content {
+    /// Bytes that are in memory.
+    #[must_use]
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self { kind: Kind::Whole(bytes.into()), _held: None }
+    }
+
+    /// A part of a file.
+    #[must_use]
+    pub fn part(served: Served, left: Span) -> Self {
+        Self { kind: Kind::Part { served, left, reading: None }, _held: None }
+    }
+
+    /// The same, and `held` is dropped when the body has been sent or given up.
+    #[must_use]
+    pub fn holding(mut self, held: impl Send + 'static) -> Self {
+        self._held = Some(Box::new(held));
+        self
+    }
+
+    /// Bytes that are still to come.
+    fn left(&self) -> u64 {
+        match &self.kind {
+            Kind::Whole(bytes) => bytes.len() as u64,
+            Kind::Part { left, .. } => left.length(),
+        }
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.left() == 0 {
+            return Poll::Ready(None);
+        }
+        match &mut self.kind {
+            Kind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Kind::Part { served, left, reading } => {
+                let task = reading.get_or_insert_with(|| read(served.clone(), *left));
+                let read = match Pin::new(task).poll(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(read) => read,
+                };
+                *reading = None;
+                let piece = read.map_err(io::Error::other).and_then(|piece| piece);
+                left.start = left.end.min(left.start + piece.as_ref().map_or(0, Bytes::len) as u64);
+                Poll::Ready(Some(piece.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left())
+    }
+}
+
+/// Reads the next piece where waiting for a disk holds up nobody else.
+fn read(served: Served, left: Span) -> JoinHandle<io::Result<Bytes>> {
+    tokio::task::spawn_blocking(move || {
+        let mut piece = vec![0; usize::try_from(left.length().min(PIECE)).unwrap_or(usize::MAX)];
+        let count = served.read_at(&mut piece, left.start)?;
+        if count == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter"));
+        }
+        piece.truncate(count);
+        Ok(piece.into())
+    })
+}

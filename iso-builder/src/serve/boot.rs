@@ -1,0 +1,268 @@
+//! What machines boot: scripts of iPXE and of GRUB. Pure functions of what is served and of the machine.
+//!
+//! iPXE tells the addresses of its cards, UUID, serial number and asset tag. The signed GRUB of Debian 12 can tell
+//! nothing but the address of the card that it was started from, for it has no module that reads the firmware's tables;
+//! and its HTTP knows port 80 only.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use installer::digest::Digest;
+use installer::release::Purpose;
+
+use super::files::Files;
+use super::machines::Why;
+use crate::boot::menu::SCREEN_FIRST;
+
+/// Where everything of the medium is served.
+pub const MEDIUM: &str = "/medium/";
+/// Where iPXE asks with what it knows of the machine.
+pub const BOOT: &str = "/v1/boot";
+/// Where GRUB asks, with the address of a card behind it.
+pub const GRUB: &str = "/v1/grub/";
+/// Where a configuration is, with its token behind it.
+pub const CONFIGURATION: &str = "/v1/config/";
+/// Where a machine reports, with its token behind it.
+pub const REPORT: &str = "/v1/report/";
+
+/// What every machine boots.
+#[derive(Clone, Debug)]
+pub struct System {
+    product: String,
+    kernel: String,
+    initrd: String,
+    rootfs: String,
+    rootfs_sha256: Digest,
+    release: Digest,
+    arguments: Vec<String>,
+}
+
+/// What only one deployment of one machine gets.
+#[derive(Clone, Copy, Debug)]
+pub struct Deployment<'a> {
+    /// Opens the configuration.
+    pub configuration: &'a str,
+    /// Lets it report.
+    pub report: &'a str,
+}
+
+impl System {
+    /// The system on the medium that `files` are of, with further kernel arguments.
+    pub fn of(files: &Files, further: &[String]) -> Result<Self> {
+        let release = files.release();
+        let path = |purpose| files.path_of(purpose).map(|(path, _)| path.to_owned());
+        let (rootfs, rootfs_sha256) = files.path_of(Purpose::Rootfs)?;
+        Ok(Self {
+            product: format!("{} {}", release.name, release.version),
+            kernel: path(Purpose::Kernel)?,
+            initrd: path(Purpose::Initrd)?,
+            rootfs: rootfs.to_owned(),
+            rootfs_sha256,
+            release: files.release_digest(),
+            arguments: release.kernel_arguments.iter().chain(further).cloned().collect(),
+        })
+    }
+
+    /// The kernel's arguments, for a server that machines reach at `base`. The OS image is checked against
+    /// `nqrust.rootfs` in the initrd before it is mounted, everything else against `nqrust.release`.
+    #[must_use]
+    pub fn arguments(&self, base: &str, deployment: Deployment<'_>) -> Vec<String> {
+        let medium = format!("{base}{MEDIUM}");
+        let mut arguments = vec![
+            format!("root=live:{medium}{}", self.rootfs),
+            format!("nqrust.rootfs={}", self.rootfs_sha256.oci()),
+        ];
+        let fixed =
+            "rd.live.image rd.live.overlay.overlayfs=1 rd.neednet=1 ip=dhcp rd.shell=0 nqrust.mode=install";
+        arguments.extend(fixed.split(' ').map(str::to_owned));
+        arguments.push(format!("nqrust.release={}", self.release.oci()));
+        arguments.extend(SCREEN_FIRST.split(' ').map(str::to_owned));
+        arguments.extend(self.arguments.iter().cloned());
+        arguments.extend(parameters(base, deployment.configuration));
+        arguments.push(format!("nqrust.report={base}{REPORT}{}", deployment.report));
+        arguments
+    }
+
+    /// The script with which iPXE starts an install.
+    #[must_use]
+    pub fn ipxe(&self, base: &str, deployment: Deployment<'_>) -> String {
+        let Self { product, kernel, initrd, .. } = self;
+        let arguments = self.arguments(base, deployment).join(" ");
+        format!(
+            "#!ipxe\n\
+             echo {product}: installing this machine\n\
+             kernel {base}{MEDIUM}{kernel} initrd=initrd {arguments} || goto failed\n\
+             initrd --name initrd {base}{MEDIUM}{initrd} || goto failed\n\
+             boot || goto failed\n\
+             :failed\n\
+             echo The system did not load; asking again in 10 seconds\n\
+             sleep 10\n\
+             imgfree\n\
+             chain --replace {base}/boot.ipxe || goto failed\n"
+        )
+    }
+
+    /// The commands with which GRUB starts an install.
+    #[must_use]
+    pub fn grub(&self, base: &str, deployment: Deployment<'_>) -> String {
+        let Self { product, kernel, initrd, .. } = self;
+        let arguments: Vec<_> = self.arguments(base, deployment).iter().map(|word| quoted(word)).collect();
+        format!(
+            "echo {}\n\
+             if linux {MEDIUM}{kernel} {}; then\n\
+             \x20   if initrd {MEDIUM}{initrd}; then boot; fi\n\
+             fi\n\
+             echo 'The system did not load; asking again in 10 seconds.'\n\
+             sleep 10\n\
+             configfile /grub/grub.cfg\n",
+            quoted(&format!("{product}: installing this machine")),
+            arguments.join(" "),
+        )
+    }
+}
+
+/// Those of the kernel's arguments that are part of the install's configuration, stronger than all of its documents.
+#[must_use]
+pub fn parameters(base: &str, token: &str) -> [String; 3] {
+    let medium = format!("{base}{MEDIUM}");
+    [
+        "nqrust.install.automatic=true".into(),
+        format!("nqrust.install.medium={}", medium.trim_end_matches('/')),
+        format!("nqrust.install.config_url={base}{CONFIGURATION}{token}"),
+    ]
+}
+
+/// The script that every iPXE begins with: it asks again with all that it knows of the machine. Addresses are relative
+/// to where the script came from.
+#[must_use]
+pub fn ipxe_start() -> String {
+    let mut query = "mac=${netX/mac}".to_owned();
+    for card in 0..4 {
+        let _ = write!(query, "&mac=${{net{card}/mac}}");
+    }
+    query.push_str("&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}");
+    format!(
+        "#!ipxe\n\
+         :ask\n\
+         chain --replace {BOOT}?{query} || goto again\n\
+         :again\n\
+         echo The server does not answer; asking again in 10 seconds\n\
+         sleep 10\n\
+         goto ask\n"
+    )
+}
+
+/// What every GRUB begins with: `/grub/grub.cfg`.
+#[must_use]
+pub fn grub_start() -> String {
+    format!(
+        "set timeout=0\n\
+         configfile {GRUB}$net_default_mac\n\
+         echo 'The server does not answer; asking again in 10 seconds.'\n\
+         sleep 10\n\
+         configfile /grub/grub.cfg\n"
+    )
+}
+
+/// The script with which iPXE leaves the machine to its disk. UEFI firmware goes on with the next entry of its boot
+/// order, a BIOS is told to start the first disk.
+#[must_use]
+pub fn ipxe_disk(why: Why) -> String {
+    format!(
+        "#!ipxe\n\
+         echo Booting from disk: {why}\n\
+         iseq ${{platform}} efi && exit 0 ||\n\
+         sanboot --no-describe --drive 0x80 || exit 1\n"
+    )
+}
+
+/// The commands with which GRUB leaves the machine to its disk.
+#[must_use]
+pub fn grub_disk(why: Why) -> String {
+    format!("echo {}\nsleep 2\nexit\n", quoted(&format!("Booting from disk: {why}")))
+}
+
+/// A word for GRUB's command line, in which single quotes keep everything but themselves.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
+    match word.chars().all(plain) && !word.is_empty() {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Whether an address or a further argument can stand in scripts: nothing in it ends a word or is expanded.
+#[must_use]
+pub fn is_plain(word: &str) -> bool {
+    let plain =
+        |c: char| c.is_ascii_graphic() && !matches!(c, '\'' | '"' | '\\' | '`' | '$' | '#' | '&' | '|' | ';');
+    !word.is_empty() && word.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::testing::{golden, medium};
+    use installer::release::MediumKind;
+
+    const BASE: &str = "http://192.0.2.1:8080";
+    const DEPLOYMENT: Deployment<'static> =
+        Deployment { configuration: "0123456789abcdef0123456789abcdef", report: "fedcba9876543210" };
+
+    fn system() -> System {
+        let sample = medium(MediumKind::Full);
+        System::of(&Files::open(&sample.tree()).unwrap(), &["console=hvc0".to_owned()]).unwrap()
+    }
+
+    #[test]
+    fn scripts_read_as_recorded() {
+        let system = system();
+        golden("start.ipxe", &ipxe_start());
+        golden("install.ipxe", &system.ipxe(BASE, DEPLOYMENT));
+        golden("disk.ipxe", &ipxe_disk(Why::Installed));
+        golden("start.grub", &grub_start());
+        golden("install.grub", &system.grub(BASE, DEPLOYMENT));
+        golden("disk.grub", &grub_disk(Why::Unknown));
+    }
+
+    #[test]
+    fn a_script_that_boots_from_disk_loads_nothing() {
+        for why in [Why::Unknown, Why::Denied, Why::Started, Why::Installed] {
+            for text in [ipxe_disk(why), grub_disk(why)] {
+                assert!(text.contains(&why.to_string()), "{text}");
+                assert!(
+                    !["kernel", "linux", "http", "chain "].iter().any(|word| text.contains(word)),
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_command_line_fits_into_what_a_kernel_takes() {
+        // COMMAND_LINE_SIZE of x86 is 2048; the definition's own arguments need their part.
+        let line = system().arguments("http://a-rather-long-name.of-a-server.example.org:8080", DEPLOYMENT);
+        assert!(line.join(" ").len() < 1024, "{line:?}");
+    }
+
+    #[test]
+    fn words_of_grub_keep_what_is_in_them() {
+        for (word, expected) in
+            [("a=b", "a=b"), ("a b", "'a b'"), ("$a;b", "'$a;b'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
+            assert_eq!(quoted(word), expected);
+        }
+        for (word, plain) in [
+            (BASE, true),
+            ("https://[2001:db8::1]:8443", true),
+            ("console=ttyS1,115200n8", true),
+            ("${net0/mac}", false),
+            ("a b", false),
+            ("a\nb", false),
+            ("a&&b", false),
+            ("", false),
+        ] {
+            assert_eq!(is_plain(word), plain, "{word}");
+        }
+    }
+}

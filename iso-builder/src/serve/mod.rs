@@ -1,0 +1,34 @@
+//! `iso-builder serve`: boots machines from the network and gives each its own configuration.
+//!
+//! | Module | What it knows |
+//! |---|---|
+//! | [`files`], [`loaders`] | what of the medium and of this host is served |
+//! | [`range`] | which bytes of a file a request is answered with |
+//! | [`machines`], [`store`] | the machines, what each may do, and where that is kept |
+//! | [`nodes`], [`token`] | which configuration a machine gets, and what opens it once |
+//! | [`boot`] | the scripts that machines boot |
+//! | [`site`] | requests in, replies out |
+//! | [`http`], [`body`] | the same in HTTP |
+//! | [`dnsmasq`] | DHCP and TFTP, by a program of that name |
+//! | [`net`], [`seats`] | connections and their limits |
+//! | [`run`] | the whole from start to end |
+//!
+//! All but the last four rows is free of sockets, and the decisions are functions of values.
+
+pub mod body;
+pub mod boot;
+pub mod dnsmasq;
+pub mod files;
+pub mod http;
+pub mod loaders;
+pub mod machines;
+pub mod net;
+pub mod nodes;
+pub mod range;
+pub mod run;
+pub mod seats;
+pub mod site;
+pub mod store;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod token;

@@ -1,0 +1,170 @@
+use super::*;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream as Client};
+
+use crate::serve::boot::System;
+use crate::serve::files::Files;
+use crate::serve::nodes::Configurations;
+use crate::serve::store::Store;
+use crate::serve::testing::{INITRD, medium};
+use installer::release::MediumKind;
+
+/// A server in a thread of its own.
+struct Server {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    _directory: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(limits: Limits) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let sample = medium(MediumKind::Full);
+        let files = Files::open(&sample.tree()).unwrap();
+        let system = System::of(&files, &[]).unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let site = Arc::new(Site::new(files, system, store, Configurations::default()));
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let listener = runtime.block_on(listen(([127, 0, 0, 1], 0).into())).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(super::serve(listener, site, None, limits, stopped));
+        });
+        Self { address, stop, thread: Some(thread), _directory: directory }
+    }
+
+    fn connect(&self) -> Client {
+        let client = Client::connect(self.address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        client
+    }
+
+    /// Head and body of the answer to a request on a connection of its own.
+    fn ask(&self, request: &str) -> (String, Vec<u8>) {
+        let mut client = self.connect();
+        client.write_all(format!("{request}Host: a\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        (String::from_utf8(answer[..end + 2].to_vec()).unwrap().to_lowercase(), answer[end + 4..].to_vec())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn rootfs() -> Vec<u8> {
+    (0..300_000_u32).map(|n| (n % 253) as u8).collect()
+}
+
+#[test]
+fn a_file_comes_whole_in_parts_and_without_its_body() {
+    let server = Server::start(Limits::default());
+    let (head, body) = server.ask("GET /medium/live/rootfs.squashfs HTTP/1.1\r\n");
+    assert!(head.starts_with("http/1.1 200 ok\r\n") && head.contains("content-length: 300000\r\n"), "{head}");
+    assert!(head.contains("accept-ranges: bytes\r\n"), "{head}");
+    assert!(body == rootfs());
+    let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().to_owned();
+    let path = "GET /medium/live/rootfs.squashfs HTTP/1.1\r\n";
+    let (head, body) = server.ask(&format!("{path}Range: bytes=299990-\r\nIf-Range: {tag}\r\n"));
+    assert!(head.starts_with("http/1.1 206"), "{head}");
+    assert!(head.contains("content-range: bytes 299990-299999/300000\r\n"), "{head}");
+    assert_eq!(body, &rootfs()[299_990..]);
+    let (head, body) = server.ask(&format!("{path}Range: bytes=300000-\r\n"));
+    assert!(head.starts_with("http/1.1 416") && head.contains("content-range: bytes */300000\r\n"), "{head}");
+    assert!(body.is_empty());
+    let (head, body) = server.ask(&format!("{path}If-None-Match: {tag}\r\n"));
+    assert!(head.starts_with("http/1.1 304") && head.contains(&tag) && body.is_empty(), "{head}");
+    let (head, body) = server.ask("HEAD /medium/live/rootfs.squashfs HTTP/1.1\r\n");
+    assert!(head.contains("content-length: 300000\r\n") && body.is_empty(), "{head}");
+}
+
+#[test]
+fn what_is_not_served_is_refused_with_its_status() {
+    let server = Server::start(Limits::default());
+    for (request, status) in [
+        ("GET /medium/../../etc/passwd HTTP/1.1\r\n", "404"),
+        ("GET /medium/%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\n", "404"),
+        ("GET /medium/live/initrd%00 HTTP/1.1\r\n", "404"),
+        ("GET //etc/passwd HTTP/1.1\r\n", "404"),
+        ("POST /medium/live/initrd HTTP/1.1\r\nContent-Length: 0\r\n", "405"),
+        ("HEAD /v1/boot?serial=a1 HTTP/1.1\r\n", "405"),
+        ("GET /v1/boot HTTP/1.1\r\n", "400"),
+        ("GET /v1/config/00000000000000000000000000000000 HTTP/1.1\r\n", "404"),
+        ("GET /v1/boot?serial=a1 HTTP/1.1\r\n", "200"),
+    ] {
+        let (head, _) = server.ask(request);
+        assert!(head.starts_with(&format!("http/1.1 {status}")), "{request}{head}");
+    }
+}
+
+#[test]
+fn clients_that_never_ask_keep_nobody_out() {
+    let server = Server::start(Limits { connections: 20, ..Limits::default() });
+    let silent: Vec<_> = (0..150).map(|_| server.connect()).collect();
+    let half: Vec<_> = (0..150)
+        .map(|_| {
+            let mut client = server.connect();
+            // One that was put out before it could write is as good.
+            let _ = client.write_all(b"GET /medium/live/initrd HTTP/1.1\r\nHost: ");
+            client
+        })
+        .collect();
+    for _ in 0..3 {
+        let (_, body) = server.ask("GET /medium/live/initrd HTTP/1.1\r\n");
+        assert_eq!(body, INITRD);
+    }
+    drop((silent, half));
+}
+
+#[test]
+fn a_request_that_does_not_come_to_its_end_is_given_up() {
+    let server = Server::start(Limits { head: Duration::from_millis(200), ..Limits::default() });
+    for sent in [&b""[..], b"GET / HTTP/1.1\r\nX: ", b"GET /medium/live/initrd HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let mut client = server.connect();
+        client.write_all(sent).unwrap();
+        // The end of the connection, after an answer where a whole request was sent.
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap();
+        assert_eq!(answer.ends_with(INITRD), sent.ends_with(b"\r\n\r\n"));
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_given_up() {
+    let server =
+        Server::start(Limits { connections: 1, stall: Duration::from_millis(200), ..Limits::default() });
+    let mut greedy = server.connect();
+    // More answers than the buffers of two sockets hold.
+    let request = "GET /medium/live/rootfs.squashfs HTTP/1.1\r\nHost: a\r\n\r\n".repeat(300);
+    greedy.write_all(request.as_bytes()).unwrap();
+    let (_, body) = server.ask("GET /medium/live/initrd HTTP/1.1\r\n");
+    assert_eq!(body, INITRD);
+    let _ = greedy.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_transfer_ends_though_the_server_is_told_to_stop() {
+    let server = Server::start(Limits { grace: Duration::from_secs(60), ..Limits::default() });
+    let mut client = server.connect();
+    let request = "GET /medium/live/rootfs.squashfs HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.write_all(request.as_bytes()).unwrap();
+    let mut begun = vec![0; 1000];
+    client.read_exact(&mut begun).unwrap();
+    let idle = server.connect();
+    server.stop.send(true).unwrap();
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert!(rest.ends_with(&rootfs()[2000..]));
+    drop(server);
+    drop(idle);
+}

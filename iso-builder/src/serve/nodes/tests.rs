@@ -1,0 +1,101 @@
+use super::*;
+use crate::serve::testing::{NODE, SECRETS};
+use installer::failure::{class_of, render};
+
+fn identity(mac: &str) -> Identity {
+    Identity { macs: vec![mac.parse().unwrap()], ..Identity::default() }
+}
+
+/// A directory with these files.
+fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    directory
+}
+
+fn load(files: &[(&str, &str)], defaults: &[(String, String)]) -> Result<Configurations> {
+    let directory = directory(files);
+    Configurations::load(&Origin::Directory(directory.path().into()), defaults)
+}
+
+#[test]
+fn a_machine_gets_the_file_with_its_name_and_else_the_fallback() {
+    let files = [("mac-52-54-00-00-00-01.yaml", NODE), ("serial-CZ1.yaml", NODE), ("default.yaml", NODE)];
+    let loaded = load(&files, &[]).unwrap();
+    let choose = |identity: &Identity| {
+        let (fit, name) = loaded.choose(identity).unwrap();
+        (fit, name.map(str::to_owned))
+    };
+    let first = identity("52:54:00:00:00:01");
+    assert_eq!(choose(&first), (Fit::Own, Some("mac-52-54-00-00-00-01.yaml".into())));
+    let other = identity("52:54:00:00:00:02");
+    assert_eq!(choose(&other), (Fit::Fallback, Some("default.yaml".into())));
+    assert_eq!(loaded.text("default.yaml").unwrap().expose(), NODE);
+    let both = Identity { serial: Some("CZ1".into()), ..first };
+    let error = render(&loaded.choose(&both).unwrap_err());
+    assert!(error.contains("mac-52-54-00-00-00-01.yaml and serial-CZ1.yaml"), "{error}");
+    assert_eq!(load(&files[..1], &[]).unwrap().choose(&other).unwrap(), (Fit::Nothing, None));
+}
+
+#[test]
+fn each_mistake_of_each_configuration_is_told_with_its_place_and_no_secret() {
+    let wrong = NODE.replace("hostname", "hostnme");
+    let other = NODE.replace("192.0.2.10", "192.0.2.300");
+    let files = [("default.yaml", NODE), ("serial-A.yaml", &wrong), ("serial-B.yaml", &other)];
+    let error = load(&files, &[]).unwrap_err();
+    let text = render(&error);
+    assert_eq!(class_of(&error), Class::Invalid);
+    for part in ["2 of 3 configurations", "serial-A.yaml:2:6", "`hostnme` in `os`", "serial-B.yaml:3:30"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert!(!SECRETS.iter().any(|secret| text.contains(secret)), "{text}");
+}
+
+#[test]
+fn a_configuration_is_checked_together_with_what_the_medium_and_the_server_add() {
+    let defaults = |text: &str| vec![("config/defaults.yaml".to_owned(), text.to_owned())];
+    let half = &NODE.replace("vip: 192.0.2.10, ", "");
+    assert!(load(&[("default.yaml", half)], &[]).is_err());
+    load(&[("default.yaml", half)], &defaults("install: {vip: 192.0.2.10}")).unwrap();
+    let chained = format!("{NODE}  ").replace("mode: create", "mode: create, config_url: 'http://a/b'");
+    let text = render(&load(&[("default.yaml", &chained)], &[]).unwrap_err());
+    assert!(text.contains("chained-config-url"), "{text}");
+    for empty in ["", "# nothing\n"] {
+        let text = render(&load(&[("default.yaml", empty)], &[]).unwrap_err());
+        assert!(text.contains("default.yaml is empty"), "{text}");
+    }
+}
+
+#[test]
+fn a_cluster_file_gives_each_machine_its_own_by_any_of_its_cards() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/clusters/three-nodes.yaml");
+    let loaded = Configurations::load(&Origin::Cluster(path), &[]).unwrap();
+    assert_eq!(loaded.count(), 3);
+    let checked = cluster_file::load(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/clusters/three-nodes.yaml"),
+    )
+    .unwrap();
+    for document in &checked.documents {
+        for mac in &document.entry.macs {
+            let (fit, name) = loaded.choose(&identity(mac)).unwrap();
+            assert_eq!((fit, name), (Fit::Own, Some(document.entry.file.as_str())));
+            assert_eq!(loaded.text(&document.entry.file).unwrap().expose(), document.text);
+        }
+    }
+}
+
+#[test]
+fn a_change_of_any_file_is_noticed() {
+    let directory = directory(&[("default.yaml", NODE)]);
+    let origin = Origin::Directory(directory.path().into());
+    let before = stamp(&origin);
+    assert_eq!(stamp(&origin), before);
+    std::fs::write(directory.path().join("serial-A.yaml"), NODE).unwrap();
+    let added = stamp(&origin);
+    assert_ne!(added, before);
+    installer::files::write_atomically(&directory.path().join("default.yaml"), NODE.as_bytes(), 0o644)
+        .unwrap();
+    assert_ne!(stamp(&origin), added, "another file of the same length");
+}

@@ -1,0 +1,292 @@
+//! The server from its start to its end: what it serves is looked at before it listens, and its configurations again
+//! and again while it runs.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use installer::failure::{Class, Classify, Failure, causes};
+use installer::progress::Progress;
+use installer::release::Purpose;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::boot::{System, is_plain};
+use super::dnsmasq;
+use super::files::Files;
+use super::net::{self, Limits};
+use super::nodes::{Configurations, Origin, stamp};
+use super::site::{STEP, Site};
+use super::store::Store;
+use super::{loaders, net::listen};
+
+/// How often configurations are looked at for changes.
+const LOOK: Duration = Duration::from_secs(2);
+/// Threads that wait for disks.
+const READERS: usize = 64;
+/// Files that are open beside connections.
+const FILES: u64 = 64;
+
+/// What to serve, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The medium.
+    pub medium: PathBuf,
+    /// The address to listen on.
+    pub listen: SocketAddr,
+    /// Where configurations come from.
+    pub origin: Option<Origin>,
+    /// Where machines reach the server; else what they call it themselves.
+    pub base: Option<String>,
+    /// The directory of the state.
+    pub state: PathBuf,
+    /// The directory of iPXE's loaders.
+    pub loaders: PathBuf,
+    /// Further kernel arguments of the installing system.
+    pub arguments: Vec<String>,
+    /// How many connections there may be.
+    pub connections: usize,
+    /// How long the token for a configuration is valid, in seconds.
+    pub validity: u64,
+    /// What dnsmasq is to do, on which interface.
+    pub dnsmasq: Option<(dnsmasq::Mode, Option<String>)>,
+}
+
+/// A server that is ready to run.
+#[derive(Debug)]
+pub struct Server {
+    site: Arc<Site>,
+    origin: Option<Origin>,
+    defaults: Vec<(String, String)>,
+    limits: Limits,
+    runtime: tokio::runtime::Runtime,
+    listener: TcpListener,
+    address: SocketAddr,
+    /// The configuration for dnsmasq.
+    dhcp: Option<PathBuf>,
+}
+
+impl Server {
+    /// Looks at everything that is to be served, and listens.
+    pub fn start(options: &Options, progress: &Progress) -> Result<Self> {
+        check(options)?;
+        let files = Files::open(&options.medium)?;
+        let system = System::of(&files, &options.arguments)?;
+        let defaults = defaults(&files)?;
+        let configurations = match &options.origin {
+            Some(origin) => Configurations::load(origin, &defaults)?,
+            None => Configurations::default(),
+        };
+        let (loaders, missing) = loaders::collect(&options.loaders, &files)?;
+        for name in missing {
+            progress.note(STEP, format!("{name} is not there: machines that need it must bring a loader"));
+        }
+        let store = Store::open(&options.state)?;
+        let mut site = Site::new(files, system, store, configurations);
+        site.loaders = loaders;
+        site.base = options.base.as_ref().map(|base| base.trim_end_matches('/').to_owned());
+        site.validity = options.validity;
+        site.progress = progress.clone();
+        tell_warnings(&site);
+        let mut threads = Builder::new_multi_thread();
+        let runtime = threads.max_blocking_threads(READERS).enable_all().build();
+        let runtime = runtime.class(Class::Unexpected, || "starting the server's threads".into())?;
+        let listener = runtime.block_on(listen(options.listen))?;
+        let address = listener.local_addr().class(Class::Network, || "listening".into())?;
+        let connections = within_open_files(options.connections, progress);
+        let limits = Limits { connections, ..Limits::default() };
+        let dhcp = dhcp(options, address, &site)?;
+        Ok(Self {
+            dhcp,
+            site: Arc::new(site),
+            origin: options.origin.clone(),
+            defaults,
+            limits,
+            runtime,
+            listener,
+            address,
+        })
+    }
+
+    /// The address that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it serves.
+    #[must_use]
+    pub fn site(&self) -> &Arc<Site> {
+        &self.site
+    }
+
+    /// Serves until SIGINT or SIGTERM comes, or dnsmasq ends.
+    pub fn run(self) -> Result<()> {
+        let Self { site, origin, defaults, limits, runtime, listener, dhcp, .. } = self;
+        let (stop, stopped) = watch::channel(false);
+        runtime.block_on(async {
+            let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+            let mut interrupt = signals.0.class(Class::Unexpected, || "waiting for SIGINT".into())?;
+            let mut terminate = signals.1.class(Class::Unexpected, || "waiting for SIGTERM".into())?;
+            if let Some(origin) = origin {
+                tokio::spawn(keep_fresh(Arc::clone(&site), origin, defaults));
+            }
+            let mut child = dhcp.as_deref().map(dnsmasq::spawn).transpose()?;
+            let ended = async {
+                match &mut child {
+                    Some(child) => dnsmasq::ended(child.wait().await),
+                    None => std::future::pending().await,
+                }
+            };
+            let serving = net::serve(listener, Arc::clone(&site), None, limits, stopped);
+            let stopping = async {
+                let result = tokio::select! {
+                    _ = interrupt.recv() => Ok(()),
+                    _ = terminate.recv() => Ok(()),
+                    error = ended => Err(error),
+                };
+                site.progress.note(STEP, "stopping");
+                let _ = stop.send(true);
+                result
+            };
+            tokio::join!(serving, stopping).1
+        })
+    }
+}
+
+fn check(options: &Options) -> Result<()> {
+    let base = options.base.iter();
+    if let Some(base) = base.clone().find(|base| !is_url(base)) {
+        return Err(Failure::new(Class::Invalid, format!("{base} is no address for --base-url"))
+            .hint("Give the URL at which machines reach this server, such as http://192.0.2.1:8080.")
+            .into());
+    }
+    if let Some(argument) = options.arguments.iter().find(|argument| !is_plain(argument)) {
+        return Err(Failure::new(Class::Invalid, format!("{argument:?} cannot stand in a boot script"))
+            .hint("Give kernel arguments one by one, without spaces and quotes: --append console=ttyS1.")
+            .into());
+    }
+    Ok(())
+}
+
+/// Writes the configuration for dnsmasq, where it is wanted.
+fn dhcp(options: &Options, address: SocketAddr, site: &Site) -> Result<Option<PathBuf>> {
+    let Some((mode, interface)) = &options.dnsmasq else { return Ok(None) };
+    let own = || (!address.ip().is_unspecified()).then(|| format!("http://{address}"));
+    let Some(base) = site.base.clone().or_else(own) else {
+        let what = "DHCP cannot tell machines where this server is, for it listens on every address";
+        return Err(Failure::new(Class::Invalid, what)
+            .hint("Give --listen the address that machines reach, or --base-url.")
+            .into());
+    };
+    let directory = options.state.join("dnsmasq");
+    let settings = dnsmasq::Settings {
+        mode: mode.clone(),
+        interface: interface.clone(),
+        base,
+        tftp: directory.join("tftp"),
+        leases: directory.join("leases"),
+    };
+    dnsmasq::prepare(&settings, &site.loaders).map(Some)
+}
+
+fn is_url(base: &str) -> bool {
+    let rest = base.strip_prefix("http://").or_else(|| base.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && is_plain(rest) && !rest.contains(['?', '@']))
+}
+
+/// The documents of defaults that are on the medium: name and text.
+fn defaults(files: &Files) -> Result<Vec<(String, String)>> {
+    let mut documents = Vec::new();
+    for payload in files.release().payloads(Purpose::InstallDefaults) {
+        let what = || format!("reading {}", payload.path);
+        let Some(served) = files.get(&payload.path) else { continue };
+        let mut bytes = vec![0; usize::try_from(served.length.min(1 << 20)).unwrap_or(0)];
+        let count = served.read_at(&mut bytes, 0).class(Class::DiskIo, what)?;
+        bytes.truncate(count);
+        let text = String::from_utf8(bytes).class(Class::Verification, what)?;
+        documents.push((payload.path.clone(), text));
+    }
+    Ok(documents)
+}
+
+/// Takes over changed configurations. Where they have mistakes, those before stay.
+async fn keep_fresh(site: Arc<Site>, origin: Origin, defaults: Vec<(String, String)>) {
+    let mut known = stamp(&origin);
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let (origin, defaults, before) = (origin.clone(), defaults.clone(), known.clone());
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = stamp(&origin);
+            let loaded = (found != before).then(|| Configurations::load(&origin, &defaults));
+            (found, loaded)
+        });
+        let Ok((found, loaded)) = looked.await else { continue };
+        known = found;
+        match loaded {
+            None => {}
+            Some(Ok(configurations)) => {
+                let count = configurations.count();
+                site.replace(configurations);
+                site.progress.note(STEP, format!("the configurations have changed; there are {count} now"));
+                tell_warnings(&site);
+            }
+            Some(Err(error)) => {
+                let text = causes(&error).join("\n  because: ");
+                let message = format!("error: {text}\nThe configurations as they were before stay in use.");
+                site.progress.note(STEP, message);
+            }
+        }
+    }
+}
+
+fn tell_warnings(site: &Site) {
+    for warning in &site.configurations().warnings {
+        site.progress.note(STEP, warning.clone());
+    }
+}
+
+/// As many of `wanted` connections as this process may have files open for, which is made as much as it may be.
+fn within_open_files(wanted: usize, progress: &Progress) -> usize {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
+    let needed = wanted as u64 + FILES;
+    let open = if soft < needed && setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard).is_ok() {
+        needed.min(hard)
+    } else {
+        soft
+    };
+    let possible = usize::try_from(open.saturating_sub(FILES)).unwrap_or(usize::MAX).max(1);
+    if possible < wanted {
+        progress
+            .note(STEP, format!("{possible} connections at a time: this process may have {open} files open"));
+    }
+    wanted.min(possible)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_machines_is_a_plain_url() {
+        for (base, good) in [
+            ("http://192.0.2.1:8080", true),
+            ("https://boot.example.org/nqrust", true),
+            ("http://[2001:db8::1]:80", true),
+            ("192.0.2.1", false),
+            ("http://", false),
+            ("http://a b", false),
+            ("http://user:password@a", false),
+            ("http://a/?x", false),
+            ("http://a/${b}", false),
+            ("ftp://a", false),
+        ] {
+            assert_eq!(is_url(base), good, "{base}");
+        }
+    }
+}
