@@ -168,3 +168,62 @@ fn a_transfer_ends_though_the_server_is_told_to_stop() {
     drop(server);
     drop(idle);
 }
+
+/// Runs what the initrd runs for an OS image with this digest; what it had to say, and what it handed over.
+fn fetch(server: &Server, digest: &str, begun: Option<&[u8]>) -> (String, Option<Vec<u8>>) {
+    let module = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../overlays/initrd/usr/lib/dracut/modules.d/95nqrust/nqrustroot.sh");
+    let directory = tempfile::tempdir().unwrap();
+    let image = directory.path().join("image");
+    if let Some(begun) = begun {
+        std::fs::write(&image, begun).unwrap();
+    }
+    // What dracut's library has, and a next program that says that it was called.
+    let script = "getarg() { [ \"$1\" != nqrust.rootfs= ] || echo \"$DIGEST\"; }\n\
+                  info() { echo \"$*\"; }\nwarn() { echo \"$*\"; }\ndie() { echo \"$*\"; exit 1; }\n\
+                  module=\"$1\"; set -- eth0 \"$2\"; . \"$module\"\n";
+    let output = std::process::Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(module)
+        .arg(format!("nqrust:http://{}/medium/live/rootfs.squashfs", server.address))
+        .env("DIGEST", digest)
+        .env("NQRUST_IMAGE", &image)
+        .env("NQRUST_NEXT", "/bin/echo")
+        .env("NQRUST_PAUSE", "0")
+        .env("NQRUST_ATTEMPTS", "5")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let handed = said.lines().any(|line| line == image.display().to_string());
+    assert_eq!(handed, output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    (said, handed.then(|| std::fs::read(image).unwrap()))
+}
+
+#[test]
+fn the_initrd_hands_over_the_os_image_whole_and_only_if_it_is_the_right_one() {
+    let server = Server::start(Limits::default());
+    let digest = installer::digest::Digest::of(&rootfs()).oci();
+    let (_, image) = fetch(&server, &digest, None);
+    assert!(image.as_deref() == Some(&rootfs()));
+    // A transfer that broke off goes on; one of something else begins anew.
+    let begun = &rootfs()[..100_000];
+    assert!(fetch(&server, &digest, Some(begun)).1.as_deref() == Some(&rootfs()));
+    let (said, image) = fetch(&server, &digest, Some(b"something else"));
+    assert!(image.as_deref() == Some(&rootfs()) && said.contains("has the SHA-256"), "{said}");
+    assert!(fetch(&server, &digest, Some(&rootfs())).1.as_deref() == Some(&rootfs()));
+    let other = installer::digest::Digest::of(b"").oci();
+    let (said, image) = fetch(&server, &other, None);
+    assert!(image.is_none() && said.contains("is not the one that this boot is for"), "{said}");
+}
+
+#[test]
+fn the_initrd_gives_up_on_a_server_that_is_not_there() {
+    let server = Server::start(Limits::default());
+    server.stop.send(true).unwrap();
+    // The socket is closed once connecting to it fails.
+    while Client::connect(server.address).is_ok() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (said, image) = fetch(&server, "sha256:00", None);
+    assert!(image.is_none() && said.contains("cannot be fetched"), "{said}");
+}

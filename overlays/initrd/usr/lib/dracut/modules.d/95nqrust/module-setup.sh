@@ -1,5 +1,6 @@
 #!/bin/bash
-# dracut module: mounts an installed node's partitions before the real system starts.
+# dracut module: mounts an installed node's partitions before the real system starts, and fetches the OS image of a
+# system that boots from the network.
 # The program itself is in the OS image; this only places the unit that runs it.
 
 check() {
@@ -7,7 +8,7 @@ check() {
 }
 
 depends() {
-    echo systemd
+    echo systemd livenet
 }
 
 installkernel() {
@@ -18,5 +19,9 @@ install() {
     # shellcheck disable=SC2154  # moddir, initdir and systemdsystemunitdir are dracut's
     inst_simple "$moddir/nqrust-boot.service" "$systemdsystemunitdir/nqrust-boot.service"
     inst_simple "$moddir/live.conf" /usr/lib/tmpfiles.d/nqrust-live.conf
+    # After livenet's own (29), which reads root=.
+    inst_hook cmdline 35 "$moddir/parse-rootfs.sh"
+    inst_script "$moddir/nqrustroot.sh" /sbin/nqrustroot
+    inst_multiple curl rm sha256sum sleep
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-boot.service
 }
