@@ -1,7 +1,9 @@
 //! `iso-builder serve`.
 
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::Result;
 use installer::cli::{Context, Format, print};
@@ -55,6 +57,10 @@ pub(super) struct Serve {
     /// A kernel argument for the installing system; can be given several times.
     #[arg(long, value_name = "ARGUMENT")]
     append: Vec<String>,
+    /// Serve over HTTPS, with a certificate and its private key in PEM. Loaders and the installer have to trust its
+    /// authority already.
+    #[arg(long, value_name = "CERTIFICATE,KEY", value_parser = pair::<PathBuf>)]
+    tls: Option<(PathBuf, PathBuf)>,
     /// How many connections there may be at a time.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     connections: usize,
@@ -76,9 +82,8 @@ struct Dhcp {
     #[arg(long, value_name = "NAME", requires = "dnsmasq")]
     interface: Option<String>,
     /// The first and the last address to lend, with `full`.
-    #[arg(long, value_name = "FIRST,LAST", value_delimiter = ',', num_args = 2, requires = "dnsmasq")]
-    #[arg(required_if_eq("dnsmasq", "full"))]
-    range: Vec<Ipv4Addr>,
+    #[arg(long, value_name = "FIRST,LAST", value_parser = pair::<Ipv4Addr>, requires = "dnsmasq")]
+    range: Option<(Ipv4Addr, Ipv4Addr)>,
     /// The gateway to tell, with `full`.
     #[arg(long, value_name = "ADDRESS", requires = "range")]
     router: Option<Ipv4Addr>,
@@ -88,6 +93,13 @@ struct Dhcp {
     /// An address of the network, with `proxy`; that of --listen unless given.
     #[arg(long, value_name = "ADDRESS", requires = "dnsmasq", conflicts_with = "range")]
     network: Option<Ipv4Addr>,
+}
+
+/// Two values with a comma between them.
+fn pair<T: FromStr<Err: Display>>(text: &str) -> Result<(T, T), String> {
+    let (one, other) = text.split_once(',').ok_or("two values are needed, with a comma between them")?;
+    let read = |text: &str| text.trim().parse().map_err(|error: T::Err| format!("{text}: {error}"));
+    Ok((read(one)?, read(other)?))
 }
 
 /// What dnsmasq does.
@@ -102,19 +114,19 @@ enum Kind {
 impl Dhcp {
     fn mode(self, listen: SocketAddr) -> Result<Option<(Mode, Option<String>)>> {
         let usage = |what: &str, hint: &str| Failure::new(Class::Invalid, what).hint(hint);
-        let mode = match (self.dnsmasq, self.range.as_slice()) {
+        let mode = match (self.dnsmasq, self.range) {
             (None, _) => return Ok(None),
-            (Some(Kind::Full), [first, last]) => {
-                Mode::Full { first: *first, last: *last, router: self.router, dns: self.dns }
+            (Some(Kind::Full), Some((first, last))) => {
+                Mode::Full { first, last, router: self.router, dns: self.dns }
             }
-            (Some(Kind::Full), _) => {
+            (Some(Kind::Full), None) => {
                 return Err(usage("--dnsmasq full has no addresses", "Give --range FIRST,LAST.").into());
             }
-            (Some(Kind::Proxy), [_, ..]) => {
+            (Some(Kind::Proxy), Some(_)) => {
                 let hint = "Leave --range out, or use --dnsmasq full.";
                 return Err(usage("--dnsmasq proxy lends no addresses", hint).into());
             }
-            (Some(Kind::Proxy), _) => {
+            (Some(Kind::Proxy), None) => {
                 let own = match listen.ip() {
                     IpAddr::V4(address) if !address.is_unspecified() => Some(address),
                     _ => None,
@@ -141,6 +153,7 @@ impl Serve {
         let release = server.site().files.release();
         let product = format!("{} {}", release.name, release.version);
         let (address, configurations) = (server.address(), server.site().configurations().count());
+        let scheme = if server.site().tls { "https" } else { "http" };
         match context.format {
             Format::Json => print(
                 &json!({ "address": address, "release": product, "configurations": configurations })
@@ -148,7 +161,7 @@ impl Serve {
             )?,
             Format::Text => print(&format!(
                 "Serving {product} on {address} with {configurations} configurations.\n\
-                 Machines boot from http://{address}/boot.ipxe (put an address of this host for 0.0.0.0)."
+                 Machines boot from {scheme}://{address}/boot.ipxe (put an address of this host for 0.0.0.0)."
             ))?,
         }
         server.run()
@@ -170,7 +183,63 @@ impl TryFrom<Serve> for Options {
             arguments: serve.append,
             connections: serve.connections,
             validity: u64::from(serve.token_validity) * 60,
+            tls: serve.tls,
             dnsmasq: serve.dhcp.mode(serve.listen)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use installer::failure::render;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: Serve,
+    }
+
+    /// The options that these words mean.
+    fn options(words: &str) -> Result<Options> {
+        let words = ["serve"].into_iter().chain(words.split_whitespace());
+        Line::try_parse_from(words)?.serve.try_into()
+    }
+
+    #[test]
+    fn dhcp_needs_what_its_mode_needs_and_nothing_else() {
+        let full = "--dnsmasq full --range 192.0.2.100,192.0.2.199 --dns 192.0.2.53,192.0.2.54 dist";
+        let options = |words: &str| options(words).map(|options| options.dnsmasq.map(|(mode, _)| mode));
+        let address = |last| Ipv4Addr::new(192, 0, 2, last);
+        let expected = Mode::Full {
+            first: address(100),
+            last: address(199),
+            router: None,
+            dns: vec![address(53), address(54)],
+        };
+        assert_eq!(options(full).unwrap(), Some(expected));
+        let proxy = Mode::Proxy { network: address(1) };
+        assert_eq!(options("dist --dnsmasq proxy --listen 192.0.2.1:80").unwrap(), Some(proxy.clone()));
+        assert_eq!(options("dist --dnsmasq proxy --network 192.0.2.1").unwrap(), Some(proxy));
+        assert_eq!(options("dist").unwrap(), None);
+        for (words, told) in [
+            ("dist --dnsmasq full", "Give --range FIRST,LAST."),
+            ("dist --dnsmasq proxy", "Give --network"),
+            ("dist --dnsmasq proxy --range 192.0.2.1,192.0.2.2", "Leave --range out"),
+            ("dist --dnsmasq full --range 192.0.2.1", "two values are needed"),
+            ("dist --range 192.0.2.1,192.0.2.2", "--dnsmasq"),
+            ("dist --nodes a --cluster b", "cannot be used with"),
+        ] {
+            let text = render(&options(words).unwrap_err());
+            assert!(text.contains(told), "{words}: {text}");
+        }
+    }
+
+    #[test]
+    fn an_option_of_two_values_leaves_the_medium_alone() {
+        let options = options("--tls cert.pem,key.pem dist").unwrap();
+        assert_eq!(options.medium, PathBuf::from("dist"));
+        assert_eq!(options.tls, Some(("cert.pem".into(), "key.pem".into())));
     }
 }

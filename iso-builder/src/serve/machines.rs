@@ -1,13 +1,11 @@
 //! The machines that a server knows, and what each may do: a pure state machine. [`super::store`] keeps it on disk.
 //!
 //! ```text
-//!            boots, may install          takes its configuration        reports its end
-//!  Waiting ───────────────────▶ Booting ────────────────────▶ Installing ─────────────▶ Installed
-//!     ▲                           ▲  │                            │ │                       │
-//!     │ (first seen)              │  └──────────▶ Failed ◀────────┘ │ reports a failure     │
-//!     │                           └─────────────────┘ boots again   ▼                       ▼
-//!     │                           ▲                                 └──── Redeploy asked ───┘
-//!                                 └───────────────────────────────────────────┘ boots
+//! Waiting ── boots ──▶ Booting ── takes its configuration ──▶ Installing ── reports its end ──▶ Installed
+//!                      ▲  ▲  │                                    │
+//!                      │  │  └── reports a failure ──▶ Failed ◀───┘
+//!                      │  └─────────── boots ────────────┘
+//!                      └── boots ── Redeploy ◀── somebody asks ── any state
 //! ```
 //!
 //! A machine that has taken its configuration boots from its disk until a redeployment is asked for: whether the

@@ -10,7 +10,7 @@
 //! | [`site`] | requests in, replies out |
 //! | [`http`], [`body`] | the same in HTTP |
 //! | [`dnsmasq`] | DHCP and TFTP, by a program of that name |
-//! | [`net`], [`seats`] | connections and their limits |
+//! | [`net`], [`seats`], [`tls`] | connections, their limits and what secures them |
 //! | [`run`] | the whole from start to end |
 //!
 //! All but the last four rows is free of sockets, and the decisions are functions of values.
@@ -31,4 +31,5 @@ pub mod site;
 pub mod store;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod tls;
 pub mod token;

@@ -1,6 +1,7 @@
 //! The server from its start to its end: what it serves is looked at before it listens, and its configurations again
 //! and again while it runs.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
 
 use super::boot::{System, is_plain};
 use super::dnsmasq;
@@ -23,7 +25,7 @@ use super::net::{self, Limits};
 use super::nodes::{Configurations, Origin, stamp};
 use super::site::{STEP, Site};
 use super::store::Store;
-use super::{loaders, net::listen};
+use super::{loaders, net::listen, tls};
 
 /// How often configurations are looked at for changes.
 const LOOK: Duration = Duration::from_secs(2);
@@ -53,12 +55,13 @@ pub struct Options {
     pub connections: usize,
     /// How long the token for a configuration is valid, in seconds.
     pub validity: u64,
+    /// The certificate and the private key for HTTPS, in PEM.
+    pub tls: Option<(PathBuf, PathBuf)>,
     /// What dnsmasq is to do, on which interface.
     pub dnsmasq: Option<(dnsmasq::Mode, Option<String>)>,
 }
 
 /// A server that is ready to run.
-#[derive(Debug)]
 pub struct Server {
     site: Arc<Site>,
     origin: Option<Origin>,
@@ -67,8 +70,15 @@ pub struct Server {
     runtime: tokio::runtime::Runtime,
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<TlsAcceptor>,
     /// The configuration for dnsmasq.
     dhcp: Option<PathBuf>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl Server {
@@ -87,9 +97,12 @@ impl Server {
             progress.note(STEP, format!("{name} is not there: machines that need it must bring a loader"));
         }
         let store = Store::open(&options.state)?;
+        let files_of_tls = options.tls.as_ref();
+        let tls = files_of_tls.map(|(certificate, key)| tls::acceptor(certificate, key)).transpose()?;
         let mut site = Site::new(files, system, store, configurations);
         site.loaders = loaders;
         site.base = options.base.as_ref().map(|base| base.trim_end_matches('/').to_owned());
+        site.tls = tls.is_some();
         site.validity = options.validity;
         site.progress = progress.clone();
         tell_warnings(&site);
@@ -102,6 +115,7 @@ impl Server {
         let limits = Limits { connections, ..Limits::default() };
         let dhcp = dhcp(options, address, &site)?;
         Ok(Self {
+            tls,
             dhcp,
             site: Arc::new(site),
             origin: options.origin.clone(),
@@ -127,7 +141,7 @@ impl Server {
 
     /// Serves until SIGINT or SIGTERM comes, or dnsmasq ends.
     pub fn run(self) -> Result<()> {
-        let Self { site, origin, defaults, limits, runtime, listener, dhcp, .. } = self;
+        let Self { site, origin, defaults, limits, runtime, listener, tls, dhcp, .. } = self;
         let (stop, stopped) = watch::channel(false);
         runtime.block_on(async {
             let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
@@ -143,7 +157,7 @@ impl Server {
                     None => std::future::pending().await,
                 }
             };
-            let serving = net::serve(listener, Arc::clone(&site), None, limits, stopped);
+            let serving = net::serve(listener, Arc::clone(&site), tls, limits, stopped);
             let stopping = async {
                 let result = tokio::select! {
                     _ = interrupt.recv() => Ok(()),
@@ -177,7 +191,8 @@ fn check(options: &Options) -> Result<()> {
 /// Writes the configuration for dnsmasq, where it is wanted.
 fn dhcp(options: &Options, address: SocketAddr, site: &Site) -> Result<Option<PathBuf>> {
     let Some((mode, interface)) = &options.dnsmasq else { return Ok(None) };
-    let own = || (!address.ip().is_unspecified()).then(|| format!("http://{address}"));
+    let scheme = if site.tls { "https" } else { "http" };
+    let own = || (!address.ip().is_unspecified()).then(|| format!("{scheme}://{address}"));
     let Some(base) = site.base.clone().or_else(own) else {
         let what = "DHCP cannot tell machines where this server is, for it listens on every address";
         return Err(Failure::new(Class::Invalid, what)

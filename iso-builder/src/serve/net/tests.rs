@@ -19,6 +19,10 @@ struct Server {
 
 impl Server {
     fn start(limits: Limits) -> Self {
+        Self::secured(limits, None)
+    }
+
+    fn secured(limits: Limits, tls: Option<tokio_rustls::TlsAcceptor>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let sample = medium(MediumKind::Full);
         let files = Files::open(&sample.tree()).unwrap();
@@ -31,7 +35,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let thread = std::thread::spawn(move || {
-            runtime.block_on(super::serve(listener, site, None, limits, stopped));
+            runtime.block_on(super::serve(listener, site, tls, limits, stopped));
         });
         Self { address, stop, thread: Some(thread), _directory: directory }
     }
@@ -105,6 +109,24 @@ fn what_is_not_served_is_refused_with_its_status() {
         let (head, _) = server.ask(request);
         assert!(head.starts_with(&format!("http/1.1 {status}")), "{request}{head}");
     }
+}
+
+#[test]
+fn a_client_that_trusts_the_authority_is_served_over_https() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = crate::serve::tls::tests::certificate(directory.path());
+    let tls = crate::serve::tls::acceptor(&certificate, &key).unwrap();
+    let server = Server::secured(Limits { connections: 5, ..Limits::default() }, Some(tls));
+    // Some that begin no handshake are in nobody's way.
+    let silent: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    let url = format!("https://{}/medium/live/initrd", server.address);
+    let fetch = |arguments: &[&std::ffi::OsStr]| {
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["--silent", "--fail", &url]).args(arguments).output().unwrap()
+    };
+    assert_eq!(fetch(&["--cacert".as_ref(), certificate.as_os_str()]).stdout, INITRD);
+    assert!(!fetch(&[]).status.success(), "an unknown authority");
+    drop(silent);
 }
 
 #[test]
