@@ -8,7 +8,7 @@ SHELL := /bin/bash
 # What the targets need beside Rust, on Debian 12.
 HOST_PACKAGES := gcc libc6-dev mmdebstrap uidmap bzip2 xz-utils zstd squashfs-tools xorriso e2fsprogs fdisk gdisk mtools \
 	grub-common grub-pc-bin containerd runc qemu-system-x86 qemu-utils ovmf openssh-client \
-	docker-registry apache2-utils openssl skopeo umoci
+	docker-registry apache2-utils openssl skopeo umoci curl dnsmasq-base ipxe
 
 DEFINITION ?= configs/images/default.yaml
 OUTPUT ?= dist
@@ -89,7 +89,8 @@ run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console i
 	  -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:2222-:22 -serial mon:stdio
 
 .PHONY: bench
-bench: binaries ## Measure builds and an install; writes target/bench.json.
+bench: binaries ## Measure builds, an install and the network server; writes target/bench.json.
+	$(MAKE) setup HOST_PACKAGES="$(HOST_PACKAGES) nginx-light"
 	$(CARGO) run -q --release --locked -p nqrust-tests --bin bench
 
 # Each round is a whole run with the tests in their own order, so what fails once in ten is seen; the cluster of three

@@ -22,6 +22,7 @@ pub mod qmp;
 pub mod registry;
 pub mod secrets;
 pub mod serial;
+pub mod serve;
 pub mod ssh;
 pub mod steps;
 pub mod supervisor;

@@ -57,10 +57,15 @@ pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk) 
 }
 
 pub(super) fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {
+    let mut order = "";
     let network = match &nic.network {
-        Network::User { restricted, ssh_to } => {
+        Network::User { restricted, ssh_to, boot } => {
             let restrict = if *restricted { "on" } else { "off" };
-            format!("user,id=net{index},restrict={restrict},hostfwd=tcp:127.0.0.1:0-{ssh_to}:22")
+            let file = boot.as_ref().map(|url| format!(",bootfile={url}")).unwrap_or_default();
+            if boot.is_some() {
+                order = ",bootindex=0";
+            }
+            format!("user,id=net{index},restrict={restrict},hostfwd=tcp:127.0.0.1:0-{ssh_to}:22{file}")
         }
         Network::Wire { end, wire } => {
             format!("socket,id=net{index},udp=127.0.0.1:{wire},localaddr=127.0.0.1:{end}")
@@ -70,7 +75,7 @@ pub(super) fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {
         "-netdev".into(),
         network,
         "-device".into(),
-        format!("virtio-net-pci,id=nic{index},netdev=net{index},mac={}", nic.mac),
+        format!("virtio-net-pci,id=nic{index},netdev=net{index},mac={}{order}", nic.mac),
     ]
 }
 

@@ -63,6 +63,8 @@ enum Network {
         restricted: bool,
         /// The address in the guest that a port of this machine leads to; empty means what DHCP gave.
         ssh_to: String,
+        /// What DHCP names as the file to boot; the card then comes before all disks.
+        boot: Option<String>,
     },
     /// One end of a wire: its own UDP port, and that of the wire.
     Wire { end: u16, wire: u16 },
@@ -146,6 +148,14 @@ impl Machine {
         self.nic(mac, false, "")
     }
 
+    /// A network card that the machine boots from before its disks: its iPXE loads the script at `url`.
+    #[must_use]
+    pub fn network_boot(mut self, mac: &str, url: &str) -> Self {
+        let network = Network::User { restricted: false, ssh_to: String::new(), boot: Some(url.to_owned()) };
+        self.nics.push(Nic { mac: mac.to_owned(), network });
+        self
+    }
+
     /// A network card on a network of its own: DHCP answers, and a port of this machine leads to SSH on the
     /// guest, nothing else. `address` is the guest's, empty for what DHCP gives.
     #[must_use]
@@ -180,7 +190,7 @@ impl Machine {
     }
 
     fn nic(mut self, mac: &str, restricted: bool, ssh_to: &str) -> Self {
-        let network = Network::User { restricted, ssh_to: ssh_to.to_owned() };
+        let network = Network::User { restricted, ssh_to: ssh_to.to_owned(), boot: None };
         self.nics.push(Nic { mac: mac.to_owned(), network });
         self
     }

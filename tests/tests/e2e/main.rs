@@ -14,3 +14,4 @@ mod keep;
 mod mirror;
 mod power_cut;
 mod reproducible;
+mod serve;

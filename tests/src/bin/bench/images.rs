@@ -353,7 +353,7 @@ fn timed(mut command: Command) -> Result<Taken> {
 }
 
 /// `VmHWM` of proc(5), KiB.
-fn high_water(child: &Child) -> Option<u64> {
+pub(crate) fn high_water(child: &Child) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").trim().parse().ok()

@@ -1,4 +1,5 @@
-//! `make bench`: figures of builds, of a validation, of a plan, of an install and of container images, each beside a baseline measured in the same run.
+//! `make bench`: figures of builds, of a validation, of a plan, of an install, of container images and of
+//! the network server, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1
 //! then.
@@ -8,6 +9,7 @@ mod figure;
 mod images;
 mod install;
 mod plan;
+mod serve;
 mod validate;
 
 use std::io::{Write, stderr, stdout};
@@ -55,5 +57,6 @@ fn measure_into(figures: &mut Vec<Figure>) -> Result<()> {
     figures.push(plan::measure()?);
     figures.extend(install::measure(&builds.medium()?, &artifacts)?);
     figures.extend(images::measure(&builds, &artifacts)?);
+    figures.extend(serve::measure(&artifacts)?);
     Ok(())
 }

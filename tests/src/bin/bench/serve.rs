@@ -1,0 +1,179 @@
+//! `iso-builder serve` with 200 clients at once, beside nginx with the same file in the same run: how much it sends, and
+//! the memory that it takes.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use installer::digest::Digest;
+use installer::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use nqrust_tests::artifacts::Artifacts;
+use nqrust_tests::deadline::Deadline;
+use nqrust_tests::paths;
+
+use crate::figure::{Figure, Limit};
+use crate::images::high_water;
+
+/// Clients that fetch at once.
+const CLIENTS: usize = 200;
+/// Bytes of the file that each fetches.
+const SIZE: usize = 64 << 20;
+/// What each asks for; both servers have it there.
+const FETCHED: &str = "/medium/rootfs.squashfs";
+/// The most memory that the server may take, in MiB.
+const PEAK: f64 = 300.0;
+/// From the start of a server to its first answer.
+const START: Duration = Duration::from_secs(30);
+
+/// Measures both, each after a run that brings the file into memory.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
+    let medium = medium(&artifacts.disk("served"))?;
+    let ours = Server::ours(&medium, artifacts)?;
+    let rate = ours.rate()?;
+    let peak = high_water(&ours.child).context("the memory of iso-builder serve")? as f64 / 1024.0;
+    drop(ours);
+    let nginx = Server::nginx(&medium, artifacts)?.rate()?;
+    let name = format!("serve, {CLIENTS} clients at once");
+    Ok(vec![
+        Figure::new(&name, rate, "MB/s", ("nginx", nginx)).limit(Limit::AtLeast(0.8)),
+        Figure::new("peak memory of serve", peak, "MiB", ("limit", PEAK)).limit(Limit::AtMost(1.0)),
+    ])
+}
+
+/// The smallest medium that can be served, with an OS image of [`SIZE`].
+fn medium(directory: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(directory)?;
+    let rootfs: Vec<u8> = (0..SIZE).map(|n| (n % 251) as u8).collect();
+    let files: [(&str, Purpose, &[u8]); 3] = [
+        ("vmlinuz", Purpose::Kernel, b"kernel"),
+        ("initrd", Purpose::Initrd, b"initrd"),
+        ("rootfs.squashfs", Purpose::Rootfs, &rootfs),
+    ];
+    let mut payloads = Vec::new();
+    for (path, purpose, bytes) in files {
+        fs::write(directory.join(path), bytes)?;
+        payloads.push(Payload {
+            path: path.into(),
+            purpose,
+            size: bytes.len() as u64,
+            sha256: Digest::of(bytes),
+        });
+    }
+    let release = Release {
+        format: FORMAT,
+        id: "bench".into(),
+        name: "Bench".into(),
+        version: "1".into(),
+        architecture: "amd64".into(),
+        epoch: 0,
+        medium: MediumKind::Full,
+        kernel: "6.1.0".into(),
+        kernel_arguments: vec![],
+        payloads,
+        images: vec![],
+        containerd: Containerd::default(),
+    };
+    fs::write(directory.join(MANIFEST), release.to_bytes())?;
+    Ok(directory.to_owned())
+}
+
+/// A server that runs; it ends when dropped.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn ours(medium: &Path, artifacts: &Artifacts) -> Result<Self> {
+        let mut command = Command::new(paths::iso_builder()?);
+        let port = free_port()?;
+        command.arg("serve").arg(medium).args(["--progress", "json", "--listen"]);
+        command.arg(format!("127.0.0.1:{port}")).arg("--state").arg(artifacts.disk("serve-state"));
+        Self::start(command, port)
+    }
+
+    fn nginx(medium: &Path, artifacts: &Artifacts) -> Result<Self> {
+        let directory = artifacts.disk("nginx");
+        fs::create_dir_all(&directory)?;
+        let port = free_port()?;
+        let configuration = format!(
+            "daemon off;\nworker_processes auto;\npid {0}/pid;\nerror_log {0}/error.log;\n\
+             events {{ worker_connections 1024; }}\n\
+             http {{\n  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  client_body_temp_path {0}/body;\n  \
+             proxy_temp_path {0}/proxy;\n  fastcgi_temp_path {0}/fastcgi;\n  uwsgi_temp_path {0}/uwsgi;\n  \
+             scgi_temp_path {0}/scgi;\n  server {{\n    listen 127.0.0.1:{port} backlog=1024;\n    \
+             location /medium/ {{ alias {1}/; }}\n  }}\n}}\n",
+            directory.display(),
+            medium.display()
+        );
+        let file = directory.join("nginx.conf");
+        fs::write(&file, configuration)?;
+        let mut command = Command::new("/usr/sbin/nginx");
+        command.arg("-p").arg(&directory).arg("-c").arg(file);
+        Self::start(command, port)
+    }
+
+    fn start(mut command: Command, port: u16) -> Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().with_context(|| format!("starting {name}"))?;
+        let mut server = Self { child, port };
+        Deadline::after(START).poll(&format!("the first answer of {name}"), || {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("{name} ended with {status}");
+            }
+            Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok().map(drop))
+        })?;
+        Ok(server)
+    }
+
+    /// Megabytes a second to all clients together.
+    #[allow(clippy::cast_precision_loss)]
+    fn rate(&self) -> Result<f64> {
+        fetch(self.port)?;
+        let began = Instant::now();
+        let port = self.port;
+        let clients: Vec<_> = (0..CLIENTS).map(|_| thread::spawn(move || fetch(port))).collect();
+        let mut bytes = 0;
+        for client in clients {
+            bytes += client.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
+        }
+        Ok(bytes as f64 / 1e6 / began.elapsed().as_secs_f64())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // nginx's workers end with their master only if that is asked to end.
+        let id = i32::try_from(self.child.id()).unwrap_or(i32::MAX);
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGTERM);
+        let _ = self.child.wait();
+    }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// Fetches the file once; how many bytes came.
+fn fetch(port: u16) -> Result<usize> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("connecting")?;
+    stream.write_all(
+        format!("GET {FETCHED} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").as_bytes(),
+    )?;
+    let mut buffer = vec![0; 256 * 1024];
+    let mut total = 0;
+    loop {
+        match stream.read(&mut buffer).context("fetching")? {
+            0 if total > SIZE => return Ok(total),
+            0 => bail!("only {total} bytes came"),
+            count => total += count,
+        }
+    }
+}
