@@ -71,7 +71,8 @@ impl Args {
     fn install(&self, progress: &Progress, record: &mut Record<'_>) -> Result<(Finish, Inventory)> {
         let file = media::file(self.config.as_deref())?;
         let gathering = Gathering { file, ..Gathering::default() };
-        let media = media::prepare(self.medium.as_deref(), gathering, &mut |config| record.config(config))?;
+        let media =
+            media::prepare(self.medium.as_deref(), gathering, progress, &mut |config| record.config(config))?;
         record.trust(&media.combined.authorities);
         let config = &media.combined.config;
         if !config.install.automatic {

@@ -8,10 +8,12 @@ use anyhow::Result;
 use super::registries;
 use crate::config::sources::{Combined, Document, Effects, Gathering, Kind, Request, gather, url, volume};
 use crate::config::{Images, InstallConfig};
+use crate::customization::{self, Content};
 use crate::download::proxies::{Proxies, choose};
 use crate::failure::{Class, Classify};
 use crate::files::read_text;
 use crate::inventory::BOOT_MEDIUM;
+use crate::machine::Identity;
 use crate::medium::{
     Chain, HttpMedium, LocalMedium, PayloadSource, Place, Verified, expected_manifest, is_medium, is_url,
     read_release, source,
@@ -50,12 +52,22 @@ impl Media {
 pub(super) fn prepare(
     medium: Option<&str>,
     gathering: Gathering,
+    progress: &Progress,
     read: &mut dyn FnMut(&InstallConfig),
 ) -> Result<Media> {
     let live = medium.is_none_or(is_url) && is_medium(Path::new(BOOT_MEDIUM));
-    let mut machine = ThisMachine { medium, live, opened: None, read };
+    let mut machine = ThisMachine {
+        medium,
+        live,
+        opened: None,
+        custom: Content::default(),
+        identity: None,
+        progress,
+        read,
+    };
     let gathering = Gathering { medium_at_hand: live || medium.is_some(), ..gathering };
-    let combined = gather(gathering, &mut machine)?;
+    let mut combined = gather(gathering, &mut machine)?;
+    machine.custom.add_files(&mut combined.config);
     (machine.read)(&combined.config);
     let proxies = combined.config.proxies();
     choose(Proxies::new(proxies.http.as_deref(), proxies.https.as_deref(), proxies.none.as_deref())?);
@@ -135,7 +147,40 @@ struct ThisMachine<'a> {
     medium: Option<&'a str>,
     live: bool,
     opened: Option<Opened>,
+    /// What somebody put into the medium after it was built.
+    custom: Content,
+    identity: Option<Identity>,
+    progress: &'a Progress,
     read: &'a mut dyn FnMut(&InstallConfig),
+}
+
+impl ThisMachine<'_> {
+    fn identity(&mut self) -> &Identity {
+        self.identity.get_or_insert_with(|| Identity::read(Path::new("/")))
+    }
+
+    /// The configuration that a customised medium has for this machine. What is chosen is told, and why.
+    fn customized(&mut self, source: &dyn PayloadSource) -> Result<Option<Document>> {
+        let Some(area) = source.beside(customization::FILE)? else { return Ok(None) };
+        let what =
+            || format!("reading {}, what {} was customised with", customization::FILE, source.describe());
+        let Some(custom) = customization::area::read(area).map_err(|damage| damage.failure(what()))? else {
+            return Ok(None);
+        };
+        let found = custom.document(self.identity())?;
+        self.custom = custom;
+        if let Some((told, _)) = &found {
+            self.progress.note("configuration", told.as_str());
+        } else if !self.custom.nodes.is_empty() {
+            let identity = self.identity();
+            let text = format!(
+                "no configuration in {} is for this machine, which has {identity}",
+                customization::FILE
+            );
+            self.progress.note("configuration", text);
+        }
+        Ok(found.map(|(_, document)| document))
+    }
 }
 
 impl Effects for ThisMachine<'_> {
@@ -146,8 +191,13 @@ impl Effects for ThisMachine<'_> {
             None => source(self.medium)?,
         };
         let (source, release) = opened(source)?;
-        let kinds = [(Purpose::InstallDefaults, Kind::Defaults), (Purpose::InstallConfig, Kind::Embedded)];
-        let mut documents = Vec::new();
+        let custom = self.customized(source.as_ref())?;
+        let mut kinds = vec![(Purpose::InstallDefaults, Kind::Defaults)];
+        // What was put into a finished medium stands in place of what it was built with.
+        if custom.is_none() {
+            kinds.push((Purpose::InstallConfig, Kind::Embedded));
+        }
+        let mut documents: Vec<_> = custom.into_iter().collect();
         for (purpose, kind) in kinds {
             for payload in release.payloads(purpose) {
                 documents.push(document(source.as_ref(), payload, kind)?);
@@ -157,8 +207,17 @@ impl Effects for ThisMachine<'_> {
         Ok(documents)
     }
 
+    fn authorities(&self) -> Vec<String> {
+        self.custom.authorities.values().cloned().collect()
+    }
+
     fn volume(&mut self) -> Result<Option<Document>> {
-        volume::read(&volume::Roots::default())
+        let found = volume::read(&volume::Roots::default(), &mut || self.identity().clone())?;
+        let Some(volume::Found { document, chosen }) = found else { return Ok(None) };
+        if let Some(chosen) = chosen {
+            self.progress.note("configuration", format!("the volume has {chosen}"));
+        }
+        Ok(Some(document))
     }
 
     fn command_line(&mut self) -> Result<String> {
@@ -212,11 +271,103 @@ mod tests {
             let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
             let mut told = Vec::new();
             let read = &mut |config: &InstallConfig| told.push(config.clone());
-            assert!(prepare(nowhere.path().to_str(), gathering, read).is_err());
+            assert!(prepare(nowhere.path().to_str(), gathering, &Progress::silent(), read).is_err());
             let [config] = &told[..] else { panic!("{told:?}") };
             assert_eq!(config.os.hostname.as_deref(), Some("node-1"));
             let urls: Vec<_> = config.install.webhooks.iter().map(|hook| &*hook.url).collect();
             assert_eq!(urls, ["http://a/x"]);
+        }
+    }
+
+    /// A medium that was built with a configuration, and what it was customised with.
+    fn medium(area: Option<&[u8]>) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let put = |path: &str, bytes: &[u8]| {
+            crate::files::write_atomically(&directory.path().join(path), bytes, 0o644).unwrap();
+        };
+        let text = b"os: {hostname: built}\n";
+        let payload = Payload {
+            path: "config/install.yaml".into(),
+            purpose: Purpose::InstallConfig,
+            size: text.len() as u64,
+            sha256: crate::digest::Digest::of(text),
+        };
+        let release = Release {
+            format: crate::release::FORMAT,
+            id: "sample".into(),
+            name: "Sample".into(),
+            version: "1".into(),
+            architecture: "amd64".into(),
+            epoch: 0,
+            medium: crate::release::MediumKind::Full,
+            kernel: "6.1".into(),
+            kernel_arguments: Vec::new(),
+            payloads: vec![payload],
+            images: Vec::new(),
+            containerd: crate::release::Containerd::default(),
+        };
+        put("config/install.yaml", text);
+        put(crate::release::MANIFEST, &release.to_bytes());
+        if let Some(area) = area {
+            put(customization::FILE, area);
+        }
+        directory
+    }
+
+    fn content(name: &str) -> Content {
+        let nodes = [(name.to_owned(), crate::config::Secret::new("os: {hostname: customised}\n"))].into();
+        let authorities = [("own.pem".to_owned(), "a certificate".to_owned())].into();
+        Content { nodes, authorities, ..Content::default() }
+    }
+
+    /// The names of the documents of the medium, and which authorities came with it.
+    fn asked(medium: &tempfile::TempDir) -> Result<(Vec<String>, Vec<String>)> {
+        let (progress, read) = (Progress::silent(), &mut |_: &InstallConfig| {});
+        let mut machine = ThisMachine {
+            medium: medium.path().to_str(),
+            live: false,
+            opened: None,
+            custom: Content::default(),
+            identity: Some(Identity { serial: Some("CZ12".into()), ..Identity::default() }),
+            progress: &progress,
+            read,
+        };
+        let documents = machine.medium(None)?;
+        Ok((documents.iter().map(|document| document.name().to_owned()).collect(), machine.authorities()))
+    }
+
+    #[test]
+    fn what_a_medium_was_customised_with_stands_in_place_of_what_it_was_built_with() {
+        let built = "config/install.yaml";
+        let blank = vec![0; customization::area::HEADER];
+        let trusted = || vec!["a certificate".to_owned()];
+        let bytes = |name| customization::area::bytes(&content(name)).unwrap();
+        for (area, name, authorities) in [
+            (None, built, Vec::new()),
+            (Some(blank), built, Vec::new()),
+            (Some(bytes("default.yaml")), "custom.img:/nodes/default.yaml", trusted()),
+            (Some(bytes("serial-CZ12.yaml")), "custom.img:/nodes/serial-CZ12.yaml", trusted()),
+            (Some(bytes("serial-other.yaml")), built, trusted()),
+        ] {
+            let found = asked(&medium(area.as_deref())).unwrap();
+            assert_eq!(found, (vec![name.to_owned()], authorities));
+        }
+    }
+
+    #[test]
+    fn a_damaged_customisation_ends_the_install_and_is_not_passed_over() {
+        let mut damaged = customization::area::bytes(&content("default.yaml")).unwrap();
+        let last = damaged.len() - 1;
+        damaged[last] ^= 1;
+        let short = &damaged[..last];
+        for area in [&damaged[..], short, &customization::area::unfinished()[..], b"GARBAGE"] {
+            let error = asked(&medium(Some(area))).unwrap_err();
+            assert_eq!(crate::failure::class_of(&error), crate::failure::Class::Verification);
+            let text = crate::failure::render(&error);
+            assert!(
+                text.contains("reading custom.img") && text.contains("next: Run `iso-builder customize`"),
+                "{text}"
+            );
         }
     }
 }

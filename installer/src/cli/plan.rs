@@ -40,7 +40,7 @@ impl Args {
             command_line,
             ..Gathering::default()
         };
-        let media = media::prepare(self.medium.as_deref(), gathering, &mut |_| {})?;
+        let media = media::prepare(self.medium.as_deref(), gathering, &context.progress, &mut |_| {})?;
         media.tell_warnings(&context.progress);
         let inventory = match self.inventory {
             None => Inventory::scan(&Roots::default())?,

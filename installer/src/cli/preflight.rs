@@ -40,7 +40,7 @@ impl Args {
                 Format::Json => print(&serde_json::to_string_pretty(&report::list_json())?),
             };
         }
-        let intent = Intent::of(&configuration(self.config.as_deref())?);
+        let intent = Intent::of(&configuration(self.config.as_deref(), &context.progress)?);
         let report = match &self.inventory {
             None => check(intent)?,
             Some(path) => {
@@ -78,11 +78,11 @@ fn check(mut intent: Intent) -> Result<Report> {
     Ok(run(&facts, &intent, &SystemNetwork::default()))
 }
 
-fn configuration(file: Option<&Path>) -> Result<InstallConfig> {
+fn configuration(file: Option<&Path>, progress: &Progress) -> Result<InstallConfig> {
     match file {
         Some(file) => config::load(file),
         None if is_medium(Path::new(BOOT_MEDIUM)) => {
-            let media = media::prepare(None, Gathering::default(), &mut |_| {})?;
+            let media = media::prepare(None, Gathering::default(), progress, &mut |_| {})?;
             Ok(media.combined.config)
         }
         None => Ok(InstallConfig::default()),

@@ -18,6 +18,7 @@ use std::io::{self, Read};
 
 use super::Content;
 use crate::digest::Digest;
+use crate::failure::{Class, Failure};
 
 /// Bytes before the archive: a block of every kind of disk.
 pub const HEADER: usize = 4096;
@@ -70,6 +71,15 @@ pub enum Unfit {
     /// A path that no archive has.
     #[error("a file cannot be packed")]
     Path(#[source] io::Error),
+}
+
+impl Damage {
+    /// The failure of reading the area that `what` names.
+    #[must_use]
+    pub fn failure(self, what: String) -> Failure {
+        let hint = "Run `iso-builder customize` on the medium again, or with --reset.";
+        Failure::new(Class::Verification, what).because(self).hint(hint)
+    }
 }
 
 /// The header of an area that is being written.
@@ -146,6 +156,7 @@ fn parse(header: &[u8; HEADER]) -> Result<Option<(usize, [u8; 32])>, Damage> {
 mod tests {
     use super::*;
     use crate::config::Secret;
+    use crate::customization::content::File;
     use proptest::prelude::*;
 
     fn content() -> Content {
@@ -193,9 +204,10 @@ mod tests {
     #[test]
     fn more_than_there_is_room_for_is_refused() {
         let mut large = content();
-        large.files.insert("blob".into(), vec![7; CAPACITY]);
+        let blob = |length| File { mode: 0o600, bytes: vec![7; length] };
+        large.files.insert("blob".into(), blob(CAPACITY));
         assert!(matches!(bytes(&large), Err(Unfit::TooLarge(size)) if size > CAPACITY));
-        large.files.insert("blob".into(), vec![7; CAPACITY - 8192]);
+        large.files.insert("blob".into(), blob(CAPACITY - 8192));
         assert_eq!(read(&*bytes(&large).unwrap()).unwrap(), Some(large));
     }
 

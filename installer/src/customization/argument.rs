@@ -2,7 +2,8 @@
 //!
 //! GRUB's script splits what a variable holds at blanks and puts backslashes before quotes when it writes the kernel's
 //! command line (GRUB 2.06, `grub_create_loader_cmdline`), so that an argument with blanks, quotes or backslashes
-//! would not arrive as it was meant. Such arguments are refused; a configuration has room for any text.
+//! would not arrive as it was meant. A word that begins like a path is expanded to the names of files
+//! (`wildcard_expand` there). Such arguments are refused; a configuration has room for any text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,9 +27,9 @@ pub struct Argument(String);
 /// Why a word cannot be a kernel argument of a medium, a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotArgument {
-    /// Nothing, or what ends the arguments of the kernel.
-    #[error("is no kernel argument")]
-    Empty,
+    /// Nothing, or what does not begin like the name of a parameter.
+    #[error("is no kernel argument: it does not begin with a letter or a digit")]
+    Beginning,
     /// Other characters than the boot loaders pass on unchanged.
     #[error("has blanks, quotes, backslashes or other characters that boot loaders do not pass on unchanged")]
     Characters,
@@ -68,8 +69,8 @@ impl FromStr for Argument {
     fn from_str(word: &str) -> Result<Self, NotArgument> {
         let argument = Self(word.to_owned());
         let key = argument.key();
-        if key.is_empty() || key == "--" {
-            return Err(NotArgument::Empty);
+        if !key.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+            return Err(NotArgument::Beginning);
         }
         if !word.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"'\\".contains(&byte)) {
             return Err(NotArgument::Characters);
@@ -127,9 +128,11 @@ mod tests {
     #[test]
     fn arguments_that_a_boot_loader_would_change_are_refused() {
         for (word, why) in [
-            ("", NotArgument::Empty),
-            ("=x", NotArgument::Empty),
-            ("--", NotArgument::Empty),
+            ("", NotArgument::Beginning),
+            ("=x", NotArgument::Beginning),
+            ("--", NotArgument::Beginning),
+            ("/boot/*", NotArgument::Beginning),
+            ("(hd0)/x", NotArgument::Beginning),
             ("a b", NotArgument::Characters),
             ("a='b'", NotArgument::Characters),
             ("a=\"b\"", NotArgument::Characters),

@@ -23,6 +23,10 @@ const NODES: &str = "nodes";
 const AUTHORITIES: &str = "ca";
 const FILES: &str = "files";
 const ARGUMENTS: &str = "arguments";
+/// Permissions in the archive of what says nothing of them.
+const PRIVATE: u32 = 0o600;
+/// Nothing that runs as another user.
+const PERMISSIONS: u32 = 0o777;
 
 /// The content of an area.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -32,9 +36,24 @@ pub struct Content {
     /// Certificates (PEM), by the names of their files.
     pub authorities: BTreeMap<String, String>,
     /// Files for the node, by their paths without a leading `/`.
-    pub files: BTreeMap<String, Vec<u8>>,
+    pub files: BTreeMap<String, File>,
     /// Kernel arguments, in their order.
     pub arguments: Vec<Argument>,
+}
+
+/// A file for the node.
+#[derive(Clone, PartialEq, Eq)]
+pub struct File {
+    /// Its permissions, at most `0o777`.
+    pub mode: u32,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}, {} bytes", self.mode, self.bytes.len())
+    }
 }
 
 impl fmt::Debug for Content {
@@ -59,13 +78,13 @@ impl Content {
     /// The archive. Fails on a path that leads elsewhere, as [`Content::unpack`] would.
     pub(super) fn pack(&self) -> io::Result<Vec<u8>> {
         let mut archive = Builder::new(Vec::new());
-        let mut add = |path: &str, bytes: &[u8]| {
+        let mut add = |path: &str, mode: u32, bytes: &[u8]| {
             if !is_inner(path) {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{path:?} leads elsewhere")));
             }
             let mut header = Header::new_gnu();
             header.set_entry_type(EntryType::Regular);
-            header.set_mode(0o600);
+            header.set_mode(mode & PERMISSIONS);
             header.set_size(bytes.len() as u64);
             header.set_uid(0);
             header.set_gid(0);
@@ -74,16 +93,16 @@ impl Content {
         };
         if !self.arguments.is_empty() {
             let text: String = self.arguments.iter().map(|argument| format!("{argument}\n")).collect();
-            add(ARGUMENTS, text.as_bytes())?;
+            add(ARGUMENTS, PRIVATE, text.as_bytes())?;
         }
         for (name, pem) in &self.authorities {
-            add(&format!("{AUTHORITIES}/{name}"), pem.as_bytes())?;
+            add(&format!("{AUTHORITIES}/{name}"), PRIVATE, pem.as_bytes())?;
         }
-        for (path, bytes) in &self.files {
-            add(&format!("{FILES}/{path}"), bytes)?;
+        for (path, file) in &self.files {
+            add(&format!("{FILES}/{path}"), file.mode, &file.bytes)?;
         }
         for (name, text) in &self.nodes {
-            add(&format!("{NODES}/{name}"), text.expose().as_bytes())?;
+            add(&format!("{NODES}/{name}"), PRIVATE, text.expose().as_bytes())?;
         }
         archive.into_inner()
     }
@@ -99,18 +118,19 @@ impl Content {
             if entry.header().entry_type() != EntryType::Regular {
                 return Err(Damage::Archive(format!("{path:?} is not a regular file")));
             }
+            let mode = entry.header().mode().map_err(bad)? & PERMISSIONS;
             let mut bytes = Vec::new();
             entry.by_ref().take(CAPACITY as u64).read_to_end(&mut bytes).map_err(bad)?;
-            content.take(&path, bytes)?;
+            content.take(&path, File { mode, bytes })?;
         }
         Ok(content)
     }
 
-    fn take(&mut self, path: &str, bytes: Vec<u8>) -> Result<(), Damage> {
+    fn take(&mut self, path: &str, file: File) -> Result<(), Damage> {
         let bad = |why: &str| Damage::Archive(format!("{path:?} {why}"));
-        let text = |bytes| String::from_utf8(bytes).map_err(|_| bad("is not text in UTF-8"));
+        let text = |file: File| String::from_utf8(file.bytes).map_err(|_| bad("is not text in UTF-8"));
         if path == ARGUMENTS {
-            let words = text(bytes)?;
+            let words = text(file)?;
             let words = words.lines().map(str::parse).collect::<Result<Vec<Argument>, _>>();
             self.arguments = words.map_err(|why| bad(&format!("has a word that {why}")))?;
             return Ok(());
@@ -121,9 +141,9 @@ impl Content {
         }
         let name = name.to_owned();
         let twice = match directory {
-            NODES => self.nodes.insert(name, Secret::new(text(bytes)?)).is_some(),
-            AUTHORITIES => self.authorities.insert(name, text(bytes)?).is_some(),
-            FILES => self.files.insert(name, bytes).is_some(),
+            NODES => self.nodes.insert(name, Secret::new(text(file)?)).is_some(),
+            AUTHORITIES => self.authorities.insert(name, text(file)?).is_some(),
+            FILES => self.files.insert(name, file).is_some(),
             _ => return Err(bad("has no place there")),
         };
         if twice { Err(bad("is there twice")) } else { Ok(()) }
@@ -150,8 +170,8 @@ mod tests {
             nodes: [("mac-52-54-00-00-00-01.yaml".to_owned(), Secret::new("token: x"))].into(),
             authorities: [("own.pem".to_owned(), "-----BEGIN".to_owned())].into(),
             files: [
-                ("etc/motd".to_owned(), b"\0\xff".to_vec()),
-                ("x/".to_owned() + &"y/".repeat(90) + "z", vec![1; 5000]),
+                ("etc/motd".to_owned(), File { mode: 0o755, bytes: b"\0\xff".to_vec() }),
+                ("x/".to_owned() + &"y/".repeat(90) + "z", File { mode: 0o600, bytes: vec![1; 5000] }),
             ]
             .into(),
             arguments: vec!["quiet".parse().unwrap(), "a=b".parse().unwrap()],
@@ -187,7 +207,7 @@ mod tests {
     #[test]
     fn a_path_that_leads_elsewhere_is_not_packed() {
         for path in ["/etc/motd", "../x", "a//b", "a/./b", "", "a\nb"] {
-            let files = [(path.to_owned(), Vec::new())].into();
+            let files = [(path.to_owned(), File { mode: 0o600, bytes: Vec::new() })].into();
             Content { files, ..Content::default() }.pack().unwrap_err();
         }
     }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`area`] | the file as a whole: a header, then an archive, then zeros |
 //! | [`content`] | what is in the archive |
+//! | [`install`] | what it means for an install |
 //! | [`argument`] | kernel arguments, and the file that GRUB reads |
 //!
 //! `iso-builder customize` writes it; the installer, `verify`, `inspect` and `serve` read it. Where in an ISO the files
@@ -16,10 +17,11 @@
 pub mod area;
 pub mod argument;
 pub mod content;
+pub mod install;
 
 pub use area::{Damage, Unfit};
 pub use argument::Argument;
-pub use content::Content;
+pub use content::{Content, File};
 
 /// The area, relative to the root of a medium.
 pub const FILE: &str = "custom.img";

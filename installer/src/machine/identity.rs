@@ -1,5 +1,6 @@
 //! What a machine tells of itself: the addresses of its cards, and what its maker wrote into the firmware.
 
+use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,22 @@ impl Identity {
     }
 }
 
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let marks = |name: &str, value: Option<String>| value.map(|value| format!("{name}:{value}"));
+        let macs = self.macs.iter().filter_map(|mac| marks("mac", Some(mac.to_string())));
+        let others = [
+            marks("serial", self.serial.clone()),
+            marks("uuid", self.uuid.map(|uuid| uuid.to_string())),
+            marks("asset-tag", self.asset_tag.clone()),
+        ];
+        let all: Vec<_> = macs.chain(others.into_iter().flatten()).collect();
+        f.write_str(if all.is_empty() { "nothing that tells it from others" } else { "" })?;
+        // Texts of the firmware are shown on consoles.
+        f.write_str(&all.join(", ").replace(char::is_control, " "))
+    }
+}
+
 /// A serial number or a tag; none where it is a maker's way to say that there is none.
 #[must_use]
 pub fn real_text(text: &str) -> Option<String> {
@@ -141,11 +158,18 @@ pub(crate) mod tests {
         assert_eq!(found.serial.as_deref(), Some("CZ1234"));
         assert_eq!(found.uuid.unwrap().to_string(), "4c4c4544-0042-3510-8052-b4c04f4a5a32");
         assert_eq!(found.asset_tag.as_deref(), Some("rack 7"));
+        assert_eq!(
+            found.to_string(),
+            "mac:52:54:00:00:00:01, mac:52:54:00:00:00:02, serial:CZ1234, \
+             uuid:4c4c4544-0042-3510-8052-b4c04f4a5a32, asset-tag:rack 7"
+        );
     }
 
     #[test]
     fn a_machine_that_tells_nothing_has_no_identity() {
-        assert!(Identity::read(tempfile::tempdir().unwrap().path()).is_empty());
+        let nobody = Identity::read(tempfile::tempdir().unwrap().path());
+        assert!(nobody.is_empty());
+        assert_eq!(nobody.to_string(), "nothing that tells it from others");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::local::MANIFEST_LIMIT;
 use super::{PayloadSource, Place};
-use crate::download::{Download, Downloader, Patience, shown};
+use crate::download::{Download, Downloader, Patience, is_absent, shown};
 use crate::failure::{Class, Classify};
 use crate::release::{MANIFEST, Payload};
 
@@ -77,6 +77,15 @@ impl PayloadSource for HttpMedium {
         let download = self.downloader.open(&url, None);
         download.take(MANIFEST_LIMIT).read_to_end(&mut bytes).class(Class::Network, || what)?;
         Ok(bytes)
+    }
+
+    fn beside(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>> {
+        let mut download = self.downloader.open(&self.url(path), None);
+        match download.connect_patiently().map_err(anyhow::Error::from) {
+            Ok(()) => Ok(Some(Box::new(download))),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn describe(&self) -> String {

@@ -72,6 +72,15 @@ impl PayloadSource for LocalMedium {
         read_at_most(&path, MANIFEST_LIMIT)
     }
 
+    fn beside(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>> {
+        let path = self.0.join(path);
+        match File::open(&path) {
+            Ok(file) => Ok(Some(Box::new(Named { file, path }))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).class(Class::DiskIo, || format!("opening {}", path.display())),
+        }
+    }
+
     fn describe(&self) -> String {
         format!("the medium at {}", self.0.display())
     }

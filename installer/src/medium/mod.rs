@@ -55,6 +55,11 @@ pub trait PayloadSource: Send + Sync {
     /// The bytes of the release manifest.
     fn manifest(&self) -> Result<Vec<u8>>;
 
+    /// A file of the medium that is no payload, from its beginning; `None` if the source has none of this name.
+    fn beside(&self, _path: &str) -> Result<Option<Box<dyn Read + Send>>> {
+        Ok(None)
+    }
+
     /// The source as a person would name it.
     fn describe(&self) -> String;
 

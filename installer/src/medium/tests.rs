@@ -261,3 +261,29 @@ fn a_manifest_that_the_kernel_command_line_does_not_know_is_refused() {
     assert_eq!(expected_manifest("quiet").unwrap(), None);
     assert!(expected_manifest("nqrust.release=sha256:12").is_err());
 }
+
+#[test]
+fn a_file_beside_the_payloads_is_read_or_known_to_be_absent() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("custom.img"), b"area").unwrap();
+    let local = LocalMedium::new(directory.path());
+    let patience = Patience { attempts: 2, pause: Duration::from_millis(1), ..Patience::default() };
+    let http = |manner| {
+        let server = serve(b"area".to_vec(), vec![manner]);
+        HttpMedium::with_patience(&server.url, patience).unwrap()
+    };
+    let read = |source: &dyn PayloadSource| {
+        source.beside("custom.img").map(|file| {
+            file.map(|mut file| {
+                let mut text = String::new();
+                file.read_to_string(&mut text).unwrap();
+                text
+            })
+        })
+    };
+    assert_eq!(read(&local).unwrap().as_deref(), Some("area"));
+    assert_eq!(read(&http(Manner::Good)).unwrap().as_deref(), Some("area"));
+    assert_eq!(local.beside("other").unwrap().map(drop), None);
+    assert_eq!(read(&http(Manner::Status(404))).unwrap(), None);
+    assert_eq!(class_of(&read(&http(Manner::Status(403))).unwrap_err()), Class::Network);
+}

@@ -21,6 +21,10 @@ use crate::failure::{Class, Failure};
 pub trait Effects {
     /// The defaults and the embedded configuration of the medium at `url`, or of the one at hand.
     fn medium(&mut self, url: Option<&Request>) -> Result<Vec<Document>>;
+    /// Certificates (PEM) of authorities to trust that came with a medium, beside those that documents name.
+    fn authorities(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// The document of the volume with the label, if there is one.
     fn volume(&mut self) -> Result<Option<Document>>;
     /// The kernel command line.
@@ -97,6 +101,7 @@ pub struct Machine<'s> {
     command_line: Stage,
     url: Stage,
     file: bool,
+    trusted: Vec<String>,
 }
 
 impl<'s> Machine<'s> {
@@ -114,6 +119,7 @@ impl<'s> Machine<'s> {
             command_line: replaced(command_line.is_some() || ignore_command_line),
             url: replaced(file.is_some()),
             file: file.is_some(),
+            trusted: Vec::new(),
         };
         let message = "this document stands in place of what would be fetched; leave the key out";
         machine.add(file.map(|file| file.refuse("install.config_url", "url-not-followed", message)));
@@ -172,6 +178,11 @@ impl<'s> Machine<'s> {
         self.add(kept);
     }
 
+    /// Trusts these authorities (PEM) too, whatever documents name.
+    pub fn trust(&mut self, authorities: Vec<String>) {
+        self.trusted = authorities;
+    }
+
     /// Every document, the weakest first.
     #[must_use]
     pub fn documents(&self) -> &[Document] {
@@ -185,7 +196,7 @@ impl<'s> Machine<'s> {
             url,
             named_by: self.documents[source].name().to_owned(),
             sha256: examined.text(SHA256).map(|(text, _)| text).filter(|_| pointer == CONFIG_URL),
-            authorities: authorities(&value),
+            authorities: authorities(&value).into_iter().chain(self.trusted.clone()).collect(),
         })
     }
 }
@@ -205,7 +216,30 @@ fn is_web(url: &str) -> bool {
 pub fn gather(gathering: Gathering, effects: &mut dyn Effects) -> Result<Combined> {
     let mut machine = Machine::new(gathering, shape::install_config());
     let combined = run(&mut machine, effects).and_then(|()| put_together(machine.documents()));
-    combined.inspect_err(|_| effects.given_up(&salvage(machine.documents())))
+    match combined {
+        Ok(mut combined) => {
+            trust(&mut combined.config, &machine.trusted);
+            combined.authorities.extend(machine.trusted);
+            Ok(combined)
+        }
+        Err(error) => {
+            let mut saved = salvage(machine.documents());
+            trust(&mut saved, &machine.trusted);
+            effects.given_up(&saved);
+            Err(error)
+        }
+    }
+}
+
+/// Makes authorities a part of the configuration, so that whatever it leads to trusts them.
+fn trust(config: &mut InstallConfig, authorities: &[String]) {
+    let authorities = authorities.iter().filter_map(|pem| pem.parse().ok());
+    let known = &mut config.install.ca_certificates;
+    for pem in authorities {
+        if !known.contains(&pem) {
+            known.push(pem);
+        }
+    }
 }
 
 fn put_together(documents: &[Document]) -> Result<Combined> {
@@ -222,7 +256,11 @@ pub(super) fn run(machine: &mut Machine<'_>, effects: &mut dyn Effects) -> Resul
     loop {
         let want = machine.want().map_err(refusal)?;
         let documents = match &want {
-            Want::Medium(url) => effects.medium(url.as_ref())?,
+            Want::Medium(url) => {
+                let documents = effects.medium(url.as_ref())?;
+                machine.trust(effects.authorities());
+                documents
+            }
             Want::Volume => effects.volume()?.into_iter().collect(),
             Want::CommandLine => vec![Document::command_line(&effects.command_line()?, machine.shape)],
             Want::Fetch(request) => vec![effects.fetch(request)?],

@@ -15,6 +15,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use super::{Document, Kind};
 use crate::failure::{Class, Classify, Failure};
 use crate::files;
+use crate::machine::{Identity, Nodes};
 
 /// The label of a volume that is for this alone.
 const OWN: &str = "NQRUST-CONFIG";
@@ -26,6 +27,8 @@ const SHARED: [&str; 2] = ["cidata", "CIDATA"];
 const NO_NEWS: [Errno; 2] = [Errno::EINVAL, Errno::ENODEV];
 /// Names of the document, one of which a volume has.
 const NAMES: [&str; 2] = ["install.yaml", "config.yaml"];
+/// A directory with a document for each of many machines.
+const NODES: &str = "nodes";
 /// What cloud-init reads.
 const USER_DATA: &str = "user-data";
 /// Keys that a document of ours has and one for cloud-init has not.
@@ -61,9 +64,19 @@ pub struct Volume {
     pub label: String,
 }
 
-/// The document of the only volume that has one; none where no volume has the label.
-pub fn read(roots: &Roots) -> Result<Option<Document>> {
-    choose(&find(roots), |volume| mounted(volume, |root| document(volume, root)))
+/// A document, and where it is one of many, which one and why.
+#[derive(Debug)]
+pub struct Found {
+    /// The document.
+    pub document: Document,
+    /// For people.
+    pub chosen: Option<String>,
+}
+
+/// The document of the only volume that has one; none where no volume has the label. Which machine this is is asked
+/// for where a volume has configurations for several.
+pub fn read(roots: &Roots, identity: &mut dyn FnMut() -> Identity) -> Result<Option<Found>> {
+    choose(&find(roots), |volume| mounted(volume, |root| document(volume, root, identity)))
 }
 
 /// Every volume with one of the labels, by its device.
@@ -98,9 +111,9 @@ pub fn find(roots: &Roots) -> BTreeSet<Volume> {
 /// Reads every volume; two documents are one too many.
 fn choose(
     volumes: &BTreeSet<Volume>,
-    read: impl Fn(&Volume) -> Result<Option<Document>>,
-) -> Result<Option<Document>> {
-    let mut chosen: Option<(&Volume, Document)> = None;
+    mut read: impl FnMut(&Volume) -> Result<Option<Found>>,
+) -> Result<Option<Found>> {
+    let mut chosen: Option<(&Volume, Found)> = None;
     for volume in volumes {
         let Some(document) = read(volume)? else { continue };
         if let Some((first, _)) = &chosen {
@@ -148,32 +161,56 @@ fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<
 }
 
 /// The document on the volume that is mounted at `root`.
-fn document(volume: &Volume, root: &Path) -> Result<Option<Document>> {
+fn document(volume: &Volume, root: &Path, identity: &mut dyn FnMut() -> Identity) -> Result<Option<Found>> {
     let present: Vec<_> = NAMES.into_iter().filter(|name| root.join(name).exists()).collect();
-    let name = |file: &str| format!("{}:/{file}", volume.label);
+    let many = root.join(NODES).is_dir();
+    let found = |file: &str, text: String| {
+        let document = Document::yaml(Kind::Volume, format!("{}:/{file}", volume.label), text);
+        Ok(Some(Found { document, chosen: None }))
+    };
+    let own = [OWN, OWN_ON_FAT].contains(&&*volume.label);
     match present.as_slice() {
-        [file] => {
-            let text = files::read_text(&root.join(file))?;
-            Ok(Some(Document::yaml(Kind::Volume, name(file), text)))
-        }
-        [] if [OWN, OWN_ON_FAT].contains(&&*volume.label) => {
-            let what =
-                format!("the volume {} ({}) has no configuration", volume.label, volume.device.display());
-            Err(Failure::new(Class::Invalid, what)
-                .because(anyhow::anyhow!("there is neither install.yaml nor config.yaml at its top"))
-                .hint("Put the configuration there, or unplug the volume.")
-                .into())
+        [file] if !many => found(file, files::read_text(&root.join(file))?),
+        [] if many => of_many(volume, root, &identity()),
+        [] if own => {
+            Err(nothing(volume, "there is neither install.yaml nor config.yaml nor nodes at its top"))
         }
         [] if root.join(USER_DATA).exists() => {
             let text = files::read_text(&root.join(USER_DATA))?;
-            Ok(ours(&text).then(|| Document::yaml(Kind::Volume, name(USER_DATA), text)))
+            if ours(&text) { found(USER_DATA, text) } else { Ok(None) }
         }
         [] => Ok(None),
-        _ => {
-            let what = format!("the volume {} has both install.yaml and config.yaml", volume.label);
+        several => {
+            let several: Vec<_> = several.iter().copied().chain(many.then_some(NODES)).collect();
+            let what = format!("the volume {} has more than one of {}", volume.label, several.join(", "));
             Err(Failure::new(Class::Invalid, what).hint("Keep one of them.").into())
         }
     }
+}
+
+/// The document for this machine on a volume that has one for each of many.
+fn of_many(volume: &Volume, root: &Path, identity: &Identity) -> Result<Option<Found>> {
+    let directory = root.join(NODES);
+    let place = format!("{}:/{NODES}", volume.label);
+    let nodes = Nodes::open(&directory).class(Class::Invalid, || format!("reading {place}"))?;
+    let Some(chosen) = nodes.choose(identity)? else {
+        return Err(nothing(
+            volume,
+            &format!("nothing in {NODES} is for this machine, which has {identity}"),
+        ));
+    };
+    let text = files::read_text(&directory.join(chosen.file))?;
+    let document = Document::yaml(Kind::Volume, format!("{place}/{}", chosen.file), text);
+    Ok(Some(Found { document, chosen: Some(chosen.to_string()) }))
+}
+
+/// The failure that a volume for this alone is which has nothing for this machine.
+fn nothing(volume: &Volume, why: &str) -> anyhow::Error {
+    let what = format!("the volume {} ({}) has no configuration", volume.label, volume.device.display());
+    Failure::new(Class::Invalid, what)
+        .because(anyhow::anyhow!("{why}"))
+        .hint("Put the configuration there, or unplug the volume.")
+        .into()
 }
 
 /// Whether user data is a document of ours and not one for cloud-init: by its first keys, so that a document with
@@ -193,12 +230,36 @@ mod tests {
         Volume { device: device.into(), label: label.into() }
     }
 
-    fn reading(label: &str, files: &[(&str, &str)]) -> Result<Option<Document>> {
+    fn found(label: &str, files: &[(&str, &str)]) -> Result<Option<Found>> {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
-            fs::write(directory.path().join(name), text).unwrap();
+            files::write_atomically(&directory.path().join(name), text.as_bytes(), 0o600).unwrap();
         }
-        document(&volume(label, "/dev/sdz"), directory.path())
+        let identity = Identity { serial: Some("CZ12".into()), ..Identity::default() };
+        document(&volume(label, "/dev/sdz"), directory.path(), &mut || identity.clone())
+    }
+
+    fn reading(label: &str, files: &[(&str, &str)]) -> Result<Option<Document>> {
+        found(label, files).map(|found| found.map(|found| found.document))
+    }
+
+    #[test]
+    fn a_volume_for_many_machines_gives_each_its_own_document() {
+        for label in [OWN, OWN_ON_FAT, "cidata"] {
+            let own = found(label, &[("nodes/serial-cz12.yaml", "os: {}"), ("nodes/default.yaml", "")]);
+            let own = own.unwrap().unwrap();
+            assert_eq!(own.document.name(), format!("{label}:/nodes/serial-cz12.yaml"));
+            assert_eq!(own.chosen.unwrap(), "serial-cz12.yaml, because this machine has serial:cz12");
+            let error = found(label, &[("nodes/serial-other.yaml", "")]).unwrap_err();
+            assert_eq!(class_of(&error), Class::Invalid);
+            assert!(
+                format!("{error:#}").contains("nothing in nodes is for this machine, which has serial:CZ12")
+            );
+        }
+        let error = found(OWN, &[("nodes/serial-cz12.yaml", ""), ("install.yaml", "")]).unwrap_err();
+        assert!(error.to_string().contains("more than one of install.yaml, nodes"), "{error}");
+        let error = found(OWN, &[("nodes/serial-cz12.yaml", ""), ("nodes/serial-CZ12.yml", "")]).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
     }
 
     #[test]
@@ -228,7 +289,8 @@ mod tests {
     #[test]
     fn two_volumes_with_a_configuration_are_refused() {
         let volumes = BTreeSet::from([volume(OWN, "/dev/sda1"), volume("cidata", "/dev/sdb1")]);
-        let document = |_: &Volume| Ok(Some(Document::yaml(Kind::Volume, "x", "")));
+        let document =
+            |_: &Volume| Ok(Some(Found { document: Document::yaml(Kind::Volume, "x", ""), chosen: None }));
         let error = choose(&volumes, document).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(error.to_string().contains("/dev/sda1") && error.to_string().contains("/dev/sdb1"));

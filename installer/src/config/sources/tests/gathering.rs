@@ -190,6 +190,35 @@ fn the_request_says_who_names_it_and_what_to_trust() {
 }
 
 #[test]
+fn authorities_that_came_with_the_medium_are_trusted_whatever_documents_name() {
+    const AUTHORITY: &str = include_str!("../fixtures/ca.pem");
+    struct Customised(Vec<String>);
+    impl Effects for Customised {
+        fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
+            Ok(vec![yaml(Kind::Embedded, "install: {config_url: 'http://x/'}\n")])
+        }
+        fn authorities(&self) -> Vec<String> {
+            vec![AUTHORITY.to_owned()]
+        }
+        fn volume(&mut self) -> Result<Option<Document>> {
+            Ok(None)
+        }
+        fn command_line(&mut self) -> Result<String> {
+            Ok(String::new())
+        }
+        fn fetch(&mut self, request: &Request) -> Result<Document> {
+            self.0.clone_from(&request.authorities);
+            Ok(yaml(Kind::Url, "os: {hostname: a}\n"))
+        }
+    }
+    let mut customised = Customised(Vec::new());
+    let combined = gather(at_hand(), &mut customised).unwrap();
+    assert_eq!(customised.0, [AUTHORITY]);
+    assert_eq!(combined.authorities, [AUTHORITY]);
+    assert_eq!(combined.config.install.ca_certificates.len(), 1);
+}
+
+#[test]
 fn neither_a_fetched_document_nor_a_file_leads_to_another_url() {
     use super::super::combine::Examined;
     let text = "install: {config_url: http://next/}";
