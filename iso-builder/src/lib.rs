@@ -4,7 +4,7 @@
 //! is in [`steps`] and runs in the [`sandbox`]. The parts that media are made of have rooms of their own:
 //! [`images`] the image store (with [`bolt`] for containerd's database), [`boot`] the loaders and menus,
 //! [`media`] the ISOs, [`kubernetes`] the distribution, [`workloads`] what the cluster applies; [`archive`] reads tar archives of strangers. [`medium`]
-//! inspects and verifies what is finished, and [`iso9660`] reads it.
+//! inspects and verifies what is finished, [`customize`] changes it, and [`iso9660`] reads it.
 //!
 //! Configuration types, the release manifest and the leaves (digests, files, commands, progress) come
 //! from the `installer` library, so that both programs agree on them.
@@ -15,6 +15,7 @@ pub mod boot;
 pub mod build;
 pub mod cache;
 pub mod cli;
+pub mod customize;
 pub mod definition;
 pub mod fetch;
 pub mod images;

@@ -1,5 +1,6 @@
 //! The boot menu of a medium.
 
+use installer::customization::{GRUB_FILE, argument};
 use installer::digest::Digest;
 
 /// What the menu has to know.
@@ -52,7 +53,9 @@ impl Menu<'_> {
             "if [ ! -e /{0} ]; then\n    search --no-floppy --file --set=root /{0}\nfi\n",
             self.mark()
         );
-        format!("# {}\n{HEAD}{find}\n{install}\n{serial}\n{LOCAL}\n{check}", self.title)
+        // What somebody puts into the finished medium.
+        let custom = format!("source /{GRUB_FILE}\n");
+        format!("# {}\n{HEAD}{find}{custom}\n{install}\n{serial}\n{LOCAL}\n{check}", self.title)
     }
 
     fn entry(&self, title: &str, id: &str, mode: &str, consoles: &str) -> String {
@@ -60,12 +63,13 @@ impl Menu<'_> {
         format!(
             "menuentry \"{title}\" --id {id} {{\n\
              \x20   echo \"Loading the kernel ...\"\n\
-             \x20   linux /boot/vmlinuz {live} nqrust.mode={mode} nqrust.release={release} {consoles}{arguments}\n\
+             \x20   linux /boot/vmlinuz {live} nqrust.mode={mode} nqrust.release={release} {consoles}{arguments} ${custom}\n\
              \x20   echo \"Loading the initial RAM disk ...\"\n\
              \x20   initrd /boot/initrd\n\
              }}\n",
             live = self.live_arguments(),
             release = self.release.oci(),
+            custom = argument::VARIABLE,
         )
     }
 
@@ -151,8 +155,9 @@ mod tests {
             "linux /boot/vmlinuz root=live:CDLABEL=NQRUST_1_0 rd.live.image rd.live.dir=/ \
              rd.live.squashimg=rootfs.squashfs rd.live.overlay.overlayfs=1 rd.shell=0 nqrust.mode=install \
              nqrust.release=sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855 \
-             console=ttyS0,115200 console=tty0 intel_iommu=on"
+             console=ttyS0,115200 console=tty0 intel_iommu=on $nqrust_arguments"
         );
+        assert!(text.find("\nsource /boot/grub/custom.cfg\n") < text.find("menuentry"), "{text}");
         assert!(menu.stub().contains("--file --set=root /.nqrust/e3b0c44298fc1c14\n"));
     }
 }

@@ -1,11 +1,13 @@
 //! The last step: release manifests and the media.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use installer::config::Role;
+use installer::customization::{self, area, argument};
 use installer::digest::Digest;
 use installer::files;
 use installer::release::{
@@ -165,7 +167,7 @@ impl Build<'_> {
             [loaders::ELTORITO, loaders::HYBRID].map(|name| parts.kernel.file(&format!("loaders/{name}")));
         let [eltorito, hybrid] = loaders;
         let key = json!({
-            "recipe": 4,
+            "recipe": 5,
             "release": Digest::of(&manifest),
             "loaders": [eltorito?.1, hybrid?.1],
             "menu": self.menu(&manifest).render(),
@@ -214,6 +216,8 @@ impl Build<'_> {
             (menu.mark(), small("mark", b"")?),
             ("boot/grub/grub.cfg".to_owned(), small("grub.cfg", menu.render().as_bytes())?),
             ("EFI/debian/grub.cfg".to_owned(), small("stub.cfg", menu.stub().as_bytes())?),
+            (customization::GRUB_FILE.to_owned(), small("custom.cfg", &argument::grub(&[])?)?),
+            (customization::FILE.to_owned(), blank_area(&scratch.path().join("custom.img"))?),
         ];
         let here = parts.payloads.iter().filter(|(payload, _)| !payload.is_remote_on(kind));
         files.extend(here.map(|(payload, source)| (payload.path.clone(), source.clone())));
@@ -248,6 +252,21 @@ impl Build<'_> {
                 outputs.made(&name, suffix, &key, self.progress, || link_or_copy(source, &output))?;
             sums.insert(name, digest);
         }
+        let output = outputs.directory().join(customization::FILE);
+        let key = json!({ "length": area::LENGTH });
+        let made = outputs
+            .made(customization::FILE, "custom", &key, self.progress, || blank_area(&output).map(drop));
+        sums.insert(customization::FILE.to_owned(), made?);
         Ok(())
     }
+}
+
+/// Makes the area of a medium that nobody has customised: zeros, for which no block is taken.
+fn blank_area(path: &Path) -> Result<PathBuf> {
+    let what = || format!("writing {}", path.display());
+    let file = File::options().write(true).create(true).truncate(true).open(path).with_context(what)?;
+    file.set_len(area::LENGTH).with_context(what)?;
+    // What it was before may have had secrets in it.
+    file.set_permissions(fs::Permissions::from_mode(0o644)).with_context(what)?;
+    Ok(path.to_owned())
 }

@@ -1,6 +1,8 @@
 //! The command line: one file per command, each thin.
 
 mod build;
+mod config_medium;
+mod customize;
 mod images;
 mod lock;
 mod prune;
@@ -38,6 +40,8 @@ enum Command {
     Images(images::Images),
     Inspect(medium::Inspect),
     Verify(medium::Verify),
+    Customize(Box<customize::Customize>),
+    ConfigMedium(config_medium::ConfigMedium),
     Prune(prune::Prune),
     Serve(serve::Serve),
     /// Print the JSON Schema of the image definition.
@@ -85,6 +89,8 @@ impl Command {
             Self::Images(images) => images.run(context),
             Self::Inspect(inspect) => inspect.run(context),
             Self::Verify(verify) => verify.run(context),
+            Self::Customize(customize) => customize.run(context),
+            Self::ConfigMedium(medium) => medium.run(context),
             Self::Prune(prune) => prune.run(context),
             Self::Serve(serve) => serve.run(context),
             Self::Schema => print(&serde_json::to_string_pretty(&schemars::schema_for!(Definition))?),

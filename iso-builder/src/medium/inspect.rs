@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Medium, counted, printable};
+use crate::customize::Shown;
 
 /// The longest install configuration that is read, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -51,8 +52,10 @@ pub struct Description {
     pub release: Release,
     /// Sums.
     pub totals: Totals,
-    /// The install configurations that are embedded in the medium.
+    /// The install configurations that the medium was built with.
     pub install_configs: Vec<EmbeddedConfig>,
+    /// What it was customised with; configurations from there stand in place of those.
+    pub customised: Shown,
 }
 
 /// What the ISO says about itself.
@@ -93,7 +96,7 @@ pub struct EmbeddedConfig {
 }
 
 /// What an install configuration is about.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigSummary {
     /// Host name.
     pub hostname: Option<String>,
@@ -125,6 +128,7 @@ impl Description {
                 .payloads(Purpose::InstallConfig)
                 .map(|payload| EmbeddedConfig::read(medium, payload))
                 .collect(),
+            customised: Shown::of(medium),
             release,
         })
     }
@@ -151,15 +155,23 @@ impl EmbeddedConfig {
     fn read(medium: &Medium, payload: &Payload) -> Self {
         let bytes = medium.read_at_most(&payload.path, MAX_CONFIG).ok();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        let config = text.and_then(|text| installer::config::parse(&text, &payload.path).ok());
-        let summary = config.map(|config| ConfigSummary {
+        let summary = text.as_deref().and_then(ConfigSummary::of);
+        Self { path: payload.path.clone(), size: payload.size, sha256: payload.sha256, summary }
+    }
+}
+
+impl ConfigSummary {
+    /// What the document is about; none where it is not readable as an install configuration.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Self> {
+        let config = installer::config::parse(text, "").ok()?;
+        Some(Self {
             hostname: config.os.hostname.map(|name| name.to_string()),
             mode: config.install.mode,
             role: config.install.role,
             device: config.install.device.map(|device| device.to_string()),
             automatic: config.install.automatic,
-        });
-        Self { path: payload.path.clone(), size: payload.size, sha256: payload.sha256, summary }
+        })
     }
 }
 
@@ -171,7 +183,7 @@ impl fmt::Display for Description {
         for config in &self.install_configs {
             writeln!(f, "\n{config}")?;
         }
-        Ok(())
+        write!(f, "\n{}", self.customised)
     }
 }
 

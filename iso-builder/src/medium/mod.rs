@@ -217,7 +217,7 @@ fn describe(start: &[u8]) -> &'static str {
 }
 
 /// Text of a medium, for printing: what would steer a terminal is spelt out.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
         if character.is_control() {
@@ -230,6 +230,6 @@ fn printable(text: &str) -> String {
 }
 
 /// A number of things in words.
-fn counted(count: usize, what: &str) -> String {
+pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

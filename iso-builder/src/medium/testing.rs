@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use installer::customization::{FILE, GRUB_FILE, area, argument};
 use installer::digest::Digest;
 use installer::release::{Containerd, FORMAT, Image, MediumKind, Payload, Purpose, Release};
 
@@ -63,6 +64,14 @@ impl Sample {
         fs::write(sample.tree().join("release.json"), &bytes).unwrap();
         sample.write_menu(&Digest::of(&bytes).oci());
         sample
+    }
+
+    /// With room for customising, as every medium has it that is built today.
+    pub(crate) fn with_room(self) -> Self {
+        let area = fs::File::create(self.tree().join(FILE)).unwrap();
+        area.set_len(area::LENGTH).unwrap();
+        fs::write(self.tree().join(GRUB_FILE), argument::grub(&[]).unwrap()).unwrap();
+        self
     }
 
     pub(crate) fn tree(&self) -> PathBuf {

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use installer::cli::{Context, Format, print};
+use installer::customization::{FILE, GRUB_FILE};
 use installer::digest::Digest;
 use installer::failure::{Class, Failure};
 use installer::progress::{Progress, Step};
@@ -17,6 +18,7 @@ use installer::size::ByteSize;
 use serde::Serialize;
 
 use super::{COPY_AGAIN, Medium, counted, printable};
+use crate::customize::{Shown, show};
 
 /// The boot menu of an ISO.
 const BOOT_MENU: &str = "boot/grub/grub.cfg";
@@ -64,6 +66,8 @@ pub struct Report {
     pub remote: usize,
     /// Whether the boot menu was compared with the manifest (on ISOs only).
     pub boot_menu_checked: bool,
+    /// What the medium was customised with, in a few words.
+    pub customised: String,
     /// What is wrong, in the order of the manifest.
     pub findings: Vec<Finding>,
 }
@@ -108,6 +112,11 @@ pub enum Fault {
         /// Why.
         reason: String,
     },
+    /// What somebody customised the medium with is not as it was written.
+    Customisation {
+        /// What is wrong.
+        reason: String,
+    },
     /// The boot menu does not say which release it boots.
     UnnamedRelease,
     /// The boot menu boots another release than the one on the medium.
@@ -127,6 +136,7 @@ impl fmt::Display for Fault {
             Self::Long { expected } => write!(f, "is longer than its {expected} bytes"),
             Self::Damaged { .. } => write!(f, "damaged: its SHA-256 is not that of the manifest"),
             Self::Unreadable { reason } => write!(f, "cannot be read: {}", printable(reason)),
+            Self::Customisation { reason } => write!(f, "damaged: {}", printable(reason)),
             Self::UnnamedRelease => write!(f, "does not name the release ({RELEASE_ARGUMENT}sha256:…)"),
             Self::OtherRelease { found, .. } => {
                 write!(f, "names the release {}, which is not the digest of {MANIFEST}", printable(found))
@@ -155,6 +165,7 @@ impl fmt::Display for Report {
                 counted(self.remote, "image blob")
             )?;
         }
+        writeln!(f, "{}", self.customised)?;
         let (count, size) = (self.payloads, ByteSize::bytes(self.bytes));
         match self.findings.len() {
             0 => write!(f, "all {count} payloads ({size}) are as the manifest says"),
@@ -188,6 +199,7 @@ pub fn verify(medium: &Medium, progress: &Progress) -> Result<Report> {
         findings.extend(check_payload(medium, payload, &mut step));
     }
     findings.extend(check_length(medium));
+    findings.extend(check_customisation(medium));
     if findings.is_empty() {
         step.done();
     }
@@ -200,6 +212,7 @@ pub fn verify(medium: &Medium, progress: &Progress) -> Result<Report> {
         bytes,
         remote,
         boot_menu_checked: medium.iso().is_some(),
+        customised: Shown::of(medium).brief(),
         findings,
     })
 }
@@ -263,6 +276,23 @@ fn check_length(medium: &Medium) -> Option<Finding> {
     let iso = medium.iso().filter(|iso| iso.missing() > 0)?;
     let fault = Fault::Short { expected: iso.volume().size, found: iso.length() };
     Some(Finding { path: medium.path().display().to_string(), fault })
+}
+
+/// What the medium was customised with has a digest of its own, and GRUB reads the same arguments.
+fn check_customisation(medium: &Medium) -> Option<Finding> {
+    let shown = Shown::of(medium);
+    let arguments = match show::read(medium)? {
+        Ok(content) => content.map(|content| content.arguments).unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    let (path, reason) = match shown.damage {
+        Some(reason) => (FILE, reason),
+        None if show::grub_differs(medium, &arguments) => {
+            (GRUB_FILE, format!("it does not have the kernel arguments that {FILE} has"))
+        }
+        None => return None,
+    };
+    Some(Finding { path: path.to_owned(), fault: Fault::Customisation { reason } })
 }
 
 #[cfg(test)]

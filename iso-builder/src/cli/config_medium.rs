@@ -1,0 +1,55 @@
+//! `iso-builder config-medium`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use installer::cli::Context;
+use installer::failure::{Class, Failure};
+
+use super::customize::Configurations;
+use crate::customize::volume;
+use crate::customize::{Gathered, Sources};
+
+/// Make a small volume with configurations, for machines that start a medium as it was built.
+///
+/// The volume is FAT with the label NQRUST-CONF. Write it to a stick, or give it to a virtual machine as a disk; the
+/// installer finds it by its label. Everything is checked first as `installer validate` does. Only the owner can read
+/// the image (mode 0600), and the same configurations make the same bytes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct ConfigMedium {
+    /// Where the image is written.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    configurations: Configurations,
+}
+
+const EXAMPLES: &str = "Examples:
+  iso-builder config-medium -o node.img --config node.yaml
+  iso-builder config-medium -o rack7.img --configs rack7/
+  dd if=rack7.img of=/dev/sdb bs=4M conv=fsync";
+
+impl ConfigMedium {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let gathered: Gathered = Sources::from(self.configurations).read()?;
+        if gathered.content.is_empty() {
+            bail!(
+                Failure::new(Class::Invalid, "there is no configuration for the volume")
+                    .hint("Give --config, --config-for or --configs.")
+            );
+        }
+        if self.output.exists() && !self.output.is_file() {
+            bail!(not_a_file(&self.output));
+        }
+        for warning in gathered.check(None)? {
+            context.progress.note("config-medium", format!("warning: {warning}"));
+        }
+        volume::make(&gathered.content, &self.output)
+    }
+}
+
+fn not_a_file(output: &Path) -> Failure {
+    Failure::new(Class::Invalid, format!("{} is no file", output.display()))
+        .hint("Write a file first, then write that to the stick, for instance with dd.")
+}

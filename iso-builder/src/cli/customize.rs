@@ -1,0 +1,203 @@
+//! `iso-builder customize`.
+
+use std::io::{Write as _, stdout};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use installer::cli::{Context, Format, print};
+use installer::customization::{Content, area, argument};
+use installer::failure::{Class, Classify, Failure};
+use installer::machine::Selector;
+use installer::release::Purpose;
+
+use crate::customize::change::{self, Wanted};
+use crate::customize::{Gathered, Place, Shown, Sources, copy};
+use crate::medium::Medium;
+
+/// The longest defaults that are read, in bytes.
+const MAX_DEFAULTS: u64 = 1 << 20;
+/// Writes to standard output instead of a file.
+const STANDARD_OUTPUT: &str = "-";
+
+/// Put configurations, certificates, kernel arguments and files into a finished medium.
+///
+/// MEDIUM is an ISO, a stick that one was written to, or the directory of a netboot set. It is changed in place, in a
+/// moment whatever its size; what it was customised with before is replaced. On the machine, the configuration whose
+/// --config-for fits is used, else that of --config, else what the medium was built with. Everything is checked first
+/// as `installer validate` does. Afterwards the file is its owner's alone (mode 0600), `iso-builder verify` still
+/// checks the whole of it, and --reset gives back the very bytes of the build.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Customize {
+    /// An ISO, a drive that holds one, or a directory with release.json.
+    medium: PathBuf,
+    /// Write a customised copy of an ISO there and leave MEDIUM as it is; `-` is standard output.
+    #[arg(short, long, value_name = "FILE or -", conflicts_with = "show")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    configurations: Configurations,
+    /// Certificates (PEM) of authorities that the installer trusts beside the usual ones. Repeatable.
+    #[arg(long, value_name = "FILE")]
+    ca: Vec<PathBuf>,
+    /// A kernel argument for the installing system, such as console=ttyS1. Repeatable.
+    #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
+    argument: Vec<String>,
+    /// A file that the node gets, with the permissions that it has here: /etc/motd=motd.txt. Repeatable.
+    #[arg(long, value_name = "PATH=FILE", value_parser = pair::<String>)]
+    file: Vec<(String, PathBuf)>,
+    /// Show what MEDIUM was customised with, without secrets.
+    #[arg(long, conflicts_with_all = ["reset", "ca", "argument", "file", "config", "config_for", "configs"])]
+    show: bool,
+    /// Give MEDIUM back the bytes that it was built with.
+    #[arg(long, conflicts_with_all = ["ca", "argument", "file", "config", "config_for", "configs"])]
+    reset: bool,
+}
+
+/// Install configurations, for one machine or for many.
+#[derive(Debug, clap::Args)]
+pub(super) struct Configurations {
+    /// The configuration for machines that no other one is for.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A configuration for one machine: mac:52:54:00:12:34:56=FILE, serial:ABC=FILE, uuid:…=FILE or
+    /// asset-tag:XYZ=FILE. Repeatable.
+    #[arg(long, value_name = "SELECTOR=FILE", value_parser = pair::<Selector>)]
+    config_for: Vec<(Selector, PathBuf)>,
+    /// A directory of configurations, for the machines that their names say: default.yaml,
+    /// mac-52-54-00-12-34-56.yaml, serial-ABC.yaml, uuid-….yaml, asset-tag-XYZ.yaml.
+    #[arg(long, value_name = "DIR")]
+    configs: Option<PathBuf>,
+}
+
+impl From<Configurations> for Sources {
+    fn from(given: Configurations) -> Self {
+        let Configurations { config, config_for, configs } = given;
+        Self { fallback: config, for_machines: config_for, directory: configs, ..Self::default() }
+    }
+}
+
+const EXAMPLES: &str = "Examples:
+  iso-builder customize my.iso --config node.yaml
+  iso-builder customize my.iso -o rack7.iso --configs rack7/ --ca company.pem
+  iso-builder customize my.iso -o - --config-for serial:CZ1234=n1.yaml | ssh host dd of=/dev/sdb bs=4M
+  iso-builder customize /dev/sdb --config node.yaml --argument console=ttyS1,115200
+  iso-builder customize my.iso --show
+  iso-builder customize my.iso --reset";
+
+/// Two words joined by the last `=`, the second of which is a path. Serial numbers may have a `=` in them.
+fn pair<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<(T, PathBuf), String> {
+    let (first, path) = text.rsplit_once('=').ok_or("it has no `=` before the path of a file")?;
+    if path.is_empty() {
+        return Err("there is no path of a file behind the `=`".into());
+    }
+    Ok((first.parse().map_err(|error: T::Err| error.to_string())?, path.into()))
+}
+
+impl Customize {
+    pub(super) fn run(self, context: &Context) -> Result<()> {
+        let medium = Medium::open(&self.medium)?;
+        if self.show {
+            return show(&Shown::of(&medium), &self.medium, context);
+        }
+        let release = medium.release()?;
+        let place = Place::find(&medium)?;
+        let reset = self.reset;
+        let (path, output) = (self.medium.clone(), self.output.clone());
+        let gathered = if reset { Gathered::default() } else { self.sources().read()? };
+        if gathered.content.is_empty() && !reset {
+            let what = format!("there is nothing to customise {} with", path.display());
+            bail!(
+                Failure::new(Class::Invalid, what)
+                    .hint("Give --config, or see --help; --reset takes all away.")
+            );
+        }
+        let defaults = release.payload(Purpose::InstallDefaults);
+        let text = defaults.map(|payload| medium.read_at_most(&payload.path, MAX_DEFAULTS)).transpose()?;
+        let text = text
+            .map(String::from_utf8)
+            .transpose()
+            .class(Class::Verification, || format!("reading the defaults of {}", path.display()))?;
+        let defaults = defaults.zip(text.as_deref()).map(|(payload, text)| (payload.path.as_str(), text));
+        for warning in gathered.check(defaults)? {
+            context.progress.note("customize", format!("warning: {warning}"));
+        }
+        let wanted = wanted(&gathered.content)?;
+        drop(medium);
+        match output.as_deref() {
+            Some(output) if output == Path::new(STANDARD_OUTPUT) => {
+                to_standard_output(&place, &wanted, context)
+            }
+            Some(output) => {
+                refuse_itself(&place, output)?;
+                copy::to_file(&place, &wanted, output)?;
+                show(&Shown::of(&Medium::open(output)?), output, context)
+            }
+            None => {
+                in_place(&place, &wanted, context, reset)?;
+                show(&Shown::of(&Medium::open(&path)?), &path, context)
+            }
+        }
+    }
+
+    fn sources(self) -> Sources {
+        let Self { configurations, ca, argument, file, .. } = self;
+        Sources { authorities: ca, arguments: argument, files: file, ..configurations.into() }
+    }
+}
+
+fn wanted(content: &Content) -> Result<Wanted> {
+    let what = || "packing what the medium is to be customised with".to_owned();
+    let area = area::bytes(content).class(Class::Invalid, what)?;
+    let grub = argument::grub(&content.arguments).class(Class::Invalid, what)?;
+    Ok(Wanted { area, grub })
+}
+
+fn in_place(place: &Place, wanted: &Wanted, context: &Context, reset: bool) -> Result<()> {
+    let what = || format!("customising {}", place.path.display());
+    let file = change::open(&place.path)?;
+    if !reset && !change::protect(&file).class(Class::DiskIo, what)? {
+        let text = format!("warning: others can read {}, and it may hold secrets", place.path.display());
+        context.progress.note("customize", text);
+    }
+    change::apply(&file, place, wanted)
+        .class(Class::DiskIo, || format!("{}; start again, which mends it", what()))?;
+    Ok(())
+}
+
+fn to_standard_output(place: &Place, wanted: &Wanted, context: &Context) -> Result<()> {
+    refuse_directory(place)?;
+    if context.format == Format::Json {
+        let what = "standard output is to be the ISO and JSON";
+        bail!(Failure::new(Class::Invalid, what).hint("Leave out --format json, or name a file with -o."));
+    }
+    let mut output = stdout().lock();
+    copy::to_stream(place, wanted, &mut output)?;
+    output.flush().context("writing to standard output")
+}
+
+fn refuse_directory(place: &Place) -> Result<()> {
+    if place.directory {
+        let what = "a netboot set is customised in place, without -o";
+        bail!(Failure::new(Class::Invalid, what).hint("Copy its directory first if it is to stay as it is."));
+    }
+    Ok(())
+}
+
+fn refuse_itself(place: &Place, output: &Path) -> Result<()> {
+    refuse_directory(place)?;
+    let same = |one: &Path, other: &Path| {
+        one.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(a, b)| a == b)
+    };
+    if same(&place.path, output) {
+        let what = format!("-o names the medium itself, {}", output.display());
+        bail!(Failure::new(Class::Invalid, what).hint("Leave out -o to change it in place."));
+    }
+    Ok(())
+}
+
+fn show(shown: &Shown, path: &Path, context: &Context) -> Result<()> {
+    match context.format {
+        Format::Text => print(&format!("{}: {shown}", path.display())),
+        Format::Json => print(&serde_json::to_string_pretty(shown)?),
+    }
+}

@@ -1,0 +1,201 @@
+//! What goes into a medium, from the files that the command line names: read, and checked as everywhere.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use installer::config::sources::{Document, Kind, combine, state};
+use installer::config::{InstallConfig, Invalid, Pem, Secret, rules, shape};
+use installer::customization::content::is_inner;
+use installer::customization::{Argument, Content, File, argument};
+use installer::failure::{Class, Classify, Failure};
+use installer::files::{read_at_most, read_text};
+use installer::machine::{Nodes, Selector};
+
+/// What the fallback is called in a directory of configurations.
+const DEFAULT: &str = "default";
+/// The most that extra files have together: they become a part of the node document.
+const MOST_FILES: usize = 512 << 10;
+
+/// What the command line names.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The configuration for machines that no other is for.
+    pub fallback: Option<PathBuf>,
+    /// Configurations for one machine each.
+    pub for_machines: Vec<(Selector, PathBuf)>,
+    /// A directory of configurations ([`Nodes`]).
+    pub directory: Option<PathBuf>,
+    /// Files with certificates.
+    pub authorities: Vec<PathBuf>,
+    /// Kernel arguments.
+    pub arguments: Vec<String>,
+    /// Files for the node: where they go, and where they are.
+    pub files: Vec<(String, PathBuf)>,
+}
+
+/// Content, and where its configurations came from.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// The content.
+    pub content: Content,
+    origins: BTreeMap<String, PathBuf>,
+}
+
+impl Sources {
+    /// Reads everything. Two configurations for one machine are an error that names both.
+    pub fn read(&self) -> Result<Gathered> {
+        let mut gathered = Gathered::default();
+        if let Some(directory) = &self.directory {
+            let nodes = Nodes::open(directory)?;
+            if nodes.is_empty() {
+                let what = format!("{} has no configuration", directory.display());
+                let hint = "Its files are called default.yaml, mac-52-54-00-12-34-56.yaml, serial-ABC.yaml, uuid-….yaml or asset-tag-XYZ.yaml.";
+                return Err(Failure::new(Class::Invalid, what).hint(hint).into());
+            }
+            for chosen in nodes.iter() {
+                gathered.add_node(chosen.selector, &directory.join(chosen.file))?;
+            }
+        }
+        for (selector, path) in &self.for_machines {
+            gathered.add_node(Some(selector), path)?;
+        }
+        if let Some(path) = &self.fallback {
+            gathered.add_node(None, path)?;
+        }
+        for path in &self.authorities {
+            gathered.add_authority(path)?;
+        }
+        for (target, path) in &self.files {
+            gathered.add_file(target, path)?;
+        }
+        for word in &self.arguments {
+            let what = || format!("reading --argument {}", word.split('=').next().unwrap_or_default());
+            let argument: Argument = word.parse().class(Class::Invalid, what)?;
+            gathered.content.arguments.push(argument);
+        }
+        Ok(gathered)
+    }
+}
+
+impl Gathered {
+    fn add_node(&mut self, selector: Option<&Selector>, path: &Path) -> Result<()> {
+        let what = || format!("reading the configuration {}", path.display());
+        let text = read_text(path).class(Class::Invalid, what)?;
+        let stem = selector.map_or_else(|| DEFAULT.to_owned(), Selector::stem);
+        // Case matters in no serial number, and it does in the names of files.
+        let same = |name: &&String| name.eq_ignore_ascii_case(&format!("{stem}.yaml"));
+        if let Some(before) = self.origins.keys().find(same).and_then(|name| self.origins.get(name)) {
+            let machine = selector.map_or_else(|| "every other machine".to_owned(), ToString::to_string);
+            let what = format!(
+                "there are two configurations for {machine}: {} and {}",
+                before.display(),
+                path.display()
+            );
+            return Err(Failure::new(Class::Invalid, what).hint("Keep one of the two.").into());
+        }
+        let name = format!("{stem}.yaml");
+        self.origins.insert(name.clone(), path.to_owned());
+        self.content.nodes.insert(name, Secret::new(text));
+        Ok(())
+    }
+
+    fn add_authority(&mut self, path: &Path) -> Result<()> {
+        let what = || format!("reading the certificate {}", path.display());
+        let text = read_text(path).class(Class::Invalid, what)?;
+        if text.parse::<Pem>().is_err() {
+            let why = anyhow!(
+                "it is not a certificate in PEM, from BEGIN CERTIFICATE to END CERTIFICATE, or it has a private key"
+            );
+            return Err(Failure::new(Class::Invalid, what()).because(why).into());
+        }
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = format!("{stem}.pem");
+        let other = self.content.authorities.get(&name).is_some_and(|there| *there != text);
+        if other || !is_inner(&name) {
+            let why = anyhow!("another certificate has the name {name}, or a medium cannot have that name");
+            return Err(Failure::new(Class::Invalid, what()).because(why).hint("Rename the file.").into());
+        }
+        self.content.authorities.insert(name, text);
+        Ok(())
+    }
+
+    fn add_file(&mut self, target: &str, path: &Path) -> Result<()> {
+        let what = || format!("reading {} for {target}", path.display());
+        let inner = target.strip_prefix('/').filter(|inner| is_inner(inner));
+        let inner = inner.ok_or_else(|| anyhow!("{target} is not an absolute path without `.` and `..`"));
+        let inner = inner.class(Class::Invalid, what)?.to_owned();
+        let bytes = read_at_most(path, MOST_FILES as u64).class(Class::Invalid, what)?;
+        let mode = fs::metadata(path).class(Class::Invalid, what)?.permissions().mode() & 0o777;
+        let file = File { mode, bytes };
+        if self.content.files.insert(inner, file).is_some() {
+            let what = format!("two files are to become {target}");
+            return Err(Failure::new(Class::Invalid, what).hint("Keep one of the two.").into());
+        }
+        Ok(())
+    }
+
+    /// Checks everything as the installer will, with the defaults of the medium (their name and text); every mistake of
+    /// every configuration comes at once. Returns what somebody should know all the same.
+    pub fn check(&self, defaults: Option<(&str, &str)>) -> Result<Vec<String>> {
+        let content = &self.content;
+        let size: usize = content.files.values().map(|file| file.bytes.len()).sum();
+        if size > MOST_FILES {
+            let what = format!(
+                "the files for the node have {size} bytes together, and there is room for {MOST_FILES}"
+            );
+            return Err(Failure::new(Class::Invalid, what)
+                .hint("Put what is larger into a container image.")
+                .into());
+        }
+        argument::grub(&content.arguments).class(Class::Invalid, || "reading --argument".into())?;
+        let line = argument::line(&content.arguments);
+        let parameters = || Document::command_line(&line, shape::install_config());
+        installer::config::sources::check_partial(parameters()).map_err(state::refusal)?;
+        let (mut mistakes, mut warnings) = (Vec::new(), Vec::new());
+        for (name, text) in &content.nodes {
+            let file = self.origins.get(name).map_or_else(|| name.clone(), |path| path.display().to_string());
+            let mut documents: Vec<_> =
+                defaults.map(|(name, text)| Document::yaml(Kind::Defaults, name, text)).into_iter().collect();
+            documents.push(Document::yaml(Kind::Embedded, &file, text.expose()));
+            documents.push(parameters());
+            match combine(&documents) {
+                Err(Invalid(found)) => mistakes.extend(found),
+                Ok(combined) => {
+                    let notes = combined.warnings.iter().map(ToString::to_string);
+                    warnings.extend(notes.filter_map(|note| note.lines().next().map(str::to_owned)));
+                    if !combined.config.install.automatic {
+                        warnings.push(format!(
+                            "{file} does not say install.automatic: true, so that an install asks somebody"
+                        ));
+                    }
+                    check_files(content, combined.config, &file)?;
+                }
+            }
+        }
+        match mistakes.is_empty() {
+            true => Ok(warnings),
+            false => Err(state::refusal(Invalid(mistakes)).into()),
+        }
+    }
+}
+
+/// Files for the node are held against the rules for files of the configuration that they come to. What is a warning
+/// in a document is an error here: the node would not have the file.
+fn check_files(content: &Content, mut config: InstallConfig, file: &str) -> Result<()> {
+    let own = config.os.write_files.len();
+    content.add_files(&mut config);
+    let place = |finding: &rules::Finding| {
+        let index = finding.path.strip_prefix("os.write_files[")?.split(']').next()?;
+        index.parse::<usize>().ok().filter(|index| *index >= own)
+    };
+    for finding in rules::check(&config) {
+        if let Some(added) = place(&finding).and_then(|index| config.os.write_files.get(index)) {
+            let what = format!("--file {} does not go with {file}", &*added.path);
+            return Err(Failure::new(Class::Invalid, what).because(anyhow!("{}", finding.message)).into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Customising finished media: configurations, certificates, kernel arguments and files go into an ISO, a written stick
+//! or a netboot set without unpacking it, in a time that does not depend on its size.
+//!
+//! What the area holds, and its bytes, are `installer::customization`'s; here is where it lies and how it is changed.
+//!
+//! | Module | What it knows |
+//! |---|---|
+//! | [`gather`] | what the command line names, read and checked |
+//! | [`place`] | where on a medium the two files are |
+//! | [`change`] | changing them so that a power cut leaves no half configuration |
+//! | [`copy`] | a changed copy of an ISO, as a file or as a stream |
+//! | [`show`] | what is in a medium, without its secrets |
+//! | [`volume`] | a small volume with configurations alone |
+
+pub mod change;
+pub mod copy;
+pub mod gather;
+pub mod place;
+pub mod show;
+#[cfg(test)]
+mod tests;
+pub mod volume;
+
+pub use gather::{Gathered, Sources};
+pub use place::Place;
+pub use show::Shown;

@@ -1,0 +1,109 @@
+//! Where on a medium what can be customised lies.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use installer::customization::{FILE, GRUB_FILE, area, argument};
+use installer::failure::{Class, Classify, Failure};
+
+use crate::iso9660::{self, Extent, Iso};
+use crate::medium::Medium;
+
+/// A run of bytes of a file or device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Where it begins.
+    pub at: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// The two places, which are in one file or device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The ISO or the device; of a directory the area itself.
+    pub path: PathBuf,
+    /// The area, from its header on.
+    pub area: Vec<Span>,
+    /// What GRUB reads; empty for a directory, which GRUB does not start from.
+    pub grub: Vec<Span>,
+    /// Where the medium ends in its file or device.
+    pub end: u64,
+    /// Whether the medium is a directory.
+    pub directory: bool,
+}
+
+impl Place {
+    /// Finds the places on `medium`. One that has none is [`Class::Invalid`], a truncated one [`Class::Verification`].
+    pub fn find(medium: &Medium) -> Result<Self> {
+        let Some(iso) = medium.iso() else { return Self::in_directory(medium.path()) };
+        let path = medium.path().to_owned();
+        if iso.missing() > 0 {
+            let (length, whole) = (iso.length(), iso.volume().size);
+            let what = format!("{} is cut off: it has {length} of {whole} bytes", path.display());
+            return Err(Failure::new(Class::Verification, what)
+                .hint("Copy or download the medium again.")
+                .into());
+        }
+        let find = |file, length| spans(iso, &path, file, length);
+        let (area, grub) = (find(FILE, area::LENGTH)?, find(GRUB_FILE, argument::GRUB_LENGTH as u64)?);
+        Ok(Self { path: path.clone(), area, grub, end: iso.volume().size, directory: false })
+    }
+
+    fn in_directory(directory: &Path) -> Result<Self> {
+        let path = directory.join(FILE);
+        if !path.exists() {
+            return Err(without(directory));
+        }
+        let length =
+            fs::metadata(&path).class(Class::DiskIo, || format!("looking at {}", path.display()))?.len();
+        if length != area::LENGTH {
+            return Err(wrong_length(directory, FILE, length, area::LENGTH));
+        }
+        let area = vec![Span { at: 0, length }];
+        Ok(Self { path, area, grub: Vec::new(), end: length, directory: true })
+    }
+}
+
+fn spans(iso: &Iso, path: &Path, file: &str, length: u64) -> Result<Vec<Span>> {
+    let entry = match iso.entry(file) {
+        Ok(entry) => entry,
+        Err(iso9660::Error::NotFound(_)) => return Err(without(path)),
+        Err(error) => {
+            return Err(error)
+                .class(Class::Verification, || format!("looking for {file} in {}", path.display()));
+        }
+    };
+    if entry.kind != iso9660::Kind::File || entry.size() != length {
+        return Err(wrong_length(path, file, entry.size(), length));
+    }
+    let span = |extent: &Extent| Span { at: extent.start.offset().0, length: extent.length.into() };
+    let spans: Vec<_> = entry.extents.iter().map(span).collect();
+    let end = spans.iter().map(|span| span.at.saturating_add(span.length)).max().unwrap_or_default();
+    if end > iso.volume().size {
+        let what = format!("{} is damaged: {file} lies beyond its end", path.display());
+        return Err(Failure::new(Class::Verification, what)
+            .hint("Copy or download the medium again.")
+            .into());
+    }
+    Ok(spans)
+}
+
+fn without(medium: &Path) -> anyhow::Error {
+    let what = format!("{} cannot be customised", medium.display());
+    Failure::new(Class::Invalid, what)
+        .because(anyhow::anyhow!("it was built without room for that: it has no {FILE}"))
+        .hint(
+            "Build the medium anew with this iso-builder, or name the configuration in the image definition.",
+        )
+        .into()
+}
+
+fn wrong_length(medium: &Path, file: &str, found: u64, expected: u64) -> anyhow::Error {
+    let what = format!("{} cannot be customised", medium.display());
+    Failure::new(Class::Verification, what)
+        .because(anyhow::anyhow!("its {file} has {found} bytes instead of {expected}"))
+        .hint("Copy or download the medium again, or use the iso-builder of the release that made it.")
+        .into()
+}

@@ -1,0 +1,297 @@
+//! Whole media customised, as files of an image that another program made.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use installer::cli::{Context, Format};
+use installer::customization::{FILE, GRUB_FILE, area, argument};
+use installer::digest::Digest;
+use installer::failure::{Class, class_of, render};
+use installer::progress::Progress;
+use installer::release::MediumKind;
+
+use super::change::Wanted;
+use super::show::{Shown, State};
+use super::{Gathered, Place, Sources, change, copy};
+use crate::medium::testing::{Sample, damage};
+use crate::medium::verify::{Fault, verify};
+use crate::medium::{Inspect, Medium, Verify};
+
+const CERTIFICATE: &str = include_str!("../../../installer/src/config/sources/fixtures/ca.pem");
+
+/// A medium with room, and configurations beside it.
+struct Bench {
+    sample: Sample,
+    path: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let sample = Sample::new(MediumKind::Full).with_room();
+        let path = sample.iso();
+        Self { sample, path }
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.sample.directory.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn node(&self, hostname: &str) -> PathBuf {
+        let text = crate::medium::testing::CONFIG.replace("node1", hostname);
+        self.file(&format!("{hostname}.yaml"), &text)
+    }
+
+    fn sources(&self) -> Sources {
+        Sources {
+            fallback: Some(self.node("anyone")),
+            for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), self.node("first"))],
+            authorities: vec![self.file("own.pem", CERTIFICATE)],
+            arguments: vec!["console=ttyS1".into(), "nqrust.os.password=secret-argument".into()],
+            files: vec![("/etc/motd".into(), self.file("motd", "secret-file"))],
+            ..Sources::default()
+        }
+    }
+}
+
+fn wanted(gathered: &Gathered) -> Wanted {
+    let grub = argument::grub(&gathered.content.arguments).unwrap();
+    Wanted { area: area::bytes(&gathered.content).unwrap(), grub }
+}
+
+fn apply(path: &Path, wanted: &Wanted) -> u64 {
+    let place = Place::find(&Medium::open(path).unwrap()).unwrap();
+    let file = change::open(&place.path).unwrap();
+    assert!(change::protect(&file).unwrap());
+    change::apply(&file, &place, wanted).unwrap()
+}
+
+fn nothing() -> Wanted {
+    wanted(&Gathered::default())
+}
+
+#[test]
+fn a_customised_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
+    let bench = Bench::new();
+    let before = fs::read(&bench.path).unwrap();
+    assert_eq!(Shown::of(&Medium::open(&bench.path).unwrap()).state, State::AsBuilt);
+    let gathered = bench.sources().read().unwrap();
+    gathered.check(None).unwrap();
+    let written = apply(&bench.path, &wanted(&gathered));
+    assert!(written < 100 << 10, "{written}");
+
+    let medium = Medium::open(&bench.path).unwrap();
+    let report = verify(&medium, &Progress::silent()).unwrap();
+    assert!(
+        report.findings.is_empty() && report.to_string().contains("\ncustomised with 2 configurations,"),
+        "{report}"
+    );
+    let shown = Shown::of(&medium);
+    let text = format!("{shown} {} {shown:?}", serde_json::to_string(&shown).unwrap());
+    for words in [
+        "mac:52:54:00:00:00:01  first, sha256 ",
+        "every other machine  anyone",
+        "ca/own.pem",
+        "/etc/motd  mode 0",
+        "kernel arguments: console=… nqrust.os.password=…",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    assert!(!text.contains("secret") && !text.contains("ttyS1"), "{text}");
+    assert_eq!(fs::metadata(&bench.path).unwrap().permissions().mode() & 0o777, 0o600);
+
+    assert_eq!(apply(&bench.path, &wanted(&gathered)), 0, "what is there already is not written");
+    apply(&bench.path, &nothing());
+    assert!(fs::read(&bench.path).unwrap() == before);
+}
+
+#[test]
+fn a_copy_as_a_file_and_as_a_stream_are_what_a_change_in_place_gives() {
+    let bench = Bench::new();
+    let before = fs::read(&bench.path).unwrap();
+    let wanted = wanted(&bench.sources().read().unwrap());
+    let place = Place::find(&Medium::open(&bench.path).unwrap()).unwrap();
+    let output = bench.sample.directory.path().join("copy.iso");
+    copy::to_file(&place, &wanted, &output).unwrap();
+    let mut stream = Vec::new();
+    copy::to_stream(&place, &wanted, &mut stream).unwrap();
+    assert!(fs::read(&bench.path).unwrap() == before, "the medium itself stays");
+    apply(&bench.path, &wanted);
+    let in_place = fs::read(&bench.path).unwrap();
+    assert!(fs::read(&output).unwrap() == in_place && stream == in_place);
+    assert_eq!(fs::metadata(&output).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_new_customisation_replaces_all_of_the_old_one() {
+    let bench = Bench::new();
+    apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
+    let sources = Sources { fallback: Some(bench.node("only")), ..Sources::default() };
+    apply(&bench.path, &wanted(&sources.read().unwrap()));
+    let medium = Medium::open(&bench.path).unwrap();
+    let shown = Shown::of(&medium);
+    assert_eq!(shown.brief(), "customised with 1 configuration");
+    assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
+    let bytes = fs::read(&bench.path).unwrap();
+    assert!(!bytes.windows(11).any(|window| window == b"secret-file"), "nothing of it stays behind");
+}
+
+#[test]
+fn a_netboot_set_is_customised_beside_its_manifest() {
+    let bench = Bench::new();
+    let tree = bench.sample.tree();
+    apply(&tree, &wanted(&bench.sources().read().unwrap()));
+    assert_eq!(Shown::of(&Medium::open(&tree).unwrap()).configurations.len(), 2);
+    apply(&tree, &nothing());
+    assert_eq!(Shown::of(&Medium::open(&tree).unwrap()).state, State::AsBuilt);
+    let zeros = fs::read(tree.join(FILE)).unwrap();
+    assert!(zeros.len() as u64 == area::LENGTH && zeros.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn damage_to_the_area_and_other_arguments_for_grub_fail_verification() {
+    let bench = Bench::new();
+    apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
+    let faults = |path: &Path| -> Vec<_> {
+        let report = verify(&Medium::open(path).unwrap(), &Progress::silent()).unwrap();
+        report.findings.into_iter().map(|finding| (finding.path, finding.fault)).collect()
+    };
+    damage(&bench.path, b"set nqrust_arguments='console");
+    let [(path, Fault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
+    assert!(path == GRUB_FILE && reason.contains("does not have the kernel arguments"), "{reason}");
+    damage(&bench.path, b"secret-file");
+    let [(path, Fault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
+    assert!(path == FILE && reason.contains("SHA-256"), "{reason}");
+    let medium = Medium::open(&bench.path).unwrap();
+    assert_eq!(Shown::of(&medium).state, State::Damaged);
+    let error = verify(&medium, &Progress::silent()).unwrap().into_result().unwrap_err();
+    assert_eq!(class_of(&error), Class::Verification);
+}
+
+#[test]
+fn media_without_room_and_cut_ones_are_refused_and_not_written() {
+    let sample = Sample::new(MediumKind::Full);
+    let old = sample.iso();
+    for path in [&old, &sample.tree()] {
+        let error = Place::find(&Medium::open(path).unwrap()).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+        assert!(render(&error).contains("built without room"), "{}", render(&error));
+        assert_eq!(Shown::of(&Medium::open(path).unwrap()).state, State::Impossible);
+    }
+    let bench = Bench::new();
+    let whole = fs::read(&bench.path).unwrap();
+    for lost in [100_000, 400_000, whole.len() / 2] {
+        fs::write(&bench.path, &whole[..whole.len() - lost]).unwrap();
+        let error = Medium::open(&bench.path).and_then(|medium| Place::find(&medium)).unwrap_err();
+        assert_eq!(class_of(&error), Class::Verification);
+        let text = render(&error);
+        assert!(text.contains("is cut off") || text.contains("the image ends at byte"), "{text}");
+    }
+}
+
+fn refused(sources: &Sources) -> String {
+    let error = sources.read().and_then(|gathered| gathered.check(None)).unwrap_err();
+    assert_eq!(class_of(&error), Class::Invalid, "{}", render(&error));
+    render(&error)
+}
+
+#[test]
+fn two_configurations_for_one_machine_are_named_both() {
+    let bench = Bench::new();
+    let (one, other) = (bench.node("one"), bench.node("other"));
+    let mac = |text: &str| text.parse().unwrap();
+    let directory = bench.file("rack/mac-52-54-00-00-00-0a.yaml", "install: {}");
+    let rack = || Some(directory.parent().unwrap().to_owned());
+    let twice = [
+        Sources {
+            for_machines: vec![
+                (mac("mac:52:54:00:00:00:0a"), one.clone()),
+                (mac("mac:52-54-00-00-00-0A"), other.clone()),
+            ],
+            ..Sources::default()
+        },
+        Sources {
+            for_machines: vec![(mac("serial:ab"), one.clone()), (mac("serial:AB"), other.clone())],
+            ..Sources::default()
+        },
+    ];
+    for sources in twice {
+        let text = refused(&sources);
+        assert!(text.contains("one.yaml and ") && text.contains("other.yaml"), "{text}");
+    }
+    let sources = Sources {
+        directory: rack(),
+        for_machines: vec![(mac("mac:52:54:00:00:00:0a"), one)],
+        ..Sources::default()
+    };
+    let text = refused(&sources);
+    assert!(text.contains("rack/mac-52-54-00-00-00-0a.yaml and "), "{text}");
+    let both = bench.file("rack/default.yaml", "install: {}");
+    let text = refused(&Sources { directory: rack(), fallback: Some(other), ..Sources::default() });
+    assert!(text.contains("every other machine") && text.contains(both.to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
+    let bench = Bench::new();
+    let fallback =
+        |text: &str| Sources { fallback: Some(bench.file("bad.yaml", text)), ..Sources::default() };
+    let text = refused(&fallback("install: {automatc: true}"));
+    assert!(text.contains("bad.yaml:1:11") && text.contains("automatic"), "{text}");
+    let argument = |word: &str| Sources { arguments: vec![word.into()], ..Sources::default() };
+    for (word, words) in [
+        ("a b", "has blanks"),
+        ("nqrust.install.automatc=true", "automatic"),
+        ("nqrust.os.password=\"very secret\"", "has blanks"),
+        ("root=/dev/sda", "for the boot menu to say"),
+    ] {
+        let text = refused(&argument(word));
+        assert!(text.contains(words) && !text.contains("very secret"), "{text}");
+    }
+    let long = Sources { arguments: vec!["x".repeat(700); 2], ..Sources::default() };
+    assert!(refused(&long).contains("there is room for 1024"));
+    let key = bench.file("key.pem", "-----BEGIN PRIVATE KEY-----\nsecret\n-----END PRIVATE KEY-----\n");
+    let text = refused(&Sources { authorities: vec![key], ..Sources::default() });
+    assert!(text.contains("it has a private key") && !text.contains("secret\n"), "{text}");
+    let file = |target: &str, size: usize| {
+        let path = bench.file(&format!("file-{size}"), &"x".repeat(size));
+        Sources {
+            fallback: Some(bench.node("node")),
+            files: vec![(target.into(), path)],
+            ..Sources::default()
+        }
+    };
+    for (sources, words) in [
+        (file("etc/motd", 1), "is not an absolute path"),
+        (file("/etc/../motd", 1), "is not an absolute path"),
+        (file("/etc/motd", 600 << 10), "is larger than"),
+        (file("/etc/hostname", 1), "--file /etc/hostname does not go with"),
+    ] {
+        let text = refused(&sources);
+        assert!(text.contains(words), "{text}");
+    }
+    let empty = bench.file("empty/README", "");
+    let text = refused(&Sources { directory: empty.parent().map(Path::to_owned), ..Sources::default() });
+    assert!(text.contains("has no configuration") && text.contains("mac-52-54-00-12-34-56.yaml"), "{text}");
+}
+
+#[test]
+fn inspect_and_verify_tell_of_a_customised_medium() -> Result<()> {
+    let bench = Bench::new();
+    apply(&bench.path, &wanted(&bench.sources().read()?));
+    for format in [Format::Text, Format::Json] {
+        let context = Context { format, progress: Progress::silent() };
+        Inspect { medium: bench.path.clone() }.run(&context)?;
+        Verify { medium: bench.path.clone() }.run(&context)?;
+    }
+    let description = crate::medium::inspect::Description::of(&Medium::open(&bench.path)?)?;
+    let text = format!("{description}{}", serde_json::to_string(&description)?);
+    assert!(text.contains("mac:52:54:00:00:00:01  first"), "{text}");
+    assert!(!text.contains("secret"), "{text}");
+    assert_eq!(description.release_sha256, Digest::of(&bench.sample.release.to_bytes()));
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! A volume with configurations alone, for machines that start a medium as it was built. The installer reads it by its
+//! label (`installer::config::sources::volume`).
+
+use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use installer::config::Secret;
+use installer::customization::Content;
+use installer::digest::Digest;
+use installer::failure::{Class, Classify};
+use installer::fat::{self, FatFile, Kind, Volume};
+use installer::size::ByteSize;
+
+/// The label that FAT has room for.
+const LABEL: &str = "NQRUST-CONF";
+/// The name of a configuration that is for every machine.
+const ONLY: &str = "install.yaml";
+/// The smallest volume, which every firmware and every tool takes for one.
+const LEAST: ByteSize = ByteSize::mib(2);
+/// Files have these times, whenever the volume is made: the first that FAT can tell (1980).
+const EPOCH: u64 = 315_532_800;
+
+/// Makes the image `output`, which only its owner can read; the same configurations make the same bytes.
+pub fn make(content: &Content, output: &Path) -> Result<()> {
+    let what = || format!("writing {}", output.display());
+    let directory = output.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut image = tempfile::NamedTempFile::new_in(directory).class(Class::DiskIo, what)?;
+    write(content, image.as_file_mut()).with_context(what)?;
+    image.as_file().sync_all().class(Class::DiskIo, what)?;
+    image.persist(output).map_err(|error| error.error).class(Class::DiskIo, what)?;
+    Ok(())
+}
+
+fn write(content: &Content, image: &mut std::fs::File) -> Result<()> {
+    let files = files(content);
+    // A cluster for each file's end and for its entry, and room for the file system itself.
+    let bytes: u64 = files.iter().map(|(_, text)| text.expose().len() as u64 + 8192).sum();
+    let size = (ByteSize::bytes(bytes) + ByteSize::mib(1)).align_up(1 << 20).max(LEAST);
+    image.set_len(size.get())?;
+    let all: Vec<u8> =
+        files.iter().flat_map(|(path, text)| [path.as_bytes(), text.expose().as_bytes()].concat()).collect();
+    let id = u32::from_le_bytes(Digest::of(&all).as_bytes().first_chunk().copied().unwrap_or_default());
+    let volume = Volume { label: LABEL, id, sector: 512, epoch: EPOCH, kind: Kind::BySize };
+    let files =
+        files.iter().map(|(path, text)| FatFile::new(path.as_str(), text.expose().as_bytes())).collect();
+    fat::write_volume(image, volume, files)?;
+    image.seek(SeekFrom::Start(0))?;
+    image.flush()?;
+    Ok(())
+}
+
+/// The files of the volume: one where every machine gets the same.
+fn files(content: &Content) -> Vec<(String, &Secret)> {
+    let mut nodes = content.nodes.iter();
+    match (nodes.next(), nodes.next()) {
+        (Some((name, text)), None) if name == "default.yaml" => vec![(ONLY.to_owned(), text)],
+        _ => content.nodes.iter().map(|(name, text)| (format!("nodes/{name}"), text)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use installer::command::{Invocation, Runner, SystemRunner};
+    use std::os::unix::fs::PermissionsExt;
+
+    fn content(names: &[&str]) -> Content {
+        let nodes = names.iter().map(|name| ((*name).to_owned(), Secret::new(format!("# {name}\n"))));
+        Content { nodes: nodes.collect(), ..Content::default() }
+    }
+
+    /// What mtools says of the image.
+    fn mtools(program: &str, image: &Path, rest: &[&str]) -> String {
+        let invocation = Invocation::new(program).arg("-i").arg(image).args(rest.iter().copied());
+        String::from_utf8(SystemRunner.run(&invocation).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn other_programs_read_the_volume_and_only_its_owner_can() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.img");
+        for (names, file) in [
+            (&["default.yaml"][..], "::/install.yaml"),
+            (&["default.yaml", "mac-52-54-00-12-34-56.yaml"], "::/nodes/mac-52-54-00-12-34-56.yaml"),
+            (&["serial-A%20B.yaml"], "::/nodes/serial-A%20B.yaml"),
+        ] {
+            let content = content(names);
+            make(&content, &path).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(mtools("mtype", &path, &[file]).starts_with("# "), "{file}");
+            assert!(mtools("mlabel", &path, &["-s", "::"]).contains(LABEL));
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            make(&content, &path).unwrap();
+            assert!(std::fs::read(&path).unwrap() == bytes, "the same bytes");
+        }
+    }
+
+    #[test]
+    fn many_configurations_fit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.img");
+        let name = |n: u32| format!("mac-52-54-00-12-{:02x}-{:02x}.yaml", n / 256, n % 256);
+        let nodes = (0..300).map(|n| (name(n), Secret::new("#".repeat(9000))));
+        make(&Content { nodes: nodes.collect(), ..Content::default() }, &path).unwrap();
+        let listed = mtools("mdir", &path, &["-b", "::/nodes"]);
+        assert_eq!(listed.lines().filter(|line| line.ends_with(".yaml")).count(), 300, "{listed}");
+    }
+}
