@@ -6,6 +6,7 @@
 mod bad_input;
 mod bases;
 mod cluster;
+mod customize;
 mod images;
 mod install_bios;
 mod install_registry;

@@ -1,10 +1,11 @@
-//! `make bench`: figures of builds, of a validation, of a plan, of an install, of container images and of
-//! the network server, each beside a baseline measured in the same run.
+//! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container
+//! images and of the network server, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1
 //! then.
 
 mod builds;
+mod customize;
 mod figure;
 mod images;
 mod install;
@@ -55,6 +56,7 @@ fn measure_into(figures: &mut Vec<Figure>) -> Result<()> {
     figures.extend(builds.measure()?);
     figures.push(validate::measure()?);
     figures.push(plan::measure()?);
+    figures.extend(customize::measure(&artifacts)?);
     figures.extend(install::measure(&builds.medium()?, &artifacts)?);
     figures.extend(images::measure(&builds, &artifacts)?);
     figures.extend(serve::measure(&artifacts)?);

@@ -1,0 +1,125 @@
+//! Customising an ISO of 5 GiB in place, beside adding the same file with xorriso.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use installer::customization::{FILE, GRUB_FILE, area, argument};
+use installer::digest::Digest;
+use installer::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use installer::size::ByteSize;
+use nix::sys::resource::{UsageWho, getrusage};
+use nqrust_tests::artifacts::Artifacts;
+use nqrust_tests::paths;
+use nqrust_tests::programs;
+
+use crate::figure::{Figure, Limit};
+
+/// The payload that makes the ISO large.
+const LARGE: ByteSize = ByteSize::gib(5);
+/// The most that it may take.
+const SECONDS: f64 = 0.3;
+const MEBIBYTES: f64 = 20.0;
+/// How often it is measured; the quickest counts, which other work on the machine disturbs least.
+const ROUNDS: usize = 5;
+/// One program of this benchmark.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// Both configurations, so that no round finds its work done.
+const CONFIGURATIONS: [&str; 2] = [
+    "os: {hostname: node-1}\ninstall: {automatic: false}\n",
+    "os: {hostname: node-2}\ninstall: {automatic: false}\n",
+];
+
+/// Customises, and adds a file the usual way.
+pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
+    let directory = artifacts.disk("customize");
+    fs::create_dir_all(&directory)?;
+    let iso = sparse_iso(&directory)?;
+    let usual = replayed(&iso, &directory)?;
+    let (mut quickest, mut most) = (f64::INFINITY, 0.0_f64);
+    for round in 0..ROUNDS {
+        let document = directory.join("node.yaml");
+        fs::write(&document, CONFIGURATIONS[round % CONFIGURATIONS.len()])?;
+        let mut command = Command::new(paths::iso_builder()?);
+        command.args(["customize", "--progress", "plain"]).arg(&iso).arg("--config").arg(&document);
+        let (before, began) = (written()?, Instant::now());
+        let said = programs::run(&mut command, LIMIT)?.success("iso-builder customize")?;
+        quickest = quickest.min(began.elapsed().as_secs_f64());
+        most = most.max(written()? - before);
+        ensure!(said.contains("customised with 1 configuration"), "{said}");
+    }
+    fs::remove_dir_all(&directory)?;
+    Ok(vec![
+        Figure::new("customize an ISO of 5 GiB in place", quickest, "s", ("limit", SECONDS))
+            .limit(Limit::AtMost(1.0)),
+        Figure::new("written by that", most, "MiB", ("limit", MEBIBYTES)).limit(Limit::AtMost(1.0)),
+        Figure::new("customize an ISO of 5 GiB in place", quickest, "s", ("xorriso -map, a new ISO", usual))
+            .limit(Limit::AtMost(1.0)),
+    ])
+}
+
+/// MiB that programs of this one have written to disks so far (getrusage(2), in blocks of 512 bytes).
+fn written() -> Result<f64> {
+    let blocks = getrusage(UsageWho::RUSAGE_CHILDREN)?.block_writes();
+    Ok(f64::from(u32::try_from(blocks)?) / 2048.0)
+}
+
+/// An ISO with the files that customising looks for, and a payload of zeros for which no block is taken.
+fn sparse_iso(directory: &Path) -> Result<PathBuf> {
+    let (tree, iso) = (directory.join("tree"), directory.join("large.iso"));
+    fs::create_dir_all(tree.join("boot/grub"))?;
+    let blank = |name: &str, length| File::create(tree.join(name)).and_then(|file| file.set_len(length));
+    blank("rootfs.squashfs", LARGE.get())?;
+    blank(FILE, area::LENGTH)?;
+    fs::write(tree.join(GRUB_FILE), argument::grub(&[])?)?;
+    fs::write(tree.join(MANIFEST), release().to_bytes())?;
+    let script =
+        r#"xorriso -as mkisofs -quiet -r -iso-level 3 "$1" | dd of="$2" bs=1M iflag=fullblock conv=sparse"#;
+    let mut make = Command::new("sh");
+    make.args(["-c", script, "sh"]).arg(&tree).arg(&iso);
+    programs::run(&mut make, LIMIT)?.success("xorriso")?;
+    File::open(&iso)?.sync_all().context("flushing the ISO")?;
+    Ok(iso)
+}
+
+/// Seconds that xorriso takes to make an ISO with one more file.
+fn replayed(iso: &Path, directory: &Path) -> Result<f64> {
+    let (document, output) = (directory.join("replayed.yaml"), directory.join("replayed.iso"));
+    fs::write(&document, CONFIGURATIONS[0])?;
+    let began = Instant::now();
+    let mut command = Command::new("xorriso");
+    command.args(["-report_about", "WARNING", "-indev"]).arg(iso).arg("-outdev").arg(&output);
+    command.args(["-boot_image", "any", "replay", "-map"]).arg(&document).arg("/config/install.yaml");
+    programs::run(&mut command, LIMIT)?.success("xorriso")?;
+    File::open(&output)?.sync_all()?;
+    let seconds = began.elapsed().as_secs_f64();
+    fs::remove_file(&output)?;
+    Ok(seconds)
+}
+
+/// A manifest whose digests nobody looks at here.
+fn release() -> Release {
+    let rootfs = Payload {
+        path: "rootfs.squashfs".into(),
+        purpose: Purpose::Rootfs,
+        size: LARGE.get(),
+        sha256: Digest::of(b"zeros"),
+    };
+    Release {
+        format: FORMAT,
+        id: "bench".into(),
+        name: "Bench".into(),
+        version: "1".into(),
+        architecture: "amd64".into(),
+        epoch: 0,
+        medium: MediumKind::Full,
+        kernel: "6.1.0".into(),
+        kernel_arguments: Vec::new(),
+        payloads: vec![rootfs],
+        images: Vec::new(),
+        containerd: Containerd::default(),
+    }
+}

@@ -1,0 +1,107 @@
+//! One finished ISO, customised for two machines: each gets its own configuration by the address of its card, and
+//! nobody types anything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, anyhow};
+use installer::size::ByteSize;
+use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::disk::Disk;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::node::{Checks, Document};
+use nqrust_tests::paths;
+use nqrust_tests::programs;
+use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::secrets;
+use nqrust_tests::steps;
+
+/// A kernel argument with what a shell, and GRUB's script, would not leave alone.
+const ARGUMENT: &str = "e2e.argument=a$b;c{d}";
+
+/// A machine: its name, the address of its card, its firmware.
+#[derive(Clone, Copy)]
+struct Node {
+    name: &'static str,
+    mac: &'static str,
+    firmware: Firmware,
+}
+
+const NODES: [Node; 2] = [
+    Node { name: "customised-one", mac: "52:54:00:6e:71:11", firmware: Firmware::Bios },
+    Node { name: "customised-two", mac: "52:54:00:6e:71:12", firmware: Firmware::Uefi },
+];
+
+#[test]
+fn two_machines_get_their_own_configurations_from_one_customised_iso() {
+    scenario("customize", |artifacts| {
+        let identity = Identity::load()?;
+        let medium = steps::medium(&identity)?;
+        let before = fs::metadata(&medium.full)?.modified()?;
+        let iso = customised(&medium.full, &identity, artifacts)?;
+        let verified = iso_builder(&["verify"], &iso)?;
+        let mut checks = Checks::default();
+        checks.that("the ISO itself is as it was", fs::metadata(&medium.full)?.modified()? == before);
+        checks.contains("verify", &verified, "customised with 2 configurations, 1 kernel argument");
+        checks.finish("customising")?;
+        std::thread::scope(|scope| {
+            let (iso, identity) = (&iso, &identity);
+            let run = |node| scope.spawn(move || install(node, iso, identity, artifacts));
+            let running = NODES.map(run);
+            running
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+        })?;
+        iso_builder(&["customize", "--reset"], &iso)?;
+        let mut compare = Command::new("cmp");
+        programs::run(compare.arg(&medium.full).arg(&iso), steps::COMMAND)?.success("cmp, after --reset")?;
+        secrets::search(artifacts.directory(), &identity)
+    });
+}
+
+/// A copy of the ISO with a configuration for each machine and none for others.
+fn customised(original: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<PathBuf> {
+    let iso = artifacts.disk("customised.iso");
+    let mut command = Command::new(paths::iso_builder()?);
+    command.args(["customize", "--progress", "plain"]).arg(original).arg("-o").arg(&iso);
+    command.args(["--argument", ARGUMENT]);
+    for node in NODES {
+        let mut document = Document::new(node.name).to_json(identity);
+        document["install"]["management_interface"]["interfaces"][0]["hw_addr"] = node.mac.into();
+        let path = artifacts.disk(&format!("{}.yaml", node.name));
+        fs::write(&path, document.to_string())?;
+        command.arg("--config-for").arg(format!("mac:{}={}", node.mac, path.display()));
+    }
+    let said = programs::run(&mut command, steps::COMMAND)?;
+    artifacts.append("customize.txt", &said.said())?;
+    said.success("iso-builder customize")?;
+    Ok(iso)
+}
+
+/// Installs from the ISO, boots, and looks at what the node is.
+fn install(node: Node, iso: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<()> {
+    let disk = Disk::empty(artifacts.disk(&format!("{}.qcow2", node.name)), ByteSize::gib(32))?;
+    let machine = |purpose: &str| {
+        Machine::new(&format!("{}-{purpose}", node.name), node.firmware)
+            .isolated_network(node.mac, "")
+            .disk(&disk)
+    };
+    let console = steps::install(&machine("install").cdrom(iso), artifacts)?;
+    let mut checks = Checks::default();
+    let chosen = format!("because this machine has mac:{}", node.mac);
+    checks.contains(&format!("the console of {}", node.name), &console.replace("\r\n", "\n"), &chosen);
+    checks.contains(&format!("the kernel of {}", node.name), &console, ARGUMENT);
+    let (vm, ssh) = steps::boot(&machine("first-boot"), identity, artifacts)?;
+    checks.equal("the name of the node", ssh.run("hostname")?.trim(), node.name);
+    steps::collect_logs(&ssh, artifacts, node.name)?;
+    drop(ssh);
+    vm.power_off(steps::SHUTDOWN)?;
+    checks.finish(node.name)
+}
+
+/// Runs `iso-builder` on the ISO; returns what it printed.
+fn iso_builder(words: &[&str], iso: &Path) -> Result<String> {
+    let mut command = Command::new(paths::iso_builder()?);
+    programs::run(command.args(words).arg(iso), steps::INSTALL)?.success("iso-builder")
+}
