@@ -116,7 +116,7 @@ fn body(known: &Known, batch: &[Line]) -> Vec<u8> {
 }
 
 fn presentable(line: &Line, secrets: &Secrets) -> Line {
-    let short = |text: &str| beginning(&secrets.hide(text), wire::MESSAGE);
+    let short = |text: &str| beginning(&printable(&secrets.hide(text)), wire::MESSAGE);
     match line {
         Line::Hello(hello) => Line::Hello(hello.clone()),
         Line::Event(event) => {
@@ -131,6 +131,13 @@ fn presentable(line: &Line, secrets: &Secrets) -> Line {
         }),
         Line::Log(log) => Line::Log(end(&secrets.hide(log), wire::LOG).to_owned()),
     }
+}
+
+/// Words of other programs may hold what a terminal would obey; a server refuses such text.
+fn printable(text: &str) -> String {
+    let plain =
+        |c: char| if c.is_control() && !"\n\r\t".contains(c) { char::REPLACEMENT_CHARACTER } else { c };
+    text.chars().map(plain).collect()
 }
 
 /// The client, made anew when other authorities are trusted.

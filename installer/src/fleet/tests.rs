@@ -109,7 +109,7 @@ fn a_failure_comes_with_its_log_and_without_secrets() {
     drop(progress.step("wipe", "erasing for MARK-cluster", None));
     progress.finish("Installation failed", 6);
     let failed = Failed {
-        causes: vec!["disk vda, MARK-cluster".into()],
+        causes: vec!["\u{1b}disk vda, MARK-cluster".into()],
         hints: vec!["Replace MARK-cluster.".into()],
         exit_code: 6,
     };
@@ -125,7 +125,7 @@ fn a_failure_comes_with_its_log_and_without_secrets() {
         _ => None,
     });
     let failed = failed.unwrap();
-    assert_eq!((failed.causes.concat().as_str(), failed.exit_code), ("disk vda, [hidden]", 6));
+    assert_eq!((failed.causes.concat().as_str(), failed.exit_code), ("\u{fffd}disk vda, [hidden]", 6));
     assert!(
         matches!(lines.last(), Some(Line::Log(log)) if log.ends_with(&format!("[hidden] {}/[hidden]\n", server.url)))
     );
