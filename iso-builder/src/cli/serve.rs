@@ -1,6 +1,7 @@
 //! `iso-builder serve`.
 
 use std::fmt::Display;
+use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,6 +12,7 @@ use installer::failure::{Class, Failure};
 use serde_json::json;
 
 use crate::serve::dnsmasq::Mode;
+use crate::serve::fleet::entry::Entry;
 use crate::serve::loaders::IPXE;
 use crate::serve::nodes::Origin;
 use crate::serve::run::{Options, Server};
@@ -47,8 +49,8 @@ pub(super) struct Serve {
     /// The URL at which machines reach this server, where they cannot use the one that their loader used.
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// Where it is kept which machine was given what. Holds no secrets, but who can write it can have machines
-    /// installed again.
+    /// Where it is kept which machine was given what. Who can read it can open the page of the fleet; who can write it
+    /// can have machines installed again.
     #[arg(long, value_name = "DIR", default_value_os_t = state())]
     state: PathBuf,
     /// The directory with undionly.kpxe and ipxe.efi; that of Debian's package `ipxe` unless given.
@@ -154,14 +156,21 @@ impl Serve {
         let product = format!("{} {}", release.name, release.version);
         let (address, configurations) = (server.address(), server.site().configurations().count());
         let scheme = if server.site().tls { "https" } else { "http" };
+        let Entry { url, file } = server.entry();
+        // What does not go to a terminal is kept by somebody.
+        let page = match std::io::stdout().is_terminal() {
+            true => format!("The fleet: {}", url.expose()),
+            false => format!("The address of the page of the fleet is in {}.", file.display()),
+        };
         match context.format {
             Format::Json => print(
-                &json!({ "address": address, "release": product, "configurations": configurations })
+                &json!({ "address": address, "release": product, "configurations": configurations, "fleet": file })
                     .to_string(),
             )?,
             Format::Text => print(&format!(
                 "Serving {product} on {address} with {configurations} configurations.\n\
-                 Machines boot from {scheme}://{address}/boot.ipxe (put an address of this host for 0.0.0.0)."
+                 Machines boot from {scheme}://{address}/boot.ipxe (put an address of this host for 0.0.0.0).\n\
+                 {page}"
             ))?,
         }
         server.run()

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use hyper::body::{Body, Bytes};
 use hyper::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, HeaderName,
     HeaderValue, IF_NONE_MATCH, IF_RANGE, RANGE,
@@ -11,15 +12,20 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use super::body::Content;
 use super::files::Served;
+use super::fleet::{self, routes::Fleet};
 use super::machines::Moment;
 use super::range::{Fields, Selection, Span};
 use super::site::{Asked, Reply, Site};
 
-/// Answers one request. Bodies of requests are of no interest here.
-pub async fn respond<B: Send + 'static>(
-    site: Arc<Site>,
-    request: Request<B>,
-) -> Result<Response<Content>, Infallible> {
+/// Answers one request. Bodies of requests are of no interest but to the fleet.
+pub async fn respond<B>(site: Arc<Site>, request: Request<B>) -> Result<Response<Content>, Infallible>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if Fleet::has(request.uri().path()) {
+        return Ok(fleet::http::respond(site, request).await);
+    }
     let head = match *request.method() {
         Method::GET => false,
         Method::HEAD => true,

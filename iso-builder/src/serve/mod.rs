@@ -7,6 +7,7 @@
 //! | [`machines`], [`store`] | the machines, what each may do, and where that is kept |
 //! | [`nodes`], [`token`] | which configuration a machine gets, and what opens it once |
 //! | [`boot`] | the scripts that machines boot |
+//! | [`fleet`] | what machines report, and the page that shows it |
 //! | [`site`] | requests in, replies out |
 //! | [`http`], [`body`] | the same in HTTP |
 //! | [`dnsmasq`] | DHCP and TFTP, by a program of that name |
@@ -19,6 +20,7 @@ pub mod body;
 pub mod boot;
 pub mod dnsmasq;
 pub mod files;
+pub mod fleet;
 pub mod http;
 pub mod loaders;
 pub mod machines;

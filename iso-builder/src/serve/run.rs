@@ -21,11 +21,13 @@ use tokio_rustls::TlsAcceptor;
 use super::boot::{System, is_plain};
 use super::dnsmasq;
 use super::files::Files;
+use super::fleet::entry::Entry;
+use super::fleet::routes::Fleet;
 use super::net::{self, Limits};
 use super::nodes::{Configurations, Origin, stamp};
 use super::site::{STEP, Site};
 use super::store::Store;
-use super::{loaders, net::listen, tls};
+use super::{loaders, net::listen, tls, token};
 
 /// How often configurations are looked at for changes.
 const LOOK: Duration = Duration::from_secs(2);
@@ -73,6 +75,7 @@ pub struct Server {
     tls: Option<TlsAcceptor>,
     /// The configuration for dnsmasq.
     dhcp: Option<PathBuf>,
+    entry: Entry,
 }
 
 impl fmt::Debug for Server {
@@ -112,6 +115,11 @@ impl Server {
         let listener = runtime.block_on(listen(options.listen))?;
         let address = listener.local_addr().class(Class::Network, || "listening".into())?;
         let connections = within_open_files(options.connections, progress);
+        let token = token::random()?;
+        site.fleet = Fleet::new(&token, site.tls);
+        let scheme = if site.tls { "https" } else { "http" };
+        let base = site.base.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
+        let entry = Entry::keep(&options.state, &base, &token)?;
         let limits = Limits { connections, ..Limits::default() };
         let dhcp = dhcp(options, address, &site)?;
         Ok(Self {
@@ -124,6 +132,7 @@ impl Server {
             runtime,
             listener,
             address,
+            entry,
         })
     }
 
@@ -131,6 +140,12 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The way to the page of the fleet.
+    #[must_use]
+    pub fn entry(&self) -> &Entry {
+        &self.entry
     }
 
     /// What it serves.

@@ -9,9 +9,11 @@ use installer::failure::causes;
 use installer::machine::identity::{real_text, real_uuid};
 use installer::machine::{Identity, Mac};
 use installer::progress::Progress;
+use uuid::Uuid;
 
 use super::boot::{self, BOOT, CONFIGURATION, Deployment, GRUB, MEDIUM, System};
 use super::files::{Files, Served};
+use super::fleet::routes::Fleet;
 use super::machines::{Answer, Event, Fit, Machine, Moment, Permission, Refused, Tokens, Why};
 use super::nodes::Configurations;
 use super::range::{self, Selection};
@@ -76,6 +78,8 @@ pub struct Site {
     pub base: Option<String>,
     /// Whether connections are secured.
     pub tls: bool,
+    /// What machines report, for those who know its token.
+    pub fleet: Fleet,
     /// How long a token for a configuration is valid, in seconds.
     pub validity: u64,
     /// Where the operator is told what happens.
@@ -94,6 +98,8 @@ impl Site {
             loaders: BTreeMap::new(),
             base: None,
             tls: false,
+            // Nobody knows this token; who starts the server tells another.
+            fleet: Fleet::new(&Secret::new(Uuid::new_v4().to_string()), false),
             validity: 3600,
             progress: Progress::silent(),
             configurations: RwLock::new(Arc::new(configurations)),

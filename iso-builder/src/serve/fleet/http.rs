@@ -1,0 +1,107 @@
+//! The same in HTTP: bodies of requests, which have limits of their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body, Bytes};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HeaderName, HeaderValue, IF_NONE_MATCH};
+use hyper::{Method, Request, Response, StatusCode};
+use installer::failure::causes;
+
+use super::routes::{self, Known, Reply};
+use crate::serve::body::Content;
+use crate::serve::http::plain;
+use crate::serve::machines::{Fit, Moment};
+use crate::serve::site::{STEP, Site};
+
+/// How long the body of a request may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Answers one request for what belongs to the fleet.
+pub async fn respond<B>(site: Arc<Site>, request: Request<B>) -> Response<Content>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (parts, body) = request.into_parts();
+    let body = match parts.method {
+        Method::POST => match whole(&site, parts.uri.path(), body).await {
+            Ok(body) => body,
+            Err(refusal) => return refusal,
+        },
+        _ => Bytes::new(),
+    };
+    let head = parts.method == Method::HEAD;
+    // The state is on a disk, which may be slow.
+    let answered = tokio::task::spawn_blocking(move || {
+        let field = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let request = routes::Request {
+            method: parts.method.as_str(),
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or_default(),
+            authorization: field(AUTHORIZATION),
+            cookie: field(COOKIE),
+            if_none_match: field(IF_NONE_MATCH),
+            body: &body,
+        };
+        answer(&site, &request)
+    });
+    match answered.await.ok().flatten() {
+        Some(reply) => rendered(reply, head),
+        None => {
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "the server has trouble; it tells its operator which")
+        }
+    }
+}
+
+/// All of a body, or why it is not taken.
+async fn whole<B>(site: &Arc<Site>, path: &str, body: B) -> Result<Bytes, Response<Content>>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (path, asked) = (path.to_owned(), Arc::clone(site));
+    let limit = tokio::task::spawn_blocking(move || routes::limit(&path, &asked.store));
+    let limited = Limited::new(body, limit.await.unwrap_or_default());
+    match tokio::time::timeout(PATIENCE, limited.collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "this is longer than what is taken here"))
+        }
+        _ => Err(plain(StatusCode::REQUEST_TIMEOUT, "the rest of this did not come")),
+    }
+}
+
+fn answer(site: &Site, request: &routes::Request<'_>) -> Option<Reply> {
+    let configurations = site.configurations();
+    let fits = |identity: &_| configurations.choose(identity).map_or(Fit::Nothing, |(fit, _)| fit);
+    let known = Known { store: &site.store, fits: &fits };
+    let answered = site.fleet.answer(request, known, Moment::now());
+    answered
+        .inspect_err(|error| site.progress.note(STEP, format!("error: {}", causes(error).join(": "))))
+        .ok()
+}
+
+fn rendered(reply: Reply, head: bool) -> Response<Content> {
+    let length = reply.body.len();
+    // What a HEAD is answered with has the length of what a GET would have (RFC 9110, section 9.3.2).
+    let mut response = Response::new(Content::whole(if head { Vec::new() } else { reply.body }));
+    *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let fields = response.headers_mut();
+    for (name, value) in reply.headers {
+        // Values are of our own making.
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(&value))
+        {
+            fields.append(name, value);
+        }
+    }
+    if !matches!(reply.status, 204 | 304) {
+        fields.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

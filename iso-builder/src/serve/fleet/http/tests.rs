@@ -1,0 +1,112 @@
+//! A server on the loopback interface, with the reports of a real installer.
+
+use super::*;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::OnceLock;
+
+use crate::serve::boot::System;
+use crate::serve::files::Files;
+use crate::serve::fleet::routes::Fleet;
+use crate::serve::net::{Limits, listen, serve};
+use crate::serve::nodes::{Configurations, Origin};
+use crate::serve::store::Store;
+use crate::serve::testing::{NODE, medium};
+use installer::config::Secret;
+use installer::fleet::wire::Failed;
+use installer::fleet::{Patience, Reporter, Setup};
+use installer::machine::Identity;
+use installer::progress::Progress;
+use installer::release::MediumKind;
+
+/// A server with a configuration for one machine, while the process lives.
+fn server() -> SocketAddr {
+    static SERVER: OnceLock<(SocketAddr, tempfile::TempDir, tokio::runtime::Runtime)> = OnceLock::new();
+    let (address, ..) = SERVER.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let nodes = directory.path().join("nodes");
+        std::fs::create_dir(&nodes).unwrap();
+        std::fs::write(nodes.join("mac-52-54-00-12-34-56.yaml"), NODE).unwrap();
+        let files = Files::open(&medium(MediumKind::Full).tree()).unwrap();
+        let system = System::of(&files, &[]).unwrap();
+        let store = Store::open(&directory.path().join("state")).unwrap();
+        let configurations = Configurations::load(&Origin::Directory(nodes), &[]).unwrap();
+        let mut site = Site::new(files, system, store, configurations);
+        site.fleet = Fleet::new(&Secret::new("T-secret"), false);
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let listener = runtime.block_on(listen(([127, 0, 0, 1], 0).into())).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        runtime.spawn(async move {
+            serve(listener, Arc::new(site), None, Limits::default(), stopped).await;
+            drop(stop);
+        });
+        (address, directory, runtime)
+    });
+    *address
+}
+
+/// The answer to a request, whose head ends with `head` and which has `body`.
+fn ask(head: &str, body: &[u8]) -> String {
+    let address = server();
+    let mut client = TcpStream::connect(address).unwrap();
+    let length = body.len();
+    write!(client, "{head}Host: {address}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n").unwrap();
+    // A server that refuses a body does not read all of it.
+    let _ = client.write_all(body);
+    let mut answer = Vec::new();
+    let _ = client.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+fn json() -> serde_json::Value {
+    let answer = ask("GET /v1/fleet HTTP/1.1\r\nAuthorization: Bearer T-secret\r\n", b"");
+    serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+}
+
+#[test]
+fn an_installer_that_was_booted_reports_and_is_seen() {
+    let script = ask("GET /v1/boot?mac=52-54-00-12-34-56 HTTP/1.1\r\n", b"");
+    let word = |name: &str| {
+        let mut words = script.split_whitespace();
+        words.find_map(|word| word.strip_prefix(name)).unwrap_or_else(|| panic!("{script}")).to_owned()
+    };
+    let path = word("nqrust.install.config_url=").split('/').skip(3).collect::<Vec<_>>().join("/");
+    assert!(ask(&format!("GET /{path} HTTP/1.1\r\n"), b"").starts_with("HTTP/1.1 200"));
+    let progress = Progress::silent();
+    let (url, machine) = (word("nqrust.report=").parse().unwrap(), Identity::default());
+    let patience = Patience { last: Duration::from_secs(60), ..Patience::default() };
+    let reporter = Reporter::begin(Setup { url, machine, patience, progress: progress.clone() });
+    reporter.hostname(Some("node-1"));
+    drop(progress.step("image", "Writing the OS image", Some(9)));
+    reporter.fall_silent();
+    progress.finish("Installation failed", 6);
+    let failed = Failed { causes: vec!["the disk is gone".into()], hints: Vec::new(), exit_code: 6 };
+    reporter.conclude(Some((failed, "all of it\n".into())));
+    let json = json();
+    let machine = &json["machines"][0];
+    assert_eq!((&machine["name"], &machine["stage"]), (&"node-1".into(), &"failed".into()), "{json:#}");
+    assert_eq!(machine["error"]["causes"][0], "the disk is gone");
+    let id = machine["id"].as_str().unwrap();
+    let log =
+        ask(&format!("GET /fleet/machines/{id}/log HTTP/1.1\r\nAuthorization: Bearer T-secret\r\n"), b"");
+    assert!(log.ends_with("all of it\n"), "{log}");
+}
+
+#[test]
+fn nobody_but_a_machine_that_may_report_sends_much() {
+    let answer = ask("POST /v1/report/x HTTP/1.1\r\n", &[b'x'; 5000]);
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    let answer = ask("POST /v1/report/x HTTP/1.1\r\n", b"x");
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+}
+
+#[test]
+fn a_page_comes_with_its_policy_and_a_head_without_its_body() {
+    let page = ask("GET /fleet HTTP/1.1\r\nAuthorization: Bearer T-secret\r\n", b"").to_lowercase();
+    assert!(page.contains("content-security-policy: default-src 'none'") && page.contains("<h1>"), "{page}");
+    let head = ask("HEAD /fleet HTTP/1.1\r\nAuthorization: Bearer T-secret\r\n", b"").to_lowercase();
+    assert!(head.starts_with("http/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
+    assert!(ask("GET /fleet HTTP/1.1\r\n", b"").starts_with("HTTP/1.1 401"));
+}

@@ -1,0 +1,78 @@
+//! The fleet: what its machines are doing, out of what their installers report, and the page that shows it.
+//!
+//! | Module | What it knows |
+//! |---|---|
+//! | [`story`] | what one machine has told of its run |
+//! | [`stage`] | where a machine is on its way, out of steps and states |
+//! | [`view`] | the fleet as it is shown, and its JSON |
+//! | [`page`], [`card`], [`machine`] | the view as HTML |
+//! | [`access`], [`entry`] | who may see it, and how they come in |
+//! | [`routes`] | which request gets which of these |
+//! | [`http`] | the same in HTTP |
+//!
+//! What machines tell is kept in memory: a server that starts again knows from [`super::machines`] what each machine
+//! is, and hears the rest as it is told.
+
+pub mod access;
+pub mod card;
+pub mod entry;
+pub mod html;
+pub mod http;
+pub mod machine;
+pub mod page;
+pub mod routes;
+pub mod stage;
+pub mod story;
+pub mod view;
+
+use std::collections::BTreeMap;
+
+use installer::fleet::wire::{Hello, Line};
+
+use super::machines::{MachineId, Moment};
+use story::Story;
+
+/// All logs together, in bytes; beyond it those go that are the oldest.
+const LOGS: usize = 32 << 20;
+/// So many machines tell their stories.
+const MOST: usize = 2000;
+
+/// What all machines have told.
+#[derive(Clone, Debug, Default)]
+pub struct Stories(BTreeMap<MachineId, Story>);
+
+impl Stories {
+    /// What this machine has told.
+    #[must_use]
+    pub fn get(&self, id: MachineId) -> Option<&Story> {
+        self.0.get(&id)
+    }
+
+    /// Takes in what [`story::read`] has checked. Returns how the run has ended, if it has.
+    pub fn hear(&mut self, id: MachineId, hello: &Hello, lines: &[Line], now: Moment) -> Option<u8> {
+        if self.0.get(&id).is_none_or(|story| story.run != hello.run) {
+            self.0.insert(id, Story::new(hello.run, now));
+        }
+        let story = self.0.get_mut(&id)?;
+        story.hear(hello, lines, now);
+        let ended = story.ended;
+        self.make_room(id);
+        ended
+    }
+
+    /// Forgets what is oldest, where there is too much; `keep` has just spoken.
+    fn make_room(&mut self, keep: MachineId) {
+        let others = |story: &(&MachineId, &Story)| *story.0 != keep;
+        while self.0.len() > MOST {
+            let oldest = self.0.iter().filter(others).min_by_key(|(_, story)| story.heard).map(|(id, _)| *id);
+            let Some(oldest) = oldest else { return };
+            self.0.remove(&oldest);
+        }
+        while self.0.values().map(|story| story.log.len()).sum::<usize>() > LOGS {
+            let logs = self.0.iter().filter(others).filter(|(_, story)| !story.log.is_empty());
+            let oldest = logs.min_by_key(|(_, story)| story.heard).map(|(id, _)| *id);
+            let Some(story) = oldest.and_then(|oldest| self.0.get_mut(&oldest)) else { return };
+            story.log = String::new();
+        }
+    }
+}

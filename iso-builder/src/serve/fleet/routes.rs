@@ -1,0 +1,321 @@
+//! Which request gets what: reports of machines, the page, its JSON, its forms. Sockets are others' business.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::Result;
+use installer::config::Secret;
+use installer::digest::Digest;
+use installer::machine::Identity;
+
+use super::access::Access;
+use super::story;
+use super::view::{self, Action, View};
+use super::{Stories, machine, page};
+use crate::serve::boot::REPORT;
+use crate::serve::machines::{Event, Fit, Machine, MachineId, Machines, Moment, Permission};
+use crate::serve::store::Store;
+use crate::serve::token;
+
+/// The page, and with `/` behind it everything that belongs to it.
+pub const PAGE: &str = "/fleet";
+/// The fleet as JSON.
+pub const JSON: &str = "/v1/fleet";
+/// The longest body of a report, in bytes.
+const BODY: usize = installer::fleet::wire::BODY;
+/// The longest form, in bytes.
+const FORM: usize = 4096;
+
+/// What a page may do: nothing but what this server gives it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+const HTML: &str = "text/html; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// One request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request<'a> {
+    /// `GET`, `HEAD` or `POST`; others are refused.
+    pub method: &'a str,
+    /// The path, as it came.
+    pub path: &'a str,
+    /// What follows the `?`.
+    pub query: &'a str,
+    /// Header fields.
+    pub authorization: Option<&'a str>,
+    /// Header fields.
+    pub cookie: Option<&'a str>,
+    /// Header fields.
+    pub if_none_match: Option<&'a str>,
+    /// What came with a `POST`, no longer than [`limit`] says.
+    pub body: &'a [u8],
+}
+
+/// The answer to one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// As RFC 9110 numbers them.
+    pub status: u16,
+    /// Header fields; the length of the body is not among them.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body, also for `HEAD`.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    fn new(status: u16, kind: &str, body: impl Into<Vec<u8>>) -> Self {
+        let headers = [
+            ("Content-Type", kind),
+            ("Content-Security-Policy", POLICY),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+        ];
+        let headers = headers.map(|(name, value)| (name, value.to_owned())).into();
+        Self { status, headers, body: body.into() }
+    }
+
+    fn page(status: u16, title: &str, main: &str) -> Self {
+        Self::new(status, HTML, page::document(title, None, main))
+    }
+
+    fn to(place: &str) -> Self {
+        Self::new(303, TEXT, "").with("Location", place.to_owned())
+    }
+
+    fn with(mut self, name: &'static str, value: String) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        self.headers.push((name, value));
+        self
+    }
+}
+
+/// What the server knows of its machines beside what they tell.
+#[derive(Clone, Copy)]
+#[allow(missing_debug_implementations)]
+pub struct Known<'a> {
+    /// The machines.
+    pub store: &'a Store,
+    /// Which configuration there is for a machine.
+    pub fits: &'a dyn Fn(&Identity) -> Fit,
+}
+
+/// The fleet of one server.
+#[derive(Debug)]
+pub struct Fleet {
+    access: Access,
+    stories: Mutex<Stories>,
+    tls: bool,
+}
+
+impl Fleet {
+    /// A fleet for those who know `token`; `tls` says whether browsers come by HTTPS.
+    #[must_use]
+    pub fn new(token: &Secret, tls: bool) -> Self {
+        Self { access: Access::new(token), stories: Mutex::default(), tls }
+    }
+
+    /// Whether a path is one of these.
+    #[must_use]
+    pub fn has(path: &str) -> bool {
+        let below =
+            |base: &str| path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        below(PAGE) || below(JSON) || path.starts_with(REPORT)
+    }
+
+    /// Answers. An error is one of this server: what was asked for could not be kept on disk.
+    pub fn answer(&self, request: &Request<'_>, known: Known<'_>, now: Moment) -> Result<Reply> {
+        match request.method {
+            "POST" => self.post(request, known, now),
+            "GET" | "HEAD" => Ok(self.get(request, known, now)),
+            _ => Ok(Reply::new(405, TEXT, "").with("Allow", "GET, HEAD, POST".into())),
+        }
+    }
+
+    fn stories(&self) -> MutexGuard<'_, Stories> {
+        self.stories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_open(&self, request: &Request<'_>) -> bool {
+        self.access.is_open_to(request.authorization, request.cookie)
+    }
+
+    fn get(&self, request: &Request<'_>, known: Known<'_>, now: Moment) -> Reply {
+        match request.path {
+            // They are the same for everybody and hold nothing.
+            "/fleet/style.css" => {
+                return unchanged(request, Reply::new(200, "text/css; charset=utf-8", page::STYLE));
+            }
+            "/fleet/script.js" => {
+                return unchanged(request, Reply::new(200, "text/javascript; charset=utf-8", page::SCRIPT));
+            }
+            _ => {}
+        }
+        let brought = parameter(request.query, "token").is_some_and(|token| self.access.is_token(&token));
+        if brought && (request.path == PAGE || of_machine(request.path).is_some()) {
+            // The address without the token: it is not to stay in histories.
+            return Reply::to(request.path).with("Set-Cookie", self.access.set_cookie(self.tls));
+        }
+        if !self.is_open(request) {
+            return closed(request.path);
+        }
+        match request.path {
+            PAGE => {
+                Reply::new(200, HTML, page::document("Fleet", Some("/fleet/live"), &self.list(known, now)))
+            }
+            "/fleet/live" => unchanged(request, Reply::new(200, HTML, self.list(known, now))),
+            JSON => {
+                // Views hold texts and numbers only.
+                let json = serde_json::to_vec_pretty(&self.view(known, now)).unwrap_or_default();
+                Reply::new(200, "application/json", json)
+            }
+            path => self
+                .one(request, path, known, now)
+                .unwrap_or_else(|| Reply::page(404, "Not found", page::ABSENT)),
+        }
+    }
+
+    fn view(&self, known: Known<'_>, now: Moment) -> View {
+        let stories = self.stories();
+        known.store.read(|machines| {
+            let about = |machine: &Machine| (known.fits)(&machine.identity);
+            View::new(machines.iter().map(|one| (one, stories.get(one.id), about(one))), now)
+        })
+    }
+
+    fn list(&self, known: Known<'_>, now: Moment) -> String {
+        page::fleet(&self.view(known, now), self.access.form_value(), now)
+    }
+
+    /// The pages of one machine.
+    fn one(&self, request: &Request<'_>, path: &str, known: Known<'_>, now: Moment) -> Option<Reply> {
+        let (id, what) = of_machine(path)?;
+        let stories = self.stories();
+        let story = stories.get(id);
+        if what == "log" {
+            return Some(Reply::new(200, TEXT, story.filter(|story| !story.log.is_empty())?.log.clone()));
+        }
+        let row = known.store.read(|machines| {
+            let machine = machines.get(id)?;
+            Some(view::row(machine, story, (known.fits)(&machine.identity), now))
+        })?;
+        let main = machine::page(&row, story, self.access.form_value(), now);
+        match what {
+            "" => {
+                let title = format!("{} · Fleet", super::html::Text(&row.name));
+                let live = format!("{path}/live");
+                Some(Reply::new(200, HTML, page::document(&title, Some(&live), &main)))
+            }
+            "live" => Some(unchanged(request, Reply::new(200, HTML, main))),
+            _ => None,
+        }
+    }
+
+    fn post(&self, request: &Request<'_>, known: Known<'_>, now: Moment) -> Result<Reply> {
+        if let Some(token) = request.path.strip_prefix(REPORT) {
+            return self.report(token, request.body, known, now);
+        }
+        if !self.is_open(request) {
+            return Ok(closed(request.path));
+        }
+        // A program that sends the token is no browser that another site makes send a form.
+        let form = String::from_utf8_lossy(request.body);
+        let ours = parameter(&form, "form").is_some_and(|value| self.access.is_form_value(&value));
+        if !ours && !self.access.is_open_to(request.authorization, None) {
+            return Ok(Reply::page(403, "Nothing was done", page::STALE));
+        }
+        let found = of_machine(request.path).and_then(|(id, verb)| Some((id, Action::of_name(verb)?)));
+        let done = match found {
+            Some((id, action)) => known.store.change(|machines| act(machines, id, action, now))?,
+            None => None,
+        };
+        Ok(match done {
+            Some(id) => Reply::to(&format!("{PAGE}#m-{id}")),
+            None => Reply::page(404, "Not found", page::ABSENT),
+        })
+    }
+
+    /// What a machine has to tell. Its token says which machine it is, whatever it says of itself.
+    fn report(&self, token: &str, body: &[u8], known: Known<'_>, now: Moment) -> Result<Reply> {
+        let token = Digest::of(token.as_bytes());
+        let Some(id) = known.store.read(|machines| machines.reporting(token).map(|machine| machine.id))
+        else {
+            return Ok(Reply::new(403, TEXT, "no machine reports with this token\n"));
+        };
+        let (hello, lines) = match story::read(body) {
+            Ok(told) => told,
+            Err(absurd) => return Ok(Reply::new(400, TEXT, format!("{absurd}\n"))),
+        };
+        let event = match self.stories().hear(id, &hello, &lines, now) {
+            None => None,
+            Some(0) => Some(Event::Finished),
+            Some(_) => Some(Event::Failed),
+        };
+        // Reports come every second from every machine; few of them are worth a look at the disk.
+        let is_news = |event: &Event| {
+            known
+                .store
+                .read(|machines| machines.get(id).is_some_and(|one| one.state.after(*event) != one.state))
+        };
+        if let Some(event) = event.filter(is_news) {
+            known.store.change(|machines| machines.get_mut(id).map(|machine| machine.apply(event, now)))?;
+        }
+        Ok(Reply::new(204, TEXT, ""))
+    }
+}
+
+/// How many bytes the body of a request may have: much is taken only from machines that may report, since anybody can
+/// ask.
+#[must_use]
+pub fn limit(path: &str, store: &Store) -> usize {
+    let known = path.strip_prefix(REPORT).is_some_and(|token| reporting(token, store).is_some());
+    if known { BODY } else { FORM }
+}
+
+/// The machine that reports with this token.
+fn reporting(token: &str, store: &Store) -> Option<MachineId> {
+    let token = token::digest(token)?;
+    store.read(|machines| machines.reporting(token).map(|machine| machine.id))
+}
+
+/// Does what was asked for; tells which machine it was done to.
+fn act(machines: &mut Machines, id: MachineId, action: Action, now: Moment) -> Option<MachineId> {
+    let machine = machines.get_mut(id)?;
+    match action {
+        Action::Allow => machine.permission = Permission::Allowed,
+        Action::Deny => machine.permission = Permission::Denied,
+        Action::Redeploy => machine.apply(Event::Redeploy, now),
+    }
+    Some(id)
+}
+
+/// `/fleet/machines/ID`, or that with one word behind it.
+fn of_machine(path: &str) -> Option<(MachineId, &str)> {
+    let rest = path.strip_prefix("/fleet/machines/")?;
+    let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
+    Some((id.parse().ok()?, what))
+}
+
+fn closed(path: &str) -> Reply {
+    let reply = match path {
+        JSON => Reply::new(401, "application/json", "{\"error\": \"the token of the fleet is needed\"}\n"),
+        _ => Reply::page(401, "Token needed", page::CLOSED),
+    };
+    reply.with("WWW-Authenticate", "Bearer realm=\"fleet\"".into())
+}
+
+/// The reply, without its body where the browser has it already.
+fn unchanged(request: &Request<'_>, reply: Reply) -> Reply {
+    let tag = format!("\"{}\"", Digest::of(&reply.body));
+    let known = request.if_none_match.is_some_and(|known| known == tag);
+    let reply = reply.with("ETag", tag).with("Cache-Control", "no-cache".into());
+    if known { Reply { status: 304, body: Vec::new(), ..reply } } else { reply }
+}
+
+/// One value of a query or a form. Values of these forms need no decoding.
+fn parameter(text: &str, name: &str) -> Option<String> {
+    let mut pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

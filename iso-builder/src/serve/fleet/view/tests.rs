@@ -1,0 +1,144 @@
+use super::*;
+use crate::serve::fleet::story::tests::{hello, told};
+use crate::serve::machines::{Event, Machines};
+use installer::fleet::wire::Line;
+use installer::progress::{self, State as StepState};
+
+const NOW: Moment = Moment(1_700_000_000);
+
+fn machine(mac: &str, events: &[Event]) -> Machine {
+    let identity = Identity { macs: vec![mac.parse().unwrap()], ..Identity::default() };
+    let mut machines = Machines::default();
+    let machine = machines.seen(&identity, NOW);
+    events.iter().for_each(|event| machine.apply(*event, NOW));
+    machine.clone()
+}
+
+fn line(seq: u64, step: &str, state: StepState, exit_code: Option<u8>) -> Line {
+    let (time, step, message) = ("2026-11-21T10:00:00Z".into(), step.to_owned(), "m".into());
+    Line::Event(progress::Event {
+        v: 1,
+        seq,
+        time,
+        step,
+        state,
+        bytes: None,
+        total: None,
+        message,
+        result: None,
+        exit_code,
+    })
+}
+
+const MAC: &str = "52:54:00:00:00:01";
+const BEGUN: [Event; 2] = [Event::Booted, Event::Took];
+
+#[test]
+fn a_machine_is_where_its_last_run_is_and_not_where_one_before_it_was() {
+    let running = told([line(1, "image", StepState::Started, None)]);
+    let ended = told([line(1, "run", StepState::Done, Some(0))]);
+    let failed = told([
+        line(1, "image", StepState::Started, None),
+        line(2, "image", StepState::Failed, None),
+        line(3, "run", StepState::Failed, Some(6)),
+    ]);
+    let late = |events: &[Event]| {
+        let mut machine = machine(MAC, events);
+        machine.since = NOW.plus(100);
+        machine
+    };
+    let with = |event| [Event::Booted, Event::Took, event];
+    for (machine, story, stage) in [
+        (machine(MAC, &BEGUN), None, Stage::Preparing),
+        (machine(MAC, &BEGUN), Some(&running), Stage::Writing),
+        (machine(MAC, &BEGUN), Some(&failed), Stage::Preparing),
+        (machine(MAC, &with(Event::Finished)), Some(&ended), Stage::Rebooting),
+        (machine(MAC, &with(Event::Finished)), Some(&running), Stage::Installed),
+        (machine(MAC, &with(Event::Failed)), Some(&failed), Stage::Failed),
+        (late(&with(Event::Redeploy)), Some(&ended), Stage::Waiting),
+        (late(&with(Event::Redeploy)), Some(&running), Stage::Waiting),
+        (late(&[Event::Booted]), Some(&failed), Stage::Booting),
+    ] {
+        assert_eq!(row(&machine, story, Fit::Own, NOW).stage, stage, "{:?}", machine.state);
+    }
+    let row = row(&machine(MAC, &with(Event::Failed)), Some(&failed), Fit::Own, NOW);
+    assert_eq!(row.failed_in, Some(Stage::Writing));
+}
+
+#[test]
+fn a_machine_that_restarts_is_installed_after_a_while() {
+    let machine = machine(MAC, &[Event::Booted, Event::Took, Event::Finished]);
+    let story = told([line(1, "run", StepState::Done, Some(0))]);
+    let stage = |seconds| row(&machine, Some(&story), Fit::Own, NOW.plus(seconds)).stage;
+    assert_eq!((stage(RESTART - 1), stage(RESTART)), (Stage::Rebooting, Stage::Installed));
+}
+
+#[test]
+fn an_install_that_says_nothing_is_told_apart() {
+    let story = told([line(1, "image", StepState::Started, None)]);
+    let machine = machine(MAC, &BEGUN);
+    let silent = |story, seconds| row(&machine, story, Fit::Own, NOW.plus(seconds)).silent;
+    assert!(!silent(Some(&story), SILENT) && silent(Some(&story), SILENT + 1));
+    assert!(!silent(None, START) && silent(None, START + 1));
+}
+
+#[test]
+fn only_what_can_be_done_is_offered_and_a_machine_without_a_configuration_is_told_what_it_lacks() {
+    use Action::{Allow, Deny, Redeploy};
+    let denied = |mut machine: Machine| {
+        machine.permission = Permission::Denied;
+        machine
+    };
+    for (machine, fit, actions) in [
+        (machine(MAC, &[]), Fit::Nothing, vec![Deny]),
+        (machine(MAC, &[]), Fit::Fallback, vec![Allow, Deny]),
+        (machine(MAC, &[]), Fit::Own, vec![Deny]),
+        (denied(machine(MAC, &[])), Fit::Own, vec![Allow]),
+        (machine(MAC, &BEGUN), Fit::Own, vec![]),
+        (machine(MAC, &[BEGUN[0], BEGUN[1], Event::Finished]), Fit::Own, vec![Redeploy]),
+        (denied(machine(MAC, &BEGUN)), Fit::Own, vec![Allow]),
+    ] {
+        assert_eq!(row(&machine, None, fit, NOW).actions, actions, "{fit:?} {:?}", machine.state);
+    }
+    let silent = row(&machine(MAC, &BEGUN), None, Fit::Own, NOW.plus(START + 1));
+    assert_eq!(silent.actions, [Redeploy]);
+    let next = row(&machine(MAC, &[]), None, Fit::Nothing, NOW).next.unwrap();
+    assert!(next.contains("mac-52-54-00-00-00-01.yaml"), "{next}");
+}
+
+#[test]
+fn those_come_first_that_somebody_has_to_look_at_and_all_are_counted() {
+    let machines = [
+        machine("52:54:00:00:00:05", &[Event::Booted, Event::Took, Event::Finished]),
+        machine("52:54:00:00:00:04", &[]),
+        machine("52:54:00:00:00:03", &BEGUN),
+        machine("52:54:00:00:00:02", &BEGUN),
+        machine("52:54:00:00:00:01", &[Event::Booted, Event::Took, Event::Failed]),
+    ];
+    let view = View::new(machines.iter().map(|machine| (machine, None, Fit::Nothing)), NOW);
+    let last: Vec<_> = view.machines.iter().map(|row| row.name.rsplit(':').next().unwrap()).collect();
+    assert_eq!(last, ["01", "02", "03", "04", "05"]);
+    let counts: Vec<_> =
+        view.summary.iter().map(|count| format!("{} {}", count.count, count.group.text())).collect();
+    assert_eq!(counts, ["1 failed", "2 installing", "1 unknown", "1 installed"]);
+}
+
+#[test]
+fn the_json_has_its_version_and_the_fields_that_are_promised() {
+    let story = told([line(1, "image", StepState::Started, None)]);
+    let machine = machine(MAC, &BEGUN);
+    let view = View::new([(&machine, Some(&story), Fit::Own)].into_iter(), NOW);
+    let json = serde_json::to_value(&view).unwrap();
+    assert_eq!(hello(1).hostname.as_deref(), json["machines"][0]["name"].as_str());
+    let mut row = json["machines"][0].clone();
+    row["id"] = "x".into();
+    let expected = serde_json::json!({
+        "id": "x", "name": "node-1", "identity": {"macs": [MAC], "serial": null, "uuid": null, "asset_tag": null},
+        "configuration": null, "product": null, "stage": "writing", "group": "installing", "failed_in": null,
+        "since": "2023-11-14T22:13:20Z", "seen": "2023-11-14T22:13:20Z", "silent": false, "message": "m",
+        "progress": null, "error": null, "next": null, "log": false, "actions": [],
+    });
+    assert_eq!(row, expected);
+    assert_eq!((&json["v"], &json["time"]), (&1.into(), &"2023-11-14T22:13:20Z".into()));
+    assert_eq!(json["summary"], serde_json::json!([{"group": "installing", "count": 1}]));
+}
