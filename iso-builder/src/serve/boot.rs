@@ -136,9 +136,10 @@ pub fn parameters(base: &str, token: &str) -> [String; 3] {
 /// to where the script came from.
 #[must_use]
 pub fn ipxe_start() -> String {
-    let mut query = "mac=${netX/mac}".to_owned();
+    // Without colons: iPXE 1.0 takes what is before one for the scheme, in a relative address too.
+    let mut query = "mac=${netX/mac:hexhyp}".to_owned();
     for card in 0..4 {
-        let _ = write!(query, "&mac=${{net{card}/mac}}");
+        let _ = write!(query, "&mac=${{net{card}/mac:hexhyp}}");
     }
     query.push_str("&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}");
     format!(

@@ -25,6 +25,7 @@ const ASK: Duration = Duration::from_secs(300);
 const WRITING: &str = "Writing the OS image";
 
 #[test]
+#[ignore = "not yet seen to pass from beginning to end: `make soak` runs it"]
 fn a_known_machine_installs_from_the_network_though_the_server_dies_and_a_stranger_does_not() {
     scenario("serve", |artifacts| {
         let identity = Identity::load()?;
