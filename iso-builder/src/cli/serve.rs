@@ -30,8 +30,8 @@ use crate::serve::run::{Options, Server};
 /// uuid-….yaml, asset-tag-XYZ.yaml. default.yaml is for machines that somebody has allowed. They are read anew when they
 /// change.
 ///
-///     iso-builder serve dist/ --nodes nodes/
-///     iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80
+///   iso-builder serve dist/ --nodes nodes/
+///   iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Serve {
