@@ -4,7 +4,7 @@
 //! installed machine) and `preflight` (whether a machine is fit to be installed) and `fleet` (what a
 //! server hears of an install); below those the pure core: `plan`,
 //! `cluster_file`, `config`, `release`, `inventory`, `machine`, `customization`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
-//! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `progress`, `failure`.
+//! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `percent`, `progress`, `failure`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
 
@@ -28,6 +28,7 @@ pub mod medium;
 pub mod node;
 pub mod oci;
 pub mod partition_table;
+pub mod percent;
 pub mod plan;
 pub mod preflight;
 pub mod progress;

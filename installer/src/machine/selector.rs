@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Identity, Mac};
+use crate::percent;
 
 /// The longest serial number or tag; SMBIOS has 64 characters for each string of its own making.
 const LONGEST: usize = 128;
@@ -74,7 +75,7 @@ impl Selector {
             wrong("does not begin with mac-, serial-, uuid- or asset-tag-, and is not default")
         })?;
         let rest =
-            unescaped(rest).ok_or_else(|| wrong("has a % without two hexadecimal digits behind it"))?;
+            percent::decode(rest).ok_or_else(|| wrong("has a % without two hexadecimal digits behind it"))?;
         Self::new(kind, &rest).map_err(|why| wrong(&why))
     }
 
@@ -167,23 +168,6 @@ fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
     let write = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(write).collect()
-}
-
-fn unescaped(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        let byte = if *first == b'%' {
-            let digits;
-            (digits, rest) = rest.split_at_checked(2)?;
-            *hex::decode(digits).ok()?.first()?
-        } else {
-            *first
-        };
-        bytes.push(byte);
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use installer::config::Secret;
 use installer::failure::causes;
 use installer::machine::identity::{real_text, real_uuid};
 use installer::machine::{Identity, Mac};
+use installer::percent;
 use installer::progress::Progress;
 use uuid::Uuid;
 
@@ -128,7 +129,7 @@ impl Site {
     fn route(&self, asked: &Asked<'_>, now: Moment) -> Result<Reply> {
         let path = asked.path;
         if let Some(name) = path.strip_prefix(MEDIUM) {
-            let served = decoded(name).and_then(|name| self.files.get(&name));
+            let served = percent::decode(name).and_then(|name| self.files.get(&name));
             return Ok(file(served, asked));
         }
         if let Some(name) = path.strip_prefix(LOADERS) {
@@ -267,7 +268,7 @@ pub fn described(machine: &Machine) -> String {
 fn told(query: &str) -> Identity {
     let mut identity = Identity::default();
     for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-        let Some(value) = decoded(value).filter(|value| value.len() <= LONGEST) else { continue };
+        let Some(value) = percent::decode(value).filter(|value| value.len() <= LONGEST) else { continue };
         match key {
             "mac" => identity.macs.extend(value.parse::<Mac>().ok()),
             "uuid" => identity.uuid = real_uuid(&value),
@@ -279,23 +280,6 @@ fn told(query: &str) -> Identity {
     identity.macs.sort_unstable();
     identity.macs.dedup();
     identity
-}
-
-/// Text with `%20` and the like in it as it was meant; none where it is not UTF-8, or not whole.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first == b'%' {
-            let digits;
-            (digits, rest) = rest.split_at_checked(2)?;
-            bytes.extend(hex::decode(digits).ok()?);
-        } else {
-            bytes.push(*first);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 /// A name or an address with perhaps a port, and nothing that a script could misunderstand.

@@ -1,0 +1,20 @@
+//! Percent-encoding (RFC 3986, section 2.1), as it is in URLs and in the names of files for machines.
+
+/// Text with `%20` and the like in it as it was meant; none where a `%` has not two hexadecimal digits behind it, or what
+/// comes out is not UTF-8.
+#[must_use]
+pub fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first == b'%' {
+            let digits;
+            (digits, rest) = rest.split_at_checked(2)?;
+            bytes.extend(hex::decode(digits).ok()?);
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
