@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use installer::customization::{FILE, GRUB_FILE, area, argument};
 use installer::digest::Digest;
-use installer::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use installer::release::{MANIFEST, Payload, Purpose, Release};
 use installer::size::ByteSize;
 use nix::sys::resource::{UsageWho, getrusage};
 use nqrust_tests::artifacts::Artifacts;
@@ -108,18 +108,5 @@ fn release() -> Release {
         size: LARGE.get(),
         sha256: Digest::of(b"zeros"),
     };
-    Release {
-        format: FORMAT,
-        id: "bench".into(),
-        name: "Bench".into(),
-        version: "1".into(),
-        architecture: "amd64".into(),
-        epoch: 0,
-        medium: MediumKind::Full,
-        kernel: "6.1.0".into(),
-        kernel_arguments: Vec::new(),
-        payloads: vec![rootfs],
-        images: Vec::new(),
-        containerd: Containerd::default(),
-    }
+    crate::release::release(vec![rootfs])
 }

@@ -10,6 +10,7 @@ mod figure;
 mod images;
 mod install;
 mod plan;
+mod release;
 mod serve;
 mod validate;
 

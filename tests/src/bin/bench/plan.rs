@@ -7,7 +7,7 @@ use installer::config::{Images, Install, InstallConfig};
 use installer::digest::Digest;
 use installer::inventory::Inventory;
 use installer::plan::plan;
-use installer::release::{Containerd, FORMAT, MediumKind, Payload, Purpose, Release};
+use installer::release::{Payload, Purpose, Release};
 use serde_json::{Value, json};
 
 use crate::figure::{Figure, Limit};
@@ -76,20 +76,7 @@ fn release() -> Release {
     };
     let boot = [Purpose::Kernel, Purpose::Initrd, Purpose::Rootfs, Purpose::Shim, Purpose::GrubEfi];
     let grub = [payload(Purpose::GrubBoot, 512), payload(Purpose::GrubCore, 40_000)];
-    Release {
-        format: FORMAT,
-        id: "bench".into(),
-        name: "Bench".into(),
-        version: "1".into(),
-        architecture: "amd64".into(),
-        epoch: 0,
-        medium: MediumKind::Full,
-        kernel: "6.1.0".into(),
-        kernel_arguments: Vec::new(),
-        payloads: boot.map(|purpose| payload(purpose, 1 << 20)).into_iter().chain(grub).collect(),
-        images: Vec::new(),
-        containerd: Containerd::default(),
-    }
+    crate::release::release(boot.map(|purpose| payload(purpose, 1 << 20)).into_iter().chain(grub).collect())
 }
 
 #[cfg(test)]

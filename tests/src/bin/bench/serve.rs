@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use installer::digest::Digest;
-use installer::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use installer::release::{MANIFEST, Payload, Purpose};
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::paths;
@@ -65,20 +65,7 @@ fn medium(directory: &Path) -> Result<PathBuf> {
             sha256: Digest::of(bytes),
         });
     }
-    let release = Release {
-        format: FORMAT,
-        id: "bench".into(),
-        name: "Bench".into(),
-        version: "1".into(),
-        architecture: "amd64".into(),
-        epoch: 0,
-        medium: MediumKind::Full,
-        kernel: "6.1.0".into(),
-        kernel_arguments: vec![],
-        payloads,
-        images: vec![],
-        containerd: Containerd::default(),
-    };
+    let release = crate::release::release(payloads);
     fs::write(directory.join(MANIFEST), release.to_bytes())?;
     Ok(directory.to_owned())
 }

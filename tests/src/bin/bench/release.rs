@@ -1,0 +1,21 @@
+//! Release manifests of media that no build has made.
+
+use installer::release::{Containerd, FORMAT, MediumKind, Payload, Release};
+
+/// A manifest with these payloads, and else as little as there can be.
+pub(crate) fn release(payloads: Vec<Payload>) -> Release {
+    Release {
+        format: FORMAT,
+        id: "bench".into(),
+        name: "Bench".into(),
+        version: "1".into(),
+        architecture: "amd64".into(),
+        epoch: 0,
+        medium: MediumKind::Full,
+        kernel: "6.1.0".into(),
+        kernel_arguments: Vec::new(),
+        payloads,
+        images: Vec::new(),
+        containerd: Containerd::default(),
+    }
+}
