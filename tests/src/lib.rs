@@ -21,6 +21,7 @@ pub mod qemu;
 pub mod qmp;
 pub mod registry;
 pub mod secrets;
+pub mod segment;
 pub mod serial;
 pub mod serve;
 pub mod ssh;

@@ -1,7 +1,7 @@
 //! `iso-builder serve` as a process that a test starts, kills and starts again.
 
 use std::fs::{self, OpenOptions};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,57 +10,85 @@ use anyhow::{Context, Result, bail};
 
 use crate::deadline::Deadline;
 use crate::paths;
+use crate::segment::Segment;
 
 /// From its start to its first answer.
 const START: Duration = Duration::from_secs(60);
+/// What it says when it listens.
+const SERVING: &str = "Machines boot from ";
 
 /// A server, which may be running. It ends when dropped.
 #[derive(Debug)]
 pub struct Server {
-    medium: PathBuf,
-    nodes: PathBuf,
-    state: PathBuf,
-    port: u16,
+    /// The words that start it.
+    words: Vec<String>,
+    listen: SocketAddr,
     log: PathBuf,
     running: Option<Child>,
 }
 
 impl Server {
-    /// Serves `medium` and the configurations in `nodes`, keeps its state in `state`, and says what it says into `log`.
+    /// Serves `medium` and the configurations in `nodes` to machines of QEMU's user network, keeps its state in `state`,
+    /// and says what it says into `log`.
     pub fn start(medium: &Path, nodes: &Path, state: &Path, log: &Path) -> Result<Self> {
         // A port that is free now; the server has to have the same one each time.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let [medium, nodes, state, log] = [medium, nodes, state, log].map(Path::to_owned);
-        let mut server = Self { medium, nodes, state, port, log, running: None };
+        let listen = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        Self::begin(Vec::new(), listen, &[], [medium, nodes, state, log])
+    }
+
+    /// [`Server::start`] on `segment`, whose only DHCP server it is.
+    pub fn on_segment(
+        segment: &Segment,
+        medium: &Path,
+        nodes: &Path,
+        state: &Path,
+        log: &Path,
+    ) -> Result<Self> {
+        let listen = SocketAddr::new(IpAddr::V4(Segment::SERVER), 8080);
+        let further =
+            ["--dnsmasq", "full", "--interface", Segment::TAP, "--range", "192.0.2.100,192.0.2.199"];
+        Self::begin(segment.enter(), listen, &further, [medium, nodes, state, log])
+    }
+
+    fn begin(
+        enter: Vec<String>,
+        listen: SocketAddr,
+        further: &[&str],
+        [medium, nodes, state, log]: [&Path; 4],
+    ) -> Result<Self> {
+        let text = |path: &Path| path.to_str().map(str::to_owned).context("a path that is not UTF-8");
+        let mut words = enter;
+        words.extend([text(&paths::iso_builder()?)?, "serve".into(), text(medium)?]);
+        words.extend(["--progress".into(), "plain".into(), "--listen".into(), listen.to_string()]);
+        words.extend(["--nodes".into(), text(nodes)?, "--state".into(), text(state)?]);
+        words.extend(further.iter().map(|&word| word.to_owned()));
+        let mut server = Self { words, listen, log: log.to_owned(), running: None };
         server.again()?;
         Ok(server)
     }
 
-    /// The URL of the script that iPXE in a virtual machine begins with.
+    /// The URL of the script that iPXE in a virtual machine of QEMU's user network begins with.
     #[must_use]
     pub fn script(&self) -> String {
-        format!("http://10.0.2.2:{}/boot.ipxe", self.port)
+        format!("http://10.0.2.2:{}/boot.ipxe", self.listen.port())
     }
 
     /// Starts a server that was killed.
     pub fn again(&mut self) -> Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
-        let mut command = Command::new(paths::iso_builder()?);
-        command.arg("serve").arg(&self.medium).args(["--progress", "plain", "--listen"]);
-        command.arg(format!("127.0.0.1:{}", self.port));
-        command.arg("--nodes").arg(&self.nodes).arg("--state").arg(&self.state);
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let before = self.said()?.matches(SERVING).count();
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         self.running = Some(command.spawn().context("starting iso-builder serve")?);
-        Deadline::after(START).poll("the server's first answer", || {
+        Deadline::after(START).poll("the server's first words", || {
             if let Some(child) = &mut self.running
                 && let Some(status) = child.try_wait()?
             {
                 bail!("the server ended with {status}:\n{}", fs::read_to_string(&self.log)?);
             }
-            Ok(std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).ok().map(drop))
+            Ok((self.said()?.matches(SERVING).count() > before).then_some(()))
         })
     }
-
     /// Kills the server, as a power cut would.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(mut child) = self.running.take() {

@@ -9,6 +9,7 @@ use crate::disk::Disk;
 use crate::identity::{Identity, USER};
 use crate::medium::Medium;
 use crate::node::{Document, INSTALL_LOGS, MAC};
+use crate::paths;
 use crate::programs;
 use crate::qemu::{Firmware, Machine, Vm};
 use crate::serial::Answer;
@@ -46,15 +47,14 @@ pub fn medium(identity: &Identity) -> Result<Medium> {
     Medium::shared("node-a", &Document::new("node-a").to_json(identity))
 }
 
-/// A volume with this configuration, as a stick that somebody brings along.
+/// A volume with this configuration, as `iso-builder config-medium` makes it and somebody brings it along on a stick.
 pub fn configuration_volume(name: &str, configuration: &[u8], artifacts: &Artifacts) -> Result<Disk> {
-    let directory = artifacts.disk(&format!("{name}-config"));
-    fs::create_dir_all(&directory)?;
-    fs::write(directory.join("install.yaml"), configuration)?;
+    let file = artifacts.disk(&format!("{name}-config.yaml"));
     let volume = artifacts.disk(&format!("{name}-config.img"));
-    let mut format = Command::new("mke2fs");
-    format.args(["-q", "-t", "ext4", "-L", "NQRUST-CONFIG", "-d"]).arg(&directory).arg(&volume).arg("8M");
-    programs::run(&mut format, COMMAND)?.success("mke2fs")?;
+    fs::write(&file, configuration)?;
+    let mut make = Command::new(paths::iso_builder()?);
+    make.args(["config-medium", "--progress", "plain", "--config"]).arg(&file).arg("-o").arg(&volume);
+    programs::run(&mut make, COMMAND)?.success("iso-builder config-medium")?;
     Ok(Disk::raw(volume))
 }
 

@@ -5,14 +5,16 @@
 //! 0 is a BIOS, 6, 7 and 9 are UEFI over TFTP, 16 is UEFI over HTTP.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use installer::failure::{Class, Classify, Failure};
 use installer::files::write_atomically;
+use tempfile::{Builder, TempDir};
 use tokio::process::{Child, Command};
 
 use super::files::Served;
@@ -20,6 +22,8 @@ use super::loaders::{BIOS, UEFI};
 
 /// The program.
 const PROGRAM: &str = "dnsmasq";
+/// Where services keep what goes with the machine's run.
+const RUN: &str = "/run";
 /// How long an address is lent in a network of which this is the only DHCP server.
 const LEASE: &str = "1h";
 
@@ -135,8 +139,21 @@ fn full(
     lines
 }
 
-/// Puts the loaders where dnsmasq finds them, and writes its configuration; returns the path of that.
-pub fn prepare(settings: &Settings, loaders: &BTreeMap<String, Served>) -> Result<PathBuf> {
+/// An empty directory for TFTP that every user of this host can read, as the one that dnsmasq becomes has to. The directory
+/// of the state is closed to others, and so is the home that it is in. It goes when dropped.
+pub fn tftp_directory() -> Result<TempDir> {
+    let make = |parent: &Path| Builder::new().prefix("nqrust-tftp-").tempdir_in(parent);
+    let made = make(Path::new(RUN)).or_else(|_| make(&std::env::temp_dir()));
+    // Whatever the umask.
+    let made = made.and_then(|made| {
+        fs::set_permissions(made.path(), Permissions::from_mode(0o755))?;
+        Ok(made)
+    });
+    made.class(Class::DiskIo, || "making a directory for TFTP".into())
+}
+
+/// Puts the loaders where dnsmasq finds them, and its configuration into `configuration`.
+pub fn prepare(settings: &Settings, loaders: &BTreeMap<String, Served>, configuration: &Path) -> Result<()> {
     for name in [BIOS, UEFI] {
         let Some(served) = loaders.get(name) else {
             return Err(Failure::new(
@@ -150,20 +167,10 @@ pub fn prepare(settings: &Settings, loaders: &BTreeMap<String, Served>) -> Resul
         let mut bytes = vec![0; usize::try_from(served.length).class(Class::Unexpected, what)?];
         let count = served.read_at(&mut bytes, 0).class(Class::DiskIo, what)?;
         bytes.truncate(count);
-        // dnsmasq reads them as a user of its own.
         write_atomically(&settings.tftp.join(name), &bytes, 0o644).class(Class::DiskIo, what)?;
     }
-    let path = settings.tftp.with_file_name("dnsmasq.conf");
-    write_atomically(&path, settings.render().as_bytes(), 0o644)
-        .class(Class::DiskIo, || "writing the configuration of dnsmasq".into())?;
-    let directory = settings.tftp.parent().context("finding the directory of dnsmasq")?;
-    open_to_all(directory).class(Class::DiskIo, || format!("opening {} to dnsmasq", directory.display()))?;
-    Ok(path)
-}
-
-fn open_to_all(directory: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
+    write_atomically(configuration, settings.render().as_bytes(), 0o644)
+        .class(Class::DiskIo, || "writing the configuration of dnsmasq".into())
 }
 
 /// Starts dnsmasq in the foreground. It ends when what is returned is dropped.
@@ -248,14 +255,26 @@ mod tests {
     #[test]
     fn a_missing_loader_is_told_with_the_package_that_has_it() {
         let directory = tempfile::tempdir().unwrap();
-        let settings = Settings { tftp: directory.path().join("d/tftp"), ..settings(modes()[0].1.clone()) };
+        let settings = Settings { tftp: directory.path().join("tftp"), ..settings(modes()[0].1.clone()) };
+        let configuration = directory.path().join("dnsmasq.conf");
         let only = BTreeMap::from([(BIOS.to_owned(), Served::small(b"loader".to_vec()))]);
-        let text = render(&prepare(&settings, &only).unwrap_err());
+        let text = render(&prepare(&settings, &only, &configuration).unwrap_err());
         assert!(text.contains(UEFI) && text.contains("apt-get install ipxe"), "{text}");
         let both =
             BTreeMap::from([BIOS, UEFI].map(|name| (name.to_owned(), Served::small(b"loader".to_vec()))));
-        let path = prepare(&settings, &both).unwrap();
-        assert_eq!(fs::read_to_string(path).unwrap(), settings.render());
-        assert_eq!(fs::read(directory.path().join("d/tftp").join(BIOS)).unwrap(), b"loader");
+        prepare(&settings, &both, &configuration).unwrap();
+        assert_eq!(fs::read_to_string(configuration).unwrap(), settings.render());
+        assert_eq!(fs::read(directory.path().join("tftp").join(BIOS)).unwrap(), b"loader");
+    }
+
+    #[test]
+    fn every_user_can_read_the_directory_for_tftp_and_it_goes_with_the_server() {
+        let directory = tftp_directory().unwrap();
+        let path = directory.path().to_owned();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
+        let closed = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o001 == 0;
+        assert!(!path.ancestors().any(closed), "{}", path.display());
+        drop(directory);
+        assert!(!path.exists());
     }
 }

@@ -12,6 +12,7 @@ use installer::failure::{Class, Classify, Failure, causes};
 use installer::progress::Progress;
 use installer::release::Purpose;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -73,9 +74,15 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
-    /// The configuration for dnsmasq.
-    dhcp: Option<PathBuf>,
+    dhcp: Option<Dhcp>,
     entry: Entry,
+}
+
+/// What dnsmasq runs with.
+struct Dhcp {
+    configuration: PathBuf,
+    /// Its directory for TFTP.
+    _tftp: TempDir,
 }
 
 impl fmt::Debug for Server {
@@ -165,7 +172,7 @@ impl Server {
             if let Some(origin) = origin {
                 tokio::spawn(keep_fresh(Arc::clone(&site), origin, defaults));
             }
-            let mut child = dhcp.as_deref().map(dnsmasq::spawn).transpose()?;
+            let mut child = dhcp.as_ref().map(|dhcp| dnsmasq::spawn(&dhcp.configuration)).transpose()?;
             let ended = async {
                 match &mut child {
                     Some(child) => dnsmasq::ended(child.wait().await),
@@ -204,7 +211,7 @@ fn check(options: &Options) -> Result<()> {
 }
 
 /// Writes the configuration for dnsmasq, where it is wanted.
-fn dhcp(options: &Options, address: SocketAddr, site: &Site) -> Result<Option<PathBuf>> {
+fn dhcp(options: &Options, address: SocketAddr, site: &Site) -> Result<Option<Dhcp>> {
     let Some((mode, interface)) = &options.dnsmasq else { return Ok(None) };
     let scheme = if site.tls { "https" } else { "http" };
     let own = || (!address.ip().is_unspecified()).then(|| format!("{scheme}://{address}"));
@@ -214,15 +221,17 @@ fn dhcp(options: &Options, address: SocketAddr, site: &Site) -> Result<Option<Pa
             .hint("Give --listen the address that machines reach, or --base-url.")
             .into());
     };
-    let directory = options.state.join("dnsmasq");
+    let (directory, tftp) = (options.state.join("dnsmasq"), dnsmasq::tftp_directory()?);
     let settings = dnsmasq::Settings {
         mode: mode.clone(),
         interface: interface.clone(),
         base,
-        tftp: directory.join("tftp"),
+        tftp: tftp.path().to_owned(),
         leases: directory.join("leases"),
     };
-    dnsmasq::prepare(&settings, &site.loaders).map(Some)
+    let configuration = directory.join("dnsmasq.conf");
+    dnsmasq::prepare(&settings, &site.loaders, &configuration)?;
+    Ok(Some(Dhcp { configuration, _tftp: tftp }))
 }
 
 fn is_url(base: &str) -> bool {

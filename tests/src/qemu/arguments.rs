@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Attachment, Network, Nic};
 use crate::disk::Disk;
+use crate::segment::Segment;
 
 pub(super) fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
@@ -69,6 +70,10 @@ pub(super) fn nic_arguments(index: usize, nic: &Nic) -> Vec<String> {
         }
         Network::Wire { end, wire } => {
             format!("socket,id=net{index},udp=127.0.0.1:{wire},localaddr=127.0.0.1:{end}")
+        }
+        Network::Segment => {
+            order = ",bootindex=0";
+            format!("tap,id=net{index},ifname={},script=no,downscript=no", Segment::TAP)
         }
     };
     vec![

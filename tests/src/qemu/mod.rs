@@ -19,6 +19,7 @@ use crate::artifacts::Artifacts;
 use crate::deadline::Deadline;
 use crate::disk::Disk;
 use crate::qmp::Qmp;
+use crate::segment::Segment;
 use crate::serial::Serial;
 use crate::wire::Wire;
 
@@ -68,6 +69,8 @@ enum Network {
     },
     /// One end of a wire: its own UDP port, and that of the wire.
     Wire { end: u16, wire: u16 },
+    /// The tap device of a segment; the card comes before all disks.
+    Segment,
 }
 
 /// A machine to be started.
@@ -81,6 +84,9 @@ pub struct Machine {
     nics: Vec<Nic>,
     kernel: Option<(PathBuf, PathBuf, String)>,
     reboots: bool,
+    /// How a program is started on the segment that the machine is at.
+    enter: Vec<String>,
+    http_boot: bool,
 }
 
 impl Machine {
@@ -96,6 +102,8 @@ impl Machine {
             nics: Vec::new(),
             kernel: None,
             reboots: false,
+            enter: Vec::new(),
+            http_boot: false,
         }
     }
 
@@ -156,6 +164,21 @@ impl Machine {
         self
     }
 
+    /// A network card that the machine boots from before its disks, from what the segment's DHCP server says.
+    #[must_use]
+    pub fn segment(mut self, mac: &str, segment: &Segment) -> Self {
+        self.nics.push(Nic { mac: mac.to_owned(), network: Network::Segment });
+        self.enter = segment.enter();
+        self
+    }
+
+    /// Lets UEFI boot from the network by HTTP and not by TFTP.
+    #[must_use]
+    pub fn http_boot(mut self) -> Self {
+        self.http_boot = true;
+        self
+    }
+
     /// A network card on a network of its own: DHCP answers, and a port of this machine leads to SSH on the
     /// guest, nothing else. `address` is the guest's, empty for what DHCP gives.
     #[must_use]
@@ -211,6 +234,12 @@ impl Machine {
                 format!("if=pflash,format=raw,unit=1,file={}", escaped(variables)),
             ]);
         }
+        if self.http_boot {
+            for version in ["4", "6"] {
+                let name = format!("opt/org.tianocore/IPv{version}PXESupport");
+                args.extend(["-fw_cfg".into(), format!("name={name},string=n")]);
+            }
+        }
         if secure {
             args.extend(words("-global driver=cfi.pflash01,property=secure,value=on"));
         }
@@ -249,9 +278,11 @@ impl Machine {
         }
         let log = File::create(artifacts.path(&format!("{name}-qemu.log")))?;
         // A harness that is killed runs no destructors; the kernel then ends QEMU.
-        let mut command = Command::new("setpriv");
+        let killed = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64"].map(str::to_owned);
+        let mut program = self.enter.iter().cloned().chain(killed);
+        let mut command = Command::new(program.next().unwrap_or_default());
         command
-            .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
+            .args(program)
             .args(self.arguments(&variables))
             .args(["-chardev".into(), format!("socket,id=serial,path={}", serial.display())])
             .args(["-chardev".into(), format!("socket,id=qmp,path={}", qmp.display())])

@@ -4,9 +4,10 @@
 //! Both take a machine's time for many minutes and are left to `make soak`.
 
 use std::fs::File;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use installer::config::Role;
 use installer::size::ByteSize;
 use nqrust_checker::crash::{Log, State, prefixes};
@@ -77,24 +78,52 @@ fn an_install_that_is_cut_off_at_a_random_moment_finishes_when_the_machine_start
         let (medium, mut seed) = (steps::medium(&identity)?, seed(artifacts)?);
         let expected = installed::expected(&medium, Role::Management, SIZE)?;
         let length = measure(&medium, artifacts)?;
-        for round in 0..number("NQRUST_POWER_CUTS", 3) {
-            let disk = Disk::empty_raw(artifacts.disk(&format!("node-{round}.img")), SIZE)?;
-            // The disk comes first, as on a machine whose owner leaves the medium in: what is on it must not get in the way.
-            let live = |purpose: &str| {
-                steps::node(&format!("{purpose}-{round}"), Firmware::Bios, "").disk(&disk).cdrom(&medium.full)
-            };
-            let moment = next(&mut seed, length);
-            cut(&live("cut"), moment, artifacts)?;
-            finish(&live("again"), artifacts)?;
-            complete(&File::open(&disk.path)?, &expected)?;
-            let node = steps::node(&format!("node-{round}"), Firmware::Uefi, "").disk(&disk);
-            let (vm, ssh) = steps::boot(&node, &identity, artifacts)?;
-            drop(ssh);
-            vm.power_off(steps::SHUTDOWN)?;
-            std::fs::remove_file(&disk.path)?;
-        }
-        Ok(())
+        let moments: Vec<_> = (0..number("NQRUST_POWER_CUTS", 3)).map(|_| next(&mut seed, length)).collect();
+        let rounds = Mutex::new(moments.into_iter().enumerate());
+        // As many at a time as there are processors for, two at most.
+        let again = || -> Result<()> {
+            loop {
+                let next = rounds.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some((round, moment)) = next else { return Ok(()) };
+                let case = Case { round, medium: &medium, identity: &identity, expected: &expected };
+                case.run(moment, artifacts).with_context(|| format!("round {round}"))?;
+            }
+        };
+        std::thread::scope(|scope| {
+            let threads = [(); 2].map(|()| scope.spawn(again));
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+        })
     });
+}
+
+/// One of the installs that are cut off.
+struct Case<'a> {
+    round: usize,
+    medium: &'a Medium,
+    identity: &'a Identity,
+    expected: &'a Expected,
+}
+
+impl Case<'_> {
+    fn run(&self, moment: Duration, artifacts: &Artifacts) -> Result<()> {
+        let Self { round, medium, identity, expected } = self;
+        let disk = Disk::empty_raw(artifacts.disk(&format!("node-{round}.img")), SIZE)?;
+        // The disk comes first, as on a machine whose owner leaves the medium in: what is on it must not get in the way.
+        let live = |purpose: &str| {
+            steps::node(&format!("{purpose}-{round}"), Firmware::Bios, "").disk(&disk).cdrom(&medium.full)
+        };
+        cut(&live("cut"), moment, *round, artifacts)?;
+        finish(&live("again"), artifacts)?;
+        complete(&File::open(&disk.path)?, expected)?;
+        let node = steps::node(&format!("node-{round}"), Firmware::Uefi, "").disk(&disk);
+        let (vm, ssh) = steps::boot(&node, identity, artifacts)?;
+        drop(ssh);
+        vm.power_off(steps::SHUTDOWN)?;
+        std::fs::remove_file(&disk.path)?;
+        Ok(())
+    }
 }
 
 fn complete(disk: &File, expected: &Expected) -> Result<()> {
@@ -117,14 +146,14 @@ fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Duration> {
 }
 
 /// Starts an install and pulls the plug so long after it has begun.
-fn cut(machine: &Machine, moment: Duration, artifacts: &Artifacts) -> Result<()> {
+fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts) -> Result<()> {
     let mut vm = machine.start(artifacts)?;
     steps::expect(&mut vm, BEGUN, steps::INSTALL)?;
     std::thread::sleep(moment);
     let console = vm.serial.rest(Duration::from_millis(10));
     let last = console.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
     vm.kill()?;
-    artifacts.append("cuts.txt", &format!("after {:.1} s: {last}\n", moment.as_secs_f64()))
+    artifacts.append("cuts.txt", &format!("{round}: after {:.1} s: {last}\n", moment.as_secs_f64()))
 }
 
 /// Starts the machine again and does nothing: it installs, or it had just finished.

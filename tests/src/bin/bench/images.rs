@@ -2,6 +2,7 @@
 //! compresses and thirty that share most of what they have.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use installer::config::Role;
 use installer::containerd::{Daemon, Places, Programs};
 use installer::digest::{Digest, Hasher};
 use installer::install::seed_store;
-use installer::medium::LocalMedium;
+use installer::medium::source;
 use installer::progress::Progress;
 use installer::release::{MANIFEST, Purpose, Release};
 use nqrust_tests::artifacts::Artifacts;
@@ -42,10 +43,11 @@ const NAME: &str = "registry.nqrust.test";
 /// What the first argument says when this program is to seed a store, so that its memory is that of seeding alone.
 pub(crate) const SEED: &str = "seed";
 
-/// Seeds the store `to` from the medium `from`; both are arguments of the command line.
+/// Seeds the store `to` from the medium `from`, a directory or a URL; both are arguments of the command line.
 pub(crate) fn seed(from: &str, to: &str) -> Result<()> {
-    let release = Release::parse(&fs::read(Path::new(from).join(MANIFEST))?)?;
-    seed_store(&LocalMedium::new(from), &release, Role::Management, Path::new(to), &Progress::silent())
+    let medium = source(Some(from))?;
+    let release = Release::parse(&medium.manifest()?)?;
+    seed_store(medium.as_ref(), &release, Role::Management, Path::new(to), &Progress::silent())
 }
 
 /// Pulls and seeds; `bench` has a cache in which all else of a build is done.
@@ -77,7 +79,7 @@ pub(crate) fn measure(bench: &Bench, artifacts: &Artifacts) -> Result<Vec<Figure
         .limit(Limit::AtMost(1.0)),
     );
 
-    let seeded = run_seed(&medium, &artifacts.disk("seeded"))?;
+    let seeded = run_seed(medium.as_os_str(), &artifacts.disk("seeded"))?;
     fs::remove_dir_all(artifacts.disk("seeded"))?;
     let plain = copy_and_hash(&medium, &release, &artifacts.disk("copied"))?;
     fs::remove_dir_all(artifacts.disk("copied"))?;
@@ -128,7 +130,7 @@ fn unshared(release: &Release) -> u64 {
 }
 
 /// Bytes that do not compress (xorshift64), into `out`.
-fn noise(mut state: u64, length: u64, out: &mut impl Write) -> Result<()> {
+pub(crate) fn noise(mut state: u64, length: u64, out: &mut impl Write) -> Result<()> {
     let mut block = vec![0_u8; 1 << 20];
     let mut left = length;
     while left > 0 {
@@ -215,9 +217,10 @@ fn large_image(directory: &Path) -> Result<()> {
     Ok(fs::write(directory.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?)
 }
 
-struct Hashed<W> {
-    inner: W,
-    hasher: Hasher,
+/// Hashes what it hands on.
+pub(crate) struct Hashed<W> {
+    pub(crate) inner: W,
+    pub(crate) hasher: Hasher,
 }
 
 impl<W: Write> Write for Hashed<W> {
@@ -273,10 +276,10 @@ fn sync(path: &Path) -> Result<()> {
 }
 
 /// What a program took.
-struct Taken {
-    seconds: f64,
+pub(crate) struct Taken {
+    pub(crate) seconds: f64,
     /// Most memory at once, KiB.
-    peak: u64,
+    pub(crate) peak: u64,
 }
 
 /// A build up to the image store: the netboot set has no images, but its manifest lists them.
@@ -323,7 +326,7 @@ fn content(bench: &Bench, _: &Path, artifacts: &Artifacts) -> Result<PathBuf> {
 }
 
 /// This program as one that only seeds.
-fn run_seed(medium: &Path, to: &Path) -> Result<Taken> {
+pub(crate) fn run_seed(medium: &OsStr, to: &Path) -> Result<Taken> {
     fs::create_dir_all(to)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(SEED).arg(medium).arg(to);

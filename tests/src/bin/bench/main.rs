@@ -9,6 +9,7 @@ mod customize;
 mod figure;
 mod images;
 mod install;
+mod netboot;
 mod plan;
 mod release;
 mod serve;
@@ -61,5 +62,6 @@ fn measure_into(figures: &mut Vec<Figure>) -> Result<()> {
     figures.extend(install::measure(&builds.medium()?, &artifacts)?);
     figures.extend(images::measure(&builds, &artifacts)?);
     figures.extend(serve::measure(&artifacts)?);
+    figures.extend(netboot::measure(&artifacts)?);
     Ok(())
 }

@@ -1,0 +1,98 @@
+//! A network of its own with a server on it: a network namespace with one address, and a tap device that a machine's card
+//! is at. What DHCP and TFTP of this machine say there reaches nobody else.
+
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::unistd::geteuid;
+
+use crate::deadline::Deadline;
+use crate::programs;
+
+/// One command in the namespace.
+const COMMAND: Duration = Duration::from_secs(30);
+
+/// A segment; it goes when dropped, with the last process in it.
+#[derive(Debug)]
+pub struct Segment {
+    holder: Child,
+}
+
+impl Segment {
+    /// The address of the server on it, in a network of 24 bits.
+    pub const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    /// The tap device for the one machine that there is at a time.
+    pub const TAP: &'static str = "tap0";
+
+    /// Lays a segment.
+    pub fn lay() -> Result<Self> {
+        let mut unshare = Command::new("setpriv");
+        unshare.args(["--pdeathsig", "KILL", "unshare", "--net"]);
+        if !geteuid().is_root() {
+            // dnsmasq becomes another user.
+            unshare.args(["--user", "--map-root-user", "--map-auto"]);
+        }
+        unshare.args(["sleep", "infinity"]).stdin(Stdio::null());
+        let segment = Self { holder: unshare.spawn().context("making a network namespace")? };
+        let own = std::fs::read_link("/proc/self/ns/net")?;
+        let theirs = format!("/proc/{}/ns/net", segment.holder.id());
+        Deadline::after(COMMAND).poll("a network namespace", || {
+            Ok(std::fs::read_link(&theirs).is_ok_and(|link| link != own).then_some(()))
+        })?;
+        let (address, tap) = (format!("{}/24", Self::SERVER), Self::TAP);
+        for words in [
+            "ip link set lo up".to_owned(),
+            format!("ip tuntap add dev {tap} mode tap"),
+            format!("ip address add {address} dev {tap}"),
+            format!("ip link set {tap} up"),
+        ] {
+            let mut command = segment.command(&words.split(' ').collect::<Vec<_>>());
+            programs::run(&mut command, COMMAND)?.success(&words)?;
+        }
+        Ok(segment)
+    }
+
+    /// Those words that start a program on the segment, with the program's own behind them.
+    #[must_use]
+    pub fn enter(&self) -> Vec<String> {
+        let mut words = vec![format!("--target={}", self.holder.id()), "--net".into()];
+        if !geteuid().is_root() {
+            words.extend(["--user".into(), "--preserve-credentials".into()]);
+        }
+        words.insert(0, "nsenter".into());
+        words
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let enter = self.enter();
+        let mut command = Command::new(&enter[0]);
+        command.args(&enter[1..]).args(words);
+        command
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // Both fail only for a child that has ended already.
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_a_segment_is_on_no_other() {
+        let (one, other) = (Segment::lay().unwrap(), Segment::lay().unwrap());
+        for segment in [&one, &other] {
+            let mut show = segment.command(&["ip", "-brief", "address"]);
+            let said = programs::run(&mut show, COMMAND).unwrap().success("ip").unwrap();
+            assert_eq!(said.lines().count(), 2, "{said}");
+            assert!(said.contains("192.0.2.1/24"), "{said}");
+        }
+    }
+}
