@@ -4,7 +4,8 @@
 //! installed machine) and `preflight` (whether a machine is fit to be installed) and `fleet` (what a
 //! server hears of an install); below those the pure core: `plan`,
 //! `cluster_file`, `config`, `release`, `inventory`, `machine`, `customization`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
-//! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `percent`, `progress`, `failure`.
+//! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `percent`, `progress`, `failure`,
+//! `terminal`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
 
@@ -37,4 +38,5 @@ pub mod release;
 pub mod report;
 pub mod resolve;
 pub mod size;
+pub mod terminal;
 pub mod webhook;

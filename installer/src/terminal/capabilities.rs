@@ -1,0 +1,140 @@
+//! What a terminal can show. There is no terminfo on small systems, and on a console its few kinds are known.
+
+use std::path::Path;
+
+/// How many colours there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Colours {
+    /// None: bold and reverse video have to do.
+    None,
+    /// Eight; bold makes the foreground bright.
+    Eight,
+    /// Eight and their bright forms.
+    Sixteen,
+}
+
+/// Which characters there are beside ASCII.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Characters {
+    /// None.
+    Ascii,
+    /// Those of the font that firmware and kernel bring (code page 437): lines and blocks among them.
+    Lines,
+    /// All of Unicode.
+    Unicode,
+}
+
+/// What a terminal can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Its colours.
+    pub colours: Colours,
+    /// Its characters.
+    pub characters: Characters,
+    /// Whether it knows DEC's private modes of the VT220 and later: the cursor can be hidden.
+    pub hides_cursor: bool,
+    /// Whether it has a second screen to draw on, so that the first one is as it was afterwards.
+    pub alternate_screen: bool,
+}
+
+impl Capabilities {
+    /// The least that every terminal has.
+    pub const LEAST: Self = Self {
+        colours: Colours::None,
+        characters: Characters::Ascii,
+        hides_cursor: false,
+        alternate_screen: false,
+    };
+
+    /// By the value of `TERM`; `utf8` says whether the locale's characters are those of Unicode.
+    #[must_use]
+    pub fn of_term(term: &str, utf8: bool) -> Self {
+        let kinds =
+            ["xterm", "screen", "tmux", "rxvt", "alacritty", "foot", "kitty", "konsole", "vte", "putty"];
+        let characters = |best| if utf8 { best } else { Characters::Ascii };
+        match term {
+            "linux" => Self {
+                colours: Colours::Eight,
+                characters: characters(Characters::Lines),
+                hides_cursor: true,
+                alternate_screen: false,
+            },
+            "vt220" => Self { hides_cursor: true, ..Self::LEAST },
+            _ if kinds.iter().any(|kind| term.starts_with(kind)) => Self {
+                colours: Colours::Sixteen,
+                characters: characters(Characters::Unicode),
+                hides_cursor: true,
+                alternate_screen: true,
+            },
+            _ => Self::LEAST,
+        }
+    }
+
+    /// By the name of a console's device: a virtual terminal of the kernel, or a line at whose end somebody has whatever
+    /// terminal.
+    #[must_use]
+    pub fn of_device(path: &Path) -> Self {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let is_virtual =
+            name.strip_prefix("tty").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
+        // The kernel's terminals begin in UTF-8 mode unless its command line says otherwise.
+        if is_virtual { Self::of_term("linux", true) } else { Self::of_term("vt220", false) }
+    }
+
+    /// By the environment of this process, for the terminal that it was started on. `NO_COLOR` takes the colours away.
+    #[must_use]
+    pub fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let given = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(given).unwrap_or_default();
+        let locale = locale.to_ascii_uppercase().replace('-', "");
+        let found = Self::of_term(&given("TERM").unwrap_or_default(), locale.contains("UTF8"));
+        match given("NO_COLOR") {
+            Some(_) => Self { colours: Colours::None, ..found },
+            None => found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_what_it_is_known_to_have_and_an_unknown_one_the_least() {
+        for (term, utf8, colours, characters) in [
+            ("linux", true, Colours::Eight, Characters::Lines),
+            ("linux", false, Colours::Eight, Characters::Ascii),
+            ("xterm-256color", true, Colours::Sixteen, Characters::Unicode),
+            ("tmux-256color", false, Colours::Sixteen, Characters::Ascii),
+            ("vt100", true, Colours::None, Characters::Ascii),
+            ("vt220", true, Colours::None, Characters::Ascii),
+            ("dumb", true, Colours::None, Characters::Ascii),
+            ("", true, Colours::None, Characters::Ascii),
+        ] {
+            let found = Capabilities::of_term(term, utf8);
+            assert_eq!((found.colours, found.characters), (colours, characters), "{term}");
+        }
+    }
+
+    #[test]
+    fn the_first_locale_that_is_set_decides_and_no_color_is_heard() {
+        let of = |pairs: &[(&str, &str)]| {
+            let find =
+                |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+            Capabilities::of_environment(&find)
+        };
+        let unicode = of(&[("TERM", "xterm"), ("LC_ALL", ""), ("LANG", "de_DE.utf8")]);
+        assert_eq!((unicode.colours, unicode.characters), (Colours::Sixteen, Characters::Unicode));
+        let plain = of(&[("TERM", "xterm"), ("LC_ALL", "C"), ("LANG", "C.UTF-8"), ("NO_COLOR", "1")]);
+        assert_eq!((plain.colours, plain.characters), (Colours::None, Characters::Ascii));
+    }
+
+    #[test]
+    fn the_kernels_terminals_have_lines_and_colours_and_serial_lines_the_least() {
+        for (path, colours) in
+            [("/dev/tty1", Colours::Eight), ("/dev/ttyS0", Colours::None), ("/dev/hvc0", Colours::None)]
+        {
+            assert_eq!(Capabilities::of_device(Path::new(path)).colours, colours, "{path}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A console: opening it, raw mode and the way back, its size, waiting for keys.
+//!
+//! The terminal is put back when the [`Screen`] goes, also while a panic unwinds; a signal that ends the process is the
+//! caller's to catch, who then lets the screen go.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::termios::{self, ControlFlags, SetArg, Termios};
+use ratatui::layout::Size;
+use ratatui::{Frame, Terminal};
+
+use super::keys::{Decoder, ESCAPE_PATIENCE, Key};
+use super::output::{Output, ending};
+use super::{Capabilities, Theme};
+use crate::failure::{Class, Classify, Failure};
+
+/// A terminal that is open and as it was found.
+#[derive(Debug)]
+pub struct Console {
+    name: PathBuf,
+    input: File,
+    output: File,
+    capabilities: Capabilities,
+}
+
+impl Console {
+    /// The console of a device such as `/dev/tty1` or `/dev/ttyS0`.
+    pub fn open(path: &Path) -> Result<Self> {
+        // Opening a serial line that waits for a carrier would block; using it afterwards shall.
+        let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
+        let open = || -> Result<File> {
+            let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+            fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+            Ok(file)
+        };
+        let input = open().class(Class::Unexpected, || format!("opening the console {}", path.display()))?;
+        let output = input.try_clone()?;
+        Ok(Self { name: path.to_owned(), input, output, capabilities: Capabilities::of_device(path) })
+    }
+
+    /// The terminal that this process was started on.
+    pub fn standard() -> Result<Self> {
+        if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+            return Err(Failure::new(Class::Invalid, "this is not a terminal").into());
+        }
+        let copy = |fd: BorrowedFd<'_>| Ok::<_, io::Error>(File::from(fd.try_clone_to_owned()?));
+        let (input, output) = (copy(io::stdin().as_fd())?, copy(io::stdout().as_fd())?);
+        let capabilities = Capabilities::of_environment(&|name| std::env::var(name).ok());
+        Ok(Self { name: PathBuf::from("terminal"), input, output, capabilities })
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Takes the whole screen, and every key.
+    pub fn take(self) -> Result<(Screen, Keyboard)> {
+        let Self { name, input, output, capabilities } = self;
+        let what = || format!("setting up the terminal {}", name.display());
+        let found = termios::tcgetattr(&input).class(Class::Unexpected, what)?;
+        let measured = output.try_clone()?;
+        let measure = move || {
+            let (width, height) = terminal_size::terminal_size_of(measured.as_fd())?;
+            Some(Size::new(width.0, height.0))
+        };
+        let restore = Restore { output: output.try_clone()?, found, capabilities, taken: Arc::default() };
+        let terminal = Terminal::new(Output::new(output, capabilities, measure))?;
+        let mut screen = Screen { terminal, restore, theme: Theme::of(capabilities) };
+        screen.enter().class(Class::Unexpected, what)?;
+        Ok((screen, Keyboard { input, decoder: Decoder::default() }))
+    }
+}
+
+/// What puts a terminal back, once.
+#[derive(Debug)]
+struct Restore {
+    output: File,
+    found: Termios,
+    capabilities: Capabilities,
+    taken: Arc<AtomicBool>,
+}
+
+impl Restore {
+    fn now(&mut self) {
+        if self.taken.swap(false, Ordering::Relaxed) {
+            // Nobody is left to tell where this fails.
+            let _ = self.output.write_all(ending(self.capabilities).as_bytes());
+            let _ = termios::tcsetattr(&self.output, SetArg::TCSADRAIN, &self.found);
+        }
+    }
+}
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        self.now();
+    }
+}
+
+/// A screen to draw on.
+#[allow(missing_debug_implementations)]
+pub struct Screen {
+    terminal: Terminal<Output<File>>,
+    restore: Restore,
+    theme: Theme,
+}
+
+impl Screen {
+    /// The looks that fit it.
+    #[must_use]
+    pub fn theme(&self) -> Theme {
+        self.theme
+    }
+
+    /// Draws a picture; only what differs from the last one is sent. A terminal of another size is drawn anew.
+    pub fn draw(&mut self, picture: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(picture).map(drop)
+    }
+
+    /// The next picture is sent as a whole: something else has written on the screen.
+    pub fn forget(&mut self) -> io::Result<()> {
+        self.terminal.clear()
+    }
+
+    /// Gives the terminal back for a while, to a shell for instance.
+    pub fn leave(&mut self) {
+        self.restore.now();
+    }
+
+    /// Takes it again.
+    pub fn enter(&mut self) -> Result<()> {
+        let mut raw = self.restore.found.clone();
+        termios::cfmakeraw(&mut raw);
+        // A serial line without a carrier is one all the same.
+        raw.control_flags |= ControlFlags::CLOCAL | ControlFlags::CREAD;
+        termios::tcsetattr(&self.restore.output, SetArg::TCSADRAIN, &raw)?;
+        self.restore.taken.store(true, Ordering::Relaxed);
+        self.terminal.backend_mut().begin()?;
+        self.terminal.clear()?;
+        Ok(())
+    }
+}
+
+/// The keys of a console.
+#[derive(Debug)]
+pub struct Keyboard {
+    input: File,
+    decoder: Decoder,
+}
+
+impl Keyboard {
+    /// The next keys; none if none comes for so long, or a signal does.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn wait(&mut self, patience: Duration) -> io::Result<Vec<Key>> {
+        let until = Instant::now() + patience;
+        loop {
+            let waiting = self.decoder.is_waiting();
+            let left =
+                if waiting { ESCAPE_PATIENCE } else { until.saturating_duration_since(Instant::now()) };
+            match self.read(left)? {
+                Some(bytes) => {
+                    let keys = self.decoder.feed(&bytes);
+                    if !keys.is_empty() {
+                        return Ok(keys);
+                    }
+                }
+                None if waiting => return Ok(self.decoder.give_up()),
+                None => return Ok(Vec::new()),
+            }
+        }
+    }
+
+    fn read(&mut self, patience: Duration) -> io::Result<Option<Vec<u8>>> {
+        let mut wanted = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];
+        let limit = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        match poll(&mut wanted, limit) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut bytes = [0; 1024];
+        match self.input.read(&mut bytes) {
+            Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            Ok(count) => Ok(Some(bytes[..count].to_vec())),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::pty::openpty;
+    use nix::sys::termios::LocalFlags;
+
+    /// A terminal and the file at its other end.
+    fn terminal() -> (Console, File, File) {
+        let pty = openpty(None, None).unwrap();
+        let end = File::from(pty.slave);
+        let (input, output) = (end.try_clone().unwrap(), end.try_clone().unwrap());
+        let console = Console { name: "pty".into(), input, output, capabilities: Capabilities::LEAST };
+        (console, File::from(pty.master), end)
+    }
+
+    fn echoes(terminal: &File) -> bool {
+        termios::tcgetattr(terminal).unwrap().local_flags.contains(LocalFlags::ECHO)
+    }
+
+    fn seen(other: &mut File) -> String {
+        let mut bytes = [0; 4096];
+        let count = other.read(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    }
+
+    #[test]
+    fn a_console_is_put_back_as_it_was_even_by_a_panic() {
+        let (console, mut other, end) = terminal();
+        let work = std::thread::spawn(move || {
+            let (mut screen, _keyboard) = console.take().unwrap();
+            screen.draw(|frame| frame.render_widget("hello", frame.area())).unwrap();
+            screen.leave();
+            screen.enter().unwrap();
+            panic!("in the middle");
+        });
+        assert!(work.join().is_err());
+        assert!(echoes(&end));
+        let seen = seen(&mut other);
+        assert!(seen.contains("hello") && seen.ends_with("\x1b[0m\x1b[2J\x1b[H"), "{seen:?}");
+    }
+
+    #[test]
+    fn keys_come_as_they_are_pressed_and_a_lone_escape_after_its_patience() {
+        let (console, mut other, end) = terminal();
+        let (screen, mut keyboard) = console.take().unwrap();
+        assert!(!echoes(&end));
+        assert_eq!(keyboard.wait(Duration::from_millis(1)).unwrap(), []);
+        other.write_all(b"a\x1b[A").unwrap();
+        assert_eq!(keyboard.wait(Duration::from_secs(20)).unwrap(), [Key::Char('a'), Key::Up]);
+        other.write_all(b"\x1b").unwrap();
+        assert_eq!(keyboard.wait(Duration::from_secs(20)).unwrap(), [Key::Escape]);
+        drop(screen);
+        assert!(echoes(&end));
+    }
+
+    #[test]
+    fn a_terminal_that_tells_no_size_is_drawn_as_the_usual_one() {
+        let (console, _other, _end) = terminal();
+        let (mut screen, _keyboard) = console.take().unwrap();
+        let mut size = None;
+        screen.draw(|frame| size = Some(frame.area().as_size())).unwrap();
+        assert_eq!(size, Some(super::super::output::USUAL));
+    }
+}

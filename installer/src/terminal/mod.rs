@@ -1,0 +1,36 @@
+//! What a full-screen program on a console needs, whatever it shows.
+//!
+//! | Module | What it knows |
+//! |---|---|
+//! | [`capabilities`] | what a terminal can show, by its `TERM` and locale or by its device |
+//! | [`keys`] | bytes from a terminal as keys |
+//! | [`console`] | opening a console, raw mode and the way back, its size, waiting for keys |
+//! | [`output`] | drawing: ratatui's cells as the few sequences that every terminal understands |
+//! | [`theme`] | colours, attributes and characters, with none of them too |
+//! | [`page`] | title line, body, line of messages, line of keys |
+//! | [`line`], [`form`] | a line that is typed; fields that are filled in |
+//! | [`text`] | text to read and to scroll |
+//! | [`qr`] | QR codes |
+//!
+//! Consoles are the video console, serial lines and, for rehearsals, whatever terminal the program was started on. A
+//! serial line knows neither its size nor its colours; 80 columns, 24 rows, ASCII and reverse video always work.
+//! Nothing here knows what an install is.
+
+pub mod capabilities;
+pub mod console;
+pub mod form;
+pub mod keys;
+pub mod line;
+pub mod output;
+pub mod page;
+pub mod qr;
+pub mod text;
+pub mod theme;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use capabilities::{Capabilities, Characters, Colours};
+pub use console::{Console, Keyboard, Screen};
+pub use keys::Key;
+pub use theme::Theme;

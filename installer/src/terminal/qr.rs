@@ -1,0 +1,119 @@
+//! QR codes, for addresses that nobody wants to type from a screen.
+
+use qrcode::{Color, EcLevel, QrCode};
+use ratatui::Frame;
+use ratatui::layout::{Rect, Size};
+use ratatui::style::{Color as Ink, Style};
+use ratatui::text::Line;
+
+use super::Theme;
+
+/// Light modules around the code (ISO/IEC 18004 asks for four; readers are content with two).
+const QUIET: usize = 2;
+
+/// A code that can be drawn.
+#[derive(Clone, Debug)]
+pub struct Code {
+    width: usize,
+    dark: Vec<bool>,
+}
+
+impl Code {
+    /// The code of a text; none where it is too long for any code.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Self> {
+        let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
+        let dark = code.to_colors().into_iter().map(|colour| colour == Color::Dark).collect();
+        Some(Self { width: code.width(), dark })
+    }
+
+    fn is_dark(&self, x: usize, y: usize) -> bool {
+        let inside = |at: usize| at.checked_sub(QUIET).filter(|at| *at < self.width);
+        match (inside(x), inside(y)) {
+            (Some(x), Some(y)) => self.dark.get(y * self.width + x).copied().unwrap_or(false),
+            _ => false,
+        }
+    }
+
+    /// The rows and columns that it takes: two modules a character where there are half blocks, and two characters a
+    /// module where there are none.
+    #[must_use]
+    pub fn size(&self, theme: Theme) -> Size {
+        let side = u16::try_from(self.width + 2 * QUIET).unwrap_or(u16::MAX);
+        if theme.has_lines() {
+            Size::new(side, side.div_ceil(2))
+        } else {
+            Size::new(side.saturating_mul(2), side)
+        }
+    }
+
+    /// Draws it at the upper left of `area` if it fits there as a whole; says whether it did.
+    pub fn draw(&self, frame: &mut Frame<'_>, area: Rect, theme: Theme) -> bool {
+        let (size, side) = (self.size(theme), self.width + 2 * QUIET);
+        if size.width > area.width || size.height > area.height {
+            return false;
+        }
+        for y in 0..size.height {
+            let place = Rect { y: area.y + y, height: 1, width: size.width, ..area };
+            let row = usize::from(y);
+            let line =
+                if theme.has_lines() { self.halves(row * 2, side, theme) } else { self.pairs(row, side) };
+            frame.render_widget(line, place);
+        }
+        true
+    }
+
+    /// Two rows of modules in one of characters. Light is what is drawn.
+    fn halves(&self, y: usize, side: usize, theme: Theme) -> Line<'static> {
+        let light = |x, y| y >= side || !self.is_dark(x, y);
+        let text: String = (0..side)
+            .map(|x| match (light(x, y), light(x, y + 1)) {
+                (true, true) => '█',
+                (true, false) => '▀',
+                (false, true) => '▄',
+                (false, false) => ' ',
+            })
+            .collect();
+        // A terminal may have dark letters on a light ground.
+        let style =
+            if theme.has_colours() { Style::new().fg(Ink::White).bg(Ink::Black) } else { Style::new() };
+        Line::styled(text, style)
+    }
+
+    /// One row of modules, the light ones as reversed spaces.
+    fn pairs(&self, y: usize, side: usize) -> Line<'static> {
+        let spans = (0..side).map(|x| {
+            let style = if self.is_dark(x, y) { Style::new() } else { Style::new().reversed() };
+            ratatui::text::Span::styled("  ", style)
+        });
+        Line::from(spans.collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{shown, theme};
+    use super::super::{Capabilities, Theme};
+    use super::*;
+
+    #[test]
+    fn an_address_fits_on_the_smallest_screen_as_half_blocks() {
+        let code = Code::of("https://192.0.2.110/").unwrap();
+        let linux = Theme::of(Capabilities::of_term("linux", true));
+        let size = code.size(linux);
+        assert!(size.height <= 20 && size.width <= 78, "{size}");
+        let drawn = shown(Size::new(80, 24), |frame| assert!(code.draw(frame, frame.area(), linux)));
+        // The upper left finder: a dark ring of seven modules in light ones.
+        let rows: Vec<_> =
+            drawn.lines().take(3).map(|row| row.chars().take(10).collect::<String>()).collect();
+        assert_eq!(rows, ["██████████", "██ ▄▄▄▄▄ █", "██ █   █ █"]);
+    }
+
+    #[test]
+    fn a_code_that_does_not_fit_is_not_drawn_in_part() {
+        let code = Code::of("https://192.0.2.110/").unwrap();
+        let drawn = shown(Size::new(30, 10), |frame| assert!(!code.draw(frame, frame.area(), theme())));
+        assert!(drawn.trim().is_empty());
+        assert!(Code::of(&"x".repeat(5000)).is_none());
+    }
+}

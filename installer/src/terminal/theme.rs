@@ -1,0 +1,95 @@
+//! Colours, attributes and characters by what they mean. Whatever a colour says, a word or a mark says too.
+
+use ratatui::style::{Color, Modifier, Style};
+
+use super::{Capabilities, Characters, Colours};
+
+/// How things look on one terminal.
+#[derive(Clone, Copy, Debug)]
+pub struct Theme {
+    capabilities: Capabilities,
+}
+
+impl Theme {
+    /// The looks that fit a terminal.
+    #[must_use]
+    pub fn of(capabilities: Capabilities) -> Self {
+        Self { capabilities }
+    }
+
+    fn colour(self, colour: Color, without: Modifier) -> Style {
+        match self.capabilities.colours {
+            Colours::None => Style::new().add_modifier(without),
+            _ => Style::new().fg(colour),
+        }
+    }
+
+    /// The title line, and the line of keys.
+    #[must_use]
+    pub fn bar(self) -> Style {
+        match self.capabilities.colours {
+            Colours::None => Style::new().add_modifier(Modifier::REVERSED),
+            _ => Style::new().fg(Color::White).bg(Color::Blue),
+        }
+    }
+
+    /// A heading, a label.
+    #[must_use]
+    pub fn heading(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// What the next key changes.
+    #[must_use]
+    pub fn focus(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// What is good.
+    #[must_use]
+    pub fn good(self) -> Style {
+        self.colour(Color::Green, Modifier::empty())
+    }
+
+    /// What somebody should know.
+    #[must_use]
+    pub fn warning(self) -> Style {
+        self.colour(Color::Yellow, Modifier::BOLD)
+    }
+
+    /// What is wrong, and what will be lost.
+    #[must_use]
+    pub fn error(self) -> Style {
+        self.colour(Color::LightRed, Modifier::BOLD)
+    }
+
+    /// Remarks.
+    #[must_use]
+    pub fn remark(self) -> Style {
+        self.colour(Color::Cyan, Modifier::empty())
+    }
+
+    /// A line across.
+    #[must_use]
+    pub fn rule(self) -> &'static str {
+        if self.has_lines() { "─" } else { "-" }
+    }
+
+    /// The filled and the empty part of a bar.
+    #[must_use]
+    pub fn gauge(self) -> (&'static str, &'static str) {
+        if self.has_lines() { ("█", "░") } else { ("#", ".") }
+    }
+
+    /// Whether lines and blocks can be drawn.
+    #[must_use]
+    pub fn has_lines(self) -> bool {
+        self.capabilities.characters > Characters::Ascii
+    }
+
+    /// Whether there are colours.
+    #[must_use]
+    pub fn has_colours(self) -> bool {
+        self.capabilities.colours > Colours::None
+    }
+}
