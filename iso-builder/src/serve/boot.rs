@@ -166,13 +166,14 @@ pub fn grub_start() -> String {
 }
 
 /// The script with which iPXE leaves the machine to its disk. UEFI firmware goes on with the next entry of its boot
-/// order, a BIOS is told to start the first disk.
+/// order where a loader failed; one that ends well makes it stop and show its menu (UEFI 2.10, 3.1.1). A BIOS is told to
+/// start the first disk.
 #[must_use]
 pub fn ipxe_disk(why: Why) -> String {
     format!(
         "#!ipxe\n\
          echo Booting from disk: {why}\n\
-         iseq ${{platform}} efi && exit 0 ||\n\
+         iseq ${{platform}} efi && exit 1 ||\n\
          sanboot --no-describe --drive 0x80 || exit 1\n"
     )
 }
