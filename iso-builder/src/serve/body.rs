@@ -24,6 +24,15 @@ pub struct Content {
     _held: Option<Box<dyn Send>>,
 }
 
+/// What a body consists of.
+#[derive(Debug)]
+pub enum Parts {
+    /// Bytes that are in memory.
+    Whole(Bytes),
+    /// A part of a file.
+    Part(Served, Span),
+}
+
 enum Kind {
     Whole(Bytes),
     Part { served: Served, left: Span, reading: Option<JoinHandle<io::Result<Bytes>>> },
@@ -53,6 +62,15 @@ impl Content {
     pub fn holding(mut self, held: impl Send + 'static) -> Self {
         self._held = Some(Box::new(held));
         self
+    }
+
+    /// What is to be sent, for who sends it without asking the body for it.
+    #[must_use]
+    pub fn into_parts(self) -> Parts {
+        match self.kind {
+            Kind::Whole(bytes) => Parts::Whole(bytes),
+            Kind::Part { served, left, .. } => Parts::Part(served, left),
+        }
     }
 
     /// Bytes that are still to come.

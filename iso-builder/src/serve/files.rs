@@ -78,28 +78,56 @@ impl Served {
 
     /// Reads some bytes from `position` on; fewer than asked for at the end of a run, none at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        match self.at(position) {
+            Place::Memory(bytes) => {
+                let count = buffer.len().min(bytes.len());
+                buffer[..count].copy_from_slice(&bytes[..count]);
+                Ok(count)
+            }
+            Place::File { file, offset, length } => {
+                let wanted = buffer.len().min(usize::try_from(length).unwrap_or(usize::MAX));
+                file.read_at(&mut buffer[..wanted], offset)
+            }
+        }
+    }
+
+    /// Where the bytes from `position` on are, as far as they lie together; no bytes at the end of the file.
+    #[must_use]
+    pub fn at(&self, position: u64) -> Place<'_> {
         match &self.bytes {
             Bytes::Small(bytes) => {
                 let start = usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
-                let count = buffer.len().min(bytes.len() - start);
-                buffer[..count].copy_from_slice(&bytes[start..start + count]);
-                Ok(count)
+                Place::Memory(&bytes[start..])
             }
             Bytes::Held { file, runs } => {
                 let mut before = 0;
                 for run in runs.iter() {
                     let inside = position - before;
                     if inside < run.length {
-                        let left = usize::try_from(run.length - inside).unwrap_or(usize::MAX);
-                        let wanted = buffer.len().min(left);
-                        return file.read_at(&mut buffer[..wanted], run.at + inside);
+                        return Place::File { file, offset: run.at + inside, length: run.length - inside };
                     }
                     before += run.length;
                 }
-                Ok(0)
+                Place::Memory(&[])
             }
         }
     }
+}
+
+/// Where some bytes of a served file are.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// In memory: these.
+    Memory(&'a [u8]),
+    /// In a file or a drive of this machine.
+    File {
+        /// Which.
+        file: &'a Arc<File>,
+        /// Where they begin in it, in bytes.
+        offset: u64,
+        /// How many they are.
+        length: u64,
+    },
 }
 
 /// Every file of a medium that is served, by its path on the medium.

@@ -10,14 +10,16 @@
 //! | [`fleet`] | what machines report, and the page that shows it |
 //! | [`site`] | requests in, replies out |
 //! | [`http`], [`body`] | the same in HTTP |
+//! | [`direct`] | files over plain HTTP, without a detour through this program's memory |
 //! | [`dnsmasq`] | DHCP and TFTP, by a program of that name |
 //! | [`net`], [`seats`], [`tls`] | connections, their limits and what secures them |
 //! | [`run`] | the whole from start to end |
 //!
-//! All but the last four rows is free of sockets, and the decisions are functions of values.
+//! All but the last five rows is free of sockets, and the decisions are functions of values.
 
 pub mod body;
 pub mod boot;
+pub mod direct;
 pub mod dnsmasq;
 pub mod files;
 pub mod fleet;

@@ -13,16 +13,19 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use installer::failure::{Class, Failure};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep, timeout};
 
+use super::direct::{self, Next};
 use super::http::respond;
 use super::seats::{Seat, Seats};
 use super::site::Site;
 
 /// The most of a request's head, in bytes; also what is buffered beside the body's pieces.
 const HEAD: usize = 64 * 1024;
+/// Connections that wait in the kernel to be taken, at most; it allows as many as `net.core.somaxconn` (listen(2)).
+const QUEUE: u32 = 4096;
 /// After trouble with taking a connection, which is mostly that there are too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -52,7 +55,14 @@ impl Default for Limits {
 
 /// Opens the socket for `address`.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // A server that is started again takes the port of the one before at once.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(QUEUE)
+    };
+    open().map_err(|error| {
         Failure::new(Class::Network, format!("listening on {address}"))
             .because(error)
             .hint("Give --listen an address of this machine and a port that nobody uses.")
@@ -101,12 +111,16 @@ struct Connection {
 }
 
 impl Connection {
-    async fn begin(self, stream: TcpStream, tls: Option<tokio_rustls::TlsAcceptor>) {
+    async fn begin(self, mut stream: TcpStream, tls: Option<tokio_rustls::TlsAcceptor>) {
         // Answers are written whole, so that nothing is won by waiting for more.
         let _ = stream.set_nodelay(true);
         let seat = Arc::clone(&self.seat);
         match tls {
-            None => self.answer(stream).await,
+            None => {
+                if self.send_files(&mut stream).await {
+                    self.answer(stream).await;
+                }
+            }
             Some(acceptor) => {
                 let handshake = timeout(self.limits.head, acceptor.accept(stream));
                 let secured = tokio::select! {
@@ -116,6 +130,30 @@ impl Connection {
                 if let Ok(Ok(stream)) = secured {
                     self.answer(stream).await;
                 }
+            }
+        }
+    }
+
+    /// Answers requests for the medium's files until there is another, which is left in the stream: whether there is.
+    async fn send_files(&self, stream: &mut TcpStream) -> bool {
+        let mut stop = self.stop.clone();
+        loop {
+            let asked = tokio::select! {
+                asked = timeout(self.limits.head, direct::asked(stream)) => asked,
+                () = self.seat.put_out() => return false,
+                _ = stop.wait_for(|stop| *stop) => return false,
+            };
+            let asked = match asked {
+                Ok(Ok(Next::Files(asked))) => asked,
+                Ok(Ok(Next::Other)) => return true,
+                // How a connection ends is the client's affair: it tries again.
+                Ok(Ok(Next::End) | Err(_)) | Err(_) => return false,
+            };
+            let _answering = self.seat.answering();
+            let last = asked.last || *stop.borrow();
+            let sent = direct::answer(stream, &self.site, *asked, last, self.limits.stall).await;
+            if sent.is_err() || last {
+                return false;
             }
         }
     }

@@ -32,7 +32,9 @@ use super::{loaders, net::listen, tls, token};
 
 /// How often configurations are looked at for changes.
 const LOOK: Duration = Duration::from_secs(2);
-/// Threads that wait for disks.
+/// Threads that answer. Each may wait for a disk whose data it sends, so there are more of them than processors.
+const WORKERS: usize = 16;
+/// Threads that wait for disks and for nothing else.
 const READERS: usize = 64;
 /// Files that are open beside connections.
 const FILES: u64 = 64;
@@ -117,7 +119,8 @@ impl Server {
         site.progress = progress.clone();
         tell_warnings(&site);
         let mut threads = Builder::new_multi_thread();
-        let runtime = threads.max_blocking_threads(READERS).enable_all().build();
+        threads.worker_threads(WORKERS).max_blocking_threads(READERS);
+        let runtime = threads.enable_all().build();
         let runtime = runtime.class(Class::Unexpected, || "starting the server's threads".into())?;
         let listener = runtime.block_on(listen(options.listen))?;
         let address = listener.local_addr().class(Class::Network, || "listening".into())?;

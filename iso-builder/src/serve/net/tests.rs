@@ -8,6 +8,7 @@ use crate::serve::nodes::Configurations;
 use crate::serve::store::Store;
 use crate::serve::testing::{INITRD, medium};
 use installer::release::MediumKind;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// A server in a thread of its own.
 struct Server {
@@ -93,6 +94,51 @@ fn a_file_comes_whole_in_parts_and_without_its_body() {
 }
 
 #[test]
+fn one_connection_carries_files_and_all_else_in_any_order_and_any_pieces() {
+    let server = Server::start(Limits::default());
+    let mut client = server.connect();
+    let file = "GET /medium/live/initrd HTTP/1.1\r\nHost: a\r\n\r\n";
+    let part = file.replace("Host", "Range: bytes=4-10\r\nHost");
+    let script = "GET /v1/boot?serial=a1 HTTP/1.1\r\nHost: a\r\n\r\n";
+    // What is asked for before it is answered waits in the stream.
+    client.write_all([file, &part, script, file].concat().as_bytes()).unwrap();
+    let last = file.replace("Host", "Connection: close\r\nHost");
+    let (begun, rest) = last.split_at(30);
+    client.write_all(begun.as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    client.write_all(rest.as_bytes()).unwrap();
+    let mut answers = Vec::new();
+    client.read_to_end(&mut answers).unwrap();
+    let answers = String::from_utf8(answers).unwrap();
+    let initrd = std::str::from_utf8(INITRD).unwrap();
+    assert_eq!(answers.matches(initrd).count(), 3, "{answers}");
+    let statuses: Vec<_> = answers.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    assert_eq!(statuses, ["200", "206", "200", "200", "200"], "{answers}");
+    assert!(answers.contains(&format!("\r\n\r\n{}HTTP/1.1", &initrd[4..11])), "{answers}");
+}
+
+#[test]
+fn a_file_is_the_same_however_it_is_sent() {
+    let server = Server::start(Limits::default());
+    for fields in ["", "Range: bytes=7-\r\n", "Range: bytes=999999-\r\n", "If-None-Match: *\r\n"] {
+        for path in ["live/rootfs.squashfs", "release.json", "absent"] {
+            let request = format!("GET /medium/{path} HTTP/1.1\r\n{fields}");
+            // A length, even of nothing, leaves a request to hyper.
+            let (direct, hyper) =
+                (server.ask(&request), server.ask(&format!("{request}Content-Length: 0\r\n")));
+            let sorted = |head: &str| {
+                let date = |line: &&str| !line.starts_with("date: ");
+                let mut lines: Vec<_> = head.lines().filter(date).map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(sorted(&direct.0), sorted(&hyper.0), "{request}");
+            assert!(direct.1 == hyper.1, "{request}");
+        }
+    }
+}
+
+#[test]
 fn what_is_not_served_is_refused_with_its_status() {
     let server = Server::start(Limits::default());
     for (request, status) in [
@@ -129,15 +175,30 @@ fn a_client_that_trusts_the_authority_is_served_over_https() {
     drop(silent);
 }
 
+/// As many of `wanted` connections as a test may have open, which is made as much as it may be.
+fn openable(wanted: usize) -> usize {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(65_536), hard);
+    let (open, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    // Other tests have files open too.
+    wanted.min(usize::try_from(open).unwrap().saturating_sub(2000)).max(300)
+}
+
 #[test]
-fn clients_that_never_ask_keep_nobody_out() {
-    let server = Server::start(Limits { connections: 20, ..Limits::default() });
-    let silent: Vec<_> = (0..150).map(|_| server.connect()).collect();
-    let half: Vec<_> = (0..150)
-        .map(|_| {
+fn ten_thousand_clients_that_never_ask_keep_nobody_out() {
+    let limits = Limits::default();
+    let server = Server::start(limits);
+    let idle: Vec<_> = (0..openable(10_000))
+        .map(|number| {
+            if number % 50 == 0 {
+                // The kernel drops who comes while its queue is full, and they try again after a second only.
+                std::thread::sleep(Duration::from_millis(10));
+            }
             let mut client = server.connect();
-            // One that was put out before it could write is as good.
-            let _ = client.write_all(b"GET /medium/live/initrd HTTP/1.1\r\nHost: ");
+            if number % 2 == 0 {
+                // One that was put out before it could write is as good.
+                let _ = client.write_all(b"GET /medium/live/initrd HTTP/1.1\r\nHost: ");
+            }
             client
         })
         .collect();
@@ -145,7 +206,18 @@ fn clients_that_never_ask_keep_nobody_out() {
         let (_, body) = server.ask("GET /medium/live/initrd HTTP/1.1\r\n");
         assert_eq!(body, INITRD);
     }
-    drop((silent, half));
+    drop(idle);
+}
+
+#[test]
+fn a_handful_of_seats_is_enough_for_who_asks() {
+    let server = Server::start(Limits { connections: 20, ..Limits::default() });
+    let silent: Vec<_> = (0..300).map(|_| server.connect()).collect();
+    for _ in 0..3 {
+        let (_, body) = server.ask("GET /medium/live/initrd HTTP/1.1\r\n");
+        assert_eq!(body, INITRD);
+    }
+    drop(silent);
 }
 
 #[test]
