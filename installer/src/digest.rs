@@ -16,6 +16,12 @@ pub struct Digest([u8; 32]);
 pub struct ParseDigestError(String);
 
 impl Digest {
+    /// The digest with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {

@@ -1,10 +1,11 @@
 //! `installer verify`.
 
-use std::io;
+use std::io::{self, Read};
 
 use anyhow::Result;
 
 use super::{Context, consoles, media};
+use crate::customization::{Damage, FILE, GRUB_FILE, area, argument};
 use crate::failure::{Class, Failure, class_of};
 use crate::medium::{PayloadSource, Place, Verified, read_release, source};
 use crate::progress::Progress;
@@ -55,39 +56,121 @@ fn verify(source: &dyn PayloadSource, release: &Release, progress: &Progress) ->
         });
         match checked {
             Ok(_) => {}
-            Err(error) if matches!(class_of(&error), Class::Verification | Class::DiskIo) => {
-                damaged.push(format!("{} ({})", payload.path, error.root_cause()));
-            }
+            Err(error) if is_damage(&error) => damaged.push(named(&payload.path, &error)),
             Err(error) => return Err(error),
         }
     }
-    if damaged.is_empty() {
+    let customised = check_customisation(source)?;
+    if damaged.is_empty() && customised.is_empty() {
         step.done();
         return Ok(());
     }
     drop(step);
-    let what = format!("{} of {} payloads are damaged or missing", damaged.len(), payloads.len());
+    let (what, hint) = match damaged.len() {
+        0 => (
+            "what the medium was customised with is damaged".to_owned(),
+            "Run `iso-builder customize` on the medium again, or with --reset.",
+        ),
+        count => (
+            format!("{count} of {} payloads are damaged or missing", payloads.len()),
+            "Write the medium again from a checked file, or use another one.",
+        ),
+    };
+    damaged.extend(customised);
     Err(Failure::new(Class::Verification, what)
         .because(anyhow::anyhow!("{}", damaged.join("\n           ")))
-        .hint("Write the medium again from a checked file, or use another one.")
+        .hint(hint)
         .into())
+}
+
+/// Whether this is the medium's own doing. Whatever else happens on the way to it is not.
+fn is_damage(error: &anyhow::Error) -> bool {
+    matches!(class_of(error), Class::Verification | Class::DiskIo)
+}
+
+fn named(path: &str, error: &anyhow::Error) -> String {
+    format!("{path} ({})", error.root_cause())
+}
+
+/// What is wrong with what somebody put into the finished medium, which has a digest of its own, and with the kernel
+/// arguments that GRUB reads beside it.
+fn check_customisation(source: &dyn PayloadSource) -> Result<Vec<String>> {
+    let Some(area) = source.beside(FILE)? else { return Ok(Vec::new()) };
+    let content = match area::read(area) {
+        Ok(content) => content.unwrap_or_default(),
+        Err(Damage::Read(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
+            let error = anyhow::Error::from(error);
+            return if is_damage(&error) { Ok(vec![named(FILE, &error)]) } else { Err(error) };
+        }
+        Err(damage) => return Ok(vec![format!("{FILE} ({:#})", anyhow::Error::from(damage))]),
+    };
+    let Some(grub) = source.beside(GRUB_FILE)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    // One byte more shows that it is too long.
+    grub.take(argument::GRUB_LENGTH as u64 + 1).read_to_end(&mut found)?;
+    let same = argument::grub(&content.arguments).is_ok_and(|wanted| wanted == found);
+    let differs = || format!("{GRUB_FILE} (it does not have the kernel arguments that {FILE} has)");
+    Ok((!same).then(differs).into_iter().collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Secret;
+    use crate::customization::Content;
     use crate::failure::render;
     use crate::medium::LocalMedium;
     use crate::plan::tests::{contents, release};
 
-    #[test]
-    fn every_damaged_payload_is_named() {
+    /// A directory with all payloads.
+    fn whole() -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (payload, bytes) in contents() {
             let path = directory.path().join(&payload.path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, bytes).unwrap();
         }
+        directory
+    }
+
+    #[test]
+    fn what_a_medium_was_customised_with_is_checked_too() {
+        let directory = whole();
+        let nodes = [("default.yaml".to_owned(), Secret::new("password: a-secret-password\n"))].into();
+        let content = Content { nodes, arguments: vec!["quiet".parse().unwrap()], ..Content::default() };
+        let good = area::bytes(&content).unwrap();
+        let grub = argument::grub(&content.arguments).unwrap();
+        let plain = argument::grub(&[]).unwrap();
+        std::fs::create_dir_all(directory.path().join(GRUB_FILE).parent().unwrap()).unwrap();
+        let mut changed = good.clone();
+        changed[area::HEADER + 600] ^= 1;
+        for (area, grub, found) in [
+            (&good[..], &grub[..], None),
+            (&[0; area::HEADER], &plain, None),
+            (&changed, &grub, Some("custom.img (its archive, from byte 4096 on, has the SHA-256 ")),
+            (&good[..good.len() - 1], &grub, Some("custom.img (")),
+            (&area::unfinished(), &plain, Some("custom.img (writing it was begun and not finished)")),
+            (&good, &plain, Some("boot/grub/custom.cfg (it does not have the kernel arguments")),
+            (&[0; area::HEADER], &grub, Some("boot/grub/custom.cfg (it does not have the kernel arguments")),
+        ] {
+            std::fs::write(directory.path().join(FILE), area).unwrap();
+            std::fs::write(directory.path().join(GRUB_FILE), grub).unwrap();
+            let checked = verify(&LocalMedium::new(directory.path()), &release(), &Progress::silent());
+            let Some(found) = found else {
+                checked.unwrap();
+                continue;
+            };
+            let error = checked.unwrap_err();
+            let text = render(&error);
+            assert_eq!(class_of(&error), Class::Verification, "{text}");
+            assert!(text.contains(found) && text.contains("iso-builder customize"), "{found} in {text}");
+            assert!(!text.contains("a-secret-password"), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_damaged_payload_is_named() {
+        let directory = whole();
         let medium = LocalMedium::new(directory.path());
         verify(&medium, &release(), &Progress::silent()).unwrap();
         std::fs::write(directory.path().join("live/initrd"), b"short").unwrap();

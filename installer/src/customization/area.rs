@@ -52,8 +52,13 @@ pub enum Damage {
     #[error("it should have {0} bytes, and there is room for {CAPACITY}")]
     Length(u64),
     /// The bytes are others than were written.
-    #[error("its SHA-256 is not that of its header")]
-    Digest,
+    #[error("its archive, from byte {HEADER} on, has the SHA-256 {found} instead of {expected}")]
+    Digest {
+        /// What they have.
+        found: Digest,
+        /// What the header says.
+        expected: Digest,
+    },
     /// An archive that holds what it must not.
     #[error("its archive is not as it should be: {0}")]
     Archive(String),
@@ -107,11 +112,12 @@ pub fn bytes(content: &Content) -> Result<Vec<u8>, Unfit> {
 pub fn read(mut area: impl Read) -> Result<Option<Content>, Damage> {
     let mut header = [0; HEADER];
     area.read_exact(&mut header).map_err(Damage::Read)?;
-    let Some((length, sha256)) = parse(&header)? else { return Ok(None) };
+    let Some((length, expected)) = parse(&header)? else { return Ok(None) };
     let mut archive = vec![0; length];
     area.read_exact(&mut archive).map_err(Damage::Read)?;
-    if *Digest::of(&archive).as_bytes() != sha256 {
-        return Err(Damage::Digest);
+    let found = Digest::of(&archive);
+    if found != expected {
+        return Err(Damage::Digest { found, expected });
     }
     Content::unpack(&archive).map(Some)
 }
@@ -127,7 +133,7 @@ fn header(state: u32, length: u64, sha256: &[u8; 32]) -> [u8; HEADER] {
 }
 
 /// Length and SHA-256 of the archive; none where there is none.
-fn parse(header: &[u8; HEADER]) -> Result<Option<(usize, [u8; 32])>, Damage> {
+fn parse(header: &[u8; HEADER]) -> Result<Option<(usize, Digest)>, Damage> {
     if header.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
@@ -149,7 +155,7 @@ fn parse(header: &[u8; HEADER]) -> Result<Option<(usize, [u8; 32])>, Damage> {
     let fits = usize::try_from(length).ok().filter(|length| *length <= CAPACITY);
     let mut sha256 = [0; 32];
     sha256.copy_from_slice(&header[32..USED]);
-    Ok(Some((fits.ok_or(Damage::Length(length))?, sha256)))
+    Ok(Some((fits.ok_or(Damage::Length(length))?, Digest::from_bytes(sha256))))
 }
 
 #[cfg(test)]
@@ -192,8 +198,12 @@ mod tests {
         assert_eq!(changed(20, 0), "writing it was begun and not finished");
         assert_eq!(changed(20, 7), "its header is damaged");
         assert_eq!(changed(100, 7), "its header is damaged");
-        assert_eq!(changed(40, 7), "its SHA-256 is not that of its header");
-        assert_eq!(changed(HEADER + 600, b'?'), "its SHA-256 is not that of its header");
+        let archive = Digest::of(&area()[HEADER..]);
+        let said = changed(HEADER + 600, b'?');
+        assert!(said.starts_with("its archive, from byte 4096 on, has the SHA-256 "), "{said}");
+        assert!(said.ends_with(&format!(" instead of {archive}")), "{said}");
+        let said = changed(40, 7);
+        assert!(said.contains(&format!("has the SHA-256 {archive} instead of ")), "{said}");
         assert!(changed(31, 0x80).ends_with("bytes, and there is room for 16777216"));
         assert_eq!(read(&unfinished()[..]).unwrap_err().to_string(), "writing it was begun and not finished");
         for cut in [0, 10, HEADER, area().len() - 1] {
