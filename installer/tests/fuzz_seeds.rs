@@ -6,6 +6,9 @@ mod exercise;
 
 use std::path::Path;
 
+use installer::config::Secret;
+use installer::customization::{Content, File, area};
+
 /// Mutations of each seed.
 const MUTATIONS: u64 = 40;
 
@@ -88,6 +91,56 @@ fn no_mutation_of_a_cluster_file_breaks_the_reader_or_gives_documents_that_are_r
         exercise::cluster(seed);
         for _ in 0..MUTATIONS * 3 {
             exercise::cluster(&mutate(seed, &seeds, &mut numbers));
+        }
+    }
+}
+
+/// Bytes that are a little different: changed, taken out, or put in twice.
+fn mutate_bytes(bytes: &[u8], numbers: &mut Numbers) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..=numbers.below(4) {
+        let at = numbers.below(bytes.len());
+        let end = (at + numbers.below(600)).min(bytes.len());
+        match numbers.below(4) {
+            0 => drop(bytes.drain(at..end)),
+            1 => bytes.splice(at..at, bytes[at..end].to_vec()).for_each(drop),
+            _ => bytes[at..].iter_mut().take(1).for_each(|byte| *byte = numbers.below(256) as u8),
+        }
+    }
+    bytes
+}
+
+#[test]
+fn no_mutation_of_what_a_medium_was_customised_with_breaks_the_reader() {
+    let file = File { mode: 0o755, bytes: vec![7; 1000] };
+    let content = Content {
+        nodes: [("serial-CZ12.yaml".to_owned(), Secret::new("token: x\n"))].into(),
+        authorities: [("own.pem".to_owned(), "-----BEGIN".to_owned())].into(),
+        files: [(format!("etc/{}motd", "long/".repeat(30)), file)].into(),
+        arguments: vec!["quiet".parse().unwrap()],
+    };
+    let whole = area::bytes(&content).unwrap();
+    let mut numbers = Numbers(0xbb67_ae85_84ca_a73b);
+    for seed in [&whole[..], &whole[area::HEADER..]] {
+        exercise::area(seed);
+        for _ in 0..MUTATIONS * 20 {
+            exercise::area(&mutate_bytes(seed, &mut numbers));
+        }
+    }
+}
+
+#[test]
+fn no_mutation_of_the_names_on_a_volume_breaks_their_reader() {
+    let seeds = [
+        "default.yaml\nmac-52-54-00-12-34-56.yaml\nserial-CZ12.yml\nREADME\n.hidden.yaml",
+        "uuid-4c4c4544-0042-3510-8052-b4c04f4a5a32.yaml\nasset-tag-rack%207.yaml\nserial-a%25b.yaml",
+    ]
+    .map(String::from);
+    let mut numbers = Numbers(0x3c6e_f372_fe94_f82b);
+    for seed in &seeds {
+        exercise::names(seed);
+        for _ in 0..MUTATIONS * 20 {
+            exercise::names(&mutate(seed, &seeds, &mut numbers));
         }
     }
 }

@@ -4,6 +4,9 @@
 use installer::cluster_file;
 use installer::config;
 use installer::config::sources::{Document, combine, print};
+use installer::customization::area;
+use installer::digest::Digest;
+use installer::machine::{Nodes, Selector};
 
 /// An install configuration is read or refused; one that is read is written and read again the same.
 pub(crate) fn document(text: &str) {
@@ -49,6 +52,50 @@ pub(crate) fn command_line(line: &str) {
                 Ok(again) => assert!(again.config == combined.config, "{printed}"),
                 Err(invalid) => panic!("what is printed is refused: {invalid}\n{printed}"),
             }
+        }
+    }
+}
+
+/// What a medium is customised with is read or refused, as a whole and as an archive with the right header before it; one
+/// that is read is written and read again the same.
+pub(crate) fn area(bytes: &[u8]) {
+    // The header as the module's documentation has it.
+    let mut header = b"NQRUST-CUSTOM\0\0\0\x01\0\0\0\x01\0\0\0".to_vec();
+    header.extend((bytes.len() as u64).to_le_bytes());
+    header.extend(Digest::of(bytes).as_bytes());
+    header.resize(area::HEADER, 0);
+    for area in [bytes, &[&header, bytes].concat()] {
+        let content = match area::read(area) {
+            Ok(content) => content.unwrap_or_default(),
+            Err(damage) => {
+                assert!(!damage.to_string().is_empty());
+                continue;
+            }
+        };
+        match area::bytes(&content) {
+            // No content is a header of zeros, which a medium has behind what is written.
+            Ok(written) if written.is_empty() => assert!(content.is_empty()),
+            Ok(written) => match area::read(&*written) {
+                Ok(again) => assert!(again.is_some_and(|again| again == content), "{content:?}"),
+                Err(damage) => panic!("what is written is refused: {damage}\n{content:?}"),
+            },
+            // Long paths take more room than they did.
+            Err(unfit) => assert!(!unfit.to_string().is_empty()),
+        }
+    }
+}
+
+/// The names of a configuration volume's files, one a line, say which machine each is for or are refused; each machine's
+/// name is written and read again the same.
+pub(crate) fn names(text: &str) {
+    let names = || text.lines().map(str::to_owned);
+    let Ok(nodes) = Nodes::of("fuzz", names()) else { return };
+    for chosen in nodes.iter() {
+        assert!(names().any(|name| name == chosen.file), "{chosen}");
+        if let Some(selector) = chosen.selector {
+            let stem = selector.stem();
+            let again = Selector::from_stem(&stem).ok();
+            assert_eq!(again.as_ref(), Some(selector), "{stem}");
         }
     }
 }

@@ -1,0 +1,9 @@
+//! Names on a configuration volume.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../../installer/tests/exercise/mod.rs"]
+mod exercise;
+
+fuzz_target!(|text: &str| exercise::names(text));
