@@ -21,6 +21,7 @@ use super::sbom::NAME;
 use super::{Build, Medium, Outputs, record};
 use crate::boot::loaders;
 use crate::boot::menu::Menu;
+use crate::customize::show::is_customised;
 use crate::links::link_or_copy;
 use crate::media::{checksums, esp, iso};
 
@@ -174,6 +175,7 @@ impl Build<'_> {
         });
         let output = outputs.directory().join(&name);
         let digest = outputs.made(&name, step, &key, self.progress, || {
+            self.warn_of_customised(&output, step);
             self.assemble(parts, kind, &manifest, &output, step)
         })?;
         sums.insert(name, digest);
@@ -254,10 +256,23 @@ impl Build<'_> {
         }
         let output = outputs.directory().join(customization::FILE);
         let key = json!({ "length": area::LENGTH });
-        let made = outputs
-            .made(customization::FILE, "custom", &key, self.progress, || blank_area(&output).map(drop));
+        let made = outputs.made(customization::FILE, "custom", &key, self.progress, || {
+            self.warn_of_customised(&output, "custom");
+            blank_area(&output).map(drop)
+        });
         sums.insert(customization::FILE.to_owned(), made?);
         Ok(())
+    }
+
+    /// Tells that what somebody has put into a finished medium goes, for the build makes what its definition says.
+    fn warn_of_customised(&self, output: &Path, step: &str) {
+        if is_customised(output) {
+            let text = format!(
+                "warning: {} was customised, and is made anew without that; run `iso-builder customize` on it again",
+                output.display()
+            );
+            self.progress.note(step, text);
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a medium was customised with, for people and programs. Secrets are not in it: it has no field for one.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use anyhow::Result;
 use installer::customization::{Argument, Content, Damage, FILE, GRUB_FILE, area, argument};
@@ -82,6 +84,16 @@ pub fn read(medium: &Medium) -> Option<Result<Option<Content>, Damage>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => Some(Err(Damage::Read(error))),
     }
+}
+
+/// Whether the file at `path` is a medium, or the area of one, that somebody has put something into.
+#[must_use]
+pub fn is_customised(path: &Path) -> bool {
+    let content = match Medium::open(path) {
+        Ok(medium) => read(&medium),
+        Err(_) => File::open(path).ok().map(area::read),
+    };
+    matches!(content, Some(Ok(Some(_))))
 }
 
 /// Whether GRUB would read other arguments from `medium` than the area has. A directory is not started by GRUB.

@@ -13,7 +13,7 @@ use installer::progress::Progress;
 use installer::release::MediumKind;
 
 use super::change::Wanted;
-use super::show::{Shown, State};
+use super::show::{Shown, State, is_customised};
 use super::{Gathered, Place, Sources, change, copy};
 use crate::medium::testing::{Sample, damage};
 use crate::medium::verify::{Fault, verify};
@@ -294,4 +294,20 @@ fn inspect_and_verify_tell_of_a_customised_medium() -> Result<()> {
     assert!(!text.contains("secret"), "{text}");
     assert_eq!(description.release_sha256, Digest::of(&bench.sample.release.to_bytes()));
     Ok(())
+}
+
+#[test]
+fn a_medium_that_is_as_it_was_built_does_not_count_as_customised() {
+    let bench = Bench::new();
+    let gathered = bench.sources().read().unwrap();
+    let beside = bench.sample.directory.path().join(FILE);
+    for (wanted, expected) in [(nothing(), false), (wanted(&gathered), true), (nothing(), false)] {
+        apply(&bench.path, &wanted);
+        let mut area = wanted.area;
+        area.resize(area.len().max(area::HEADER), 0);
+        fs::write(&beside, area).unwrap();
+        assert_eq!((is_customised(&bench.path), is_customised(&beside)), (expected, expected));
+    }
+    assert!(!is_customised(&bench.file("noise", "noise")));
+    assert!(!is_customised(&bench.path.with_extension("absent")));
 }
