@@ -1,6 +1,6 @@
 //! The NQRust Hypervisor installer as a library.
 //!
-//! Modules point one way. On top stand `cli` and `main`; below them `install` (the executor), `node` (what runs on an
+//! Modules point one way. On top stand `cli` and `main`; below them `interactive` (the questions on a console), `install` (the executor), `node` (what runs on an
 //! installed machine) and `preflight` (whether a machine is fit to be installed) and `fleet` (what a
 //! server hears of an install); below those the pure core: `plan`,
 //! `cluster_file`, `config`, `release`, `inventory`, `machine`, `customization`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
@@ -22,6 +22,7 @@ pub mod fat;
 pub mod files;
 pub mod fleet;
 pub mod install;
+pub mod interactive;
 pub mod inventory;
 pub mod live;
 pub mod machine;

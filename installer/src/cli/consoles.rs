@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -37,6 +37,12 @@ pub(super) fn with(wanted: bool, progress: &Progress, work: impl FnOnce() -> Res
         }
     }
     result
+}
+
+/// The devices of the kernel's consoles that there are.
+pub(super) fn devices() -> Vec<PathBuf> {
+    let active = read_text(Path::new(ACTIVE)).unwrap_or_default();
+    names(&active).iter().map(|name| Path::new("/dev").join(name)).filter(|path| path.exists()).collect()
 }
 
 /// The consoles to write to: the active ones, and the first virtual terminal, of which `tty0` is an alias

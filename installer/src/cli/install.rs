@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use super::interactive::{self, Manner};
+use super::media::Media;
 use super::record::Record;
 use super::{Context, consoles, media, preflight};
 use crate::command::SystemRunner;
@@ -40,19 +42,58 @@ pub(super) struct Args {
     /// Tell the server of a fleet how the install goes, in place of the kernel parameter nqrust.report.
     #[arg(long, value_name = "URL")]
     report: Option<String>,
+    /// Keep the answers that are given on the console, as a configuration that installs the next machine unattended. It
+    /// holds secrets, and gets mode 0600.
+    #[arg(long, value_name = "FILE")]
+    answers: Option<PathBuf>,
+    /// Ask everything and show the plan, and write nothing.
+    #[arg(long, conflicts_with_all = ["reboot", "report"])]
+    rehearse: bool,
+    /// Rehearse on the disks and network cards of another machine, as `installer inventory` prints them.
+    #[arg(long, value_name = "FILE", requires = "rehearse")]
+    inventory: Option<PathBuf>,
 }
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<()> {
+        let rehearsal = self.rehearse.then(|| self.inventory.clone());
+        let manner = Manner { consoles: self.consoles, answers: self.answers.clone(), rehearsal };
+        if self.rehearse {
+            let media = self.media(&context.progress, &manner, &mut |_| {})?;
+            return interactive::ask(&media, &manner);
+        }
+        let mut unanswered = None;
         consoles::with(self.consoles, &context.progress, || {
             let (reporter, tokens) = self.reporter(&context.progress)?;
             let mut record = Record::begin(&context.progress, reporter, &tokens);
-            let result = self.install(&context.progress, &mut record);
+            let media = self.media(&context.progress, &manner, &mut |config| record.config(config));
+            let result = match media {
+                Ok(media) if !media.combined.config.install.automatic && manner.can_ask() => {
+                    unanswered = Some(media);
+                    return Ok(());
+                }
+                Ok(media) => install(&media, &context.progress, &mut record),
+                Err(error) => Err(error),
+            };
             let result = record.end(result);
             // The end of the machine's run is told of before it comes.
             let (end, inventory) = result?;
             if self.reboot { finish(end, &inventory, &SystemRunner) } else { Ok(()) }
-        })
+        })?;
+        unanswered.map_or(Ok(()), |media| interactive::ask(&media, &manner))
+    }
+
+    /// The medium, and the configuration that there is.
+    fn media(
+        &self,
+        progress: &Progress,
+        manner: &Manner,
+        read: &mut dyn FnMut(&InstallConfig),
+    ) -> Result<Media> {
+        let file = media::file(self.config.as_deref())?;
+        let answers = manner.can_ask().then(Manner::nothing_yet);
+        let gathering = Gathering { file, answers, ..Gathering::default() };
+        media::prepare(self.medium.as_deref(), gathering, progress, read)
     }
 
     /// Who tells the server of the fleet, if there is one, and the tokens on the command line of the kernel.
@@ -67,57 +108,65 @@ impl Args {
         };
         Ok((url.map(begin), tokens))
     }
+}
 
-    fn install(&self, progress: &Progress, record: &mut Record<'_>) -> Result<(Finish, Inventory)> {
-        let file = media::file(self.config.as_deref())?;
-        let gathering = Gathering { file, ..Gathering::default() };
-        let media =
-            media::prepare(self.medium.as_deref(), gathering, progress, &mut |config| record.config(config))?;
-        record.trust(&media.combined.authorities);
-        let config = &media.combined.config;
-        if !config.install.automatic {
-            let what = "the configuration does not say install.automatic: true";
-            return Err(Failure::new(Class::Invalid, what)
-                .hint("Set install.automatic: true; this version installs only unattended.")
-                .into());
-        }
-        media.tell_warnings(progress);
-        if is_live(&media::kernel_command_line()?) {
-            set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
-        }
-        record.started(&media.release);
-        let fetch = ThisMachine::new(media.combined.authorities.clone(), Patience::default());
-        let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
-        let config = &resolve(config, &fetch, &mut warn)?;
-        record.resolved(config);
-        let roots = Roots::default();
-        let inventory = Inventory::scan(&roots)?;
-        record.inventory(&inventory);
-        let mut plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
-        let preflight = preflight::step(config, media.release.epoch, progress)?;
-        if let Some(authority) = &preflight.authority {
-            pin(&mut plan.document, authority);
-        }
-        record.plan(&plan);
-        let cancel = Cancel::on_signals()?;
-        let host = SystemHost::new()?;
-        take_down(&plan.taken_down, &roots.sys, &SystemRunner, progress)?;
-        let disk = Disk::open(&plan.disk)?;
-        let parts = Parts {
-            device: &disk,
-            open: &|target| Ok(Box::new(Disk::open(target)?)),
-            source: media.source.as_ref(),
-            runner: &SystemRunner,
-            host: &host,
-            progress,
-            cancel: &cancel,
-            document: &node_document,
-            unpacking: &Unpacking::of_live_system(),
-            preflight: &preflight.to_text(),
-        };
-        execute(&plan, &parts)?;
-        Ok((plan.finish, inventory))
+/// Installs what the configuration says, if it says that nobody is asked.
+fn install(media: &Media, progress: &Progress, record: &mut Record<'_>) -> Result<(Finish, Inventory)> {
+    record.trust(&media.combined.authorities);
+    let config = &media.combined.config;
+    if !config.install.automatic {
+        let what =
+            "the configuration does not say install.automatic: true, and there is no terminal to ask on";
+        return Err(Failure::new(Class::Invalid, what)
+            .hint("Set install.automatic: true, or start this on a terminal.")
+            .into());
     }
+    media.tell_warnings(progress);
+    carry_out(config, media, progress, record)
+}
+
+/// Installs what the configuration says.
+pub(super) fn carry_out(
+    config: &InstallConfig,
+    media: &Media,
+    progress: &Progress,
+    record: &mut Record<'_>,
+) -> Result<(Finish, Inventory)> {
+    if is_live(&media::kernel_command_line()?) {
+        set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
+    }
+    record.started(&media.release);
+    let fetch = ThisMachine::new(media.combined.authorities.clone(), Patience::default());
+    let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
+    let config = &resolve(config, &fetch, &mut warn)?;
+    record.resolved(config);
+    let roots = Roots::default();
+    let inventory = Inventory::scan(&roots)?;
+    record.inventory(&inventory);
+    let mut plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
+    let preflight = preflight::step(config, media.release.epoch, progress)?;
+    if let Some(authority) = &preflight.authority {
+        pin(&mut plan.document, authority);
+    }
+    record.plan(&plan);
+    let cancel = Cancel::on_signals()?;
+    let host = SystemHost::new()?;
+    take_down(&plan.taken_down, &roots.sys, &SystemRunner, progress)?;
+    let disk = Disk::open(&plan.disk)?;
+    let parts = Parts {
+        device: &disk,
+        open: &|target| Ok(Box::new(Disk::open(target)?)),
+        source: media.source.as_ref(),
+        runner: &SystemRunner,
+        host: &host,
+        progress,
+        cancel: &cancel,
+        document: &node_document,
+        unpacking: &Unpacking::of_live_system(),
+        preflight: &preflight.to_text(),
+    };
+    execute(&plan, &parts)?;
+    Ok((plan.finish, inventory))
 }
 
 /// The text of the node document. The node reads it at every boot: one that it would refuse must not cost a disk.

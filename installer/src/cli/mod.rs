@@ -5,6 +5,7 @@ mod apply;
 mod boot;
 mod consoles;
 mod install;
+mod interactive;
 mod inventory;
 mod media;
 mod plan;

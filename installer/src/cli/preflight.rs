@@ -69,7 +69,7 @@ pub(super) fn step(config: &InstallConfig, not_before: u64, progress: &Progress)
     })
 }
 
-fn check(mut intent: Intent) -> Result<Report> {
+pub(super) fn check(mut intent: Intent) -> Result<Report> {
     if let Some(join) = &mut intent.join {
         join.version = version::of_program(&SystemRunner, join.distribution);
     }

@@ -26,6 +26,7 @@ pub(crate) use keep::LABEL as DATA_LABEL;
 pub use layout::{Partition, PartitionName, SectorSize};
 pub use mirror::{Array, Mirror};
 pub(crate) use payloads::images_of;
+pub(crate) use render::Losses;
 pub(crate) use takedown::describe as describe_holder;
 
 use crate::config::{Images, InstallConfig, Mode, Role};

@@ -31,20 +31,7 @@ impl fmt::Display for Plan {
             writeln!(f, "  wiped   {} ({})", wiped.disk.description, wiped.key)?;
         }
         writeln!(f)?;
-        lost(f, &self.disk, &self.erased, self.kept_here())?;
-        if let Some(mirror) = &self.mirror {
-            lost(f, &mirror.disk, &mirror.erased, None)?;
-        }
-        if let Some(kept) = self.kept_apart() {
-            writeln!(f, "NOTHING on {} is changed.", kept.disk.path.display())?;
-            writeln!(f, "  kept    {}", kept.partition.describe())?;
-        }
-        if let Some(data) = &self.data_disk {
-            lost(f, &data.disk, &data.erased, None)?;
-        }
-        for wiped in &self.wiped {
-            lost(f, &wiped.disk, &wiped.erased, None)?;
-        }
+        write!(f, "{}", Losses(self))?;
         if !self.taken_down.is_empty() {
             writeln!(f, "\nTaken down")?;
             self.taken_down.iter().try_for_each(|holder| writeln!(f, "  {}", describe_holder(holder)))?;
@@ -98,6 +85,30 @@ impl fmt::Display for Plan {
             Finish::Poweroff => "is powered off",
         };
         writeln!(f, "\nThen the machine {finish}.")
+    }
+}
+
+/// What is erased and what stays, disk by disk.
+pub(crate) struct Losses<'a>(pub(crate) &'a Plan);
+
+impl fmt::Display for Losses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = self.0;
+        lost(f, &plan.disk, &plan.erased, plan.kept_here())?;
+        if let Some(mirror) = &plan.mirror {
+            lost(f, &mirror.disk, &mirror.erased, None)?;
+        }
+        if let Some(kept) = plan.kept_apart() {
+            writeln!(f, "NOTHING on {} is changed.", kept.disk.path.display())?;
+            writeln!(f, "  kept    {}", kept.partition.describe())?;
+        }
+        if let Some(data) = &plan.data_disk {
+            lost(f, &data.disk, &data.erased, None)?;
+        }
+        for wiped in &plan.wiped {
+            lost(f, &wiped.disk, &wiped.erased, None)?;
+        }
+        Ok(())
     }
 }
 

@@ -63,7 +63,9 @@ impl Verdict {
         }
     }
 
-    fn text(&self) -> &str {
+    /// What was seen.
+    #[must_use]
+    pub fn text(&self) -> &str {
         match &self.outcome {
             Outcome::Passed { detail } => detail,
             Outcome::Found(finding) => &finding.message,
@@ -71,7 +73,9 @@ impl Verdict {
         }
     }
 
-    fn next(&self) -> Option<&str> {
+    /// What to do about a finding.
+    #[must_use]
+    pub fn next(&self) -> Option<&str> {
         match &self.outcome {
             Outcome::Found(finding) => Some(&finding.next),
             _ => None,

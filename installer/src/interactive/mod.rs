@@ -1,0 +1,127 @@
+//! The interactive installer: asks what an install configuration has to say, shows the plan, and shows the install.
+//!
+//! It only collects answers and shows events. What a value must be is for [`crate::config`] to say, what an install does
+//! for [`crate::plan`], whether the machine will do for [`crate::preflight`]; the work is done behind [`Machine`].
+//!
+//! | Module | What it does |
+//! |---|---|
+//! | [`answers`] | the answers, their sources, the document that they make |
+//! | [`screens`] | the questions of each screen, from the answers |
+//! | [`state`] | keys and events to the next state and to effects; pure |
+//! | [`work`] | the install under way and its end; pure |
+//! | [`draw`] | a state as a picture |
+//! | [`run`] | consoles, and threads for what takes time |
+
+pub mod answers;
+pub mod draw;
+pub mod run;
+pub mod screens;
+pub mod state;
+pub mod work;
+
+#[cfg(test)]
+mod tests;
+
+use anyhow::Result;
+
+use crate::config::redact::Secrets;
+use crate::config::sources::Combined;
+use crate::config::{InstallConfig, Secret};
+use crate::failure::{Class, causes, class_of, hints};
+use crate::inventory::Inventory;
+use crate::plan::Plan;
+use crate::progress::Progress;
+
+/// What the machine is and does; a rehearsal has another one. Every call may take its time.
+pub trait Machine: Sync {
+    /// Disks and network cards as they are now.
+    fn inventory(&self) -> Result<Inventory>;
+    /// The configuration that is behind a URL, checked.
+    fn fetch(&self, url: &str) -> Result<Combined>;
+    /// Sets up the management network; says what came of it in a sentence.
+    fn try_network(&self, config: &InstallConfig) -> Result<String>;
+    /// Asks the cluster to join whether it would have this machine; says so in a sentence.
+    fn try_cluster(&self, config: &InstallConfig) -> Result<String>;
+    /// What an install would do.
+    fn plan(&self, config: &InstallConfig) -> Result<Plan>;
+    /// Installs.
+    fn install(&self, config: &InstallConfig, progress: &Progress) -> Result<()>;
+    /// Keeps a record of the answers; says where it is.
+    fn record(&self, config: &InstallConfig) -> Result<Option<String>>;
+    /// Ends: the machine restarts, goes off, or only this program ends.
+    fn end(&self, how: End) -> Result<()>;
+}
+
+/// How it all ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The machine restarts.
+    Restart,
+    /// The machine goes off.
+    PowerOff,
+    /// The program ends.
+    Quit,
+}
+
+/// What is known before the first question.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Product name and version.
+    pub product: String,
+    /// The machine.
+    pub inventory: Inventory,
+    /// Whether nothing is done in the end.
+    pub rehearsal: bool,
+    /// Whether the program can end and leave the terminal to whoever started it.
+    pub can_quit: bool,
+    /// A token that nobody guesses, for who wants one.
+    pub fresh_token: Secret,
+}
+
+/// Something that did not work, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What, and why, outermost first.
+    pub causes: Vec<String>,
+    /// What to do about it.
+    pub hints: Vec<String>,
+    /// What kind of failure it is.
+    pub class: Class,
+}
+
+impl Trouble {
+    /// What an error says, without the secrets of a configuration.
+    #[must_use]
+    pub fn of(error: &anyhow::Error, config: Option<&InstallConfig>) -> Self {
+        let mut secrets = Secrets::default();
+        config.iter().for_each(|config| secrets.add(config));
+        let hide = |text: &str| secrets.hide(text);
+        Self {
+            causes: causes(error).iter().map(|cause| hide(cause)).collect(),
+            hints: hints(error).map(hide).collect(),
+            class: class_of(error),
+        }
+    }
+
+    /// All of it as one text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let hints = self.hints.iter().map(|hint| format!("\nnext: {hint}"));
+        format!("{}{}", self.causes.join("\nbecause: "), hints.collect::<String>())
+    }
+
+    /// What this kind of failure means for the machine.
+    #[must_use]
+    pub fn meaning(&self) -> &'static str {
+        match self.class {
+            Class::Unexpected => "Something happened that this program does not know.",
+            Class::Invalid => "An answer, or the configuration, asks for what cannot be.",
+            Class::Hardware => "This machine does not fit what it shall become.",
+            Class::Verification => "Something on the medium is not what its manifest says: it is damaged.",
+            Class::Network => "Something on the network did not answer, or not as it should.",
+            Class::DiskIo => "A disk could not be read or written.",
+            Class::Join => "The cluster refused this machine, or did not answer.",
+            Class::Cancelled => "The installation was stopped.",
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The conversation as people have it: keys in, pictures and effects out.
+
+mod flow;
+mod golden;
+
+use std::time::Duration;
+
+use ratatui::layout::Size;
+
+use super::answers::Answers;
+use super::state::{Effect, Input, Outcome, Place, Review, State};
+use super::{Facts, draw};
+use crate::config::Secret;
+use crate::config::sources::{Document, Kind, combine};
+use crate::terminal::Key;
+use crate::terminal::testing::{shown, theme};
+
+/// A machine with two disks and two cards.
+fn facts() -> Facts {
+    let inventory = serde_json::from_str(include_str!("tests/inventory.json")).unwrap();
+    Facts {
+        product: "NQRust 1.0".into(),
+        inventory,
+        rehearsal: false,
+        can_quit: false,
+        fresh_token: Secret::new("fresh-and-new-and-long-enough"),
+    }
+}
+
+/// A conversation that begins, on top of what was found.
+fn begun(found: &str) -> State {
+    let found = combine(&[Document::yaml(Kind::Volume, "cidata", found)]).unwrap();
+    State::new(facts(), Answers::on(&found))
+}
+
+/// Presses keys; answers effects as a machine would on which everything works.
+fn press(state: &mut State, keys: &[Key]) -> Vec<Effect> {
+    let mut all = Vec::new();
+    for key in keys {
+        let effects = state.step(Input::Key(*key), Duration::ZERO);
+        for effect in effects {
+            if let Some(outcome) = works(&effect) {
+                state.step(Input::Ended(outcome), Duration::ZERO);
+            }
+            all.push(effect);
+        }
+    }
+    all
+}
+
+fn works(effect: &Effect) -> Option<Outcome> {
+    Some(match effect {
+        Effect::LookAgain => Outcome::Inventory(Ok(facts().inventory)),
+        Effect::Try(screen, _) => Outcome::Tried(*screen, Ok("mgmt-br has the address 192.0.2.21/24".into())),
+        Effect::Plan(_) => Outcome::Planned(Ok(Review {
+            plan: Some("Install NQRust 1.0\n\nEVERYTHING on /dev/sda is erased.\n  lost    /dev/sda1  100 GiB  (ext4)\n".into()),
+            erased: vec!["EVERYTHING on /dev/sda is erased.".into(), "  lost    /dev/sda1  100 GiB  (ext4)".into()],
+            steps: vec!["wipe".into(), "image".into()],
+            ..Review::default()
+        })),
+        Effect::Fetch(_) | Effect::Install(_) | Effect::End(_) => return None,
+    })
+}
+
+fn type_text(state: &mut State, text: &str) {
+    let keys: Vec<_> = text.chars().map(Key::Char).collect();
+    press(state, &keys);
+}
+
+fn picture(state: &mut State, size: Size) -> String {
+    shown(size, |frame| draw::state(state, frame, theme()))
+}
+
+fn title(state: &mut State) -> String {
+    let picture = picture(state, Size::new(80, 24));
+    picture.lines().next().unwrap_or_default().split("  ").next().unwrap_or_default().trim().to_owned()
+}

@@ -1,0 +1,172 @@
+//! The install under way, as its events tell it.
+
+use std::time::Duration;
+
+use crate::progress::{Event, State};
+use crate::size::ByteSize;
+
+/// Lines of the log that are kept.
+const LOG: usize = 2000;
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The step's id.
+    pub id: String,
+    /// What it does.
+    pub message: String,
+    /// Where it is; none before it begins.
+    pub state: Option<State>,
+    /// Bytes done and to do.
+    pub bytes: Option<(u64, u64)>,
+    /// When it began.
+    since: Duration,
+}
+
+/// What is known of the install.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    /// The steps that have begun, in order.
+    pub rows: Vec<Row>,
+    /// How many steps the plan has, and how many of them are done.
+    pub steps: (usize, usize),
+    planned: Vec<String>,
+    /// What has happened, a line each.
+    pub log: Vec<String>,
+    /// When it began, and the present moment.
+    pub times: (Duration, Duration),
+}
+
+impl Work {
+    /// Nothing has happened yet; the plan has these steps.
+    #[must_use]
+    pub fn of(planned: Vec<String>, now: Duration) -> Self {
+        Self { steps: (planned.len(), 0), planned, times: (now, now), ..Self::default() }
+    }
+
+    /// Hears of an event.
+    pub fn event(&mut self, event: &Event, now: Duration) {
+        self.times.1 = now;
+        let bytes = event.bytes.zip(event.total);
+        let open = |row: &&mut Row| row.id == event.step && row.state != Some(State::Done);
+        match event.state {
+            State::Started => {
+                self.log_line(&format!("[....] {}", event.message));
+                let (id, message) = (event.step.clone(), event.message.clone());
+                self.rows.push(Row { id, message, state: Some(State::Started), bytes, since: now });
+            }
+            State::Progress => match self.rows.iter_mut().rev().find(open).filter(|_| bytes.is_some()) {
+                Some(row) => (row.state, row.bytes) = (Some(State::Progress), bytes),
+                None => self.log_line(&format!("       {}", event.message)),
+            },
+            State::Done | State::Failed => {
+                let mark = if event.state == State::Done { "[ ok ]" } else { "[FAIL]" };
+                self.log_line(&format!("{mark} {}", event.message));
+                if let Some(row) = self.rows.iter_mut().rev().find(open) {
+                    (row.state, row.bytes) = (Some(event.state), bytes.or(row.bytes));
+                }
+                if event.state == State::Done && self.planned.contains(&event.step) {
+                    self.steps.1 = (self.steps.1 + 1).min(self.steps.0);
+                }
+            }
+        }
+    }
+
+    fn log_line(&mut self, text: &str) {
+        self.log.extend(text.lines().map(str::to_owned));
+        let more = self.log.len().saturating_sub(LOG);
+        self.log.drain(..more);
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, now: Duration) {
+        self.times.1 = now;
+    }
+
+    /// The step that is under way.
+    #[must_use]
+    pub fn current(&self) -> Option<&Row> {
+        self.rows.iter().rev().find(|row| matches!(row.state, Some(State::Started | State::Progress)))
+    }
+
+    /// How long it has been going on.
+    #[must_use]
+    pub fn elapsed(&self) -> String {
+        clock(self.times.1.saturating_sub(self.times.0))
+    }
+
+    /// Percent, amount, rate and time left of a step, as far as they are known.
+    #[must_use]
+    pub fn measure(&self, row: &Row) -> String {
+        let Some((bytes, total)) = row.bytes.filter(|(_, total)| *total > 0) else { return String::new() };
+        let elapsed = self.times.1.saturating_sub(row.since);
+        let percent = percent(bytes, total);
+        let amount = format!("{percent:3} %  {} of {}", ByteSize::bytes(bytes), ByteSize::bytes(total));
+        let millis = elapsed.as_millis();
+        if bytes == 0 || millis < 1000 || bytes >= total {
+            return amount;
+        }
+        let rate = u64::try_from(u128::from(bytes) * 1000 / millis).unwrap_or(u64::MAX);
+        let left = Duration::from_secs((total - bytes) / rate.max(1));
+        format!("{amount}, {}/s, {} left", ByteSize::bytes(rate), clock(left))
+    }
+}
+
+/// Hundredths, rounded down.
+#[must_use]
+pub fn percent(done: u64, total: u64) -> u64 {
+    u64::try_from((u128::from(done) * 100).checked_div(u128::from(total)).unwrap_or(100))
+        .unwrap_or(100)
+        .min(100)
+}
+
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds / 3600 {
+        0 => format!("{}:{:02}", seconds / 60, seconds % 60),
+        hours => format!("{hours}:{:02}:{:02}", seconds / 60 % 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Progress;
+    use crate::progress::tests::Recorder;
+
+    fn told(work: &mut Work, tell: impl FnOnce(&Progress), at: u64) {
+        let recorder = Recorder::default();
+        tell(&Progress::new(vec![Box::new(recorder.clone())]));
+        for event in recorder.0.lock().unwrap().iter() {
+            work.event(event, Duration::from_secs(at));
+        }
+    }
+
+    #[test]
+    fn steps_of_the_plan_are_counted_and_others_are_only_shown() {
+        let mut work = Work::of(vec!["wipe".into(), "image".into()], Duration::ZERO);
+        told(&mut work, |progress| progress.step("network", "Setting up", None).done(), 1);
+        told(&mut work, |progress| progress.step("wipe", "Erasing", None).done(), 2);
+        told(&mut work, |progress| drop(progress.step("image", "Writing", Some(10))), 3);
+        assert_eq!(work.steps, (2, 1));
+        assert_eq!(work.rows.len(), 3);
+        assert_eq!(work.log.last().map(String::as_str), Some("[FAIL] Writing"));
+        assert!(work.current().is_none());
+    }
+
+    #[test]
+    fn a_step_with_bytes_tells_percent_rate_and_time_left() {
+        let row = Row {
+            id: "image".into(),
+            message: "Writing".into(),
+            state: Some(State::Progress),
+            bytes: Some((1 << 30, 4 << 30)),
+            since: Duration::from_secs(10),
+        };
+        let mut work = Work::of(Vec::new(), Duration::ZERO);
+        work.tick(Duration::from_secs(20));
+        assert_eq!(work.measure(&row), " 25 %  1 GiB of 4 GiB, 102.4 MiB/s, 0:30 left");
+        assert_eq!(work.elapsed(), "0:20");
+        assert_eq!(clock(Duration::from_secs(3725)), "1:02:05");
+    }
+}
