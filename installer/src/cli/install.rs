@@ -14,7 +14,9 @@ use crate::config::{self, InstallConfig, Secret};
 use crate::download::Patience;
 use crate::failure::{Class, Failure};
 use crate::fleet::{self, Reporter, Setup};
-use crate::install::{Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, finish, take_down};
+use crate::install::{
+    Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, finish, take_down, take_up,
+};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::machine::Identity;
@@ -143,16 +145,18 @@ pub(super) fn carry_out(
     let roots = Roots::default();
     let inventory = Inventory::scan(&roots)?;
     record.inventory(&inventory);
-    let mut plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
+    let draft = |guid| crate::plan::plan(config, &inventory, &media.release, guid);
+    let plan = draft(uuid::Uuid::new_v4())?;
     let preflight = preflight::step(config, media.release.epoch, progress)?;
-    if let Some(authority) = &preflight.authority {
-        pin(&mut plan.document, authority);
-    }
     record.plan(&plan);
     let cancel = Cancel::on_signals()?;
     let host = SystemHost::new()?;
     take_down(&plan.taken_down, &roots.sys, &SystemRunner, progress)?;
     let disk = Disk::open(&plan.disk)?;
+    let mut plan = take_up(plan, &disk, &host, progress, &draft);
+    if let Some(authority) = &preflight.authority {
+        pin(&mut plan.document, authority);
+    }
     let parts = Parts {
         device: &disk,
         open: &|target| Ok(Box::new(Disk::open(target)?)),

@@ -14,8 +14,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use uuid::Uuid;
 
+use super::system::System;
 use crate::files::read_at_most;
-use crate::plan::{Partition, SectorSize};
+use crate::plan::{Partition, PartitionName, Plan, SectorSize};
+use crate::progress::Progress;
 
 /// The vendor of the variables that the specification names.
 const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
@@ -39,7 +41,7 @@ const END: [u8; 4] = [0x7f, 0xff, 4, 0];
 
 /// Puts an entry called `title` for the EFI system partition `esp` before all others. Entries of that title for the
 /// partitions `gone`, or for `esp`, are removed.
-pub(super) fn enter(
+fn enter(
     variables: &Path,
     title: &str,
     (esp, sector): (&Partition, SectorSize),
@@ -62,6 +64,28 @@ pub(super) fn enter(
     let order: Vec<u8> = order.into_iter().flat_map(u16::to_le_bytes).collect();
     variables.write("BootOrder", &order)?;
     old.keys().filter(|other| **other != number).try_for_each(|other| variables.remove(&name(*other)))
+}
+
+/// Gives each disk of the system an entry. The fallback path starts them too, so that trouble here is told and no more.
+pub(super) fn enter_each(variables: &Path, plan: &Plan, system: &System<'_>, progress: &Progress) {
+    let Plan { release, erased, mirror, .. } = plan;
+    let erased = erased.iter().chain(mirror.iter().flat_map(|mirror| &mirror.erased));
+    let gone: Vec<_> = erased.filter_map(|part| Some(part.entry?.uuid)).collect();
+    // Each entry goes before those that are there, and the first disk shall be the first.
+    for disk in system.disks().iter().rev() {
+        let path = disk.target.path.display();
+        let entered = disk
+            .partition(PartitionName::Esp)
+            .and_then(|esp| enter(variables, &release.name, (esp, disk.target.sector), &gone));
+        let told = match entered {
+            Ok(()) if disk.target.name == plan.disk.name => {
+                format!("The firmware starts {path} first, as {}", release.name)
+            }
+            Ok(()) => format!("The firmware starts {path} where the first disk is gone, as {}", release.name),
+            Err(error) => format!("The firmware has no entry for {path}: {error:#}"),
+        };
+        progress.note("run", told);
+    }
 }
 
 fn name(number: u16) -> String {

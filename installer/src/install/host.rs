@@ -23,6 +23,8 @@ pub enum Access {
     Write,
     /// It may not, and what is read comes from the disk: the kernel has nothing of it in memory.
     Read,
+    /// It may not, and nothing is changed on the disk either: what an interrupted write has left to be completed stays so.
+    Look,
 }
 
 /// The machine, as far as an install needs it.
@@ -131,7 +133,7 @@ impl Host for SystemHost {
     }
 
     fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>> {
-        if access == Access::Read {
+        if access != Access::Write {
             // What the files held went with the last mount (evict_inodes in the kernel); this is the rest, the file
             // system's own blocks, which are cached for the node.
             File::open(node)
@@ -142,8 +144,10 @@ impl Host for SystemHost {
         let point = self.mounts.join(name);
         make_directory(&point, 0o700)?;
         let mut flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_NOATIME;
-        flags.set(MsFlags::MS_RDONLY, access == Access::Read);
-        mount(Some(node), &point, Some("ext4"), flags, None::<&str>)
+        flags.set(MsFlags::MS_RDONLY, access != Access::Write);
+        // Otherwise the kernel writes what the file system's own journal holds, read-only or not.
+        let options = (access == Access::Look).then_some("noload");
+        mount(Some(node), &point, Some("ext4"), flags, options)
             .class(Class::DiskIo, || format!("mounting {}", node.display()))?;
         Ok(Box::new(Mount { point, open: true }))
     }

@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use super::Cancel;
 use super::device::{self, AlignedBuffer, BlockDevice, CHUNK};
-use crate::digest::Hasher;
-use crate::failure::{Class, Failure};
+use crate::digest::{Digest, Hasher};
+use crate::failure::{Class, Failure, class_of};
 use crate::medium::{PayloadSource, Verified};
 use crate::plan::Partition;
 use crate::progress::Step;
@@ -94,13 +94,7 @@ pub(super) fn read_back(
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<()> {
-    let mut hasher = Hasher::default();
-    each_chunk(device, partition, payload, cancel, |_, bytes| {
-        hasher.update(bytes);
-        step.advance(bytes.len() as u64);
-        Ok(())
-    })?;
-    let found = hasher.finish();
+    let found = digest(device, partition, payload, step, cancel)?;
     if found == payload.sha256 {
         return Ok(());
     }
@@ -119,6 +113,39 @@ pub(super) fn read_back(
         }
     };
     Err(failure.because(told).into())
+}
+
+/// Whether the disk has `payload` in `partition` already, read as [`read_back`] does. A disk that cannot be read there does
+/// not have it.
+pub(super) fn is_there(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    payload: &Payload,
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<bool> {
+    match digest(device, partition, payload, step, cancel) {
+        Ok(found) => Ok(found == payload.sha256),
+        Err(error) if class_of(&error) == Class::DiskIo => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The hash of as many bytes at the start of `partition` as `payload` has.
+fn digest(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    payload: &Payload,
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<Digest> {
+    let mut hasher = Hasher::default();
+    each_chunk(device, partition, payload, cancel, |_, bytes| {
+        hasher.update(bytes);
+        step.advance(bytes.len() as u64);
+        Ok(())
+    })?;
+    Ok(hasher.finish())
 }
 
 fn first_difference(

@@ -17,7 +17,7 @@ use crate::digest::Digest;
 use crate::failure::{Class, Failure};
 use crate::inventory::FoundPartition;
 use crate::partition_table::{self, Entry, Tables};
-use crate::plan::{DATA_LABEL, Kept, PartitionName, Plan};
+use crate::plan::{DATA_LABEL, Kept, Partition, PartitionName, Plan};
 
 /// So much at either end of a file system tells whether it is untouched: the superblock and the first of its
 /// structures, and what other formats keep at an end.
@@ -130,6 +130,20 @@ impl<'p> Keeper<'p> {
     }
 }
 
+/// Looks at what the plan keeps, on the system's disk or on one apart, and rehearses the keeping. Nothing is written.
+pub(super) fn rehearse<'p>(
+    plan: &'p Plan,
+    device: &dyn BlockDevice,
+    apart: Option<&dyn BlockDevice>,
+) -> Result<Option<Keeper<'p>>> {
+    let looked = match (&plan.kept, apart) {
+        (None, _) => return Ok(None),
+        (Some(kept), Some(apart)) => Keeper::apart(kept, apart),
+        (Some(kept), None) => Keeper::rehearse(plan, kept, device),
+    };
+    looked.map(Some)
+}
+
 /// Makes the disk unbootable and the new places empty, with the old table in force: first the boot code, then the EFI
 /// system partitions, each alone, so that what boots until then is the whole old system; then the rest.
 pub(super) fn erase(plan: &Plan, device: &dyn BlockDevice) -> Result<()> {
@@ -143,15 +157,15 @@ pub(super) fn erase(plan: &Plan, device: &dyn BlockDevice) -> Result<()> {
     let esp = PartitionName::Esp.type_guid();
     let (firmware, rest): (Vec<_>, Vec<_>) =
         plan.erased.iter().partition(|part| part.entry.is_some_and(|entry| entry.kind == esp));
+    let stays = |start| plan.partitions.iter().any(|part| part.start == start && plan.stays(part.name));
     for partitions in [firmware, rest] {
-        for old in partitions {
+        for old in partitions.into_iter().filter(|old| !stays(old.start)) {
             device::write(device, old.start.get(), &empty)?;
         }
         device::barrier(device)?;
     }
-    let new: Vec<_> =
-        plan.partitions.iter().filter(|part| part.name != PartitionName::Data).cloned().collect();
-    wipe::edges(device, &new)?;
+    let emptied = |part: &&Partition| part.name != PartitionName::Data && !plan.stays(part.name);
+    wipe::edges(device, plan.partitions.iter().filter(emptied))?;
     // Between the tables and the partitions there may be marks of formats that had the whole disk.
     let kept = plan.kept_here().map(range).unwrap_or_default();
     let table = table::length(sector);

@@ -3,7 +3,7 @@
 //! The order of writes is the safety of an install. Every check that can be made before the first write is
 //! made before it; the disk is unbootable from the first write on; and the last write, one sector, makes it
 //! bootable after all else has been flushed and read back. A failure or a power cut in between leaves a disk
-//! that does not boot and that the next run does over.
+//! that does not boot, and that the next run continues or does over ([`take_up`]).
 
 mod bootcode;
 mod cache;
@@ -11,16 +11,19 @@ mod cancel;
 mod device;
 mod disk;
 mod esp;
+mod filesystems;
 mod finish;
 mod firmware;
 mod hold;
 mod host;
 mod identity;
 mod image;
+mod journal;
 mod keep;
 mod mirror;
 mod multipath;
 mod others;
+mod outcome;
 mod overlay;
 mod persistent;
 mod readback;
@@ -29,7 +32,9 @@ mod seed;
 mod sys;
 mod system;
 mod table;
+mod take_over;
 mod takedown;
+mod unfinished;
 mod unpack;
 mod wipe;
 
@@ -43,6 +48,7 @@ pub use mirror::Made;
 pub use run::{Opener, Parts, execute};
 pub use seed::{AT_ONCE, seed_store};
 pub use takedown::take_down;
+pub use unfinished::take_up;
 pub use unpack::Unpacking;
 
 #[cfg(test)]

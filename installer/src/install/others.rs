@@ -92,7 +92,7 @@ pub(super) fn make_data(
     host: &dyn Host,
 ) -> Result<BTreeMap<PartitionName, PathBuf>> {
     let made = (|| {
-        wipe::wipe(device, &data.partitions)?;
+        wipe::wipe(device, &data.partitions, &|_| false)?;
         table::write(device, data.disk_guid, &data.partitions)?;
         device::barrier(device)?;
         table::verify(device, data.disk_guid, &data.partitions)

@@ -1,33 +1,32 @@
 //! One run of a plan, step by step.
 
+mod payloads;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 use super::device::{self, BlockDevice};
 use super::host::{Access, Host, with_mount};
 use super::identity::{Identity, Log};
+use super::journal::Journal;
 use super::keep::{self, Guard, Keeper};
 use super::mirror::{self, Arrays};
 use super::others::{self, Others};
-use super::seed::{Seeding, each_at_once};
+use super::outcome::{Touched, told};
 use super::system::System;
+use super::take_over::take_over;
 use super::unpack::Unpacking;
-use super::{Cancel, bootcode, esp, firmware, image, table, wipe};
-use crate::command::{Invocation, Runner};
+use super::{Cancel, bootcode, esp, filesystems, firmware, table, wipe};
+use crate::command::Runner;
 use crate::config::{InstallConfig, Secret};
-use crate::failure::{Class, Classify, Failure, class_of};
-use crate::medium::{PayloadSource, Place, Seen, fetch_again};
-use crate::plan::{Filesystem, Partition, PartitionName, Plan, Step, Target, UnpackedImage};
+use crate::failure::{Class, Classify};
+use crate::medium::{PayloadSource, Seen};
+use crate::plan::{EspFile, Filesystem, Partition, PartitionName, Plan, Step, Target};
 use crate::progress::Progress;
 use crate::release::Payload;
 use crate::size::ByteSize;
-
-/// Making a file system on a slow, large disk.
-const MKFS_LIMIT: Duration = Duration::from_secs(900);
 
 /// Opens a disk of the plan for this process alone.
 pub type Opener<'a> = dyn Fn(&Target) -> Result<Box<dyn BlockDevice + 'a>> + 'a;
@@ -41,7 +40,7 @@ pub struct Parts<'a> {
     pub open: &'a Opener<'a>,
     /// Where payloads come from.
     pub source: &'a dyn PayloadSource,
-    /// Runs `mkfs.ext4`.
+    /// Runs other programs, such as `mkfs.ext4`.
     pub runner: &'a dyn Runner,
     /// Partition nodes and mounts.
     pub host: &'a dyn Host,
@@ -65,109 +64,47 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     // Made before the first write: a document that cannot be made must not cost a disk.
     let document =
         (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;
-    if plan.steps.iter().any(|step| matches!(step, Step::Unpack { .. })) {
-        parts.unpacking.check(parts.runner)?;
-    }
     let arrays = Arrays::new(parts.runner);
+    check_programs(plan, parts, &arrays)?;
     let second = plan.mirror.as_ref().map(|mirror| (parts.open)(&mirror.disk)).transpose()?;
-    if second.is_some() {
-        arrays.check()?;
-    }
     let others = Others::open(plan, parts)?;
     let system = System::new(plan, &guard, second.as_deref())?;
     system.each(|disk| others::spare(plan, &disk.device, disk.target))?;
     if let Some((device, data)) = others.data(plan) {
         others::spare(plan, device, &data.disk)?;
     }
-    let keeper = keeper(plan, parts.device, &others)?;
+    let keeper = keep::rehearse(plan, parts.device, others.kept())?;
     plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
     let (seen, nodes, members) = (Seen::default(), BTreeMap::new(), Vec::new());
     let identity = Identity::new(document, &plan.release);
-    let mut run = Run { plan, parts, system, arrays, others, keeper, log, identity, seen, nodes, members };
-    let mut touched = Touched::default();
-    for step in &plan.steps {
-        let done = parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
-            touched = touched.max(Touched::by(step));
-            run.step(step)
-        });
-        if run.system.committed() {
-            touched = Touched::Committed;
-        }
-        done.map_err(|error| told(error, step, plan, touched))?;
-    }
-    run.enter_firmware();
-    run.keep_log();
-    if let Err(error) = run.arrays.stop() {
-        parts.progress.note("run", format!("{error:#}"));
-    }
-    if let Some(peak) = peak_memory() {
-        parts.progress.note("run", format!("Peak memory {peak}"));
-    }
+    let mut run = Run {
+        plan,
+        parts,
+        system,
+        arrays,
+        others,
+        keeper,
+        log,
+        identity,
+        seen,
+        nodes,
+        members,
+        begun: false,
+    };
+    run.steps()?;
+    run.conclude();
     Ok(())
 }
 
-/// Looks at what the plan keeps, and rehearses the keeping. Nothing is written.
-fn keeper<'r>(plan: &'r Plan, device: &dyn BlockDevice, others: &Others<'_>) -> Result<Option<Keeper<'r>>> {
-    let looked = match (&plan.kept, others.kept()) {
-        (None, _) => return Ok(None),
-        (Some(kept), Some(apart)) => Keeper::apart(kept, apart),
-        (Some(kept), None) => Keeper::rehearse(plan, kept, device),
-    };
-    looked.map(Some)
-}
-
-/// How far the writes of a run have come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Touched {
-    #[default]
-    Nothing,
-    Others,
-    System,
-    /// The commit of one disk.
-    Committed,
-}
-
-impl Touched {
-    fn by(step: &Step) -> Self {
-        match step {
-            Step::VerifyMedium { .. } => Self::Nothing,
-            Step::WipeDisks => Self::Others,
-            _ => Self::System,
-        }
+/// Fails where a program is missing that only some plans need, which must not cost a disk.
+fn check_programs(plan: &Plan, parts: &Parts<'_>, arrays: &Arrays<'_>) -> Result<()> {
+    if plan.steps.iter().any(|step| matches!(step, Step::Unpack { .. })) {
+        parts.unpacking.check(parts.runner)?;
     }
-}
-
-/// Says what state the failure leaves the disks in.
-fn told(error: anyhow::Error, step: &Step, plan: &Plan, touched: Touched) -> anyhow::Error {
-    let names = |disks: Vec<&Target>| {
-        disks.iter().map(|disk| disk.path.display().to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let wiped: Vec<_> = plan.wiped.iter().map(|wiped| &wiped.disk).collect();
-    let system: Vec<_> =
-        [&plan.disk].into_iter().chain(plan.mirror.iter().map(|mirror| &mirror.disk)).collect();
-    let state = match touched {
-        Touched::Nothing => {
-            let data = plan.data_disk.iter().map(|data| &data.disk);
-            let all: Vec<_> = system.into_iter().chain(data).chain(wiped).collect();
-            format!("Nothing was written to {}.", names(all))
-        }
-        Touched::Others => {
-            format!("{} may be erased by now; nothing was written to {}.", names(wiped), names(system))
-        }
-        Touched::System => {
-            let kept = if plan.kept.is_some() { " What install.keep names is as it was." } else { "" };
-            let are = if system.len() == 1 { "is" } else { "are" };
-            let names = names(system);
-            format!("{names} {are} not bootable now; starting the install again does it over.{kept}")
-        }
-        Touched::Committed => format!(
-            "The node starts from {} now, and from no other disk; starting the install again does it over.",
-            plan.disk.path.display()
-        ),
-    };
-    let (class, what) = (class_of(&error), format!("installing, step {}", step.id()));
-    let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
-    Failure::new(class, what).because(source).hint(state).into()
+    if plan.mirror.is_some() {
+        arrays.check()?;
+    }
+    Ok(())
 }
 
 struct Run<'r, 'a> {
@@ -182,11 +119,47 @@ struct Run<'r, 'a> {
     seen: Seen,
     /// Where file systems are: partitions, or arrays of them.
     nodes: BTreeMap<PartitionName, PathBuf>,
+    /// Whether a run after this one would go on where this one ends.
+    begun: bool,
     /// The partitions of each disk of the system.
     members: Vec<BTreeMap<PartitionName, PathBuf>>,
 }
 
 impl Run<'_, '_> {
+    fn steps(&mut self) -> Result<()> {
+        let mut touched = Touched::default();
+        for step in &self.plan.steps {
+            let done = self.parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
+                touched = touched.max(Touched::by(step));
+                self.step(step)
+            });
+            if self.system.committed() {
+                touched = Touched::Committed;
+            }
+            done.map_err(|error| told(error, step, self.plan, (touched, self.begun)))?;
+        }
+        Ok(())
+    }
+
+    /// What follows the commit. The node is complete without it, so that trouble here is told and no more.
+    fn conclude(&mut self) {
+        let Parts { host, progress, .. } = *self.parts;
+        if let Some(variables) = host.firmware_variables() {
+            firmware::enter_each(&variables, self.plan, &self.system, progress);
+        }
+        // The log on the node ends with the commit.
+        let stored = self.mounted(PartitionName::Persistent, Access::Write, |root| self.log.store(root));
+        if let Err(error) = stored {
+            progress.note("run", format!("The end of the log is not on the node: {error:#}"));
+        }
+        if let Err(error) = self.arrays.stop() {
+            progress.note("run", format!("{error:#}"));
+        }
+        if let Some(peak) = peak_memory() {
+            progress.note("run", format!("Peak memory {peak}"));
+        }
+    }
+
     fn step(&mut self, step: &Step) -> Result<()> {
         let progress = self.parts.progress.clone();
         let id = step.id();
@@ -200,61 +173,28 @@ impl Run<'_, '_> {
             }
             Step::Wipe => progress.within(id, "Erasing the disk", || match self.plan.kept_here() {
                 Some(_) => keep::erase(self.plan, &self.system),
-                None => self.system.each(|disk| wipe::wipe(&disk.device, disk.partitions)),
+                None => self.system.each(|disk| {
+                    wipe::wipe(&disk.device, disk.partitions, &|partition| self.plan.stays(partition.name))
+                }),
             }),
             Step::Partition => progress.within(id, "Writing the partition table", || self.partition()),
-            Step::Esp { volume_id, epoch, files } => {
-                let partition = needed(self.plan, PartitionName::Esp)?;
-                let mut shown = progress.step(id, "Writing the boot files", Some(esp::total(files)));
-                let Parts { source, cancel, .. } = *self.parts;
-                esp::write(&self.system, partition, (*volume_id, *epoch), files, source, &mut shown, cancel)?;
-                device::barrier(&self.system)?;
-                shown.done();
-                Ok(())
-            }
+            Step::Esp { volume_id, epoch, files } => self.esp(id, (*volume_id, *epoch), files),
             Step::Mirror => progress.within(id, "Joining both disks", || self.mirror()),
             Step::Image { payload, partition } => self.image(id, payload, *partition),
-            Step::Filesystems { filesystems } => progress
-                .within(id, "Making file systems", || filesystems.iter().try_for_each(|fs| self.mkfs(fs))),
+            Step::Filesystems { filesystems } => {
+                progress.within(id, "Making file systems", || self.filesystems(filesystems))
+            }
             Step::Images { blobs, metadata } => self.images(id, blobs, metadata.as_ref()),
             Step::Unpack { images } => {
                 progress.within(id, "Unpacking the container images", || self.unpack(images))
             }
             Step::Node => progress.within(id, "Writing the node document", || self.node()),
-            Step::BootCode { boot, core } => progress.within(id, "Writing GRUB for BIOS", || {
-                self.system.each(|disk| {
-                    let partition = disk.partition(PartitionName::Bios)?;
-                    bootcode::write(&disk.device, partition, boot, core, self.parts.source)
-                })
-            }),
+            Step::BootCode { boot, core } => {
+                progress.within(id, "Writing GRUB for BIOS", || self.boot_code(boot, core))
+            }
             Step::Prove => progress.within(id, "Checking the installed disk", || self.prove()),
             Step::Commit => progress.within(id, "Making the disk bootable", || self.system.commit()),
         }
-    }
-
-    /// Hashes what is on this machine; what is on a server is hashed on its way, and asked for now.
-    fn verify_medium(&mut self, id: &str, payloads: &[Payload]) -> Result<()> {
-        let Parts { source, cancel, progress, .. } = *self.parts;
-        let (here, away): (Vec<_>, Vec<_>) =
-            payloads.iter().partition(|payload| source.place(payload) == Some(Place::Here));
-        let total = here.iter().map(|payload| payload.size).sum();
-        let mut shown = progress.step(id, format!("Checking {}", source.describe()), Some(total));
-        for payload in here {
-            cancel.check()?;
-            let reader = shown.reader(source.open(payload)?);
-            let learned = self.seen.learn(reader, payload, source.describe());
-            learned.with_context(|| format!("checking {}", payload.path))?;
-        }
-        let away = Mutex::new(away.into_iter());
-        let next = || away.lock().unwrap_or_else(PoisonError::into_inner).next();
-        each_at_once(next, |payload, _| {
-            cancel.check()?;
-            source
-                .probe(payload)
-                .with_context(|| format!("asking for {}", self.plan.release.describe(payload)))
-        })?;
-        shown.done();
-        Ok(())
     }
 
     fn partition(&mut self) -> Result<()> {
@@ -277,7 +217,26 @@ impl Run<'_, '_> {
         if let [only] = &members[..] {
             self.nodes.extend(only.clone());
         }
+        // It is found by the table, and until now there was none.
+        self.begun = self.plan.continued;
         Ok(())
+    }
+
+    fn esp(&self, id: &str, volume: (u32, u64), files: &[EspFile]) -> Result<()> {
+        let Parts { source, cancel, progress, .. } = *self.parts;
+        let partition = needed(self.plan, PartitionName::Esp)?;
+        let mut shown = progress.step(id, "Writing the boot files", Some(esp::total(files)));
+        esp::write(&self.system, partition, volume, files, source, &mut shown, cancel)?;
+        device::barrier(&self.system)?;
+        shown.done();
+        Ok(())
+    }
+
+    fn boot_code(&self, boot: &Payload, core: &Payload) -> Result<()> {
+        self.system.each(|disk| {
+            let partition = disk.partition(PartitionName::Bios)?;
+            bootcode::write(&disk.device, partition, boot, core, self.parts.source)
+        })
     }
 
     fn mirror(&mut self) -> Result<()> {
@@ -302,94 +261,39 @@ impl Run<'_, '_> {
         device::barrier(device)
     }
 
-    fn image(&self, id: &str, payload: &Payload, name: PartitionName) -> Result<()> {
-        let Parts { source, cancel, progress, .. } = *self.parts;
-        let partition = needed(self.plan, name)?;
-        let begun = Instant::now();
-        let mut shown = progress.step(id, "Writing the OS image", Some(payload.size));
-        let mut write = || {
-            shown.back_to(0);
-            // What the disk keeps of it is hashed below, whatever was seen here.
-            let reader = self.seen.verified(source.open(payload)?, payload, source.describe());
-            image::write(&self.system, partition, payload, reader, &mut shown, cancel)
-        };
-        match source.place(payload) {
-            Some(Place::Network) => fetch_again(write, |error| {
-                progress.note(id, format!("Fetching the OS image again: {error:#}"));
-            }),
-            _ => write(),
-        }?;
-        device::barrier(&self.system)?;
-        shown.done();
-        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-        let rate = ByteSize::bytes(payload.size.saturating_mul(1000) / millis);
-        progress.note(id, format!("OS image written and flushed at {rate}/s"));
-        self.system.each(|disk| {
-            let mut shown = progress.step("read-back", "Reading the OS image back", Some(payload.size));
-            image::read_back(&disk.device, disk.partition(name)?, payload, source, &mut shown, cancel)?;
-            shown.done();
-            Ok(())
-        })
+    /// Makes them, or takes over those that an unfinished install has left; then the journal says that this run has come so
+    /// far.
+    fn filesystems(&mut self, filesystems: &[Filesystem]) -> Result<()> {
+        for filesystem in filesystems {
+            let node = self.node_of(filesystem.partition)?;
+            if !take_over(self.plan, self.parts, filesystem, &self.system, node)? {
+                self.begun &= filesystem.partition != PartitionName::Config;
+                self.mkfs(filesystem)?;
+            }
+        }
+        if self.plan.mirror.is_none() {
+            let journal = Journal::of(self.plan)?;
+            self.mounted(PartitionName::Config, Access::Write, |root| journal.write(root))?;
+            device::barrier(&self.system)?;
+            self.begun = true;
+        }
+        Ok(())
     }
 
     fn mkfs(&self, filesystem: &Filesystem) -> Result<()> {
         self.parts.cancel.check()?;
-        let uuid = needed(self.plan, filesystem.partition)?.uuid.to_string();
+        let uuid = needed(self.plan, filesystem.partition)?.uuid;
         let node = self.node_of(filesystem.partition)?;
         let disk = &self.disk_of(filesystem.partition).description;
-        // Zeroing inode tables is left to the kernel of the running node: it takes minutes on a large disk.
-        let make = Invocation::new("mkfs.ext4")
-            .args(["-q", "-F", "-b", "4096", "-L", filesystem.label, "-U", &uuid])
-            .args(["-E", "lazy_itable_init=1,lazy_journal_init=1"])
-            .arg(node)
-            .limit(MKFS_LIMIT);
-        let what = || {
-            format!(
-                "making a file system on {} ({}) of {disk}",
-                node.display(),
-                filesystem.partition.as_str()
-            )
-        };
-        match self.parts.runner.run(&make) {
-            // What a program's exit status means only its caller knows.
-            Err(error) if class_of(&error) == Class::Unexpected => Err(Failure::new(Class::DiskIo, what())
-                .because(anyhow::anyhow!("{error:#}"))
-                .hint(device::WORN)
-                .into()),
-            other => other.map(drop).with_context(what),
-        }
+        filesystems::make(self.parts.runner, filesystem, uuid, node, disk)
     }
 
-    fn images(&self, id: &str, blobs: &[Payload], metadata: Option<&Payload>) -> Result<()> {
-        let Parts { source, cancel, progress, .. } = *self.parts;
-        let seeding = Seeding { source, cancel, release: &self.plan.release, seen: &self.seen };
-        let total = blobs.iter().chain(metadata).map(|payload| payload.size).sum();
-        let mut shown = progress.step(id, "Storing the container images", Some(total));
-        self.mounted(PartitionName::Persistent, Access::Write, |root| {
-            seeding.seed(root, blobs, metadata, &mut shown)
+    fn node(&mut self) -> Result<()> {
+        self.begun = false;
+        self.mounted(PartitionName::Config, Access::Write, |root| {
+            self.identity.write(root)?;
+            Journal::remove(root)
         })?;
-        shown.done();
-        self.on_each_disk(|| {
-            let what = "Reading the container images back";
-            let mut shown = progress.step("images-read-back", what, Some(total));
-            self.mounted(PartitionName::Persistent, Access::Read, |root| {
-                seeding.read_back(root, blobs, metadata, &mut shown)
-            })?;
-            shown.done();
-            Ok(())
-        })
-    }
-
-    fn unpack(&self, images: &[UnpackedImage]) -> Result<()> {
-        let Parts { unpacking, progress, cancel, .. } = *self.parts;
-        let containerd = &self.plan.release.containerd;
-        self.mounted(PartitionName::Persistent, Access::Write, |root| {
-            unpacking.unpack(root, containerd, images, progress, cancel)
-        })
-    }
-
-    fn node(&self) -> Result<()> {
-        self.mounted(PartitionName::Config, Access::Write, |root| self.identity.write(root))?;
         self.mounted(PartitionName::Persistent, Access::Write, |root| self.log.store(root))?;
         device::barrier(&self.system)
     }
@@ -435,41 +339,6 @@ impl Run<'_, '_> {
     fn check_kept(&self) -> Result<()> {
         let device = self.others.kept().unwrap_or(&self.system);
         self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check(device))
-    }
-
-    /// Gives the disk an entry in the firmware's boot menu. The fallback path starts it too, so that trouble here is
-    /// told and no more.
-    fn enter_firmware(&self) {
-        let Some(variables) = self.parts.host.firmware_variables() else { return };
-        let Plan { release, erased, mirror, .. } = self.plan;
-        let erased = erased.iter().chain(mirror.iter().flat_map(|mirror| &mirror.erased));
-        let gone: Vec<_> = erased.filter_map(|part| Some(part.entry?.uuid)).collect();
-        // Each entry goes before those that are there, and the first disk shall be the first.
-        for disk in self.system.disks().iter().rev() {
-            let path = disk.target.path.display();
-            let entered = disk
-                .partition(PartitionName::Esp)
-                .and_then(|esp| firmware::enter(&variables, &release.name, (esp, disk.target.sector), &gone));
-            let told = match entered {
-                Ok(()) if disk.target.name == self.plan.disk.name => {
-                    format!("The firmware starts {path} first, as {}", release.name)
-                }
-                Ok(()) => {
-                    format!("The firmware starts {path} where the first disk is gone, as {}", release.name)
-                }
-                Err(error) => format!("The firmware has no entry for {path}: {error:#}"),
-            };
-            self.parts.progress.note("run", told);
-        }
-    }
-
-    /// The log on the node ends with the commit. The node is complete without its end, so that trouble here
-    /// is told and no more.
-    fn keep_log(&self) {
-        let stored = self.mounted(PartitionName::Persistent, Access::Write, |root| self.log.store(root));
-        if let Err(error) = stored {
-            self.parts.progress.note("run", format!("The end of the log is not on the node: {error:#}"));
-        }
     }
 
     /// Does `work` on the mounted file system of a partition; trouble with the disk names it.

@@ -23,7 +23,7 @@ use super::persistent::{Store, Unfinished};
 use super::readback::{self, Written};
 use crate::config::Role;
 use crate::digest::{Digest, HashingReader};
-use crate::failure::{Class, Classify, Failure};
+use crate::failure::{Class, Classify, Failure, class_of};
 use crate::medium::{PayloadSource, Place, Seen, Verified, fetch_again};
 use crate::plan::images_of;
 use crate::progress::{Progress, Step};
@@ -94,6 +94,15 @@ impl Seeding<'_> {
         flushed.class(Class::DiskIo, || format!("flushing the container images in {}", root.display()))
     }
 
+    /// How many bytes of `blobs` an earlier run has left below `root`, by the looks of it: each is read before it is kept.
+    pub(super) fn there(self, root: &Path, blobs: &[Payload]) -> u64 {
+        let store = Store::at(root, &self.release.containerd);
+        let is_there = |blob: &&Payload| {
+            fs::metadata(store.blob(&blob.sha256)).is_ok_and(|file| file.len() == blob.size)
+        };
+        blobs.iter().filter(is_there).map(|blob| blob.size).sum()
+    }
+
     /// Reads blobs and metadata back from the partition, mounted anew at `root`.
     pub(super) fn read_back(
         self,
@@ -159,11 +168,16 @@ impl Work<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             file => file.class(Class::DiskIo, what)?,
         };
-        if file.metadata().class(Class::DiskIo, what)?.len() == blob.size
-            && digest(file, self.seeding.cancel).with_context(what)? == blob.sha256
-        {
-            self.advance(blob.size);
-            return Ok(true);
+        if file.metadata().class(Class::DiskIo, what)?.len() == blob.size {
+            match digest(file, self.seeding.cancel) {
+                Ok(found) if found == blob.sha256 => {
+                    self.advance(blob.size);
+                    return Ok(true);
+                }
+                Err(error) if class_of(&error) != Class::DiskIo => return Err(error).with_context(what),
+                // It is damaged, or lies where the disk cannot be read.
+                _ => {}
+            }
         }
         fs::remove_file(&path).class(Class::DiskIo, || format!("removing {}", path.display()))?;
         Ok(false)

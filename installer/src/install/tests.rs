@@ -14,6 +14,7 @@ use crate::progress::State;
 use crate::size::ByteSize;
 use doubles::{Act, Bench, TestDisk};
 
+mod continued;
 mod crash;
 mod disks;
 pub(in crate::install) mod doubles;

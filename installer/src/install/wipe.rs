@@ -21,21 +21,34 @@ pub(super) const BOOT_CODE: usize = 440;
 ///
 /// The first write is one sector, which a disk writes whole or not at all, and with it nothing starts any more: BIOS
 /// has its code there, and without the protective MBR there neither UEFI nor Linux takes the table for one.
-pub(super) fn wipe(device: &dyn BlockDevice, partitions: &[Partition]) -> Result<()> {
+///
+/// What `stays` says yes to is not touched.
+pub(super) fn wipe(
+    device: &dyn BlockDevice,
+    partitions: &[Partition],
+    stays: &dyn Fn(&Partition) -> bool,
+) -> Result<()> {
+    let (kept, emptied): (Vec<_>, Vec<_>) = partitions.iter().partition(|partition| stays(partition));
+    let end = device.size().get();
+    // The end of the disk may reach into its last partition.
+    let last = kept.iter().map(|partition| partition.end().get()).fold(end - EDGE as u64, u64::max);
     let zeros = AlignedBuffer::new(EDGE);
     let erase = |offset| device::write(device, offset, &zeros);
     device::write(device, 0, &zeros[..usize::try_from(device.sector().bytes())?])?;
     device::barrier(device)?;
     erase(0)?;
     device::barrier(device)?;
-    erase(device.size().get() - EDGE as u64)?;
+    self::erase(device, last..end)?;
     device::barrier(device)?;
-    edges(device, partitions)?;
+    edges(device, emptied)?;
     device::barrier(device)
 }
 
 /// Erases both ends of each new partition. No barrier.
-pub(super) fn edges(device: &dyn BlockDevice, partitions: &[Partition]) -> Result<()> {
+pub(super) fn edges<'a>(
+    device: &dyn BlockDevice,
+    partitions: impl IntoIterator<Item = &'a Partition>,
+) -> Result<()> {
     let zeros = AlignedBuffer::new(EDGE);
     for partition in partitions {
         device::write(device, partition.start.get(), &zeros)?;

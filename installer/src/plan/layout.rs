@@ -105,6 +105,12 @@ impl PartitionName {
             }
         }
     }
+
+    /// The PARTUUID of the partition of this name in a new table with the identity `disk_guid`.
+    #[must_use]
+    pub fn uuid_in(self, disk_guid: Uuid) -> Uuid {
+        Uuid::new_v5(&disk_guid, self.as_str().as_bytes())
+    }
 }
 
 /// One partition to be made.
@@ -296,7 +302,7 @@ fn persistent(wish: Wish, usual: ByteSize, most: ByteSize) -> Result<ByteSize, L
 fn place(all: impl Iterator<Item = (PartitionName, ByteSize)>, disk_guid: Uuid) -> Vec<Partition> {
     let mut start = ALIGNMENT;
     let place = |(number, (name, size)): (u32, (PartitionName, ByteSize))| {
-        let uuid = Uuid::new_v5(&disk_guid, name.as_str().as_bytes());
+        let uuid = name.uuid_in(disk_guid);
         let partition = Partition { number, name, uuid, start, size };
         start = partition.end();
         partition
@@ -316,7 +322,7 @@ pub fn arrange_data(
         return Err(LayoutError::Disk { needed, found: disk });
     }
     let name = PartitionName::Data;
-    let uuid = Uuid::new_v5(&disk_guid, name.as_str().as_bytes());
+    let uuid = name.uuid_in(disk_guid);
     let size = end(disk, sector).saturating_sub(ALIGNMENT);
     Ok(vec![Partition { number: 1, name, uuid, start: ALIGNMENT, size }])
 }

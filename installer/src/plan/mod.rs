@@ -55,6 +55,9 @@ pub struct Plan {
     pub erased: Vec<FoundPartition>,
     /// GUID of the new partition table.
     pub disk_guid: Uuid,
+    /// Whether the disk holds an unfinished install of the same content, which this one continues.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub continued: bool,
     /// The new partitions.
     pub partitions: Vec<Partition>,
     /// The second disk of the system, where that is mirrored.
@@ -223,6 +226,13 @@ impl Plan {
         self.all_partitions().find(|partition| partition.name == name)
     }
 
+    /// Whether what is in the partition of that name stays, as the beginning of this install, as far as it is whole.
+    #[must_use]
+    pub fn stays(&self, name: PartitionName) -> bool {
+        use PartitionName::{Config, Persistent, RootA};
+        self.continued && matches!(name, Config | RootA | Persistent)
+    }
+
     /// The new partitions of all disks.
     fn all_partitions(&self) -> impl Iterator<Item = &Partition> {
         self.partitions.iter().chain(self.data_disk.iter().flat_map(|data| &data.partitions))
@@ -292,6 +302,7 @@ pub fn plan(
         disk: target,
         erased,
         disk_guid,
+        continued: false,
         partitions,
         mirror,
         data_disk,

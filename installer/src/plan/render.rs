@@ -95,6 +95,12 @@ impl fmt::Display for Losses<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plan = self.0;
         lost(f, &plan.disk, &plan.erased, plan.kept_here())?;
+        if plan.continued {
+            writeln!(
+                f,
+                "But what an unfinished install of the same content has left there stays, where it is whole."
+            )?;
+        }
         if let Some(mirror) = &plan.mirror {
             lost(f, &mirror.disk, &mirror.erased, None)?;
         }

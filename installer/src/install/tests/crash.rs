@@ -10,13 +10,16 @@ use super::doubles::{Ext4Machine, Recording, copy_data};
 use super::*;
 use crate::digest::Digest;
 use crate::plan::{EspContent, Step};
-use crate::release::{MANIFEST, Payload, Purpose};
+use crate::release::{MANIFEST, Payload, Purpose, Release};
 
 /// Random parts of the writes between two flushes. `make soak` takes other numbers from `NQRUST_SEED`.
 fn seeds() -> Vec<u64> {
     let given = std::env::var("NQRUST_SEED").ok().map(|seed| seed.parse().unwrap());
     [6].into_iter().chain(given).collect()
 }
+
+/// The identity of a table that no disk of a test has.
+const OTHER: uuid::Uuid = uuid::uuid!("5f6d2d3c-7f0e-4c55-8f55-0d2f5a8b9c01");
 
 /// A disk in some old state, on which an install is recorded.
 pub(super) struct Crash {
@@ -33,7 +36,7 @@ impl Crash {
     }
 
     /// As [`Crash::new`], with the plan of `bench`.
-    fn of(bench: Bench, prepare: impl FnOnce(&Bench, &mut TestDisk)) -> Self {
+    pub(super) fn of(bench: Bench, prepare: impl FnOnce(&Bench, &mut TestDisk)) -> Self {
         let mut disk = TestDisk::other(&bench.plan.disk, tempfile::NamedTempFile::new().unwrap());
         prepare(&bench, &mut disk);
         disk.acts.get_mut().unwrap().clear();
@@ -48,8 +51,45 @@ impl Crash {
         self.bench.run_with(&&*self.disk, &machine, &machine)
     }
 
+    /// The next run, from a server, on what is on the disk after the first `stop` requests of this one and after `damage`.
+    pub(super) fn again(&self, stop: usize, damage: impl FnOnce(&TestDisk)) -> Self {
+        self.again_with(stop, damage, &self.bench.plan.release)
+    }
+
+    /// As [`Crash::again`], of another release.
+    pub(super) fn again_with(&self, stop: usize, damage: impl FnOnce(&TestDisk), release: &Release) -> Self {
+        let recording = self.disk.recording.as_ref().unwrap().lock().unwrap();
+        let mut bench = Bench::with_sector(self.disk.sector.into());
+        bench.plan = self.bench.plan.clone();
+        bench.medium.place = Place::Network;
+        let mut next = Self::of(bench, |_, disk| {
+            copy_data(self.old.as_file(), 0..disk.size.get(), disk.file());
+            for entry in &recording.entries[..stop] {
+                if let Entry::Write { offset, length, at } = *entry {
+                    let (at, length) = (usize::try_from(at).unwrap(), usize::try_from(length).unwrap());
+                    disk.file().write_all_at(&recording.data[at..at + length], offset).unwrap();
+                }
+            }
+            damage(disk);
+        });
+        next.take_up(release);
+        next
+    }
+
+    /// Makes the plan anew, for the disk as it is, and looks for an unfinished install there, as the command does.
+    fn take_up(&mut self, release: &Release) {
+        let inventory =
+            crate::inventory::Inventory { disks: vec![super::keep::scan(&&*self.disk, "vda")], nics: vec![] };
+        let document = &self.bench.plan.document;
+        let draft = |guid| crate::plan::plan(document, &inventory, release, guid);
+        let machine = Ext4Machine::new(&self.disk, &self.bench.plan);
+        let progress = crate::progress::Progress::new(vec![Box::new(self.bench.recorder.clone())]);
+        let plan = take_up(draft(OTHER).unwrap(), &&*self.disk, &machine, &progress, &draft);
+        self.bench.plan = plan;
+    }
+
     /// Judges every state in between; returns how many there were of each kind: old, not bootable, complete.
-    fn judge(&self, subsets: usize) -> [usize; 3] {
+    pub(super) fn judge(&self, subsets: usize) -> [usize; 3] {
         self.judge_and(subsets, |_| false)
     }
 
@@ -174,7 +214,7 @@ fn a_power_cut_at_any_moment_of_an_install_on_an_empty_disk_leaves_nothing_that_
 }
 
 /// A disk with a whole node of an earlier install.
-fn older_node(sector: u32) -> Arc<TestDisk> {
+pub(super) fn older_node(sector: u32) -> Arc<TestDisk> {
     let mut older = Bench::with_sector(sector);
     let mut target = super::disk("vda", ByteSize::gib(16));
     target.logical_sector = sector;
@@ -228,25 +268,21 @@ fn a_power_cut_at_any_moment_over_a_foreign_system_leaves_that_system_or_nothing
 }
 
 #[test]
-fn an_install_that_was_cut_off_is_done_over_by_the_next_one() {
+fn an_install_that_was_cut_off_is_finished_by_the_next_one() {
     let cut = Crash::new(512, |_, disk| foreign(disk));
     cut.install().unwrap();
-    let recording = cut.disk.recording.as_ref().unwrap().lock().unwrap();
-    let length = recording.entries.len();
-    // Of every length a few: just begun, amid the file systems, just before the commit, complete.
-    for stop in [1, length / 3, length * 2 / 3, length - 12, length] {
-        let again = Crash::new(512, |_, disk| {
-            copy_data(cut.old.as_file(), 0..disk.size.get(), disk.file());
-            for entry in &recording.entries[..stop] {
-                if let Entry::Write { offset, length, at } = *entry {
-                    let (at, length) = (usize::try_from(at).unwrap(), usize::try_from(length).unwrap());
-                    disk.file().write_all_at(&recording.data[at..at + length], offset).unwrap();
-                }
-            }
-        });
+    let length = cut.disk.recording.as_ref().unwrap().lock().unwrap().entries.len();
+    // All along, more densely where the images are stored, just before the commit and just after it.
+    let stops =
+        (0..4).map(|part| length * part / 4).chain((length - 60..length - 12).step_by(8)).chain([length]);
+    let continued = stops.map(|stop| {
+        let again = cut.again(stop, |_| {});
         again.install().unwrap();
         assert_eq!(verdict(&again), Verdict::Complete, "cut off after {stop} of {length}");
-    }
+        again.bench.plan.continued
+    });
+    let continued: Vec<_> = continued.collect();
+    assert!(!continued[0] && continued.iter().any(|one| *one) && !continued[10], "{continued:?}");
 }
 
 #[test]

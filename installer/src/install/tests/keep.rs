@@ -64,7 +64,7 @@ fn fill(device: &dyn BlockDevice, start: u64, length: u64) {
 }
 
 /// The hash of all of a part that is not a hole, or of its ends.
-fn ends(device: &dyn BlockDevice, part: &FoundPartition) -> Vec<u8> {
+pub(super) fn ends(device: &dyn BlockDevice, part: &FoundPartition) -> Vec<u8> {
     let length = usize::try_from(part.size.get().min(2 << 20)).unwrap();
     let (mut first, mut last) = (vec![0; length], vec![0; length]);
     device.read_at(part.start.get(), &mut first).unwrap();

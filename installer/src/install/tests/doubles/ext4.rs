@@ -65,11 +65,29 @@ impl Inner {
         self.write_out(name)
     }
 
+    /// Checks the file system that an earlier run has left on the disk, and knows it from then on.
+    fn check(&self, check: &Invocation) -> Result<()> {
+        let (node, options) = check.args.split_last().unwrap();
+        let name = Path::new(node).file_name().unwrap().to_str().unwrap();
+        let image = self.copy_in(name, name)?;
+        fs::copy(&image, self.image(&format!("{name}-before")))?;
+        let checked = SystemRunner.run(&Invocation::new("e2fsck").args(options).arg(&image));
+        self.write_out(name)?;
+        checked?;
+        let now = listing(&self.read_in(name, name)?);
+        self.held.lock().unwrap().insert(name.into(), now);
+        Ok(())
+    }
+
     /// Brings the directory that was mounted into the file system, and that onto the disk.
     fn unmount(&self, name: &str) -> Result<()> {
         let now = listing(&self.root(name));
         let before = self.held.lock().unwrap().insert(name.into(), now.clone()).unwrap();
         let mut commands = String::new();
+        for (path, (digest, _)) in before.iter().rev().filter(|(path, _)| !now.contains_key(*path)) {
+            let remove = if digest.is_some() { "rm" } else { "rmdir" };
+            commands.push_str(&format!("{remove} /{}\n", path.display()));
+        }
         for (path, (digest, mode)) in &now {
             let place = path.display();
             if before.get(path) == Some(&(*digest, *mode)) {
@@ -96,12 +114,20 @@ impl Inner {
         self.write_out(name)
     }
 
-    /// What the disk really has: its files in a directory.
-    fn read_in(&self, name: &str) -> Result<PathBuf> {
+    /// What a partition of the disk really has, as the file system `copy`.
+    fn copy_in(&self, name: &str, copy: &str) -> Result<PathBuf> {
         let partition = self.partitions.iter().find(|partition| partition.name.as_str() == name).unwrap();
-        let (image, root) = (self.image(&format!("{name}-read")), self.root(&format!("{name}-read")));
-        let (start, size) = (partition.start.get(), partition.size.get());
-        copy_data(self.disk.file(), start..start + size, &File::create(&image)?);
+        let (image, start) = (self.image(copy), partition.start.get());
+        copy_data(self.disk.file(), start..partition.end().get(), &File::create(&image)?);
+        let mut magic = [0; 2];
+        File::open(&image)?.read_exact_at(&mut magic, 1024 + 0x38)?;
+        anyhow::ensure!(magic == [0x53, 0xef], "mounting /dev/{name}: wrong fs type");
+        Ok(image)
+    }
+
+    /// The files of a partition of the disk, in the directory `copy`.
+    fn read_in(&self, name: &str, copy: &str) -> Result<PathBuf> {
+        let (image, root) = (self.copy_in(name, copy)?, self.root(copy));
         let _ = fs::remove_dir_all(&root);
         fs::create_dir(&root)?;
         let dump = format!("rdump / {}", root.display());
@@ -162,8 +188,12 @@ fn listing(root: &Path) -> Listing {
 
 impl Runner for Ext4Machine {
     fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
-        assert_eq!(invocation.program, "mkfs.ext4");
-        self.0.mkfs(invocation).map(|()| Vec::new())
+        match invocation.program.to_str() {
+            Some("mkfs.ext4") => self.0.mkfs(invocation),
+            Some("e2fsck") => self.0.check(invocation),
+            _ => panic!("{}", invocation.display()),
+        }
+        .map(|()| Vec::new())
     }
 }
 
@@ -185,7 +215,7 @@ impl Host for Ext4Machine {
         let name = node.file_name().context("no name")?.to_str().context("no text")?.to_owned();
         let point = match access {
             Access::Write => self.0.root(&name),
-            Access::Read => self.0.read_in(&name)?,
+            Access::Read | Access::Look => self.0.read_in(&name, &format!("{name}-read"))?,
         };
         Ok(Box::new(Ext4Mount { machine: self.0.clone(), name, point, access }))
     }
@@ -214,7 +244,7 @@ impl Mounted for Ext4Mount {
     fn unmount(self: Box<Self>) -> Result<()> {
         match self.access {
             Access::Write => self.machine.unmount(&self.name),
-            Access::Read => Ok(()),
+            Access::Read | Access::Look => Ok(()),
         }
     }
 }
