@@ -24,6 +24,9 @@ const SIZE: ByteSize = ByteSize::gib(32);
 /// What a console says when the installer begins to work.
 const BEGUN: &str = "Checking the medium";
 
+/// And when it goes on where it was cut off.
+const CONTINUED: &str = "Continuing the install on";
+
 /// So many moments of an install are judged.
 const MOMENTS: usize = 400;
 
@@ -114,8 +117,9 @@ impl Case<'_> {
         let live = |purpose: &str| {
             steps::node(&format!("{purpose}-{round}"), Firmware::Bios, "").disk(&disk).cdrom(&medium.full)
         };
-        cut(&live("cut"), moment, *round, artifacts)?;
-        finish(&live("again"), artifacts)?;
+        let amid_images = cut(&live("cut"), moment, *round, artifacts)?;
+        let told = finish(&live("again"), artifacts)?;
+        ensure!(!amid_images || told.contains(CONTINUED), "the install begins anew:\n{told}");
         complete(&File::open(&disk.path)?, expected)?;
         let node = steps::node(&format!("node-{round}"), Firmware::Uefi, "").disk(&disk);
         let (vm, ssh) = steps::boot(&node, identity, artifacts)?;
@@ -145,29 +149,33 @@ fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Duration> {
     Ok(length)
 }
 
-/// Starts an install and pulls the plug so long after it has begun.
-fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts) -> Result<()> {
+/// Starts an install and pulls the plug so long after it has begun; says whether that was while it stored images.
+fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts) -> Result<bool> {
     let mut vm = machine.start(artifacts)?;
     steps::expect(&mut vm, BEGUN, steps::INSTALL)?;
     std::thread::sleep(moment);
     let console = vm.serial.rest(Duration::from_millis(10));
     let last = console.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
     vm.kill()?;
-    artifacts.append("cuts.txt", &format!("{round}: after {:.1} s: {last}\n", moment.as_secs_f64()))
+    artifacts.append("cuts.txt", &format!("{round}: after {:.1} s: {last}\n", moment.as_secs_f64()))?;
+    // Reading them back takes long enough that the machine is not further than its console.
+    Ok(console.contains("Storing the container images")
+        && !console.contains("Reading the container images back"))
 }
 
-/// Starts the machine again and does nothing: it installs, or it had just finished.
-fn finish(machine: &Machine, artifacts: &Artifacts) -> Result<()> {
+/// Starts the machine again and does nothing: it installs, or it had just finished. Returns what the console said.
+fn finish(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
     let mut vm = machine.start(artifacts)?;
     let ends = [steps::COMPLETE, " login: "];
-    let (end, _) =
+    let (end, told) =
         vm.serial.wait_for_any(&[ends[0], ends[1], "\n  because: ", "grub rescue>"], steps::INSTALL)?;
     ensure!(end < ends.len(), "the console says:\n{}", vm.serial.rest(Duration::from_secs(3)));
     if ends[end] == steps::COMPLETE {
-        vm.wait_for_exit(steps::SHUTDOWN).map(drop)
+        vm.wait_for_exit(steps::SHUTDOWN)?;
     } else {
-        vm.power_off(steps::SHUTDOWN)
+        vm.power_off(steps::SHUTDOWN)?;
     }
+    Ok(told)
 }
 
 /// A random part of `length`.
