@@ -82,7 +82,7 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
     };
     let config = serde_json::from_value::<InstallConfig>(merged.value());
     match &config {
-        Ok(config) if !examined.unread => examined.breaches(rules::check(config), &merged),
+        Ok(config) if !examined.unread => examined.breaches(documents, rules::check(config), &merged),
         Err(_) if examined.is_clean() => {
             // The formats accept what a type then refuses: a defect here, and still no reason to accept the document.
             let message = "the document holds a value that cannot be used";
@@ -215,7 +215,7 @@ impl Examined {
 
     /// Places what the rules have found. A finding about a value that has a mistake of its own in one of the
     /// documents, or that holds one, is an echo of that mistake and is dropped.
-    fn breaches(&mut self, findings: Vec<Finding>, merged: &Piece) {
+    fn breaches(&mut self, documents: &[Document], findings: Vec<Finding>, merged: &Piece) {
         let mistakes: Vec<String> =
             self.walks.iter().flat_map(|walk| &walk.problems).map(|problem| problem.path.clone()).collect();
         for Finding { severity, path, code, message, suggestion } in findings {
@@ -227,7 +227,8 @@ impl Examined {
             if mistakes.iter().any(below) {
                 continue;
             }
-            let (source, at) = merged.nearest(&path);
+            let (nearest, at) = merged.nearest(&path);
+            let source = if merged.is_group(&path) { self.lacking(documents, nearest, at) } else { nearest };
             let span = self.place(source, at);
             // A whole group is too much to underline; its beginning will do.
             let known = at == path && self.walks[source].places.contains_key(at);
@@ -235,6 +236,19 @@ impl Examined {
             let problem = Problem { severity, ..Problem::new(span, path, code, message).suggest(suggestion) };
             self.walks[source].problems.push(problem);
         }
+    }
+
+    /// The source whose group `at` lacks something, where `nearest` is the strongest that has the group. Parameters are
+    /// mostly put there by what boots a machine, so the strongest document that somebody has written comes before them.
+    fn lacking(&self, documents: &[Document], nearest: usize, at: &str) -> usize {
+        let written = |(document, walk): (&Document, &Walk)| {
+            let kind = document.kind();
+            let written = matches!(kind, Kind::Embedded | Kind::Volume | Kind::Url | Kind::File);
+            written && walk.places.contains_key(at)
+        };
+        let given = documents[nearest].kind() == Kind::KernelParameters;
+        let having = || documents.iter().zip(&self.walks).rposition(written);
+        given.then(having).flatten().unwrap_or(nearest)
     }
 
     /// Where a document has the value at `path`, or what is nearest above it.

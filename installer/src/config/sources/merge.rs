@@ -80,6 +80,17 @@ impl Piece {
     /// The source of what is at `path`, or of what is nearest above it, with the path of that.
     #[must_use]
     pub fn nearest<'p>(&self, path: &'p str) -> (usize, &'p str) {
+        let (piece, found) = self.find(path);
+        (piece.source, found)
+    }
+
+    /// Whether it is a group that [`Piece::nearest`] finds, which may have keys of several sources.
+    #[must_use]
+    pub fn is_group(&self, path: &str) -> bool {
+        matches!(self.find(path).0.content, Content::Group { .. })
+    }
+
+    fn find<'p>(&self, path: &'p str) -> (&Self, &'p str) {
         let mut here = self;
         let mut from = 0;
         while let Content::Group { keys, .. } = &here.content {
@@ -96,8 +107,8 @@ impl Piece {
         }
         match here.content {
             // The elements of a list have the source of the list.
-            Content::Whole(_) => (here.source, path),
-            Content::Group { .. } => (here.source, &path[..from]),
+            Content::Whole(_) => (here, path),
+            Content::Group { .. } => (here, &path[..from]),
         }
     }
 
@@ -183,6 +194,8 @@ mod tests {
         assert_eq!(result.nearest("sysctls.vm"), (1, "sysctls"));
         assert_eq!(result.nearest("list[0].a"), (0, "list[0].a"));
         assert_eq!(result.nearest("absent.key"), (1, ""));
+        let group = ["sysctls", "sysctls.vm", "absent.key", "sysctls.net", "list", "list[0]"];
+        assert_eq!(group.map(|path| result.is_group(path)), [true, true, true, false, false, false]);
     }
 
     fn document() -> impl Strategy<Value = Value> {

@@ -69,6 +69,14 @@ fn a_configuration_is_checked_together_with_what_the_medium_and_the_server_add()
 }
 
 #[test]
+fn a_warning_names_the_file_that_it_is_about() {
+    let trial = NODE.replace("vip: 192.0.2.10", "profile: trial");
+    let loaded = load(&[("serial-A.yaml", &trial)], &[]).unwrap();
+    let warnings = loaded.warnings.join("\n");
+    assert!(warnings.contains("serial-A.yaml:3:") && warnings.contains("install.vip"), "{warnings}");
+}
+
+#[test]
 fn a_cluster_file_gives_each_machine_its_own_by_any_of_its_cards() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/clusters/three-nodes.yaml");
     let loaded = Configurations::load(&Origin::Cluster(path), &[]).unwrap();

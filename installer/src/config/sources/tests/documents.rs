@@ -69,12 +69,14 @@ fn a_rule_sees_the_whole_and_its_finding_stands_where_the_value_came_from() {
 
 #[test]
 fn a_finding_about_what_is_missing_stands_at_the_group_that_lacks_it() {
-    let documents = [
-        yaml(Kind::Defaults, "token: 7f3c1f0c5bd04a6e\nos:\n  ntp_servers: [a, b]\n"),
-        yaml(Kind::Embedded, "install: {automatic: true, vip: 192.0.2.10}\n"),
-        line("nqrust.os.hostname=x"),
-    ];
+    let defaults = || yaml(Kind::Defaults, "token: 7f3c1f0c5bd04a6e\nos:\n  ntp_servers: [a, b]\n");
+    let install = "install: {automatic: true, vip: 192.0.2.10}\n";
+    let documents = [defaults(), yaml(Kind::Embedded, install), line("nqrust.os.hostname=x")];
     assert_eq!(rows(&documents), [("kernel command line".to_owned(), 8, "no-login", "os".to_owned())]);
+    // What boots a machine adds parameters of its own; what lacks something is the document that somebody wrote.
+    let written = format!("{install}os: {{labels: {{a: b}}}}\n");
+    let documents = [defaults(), yaml(Kind::Url, &written), line("nqrust.os.hostname=x")];
+    assert_eq!(rows(&documents), [(Kind::Url.to_string(), 5, "no-login", "os".to_owned())]);
 }
 
 #[test]
