@@ -70,7 +70,8 @@ impl Inner {
         let (node, options) = check.args.split_last().unwrap();
         let name = Path::new(node).file_name().unwrap().to_str().unwrap();
         let image = self.copy_in(name, name)?;
-        fs::copy(&image, self.image(&format!("{name}-before")))?;
+        let size = fs::metadata(&image)?.len();
+        copy_data(&File::open(&image)?, 0..size, &File::create(self.image(&format!("{name}-before")))?);
         let checked = SystemRunner.run(&Invocation::new("e2fsck").args(options).arg(&image));
         self.write_out(name)?;
         checked?;
