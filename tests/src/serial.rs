@@ -28,16 +28,24 @@ pub struct Serial {
     commands: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Log {
     state: Mutex<State>,
     grown: Condvar,
 }
 
-#[derive(Debug, Default)]
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
 struct State {
     text: Vec<u8>,
     filter: Filter,
+    /// What a terminal of 80 columns and 24 rows would show.
+    screen: vt100::Parser,
     closed: bool,
     last: Option<Instant>,
 }
@@ -100,6 +108,33 @@ impl Serial {
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.log.lock().text).into_owned()
+    }
+
+    /// What a terminal shows now: 24 lines.
+    #[must_use]
+    pub fn screen(&self) -> String {
+        self.log.lock().screen.screen().contents()
+    }
+
+    /// Waits until the terminal shows one of several `words`; returns the index of the first of them.
+    pub fn wait_for_screen(&mut self, words: &[&str], limit: Duration) -> Result<usize> {
+        let deadline = Deadline::after(limit);
+        let mut state = self.log.lock();
+        loop {
+            let shown = state.screen.screen().contents();
+            if let Some(index) = words.iter().position(|words| shown.contains(words)) {
+                self.mark = state.text.len();
+                return Ok(index);
+            }
+            let Some(left) = deadline.left().filter(|_| !state.closed) else {
+                bail!(
+                    "within {} seconds the screen did not show {}:\n{shown}",
+                    limit.as_secs(),
+                    quoted(words)
+                );
+            };
+            state = self.log.grown.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Waits for `pattern` after what was waited for last; returns the text up to its end.
@@ -212,7 +247,8 @@ impl Log {
             let count = line.read(&mut buffer).unwrap_or(0);
             let _ = raw.write_all(&buffer[..count]);
             let mut state = self.lock();
-            let State { text, filter, .. } = &mut *state;
+            let State { text, filter, screen, .. } = &mut *state;
+            screen.process(&buffer[..count]);
             text.extend(buffer[..count].iter().filter_map(|byte| filter.pass(*byte)));
             state.closed = count == 0;
             state.last = Some(Instant::now());
@@ -273,6 +309,18 @@ mod tests {
         assert_eq!(serial.wait_for_any(&patterns, limit).unwrap().0, 1);
         assert_eq!(serial.wait_for_any(&patterns, limit).unwrap().0, 0);
         assert_eq!(serial.wait_for_any(&patterns, limit).unwrap().0, 1);
+    }
+
+    #[test]
+    fn a_screen_is_read_as_it_looks_however_it_was_drawn() {
+        let (mut serial, mut machine, _directory) = pair();
+        machine.write_all(b"\x1b[2J\x1b[2;5Hdisks\x1b[1;1HInstall: _____").unwrap();
+        machine.write_all(b"\x1b[1;10Hnames").unwrap();
+        let index = serial.wait_for_screen(&["Install: disks", "Install: names"], Duration::from_secs(5));
+        assert_eq!(index.unwrap(), 1);
+        assert_eq!(serial.screen(), "Install: names\n    disks");
+        let error = serial.wait_for_screen(&["nothing"], Duration::from_millis(10)).unwrap_err();
+        assert!(error.to_string().contains("Install: names"), "{error}");
     }
 
     #[test]

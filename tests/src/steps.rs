@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::artifacts::Artifacts;
 use crate::disk::Disk;
 use crate::identity::{Identity, USER};
-use crate::medium::Medium;
+use crate::medium::{self, Medium};
 use crate::node::{Document, INSTALL_LOGS, MAC};
 use crate::paths;
 use crate::programs;
@@ -45,6 +45,17 @@ const BAD_ENDS: [&str; 6] = [
 /// The medium whose embedded configuration installs `node-a` on DHCP.
 pub fn medium(identity: &Identity) -> Result<Medium> {
     Medium::shared("node-a", &Document::new("node-a").to_json(identity))
+}
+
+/// The medium of the repository's definition without a configuration, which everybody could read.
+pub fn medium_without_configuration(identity: &Identity) -> Result<Medium> {
+    Medium::built("netboot", |directory| {
+        let definition = medium::stage(directory, &Document::new("node-n").to_json(identity))?;
+        let text = fs::read_to_string(&definition)?;
+        let kept: Vec<_> = text.lines().filter(|line| !line.starts_with("install_config:")).collect();
+        fs::write(&definition, kept.join("\n"))?;
+        Ok(definition)
+    })
 }
 
 /// A volume with this configuration, as `iso-builder config-medium` makes it and somebody brings it along on a stick.

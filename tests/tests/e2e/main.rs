@@ -6,6 +6,7 @@
 mod bad_input;
 mod bases;
 mod cluster;
+mod console;
 mod customize;
 mod images;
 mod install_bios;

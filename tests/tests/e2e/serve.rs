@@ -36,7 +36,7 @@ struct Deployment {
 impl Deployment {
     /// One of a configuration for [`MAC`].
     fn new(identity: &Identity) -> Result<Self> {
-        let medium = Medium::built("netboot", |directory| stage(directory, identity))?;
+        let medium = steps::medium_without_configuration(identity)?;
         let deployment = Self { private: tempfile::tempdir()?, medium };
         let file = deployment.nodes().join(format!("mac-{}.yaml", MAC.replace(':', "-")));
         let document = Document::new("node-n").to_json(identity).to_string();
@@ -142,15 +142,6 @@ fn through_dnsmasq(name: &str, firmware: Firmware) {
         vm.power_off(steps::SHUTDOWN)?;
         secrets::search(artifacts.directory(), &identity)
     });
-}
-
-/// The repository's definition without a configuration, which everybody could read.
-fn stage(directory: &Path, identity: &Identity) -> Result<PathBuf> {
-    let definition = medium::stage(directory, &Document::new("node-n").to_json(identity))?;
-    let text = fs::read_to_string(&definition)?;
-    let kept: Vec<_> = text.lines().filter(|line| !line.starts_with("install_config:")).collect();
-    fs::write(&definition, kept.join("\n"))?;
-    Ok(definition)
 }
 
 /// A machine that nothing is for is told to boot from its disk, which has nothing, and keeps it as it is.
