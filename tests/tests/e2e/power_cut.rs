@@ -27,6 +27,9 @@ const BEGUN: &str = "Checking the medium";
 /// And when it goes on where it was cut off.
 const CONTINUED: &str = "Continuing the install on";
 
+/// One of so many installs that were cut off is booted, too.
+const BOOTED: usize = 4;
+
 /// So many moments of an install are judged.
 const MOMENTS: usize = 400;
 
@@ -121,10 +124,13 @@ impl Case<'_> {
         let told = finish(&live("again"), artifacts)?;
         ensure!(!amid_images || told.contains(CONTINUED), "the install begins anew:\n{told}");
         complete(&File::open(&disk.path)?, expected)?;
-        let node = steps::node(&format!("node-{round}"), Firmware::Uefi, "").disk(&disk);
-        let (vm, ssh) = steps::boot(&node, identity, artifacts)?;
-        drop(ssh);
-        vm.power_off(steps::SHUTDOWN)?;
+        // Every disk was judged byte by byte; some of them start as well.
+        if round.is_multiple_of(BOOTED) {
+            let node = steps::node(&format!("node-{round}"), Firmware::Uefi, "").disk(&disk);
+            let (vm, ssh) = steps::boot(&node, identity, artifacts)?;
+            drop(ssh);
+            vm.power_off(steps::SHUTDOWN)?;
+        }
         std::fs::remove_file(&disk.path)?;
         Ok(())
     }

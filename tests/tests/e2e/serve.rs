@@ -3,7 +3,7 @@
 //! server, with dnsmasq for DHCP and TFTP.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,7 +12,7 @@ use installer::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
-use nqrust_tests::medium::{self, Medium};
+use nqrust_tests::medium::Medium;
 use nqrust_tests::node::{self, Checks, Document, MAC};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::segment::Segment;
