@@ -11,11 +11,13 @@ use installer::cli::{Context, Format, print};
 use installer::failure::{Class, Failure};
 use serde_json::json;
 
+use crate::serve::authority::Authority;
 use crate::serve::dnsmasq::Mode;
 use crate::serve::fleet::entry::Entry;
 use crate::serve::loaders::IPXE;
 use crate::serve::nodes::Origin;
 use crate::serve::run::{Options, Server};
+use crate::serve::tls::Certificate;
 
 /// Boot machines from the network, each with its own configuration.
 ///
@@ -59,10 +61,10 @@ pub(super) struct Serve {
     /// A kernel argument for the installing system; can be given several times.
     #[arg(long, value_name = "ARGUMENT")]
     append: Vec<String>,
-    /// Serve over HTTPS, with a certificate and its private key in PEM. Loaders and the installer have to trust its
-    /// authority already.
-    #[arg(long, value_name = "CERTIFICATE,KEY", value_parser = pair::<PathBuf>)]
-    tls: Option<(PathBuf, PathBuf)>,
+    /// Serve over HTTPS, with a certificate and its private key in PEM, or with `self`, an authority that the server makes
+    /// and keeps in --state. Loaders and the installer have to trust the authority already.
+    #[arg(long, value_name = "CERTIFICATE,KEY or self", value_parser = certificate)]
+    tls: Option<Certificate>,
     /// How many connections there may be at a time.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     connections: usize,
@@ -102,6 +104,14 @@ fn pair<T: FromStr<Err: Display>>(text: &str) -> Result<(T, T), String> {
     let (one, other) = text.split_once(',').ok_or("two values are needed, with a comma between them")?;
     let read = |text: &str| text.trim().parse().map_err(|error: T::Err| format!("{text}: {error}"));
     Ok((read(one)?, read(other)?))
+}
+
+/// Where the certificate comes from.
+fn certificate(text: &str) -> Result<Certificate, String> {
+    match text {
+        "self" => Ok(Certificate::Own),
+        files => pair(files).map(|(certificate, key)| Certificate::Files(certificate, key)),
+    }
 }
 
 /// What dnsmasq does.
@@ -162,15 +172,26 @@ impl Serve {
             true => format!("The fleet: {}", url.expose()),
             false => format!("The address of the page of the fleet is in {}.", file.display()),
         };
+        let authority = server.authority();
+        let trust = authority.map_or(String::new(), |authority| {
+            let Authority { file, fingerprint } = authority;
+            format!("\nMachines have to trust {}, whose SHA-256 is {fingerprint}.", file.display())
+        });
         match context.format {
             Format::Json => print(
-                &json!({ "address": address, "release": product, "configurations": configurations, "fleet": file })
-                    .to_string(),
+                &json!({
+                    "address": address,
+                    "release": product,
+                    "configurations": configurations,
+                    "fleet": file,
+                    "authority": authority.map(|authority| &authority.file),
+                })
+                .to_string(),
             )?,
             Format::Text => print(&format!(
                 "Serving {product} on {address} with {configurations} configurations.\n\
                  Machines boot from {scheme}://{address}/boot.ipxe (put an address of this host for 0.0.0.0).\n\
-                 {page}"
+                 {page}{trust}"
             ))?,
         }
         server.run()
@@ -247,8 +268,14 @@ mod tests {
 
     #[test]
     fn an_option_of_two_values_leaves_the_medium_alone() {
-        let options = options("--tls cert.pem,key.pem dist").unwrap();
-        assert_eq!(options.medium, PathBuf::from("dist"));
-        assert_eq!(options.tls, Some(("cert.pem".into(), "key.pem".into())));
+        let files = Certificate::Files("cert.pem".into(), "key.pem".into());
+        for (words, expected) in
+            [("--tls cert.pem,key.pem dist", files), ("--tls self dist", Certificate::Own)]
+        {
+            let options = options(words).unwrap();
+            assert_eq!(options.medium, PathBuf::from("dist"));
+            assert_eq!(options.tls, Some(expected));
+        }
+        assert!(render(&options("--tls cert.pem dist").unwrap_err()).contains("a comma between them"));
     }
 }

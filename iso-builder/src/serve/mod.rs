@@ -12,11 +12,12 @@
 //! | [`http`], [`body`] | the same in HTTP |
 //! | [`direct`] | files over plain HTTP, without a detour through this program's memory |
 //! | [`dnsmasq`] | DHCP and TFTP, by a program of that name |
-//! | [`net`], [`seats`], [`tls`] | connections, their limits and what secures them |
+//! | [`net`], [`seats`], [`tls`], [`authority`] | connections, their limits and what secures them |
 //! | [`run`] | the whole from start to end |
 //!
 //! All but the last five rows is free of sockets, and the decisions are functions of values.
 
+pub mod authority;
 pub mod body;
 pub mod boot;
 pub mod direct;

@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use super::authority::{self, Authority};
 use super::boot::{System, is_plain};
 use super::dnsmasq;
 use super::files::Files;
@@ -60,8 +61,8 @@ pub struct Options {
     pub connections: usize,
     /// How long the token for a configuration is valid, in seconds.
     pub validity: u64,
-    /// The certificate and the private key for HTTPS, in PEM.
-    pub tls: Option<(PathBuf, PathBuf)>,
+    /// The certificate for HTTPS.
+    pub tls: Option<tls::Certificate>,
     /// What dnsmasq is to do, on which interface.
     pub dnsmasq: Option<(dnsmasq::Mode, Option<String>)>,
 }
@@ -78,6 +79,8 @@ pub struct Server {
     tls: Option<TlsAcceptor>,
     dhcp: Option<Dhcp>,
     entry: Entry,
+    /// What machines have to trust.
+    authority: Option<Authority>,
 }
 
 /// What dnsmasq runs with.
@@ -109,8 +112,7 @@ impl Server {
             progress.note(STEP, format!("{name} is not there: machines that need it must bring a loader"));
         }
         let store = Store::open(&options.state)?;
-        let files_of_tls = options.tls.as_ref();
-        let tls = files_of_tls.map(|(certificate, key)| tls::acceptor(certificate, key)).transpose()?;
+        let (tls, authority) = secured(options)?;
         let mut site = Site::new(files, system, store, configurations);
         site.loaders = loaders;
         site.base = options.base.as_ref().map(|base| base.trim_end_matches('/').to_owned());
@@ -143,6 +145,7 @@ impl Server {
             listener,
             address,
             entry,
+            authority,
         })
     }
 
@@ -156,6 +159,12 @@ impl Server {
     #[must_use]
     pub fn entry(&self) -> &Entry {
         &self.entry
+    }
+
+    /// Its own authority, where it has one.
+    #[must_use]
+    pub fn authority(&self) -> Option<&Authority> {
+        self.authority.as_ref()
     }
 
     /// What it serves.
@@ -195,6 +204,19 @@ impl Server {
             };
             tokio::join!(serving, stopping).1
         })
+    }
+}
+
+/// What secures connections; with it the authority, where that is the server's own.
+fn secured(options: &Options) -> Result<(Option<TlsAcceptor>, Option<Authority>)> {
+    match &options.tls {
+        None => Ok((None, None)),
+        Some(tls::Certificate::Files(certificate, key)) => Ok((Some(tls::acceptor(certificate, key)?), None)),
+        Some(tls::Certificate::Own) => {
+            let names = authority::names(options.listen.ip(), options.base.as_deref());
+            let own = authority::keep(&options.state, &names, jiff::Timestamp::now())?;
+            Ok((Some(tls::acceptor(&own.certificate, &own.key)?), Some(own.authority)))
+        }
     }
 }
 

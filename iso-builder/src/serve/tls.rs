@@ -1,6 +1,6 @@
-//! HTTPS with a certificate that the operator brings.
+//! HTTPS with a certificate that the operator brings, or that the server has from [an authority of its own](super::authority).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -10,6 +10,15 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Where the server's certificate comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Certificate {
+    /// A file with it and one with its private key, both PEM.
+    Files(PathBuf, PathBuf),
+    /// An authority of the server's own.
+    Own,
+}
 
 /// Takes connections with the certificate in `certificate`, and those that lead to its authority behind it, and its
 /// private key in `key`; both PEM. Files that do not do are [`Class::Invalid`].

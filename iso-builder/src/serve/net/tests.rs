@@ -7,6 +7,7 @@ use crate::serve::files::Files;
 use crate::serve::nodes::Configurations;
 use crate::serve::store::Store;
 use crate::serve::testing::{INITRD, medium};
+use installer::medium::{HttpMedium, PayloadSource as _};
 use installer::release::MediumKind;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -173,6 +174,24 @@ fn a_client_that_trusts_the_authority_is_served_over_https() {
     assert_eq!(fetch(&["--cacert".as_ref(), certificate.as_os_str()]).stdout, INITRD);
     assert!(!fetch(&[]).status.success(), "an unknown authority");
     drop(silent);
+}
+
+#[test]
+fn an_installer_that_trusts_the_servers_own_authority_takes_a_medium_from_it_and_goes_on_after_a_new_start() {
+    let state = tempfile::tempdir().unwrap();
+    let names = crate::serve::authority::names([127, 0, 0, 1].into(), None);
+    let mut authorities = Vec::new();
+    for _ in 0..2 {
+        let own = crate::serve::authority::keep(state.path(), &names, jiff::Timestamp::now()).unwrap();
+        authorities.push(std::fs::read_to_string(&own.authority.file).unwrap());
+        let tls = crate::serve::tls::acceptor(&own.certificate, &own.key).unwrap();
+        let server = Server::secured(Limits::default(), Some(tls));
+        let url = format!("https://{}/medium", server.address);
+        // The authority that was handed out at the first start.
+        let medium = HttpMedium::trusting(&url, &authorities[..1]).unwrap();
+        let release = String::from_utf8(medium.manifest().unwrap()).unwrap();
+        assert!(release.contains("live/initrd"), "{release}");
+    }
 }
 
 /// As many of `wanted` connections as a test may have open, which is made as much as it may be.
