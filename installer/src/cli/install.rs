@@ -124,7 +124,7 @@ fn install(media: &Media, progress: &Progress, record: &mut Record<'_>) -> Resul
             .into());
     }
     media.tell_warnings(progress);
-    carry_out(config, media, progress, record)
+    carry_out(config, media, progress, record, &Cancel::on_signals)
 }
 
 /// Installs what the configuration says.
@@ -133,6 +133,7 @@ pub(super) fn carry_out(
     media: &Media,
     progress: &Progress,
     record: &mut Record<'_>,
+    cancel: &dyn Fn() -> Result<Cancel>,
 ) -> Result<(Finish, Inventory)> {
     if is_live(&media::kernel_command_line()?) {
         set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
@@ -149,7 +150,8 @@ pub(super) fn carry_out(
     let plan = draft(uuid::Uuid::new_v4())?;
     let preflight = preflight::step(config, media.release.epoch, progress)?;
     record.plan(&plan);
-    let cancel = Cancel::on_signals()?;
+    // From here on a signal is heard where it is safe to stop.
+    let cancel = cancel()?;
     let host = SystemHost::new()?;
     take_down(&plan.taken_down, &roots.sys, &SystemRunner, progress)?;
     let disk = Disk::open(&plan.disk)?;

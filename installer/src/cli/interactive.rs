@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,15 +19,19 @@ use crate::config::{InstallConfig, Secret};
 use crate::download::Patience;
 use crate::failure::{Class, Classify, Failure};
 use crate::files::{read_text, write_atomically};
-use crate::install::finish;
+use crate::install::{Cancel, finish};
 use crate::interactive::answers::{Answers, recorded};
 use crate::interactive::{End, Facts, Machine, run};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::plan::{Finish, Plan};
 use crate::preflight::Intent;
+use crate::progress::plain::PlainLines;
 use crate::progress::{Event, Progress, Sink};
 use crate::terminal::Console;
+
+/// Whether somebody has ended the program while it installed.
+static STOP: AtomicBool = AtomicBool::new(false);
 
 /// How the questions are asked.
 #[derive(Debug, Default)]
@@ -158,10 +163,19 @@ impl Machine for Player<'_> {
     }
 
     fn install(&self, config: &InstallConfig, progress: &Progress) -> Result<()> {
+        if self.manner.consoles {
+            // The journal of the live system keeps what the screen shows.
+            progress.add(Box::new(PlainLines::new(std::io::stderr())));
+        }
         let mut record = Record::begin(progress, None, &[]);
         record.config(config);
-        let result = install::carry_out(config, self.media, progress, &mut record);
+        let cancel = || Ok(Cancel::new(&STOP));
+        let result = install::carry_out(config, self.media, progress, &mut record, &cancel);
         record.end(result).map(drop)
+    }
+
+    fn stop(&self) {
+        STOP.store(true, Ordering::Relaxed);
     }
 
     fn record(&self, config: &InstallConfig) -> Result<Option<String>> {

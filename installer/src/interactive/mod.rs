@@ -46,6 +46,8 @@ pub trait Machine: Sync {
     fn plan(&self, config: &InstallConfig) -> Result<Plan>;
     /// Installs.
     fn install(&self, config: &InstallConfig, progress: &Progress) -> Result<()>;
+    /// Ends an install that is under way as soon as that is safe.
+    fn stop(&self);
     /// Keeps a record of the answers; says where it is.
     fn record(&self, config: &InstallConfig) -> Result<Option<String>>;
     /// Ends: the machine restarts, goes off, or only this program ends.

@@ -37,11 +37,20 @@ enum Heard {
 pub fn run(consoles: Vec<Console>, facts: Facts, answers: Answers, machine: &dyn Machine) -> Result<End> {
     let mut screens = Vec::new();
     let mut keyboards = Vec::new();
+    let mut trouble = None;
     for console in consoles {
         let name = console.name().display().to_string();
-        let (screen, keyboard) = console.take()?;
-        screens.push(Some((name, screen)));
-        keyboards.push(keyboard);
+        match console.take() {
+            Ok((screen, keyboard)) => {
+                screens.push(Some((name, screen)));
+                keyboards.push(keyboard);
+            }
+            // The kernel names serial lines that the machine does not have.
+            Err(error) => trouble = Some(error),
+        }
+    }
+    if screens.is_empty() {
+        return Err(trouble.unwrap_or_else(|| gone().into()));
     }
     let (sender, receiver) = channel();
     let over = AtomicBool::new(false);
@@ -144,6 +153,7 @@ impl<'scope> Stage<'scope, '_> {
         for input in inputs {
             for effect in self.state.step(input, self.begun.elapsed()) {
                 if let Effect::End(end @ End::Quit) = effect {
+                    self.machine.stop();
                     return Ok(Some(end));
                 }
                 self.begin(effect);

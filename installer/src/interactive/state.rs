@@ -1,112 +1,23 @@
 //! Where the conversation is, and what keys and events do to it. Nothing here has an effect: those are returned.
 
+mod ending;
+mod types;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::answers::{Answers, is_mistake};
 use super::screens::{REPETITION, Screen, order, suggest};
 use super::work::Work;
-use super::{End, Facts, Trouble};
-use crate::config::sources::Combined;
+use super::{Facts, Trouble};
 use crate::config::{InstallConfig, Mode};
-use crate::inventory::Inventory;
 use crate::plan::choose_disk;
-use crate::progress::Event;
 use crate::terminal::Key;
-use crate::terminal::form::{Choice, Did, Field, Form, Kind};
+use crate::terminal::form::{Did, Field, Form, Kind};
 use crate::terminal::page::Tone;
 use crate::terminal::text::Scroll;
-
-/// What is on the screen.
-#[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant)]
-pub enum Place {
-    /// Questions.
-    Asking(Screen),
-    /// Where a configuration is to be had.
-    Load,
-    /// The whole plan, or what is still missing.
-    Review(Review),
-    /// The last word before disks are erased.
-    Confirm(Review),
-    /// The install goes on.
-    Working {
-        /// Whether the log is shown in place of the steps.
-        log: Option<Scroll>,
-    },
-    /// It failed.
-    Failed(Trouble, Scroll),
-    /// It is done.
-    Done {
-        /// Where the answers are recorded.
-        record: Option<String>,
-    },
-    /// How to end, and where to go back to.
-    Leave(Box<Place>),
-}
-
-/// The plan as it is shown.
-#[derive(Clone, Debug, Default)]
-pub struct Review {
-    /// The plan as text; none while it is made, or cannot be.
-    pub plan: Option<String>,
-    /// What will be erased, a line a disk.
-    pub erased: Vec<String>,
-    /// Ids of the steps.
-    pub steps: Vec<String>,
-    /// Mistakes, with the screen where they are put right.
-    pub mistakes: Vec<(Option<Screen>, String)>,
-    /// How far the text is scrolled.
-    pub scroll: Scroll,
-}
-
-/// What happens to the conversation.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant)]
-pub enum Input {
-    /// Somebody presses a key.
-    Key(Key),
-    /// Time passes.
-    Tick,
-    /// The install tells of itself.
-    Event(Event),
-    /// An effect has come to its end.
-    Ended(Outcome),
-}
-
-/// What came of an effect.
-#[derive(Debug)]
-pub enum Outcome {
-    /// Of [`Effect::LookAgain`].
-    Inventory(Result<Inventory, Trouble>),
-    /// Of [`Effect::Fetch`].
-    Fetched(Result<Box<Combined>, Trouble>),
-    /// Of [`Effect::Try`].
-    Tried(Screen, Result<String, Trouble>),
-    /// Of [`Effect::Plan`].
-    Planned(Result<Review, Trouble>),
-    /// Of [`Effect::Install`]; where the answers are recorded.
-    Installed(Result<Option<String>, Trouble>),
-    /// Of [`Effect::End`], which should not come back.
-    NotEnded(Trouble),
-}
-
-/// What shall be done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Look at disks and network cards again.
-    LookAgain,
-    /// Fetch a configuration.
-    Fetch(String),
-    /// Try what has been answered on a screen.
-    Try(Screen, Box<InstallConfig>),
-    /// Make the plan.
-    Plan(Box<InstallConfig>),
-    /// Install.
-    Install(Box<InstallConfig>),
-    /// End.
-    End(End),
-}
+use ending::leaving;
+pub use types::{Effect, Input, Outcome, Place, Review};
 
 /// The conversation.
 #[derive(Clone, Debug)]
@@ -126,8 +37,10 @@ pub struct State {
     /// The install under way.
     pub work: Work,
     visited: BTreeSet<String>,
-    /// The answers that were tried last, and with what success.
-    tried: Option<(Screen, Box<InstallConfig>, bool)>,
+    /// The answers that were tried last.
+    tried: Option<(Screen, Box<InstallConfig>)>,
+    /// Whether the next screen comes when they work.
+    goes_on: bool,
     config: Option<Box<InstallConfig>>,
     review: Review,
     /// Why the last install failed, until it is tried again.
@@ -148,6 +61,7 @@ impl State {
             work: Work::default(),
             visited: BTreeSet::new(),
             tried: None,
+            goes_on: false,
             config: None,
             review: Review::default(),
             failure: None,
@@ -298,7 +212,7 @@ impl State {
             Key::Function(5) if is_tried(screen, self.mode()) => {
                 self.take(screen, self.form.focus());
                 self.tried = None;
-                return self.attempt(screen).unwrap_or_default();
+                return self.attempt(screen, false).unwrap_or_default();
             }
             Key::Function(6) if screen == Screen::Cluster && self.mode() == Mode::Create => {
                 self.take(screen, self.form.focus());
@@ -357,7 +271,7 @@ impl State {
         if !self.is_clean(screen) {
             return Vec::new();
         }
-        if let Some(effects) = self.attempt(screen) {
+        if let Some(effects) = self.attempt(screen, true) {
             return effects;
         }
         self.message = None;
@@ -419,19 +333,19 @@ impl State {
     }
 
     /// Tries what has been answered, where that can be tried and has not been yet.
-    fn attempt(&mut self, screen: Screen) -> Option<Vec<Effect>> {
+    fn attempt(&mut self, screen: Screen, goes_on: bool) -> Option<Vec<Effect>> {
         if !is_tried(screen, self.mode()) || !self.is_clean(screen) {
             return None;
         }
         let config = Box::new(self.answers.understood());
-        if matches!(&self.tried, Some((at, before, _)) if *at == screen && *before == config) {
+        if matches!(&self.tried, Some((at, before)) if *at == screen && *before == config) {
             return None;
         }
         let what = match screen {
             Screen::Network => "Setting up the network; this can take a minute",
             _ => "Asking the cluster",
         };
-        self.tried = Some((screen, config.clone(), false));
+        (self.tried, self.goes_on) = (Some((screen, config.clone())), goes_on);
         Some(self.wait(what, Effect::Try(screen, config)))
     }
 
@@ -467,171 +381,6 @@ impl State {
         Vec::new()
     }
 
-    // From the plan to the end.
-
-    /// Shows the plan, or what is still missing.
-    fn review(&mut self) -> Vec<Effect> {
-        let checked = self.answers.check(true);
-        let mistakes: Vec<_> = checked.diagnostics.iter().filter(|said| is_mistake(said)).collect();
-        let mode = self.mode();
-        let told = mistakes
-            .iter()
-            .map(|said| (self.screen_of(mode, &said.path), format!("{}: {}", said.path, said.message)));
-        let mistakes: Vec<_> = told.collect();
-        self.form = Form::default();
-        self.config = checked.config.map(|mut config| {
-            config.install.automatic = false;
-            Box::new(config)
-        });
-        self.place = Place::Review(Review { mistakes, ..Review::default() });
-        match self.config.clone() {
-            Some(config) => self.wait("Making the plan", Effect::Plan(config)),
-            None => Vec::new(),
-        }
-    }
-
-    /// The screen on which a value is asked for.
-    fn screen_of(&self, mode: Mode, path: &str) -> Option<Screen> {
-        order(mode).iter().copied().find(|screen| {
-            let fields = screen.fields(&self.answers, &self.facts);
-            let mut ids = fields.iter().map(|field| field.id.as_str()).filter(|id| !id.is_empty());
-            ids.any(|id| path.starts_with(id)) || screen.groups().contains(&path)
-        })
-    }
-
-    fn review_key(&mut self, key: Key) -> Vec<Effect> {
-        let Place::Review(review) = &mut self.place else { return Vec::new() };
-        match key {
-            Key::Escape => {
-                let last = order(self.mode()).last().copied().unwrap_or(Screen::Welcome);
-                self.message = None;
-                self.ask(last);
-            }
-            Key::Enter | Key::Function(8) if review.plan.is_some() => {
-                let review = review.clone();
-                self.message = None;
-                self.form = Form::new(vec![Field::line("word", "Type yes to go on", "")]);
-                self.place = Place::Confirm(review);
-            }
-            Key::Enter | Key::Function(8) => {
-                if let Some(screen) = review.mistakes.iter().find_map(|(screen, _)| *screen) {
-                    self.ask(screen);
-                }
-            }
-            _ => {
-                review.scroll.key(key);
-            }
-        }
-        Vec::new()
-    }
-
-    fn confirm_key(&mut self, key: Key, now: Duration) -> Vec<Effect> {
-        let Place::Confirm(review) = &self.place else { return Vec::new() };
-        match (key, self.form.key(key)) {
-            (Key::Escape, _) => {
-                self.message = None;
-                self.place = Place::Review(review.clone());
-            }
-            (_, Did::Accepted) => {
-                let word = self.form.field("word").and_then(Field::typed).unwrap_or_default();
-                if word.trim().eq_ignore_ascii_case("yes") {
-                    self.review = review.clone();
-                    return self.install(now);
-                }
-                self.message =
-                    Some((Tone::Warning, "Type the word yes to go on, or press Esc to go back.".into()));
-            }
-            _ => {}
-        }
-        Vec::new()
-    }
-
-    fn install(&mut self, now: Duration) -> Vec<Effect> {
-        self.message = None;
-        if self.facts.rehearsal {
-            self.place = Place::Done { record: None };
-            return Vec::new();
-        }
-        self.failure = None;
-        self.work = Work::of(self.review.steps.clone(), now);
-        self.place = Place::Working { log: None };
-        self.config.clone().map(Effect::Install).into_iter().collect()
-    }
-
-    fn failed_key(&mut self, key: Key, now: Duration) -> Vec<Effect> {
-        let Place::Failed(_, scroll) = &mut self.place else { return Vec::new() };
-        if matches!(key, Key::PageUp | Key::PageDown) {
-            scroll.key(key);
-            return Vec::new();
-        }
-        let did = self.form.key(key);
-        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
-        let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
-        match chosen.and_then(|at| AFTER_FAILURE.get(at)) {
-            Some((Next::Again, _)) => return self.install(now),
-            Some((Next::Change, _)) => self.ask(Screen::Welcome),
-            Some((Next::Log, _)) => self.place = Place::Working { log: Some(Scroll::at_end()) },
-            Some((Next::PowerOff, _)) if self.facts.can_quit => {
-                return self.wait("Ending", Effect::End(End::Quit));
-            }
-            Some((Next::PowerOff, _)) => return self.wait("Ending", Effect::End(End::PowerOff)),
-            None => {}
-        }
-        Vec::new()
-    }
-
-    /// Shows why it failed, and what can be done now.
-    fn fail(&mut self, trouble: Trouble) {
-        let options = AFTER_FAILURE.iter().map(|(_, name)| Choice::new(*name)).collect();
-        self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
-        self.failure = Some(trouble.clone());
-        self.place = Place::Failed(trouble, Scroll::default());
-    }
-
-    fn done_key(&mut self, key: Key) -> Vec<Effect> {
-        match key {
-            Key::Enter => {
-                let end = self.end_when_done();
-                self.wait("Ending", Effect::End(end))
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// What becomes of the machine after an install: nothing where somebody has started it from a shell.
-    #[must_use]
-    pub fn end_when_done(&self) -> End {
-        match &self.config {
-            _ if self.facts.rehearsal || self.facts.can_quit => End::Quit,
-            Some(config) if config.install.poweroff => End::PowerOff,
-            _ => End::Restart,
-        }
-    }
-
-    fn leave_key(&mut self, key: Key) -> Vec<Effect> {
-        let did = self.form.key(key);
-        let chosen = self.form.field("leave").and_then(Field::chosen);
-        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
-        let back = matches!(key, Key::Escape | Key::Function(10)) || (took && chosen == Some(0));
-        if back {
-            let Place::Leave(place) = std::mem::replace(&mut self.place, Place::Load) else {
-                return Vec::new();
-            };
-            match *place {
-                Place::Asking(screen) => self.ask(screen),
-                Place::Load => self.ask(Screen::Welcome),
-                Place::Confirm(review) => self.place = Place::Review(review),
-                other => self.place = other,
-            }
-            return Vec::new();
-        }
-        let hows = ways_out(&self.facts);
-        match chosen.filter(|_| took).and_then(|at| hows.get(at.checked_sub(1)?)) {
-            Some((how, _)) => self.wait("Ending", Effect::End(*how)),
-            None => Vec::new(),
-        }
-    }
-
     fn ended(&mut self, outcome: Outcome) -> Vec<Effect> {
         self.busy = None;
         let error = |trouble: &Trouble| Some((Tone::Error, trouble.text()));
@@ -651,14 +400,8 @@ impl State {
                     Some((Tone::Good, "The configuration has been read; its values are filled in.".into()));
             }
             Outcome::Tried(screen, Ok(told)) => {
-                if let Some((_, _, worked)) = &mut self.tried {
-                    *worked = true;
-                }
-                let effects = if matches!(self.place, Place::Asking(at) if at == screen) {
-                    self.go_on(screen)
-                } else {
-                    Vec::new()
-                };
+                let here = matches!(self.place, Place::Asking(at) if at == screen);
+                let effects = if here && self.goes_on { self.go_on(screen) } else { Vec::new() };
                 self.message = Some((Tone::Good, told));
                 return effects;
             }
@@ -689,22 +432,6 @@ impl State {
     }
 }
 
-/// What can be done after a failure.
-#[derive(Clone, Copy, Debug)]
-enum Next {
-    Again,
-    Change,
-    Log,
-    PowerOff,
-}
-
-const AFTER_FAILURE: [(Next, &str); 4] = [
-    (Next::Again, "Try again with the same answers"),
-    (Next::Change, "Change the answers"),
-    (Next::Log, "Read the log"),
-    (Next::PowerOff, "Power off"),
-];
-
 const LOADING: &str = "The configuration behind a URL fills in the answers, which can then be changed. A volume with the label \
                        NQRUST-CONFIG is read when the machine starts.";
 const NOTE_TOKEN: &str = "This token is new. Whoever adds nodes to the cluster needs it: write it down.";
@@ -726,24 +453,4 @@ fn function(key: Key) -> Key {
         Key::Control('c' | 'g') => Key::Function(10),
         other => other,
     }
-}
-
-/// The ways to end, and what each is called.
-fn ways_out(facts: &Facts) -> Vec<(End, &'static str)> {
-    match facts.can_quit {
-        true => vec![(End::Quit, "End the program")],
-        false => vec![(End::Restart, "Restart the machine"), (End::PowerOff, "Power the machine off")],
-    }
-}
-
-fn leaving(facts: &Facts, working: bool) -> Field {
-    let back = if working { "Go on with the installation" } else { "Go back to the questions" };
-    let ways = ways_out(facts).into_iter().map(|(_, name)| match working {
-        true => {
-            Choice::new(name).with("The installation ends in the middle; starting it again does it over.")
-        }
-        false => Choice::new(name),
-    });
-    let options = [Choice::new(back)].into_iter().chain(ways).collect();
-    Field::choice("leave", "Leave?", options, Some(0))
 }

@@ -175,6 +175,32 @@ fn a_network_that_does_not_come_up_is_told_once_and_can_be_gone_past() {
 }
 
 #[test]
+fn a_network_can_be_tried_without_leaving_its_screen() {
+    let mut state = begun("");
+    press(&mut state, &[NEXT, Key::Enter, NEXT]);
+    assert!(matches!(press(&mut state, &[Key::Function(5)])[..], [Effect::Try(..)]));
+    assert_eq!(title(&mut state), "Install: management network");
+    assert!(press(&mut state, &[NEXT]).is_empty(), "what works is not tried twice");
+    assert_eq!(title(&mut state), "Install: names and servers");
+}
+
+#[test]
+fn a_plan_that_comes_while_somebody_thinks_of_leaving_is_not_lost() {
+    let mut state = begun("");
+    to_plan(&mut state);
+    press(&mut state, &[Key::Escape]);
+    let effects = state.step(Input::Key(NEXT), Duration::ZERO);
+    press(&mut state, &[Key::Function(10)]);
+    effects
+        .iter()
+        .filter_map(works)
+        .for_each(|outcome| drop(state.step(Input::Ended(outcome), Duration::ZERO)));
+    press(&mut state, &[Key::Escape]);
+    assert_eq!(title(&mut state), "Install: the plan");
+    assert!(picture(&mut state, Size::new(80, 24)).contains("EVERYTHING on /dev/sda is erased."));
+}
+
+#[test]
 fn nothing_is_installed_without_the_word() {
     let mut state = begun("");
     to_plan(&mut state);

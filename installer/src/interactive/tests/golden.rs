@@ -114,3 +114,19 @@ fn a_console_that_follows_says_who_leads() {
         "{seen}"
     );
 }
+
+#[test]
+fn the_manual_shows_screens_as_they_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manual = std::fs::read_to_string(root.join("../docs/console.md")).unwrap();
+    let pictures: Vec<_> =
+        manual.split("```text\n").skip(1).filter_map(|part| part.split("```\n").next()).collect();
+    assert!(pictures.len() > 5);
+    let recorded: Vec<_> = std::fs::read_dir(root.join("src/interactive/tests/screens"))
+        .unwrap()
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    for picture in pictures {
+        assert!(recorded.iter().any(|known| known == picture), "no screen looks like this now:\n{picture}");
+    }
+}

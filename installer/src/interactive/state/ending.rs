@@ -1,0 +1,222 @@
+//! From the plan to the end: what is shown when every question has been answered.
+
+use std::time::Duration;
+
+use super::{Effect, Place, Review, State};
+use crate::config::Mode;
+use crate::interactive::answers::is_mistake;
+use crate::interactive::screens::{Screen, order};
+use crate::interactive::work::Work;
+use crate::interactive::{End, Facts, Trouble};
+use crate::terminal::Key;
+use crate::terminal::form::{Choice, Did, Field, Form};
+use crate::terminal::page::Tone;
+use crate::terminal::text::Scroll;
+
+impl State {
+    /// Shows the plan, or what is still missing.
+    pub(super) fn review(&mut self) -> Vec<Effect> {
+        let checked = self.answers.check(true);
+        let mistakes: Vec<_> = checked.diagnostics.iter().filter(|said| is_mistake(said)).collect();
+        let mode = self.mode();
+        let told = mistakes
+            .iter()
+            .map(|said| (self.screen_of(mode, &said.path), format!("{}: {}", said.path, said.message)));
+        let mistakes: Vec<_> = told.collect();
+        self.form = Form::default();
+        self.config = checked.config.map(|mut config| {
+            config.install.automatic = false;
+            Box::new(config)
+        });
+        self.place = Place::Review(Review { mistakes, ..Review::default() });
+        match self.config.clone() {
+            Some(config) => self.wait("Making the plan", Effect::Plan(config)),
+            None => Vec::new(),
+        }
+    }
+
+    /// The screen on which a value is asked for.
+    fn screen_of(&self, mode: Mode, path: &str) -> Option<Screen> {
+        order(mode).iter().copied().find(|screen| {
+            let fields = screen.fields(&self.answers, &self.facts);
+            let mut ids = fields.iter().map(|field| field.id.as_str()).filter(|id| !id.is_empty());
+            ids.any(|id| path.starts_with(id)) || screen.groups().contains(&path)
+        })
+    }
+
+    pub(super) fn review_key(&mut self, key: Key) -> Vec<Effect> {
+        let Place::Review(review) = &mut self.place else { return Vec::new() };
+        match key {
+            Key::Escape => {
+                let last = order(self.mode()).last().copied().unwrap_or(Screen::Welcome);
+                self.message = None;
+                self.ask(last);
+            }
+            Key::Enter | Key::Function(8) if review.plan.is_some() => {
+                let review = review.clone();
+                self.message = None;
+                self.form = Form::new(vec![Field::line("word", "Type yes to go on", "")]);
+                self.place = Place::Confirm(review);
+            }
+            Key::Enter | Key::Function(8) => {
+                if let Some(screen) = review.mistakes.iter().find_map(|(screen, _)| *screen) {
+                    self.ask(screen);
+                }
+            }
+            _ => {
+                review.scroll.key(key);
+            }
+        }
+        Vec::new()
+    }
+
+    pub(super) fn confirm_key(&mut self, key: Key, now: Duration) -> Vec<Effect> {
+        let Place::Confirm(review) = &self.place else { return Vec::new() };
+        match (key, self.form.key(key)) {
+            (Key::Escape, _) => {
+                self.message = None;
+                self.place = Place::Review(review.clone());
+            }
+            (_, Did::Accepted) => {
+                let word = self.form.field("word").and_then(Field::typed).unwrap_or_default();
+                if word.trim().eq_ignore_ascii_case("yes") {
+                    self.review = review.clone();
+                    return self.install(now);
+                }
+                self.message =
+                    Some((Tone::Warning, "Type the word yes to go on, or press Esc to go back.".into()));
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn install(&mut self, now: Duration) -> Vec<Effect> {
+        self.message = None;
+        if self.facts.rehearsal {
+            self.place = Place::Done { record: None };
+            return Vec::new();
+        }
+        self.failure = None;
+        self.work = Work::of(self.review.steps.clone(), now);
+        self.place = Place::Working { log: None };
+        self.config.clone().map(Effect::Install).into_iter().collect()
+    }
+
+    pub(super) fn failed_key(&mut self, key: Key, now: Duration) -> Vec<Effect> {
+        let Place::Failed(_, scroll) = &mut self.place else { return Vec::new() };
+        if matches!(key, Key::PageUp | Key::PageDown) {
+            scroll.key(key);
+            return Vec::new();
+        }
+        let did = self.form.key(key);
+        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
+        match chosen.and_then(|at| AFTER_FAILURE.get(at)) {
+            Some((Next::Again, _)) => return self.install(now),
+            Some((Next::Change, _)) => self.ask(Screen::Welcome),
+            Some((Next::Log, _)) => self.place = Place::Working { log: Some(Scroll::at_end()) },
+            Some((Next::PowerOff, _)) if self.facts.can_quit => {
+                return self.wait("Ending", Effect::End(End::Quit));
+            }
+            Some((Next::PowerOff, _)) => return self.wait("Ending", Effect::End(End::PowerOff)),
+            None => {}
+        }
+        Vec::new()
+    }
+
+    /// Shows why it failed, and what can be done now.
+    pub(super) fn fail(&mut self, trouble: Trouble) {
+        let options = AFTER_FAILURE.iter().map(|(_, name)| Choice::new(*name)).collect();
+        self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
+        self.failure = Some(trouble.clone());
+        self.place = Place::Failed(trouble, Scroll::default());
+    }
+
+    pub(super) fn done_key(&mut self, key: Key) -> Vec<Effect> {
+        match key {
+            Key::Enter => {
+                let end = self.end_when_done();
+                self.wait("Ending", Effect::End(end))
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What becomes of the machine after an install: nothing where somebody has started it from a shell.
+    #[must_use]
+    pub fn end_when_done(&self) -> End {
+        match &self.config {
+            _ if self.facts.rehearsal || self.facts.can_quit => End::Quit,
+            Some(config) if config.install.poweroff => End::PowerOff,
+            _ => End::Restart,
+        }
+    }
+
+    pub(super) fn leave_key(&mut self, key: Key) -> Vec<Effect> {
+        let did = self.form.key(key);
+        let chosen = self.form.field("leave").and_then(Field::chosen);
+        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let back = matches!(key, Key::Escape | Key::Function(10)) || (took && chosen == Some(0));
+        if back {
+            let Place::Leave(place) = std::mem::replace(&mut self.place, Place::Load) else {
+                return Vec::new();
+            };
+            match *place {
+                Place::Asking(screen) => self.ask(screen),
+                Place::Load => self.ask(Screen::Welcome),
+                Place::Confirm(review) => self.place = Place::Review(review),
+                // The plan came while nobody looked.
+                Place::Review(Review { plan: None, mistakes, .. })
+                    if mistakes.is_empty() && self.busy.is_none() =>
+                {
+                    return self.review();
+                }
+                Place::Failed(trouble, _) => self.fail(trouble),
+                other => self.place = other,
+            }
+            return Vec::new();
+        }
+        let hows = ways_out(&self.facts);
+        match chosen.filter(|_| took).and_then(|at| hows.get(at.checked_sub(1)?)) {
+            Some((how, _)) => self.wait("Ending", Effect::End(*how)),
+            None => Vec::new(),
+        }
+    }
+}
+
+/// What can be done after a failure.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Again,
+    Change,
+    Log,
+    PowerOff,
+}
+
+const AFTER_FAILURE: [(Next, &str); 4] = [
+    (Next::Again, "Try again with the same answers"),
+    (Next::Change, "Change the answers"),
+    (Next::Log, "Read the log"),
+    (Next::PowerOff, "Power off"),
+];
+
+/// The ways to end, and what each is called.
+fn ways_out(facts: &Facts) -> Vec<(End, &'static str)> {
+    match facts.can_quit {
+        true => vec![(End::Quit, "End the program")],
+        false => vec![(End::Restart, "Restart the machine"), (End::PowerOff, "Power the machine off")],
+    }
+}
+
+pub(super) fn leaving(facts: &Facts, working: bool) -> Field {
+    let back = if working { "Go on with the installation" } else { "Go back to the questions" };
+    let ways = ways_out(facts).into_iter().map(|(_, name)| match working {
+        true => {
+            Choice::new(name).with("The installation ends in the middle; starting it again does it over.")
+        }
+        false => Choice::new(name),
+    });
+    let options = [Choice::new(back)].into_iter().chain(ways).collect();
+    Field::choice("leave", "Leave?", options, Some(0))
+}
