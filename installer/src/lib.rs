@@ -1,7 +1,8 @@
 //! The NQRust Hypervisor installer as a library.
 //!
-//! Modules point one way. On top stand `cli` and `main`; below them `interactive` (the questions on a console), `install` (the executor), `node` (what runs on an
-//! installed machine) and `preflight` (whether a machine is fit to be installed) and `fleet` (what a
+//! Modules point one way. On top stand `cli` and `main`; below them `interactive` (the questions on a console) and
+//! `node_console` (what a node shows there), `install` (the executor), `node` (what runs on an installed machine) and
+//! `preflight` (whether a machine is fit to be installed) and `fleet` (what a
 //! server hears of an install); below those the pure core: `plan`,
 //! `cluster_file`, `config`, `release`, `inventory`, `machine`, `customization`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
 //! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `percent`, `progress`, `failure`,
@@ -28,6 +29,7 @@ pub mod live;
 pub mod machine;
 pub mod medium;
 pub mod node;
+pub mod node_console;
 pub mod oci;
 pub mod partition_table;
 pub mod percent;

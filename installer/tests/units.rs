@@ -120,6 +120,27 @@ fn systemd_finds_nothing_wrong_with_the_units_of_the_image() {
 }
 
 #[test]
+fn the_screen_of_a_node_shows_the_node_and_falls_back_on_a_login() {
+    let test = "the_screen_of_a_node_shows_the_node_and_falls_back_on_a_login";
+    if missing(test) {
+        return;
+    }
+    let root = image();
+    // Debian's own unit, as far as it matters.
+    let getty = "[Unit]\nDescription=stand-in\n[Service]\nExecStart=-/sbin/agetty - $TERM\nRestart=always\n\
+                 StandardInput=tty\nTTYPath=/dev/%I\n";
+    let screen = [root.path().join(UNITS[0]).join("getty@tty1.service")];
+    put(root.path(), &format!("{}/getty@.service", UNITS[0]), getty, 0o644);
+    verify(root.path(), &screen).unwrap();
+    let drop_in = root.path().join(UNITS[0]).join("getty@tty1.service.d/20-nqrust-console.conf");
+    let text = fs::read_to_string(&drop_in).unwrap();
+    assert!(text.contains("OnFailure=nqrust-login@%i.service\n"), "{text}");
+    assert!(root.path().join(UNITS[0]).join("nqrust-login@.service").is_file());
+    fs::write(&drop_in, text.replace("StartLimitBurst=5", "StartLimitBurst=some")).unwrap();
+    assert!(verify(root.path(), &screen).unwrap_err().contains("20-nqrust-console"), "it is read");
+}
+
+#[test]
 fn consoles_show_what_the_watching_unit_writes() {
     let directory = overlay().join("etc/issue.d");
     let link = fs::read_link(directory.join("50-nqrust.issue")).unwrap();

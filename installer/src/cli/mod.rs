@@ -3,6 +3,7 @@
 
 mod apply;
 mod boot;
+mod console;
 mod consoles;
 mod install;
 mod interactive;
@@ -86,6 +87,7 @@ enum Command {
     Apply(apply::Apply),
     /// Say what this node is, which slot runs, and what is pending.
     Status(status::ShowStatus),
+    Console(console::Args),
     /// The container images that came with this node.
     Images(status::Images),
     /// Mount and configure an installed node in its initrd.
@@ -131,6 +133,7 @@ impl Command {
             Self::Render(args) => args.run(context),
             Self::Apply(command) => command.run(context),
             Self::Status(command) => command.run(context),
+            Self::Console(args) => args.run(context),
             Self::Images(command) => command.run(context),
             Self::Boot(command) => command.run(context),
             Self::Schema { cluster: false } => print(&config::json_schema()),

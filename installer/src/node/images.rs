@@ -129,13 +129,13 @@ fn users(release: &Release, role: Role, digest: &Digest) -> Vec<String> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::release::{Containerd, FORMAT, Image, MediumKind};
     use std::fs;
 
     /// Two images that share a blob, the second for management nodes only.
-    pub(in crate::node) fn release() -> Release {
+    pub(crate) fn release() -> Release {
         let image = |name: &str, roles: &[&str], blobs: &[&[u8]]| Image {
             name: name.into(),
             digest: Digest::of(blobs[0]),

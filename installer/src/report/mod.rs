@@ -1,4 +1,5 @@
-//! A report of a failed install, for `install.debug`: one archive with what helps to find the reason.
+//! A report of a failed install, for `install.debug`, and a support bundle of a node: one archive with what helps to
+//! find the reason of a trouble.
 //!
 //! Everything in it goes through [`Secrets::hide`]. What cannot be collected is told in the report itself: a
 //! report that lacks something is better than none.
@@ -44,12 +45,28 @@ pub struct Known<'a> {
 
 /// Collects the report and writes it below `directory` with mode 0600. Returns its path.
 pub fn write(known: &Known<'_>, runner: &dyn Runner, directory: &Path) -> Result<PathBuf> {
+    put("report", &files(known, runner), directory)
+}
+
+/// Writes a support bundle below `directory` with mode 0600: the `files` and the logs of this boot, each as `hide`
+/// leaves it. Returns its path.
+pub fn bundle(
+    mut files: Vec<(&'static str, String)>,
+    hide: &dyn Fn(&str) -> String,
+    runner: &dyn Runner,
+    directory: &Path,
+) -> Result<PathBuf> {
+    files.extend(collect::logs(runner));
+    let files: Vec<_> = files.into_iter().map(|(name, text)| (name, hide(&text))).collect();
+    put("support", &files, directory)
+}
+
+fn put(kind: &str, files: &[(&str, String)], directory: &Path) -> Result<PathBuf> {
     let now = jiff::Timestamp::now();
-    let name = format!("report-{}", now.strftime("%Y%m%dT%H%M%SZ"));
+    let name = format!("{kind}-{}", now.strftime("%Y%m%dT%H%M%SZ"));
     let path = directory.join(format!("{name}.tar.gz"));
     let seconds = u64::try_from(now.as_second()).unwrap_or_default();
-    let archive =
-        pack(&name, &files(known, runner), seconds).class(Class::Unexpected, || "packing".into())?;
+    let archive = pack(&name, files, seconds).class(Class::Unexpected, || "packing".into())?;
     write_atomically(&path, &archive, 0o600)?;
     Ok(path)
 }

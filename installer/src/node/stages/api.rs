@@ -58,6 +58,13 @@ pub(super) fn ping(url: &str) -> Result<(), String> {
     }
 }
 
+/// Whether there is a page for people at `url`, or a way to one: an ingress without one answers 404.
+pub(crate) fn serves(url: &str) -> bool {
+    let client = builder().tls_danger_accept_invalid_certs(true).build();
+    let answer = client.and_then(|client| client.get(url).send());
+    answer.is_ok_and(|answer| answer.status().is_success() || answer.status().is_redirection())
+}
+
 /// What the cluster says of the node `name`, asked with the kubelet's credentials at `kubeconfig` below `root`.
 pub(super) fn node(root: &Path, kubeconfig: &str, name: &str) -> Registration {
     let path = below(root, kubeconfig);

@@ -19,7 +19,10 @@ use serde::{Deserialize, Serialize};
 use super::cluster::Member;
 use super::status::Blobs;
 use api::Registration;
+pub(crate) use api::serves;
+pub(crate) use network::addresses;
 use words::Trouble;
+pub(crate) use words::without_tokens;
 
 /// One step on the way, in the order in which they come; for the first node of a cluster [`Name::Server`] comes after
 /// [`Name::Service`], which it is served by.
@@ -175,6 +178,17 @@ pub fn stages(member: &Member, facts: &Facts) -> Vec<Stage> {
 #[must_use]
 pub fn all_done(stages: &[Stage]) -> bool {
     stages.iter().all(|stage| stage.state == State::Done)
+}
+
+/// A stage as one mark and its name.
+#[must_use]
+pub fn mark(stage: &Stage) -> String {
+    let mark = match stage.state {
+        State::Done => 'x',
+        State::Waiting => ' ',
+        State::Failed => '!',
+    };
+    format!("[{mark}] {}", stage.name.text())
 }
 
 /// The stage that the node is in: the first that has failed, else the first that is not done.

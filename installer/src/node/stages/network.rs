@@ -59,6 +59,25 @@ impl Device {
     }
 }
 
+/// What each card, and each device of the networks of these names, has: `DEVICE ADDRESS, ADDRESS`. Devices of pods are
+/// not the node's own.
+pub(crate) fn addresses(networks: &[&str], json: &[u8]) -> Vec<String> {
+    let devices: Vec<Device> = serde_json::from_slice(json).unwrap_or_default();
+    let own = |device: &&Device| {
+        // Bridges and bonds, with or without a VLAN: `mgmt-br`, `mgmt-br.100`, `storage-bo`.
+        let made = |name: &&str| device.ifname.strip_prefix(name).is_some_and(|rest| rest.starts_with("-b"));
+        device.is_card() || networks.iter().any(made)
+    };
+    let told = devices.iter().filter(own).filter_map(|device| {
+        let global = device.addr_info.iter().filter(|address| address.scope == "global");
+        let all: Vec<_> = global
+            .filter_map(|address| Some(format!("{}/{}", address.local.as_ref()?, address.prefixlen?)))
+            .collect();
+        (!all.is_empty()).then(|| format!("{} {}", device.ifname, all.join(", ")))
+    });
+    told.collect()
+}
+
 /// The address as `DEVICE has ADDRESS`, or why there is none.
 pub(super) fn judge(wanted: &Wanted, json: &[u8]) -> Result<String, String> {
     let devices: Vec<Device> = serde_json::from_slice(json)

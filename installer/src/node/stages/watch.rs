@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::look::Subject;
-use super::{Stage, State, all_done, current};
+use super::{Stage, all_done, current, mark};
 use crate::command::{Invocation, Runner};
 use crate::files;
 use crate::node::apply::below;
@@ -156,11 +156,6 @@ pub fn time() -> String {
 
 /// What a console shows: one word for each stage, then the stage that the node is in.
 fn issue(stages: &[Stage], now: &str) -> String {
-    let mark = |stage: &Stage| match stage.state {
-        State::Done => format!("[x] {}", stage.name.text()),
-        State::Waiting => format!("[ ] {}", stage.name.text()),
-        State::Failed => format!("[!] {}", stage.name.text()),
-    };
     let mut text = stages.iter().map(mark).collect::<Vec<_>>().join("  ") + "\n";
     match current(stages) {
         None => text.push_str(&wrapped(&format!("Ready in its cluster at {now}."))),
@@ -201,8 +196,8 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::stages::Name;
     use crate::node::stages::look::tests::{Programs, joining};
+    use crate::node::stages::{Name, State};
 
     fn stage(name: Name, state: State, detail: &str) -> Stage {
         Stage { name, state, since: None, detail: detail.into(), next: None }

@@ -202,7 +202,7 @@ fn shortened(message: &str) -> String {
 }
 
 /// The text with each join token replaced.
-pub(super) fn without_tokens(text: &str) -> String {
+pub(crate) fn without_tokens(text: &str) -> String {
     let mut told = String::new();
     let mut rest = text;
     while let Some(start) = rest.find("K10") {

@@ -1,0 +1,60 @@
+//! `installer console`: the page of an installed node, on a terminal.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use super::{Context, print};
+use crate::failure::{Class, Failure};
+use crate::node::status;
+use crate::node_console::look::ThisNode;
+use crate::node_console::{End, run};
+use crate::terminal::Console;
+
+/// Show this node, its cluster and how it does on the terminal, with what its administrator may do.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Nobody has logged in on this terminal yet: only show, and let somebody log in. For the units of the consoles.
+    #[arg(long)]
+    login: bool,
+}
+
+impl Args {
+    pub(super) fn run(self, _: &Context) -> Result<()> {
+        if !self.login {
+            if !nix::unistd::geteuid().is_root() {
+                return Err(Failure::new(Class::Invalid, "the node's console is for root")
+                    .hint("Start it with: sudo installer console")
+                    .into());
+            }
+            // Elsewhere than on a node there is nothing to show.
+            status::release("/".as_ref())?;
+        }
+        match run::run(self.terminal()?, Arc::new(ThisNode::default()), !self.login)? {
+            End::Quit => Ok(()),
+            End::LogIn => log_in(),
+        }
+    }
+
+    fn terminal(&self) -> Result<Console> {
+        // What a console's device can show is known better than from the environment of a unit.
+        match nix::unistd::ttyname(io::stdin()) {
+            Ok(path) if self.login => Console::open(&path),
+            _ => Console::standard(),
+        }
+    }
+}
+
+/// Becomes login(1), which asks for name and password and knows what to do with them. When it ends, the unit starts
+/// this program again.
+fn log_in() -> Result<()> {
+    print(
+        "Log in to administer this node; after a minute without a login its page comes back.\n\
+         The page with actions:  sudo installer console\n",
+    )?;
+    let error = Command::new("/bin/login").exec();
+    Err(Failure::new(Class::Unexpected, "starting /bin/login").because(error).into())
+}
