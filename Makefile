@@ -89,9 +89,9 @@ run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console i
 	  -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:2222-:22 -serial mon:stdio
 
 .PHONY: bench
-bench: binaries ## Measure builds, an install and the network server; writes target/bench.json.
+bench: binaries ## Measure builds, an install and the network server, or only PARTS; writes target/bench.json.
 	$(MAKE) setup HOST_PACKAGES="$(HOST_PACKAGES) nginx-light"
-	$(CARGO) run -q --release --locked -p nqrust-tests --bin bench
+	$(CARGO) run -q --release --locked -p nqrust-tests --bin bench -- $(PARTS)
 
 # Each round is a whole run with the tests in their own order, so what fails once in ten is seen; the cluster of three
 # machines, which takes a machine for itself, is part of it. Power cuts and faults of the unit tests come in their long

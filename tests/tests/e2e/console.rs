@@ -16,6 +16,8 @@ use nqrust_tests::{secrets, steps};
 const NEXT: char = '\u{e}';
 /// Ctrl and R for F5, which tries again.
 const RETRY: char = '\u{12}';
+/// An arrow, as a terminal sends it.
+const DOWN: &str = "\u{1b}[B";
 /// From a key to the next screen, where the network or a plan comes between.
 const ANSWER: Duration = Duration::from_secs(180);
 
@@ -24,8 +26,8 @@ fn conversation(name: &str, identity: &Identity) -> Vec<(&'static str, String)> 
     let Identity { password, public_key, .. } = identity;
     [
         ("what this machine becomes", "\r".to_owned()),
-        // The only disk that can be taken.
-        ("Install: disks", format!(" {NEXT}")),
+        // The only disk that can be taken is taken; the second of the sizes is for small disks.
+        ("Install: disks", format!("\t{DOWN} {NEXT}")),
         ("management network", NEXT.to_string()),
         ("names and servers", format!("{name}{NEXT}")),
         // From the kind of address to the address.
@@ -131,6 +133,8 @@ fn an_install_whose_network_was_gone_goes_on_when_it_is_back() {
 
 /// What the serial terminal shows, for people.
 fn keep(vm: &Vm, artifacts: &Artifacts) -> Result<()> {
+    // The title comes first.
+    std::thread::sleep(Duration::from_secs(1));
     artifacts.append("screens.txt", &format!("{}\n{}\n", vm.serial.screen(), "=".repeat(80)))
 }
 
@@ -142,11 +146,15 @@ fn check(
     identity: &Identity,
     artifacts: &Artifacts,
 ) -> Result<()> {
-    let (vm, ssh) = steps::boot(&steps::node("first-boot", firmware, "").disk(disk), identity, artifacts)?;
+    let node = steps::node("first-boot", firmware, "").disk(disk);
+    let (mut vm, ssh) = steps::boot(&node, identity, artifacts)?;
     let mut checks = Checks::default();
     checks.equal("the host name", ssh.run("hostname")?, name);
     let document = ssh.run(&format!("sudo -n cat {NODE_DOCUMENT}"))?;
     checks.contains("the node's document", &document, "10.0.2.77");
+    let shows = "ps -o comm= -p $(systemctl show --property MainPID --value getty@tty1.service)";
+    checks.equal("what has the screen", ssh.run(shows)?, "installer");
+    vm.qmp.screendump(&artifacts.path("node.png"))?;
     steps::collect_logs(&ssh, artifacts, "first-boot")?;
     checks.finish("the first boot")?;
     drop(ssh);
@@ -172,9 +180,11 @@ fn picture(vm: &mut Vm, name: &str, artifacts: &Artifacts) -> Result<()> {
 
 /// Presses the keys of an American keyboard that make `text`.
 fn type_on_keyboard(vm: &mut Vm, text: &str) -> Result<()> {
-    for character in text.chars() {
+    // One character for each key.
+    for character in text.replace(DOWN, "\u{2193}").chars() {
         let (name, shift) = match character {
-            NEXT => ("f8".to_owned(), false),
+            '\u{2193}' => ("down".to_owned(), false),
+            NEXT => ("f8".into(), false),
             '\r' => ("ret".into(), false),
             '\t' => ("tab".into(), false),
             ' ' => ("spc".into(), false),

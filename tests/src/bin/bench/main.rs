@@ -2,7 +2,7 @@
 //! images and of the network server, each beside a baseline measured in the same run.
 //!
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1
-//! then.
+//! then. Arguments name the parts that are measured; without any all are.
 
 mod builds;
 mod customize;
@@ -18,7 +18,7 @@ mod validate;
 use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use figure::Figure;
 use installer::files;
 use nqrust_tests::artifacts::Artifacts;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let done = match &arguments[..] {
         [word, from, to] if word == images::SEED => images::seed(from, to).map(|()| true),
-        _ => measure(),
+        parts => measure(parts),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -41,10 +41,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures everything; whether every figure keeps its limit.
-fn measure() -> Result<bool> {
+/// The parts, in the order in which they are measured.
+const PARTS: [&str; 8] = ["builds", "install", "images", "validate", "plan", "customize", "serve", "netboot"];
+
+/// Measures the parts that are named; whether every figure keeps its limit.
+fn measure(parts: &[String]) -> Result<bool> {
+    if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
+        bail!("there is no part {unknown}; there are {}", PARTS.join(", "));
+    }
     let mut figures = Vec::new();
-    let result = measure_into(&mut figures);
+    let result = measure_into(&mut figures, parts);
     // What was measured before a failure took minutes too.
     let json = serde_json::to_string_pretty(&figures)?;
     files::write_atomically(&paths::target().join("bench.json"), format!("{json}\n").as_bytes(), 0o644)?;
@@ -52,16 +58,34 @@ fn measure() -> Result<bool> {
     result.map(|()| figures.iter().all(Figure::holds))
 }
 
-fn measure_into(figures: &mut Vec<Figure>) -> Result<()> {
+fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
     let artifacts = Artifacts::new("bench")?;
-    let mut builds = builds::Bench::new(&artifacts)?;
-    figures.extend(builds.measure()?);
-    figures.push(validate::measure()?);
-    figures.push(plan::measure()?);
-    figures.extend(customize::measure(&artifacts)?);
-    figures.extend(install::measure(&builds.medium()?, &artifacts)?);
-    figures.extend(images::measure(&builds, &artifacts)?);
-    figures.extend(serve::measure(&artifacts)?);
-    figures.extend(netboot::measure(&artifacts)?);
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|named| named == part);
+    // These need the media that the first of them builds.
+    if ["builds", "install", "images"].into_iter().any(wanted) {
+        let mut builds = builds::Bench::new(&artifacts)?;
+        figures.extend(builds.measure()?);
+        if wanted("install") {
+            figures.extend(install::measure(&builds.medium()?, &artifacts)?);
+        }
+        if wanted("images") {
+            figures.extend(images::measure(&builds, &artifacts)?);
+        }
+    }
+    if wanted("validate") {
+        figures.push(validate::measure()?);
+    }
+    if wanted("plan") {
+        figures.push(plan::measure()?);
+    }
+    if wanted("customize") {
+        figures.extend(customize::measure(&artifacts)?);
+    }
+    if wanted("serve") {
+        figures.extend(serve::measure(&artifacts)?);
+    }
+    if wanted("netboot") {
+        figures.extend(netboot::measure(&artifacts)?);
+    }
     Ok(())
 }
