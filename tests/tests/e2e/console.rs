@@ -14,6 +14,8 @@ use nqrust_tests::{secrets, steps};
 
 /// What every terminal has for F8, which ends a screen: Ctrl and N.
 const NEXT: char = '\u{e}';
+/// Ctrl and F for F6, which makes a token.
+const MAKE: char = '\u{6}';
 /// Ctrl and R for F5, which tries again.
 const RETRY: char = '\u{12}';
 /// An arrow, as a terminal sends it.
@@ -30,8 +32,8 @@ fn conversation(name: &str, identity: &Identity) -> Vec<(&'static str, String)> 
         ("Install: disks", format!("\t{DOWN} {NEXT}")),
         ("management network", NEXT.to_string()),
         ("names and servers", format!("{name}{NEXT}")),
-        // From the kind of address to the address.
-        ("the new cluster", format!("\t10.0.2.77{NEXT}")),
+        // From the kind of address to the address; and a token that nobody has seen.
+        ("the new cluster", format!("\t10.0.2.77{MAKE}{NEXT}")),
         ("who may log in", format!("{password}\t{password}\t{public_key}{NEXT}")),
         ("is erased", "\r".to_owned()),
     ]
@@ -186,6 +188,7 @@ fn type_on_keyboard(vm: &mut Vm, text: &str) -> Result<()> {
         let (name, shift) = match character {
             '\u{2193}' => ("down".to_owned(), false),
             NEXT => ("f8".into(), false),
+            MAKE => ("f6".into(), false),
             '\r' => ("ret".into(), false),
             '\t' => ("tab".into(), false),
             ' ' => ("spc".into(), false),
