@@ -7,10 +7,10 @@ use ratatui::text::{Line, Span};
 
 use super::screens::{Screen, order};
 use super::state::{Place, Review, State};
-use super::work::{Row, Work, percent};
+use super::work::{Row, Work};
 use super::{End, Trouble};
 use crate::config::Mode;
-use crate::progress;
+use crate::progress::{self, measure::percent};
 use crate::terminal::page::{Page, Tone};
 use crate::terminal::text::{self, Scroll, wrapped};
 use crate::terminal::{Theme, form::Form};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::progress::measure::{per_second, percent};
 use crate::progress::{Event, State};
 use crate::size::ByteSize;
 
@@ -102,22 +103,11 @@ impl Work {
         let elapsed = self.times.1.saturating_sub(row.since);
         let percent = percent(bytes, total);
         let amount = format!("{percent:3} %  {} of {}", ByteSize::bytes(bytes), ByteSize::bytes(total));
-        let millis = elapsed.as_millis();
-        if bytes == 0 || millis < 1000 || bytes >= total {
-            return amount;
-        }
-        let rate = u64::try_from(u128::from(bytes) * 1000 / millis).unwrap_or(u64::MAX);
+        let known = elapsed >= Duration::from_secs(1) && bytes < total;
+        let Some(rate) = per_second(bytes, elapsed).filter(|_| known) else { return amount };
         let left = Duration::from_secs((total - bytes) / rate.max(1));
         format!("{amount}, {}/s, {} left", ByteSize::bytes(rate), clock(left))
     }
-}
-
-/// Hundredths, rounded down.
-#[must_use]
-pub fn percent(done: u64, total: u64) -> u64 {
-    u64::try_from((u128::from(done) * 100).checked_div(u128::from(total)).unwrap_or(100))
-        .unwrap_or(100)
-        .min(100)
 }
 
 fn clock(time: Duration) -> String {

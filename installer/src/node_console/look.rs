@@ -78,9 +78,7 @@ impl ThisNode {
         let devices = self.devices();
         let Ok(mut known) = self.disks.lock() else { return Vec::new() };
         if known.0 != devices {
-            let at = |path: &str| self.root.join(path);
-            let roots = Roots { sys: at("sys"), dev: at("dev"), proc: at("proc"), udev: at("run/udev/data") };
-            let told = match Inventory::scan(&roots) {
+            let told = match Inventory::scan(&self.roots()) {
                 Ok(found) => {
                     let disks = found.disks.iter().filter(|disk| !disk.optical);
                     disks.map(|disk| disk.describe()).collect()

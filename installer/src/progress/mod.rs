@@ -10,6 +10,7 @@
 pub mod bars;
 pub mod book;
 pub mod json;
+pub mod measure;
 pub mod plain;
 
 use std::fmt;

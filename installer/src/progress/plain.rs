@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use super::measure::{per_second, percent};
 use super::{Event, Sink, State};
 use crate::size::ByteSize;
 
@@ -71,21 +72,15 @@ impl<W: Write + Send> Sink for PlainLines<W> {
 
 fn describe(event: &Event, elapsed: Duration) -> String {
     let (bytes, total) = (event.bytes.unwrap_or(0), event.total.unwrap_or(0));
-    let percent = (bytes * 100).checked_div(total).unwrap_or(100);
+    let percent = percent(bytes, total);
     let left = left(bytes, total, elapsed).map(|left| format!(", {} s left", left.as_secs()));
     let (done, all) = (ByteSize::bytes(bytes), ByteSize::bytes(total));
     format!("       {percent:3} %  {done} of {all}{}{}", rate(event, elapsed), left.unwrap_or_default())
 }
 
 fn rate(event: &Event, elapsed: Duration) -> String {
-    let millis = elapsed.as_millis();
-    match event.bytes {
-        Some(bytes) if bytes > 0 && millis > 0 => {
-            let per_second = u64::try_from(u128::from(bytes) * 1000 / millis).unwrap_or(u64::MAX);
-            format!(", {}/s", ByteSize::bytes(per_second))
-        }
-        _ => String::new(),
-    }
+    let rate = event.bytes.and_then(|bytes| per_second(bytes, elapsed));
+    rate.map(|rate| format!(", {}/s", ByteSize::bytes(rate))).unwrap_or_default()
 }
 
 /// The time left at the average rate so far.

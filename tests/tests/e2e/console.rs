@@ -52,17 +52,17 @@ fn a_node_is_installed_by_the_keys_of_a_serial_terminal() {
         let mut limit = steps::INSTALL;
         for (title, keys) in conversation("node-s", &identity) {
             vm.serial.wait_for_screen(&[title], limit)?;
-            keep(&vm, artifacts)?;
+            keep(&mut vm, artifacts)?;
             limit = ANSWER;
             vm.serial.keys(&keys)?;
         }
         if vm.serial.wait_for_screen(&["Install: progress", "Type yes"], ANSWER)? == 1 {
-            keep(&vm, artifacts)?;
+            keep(&mut vm, artifacts)?;
             vm.serial.keys("yes\r")?;
         }
         let ends = ["The installation is complete", "it has failed"];
         let end = vm.serial.wait_for_screen(&ends, steps::INSTALL)?;
-        keep(&vm, artifacts)?;
+        keep(&mut vm, artifacts)?;
         if end != 0 {
             bail!("the install failed:\n{}", vm.serial.screen());
         }
@@ -125,19 +125,19 @@ fn an_install_whose_network_was_gone_goes_on_when_it_is_back() {
         vm.set_link(false)?;
         vm.serial.keys(&RETRY.to_string())?;
         vm.serial.wait_for_screen(&["Check cables"], ANSWER)?;
-        keep(&vm, artifacts)?;
+        keep(&mut vm, artifacts)?;
         vm.set_link(true)?;
         vm.serial.keys(&RETRY.to_string())?;
         vm.serial.wait_for_screen(&["has the address"], ANSWER)?;
-        keep(&vm, artifacts)?;
+        keep(&mut vm, artifacts)?;
         vm.kill()
     });
 }
 
 /// What the serial terminal shows, for people.
-fn keep(vm: &Vm, artifacts: &Artifacts) -> Result<()> {
-    // The title comes first.
-    std::thread::sleep(Duration::from_secs(1));
+fn keep(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
+    // The title comes first; a clock may go on drawing.
+    vm.serial.rest(Duration::from_secs(3));
     artifacts.append("screens.txt", &format!("{}\n{}\n", vm.serial.screen(), "=".repeat(80)))
 }
 

@@ -1,9 +1,10 @@
 //! What one machine has told of its run: a pure fold of the lines that come.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use installer::fleet::wire::{self, Failed, Hello, Line};
-use installer::progress::{self, Event};
+use installer::progress::{self, Event, measure};
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -257,17 +258,15 @@ impl Work {
     /// How much of it is done, from 0 to 100.
     #[must_use]
     pub fn percent(&self) -> u8 {
-        let percent = (u128::from(self.bytes) * 100).checked_div(u128::from(self.total));
-        percent.and_then(|percent| u8::try_from(percent).ok()).map_or(100, |percent| percent.min(100))
+        u8::try_from(measure::percent(self.bytes, self.total)).unwrap_or(100)
     }
 
     /// Bytes a second over the latest counts; none before there are two.
     #[must_use]
     pub fn rate(&self) -> Option<u64> {
         let ((from, first), (to, last)) = (self.counts.front()?, self.counts.back()?);
-        let millis = u64::try_from(to.checked_sub(*from)?).ok().filter(|millis| *millis > 0)?;
-        let rate = u128::from(last.checked_sub(*first)?) * 1000 / u128::from(millis);
-        u64::try_from(rate).ok().filter(|rate| *rate > 0)
+        let elapsed = Duration::from_millis(u64::try_from(to.checked_sub(*from)?).ok()?);
+        measure::per_second(last.checked_sub(*first)?, elapsed).filter(|rate| *rate > 0)
     }
 
     /// Seconds until it is done, at that rate.
