@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use anyhow::{Result, anyhow};
 
+use super::bootcode::NEXT_DEVICE;
 use super::device::{self, AlignedBuffer, BlockDevice, Layer};
 use super::overlay::Overlay;
 use super::{table, wipe};
@@ -150,7 +151,7 @@ pub(super) fn erase(plan: &Plan, device: &dyn BlockDevice) -> Result<()> {
     let sector = device.sector();
     let mut first = AlignedBuffer::new(usize::try_from(sector.bytes())?);
     device::read(device, 0, &mut first)?;
-    first[..wipe::BOOT_CODE].fill(0);
+    first[..NEXT_DEVICE.len()].copy_from_slice(&NEXT_DEVICE);
     device::write(device, 0, &first)?;
     device::barrier(device)?;
     let empty = AlignedBuffer::new(first.len());

@@ -16,19 +16,22 @@ use gpt::partition_types::Type;
 use gpt::{GptConfig, GptDisk, GptError};
 use uuid::Uuid;
 
+use super::bootcode::NEXT_DEVICE;
 use super::cache::Cached;
 use super::device::{self, AlignedBuffer, BlockDevice};
 use crate::failure::{Class, Classify};
 use crate::plan::{Partition, SectorSize};
 
-/// Writes protective MBR and both copies of the table. No barrier.
+/// Writes protective MBR, with code that boots the next device, and both copies of the table. No barrier.
 pub(super) fn write(device: &dyn BlockDevice, guid: Uuid, partitions: &[Partition]) -> Result<()> {
     let sector = device.sector();
     let written = (|| {
         let mut cached = Cached::new(device, 0, device.size().get());
         // A disk of more sectors than fit the field is told as the largest number (UEFI 2.10, 5.2.3).
         let sectors = u32::try_from(device.size().get() / sector.bytes() - 1).unwrap_or(u32::MAX);
-        ProtectiveMBR::with_lb_size(sectors).overwrite_lba0(&mut cached).map_err(of_mbr)?;
+        let mut first = ProtectiveMBR::with_lb_size(sectors);
+        first.set_bootcode(NEXT_DEVICE);
+        first.overwrite_lba0(&mut cached).map_err(of_mbr)?;
         let mut disk =
             config(sector).writable(true).create_from_device(cached, Some(guid)).map_err(of_table)?;
         disk.update_partitions(entries(partitions, sector)?).map_err(of_table)?;

@@ -12,10 +12,6 @@ use crate::plan::Partition;
 /// or a kernel looks for.
 const EDGE: usize = 1 << 20;
 
-/// The boot code at the start of the first sector; a disk signature and the partitions of the old kind follow (UEFI
-/// 2.10, 5.2.1).
-pub(super) const BOOT_CODE: usize = 440;
-
 /// Erases the old boot sector and table, each copy before the next, then both ends of each new partition, so
 /// that no old file system at the same place comes alive.
 ///

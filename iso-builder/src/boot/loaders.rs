@@ -1,5 +1,6 @@
 //! Boot loaders, taken from the packages of the base, so that they fit its kernel and its revocations.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -61,6 +62,10 @@ const MODULES: &[&str] = &[
     "true",
 ];
 
+/// What GRUB's core of an installed disk does: goes on with the menu of the disk, or, where an install that was cut off has
+/// left none, gives the machine back to the firmware, which boots the next device. By itself GRUB would ask for commands.
+const CORE_CONFIG: &str = "configfile $prefix/grub.cfg\nexit\n";
+
 /// Puts every loader into `out`, under the names of this module's constants.
 pub fn collect(root: &Path, out: &Path, runner: &dyn Runner) -> Result<()> {
     for (name, candidates) in CANDIDATES {
@@ -69,17 +74,20 @@ pub fn collect(root: &Path, out: &Path, runner: &dyn Runner) -> Result<()> {
         std::fs::copy(&source, &target).with_context(|| format!("copying {}", source.display()))?;
     }
     let modules = root.join("usr/lib/grub/i386-pc");
-    let core = |format: &str, prefix: &str, output: &str, further: &[&str]| {
+    let core = |format: &str, prefix: &str, output: &str, options: &[&OsStr], further: &[&str]| {
         let invocation = Invocation::new("grub-mkimage")
             .args(["--format", format, "--prefix", prefix, "--directory"])
             .arg(&modules)
             .arg("--output")
             .arg(out.join(output))
+            .args(options.iter().copied())
             .args(MODULES.iter().chain(further).copied());
         runner.run(&invocation).map(drop).with_context(|| format!("making {output}"))
     };
-    core("i386-pc", "(,gpt2)/grub", GRUB_CORE, &[])?;
-    core("i386-pc-eltorito", "/boot/grub", ELTORITO, &["iso9660"])
+    let config = tempfile::NamedTempFile::new_in(out).context("making a temporary file")?;
+    std::fs::write(&config, CORE_CONFIG).context("writing a temporary file")?;
+    core("i386-pc", "(,gpt2)/grub", GRUB_CORE, &[OsStr::new("--config"), config.path().as_os_str()], &[])?;
+    core("i386-pc-eltorito", "/boot/grub", ELTORITO, &[], &["iso9660"])
 }
 
 fn find(root: &Path, name: &str, candidates: &[&str]) -> Result<PathBuf> {
@@ -131,6 +139,6 @@ mod tests {
             ran.iter()
                 .all(|line| line.contains(&root.path().join("usr/lib/grub/i386-pc").display().to_string()))
         );
-        assert!(ran[0].contains("(,gpt2)/grub") && ran[1].contains("iso9660"));
+        assert!(ran[0].contains("(,gpt2)/grub") && ran[0].contains("--config") && ran[1].contains("iso9660"));
     }
 }

@@ -9,10 +9,27 @@ use crate::verdict::BootCode;
 const CODE: usize = 440;
 const SECTOR: u64 = 512;
 
-/// Whether legacy firmware starts what is in the first sector.
-pub(crate) fn starts(disk: &dyn Bytes) -> bool {
-    let first = array::<512>(disk, 0);
-    first.is_some_and(|first| first[510..] == [0x55, 0xaa] && first[..CODE].iter().any(|byte| *byte != 0))
+/// `int 0x18`, with which code tells the firmware to go on with the next device (BIOS Boot Specification 1.01).
+const NEXT_DEVICE: [u8; 2] = [0xcd, 0x18];
+
+/// What legacy firmware makes of the first sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    /// It looks no further than the signature, or is told to go on.
+    Passes,
+    /// It runs into zeros, and stays there.
+    Hangs,
+    /// It starts what is there.
+    Starts,
+}
+
+pub(crate) fn first(disk: &dyn Bytes) -> First {
+    match array::<512>(disk, 0) {
+        Some(first) if first[510..] != [0x55, 0xaa] || first.starts_with(&NEXT_DEVICE) => First::Passes,
+        Some(first) if first[..CODE].iter().any(|byte| *byte != 0) => First::Starts,
+        Some(_) => First::Hangs,
+        None => First::Passes,
+    }
 }
 
 /// Whether the first sector is that of the GRUB that is to be there. It goes on only where it finds its files.
@@ -25,13 +42,13 @@ pub(crate) fn is_ours(disk: &dyn Bytes, boot: &BootCode) -> bool {
 
 /// What is wrong with GRUB on the disk, whose core belongs at byte `place`.
 pub(crate) fn missing(disk: &dyn Bytes, boot: &BootCode, place: u64) -> Option<&'static str> {
-    let first = array::<512>(disk, 0)?;
+    let sector = array::<512>(disk, 0)?;
     let core = vector(disk, place, (boot.core.len() as u64).next_multiple_of(SECTOR));
     let Some(core) = core else { return Some("GRUB's core is beyond the end") };
     let rest = u64::from(u16_at(&core, 0x1fc));
-    if !starts(disk) || !is_ours(disk, boot) {
+    if first(disk) != First::Starts || !is_ours(disk, boot) {
         Some("the boot sector is not GRUB's")
-    } else if u64_at(&first, 0x5c) * SECTOR != place {
+    } else if u64_at(&sector, 0x5c) * SECTOR != place {
         Some("the boot sector looks elsewhere for GRUB's core")
     } else if core[..0x1f4] != boot.core[..0x1f4] || !core[0x200..].starts_with(&boot.core[0x200..]) {
         Some("GRUB's core is not whole")
@@ -39,5 +56,26 @@ pub(crate) fn missing(disk: &dyn Bytes, boot: &BootCode, place: u64) -> Option<&
         Some("GRUB's core looks elsewhere for its rest")
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn firmware_runs_what_bears_the_signature_whatever_it_is() {
+        for (code, signature, expected) in [
+            (&[0_u8; 3][..], [0, 0], First::Passes),
+            (&[0xeb, 0x63, 0x90], [0, 0], First::Passes),
+            (&[0; 3], [0x55, 0xaa], First::Hangs),
+            (&[0xcd, 0x18, 0xf4], [0x55, 0xaa], First::Passes),
+            (&[0xeb, 0x63, 0x90], [0x55, 0xaa], First::Starts),
+        ] {
+            let mut sector = vec![0; 512];
+            sector[..code.len()].copy_from_slice(code);
+            sector[510..].copy_from_slice(&signature);
+            assert_eq!(first(&sector), expected, "{code:x?}");
+        }
     }
 }

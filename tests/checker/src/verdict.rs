@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::bios::First;
 use crate::bytes::{Bytes, hash};
 use crate::{bios, ext4, fat, gpt};
 
@@ -81,9 +82,25 @@ pub struct System {
 /// Judges a disk that is not in its old state.
 pub fn judge(disk: &dyn Bytes, expected: &Expected) -> io::Result<Verdict> {
     if !starts(disk, expected) {
-        return Ok(Verdict::NotBootable);
+        let hangs = bios::first(disk) == First::Hangs && has_our_table(disk, expected);
+        return Ok(if hangs { Verdict::Half(HANGS.into()) } else { Verdict::NotBootable });
     }
     Ok(missing(disk, expected)?.map_or(Verdict::Complete, Verdict::Half))
+}
+
+/// What is wrong with a disk that keeps legacy firmware from the next device.
+const HANGS: &str = "legacy firmware runs into zeros";
+
+/// Whether the table is that of the install, in either copy: what an old table left in the first sector is not its fault.
+fn has_our_table(disk: &dyn Bytes, expected: &Expected) -> bool {
+    gpt::tables(disk, expected.sector).iter().flatten().any(|table| is_ours(table, expected))
+}
+
+fn is_ours(table: &gpt::Table, expected: &Expected) -> bool {
+    let same = |(entry, part): (&gpt::Entry, &Part)| {
+        entry.name == part.name && entry.start == part.start && entry.size == part.size
+    };
+    table.entries.len() == expected.parts.len() && table.entries.iter().zip(&expected.parts).all(same)
 }
 
 /// Whether some firmware gets further than looking. UEFI starts from any FAT volume: one that either copy of the table
@@ -95,7 +112,7 @@ fn starts(disk: &dyn Bytes, expected: &Expected) -> bool {
     let volumes = entries.filter(|entry| entry.is_esp()).map(|entry| entry.start);
     let mut volumes = volumes.chain(gpt::mbr(disk, expected.sector)).chain([0]);
     let waits = expected.boot.as_ref().is_some_and(|boot| bios::is_ours(disk, boot));
-    volumes.any(|start| fat::is_fat(disk, start)) || (bios::starts(disk) && !waits)
+    volumes.any(|start| fat::is_fat(disk, start)) || (bios::first(disk) == First::Starts && !waits)
 }
 
 /// What an installed disk lacks.
@@ -106,11 +123,7 @@ fn missing(disk: &dyn Bytes, expected: &Expected) -> io::Result<Option<String>> 
     if primary != backup {
         return Ok(Some("the copies of the partition table differ".into()));
     }
-    let same = |(entry, part): (&gpt::Entry, &Part)| {
-        entry.name == part.name && entry.start == part.start && entry.size == part.size
-    };
-    if primary.entries.len() != expected.parts.len()
-        || !primary.entries.iter().zip(&expected.parts).all(same)
+    if !is_ours(&primary, expected)
         || !primary.entries.iter().any(|entry| entry.is_esp() && entry.name == "esp")
     {
         return Ok(Some(format!("the table has other partitions: {:?}", primary.entries)));

@@ -1,16 +1,30 @@
 //! The full ISO as an optical disc on BIOS: install, first boot, second boot with a changed document.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
 use anyhow::{Context, Result};
+use installer::config::Role;
 use installer::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
-use nqrust_tests::medium;
+use nqrust_tests::installed;
+use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{self, Checks, Document, NODE_DOCUMENT};
 use nqrust_tests::qemu::Firmware;
 use nqrust_tests::secrets;
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
+
+const SIZE: ByteSize = ByteSize::gib(32);
+
+/// An entry of the menu of the medium.
+const MENU: &str = "Boot from local disk";
+
+/// From power on to that menu.
+const FIRMWARE: Duration = Duration::from_secs(120);
 
 /// The address after the change of the document.
 const STATIC_ADDRESS: &str = "10.0.2.77";
@@ -21,7 +35,7 @@ fn a_full_iso_installs_on_bios_and_the_node_follows_its_document_at_every_boot()
         let identity = Identity::load()?;
         let medium = steps::medium(&identity)?;
         let release = medium.release()?;
-        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
+        let disk = Disk::empty_raw(artifacts.disk("node.img"), SIZE)?;
 
         // Nothing answers on this network but DHCP: a full medium needs no more.
         let live = steps::node("install", Firmware::Bios, "").disk(&disk).cdrom(&medium.full);
@@ -45,6 +59,7 @@ fn a_full_iso_installs_on_bios_and_the_node_follows_its_document_at_every_boot()
         vm.power_off(steps::SHUTDOWN)?;
 
         second_boot(&disk, &identity, artifacts)?;
+        unfinished_disk(&disk, &medium, artifacts)?;
         secrets::search(&medium::logs("node-a"), &identity)?;
         secrets::search(artifacts.directory(), &identity)
     });
@@ -63,6 +78,25 @@ fn second_boot(disk: &Disk, identity: &Identity, artifacts: &Artifacts) -> Resul
     checks.finish("the second boot")?;
     drop(ssh);
     vm.power_off(steps::SHUTDOWN)
+}
+
+/// A disk whose install was cut off does not keep the machine from the medium, though the firmware tries the disk first:
+/// neither just before the commit, when GRUB is there and its files are not, nor before GRUB is there.
+fn unfinished_disk(disk: &Disk, medium: &Medium, artifacts: &Artifacts) -> Result<()> {
+    let expected = installed::expected(medium, Role::Management, SIZE)?;
+    let esp = expected.parts.iter().find(|part| part.name == "esp").context("no EFI system partition")?;
+    let writer = File::options().write(true).open(&disk.path)?;
+    // `int 0x18`: nothing to boot here.
+    let changes: [(&str, u64, &[u8]); 2] =
+        [("uncommitted", esp.start, &[0; 512]), ("without-grub", 0, &[0xcd, 0x18, 0xf4, 0xeb, 0xfd])];
+    for (purpose, place, bytes) in changes {
+        writer.write_all_at(bytes, place)?;
+        let machine = steps::node(purpose, Firmware::Bios, "").disk(disk).cdrom(&medium.full);
+        let mut vm = machine.start(artifacts)?;
+        steps::expect(&mut vm, MENU, FIRMWARE).with_context(|| format!("booting past a disk {purpose}"))?;
+        vm.kill()?;
+    }
+    Ok(())
 }
 
 fn changed() -> Document {
