@@ -7,9 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use crate::deadline::Deadline;
 use crate::paths;
+use crate::programs::run_with_input;
 use crate::segment::Segment;
 
 /// From its start to its first answer.
@@ -23,6 +25,7 @@ pub struct Server {
     /// The words that start it.
     words: Vec<String>,
     listen: SocketAddr,
+    state: PathBuf,
     log: PathBuf,
     running: Option<Child>,
 }
@@ -62,7 +65,8 @@ impl Server {
         words.extend(["--progress".into(), "plain".into(), "--listen".into(), listen.to_string()]);
         words.extend(["--nodes".into(), text(nodes)?, "--state".into(), text(state)?]);
         words.extend(further.iter().map(|&word| word.to_owned()));
-        let mut server = Self { words, listen, log: log.to_owned(), running: None };
+        let (state, log) = (state.to_owned(), log.to_owned());
+        let mut server = Self { words, listen, state, log, running: None };
         server.again()?;
         Ok(server)
     }
@@ -89,6 +93,20 @@ impl Server {
             Ok((self.said()?.matches(SERVING).count() > before).then_some(()))
         })
     }
+
+    /// The fleet as JSON, as an operator on this machine is told it.
+    pub fn fleet(&self) -> Result<Value> {
+        let address =
+            fs::read_to_string(self.state.join("fleet-url")).context("reading the fleet's address")?;
+        let (_, token) = address.trim().split_once("token=").context("an address without a token")?;
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--fail", "--header", "@-"]);
+        curl.arg(format!("http://{}/v1/fleet", self.listen));
+        let header = format!("Authorization: Bearer {token}\n");
+        let answer = run_with_input(&mut curl, header.as_bytes(), START)?.success("asking for the fleet")?;
+        serde_json::from_str(&answer).context("reading the fleet")
+    }
+
     /// Kills the server, as a power cut would.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(mut child) = self.running.take() {

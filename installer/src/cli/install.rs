@@ -20,6 +20,7 @@ use crate::install::{
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::machine::Identity;
+use crate::node::cluster::Member;
 use crate::plan::Finish;
 use crate::preflight::join::pin;
 use crate::progress::Progress;
@@ -159,6 +160,10 @@ pub(super) fn carry_out(
     if let Some(authority) = &preflight.authority {
         pin(&mut plan.document, authority);
     }
+    let fleet = match Member::of(&plan.document) {
+        Some(_) => record.kept_by_node()?,
+        None => None,
+    };
     let parts = Parts {
         device: &disk,
         open: &|target| Ok(Box::new(Disk::open(target)?)),
@@ -168,6 +173,7 @@ pub(super) fn carry_out(
         progress,
         cancel: &cancel,
         document: &node_document,
+        fleet: fleet.as_ref(),
         unpacking: &Unpacking::of_live_system(),
         preflight: &preflight.to_text(),
     };

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use crate::command::{Runner, SystemRunner};
-use crate::config::InstallConfig;
 use crate::config::redact::Secrets;
+use crate::config::{InstallConfig, Secret};
 use crate::failure::{Failure, causes, class_of, hints, render};
 use crate::fleet::Reporter;
 use crate::fleet::wire::Failed;
@@ -105,6 +105,11 @@ impl<'a> Record<'a> {
         self.plan = Some(plan.to_string());
         let ids = || plan.steps.iter().map(|step| step.id());
         self.hooks.iter().for_each(|hooks| hooks.follow(self.progress, ids()));
+    }
+
+    /// What the node keeps for the server of the fleet, if there is one.
+    pub(super) fn kept_by_node(&self) -> Result<Option<Secret>> {
+        self.reporter.as_ref().map(Reporter::kept).transpose()
     }
 
     /// The end. Calls the webhooks, writes the report if one is wanted, tells the last event, and the server of the

@@ -9,6 +9,7 @@ use super::{Context, Format, print};
 use crate::command::SystemRunner;
 use crate::config;
 use crate::failure::{Class, Failure};
+use crate::fleet::herald::Herald;
 use crate::node::apply::below;
 use crate::node::boot::DOCUMENT;
 use crate::node::images::{self, BlobState, Report};
@@ -60,13 +61,34 @@ impl ShowStatus {
             return if text { print("This node has no cluster to wait for.") } else { Ok(()) };
         };
         let watch = Watch { root: &self.root, subject: &subject, record: self.record };
-        let mut tell = |stages: &[Stage]| match stages::current(stages) {
-            Some(stage) if text => print(&told(stage)),
-            None if text => print("The node is ready in its cluster."),
-            _ => Ok(()),
+        let mut herald = self.herald(&subject, context);
+        let mut tell = |stages: &[Stage], news: bool| {
+            herald.iter_mut().for_each(|herald| herald.tell(stages));
+            match stages::current(stages).filter(|_| news) {
+                Some(stage) if text => print(&told(stage)),
+                None if text && news => print("The node is ready in its cluster."),
+                _ => Ok(()),
+            }
         };
         let stages = watch.run(&SystemRunner, self.limit.map(Duration::from_secs), &mut tell)?;
+        if let Some(Err(error)) = herald.map(Herald::conclude) {
+            context.progress.note("report", format!("warning: {error:#}"));
+        }
         stages::current(&stages).map_or(Ok(()), |stage| Err(not_ready(stage).into()))
+    }
+
+    /// Only the unit that watches speaks to the server of a fleet, and trouble there is no trouble of the node.
+    fn herald(&self, subject: &Subject, context: &Context) -> Option<Herald> {
+        if !self.record {
+            return None;
+        }
+        let result = subject.herald(&self.root, &context.progress);
+        result.unwrap_or_else(|error| {
+            context
+                .progress
+                .note("report", format!("warning: the fleet hears nothing of this node: {error:#}"));
+            None
+        })
     }
 }
 

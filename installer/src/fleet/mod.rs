@@ -2,8 +2,10 @@
 //!
 //! [`Reporter`] listens to the progress of one run and sends what it hears, a few lines at a time and at most once a
 //! second, on a thread of its own. Neither a slow nor a missing server holds up an install or makes it fail; what
-//! cannot be told is told on the consoles. The lines are those of [`wire`], which the server reads too.
+//! cannot be told is told on the consoles. The lines are those of [`wire`], which the server reads too. What follows the
+//! install, until the node is ready in its cluster, is told by [`herald`] on the node.
 
+pub mod herald;
 mod post;
 mod queue;
 #[cfg(test)]
@@ -24,7 +26,7 @@ use crate::failure::{Class, Failure};
 use crate::machine::Identity;
 use crate::progress::{Event, Progress, Sink};
 use queue::Queue;
-use wire::{Failed, Hello, Line};
+use wire::{Failed, Hello, Line, Node};
 
 /// The kernel parameter with the URL. It is about the run and no configuration of the node.
 pub const PARAMETER: &str = "nqrust.report";
@@ -109,6 +111,19 @@ struct Waiting {
     closed: bool,
     /// Nobody waits any longer.
     over: bool,
+    /// The server wants to hear nothing more.
+    refused: bool,
+}
+
+/// What became of what there was to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The server has all of it.
+    Everything,
+    /// The server did not want it.
+    Refused,
+    /// The server did not answer in time.
+    NotAll,
 }
 
 impl fmt::Debug for Reporter {
@@ -121,19 +136,26 @@ impl Reporter {
     /// Listens and sends from now on.
     #[must_use]
     pub fn begin(setup: Setup) -> Self {
+        let progress = setup.progress.clone();
+        let reporter = Self::resume(setup, Uuid::new_v4());
+        progress.add(Box::new(Listener(reporter.0.clone())));
+        reporter
+    }
+
+    /// Goes on telling of the run `run`, and listens to nothing.
+    fn resume(setup: Setup, run: Uuid) -> Self {
         let Setup { url, machine, patience, progress } = setup;
-        let hello = Hello { v: wire::VERSION, run: Uuid::new_v4(), machine, hostname: None, product: None };
+        let hello = Hello { v: wire::VERSION, run, machine, hostname: None, product: None };
         let known = Known { hello, authorities: Vec::new(), secrets: Secrets::default() };
         let shared = Arc::new(Shared {
             url,
             patience,
-            progress: progress.clone(),
+            progress,
             known: Mutex::new(known),
             queue: Mutex::default(),
             changed: Condvar::new(),
             may_tell: Mutex::new(true),
         });
-        progress.add(Box::new(Listener(shared.clone())));
         let worker = shared.clone();
         std::thread::spawn(move || post::work(&worker));
         Self(shared)
@@ -159,13 +181,18 @@ impl Reporter {
         self.0.known().hello.product = Some(product.to_owned());
     }
 
+    /// How far the installed node has come; takes the place of what was to be told of that before.
+    fn tell(&self, node: Node) {
+        self.0.push(Line::Node(node));
+    }
+
     /// Tells of no more trouble: the next event is the last one.
     pub fn fall_silent(&self) {
         *lock(&self.0.may_tell) = false;
     }
 
     /// Tells why the run failed, if it did, and waits a moment for what is still to be sent.
-    pub fn conclude(self, failure: Option<(Failed, String)>) {
+    pub fn conclude(self, failure: Option<(Failed, String)>) -> Told {
         if let Some((failed, log)) = failure {
             self.0.push(Line::Failure(failed));
             self.0.push(Line::Log(log));
@@ -183,6 +210,11 @@ impl Reporter {
         }
         queue.over = true;
         self.0.changed.notify_all();
+        match (queue.refused, queue.busy || !queue.lines.is_empty()) {
+            (true, _) => Told::Refused,
+            (false, true) => Told::NotAll,
+            (false, false) => Told::Everything,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use reqwest::blocking::Client;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 
-use super::wire::{self, Failed, Line, beginning, end};
+use super::wire::{self, Failed, Line, Node, beginning, end};
 use super::{Known, Shared};
 use crate::config::redact::Secrets;
 use crate::download::{client, is_passing, reason};
@@ -49,6 +49,7 @@ pub(super) fn work(shared: &Shared) {
             }
             Err(Trouble::Refused(_)) => {
                 queue.closed = true;
+                queue.refused = true;
                 queue.lines.clear();
                 Duration::ZERO
             }
@@ -128,6 +129,11 @@ fn presentable(line: &Line, secrets: &Secrets) -> Line {
             causes: causes.iter().map(|cause| short(cause)).collect(),
             hints: hints.iter().map(|hint| short(hint)).collect(),
             exit_code: *exit_code,
+        }),
+        Line::Node(node) => Line::Node(Node {
+            detail: short(&node.detail),
+            next: node.next.as_deref().map(short),
+            ..node.clone()
         }),
         Line::Log(log) => Line::Log(end(&secrets.hide(log), wire::LOG).to_owned()),
     }

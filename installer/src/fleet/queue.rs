@@ -20,17 +20,23 @@ fn count(line: &Line) -> Option<&str> {
     }
 }
 
+/// Whether `newer` makes `waiting` a thing of the past.
+fn replaces(newer: &Line, waiting: &Line) -> bool {
+    match (newer, waiting) {
+        (Line::Node(_), Line::Node(_)) => true,
+        _ => count(newer).is_some() && count(newer) == count(waiting),
+    }
+}
+
 fn is_progress(line: &Line) -> bool {
     matches!(line, Line::Event(event) if event.state == State::Progress)
 }
 
 impl Queue {
-    /// Adds a line. The newest count of a step's bytes takes the place of the one before; where too much waits, what
-    /// happened within a step gives way, and the beginnings and ends of steps stay.
+    /// Adds a line. The newest count of a step's bytes takes the place of the one before, and so does the newest word
+    /// of a node; where too much waits, what happened within a step gives way, and the beginnings and ends of steps stay.
     pub(super) fn push(&mut self, line: Line) {
-        if let Some(step) = count(&line)
-            && let Some(at) = self.0.iter().rposition(|waiting| count(waiting) == Some(step))
-        {
+        if let Some(at) = self.0.iter().rposition(|waiting| replaces(&line, waiting)) {
             self.0.remove(at);
         }
         if self.0.len() >= WAITING {
@@ -65,6 +71,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::wire::Node;
     use crate::progress::Event;
 
     fn line(seq: u64, step: &str, state: State, bytes: Option<u64>) -> Line {
@@ -103,6 +110,16 @@ mod tests {
         queue.push(line(6, "a", State::Done, Some(3)));
         assert_eq!(numbers(&queue.take(9)), [1, 3, 4, 5, 6]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn only_the_newest_word_of_a_node_waits() {
+        let node = |detail: &str| Line::Node(Node { detail: detail.into(), ..Node::default() });
+        let mut queue = Queue::default();
+        queue.push(node("before"));
+        queue.push(line(1, "a", State::Done, None));
+        queue.push(node("now"));
+        assert_eq!(queue.take(9), [line(1, "a", State::Done, None), node("now")]);
     }
 
     #[test]

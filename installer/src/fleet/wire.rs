@@ -30,6 +30,8 @@ pub enum Line {
     Failure(Failed),
     /// What there is to read about a failure; the latest counts.
     Log(String),
+    /// How far the installed node has come into its cluster; the latest counts.
+    Node(Node),
 }
 
 /// Who speaks.
@@ -58,6 +60,22 @@ pub struct Failed {
     pub hints: Vec<String>,
     /// That of the process.
     pub exit_code: u8,
+}
+
+/// How far an installed node has come into its cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// The cluster says that it is ready.
+    pub ready: bool,
+    /// It does not become ready unless somebody does something.
+    pub failed: bool,
+    /// The stage that it is in, as `installer status` calls it; the last one where it is ready.
+    pub stage: String,
+    /// What was seen of that stage, or the last error in words.
+    pub detail: String,
+    /// What a person can do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// `text`, or as much of its beginning as `limit` bytes hold, with a mark that there was more.

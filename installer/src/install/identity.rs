@@ -12,6 +12,7 @@ use crate::config::Secret;
 use crate::digest::Digest;
 use crate::failure::{Class, Classify};
 use crate::files::write_atomically;
+use crate::fleet::herald;
 use crate::progress::Progress;
 use crate::progress::book::Book;
 use crate::progress::json::JsonLines;
@@ -26,23 +27,26 @@ pub(super) struct Identity {
     document: Secret,
     machine_id: String,
     manifest: Vec<u8>,
+    fleet: Option<Secret>,
 }
 
 impl Identity {
     /// Draws the node's identity.
-    pub(super) fn new(document: Secret, release: &Release) -> Self {
+    pub(super) fn new(document: Secret, release: &Release, fleet: Option<Secret>) -> Self {
         // As machine-id(5) wants it.
         let machine_id = format!("{}\n", Uuid::new_v4().simple());
-        Self { document, machine_id, manifest: release.to_bytes() }
+        Self { document, machine_id, manifest: release.to_bytes(), fleet }
     }
 
     /// Names, content and modes.
-    fn files(&self) -> [(&'static str, &[u8], u32); 3] {
-        [
+    fn files(&self) -> Vec<(&'static str, &[u8], u32)> {
+        let mut files = vec![
             (DOCUMENT, self.document.expose().as_bytes(), 0o600),
             ("machine-id", self.machine_id.as_bytes(), 0o444),
-            (crate::release::MANIFEST, &self.manifest, 0o644),
-        ]
+            (crate::release::MANIFEST, &self.manifest[..], 0o644),
+        ];
+        files.extend(self.fleet.iter().map(|kept| (herald::FILE, kept.expose().as_bytes(), 0o600)));
+        files
     }
 
     /// Writes them to the partition mounted at `root`.
@@ -57,13 +61,14 @@ impl Identity {
 
     /// Reads them back from the partition mounted anew at `root`.
     pub(super) fn verify(&self, root: &Path) -> Result<()> {
-        let written = self.files().map(|(name, bytes, _)| Written {
+        let written = self.files().into_iter().map(|(name, bytes, _)| Written {
             path: name.into(),
             name: if name == DOCUMENT { "the node document".into() } else { name.into() },
             size: bytes.len() as u64,
             digest: Digest::of(bytes),
             again: Box::new(move || Ok(Box::new(bytes))),
         });
+        let written: Vec<_> = written.collect();
         readback::check(root, &written, &|| Ok(()), &mut |_| ())
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! Waiting ── boots ──▶ Booting ── takes its configuration ──▶ Installing ── reports its end ──▶ Installed
-//!                      ▲  ▲  │                                    │
-//!                      │  │  └── reports a failure ──▶ Failed ◀───┘
-//!                      │  └─────────── boots ────────────┘
-//!                      └── boots ── Redeploy ◀── somebody asks ── any state
+//!                      ▲  ▲  │                                    │                                 │
+//!                      │  │  └── reports a failure ──▶ Failed ◀───┘      reports that it is ready ──┤
+//!                      │  └─────────── boots ────────────┘                                          ▼
+//!                      └── boots ── Redeploy ◀── somebody asks ── any state                       Joined
 //! ```
 //!
 //! A machine that has taken its configuration boots from its disk until a redeployment is asked for: whether the
@@ -99,6 +99,8 @@ pub enum State {
     Installing,
     /// It has reported that it is installed.
     Installed,
+    /// It has reported that it is ready in its cluster.
+    Joined,
     /// It has reported that its install failed.
     Failed,
     /// Somebody wants it installed again when it boots next.
@@ -172,6 +174,8 @@ pub enum Event {
     Took,
     /// It reported that it is installed.
     Finished,
+    /// It reported that it is ready in its cluster.
+    Joined,
     /// It reported that the install failed.
     Failed,
     /// Somebody wants it installed again.
@@ -184,13 +188,16 @@ impl State {
     pub fn after(self, event: Event) -> Self {
         match (self, event) {
             (_, Event::Redeploy) => Self::Redeploy,
-            (Self::Installing | Self::Installed, Event::Booted) => self,
+            (Self::Installing | Self::Installed | Self::Joined, Event::Booted) => self,
             (_, Event::Booted) => Self::Booting,
             // Somebody at the console may try again what has failed.
             (Self::Booting | Self::Failed, Event::Took) => Self::Installing,
             (Self::Booting | Self::Installing | Self::Failed, Event::Finished) => Self::Installed,
+            (Self::Booting | Self::Installing | Self::Failed | Self::Installed, Event::Joined) => {
+                Self::Joined
+            }
             (Self::Booting | Self::Installing, Event::Failed) => Self::Failed,
-            (_, Event::Took | Event::Finished | Event::Failed) => self,
+            (_, Event::Took | Event::Finished | Event::Joined | Event::Failed) => self,
         }
     }
 
@@ -201,7 +208,7 @@ impl State {
             (Permission::Denied, ..) => Answer::Disk(Why::Denied),
             (_, Fit::Nothing, _) | (Permission::Unsaid, Fit::Fallback, _) => Answer::Disk(Why::Unknown),
             (_, _, Self::Installing) => Answer::Disk(Why::Started),
-            (_, _, Self::Installed) => Answer::Disk(Why::Installed),
+            (_, _, Self::Installed | Self::Joined) => Answer::Disk(Why::Installed),
             (_, _, Self::Waiting | Self::Booting | Self::Failed | Self::Redeploy) => Answer::Install,
         }
     }
@@ -332,7 +339,7 @@ impl Machines {
     pub fn seen(&mut self, identity: &Identity, now: Moment) -> &mut Machine {
         // Two that turn out to be one: what keeps it from installing counts.
         let caution = |machine: &&Machine| {
-            let done = matches!(machine.state, State::Installing | State::Installed);
+            let done = matches!(machine.state, State::Installing | State::Installed | State::Joined);
             (machine.permission == Permission::Denied, done, !machine.is_stranger())
         };
         let same = self.0.values().filter(|machine| is_same(&machine.identity, identity));

@@ -22,7 +22,7 @@ fn compare(name: &str, scene: &Scene, path: &str) -> String {
 fn an_install_under_way() {
     let scene = Scene::under_way();
     let page = compare("under-way.html", &scene, "/fleet/live");
-    for text in ["62 %", "Seeding images", "silent", "Unknown machine", "Redeploy", "8.2 GiB"] {
+    for text in ["62 %", "Seeding images", "silent", "Unknown machine", "Redeploy", "8.2 GiB", "Joining"] {
         assert!(page.contains(text), "{text}");
     }
 }
@@ -32,6 +32,7 @@ fn a_failure_with_its_log_one_link_away() {
     let scene = Scene::failure();
     let page = compare("failure.html", &scene, "/fleet/live");
     assert!(page.contains(r##"href="/fleet/machines/m1#log""##), "{page}");
+    assert!(page.contains("Not joined") && page.contains("another node of this name"), "{page}");
     let machine = compare("failed-machine.html", &scene, &scene.path_of(1));
     assert!(machine.contains("id=\"log\"") && machine.contains("critical medium error"), "{machine}");
 }
@@ -40,6 +41,7 @@ fn a_failure_with_its_log_one_link_away() {
 fn a_finished_cluster() {
     let page = compare("finished.html", &Scene::finished(), "/fleet");
     assert!(page.contains("<strong>6</strong> installed"), "{page}");
+    assert_eq!(page.matches("Joined").count(), 6, "{page}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use installer::config::Secret;
 use installer::digest::Digest;
-use installer::fleet::wire::{Failed, Hello, Line};
+use installer::fleet::wire::{Failed, Hello, Line, Node};
 use installer::machine::Identity;
 use installer::progress::{Event as Told, State};
 use iso_builder::serve::fleet::routes::{Fleet, Known, Reply, Request};
@@ -43,6 +43,10 @@ pub(crate) enum Come {
     Finishing,
     Rebooting,
     Installed,
+    Joining,
+    Joined,
+    /// It is installed, and its cluster refuses it.
+    NotJoined,
     Failed,
     /// The kind of failure that a machine without a name and with hostile words has.
     Hostile,
@@ -65,7 +69,7 @@ impl Scene {
             ("rack1-node2", Come::Writing(63)),
             ("rack1-node3", Come::Preflight),
             ("rack1-witness", Come::Booting),
-            ("rack2-node1", Come::Installed),
+            ("rack2-node1", Come::Joining),
             ("rack2-node2", Come::Rebooting),
             ("rack2-node3", Come::Finishing),
             ("rack3-node1", Come::Silent),
@@ -81,12 +85,13 @@ impl Scene {
             ("rack1-node1", Come::Installed),
             ("rack1-node2", Come::Failed),
             ("rack1-node3", Come::Writing(88)),
+            ("rack1-node4", Come::NotJoined),
         ])
     }
 
     pub(crate) fn finished() -> Self {
         let names = ["management-1", "management-2", "witness", "worker-1", "worker-2", "worker-3"];
-        Self::new(&names.map(|name| (name, Come::Installed)))
+        Self::new(&names.map(|name| (name, Come::Joined)))
     }
 
     pub(crate) fn hostile() -> Self {
@@ -203,6 +208,19 @@ impl Run<'_> {
             }
             Come::Rebooting => self.done(25),
             Come::Installed => self.done(700),
+            Come::Joining => self.node(Node {
+                stage: "server".into(),
+                detail: "https://192.0.2.10:9345 does not answer: connection refused".into(),
+                ..Node::default()
+            }),
+            Come::Joined => self.node(Node { ready: true, stage: "ready".into(), ..Node::default() }),
+            Come::NotJoined => self.node(Node {
+                failed: true,
+                stage: "registered".into(),
+                detail: "the cluster has another node of this name".into(),
+                next: Some("Give the node a name of its own in `os.hostname`.".into()),
+                ..Node::default()
+            }),
             Come::Failed => self.failed(
                 &[
                     "installing, step image",
@@ -294,6 +312,13 @@ impl Run<'_> {
         self.at = NOW.0 - ago;
         let end = Told { exit_code: Some(0), ..self.event("run", "Installation complete", State::Done) };
         self.send(&[Line::Event(end)]);
+    }
+
+    /// An install, and what its node says after it.
+    fn node(&mut self, node: Node) {
+        self.done(700);
+        self.at = NOW.0 - 80;
+        self.send(&[Line::Node(node)]);
     }
 
     fn failed(&mut self, causes: &[&str], hints: &[&str]) {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use installer::files::write_atomically;
 use installer::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::Medium;
@@ -17,6 +18,7 @@ use nqrust_tests::node::{self, Checks, Document, MAC};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::segment::Segment;
 use nqrust_tests::serve::Server;
+use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{secrets, steps};
 use tempfile::TempDir;
 
@@ -82,6 +84,7 @@ fn a_known_machine_installs_from_the_network_though_the_server_dies_and_a_strang
         checks.contains("the server's log", &server.said()?, "boots from disk: it");
         checks.equal("the host name", ssh.run("hostname")?, "node-n");
         node::check_images(&ssh, &medium.release()?, "management", &mut checks)?;
+        told_of_node(&server, &ssh, &mut checks)?;
         steps::collect_logs(&ssh, artifacts, "first-boot")?;
         checks.finish("the first boot")?;
         drop(ssh);
@@ -120,6 +123,21 @@ fn a_machine_that_boots_by_uefi_http_installs() {
         checks.contains("the server's log", &server.said()?, "has taken its configuration");
         checks.finish("an install by UEFI HTTP boot")
     });
+}
+
+/// The node goes on telling its server how it comes into its cluster. Its medium has no distribution, and so it says that
+/// it cannot.
+fn told_of_node(server: &Server, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
+    let kept = ssh.run("sudo -n stat -c '%a %U' /oem/fleet.json")?;
+    checks.equal("mode and owner of what the node keeps for its server", kept, "600 root");
+    let machine = Deadline::after(ASK).poll("the word of the node", || {
+        let fleet = server.fleet()?;
+        let node = fleet["machines"].as_array().into_iter().flatten().find(|one| one["name"] == "node-n");
+        Ok(node.filter(|one| one["stage"] == "not-joined").cloned())
+    })?;
+    checks.contains("why the node does not join", &machine["error"].to_string(), "is not in the OS image");
+    checks.contains("what can be asked for", &machine["actions"].to_string(), "redeploy");
+    Ok(())
 }
 
 fn on_segment(segment: &Segment, deployment: &Deployment, artifacts: &Artifacts) -> Result<Server> {

@@ -12,6 +12,7 @@ use super::{Facts, Service, Stage, stages};
 use crate::command::{Invocation, Runner};
 use crate::config::redact::Secrets;
 use crate::config::{self, Images, InstallConfig, Method};
+use crate::fleet::herald::{About, Herald};
 use crate::node::apply::below;
 use crate::node::boot::DOCUMENT;
 use crate::node::cluster::Member;
@@ -20,6 +21,7 @@ use crate::node::images;
 use crate::node::network::{MANAGEMENT, management_device};
 use crate::node::render::hostname;
 use crate::node::status::{self, Blobs};
+use crate::progress::Progress;
 use crate::release::Release;
 
 /// For one program.
@@ -57,6 +59,17 @@ impl Subject {
         let mut secrets = Secrets::default();
         secrets.add(&config);
         Ok(Some(Self { member, name, config, release, secrets }))
+    }
+
+    /// Who tells the server of a fleet how the node comes into its cluster, if one wants to hear it.
+    pub fn herald(&self, root: &Path, progress: &Progress) -> Result<Option<Herald>> {
+        let Release { name, version, .. } = &self.release;
+        let about = About {
+            hostname: self.name.as_deref(),
+            product: format!("{name} {version}"),
+            secrets: &self.secrets,
+        };
+        Herald::of_node(root, &about, progress)
     }
 
     /// Where the node stands now. Takes some seconds where nobody answers.

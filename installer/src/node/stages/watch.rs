@@ -106,23 +106,23 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Looks until everything is done or `limit` has passed; tells each change to `tell`. Returns what was seen last.
+    /// Looks until everything is done or `limit` has passed; tells each look to `tell`, and whether it saw something new.
+    /// Returns what was seen last.
     pub fn run(
         &self,
         runner: &dyn Runner,
         limit: Option<Duration>,
-        tell: &mut dyn FnMut(&[Stage]) -> Result<()>,
+        tell: &mut dyn FnMut(&[Stage], bool) -> Result<()>,
     ) -> Result<Vec<Stage>> {
         let begin = Instant::now();
         let mut last = seen(self.root);
         for look in 0_u32.. {
             let now = time();
             let stages = carried(&last, self.subject.look(self.root, runner), &now);
-            if look == 0 || stages != last {
-                tell(&stages)?;
-                if self.record {
-                    self.keep(runner, &stages, &now)?;
-                }
+            let news = look == 0 || stages != last;
+            tell(&stages, news)?;
+            if news && self.record {
+                self.keep(runner, &stages, &now)?;
             }
             last = stages;
             let pause = PAUSES[usize::from(look >= EAGER)];
@@ -239,7 +239,8 @@ mod tests {
         let mut told = 0;
         for record in [false, true] {
             let watch = Watch { root: root.path(), subject: &subject, record };
-            let mut tell = |_: &[Stage]| {
+            let mut tell = |_: &[Stage], news: bool| {
+                assert!(news);
                 told += 1;
                 Ok(())
             };

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use installer::fleet::wire::{Hello, Line};
 
 use super::machines::{MachineId, Moment};
-use story::Story;
+use story::{Outcome, Story};
 
 /// All logs together, in bytes; beyond it those go that are the oldest.
 const LOGS: usize = 32 << 20;
@@ -48,16 +48,16 @@ impl Stories {
         self.0.get(&id)
     }
 
-    /// Takes in what [`story::read`] has checked. Returns how the run has ended, if it has.
-    pub fn hear(&mut self, id: MachineId, hello: &Hello, lines: &[Line], now: Moment) -> Option<u8> {
+    /// Takes in what [`story::read`] has checked. Returns what the run has come to, if it is over.
+    pub fn hear(&mut self, id: MachineId, hello: &Hello, lines: &[Line], now: Moment) -> Option<Outcome> {
         if self.0.get(&id).is_none_or(|story| story.run != hello.run) {
             self.0.insert(id, Story::new(hello.run, now));
         }
         let story = self.0.get_mut(&id)?;
         story.hear(hello, lines, now);
-        let ended = story.ended;
+        let outcome = story.outcome();
         self.make_room(id);
-        ended
+        outcome
     }
 
     /// Forgets what is oldest, where there is too much; `keep` has just spoken.

@@ -8,7 +8,7 @@ use installer::digest::Digest;
 use installer::machine::Identity;
 
 use super::access::Access;
-use super::story;
+use super::story::{self, Outcome};
 use super::view::{self, Action, View};
 use super::{Stories, machine, page};
 use crate::serve::boot::REPORT;
@@ -245,11 +245,11 @@ impl Fleet {
             Ok(told) => told,
             Err(absurd) => return Ok(Reply::new(400, TEXT, format!("{absurd}\n"))),
         };
-        let event = match self.stories().hear(id, &hello, &lines, now) {
-            None => None,
-            Some(0) => Some(Event::Finished),
-            Some(_) => Some(Event::Failed),
-        };
+        let event = self.stories().hear(id, &hello, &lines, now).map(|outcome| match outcome {
+            Outcome::Installed => Event::Finished,
+            Outcome::Joined => Event::Joined,
+            Outcome::Failed => Event::Failed,
+        });
         // Reports come every second from every machine; few of them are worth a look at the disk.
         let is_news = |event: &Event| {
             known

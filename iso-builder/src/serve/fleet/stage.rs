@@ -30,10 +30,16 @@ pub enum Stage {
     Finishing,
     /// The install has come to its end, and the machine restarts.
     Rebooting,
+    /// The node is on its way into its cluster.
+    Joining,
     /// It is installed.
     Installed,
+    /// The node is ready in its cluster.
+    Joined,
     /// The install failed.
     Failed,
+    /// The node does not come into its cluster unless somebody does something.
+    NotJoined,
 }
 
 /// What machines are counted by.
@@ -55,8 +61,15 @@ pub enum Group {
 }
 
 /// The stages of an install that the page shows as a way, in their order.
-pub const WAY: [Stage; 6] =
-    [Stage::Booting, Stage::Preflight, Stage::Writing, Stage::Seeding, Stage::Finishing, Stage::Rebooting];
+pub const WAY: [Stage; 7] = [
+    Stage::Booting,
+    Stage::Preflight,
+    Stage::Writing,
+    Stage::Seeding,
+    Stage::Finishing,
+    Stage::Rebooting,
+    Stage::Joining,
+];
 
 impl Stage {
     /// The stage that begins with the step `id` of an install; none where a step belongs to whatever stage it is in.
@@ -78,6 +91,7 @@ impl Stage {
     pub fn of_state(state: State, permission: Permission, may_install: bool) -> Self {
         match (state, permission) {
             (State::Installed, _) => Self::Installed,
+            (State::Joined, _) => Self::Joined,
             (State::Failed, _) => Self::Failed,
             (State::Installing, _) => Self::Preparing,
             (_, Permission::Denied) => Self::Denied,
@@ -95,8 +109,8 @@ impl Stage {
             Self::Unknown => Group::Unknown,
             Self::Denied => Group::Denied,
             Self::Waiting => Group::Waiting,
-            Self::Failed => Group::Failed,
-            Self::Installed => Group::Installed,
+            Self::Failed | Self::NotJoined => Group::Failed,
+            Self::Installed | Self::Joined => Group::Installed,
             _ => Group::Installing,
         }
     }
@@ -111,6 +125,7 @@ impl Stage {
             Self::Seeding => 3,
             Self::Finishing => 4,
             Self::Rebooting => 5,
+            Self::Joining | Self::NotJoined => 6,
             _ => return None,
         })
     }
@@ -130,8 +145,11 @@ impl Stage {
             Self::Seeding => "Seeding images",
             Self::Finishing => "Finishing",
             Self::Rebooting => "Rebooting",
+            Self::Joining => "Joining",
             Self::Installed => "Installed",
+            Self::Joined => "Joined",
             Self::Failed => "Failed",
+            Self::NotJoined => "Not joined",
         }
     }
 }
@@ -197,6 +215,7 @@ mod tests {
             (State::Booting, Permission::Allowed, "Booting"),
             (State::Installing, Permission::Denied, "Starting"),
             (State::Installed, Permission::Denied, "Installed"),
+            (State::Joined, Permission::Unsaid, "Joined"),
             (State::Failed, Permission::Unsaid, "Failed"),
         ] {
             assert_eq!(stage(state, permission), text);

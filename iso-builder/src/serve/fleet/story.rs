@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use installer::fleet::wire::{self, Failed, Hello, Line};
+use installer::failure::Class;
+use installer::fleet::wire::{self, Failed, Hello, Line, Node};
 use installer::progress::{self, Event, measure};
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -93,6 +94,17 @@ pub struct Story {
     seq: u64,
 }
 
+/// What a run has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The machine is installed.
+    Installed,
+    /// It is ready in its cluster.
+    Joined,
+    /// The install failed.
+    Failed,
+}
+
 /// The lines of a body, checked; the greeting is apart from the others. Lines of a kind that this version does not
 /// know are passed over: a newer installer may say more.
 pub fn read(body: &[u8]) -> Result<(Hello, Vec<Line>), Absurd> {
@@ -108,7 +120,7 @@ pub fn read(body: &[u8]) -> Result<(Hello, Vec<Line>), Absurd> {
     let mut found = Vec::new();
     for line in lines {
         let value: serde_json::Value = serde_json::from_str(line).map_err(|_| Absurd::Format)?;
-        let known = ["event", "failure", "log"].iter().any(|kind| value.get(kind).is_some());
+        let known = ["event", "failure", "log", "node"].iter().any(|kind| value.get(kind).is_some());
         if known {
             let line = serde_json::from_value(value).map_err(|_| Absurd::Format)?;
             check(&line)?;
@@ -138,6 +150,10 @@ fn check(line: &Line) -> Result<(), Absurd> {
                 return Err(Absurd::Number);
             }
             causes.iter().chain(hints).try_for_each(|text| long(text))
+        }
+        Line::Node(Node { stage, detail, next, .. }) => {
+            short(stage, 64)?;
+            [Some(detail), next.as_ref()].into_iter().flatten().try_for_each(|text| long(text))
         }
         Line::Log(log) if log.len() > LOG => Err(Absurd::Text),
         Line::Log(_) => Ok(()),
@@ -192,6 +208,7 @@ impl Story {
                 }
                 Line::Failure(failed) => self.failure = Some(failed.clone()),
                 Line::Log(log) => self.log.clone_from(log),
+                Line::Node(node) => self.node(node, now),
                 Line::Hello(_) | Line::Event(_) => {}
             }
         }
@@ -211,6 +228,33 @@ impl Story {
             progress::State::Started => self.begin(event, now),
             progress::State::Progress => self.count(event),
             progress::State::Done | progress::State::Failed => self.end(event, now),
+        }
+    }
+
+    /// What the installed node tells, whether or not the end of its install was heard of.
+    fn node(&mut self, node: &Node, now: Moment) {
+        (self.ended, self.work) = (Some(0), None);
+        self.message = format!("{}: {}", node.stage, node.detail);
+        self.failure = node.failed.then(|| Failed {
+            causes: vec![self.message.clone()],
+            hints: node.next.iter().cloned().collect(),
+            exit_code: Class::Join.exit_code(),
+        });
+        let stage = match node {
+            Node { ready: true, .. } => Stage::Joined,
+            Node { failed: true, .. } => Stage::NotJoined,
+            _ => Stage::Joining,
+        };
+        self.enter(stage, now);
+    }
+
+    /// What the run has come to, if it is over.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        match (self.ended?, self.stage) {
+            (0, Stage::Joined) => Some(Outcome::Joined),
+            (0, _) => Some(Outcome::Installed),
+            _ => Some(Outcome::Failed),
         }
     }
 

@@ -166,7 +166,10 @@ pub fn row(machine: &Machine, story: Option<&Story>, fit: Fit, now: Moment) -> R
         stage = Stage::Installed;
     }
     let seen = told.map_or(machine.last_seen, |story| story.heard.max(machine.last_seen));
-    let patience = if told.is_some() { SILENT } else { START };
+    let patience = match (told, stage) {
+        (None, _) | (_, Stage::Joining) => START,
+        (Some(_), _) => SILENT,
+    };
     let group = stage.group();
     let silent = group == Group::Installing && stage != Stage::Rebooting && now > seen.plus(patience);
     Row {
@@ -196,7 +199,7 @@ pub fn row(machine: &Machine, story: Option<&Story>, fit: Fit, now: Moment) -> R
 /// Whether what was told is about the present deployment, and not about one before it.
 fn is_about(story: &Story, machine: &Machine) -> bool {
     match machine.state {
-        State::Installed => story.ended == Some(0),
+        State::Installed | State::Joined => story.ended == Some(0),
         State::Installing => story.ended.is_none(),
         // It may be tried again at the console.
         State::Failed => story.ended != Some(0) && story.heard >= machine.since,
@@ -265,9 +268,10 @@ fn next(machine: &Machine, stage: Stage, fit: Fit, silent: bool) -> Option<Strin
 
 fn actions(machine: &Machine, stage: Stage, fit: Fit, silent: bool) -> Vec<Action> {
     let denied = machine.permission == Permission::Denied;
-    let begun = matches!(machine.state, State::Installing | State::Installed);
+    let installed = matches!(machine.state, State::Installed | State::Joined);
+    let begun = installed || machine.state == State::Installing;
     // An install that goes on is not to be begun again.
-    let over = machine.state == State::Installed && stage != Stage::Rebooting || silent;
+    let over = installed && stage != Stage::Rebooting || silent;
     let fallback = stage == Stage::Unknown && fit == Fit::Fallback;
     let offered = [
         (Action::Allow, denied || fallback),

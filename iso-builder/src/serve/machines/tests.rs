@@ -21,14 +21,15 @@ fn tokens(name: &str) -> Tokens {
 
 #[test]
 fn each_event_leads_where_the_table_says() {
-    use State::{Booting, Failed, Installed, Installing, Redeploy, Waiting};
-    let states = [Waiting, Booting, Installing, Installed, Failed, Redeploy];
+    use State::{Booting, Failed, Installed, Installing, Joined, Redeploy, Waiting};
+    let states = [Waiting, Booting, Installing, Installed, Joined, Failed, Redeploy];
     for (event, after) in [
-        (Event::Booted, [Booting, Booting, Installing, Installed, Booting, Booting]),
-        (Event::Took, [Waiting, Installing, Installing, Installed, Installing, Redeploy]),
-        (Event::Finished, [Waiting, Installed, Installed, Installed, Installed, Redeploy]),
-        (Event::Failed, [Waiting, Failed, Failed, Installed, Failed, Redeploy]),
-        (Event::Redeploy, [Redeploy; 6]),
+        (Event::Booted, [Booting, Booting, Installing, Installed, Joined, Booting, Booting]),
+        (Event::Took, [Waiting, Installing, Installing, Installed, Joined, Installing, Redeploy]),
+        (Event::Finished, [Waiting, Installed, Installed, Installed, Joined, Installed, Redeploy]),
+        (Event::Joined, [Waiting, Joined, Joined, Joined, Joined, Joined, Redeploy]),
+        (Event::Failed, [Waiting, Failed, Failed, Installed, Joined, Failed, Redeploy]),
+        (Event::Redeploy, [Redeploy; 7]),
     ] {
         assert_eq!(states.map(|state| state.after(event)), after, "{event:?}");
     }
@@ -36,13 +37,14 @@ fn each_event_leads_where_the_table_says() {
 
 #[test]
 fn only_a_machine_that_a_configuration_is_for_installs_and_only_once() {
-    use State::{Booting, Failed, Installed, Installing, Redeploy, Waiting};
+    use State::{Booting, Failed, Installed, Installing, Joined, Redeploy, Waiting};
     let (yes, disk) = (Answer::Install, Answer::Disk);
     for (state, own) in [
         (Waiting, yes),
         (Booting, yes),
         (Installing, disk(Why::Started)),
         (Installed, disk(Why::Installed)),
+        (Joined, disk(Why::Installed)),
         (Failed, yes),
         (Redeploy, yes),
     ] {

@@ -104,6 +104,7 @@ impl Bench {
             progress: &Progress::new(vec![Box::new(self.recorder.clone())]),
             cancel: &Cancel::new(self.stop),
             document: &document,
+            fleet: Some(&Secret::new("{\"v\": 1}\n")),
             unpacking: &Unpacking::of_live_system(),
             preflight: "passed  cpu  a test\n",
         };

@@ -1,6 +1,6 @@
 use super::*;
 use crate::serve::machines::{State, Tokens};
-use installer::fleet::wire::{Failed, Hello, Line};
+use installer::fleet::wire::{Failed, Hello, Line, Node};
 use installer::progress;
 use uuid::Uuid;
 
@@ -134,6 +134,25 @@ fn what_a_machine_reports_decides_whether_it_boots_the_installer_again() {
         assert!(page.contains("the &lt;log&gt;"), "{page}");
         assert_eq!(page.contains("no &lt;disk&gt;"), code != 0);
     }
+}
+
+#[test]
+fn a_node_that_tells_that_it_is_ready_has_joined_and_stays_so() {
+    let (_directory, fleet, id) = fleet();
+    let node = |ready| Line::Node(Node { ready, stage: "ready".into(), ..Node::default() });
+    let state = || fleet.store.read(|machines| machines.get(id).unwrap().state);
+    // A server that was started again has not heard the end of the install.
+    for (line, expected) in [
+        (node(false), State::Installed),
+        (node(true), State::Joined),
+        (node(false), State::Joined),
+        (end(0), State::Joined),
+    ] {
+        assert_eq!(fleet.answer(&report(REPORTS, &body(&[line])), NOW).unwrap().status, 204);
+        assert_eq!(state(), expected);
+    }
+    let strange = Line::Node(Node { detail: "\u{1b}[2J".into(), ..Node::default() });
+    assert_eq!(fleet.answer(&report(REPORTS, &body(&[strange])), NOW).unwrap().status, 400);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
 use crate::serve::fleet::story::tests::{hello, told};
 use crate::serve::machines::{Event, Machines};
-use installer::fleet::wire::Line;
+use installer::fleet::wire::{Line, Node};
 use installer::progress::{self, State as StepState};
 
 const NOW: Moment = Moment(1_700_000_000);
@@ -71,6 +71,38 @@ fn a_machine_that_restarts_is_installed_after_a_while() {
     let story = told([line(1, "run", StepState::Done, Some(0))]);
     let stage = |seconds| row(&machine, Some(&story), Fit::Own, NOW.plus(seconds)).stage;
     assert_eq!((stage(RESTART - 1), stage(RESTART)), (Stage::Rebooting, Stage::Installed));
+}
+
+fn node(ready: bool, failed: bool) -> Line {
+    let next = failed.then(|| "Set the clock.".to_owned());
+    Line::Node(Node { ready, failed, stage: "registered".into(), detail: "a <word>".into(), next })
+}
+
+#[test]
+fn a_node_is_on_its_way_until_it_is_ready_and_a_redeployment_is_offered_all_the_while() {
+    let installed = [Event::Booted, Event::Took, Event::Finished];
+    let look = |machine: &Machine, line: Line, after: u64| {
+        let story = told([line]);
+        row(machine, Some(&story), Fit::Own, NOW.plus(after))
+    };
+    let joining = look(&machine(MAC, &installed), node(false, false), 600);
+    assert_eq!((joining.stage, joining.group, joining.silent), (Stage::Joining, Group::Installing, false));
+    assert_eq!(joining.message.as_deref(), Some("registered: a <word>"));
+    assert_eq!(joining.actions, [Action::Redeploy]);
+    assert!(look(&machine(MAC, &installed), node(false, false), 1000).silent);
+    let stuck = look(&machine(MAC, &installed), node(false, true), 600);
+    assert_eq!((stuck.stage, stuck.group), (Stage::NotJoined, Group::Failed));
+    let error = stuck.error.unwrap();
+    assert_eq!(
+        (error.causes.concat().as_str(), error.hints.concat().as_str(), error.exit_code),
+        ("registered: a <word>", "Set the clock.", 7)
+    );
+    assert_eq!((stuck.next, stuck.actions), (None, vec![Action::Redeploy]));
+    let events = installed.into_iter().chain([Event::Joined]).collect::<Vec<_>>();
+    for story in [Some(told([node(false, true), node(true, false)])), None] {
+        let joined = row(&machine(MAC, &events), story.as_ref(), Fit::Own, NOW.plus(5000));
+        assert_eq!((joined.stage, joined.group, joined.error), (Stage::Joined, Group::Installed, None));
+    }
 }
 
 #[test]

@@ -1,0 +1,163 @@
+//! After its install a node tells the server of its fleet how it comes into its cluster, until it is ready there.
+//!
+//! The install leaves [`FILE`] beside the node document: the URL, which is a secret, and the run, so that the server
+//! takes what comes for the rest of that story. It is removed as soon as the server has heard that the node is ready,
+//! or wants to hear nothing more of this deployment.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::wire::Node;
+use super::{Patience, Reporter, Setup, Told, token};
+use crate::config::Secret;
+use crate::config::redact::Secrets;
+use crate::config::text::HttpUrl;
+use crate::files;
+use crate::machine::Identity;
+use crate::node::apply::below;
+use crate::node::boot::CONFIG;
+use crate::node::stages::{self, Name, Stage, State};
+use crate::progress::Progress;
+
+/// The name of the file on the configuration partition; its mode is 0600.
+pub const FILE: &str = "fleet.json";
+/// The version of the file.
+const VERSION: u32 = 1;
+/// A node that waits says at least so often that it still does.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
+
+/// What the file holds.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    v: u32,
+    url: String,
+    run: Uuid,
+    /// PEM.
+    authorities: Vec<String>,
+}
+
+impl Reporter {
+    /// The content of [`FILE`] for the node that this run installs.
+    pub fn kept(&self) -> Result<Secret> {
+        let known = self.0.known();
+        let kept = Kept {
+            v: VERSION,
+            url: self.0.url.to_string(),
+            run: known.hello.run,
+            authorities: known.authorities.clone(),
+        };
+        Ok(Secret::new(serde_json::to_string_pretty(&kept)? + "\n"))
+    }
+}
+
+/// What a node says of itself.
+#[derive(Debug)]
+pub struct About<'a> {
+    /// Its name.
+    pub hostname: Option<&'a str>,
+    /// Name and version of what is installed.
+    pub product: String,
+    /// What is taken out of what is told.
+    pub secrets: &'a Secrets,
+}
+
+/// Speaks for a node.
+#[derive(Debug)]
+pub struct Herald {
+    reporter: Reporter,
+    file: PathBuf,
+    last: Option<(Node, Instant)>,
+}
+
+impl Herald {
+    /// That of the node at `root`; none where its server has heard all that it wanted to, or there is no server.
+    /// `progress` hears of trouble with the server.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is none of ours.
+    pub fn of_node(root: &Path, about: &About<'_>, progress: &Progress) -> Result<Option<Self>> {
+        // What is tried goes on until the node is ready, and a server may be away for long.
+        let patience = Patience {
+            longest: Duration::from_secs(60),
+            last: Duration::from_secs(600),
+            ..Patience::default()
+        };
+        Self::read(root, about, progress, patience)
+    }
+
+    fn read(root: &Path, about: &About<'_>, progress: &Progress, patience: Patience) -> Result<Option<Self>> {
+        let file = below(root, CONFIG).join(FILE);
+        if !file.exists() {
+            return Ok(None);
+        }
+        let what = || format!("reading {}", file.display());
+        let kept: Kept = serde_json::from_str(&files::read_text(&file)?).with_context(what)?;
+        anyhow::ensure!(kept.v == VERSION, "{} has version {}, not {VERSION}", file.display(), kept.v);
+        // What is wrong with it is not shown: it may hold a token.
+        let url =
+            kept.url.parse::<HttpUrl>().map_err(|_| anyhow::anyhow!("it names no URL")).with_context(what)?;
+        let mut secrets = about.secrets.clone();
+        secrets.add_texts(token(&kept.url));
+        let setup = Setup { url, machine: Identity::read(root), patience, progress: progress.clone() };
+        let reporter = Reporter::resume(setup, kept.run);
+        reporter.trust(&kept.authorities);
+        reporter.hide(&secrets);
+        reporter.hostname(about.hostname);
+        reporter.product(&about.product);
+        Ok(Some(Self { reporter, file, last: None }))
+    }
+
+    /// Tells what was seen of the node, where it is news or nothing was told for a while. Never waits.
+    pub fn tell(&mut self, stages: &[Stage]) {
+        let node = node(stages);
+        let known =
+            self.last.as_ref().is_some_and(|(last, told)| *last == node && told.elapsed() < SIGN_OF_LIFE);
+        if !known {
+            self.reporter.tell(node.clone());
+            self.last = Some((node, Instant::now()));
+        }
+    }
+
+    /// Waits until the server has heard that the node is ready, for some minutes at most. A server that has not heard it
+    /// is told after the next start of the machine.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn conclude(self) -> Result<()> {
+        let ready = self.last.is_some_and(|(node, _)| node.ready);
+        match (self.reporter.conclude(None), ready) {
+            (Told::Refused, _) | (Told::Everything, true) => {
+                let what = || format!("removing {}", self.file.display());
+                std::fs::remove_file(&self.file).with_context(what)
+            }
+            (Told::NotAll | Told::Everything, _) => Ok(()),
+        }
+    }
+}
+
+/// Where the stages say that the node is.
+fn node(stages: &[Stage]) -> Node {
+    match stages::current(stages) {
+        Some(stage) => Node {
+            ready: false,
+            failed: stage.state == State::Failed,
+            stage: stage.name.text().into(),
+            detail: stage.detail.clone(),
+            next: stage.next.clone(),
+        },
+        None => Node {
+            ready: true,
+            stage: Name::Ready.text().into(),
+            detail: stages.last().map(|stage| stage.detail.clone()).unwrap_or_default(),
+            ..Node::default()
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! Nodes that speak to a server on the loopback interface.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::fleet::wire::Line;
+use crate::webhook::testing::{Manner, Server};
+
+/// What an install leaves on a node that reports to `server`; and its run.
+fn node_of(server: &Server) -> (tempfile::TempDir, Uuid) {
+    let url = format!("{}/v1/report/MARK-token", server.url).parse().unwrap();
+    let (machine, progress) = (Identity::default(), Progress::silent());
+    let setup = Setup { url, machine, patience: Patience::default(), progress };
+    let reporter = Reporter::begin(setup);
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("oem")).unwrap();
+    let kept = reporter.kept().unwrap();
+    assert!(!format!("{kept:?}").contains("MARK"));
+    files::write_atomically(&root.path().join("oem/fleet.json"), kept.expose().as_bytes(), 0o600).unwrap();
+    let run = reporter.0.known().hello.run;
+    (root, run)
+}
+
+fn herald(root: &Path, last: Duration) -> Option<Herald> {
+    let millis = Duration::from_millis;
+    let mut secrets = Secrets::default();
+    secrets.add_texts(["MARK-cluster"]);
+    let about = About { hostname: Some("node-1"), product: "Product 1".into(), secrets: &secrets };
+    let patience =
+        Patience { timeout: millis(2000), rate: millis(5), pause: millis(5), longest: millis(20), last };
+    Herald::read(root, &about, &Progress::silent(), patience).unwrap()
+}
+
+fn stages(state: State, detail: &str) -> Vec<Stage> {
+    let stage = |name, state, detail: &str| Stage {
+        name,
+        state,
+        since: None,
+        detail: detail.into(),
+        next: Some("Do it.".into()),
+    };
+    vec![stage(Name::Network, State::Done, "an address"), stage(Name::Ready, state, detail)]
+}
+
+/// What the server was told of the node, and by whom.
+fn told(server: &Server) -> Vec<(Uuid, Node)> {
+    let mut told = Vec::new();
+    for request in server.requests() {
+        assert!(!request.split_once("\r\n\r\n").unwrap().1.contains("MARK"), "{request}");
+        let mut run = Uuid::nil();
+        for line in request.split_once("\r\n\r\n").unwrap().1.lines() {
+            match serde_json::from_str(line).unwrap() {
+                Line::Hello(hello) => {
+                    assert_eq!(hello.hostname.as_deref(), Some("node-1"));
+                    run = hello.run;
+                }
+                Line::Node(node) => told.push((run, node)),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    told
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
+    let server = Server::new(&[Manner::Status(204)]);
+    let (root, run) = node_of(&server);
+    let file = root.path().join("oem/fleet.json");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut herald = herald(root.path(), LONG).unwrap();
+    for _ in 0..3 {
+        herald.tell(&stages(State::Failed, "refused: MARK-cluster"));
+    }
+    while told(&server).is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    herald.tell(&stages(State::Done, "the cluster has begun"));
+    herald.conclude().unwrap();
+    let failed = Node {
+        ready: false,
+        failed: true,
+        stage: "ready".into(),
+        detail: "refused: [hidden]".into(),
+        next: Some("Do it.".into()),
+    };
+    let ready = Node {
+        ready: true,
+        stage: "ready".into(),
+        detail: "the cluster has begun".into(),
+        ..Node::default()
+    };
+    assert_eq!(told(&server), [(run, failed), (run, ready)]);
+    assert!(!file.exists());
+    assert!(
+        super::Herald::read(
+            root.path(),
+            &About { hostname: None, product: String::new(), secrets: &Secrets::default() },
+            &Progress::silent(),
+            Patience::default()
+        )
+        .unwrap()
+        .is_none()
+    );
+}
+
+#[test]
+fn a_node_speaks_again_after_its_next_start_where_its_server_was_away() {
+    let server = Server::new(&[Manner::Close]);
+    let (root, _) = node_of(&server);
+    let mut first = herald(root.path(), Duration::from_millis(50)).unwrap();
+    first.tell(&stages(State::Done, "ready"));
+    first.conclude().unwrap();
+    assert!(herald(root.path(), LONG).is_some());
+    // One that has not become ready has more to tell, too.
+    let server = Server::new(&[Manner::Status(204)]);
+    let (root, _) = node_of(&server);
+    let mut waiting = herald(root.path(), LONG).unwrap();
+    waiting.tell(&stages(State::Waiting, "not yet"));
+    waiting.conclude().unwrap();
+    assert_eq!(told(&server).len(), 1);
+    assert!(herald(root.path(), LONG).is_some());
+}
+
+#[test]
+fn a_server_that_has_begun_another_deployment_is_left_alone() {
+    let server = Server::new(&[Manner::Status(403)]);
+    let (root, _) = node_of(&server);
+    let mut speaker = herald(root.path(), LONG).unwrap();
+    speaker.tell(&stages(State::Waiting, "not yet"));
+    speaker.conclude().unwrap();
+    assert!(herald(root.path(), LONG).is_none());
+}
+
+#[test]
+fn a_file_that_is_none_of_ours_is_named_without_its_content() {
+    let about = About { hostname: None, product: String::new(), secrets: &Secrets::default() };
+    for text in [
+        "MARK",
+        "{}",
+        r#"{"v": 1, "url": "ftp://MARK", "run": "00000000-0000-0000-0000-000000000000", "authorities": []}"#,
+        r#"{"v": 2, "url": "http://MARK", "run": "00000000-0000-0000-0000-000000000000", "authorities": []}"#,
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("oem")).unwrap();
+        std::fs::write(root.path().join("oem/fleet.json"), text).unwrap();
+        let error = Herald::of_node(root.path(), &about, &Progress::silent()).unwrap_err();
+        let shown = format!("{error:#}");
+        assert!(shown.contains("oem/fleet.json") && !shown.contains("MARK"), "{shown}");
+    }
+}
