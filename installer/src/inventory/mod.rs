@@ -71,7 +71,7 @@ pub struct Inventory {
 pub struct Nic {
     /// The kernel's name, such as `ens3`.
     pub name: String,
-    /// Hardware address.
+    /// Hardware address; of a card in a bond, its own.
     pub mac: String,
     /// Whether a cable is in; not known while the card is down.
     pub carrier: Option<bool>,

@@ -12,7 +12,9 @@ pub(crate) fn scan(sys: &Path) -> Vec<Nic> {
 }
 
 fn nic(path: &Path, name: String) -> Option<Nic> {
-    let mac = attribute(&path.join("address"))?;
+    // In a bond all cards show the address of the bond; the kernel tells their own beside it.
+    let own = attribute(&path.join("bonding_slave/perm_hwaddr"));
+    let mac = own.or_else(|| attribute(&path.join("address")))?;
     // Both refuse to be read while the card is down, and speed is -1 without a link.
     let carrier = number(&path.join("carrier")).map(|carrier| carrier == 1);
     let speed = number(&path.join("speed")).and_then(|speed| u32::try_from(speed).ok());
