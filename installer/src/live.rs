@@ -4,22 +4,19 @@
 //! address, a VLAN or a bond works only from here on; and what is wrong with it shows before anything is written.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::command::{Invocation, Runner};
+use crate::command::Runner;
 use crate::config::InstallConfig;
 use crate::node::files::NodeFile;
+use crate::node::network::activate::{Changes, activate, address_of};
 use crate::node::{apply, network};
 use crate::progress::Progress;
 
 /// How long the management network may take to have an address.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a card may take: link, and what an 802.3ad partner needs.
-const CARD: Duration = Duration::from_secs(30);
-/// Between two looks at the device.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Whether this is a live system, which may be changed: `command_line` is that of its kernel.
 #[must_use]
@@ -39,21 +36,17 @@ pub fn set_up_network(
 ) -> Result<()> {
     let Some(device) = network::management_device(config) else { return Ok(()) };
     let step = progress.step("network", format!("Setting up the network {device}"), None);
+    let mut changes = Changes::default();
     for file in network::files(config).into_iter().chain([careful()]) {
-        apply::write(root, &file)?;
-    }
-    let nmcli = |arguments: &[&str]| runner.run(&Invocation::new("nmcli").args(arguments.iter().copied()));
-    runner.run(&Invocation::new("udevadm").args(["control", "--reload"]))?;
-    nmcli(&["general", "reload"])?;
-    nmcli(&["connection", "reload"])?;
-    // The live system's own profiles hold the cards until others are asked for by name.
-    let wait = CARD.as_secs().to_string();
-    for port in network::ports(config) {
-        if let Err(error) = nmcli(&["--wait", &wait, "connection", "up", "id", &port]) {
-            progress.note("network", format!("warning: {port}: {error:#}"));
+        let existed = root.join(&file.path).exists();
+        if apply::write(root, &file)? {
+            changes.wrote(&file.path, existed);
         }
     }
-    match address_of(&device, runner) {
+    // The live system's own profiles hold the cards until others are asked for by name.
+    changes.every_card(config);
+    activate(config, &changes, runner, &mut |note| progress.note("network", note))?;
+    match address_of(&device, runner, PATIENCE) {
         Some(address) => progress.note("network", format!("{device} has the address {address}")),
         None => {
             progress.note("network", format!("warning: {device} has no address: check cables, VLAN and DHCP"))
@@ -69,26 +62,10 @@ fn careful() -> NodeFile {
     NodeFile::new(path, 0o644, "[connection-nqrust-live]\nipv4.dad-timeout=3000\n")
 }
 
-/// The address of a device, once it has one.
-fn address_of(device: &str, runner: &dyn Runner) -> Option<String> {
-    let ask = Invocation::new("nmcli").args(["-g", "IP4.ADDRESS", "device", "show", device]);
-    let until = Instant::now() + PATIENCE;
-    loop {
-        let answer = runner.run(&ask).unwrap_or_default();
-        let address = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().trim().to_owned();
-        if !address.is_empty() {
-            return Some(address);
-        }
-        if Instant::now() >= until {
-            return None;
-        }
-        std::thread::sleep(PAUSE);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Invocation;
     use crate::config::parse;
     use std::sync::Mutex;
 

@@ -5,6 +5,7 @@
 //! the VLAN device `NAME-br.ID`. The management network is called `mgmt`. Without a named card there is one profile
 //! for every wired card.
 
+pub mod activate;
 mod keyfile;
 
 use std::net::Ipv4Addr;
@@ -22,6 +23,10 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x6f0d_3a52_8f1b_4c7e_9d64_1b0c_57a2_e83
 
 /// The name of the management network.
 pub const MANAGEMENT: &str = "mgmt";
+/// What the profile of every wired card is called in its network.
+const ANY: &str = "any";
+/// Where NetworkManager reads profiles, from the root.
+const PROFILES: &str = "etc/NetworkManager/system-connections";
 /// How often, in milliseconds, a bond looks at its links.
 const MIIMON: u32 = 100;
 /// NetworkManager's word for waiting for a DHCP server without end.
@@ -69,16 +74,29 @@ pub fn management_device(config: &InstallConfig) -> Option<String> {
     (!management.interfaces.is_empty()).then(|| of_management(config, management).top())
 }
 
-/// The names of the profiles of single cards, in the document's order.
-#[must_use]
-pub fn ports(config: &InstallConfig) -> Vec<String> {
-    let management = config.install.management_interface.iter();
-    let networks = management.map(|network| (MANAGEMENT, network.interfaces.len()));
-    let networks = networks
-        .chain(config.install.networks.iter().map(|network| (&*network.name, network.interfaces.len())));
-    networks
-        .flat_map(|(name, cards)| (0..cards).map(move |index| profile_id(name, &port_role(index))))
-        .collect()
+/// The profiles of one network with named cards, and the devices that they make.
+struct Chain {
+    /// Profile and device of the bridge.
+    bridge: (String, String),
+    /// The same of the bond.
+    bond: (String, String),
+    /// The same of the VLAN that has the address, if one has.
+    vlan: Option<(String, String)>,
+    /// The profiles of the cards.
+    ports: Vec<String>,
+}
+
+/// The networks with named cards, in the document's order.
+fn chains(config: &InstallConfig) -> Vec<Chain> {
+    let management = config.install.management_interface.iter().map(|network| of_management(config, network));
+    let plans = management.chain(config.install.networks.iter().map(of_network));
+    let chain = |plan: Plan<'_>| Chain {
+        bridge: (profile_id(plan.name, "bridge"), plan.bridge()),
+        bond: (profile_id(plan.name, "bond"), plan.bond()),
+        vlan: plan.vlan.map(|_| (profile_id(plan.name, "vlan"), plan.top())),
+        ports: (0..plan.cards.len()).map(|index| profile_id(plan.name, &port_role(index))).collect(),
+    };
+    plans.filter(|plan| !plan.cards.is_empty()).map(chain).collect()
 }
 
 fn port_role(index: usize) -> String {
@@ -200,7 +218,7 @@ fn begin(
 }
 
 fn end(plan: &Plan<'_>, role: &str, keyfile: Keyfile) -> NodeFile {
-    let path = format!("etc/NetworkManager/system-connections/{}.nmconnection", profile_id(plan.name, role));
+    let path = format!("{PROFILES}/{}.nmconnection", profile_id(plan.name, role));
     NodeFile::new(&path, 0o600, keyfile.0)
 }
 
@@ -288,12 +306,12 @@ fn vlan(plan: &Plan<'_>, id: u32) -> NodeFile {
 
 /// One profile for every wired card, where the document names none.
 fn any_card(plan: &Plan<'_>) -> NodeFile {
-    let mut keyfile = begin(plan, "any", "ethernet", None, None);
+    let mut keyfile = begin(plan, ANY, "ethernet", None, None);
     // NM_CONNECTION_MULTI_CONNECT_MULTIPLE: every wired card may use the profile at the same time.
     keyfile.text("multi-connect", "3");
     ethernet(&mut keyfile, plan.mtu, None);
     addresses(&mut keyfile, plan);
-    end(plan, "any", keyfile)
+    end(plan, ANY, keyfile)
 }
 
 fn ethernet(keyfile: &mut Keyfile, mtu: u32, card: Option<&str>) {

@@ -1,0 +1,286 @@
+//! Bringing changed profiles into effect on a running system, through NetworkManager's nmcli(1).
+//!
+//! What need not change goes on working: a device whose profile has another address only is told so in place (`nmcli
+//! device reapply`), so that a bridge keeps the ports of its virtual machines, and a network whose profiles are as they
+//! were is not touched. The profiles themselves are written by others.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{ANY, Chain, PROFILES, chains, profile_id};
+use crate::command::{Invocation, Runner};
+use crate::config::InstallConfig;
+
+/// How long a card may take: link, and what an 802.3ad partner needs.
+const CARD: Duration = Duration::from_secs(30);
+/// Between two looks at a device.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What became of the profiles of a system, by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    fresh: BTreeSet<String>,
+    changed: BTreeSet<String>,
+}
+
+impl Changes {
+    /// Notes that the file at `path`, from the root, was written; `existed` tells whether there was another one. Only
+    /// profiles count.
+    pub fn wrote(&mut self, path: &str, existed: bool) {
+        let profile = Path::new(path).strip_prefix(PROFILES).ok().and_then(Path::file_stem);
+        if let Some(name) = profile.and_then(|name| name.to_str()) {
+            let list = if existed { &mut self.changed } else { &mut self.fresh };
+            list.insert(name.to_owned());
+        }
+    }
+
+    /// Says that every card of `config` is to be activated, whatever became of its profile: another profile may hold it.
+    pub fn every_card(&mut self, config: &InstallConfig) {
+        self.changed.extend(chains(config).into_iter().flat_map(|chain| chain.ports));
+    }
+}
+
+/// Makes NetworkManager follow the profiles of `config` that have changed. What does not come up, a card without a cable
+/// for instance, is told to `note` and is no failure.
+///
+/// # Errors
+/// NetworkManager cannot be asked to read its profiles.
+pub fn activate(
+    config: &InstallConfig,
+    changes: &Changes,
+    runner: &dyn Runner,
+    note: &mut dyn FnMut(String),
+) -> Result<()> {
+    runner.run(&Invocation::new("udevadm").args(["control", "--reload"]))?;
+    nmcli(runner, &["general", "reload"])?;
+    // Profiles whose files are gone end with this, and the devices that they made.
+    nmcli(runner, &["connection", "reload"])?;
+    let active = nmcli(runner, &["-t", "-f", "NAME,DEVICE", "connection", "show", "--active"])?;
+    let mut work = Work { changes, active: String::from_utf8_lossy(&active).into_owned(), runner, note };
+    for chain in chains(config) {
+        work.chain(&chain);
+    }
+    work.any_card();
+    Ok(())
+}
+
+/// The first IPv4 address of a device, with the length of its prefix, once it has one; none if it has none after
+/// `patience`.
+#[must_use]
+pub fn address_of(device: &str, runner: &dyn Runner, patience: Duration) -> Option<String> {
+    let until = Instant::now() + patience;
+    loop {
+        let answer = nmcli(runner, &["-g", "IP4.ADDRESS", "device", "show", device]).unwrap_or_default();
+        let address = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().trim().to_owned();
+        // Several of one device stand on one line.
+        let address = address.split(" | ").next().unwrap_or_default().to_owned();
+        if !address.is_empty() {
+            return Some(address);
+        }
+        if Instant::now() >= until {
+            return None;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn nmcli(runner: &dyn Runner, arguments: &[&str]) -> Result<Vec<u8>> {
+    runner.run(&Invocation::new("nmcli").args(arguments.iter().copied()))
+}
+
+struct Work<'a> {
+    changes: &'a Changes,
+    /// The profiles that are active and their devices, `PROFILE:DEVICE` a line.
+    active: String,
+    runner: &'a dyn Runner,
+    note: &'a mut dyn FnMut(String),
+}
+
+impl Work<'_> {
+    fn chain(&mut self, chain: &Chain) {
+        let mut anew = false;
+        for (profile, device) in [&chain.bridge, &chain.bond] {
+            // The ports make the devices above them where there are none.
+            anew = anew || self.changes.fresh.contains(profile) || !self.is_reapplied(profile, device);
+        }
+        for port in &chain.ports {
+            let (fresh, changed) = (&self.changes.fresh, &self.changes.changed);
+            if anew || fresh.contains(port) || changed.contains(port) && !self.is_told(port) {
+                self.up(&[port]);
+            }
+        }
+        if let Some((profile, device)) = &chain.vlan {
+            let made = self.changes.fresh.contains(profile);
+            // NetworkManager makes a new device itself once its bridge is there.
+            let stays = made || self.is_reapplied(profile, device);
+            if stays && anew && !made {
+                self.up(&[profile]);
+            }
+        }
+    }
+
+    /// Tells a device of its changed profile; `false` if it had to be activated anew, which parts it from its ports.
+    fn is_reapplied(&mut self, profile: &str, device: &str) -> bool {
+        if !self.changes.changed.contains(profile) || self.reapply(device) {
+            return true;
+        }
+        self.up(&[profile]);
+        false
+    }
+
+    fn reapply(&self, device: &str) -> bool {
+        nmcli(self.runner, &["device", "reapply", device]).is_ok()
+    }
+
+    fn up(&mut self, which: &[&str]) {
+        let wait = CARD.as_secs().to_string();
+        let arguments: Vec<&str> =
+            ["--wait", &wait, "connection", "up", "id"].into_iter().chain(which.iter().copied()).collect();
+        if let Err(error) = nmcli(self.runner, &arguments) {
+            (self.note)(format!("warning: {}: {error:#}", which[0]));
+        }
+    }
+
+    /// The one profile of all cards, where the document names none.
+    fn any_card(&mut self) {
+        let profile = profile_id(super::MANAGEMENT, ANY);
+        if !self.changes.changed.contains(&profile) {
+            return;
+        }
+        for device in self.devices(&profile) {
+            if !self.reapply(&device) {
+                self.up(&[&profile, "ifname", &device]);
+            }
+        }
+    }
+
+    /// The devices on which a profile is active.
+    fn devices(&self, profile: &str) -> Vec<String> {
+        let device = |line: &str| Some(line.strip_prefix(profile)?.strip_prefix(':')?.to_owned());
+        self.active.lines().filter_map(device).collect()
+    }
+
+    /// Tells a card of its changed profile; `false` if none has it or it cannot change so, for being another card.
+    fn is_told(&self, port: &str) -> bool {
+        let devices = self.devices(port);
+        !devices.is_empty() && devices.iter().all(|device| self.reapply(device))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+    use crate::node::network::files;
+    use std::sync::Mutex;
+
+    /// A NetworkManager that refuses some commands, and what it was asked for.
+    #[derive(Default)]
+    struct Manager {
+        refuses: &'static str,
+        asked: Mutex<Vec<String>>,
+    }
+
+    impl Runner for Manager {
+        fn run(&self, invocation: &Invocation) -> Result<Vec<u8>> {
+            let line = invocation.display();
+            self.asked.lock().unwrap().push(line.clone());
+            anyhow::ensure!(self.refuses.is_empty() || !line.contains(self.refuses), "refused");
+            Ok(if line.contains("--active") {
+                b"nqrust-mgmt-any:ens3\nnqrust-mgmt-port0:ens3\nlo:lo\n".to_vec()
+            } else {
+                Vec::new()
+            })
+        }
+    }
+
+    /// What is asked of NetworkManager, without the reloads at the beginning, when one document follows another.
+    fn asked(before: &str, after: &str, refuses: &'static str) -> (Vec<String>, Vec<String>) {
+        let [before, after] = [before, after].map(|text| parse(text, "f").unwrap());
+        let known = files(&before);
+        let mut changes = Changes::default();
+        for file in files(&after) {
+            match known.iter().find(|known| known.path == file.path) {
+                None => changes.wrote(&file.path, false),
+                Some(known) if *known != file => changes.wrote(&file.path, true),
+                Some(_) => {}
+            }
+        }
+        let manager = Manager { refuses, ..Manager::default() };
+        let mut notes = Vec::new();
+        activate(&after, &changes, &manager, &mut |note| notes.push(note)).unwrap();
+        let mut asked = manager.asked.into_inner().unwrap();
+        assert_eq!(asked[2], "nmcli connection reload");
+        (asked.split_off(4), notes)
+    }
+
+    fn document(rest: &str) -> String {
+        format!(
+            "install: {{management_interface: {{interfaces: [{{name: a}}, {{name: b}}], {rest}}},\
+             networks: [{{name: store, interfaces: [{{name: c}}]}}]}}"
+        )
+    }
+
+    #[test]
+    fn another_address_is_told_to_the_device_and_nothing_else_is_touched() {
+        assert!(asked(&document("mtu: 0"), &document("mtu: 0"), "").0.is_empty());
+        let fixed = "method: static, ip: 192.0.2.7, subnet_mask: 255.255.255.0, gateway: 192.0.2.1";
+        let fixed = format!("os: {{dns_nameservers: [192.0.2.53]}}\n{}", document(fixed));
+        assert_eq!(asked(&document("mtu: 0"), &fixed, "").0, ["nmcli device reapply mgmt-br"]);
+    }
+
+    #[test]
+    fn a_device_that_cannot_change_in_place_is_activated_anew_with_its_cards() {
+        let bonded = document("bond_options: {mode: balance-rr}");
+        let (asked, notes) = asked(&document("mtu: 0"), &bonded, "reapply mgmt-bo");
+        assert_eq!(
+            asked,
+            [
+                "nmcli device reapply mgmt-bo",
+                "nmcli --wait 30 connection up id nqrust-mgmt-bond",
+                "nmcli --wait 30 connection up id nqrust-mgmt-port0",
+                "nmcli --wait 30 connection up id nqrust-mgmt-port1",
+            ]
+        );
+        assert!(notes.is_empty());
+    }
+
+    #[test]
+    fn what_does_not_come_up_is_told() {
+        let (asked, notes) = asked("", &document("vlan_id: 7"), "port1");
+        let ports = ["mgmt-port0", "mgmt-port1", "store-port0"];
+        assert_eq!(asked, ports.map(|port| format!("nmcli --wait 30 connection up id nqrust-{port}")));
+        assert_eq!(notes, ["warning: nqrust-mgmt-port1: refused"]);
+    }
+
+    #[test]
+    fn a_card_that_stays_keeps_its_link() {
+        let (before, after) = (document("mtu: 0"), document("mtu: 9000"));
+        let wanted = ["reapply mgmt-br", "reapply mgmt-bo", "reapply ens3", "up id nqrust-mgmt-port1"];
+        let (asked, _) = asked(&before, &after, "");
+        assert_eq!(asked.len(), 4, "{asked:?}");
+        assert!(asked.iter().zip(wanted).all(|(line, wanted)| line.ends_with(wanted)), "{asked:?}");
+    }
+
+    #[test]
+    fn a_vlan_follows_its_bridge() {
+        let before = document("vlan_id: 7");
+        let after = document("vlan_id: 7, mtu: 1400");
+        let (asked, _) = asked(&before, &after, "reapply mgmt-br");
+        assert!(asked.starts_with(&["nmcli device reapply mgmt-br".to_owned()]), "{asked:?}");
+        assert!(asked.contains(&"nmcli --wait 30 connection up id nqrust-mgmt-bridge".to_owned()));
+        let last = asked.last().unwrap();
+        assert_eq!(last, "nmcli --wait 30 connection up id nqrust-mgmt-vlan");
+        assert!(!asked.iter().any(|line| line.contains("store")), "{asked:?}");
+    }
+
+    #[test]
+    fn name_servers_reach_every_card_that_uses_the_one_profile() {
+        let servers = "os: {dns_nameservers: [192.0.2.53]}";
+        let (asked, _) = asked("", servers, "");
+        assert_eq!(asked.last().unwrap(), "nmcli device reapply ens3");
+    }
+}
