@@ -24,6 +24,8 @@ pub struct Output<W: Write> {
     measure: Box<dyn Fn() -> Option<Size> + Send>,
     waiting: Vec<u8>,
     cursor: Position,
+    /// Whether the cursor is hidden, or in its corner, already.
+    rests: bool,
 }
 
 impl<W: Write> Output<W> {
@@ -34,7 +36,7 @@ impl<W: Write> Output<W> {
         measure: impl Fn() -> Option<Size> + Send + 'static,
     ) -> Self {
         let (waiting, cursor) = (Vec::new(), Position::ORIGIN);
-        Self { out, capabilities, measure: Box::new(measure), waiting, cursor }
+        Self { out, capabilities, measure: Box::new(measure), waiting, cursor, rests: false }
     }
 
     fn say(&mut self, text: &str) {
@@ -43,6 +45,8 @@ impl<W: Write> Output<W> {
 
     fn go(&mut self, x: u16, y: u16) {
         self.say(&format!("\x1b[{};{}H", u32::from(y) + 1, u32::from(x) + 1));
+        // Where it cannot be hidden it has left its corner.
+        self.rests = self.rests && self.capabilities.hides_cursor;
     }
 
     /// Begins: clears the screen, on a second one where there is one.
@@ -51,6 +55,7 @@ impl<W: Write> Output<W> {
             self.say("\x1b[?1049h");
         }
         self.say("\x1b[0m\x1b[2J\x1b[H");
+        self.rests = false;
         self.flush()
     }
 
@@ -166,10 +171,14 @@ impl<W: Write> Backend for Output<W> {
     }
 
     fn hide_cursor(&mut self) -> io::Result<()> {
-        match self.capabilities.hides_cursor {
-            true => self.say("\x1b[?25l"),
-            // The corner is where it disturbs least.
-            false => self.go(0, 0),
+        // Every picture asks for it, most of which change nothing.
+        if !self.rests {
+            match self.capabilities.hides_cursor {
+                true => self.say("\x1b[?25l"),
+                // The corner is where it disturbs least.
+                false => self.go(0, 0),
+            }
+            self.rests = true;
         }
         Ok(())
     }
@@ -178,6 +187,7 @@ impl<W: Write> Backend for Output<W> {
         if self.capabilities.hides_cursor {
             self.say("\x1b[?25h");
         }
+        self.rests = false;
         Ok(())
     }
 
@@ -193,6 +203,8 @@ impl<W: Write> Backend for Output<W> {
 
     fn clear(&mut self) -> io::Result<()> {
         self.say("\x1b[0m\x1b[2J");
+        // Something else may have written on the screen, and shown the cursor.
+        self.rests = false;
         Ok(())
     }
 
@@ -261,6 +273,21 @@ mod tests {
             let bytes = drawn(term, utf8, Span::raw("─x✓€"));
             let shown: String = strip(&bytes);
             assert!(shown.starts_with(text), "{term}: {bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_picture_like_the_one_before_sends_nothing() {
+        for term in ["linux", "vt100"] {
+            let output =
+                Output::new(Vec::new(), Capabilities::of_term(term, true), || Some(Size::new(20, 1)));
+            let mut terminal = Terminal::new(output).unwrap();
+            let mut sent = Vec::new();
+            for text in ["a", "a", "b"] {
+                terminal.draw(|frame| frame.render_widget(Span::raw(text), frame.area())).unwrap();
+                sent.push(terminal.backend().out.len());
+            }
+            assert!(sent[0] == sent[1] && sent[1] < sent[2], "{term}: {sent:?}");
         }
     }
 
