@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::{Context, Format, print};
 use crate::node::apply::{self, Outcome};
 use crate::node::boot::DOCUMENT;
+use crate::node::trial::run as trial;
 
 /// Arguments of `installer apply`.
 #[derive(Debug, clap::Args)]
@@ -21,6 +22,8 @@ pub(super) struct Apply {
 
 impl Apply {
     pub(super) fn run(self, context: &Context) -> Result<()> {
+        // A trial ends with the files as they were; what is written meanwhile would be lost or left behind.
+        trial::refuse_during(&self.root)?;
         let outcome = apply::apply(&self.config, &self.root)?;
         match context.format {
             Format::Json => print(&serde_json::to_string_pretty(&outcome)?),

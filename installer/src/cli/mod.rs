@@ -9,6 +9,7 @@ mod install;
 mod interactive;
 mod inventory;
 mod media;
+mod network;
 mod plan;
 mod preflight;
 mod record;
@@ -88,6 +89,7 @@ enum Command {
     /// Say what this node is, which slot runs, and what is pending.
     Status(status::ShowStatus),
     Console(console::Args),
+    Network(network::Args),
     /// The container images that came with this node.
     Images(status::Images),
     /// Mount and configure an installed node in its initrd.
@@ -134,6 +136,7 @@ impl Command {
             Self::Apply(command) => command.run(context),
             Self::Status(command) => command.run(context),
             Self::Console(args) => args.run(context),
+            Self::Network(args) => args.run(context),
             Self::Images(command) => command.run(context),
             Self::Boot(command) => command.run(context),
             Self::Schema { cluster: false } => print(&config::json_schema()),

@@ -20,4 +20,5 @@ pub mod render;
 pub mod seed;
 pub mod stages;
 pub mod status;
+pub mod trial;
 mod write_files;

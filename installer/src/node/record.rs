@@ -60,6 +60,14 @@ impl Applied {
         }
     }
 
+    /// The record of `/etc` as a file, with further files in it.
+    pub(super) fn with(mut self, further: impl Iterator<Item = String>) -> Result<NodeFile> {
+        self.files.extend(further);
+        self.files.sort();
+        self.files.dedup();
+        Ok(NodeFile::new(MANIFEST, 0o600, serde_json::to_string_pretty(&self)? + "\n"))
+    }
+
     /// Writes the record, or removes it where there is nothing to tell.
     fn write_at(&self, root: &Path, record: &str) -> Result<()> {
         if *self == Self::default() {

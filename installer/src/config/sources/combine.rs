@@ -2,12 +2,13 @@
 //! is one in whatever source; the rules see the merged configuration, and what they find is placed at the
 //! source of the value that it is about.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde_json::{Map, Value};
 
 use super::Kind;
-use super::document::Document;
+use super::document::{Document, Part};
 use super::merge::Piece;
 use crate::config::diagnostic::{Diagnostic, Invalid, Problem, Severity};
 use crate::config::rules::{self, Finding};
@@ -172,7 +173,9 @@ impl Examined {
                     walk.hidden.extend_from_slice(&content.hidden);
                     if let Some(root) = &content.root {
                         let value = walk.value(root, shape, "").unwrap_or_else(|| Value::Object(Map::new()));
+                        let keys = document.only().map(|part| part.keys).unwrap_or_default();
                         let piece = Piece::of(&value, source);
+                        let piece = keys.iter().fold(piece, |piece, key| piece.closed_at(key));
                         examined.merged = Some(match examined.merged.take() {
                             Some(weaker) => weaker.under(piece),
                             None => piece,
@@ -184,6 +187,9 @@ impl Examined {
                 if let Some(span) = walk.places.get(refused.path) {
                     walk.problems.push(Problem::new(*span, refused.path, refused.code, refused.message));
                 }
+            }
+            if let Some(part) = document.only() {
+                walk.problems.extend(others(part, &walk.places));
             }
             examined.walks.push(walk);
         }
@@ -279,6 +285,17 @@ impl Examined {
         };
         merged.leaves().into_iter().filter(|(path, ..)| !path.is_empty()).map(entry).collect()
     }
+}
+
+/// The keys that a part must not have, of several inside each other the outermost.
+fn others(part: &Part, places: &HashMap<String, Span>) -> Vec<Problem> {
+    let stray: BTreeMap<&String, &Span> = places.iter().filter(|(path, _)| !part.has(path)).collect();
+    let outermost = |path: &&String| {
+        let above = path.rfind(['.', '[']).map_or("", |end| &path[..end]);
+        part.has(above)
+    };
+    let problem = |path: &String| Problem::new(*stray[path], path, "other-key", part.message);
+    stray.keys().copied().filter(outermost).map(problem).collect()
 }
 
 /// A value on one line that is not too long.

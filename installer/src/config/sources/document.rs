@@ -20,6 +20,26 @@ pub struct Document {
     text: String,
     content: Result<Content, Problem>,
     refused: Vec<Refused>,
+    part: Option<Part>,
+}
+
+/// A document that has some keys only, each of which it replaces as a whole.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Their dotted paths.
+    pub(super) keys: &'static [&'static str],
+    /// What is said of any other key.
+    pub(super) message: &'static str,
+}
+
+impl Part {
+    /// Whether the key at `path` is one of the part, is in one of its keys, or holds one of them.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let holds = |group: &str, path: &str| {
+            path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        path.is_empty() || self.keys.iter().any(|key| holds(key, path) || holds(path, key))
+    }
 }
 
 /// A document that could be read.
@@ -50,7 +70,7 @@ impl Document {
             problems: Vec::new(),
             hidden: Vec::new(),
         });
-        Self { kind, name: name.into(), text, content, refused: Vec::new() }
+        Self { kind, name: name.into(), text, content, refused: Vec::new(), part: None }
     }
 
     /// The parameters of a kernel command line that are configuration of this `shape`.
@@ -61,7 +81,7 @@ impl Document {
         let cmdline::Parameters { root, problems, hidden } = cmdline::parse(&text, shape);
         let content = Ok(Content { root, comments: Vec::new(), problems, hidden });
         let (kind, name) = (Kind::KernelParameters, COMMAND_LINE.to_owned());
-        Self { kind, name, text, content, refused: Vec::new() }
+        Self { kind, name, text, content, refused: Vec::new(), part: None }
     }
 
     /// What somebody answered on the console: a part of a configuration with canonical keys.
@@ -76,6 +96,14 @@ impl Document {
     #[must_use]
     pub(super) fn refuse(mut self, path: &'static str, code: &'static str, message: &'static str) -> Self {
         self.refused.push(Refused { path, code, message });
+        self
+    }
+
+    /// Says that this document has only `keys`, dotted paths, and replaces each of them as a whole, also where it is a
+    /// group; any other key is a mistake, of which `message` is said.
+    #[must_use]
+    pub fn part(mut self, keys: &'static [&'static str], message: &'static str) -> Self {
+        self.part = Some(Part { keys, message });
         self
     }
 
@@ -103,6 +131,10 @@ impl Document {
 
     pub(super) fn refused(&self) -> &[Refused] {
         &self.refused
+    }
+
+    pub(super) fn only(&self) -> Option<&Part> {
+        self.part.as_ref()
     }
 
     /// The text, for excerpts, with what must not be shown of it.

@@ -66,6 +66,19 @@ impl Piece {
         Self { source, content }
     }
 
+    /// The same, its group at the dotted `path` replacing a weaker one as a whole. Nothing without such a group.
+    #[must_use]
+    pub fn closed_at(mut self, path: &str) -> Self {
+        let found = path.split('.').try_fold(&mut self, |piece, key| match &mut piece.content {
+            Content::Group { keys, .. } => keys.get_mut(key),
+            Content::Whole(_) => None,
+        });
+        if let Some(Self { content: Content::Group { closed, .. }, .. }) = found {
+            *closed = true;
+        }
+        self
+    }
+
     /// The value without its sources.
     #[must_use]
     pub fn value(&self) -> Value {

@@ -96,6 +96,8 @@ pub struct Member {
     pub unit: &'static str,
     /// Whether it starts the cluster.
     pub first: bool,
+    /// Whether it is a server of its cluster, a member of etcd.
+    pub server: bool,
     /// The host at which the cluster is found, where the document tells one.
     pub host: Option<String>,
 }
@@ -109,7 +111,8 @@ impl Member {
         let vip = config.install.vip.as_ref().map(Ipv4Addr::to_string);
         let distribution = config.kubernetes.distribution;
         let unit = services::unit(distribution, part);
-        Some(Self { distribution, unit, first: part == Part::First, host: joined.or(vip) })
+        let (first, server) = (part == Part::First, part != Part::Agent);
+        Some(Self { distribution, unit, first, server, host: joined.or(vip) })
     }
 
     /// The address of the distribution's own service on `host`.

@@ -22,6 +22,7 @@ fn member(first: bool) -> Member {
         distribution: Distribution::Rke2,
         unit: if first { "rke2-server.service" } else { "rke2-agent.service" },
         first,
+        server: first,
         host: Some("192.0.2.10".into()),
     }
 }

@@ -123,3 +123,19 @@ fn answers_are_the_strongest() {
     assert_eq!(combined.config.os.hostname.as_deref(), Some("no"));
     assert_eq!(combined.entries[0].source, Kind::Console);
 }
+
+#[test]
+fn a_part_replaces_its_groups_as_a_whole_and_has_no_other_keys() {
+    let whole = "os: {hostname: a}\ninstall: {management_interface: {interfaces: [{name: a}], mtu: 9000}, device: /dev/sda}\n";
+    let part = |text: &str| {
+        let part = yaml(Kind::File, text).part(&["install.management_interface"], "this stays");
+        combine(&[yaml(Kind::File, whole), part])
+    };
+    let config = part("install: {management_interface: {interfaces: [{name: b}]}}\n").unwrap().config;
+    let management = config.install.management_interface.unwrap();
+    assert_eq!((management.mtu, management.interfaces[0].name.as_deref()), (0, Some("b")));
+    assert!(config.os.hostname.is_some() && config.install.device.is_some());
+    let invalid = part("os: {hostname: b, sysctls: {vm.a: 1}}\ninstall: {mode: join}\n").unwrap_err();
+    let others = invalid.0.iter().filter(|said| said.code == "other-key").map(|said| said.path.as_str());
+    assert_eq!(others.collect::<Vec<_>>(), ["os", "install.mode"], "the outermost of what is too much");
+}

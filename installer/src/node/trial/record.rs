@@ -1,0 +1,223 @@
+//! What is known of a trial under way, and how the last one ended. Both are in memory and forgotten when the machine
+//! stops.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::networks::{Difference, Networks};
+use crate::digest::Digest;
+use crate::failure::{Class, Failure};
+use crate::files;
+
+/// The trial under way, from the root. For root alone, as the profiles in it are.
+const TRIAL: &str = "run/nqrust/network-trial.json";
+/// The last one that ended, from the root.
+const LAST: &str = "run/nqrust/network-trial-last.json";
+
+/// How long a trial lasts: 30 seconds to an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span(u64);
+
+impl Span {
+    /// What is usual.
+    pub const USUAL: Self = Self(120);
+
+    /// In seconds.
+    #[must_use]
+    pub fn seconds(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Span {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let seconds = text.parse().ok().filter(|seconds| (30..=3600).contains(seconds));
+        seconds.map(Self).ok_or("a trial lasts 30 to 3600 seconds")
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How far a trial is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// The new network is being set up.
+    SettingUp,
+    /// The new network is set up, and waits for somebody to confirm it.
+    Running,
+}
+
+/// One of the files that a trial changes, as it is on one side of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Kept {
+    /// From the root.
+    pub(super) path: String,
+    /// Permissions.
+    pub(super) mode: u32,
+    /// Its content; none where there is no such file.
+    pub(super) text: Option<String>,
+}
+
+/// The networks before a trial, or those on trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Side {
+    pub(super) networks: Networks,
+    pub(super) files: Vec<Kept>,
+}
+
+/// A trial under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Trial {
+    /// When it ends, in seconds since the machine started: the time of day can be set meanwhile.
+    pub(super) until: u64,
+    pub(super) span: Span,
+    /// Digest of the document as the trial found it.
+    pub(super) document: Digest,
+    /// Digest of the document that confirming writes.
+    pub(super) confirmed: Digest,
+    pub(super) before: Side,
+    pub(super) after: Side,
+    pub(super) state: State,
+    /// What was noticed while the new network was set up.
+    pub(super) notes: Vec<String>,
+}
+
+impl Trial {
+    /// The one under way on the node at `root`.
+    pub(super) fn read(root: &Path) -> Result<Option<Self>> {
+        read(&root.join(TRIAL))
+    }
+
+    pub(super) fn write(&self, root: &Path) -> Result<()> {
+        files::write_atomically(&root.join(TRIAL), serde_json::to_string(self)?.as_bytes(), 0o600)
+    }
+
+    /// Says that it is over.
+    pub(super) fn end(root: &Path, ended: &Ended) -> Result<()> {
+        files::write_atomically(&root.join(LAST), serde_json::to_string(ended)?.as_bytes(), 0o600)?;
+        Self::forget(root)
+    }
+
+    /// Takes it away without a word.
+    pub(super) fn forget(root: &Path) -> Result<()> {
+        let path = root.join(TRIAL);
+        std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))
+    }
+
+    /// The seconds that it has left.
+    pub(super) fn left(&self, root: &Path) -> Result<u64> {
+        Ok(self.until.saturating_sub(uptime(root)?))
+    }
+
+    fn now(&self, root: &Path) -> Result<Now> {
+        let differences = self.before.networks.differences(&self.after.networks);
+        let (span, state, notes) = (self.span, self.state, self.notes.clone());
+        Ok(Now { left: self.left(root)?, span, state, notes, differences })
+    }
+}
+
+fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Option<T>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = files::read_text(path)?;
+    let read = serde_json::from_str(&text).map_err(|error| {
+        Failure::new(Class::Unexpected, format!("reading {}", path.display()))
+            .because(error)
+            .hint("Restart the machine: it comes up with the network of its node document.")
+    })?;
+    Ok(Some(read))
+}
+
+/// Seconds since the machine started, from proc_uptime(5).
+pub(super) fn uptime(root: &Path) -> Result<u64> {
+    let text = files::read_text(&root.join("proc/uptime"))?;
+    let seconds = text.split(['.', ' ']).next().and_then(|seconds| seconds.parse().ok());
+    seconds.context("reading the time since the start from /proc/uptime")
+}
+
+/// A trial under way as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Now {
+    /// Seconds until the old network comes back.
+    pub left: u64,
+    /// How long the trial lasts in all.
+    pub span: Span,
+    /// How far it is.
+    pub state: State,
+    /// What was noticed while the new network was set up; warnings say so.
+    pub notes: Vec<String>,
+    /// What is on trial.
+    pub differences: Vec<Difference>,
+}
+
+/// How a trial ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// Somebody confirmed it.
+    Confirmed,
+    /// Somebody took it back.
+    Reverted,
+    /// Nobody confirmed it in time.
+    Expired,
+    /// The new network could not be set up.
+    Failed,
+}
+
+/// A trial that is over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ended {
+    /// How it ended.
+    pub how: How,
+    /// What was noticed; warnings say so.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.how {
+            How::Confirmed => "The new network stays: the node document has it.",
+            How::Reverted => "The old network is back.",
+            How::Expired => "Nobody has confirmed the new network in time: the old one is back.",
+            How::Failed => "The new network could not be set up: the old one is back.",
+        })?;
+        self.notes.iter().try_for_each(|note| write!(f, "\n{note}"))
+    }
+}
+
+/// Where the node is with its trials.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// There was none since the machine started.
+    #[default]
+    None,
+    /// One is under way.
+    Now(Now),
+    /// The last one is over.
+    Ended(Ended),
+}
+
+/// Where the node at `root` is with its trials. Costs next to nothing.
+pub fn standing(root: &Path) -> Result<Standing> {
+    if let Some(trial) = Trial::read(root)? {
+        return trial.now(root).map(Standing::Now);
+    }
+    Ok(read(&root.join(LAST))?.map_or(Standing::None, Standing::Ended))
+}

@@ -1,0 +1,371 @@
+//! Beginning a trial, setting up its network, confirming and reverting it.
+//!
+//! The session that begins a trial may be cut off by it. So the new network is set up by a service of its own, and brought
+//! back by a timer that runs before anything is changed. Whoever changes something holds a lock.
+
+use std::fs::{self, File, OpenOptions};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::change::{Change, Present};
+use super::networks::Networks;
+use super::record::{Ended, How, Kept, Side, Span, State, Trial, uptime};
+use crate::command::{Invocation, Runner};
+use crate::config::{self, InstallConfig};
+use crate::digest::Digest;
+use crate::failure::{Class, Classify, Failure, causes};
+use crate::files;
+use crate::node::apply::{self, Outcome, below, write};
+use crate::node::boot::DOCUMENT;
+use crate::node::cluster::Member;
+use crate::node::files::NodeFile;
+use crate::node::network::activate::{Changes, activate, address_of};
+use crate::node::network::{self, management_device};
+use crate::node::record::Applied;
+
+/// The document that was replaced by the last change that was confirmed.
+pub const PREVIOUS: &str = "/oem/node.previous.yaml";
+/// Held by whoever changes something, from the root.
+const LOCK: &str = "run/nqrust/network-trial.lock";
+/// The unit that brings the old network back, and the one that sets up the new one.
+const TIMER: &str = "nqrust-network-trial";
+const SET_UP: &str = "nqrust-network-set-up";
+/// This program as units start it.
+const PROGRAM: &str = "/usr/bin/installer";
+/// How long the new network may take to have an address.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// The trials of a node.
+#[allow(missing_debug_implementations)]
+pub struct Trials<'a> {
+    root: &'a Path,
+    runner: &'a dyn Runner,
+}
+
+impl<'a> Trials<'a> {
+    /// Those of the node at `root`, whose programs `runner` runs.
+    #[must_use]
+    pub fn new(root: &'a Path, runner: &'a dyn Runner) -> Self {
+        Self { root, runner }
+    }
+
+    /// The change of this node's document by `part`; `name` is what messages call it.
+    pub fn change(&self, part: &str, name: &str) -> Result<Change> {
+        Change::read(&self.text()?, part, (DOCUMENT, name))
+    }
+
+    /// The node's document.
+    pub fn config(&self) -> Result<InstallConfig> {
+        config::load(&self.document())
+    }
+
+    /// What of the running node a change can touch.
+    #[must_use]
+    pub fn present(&self) -> Present {
+        let ip = Invocation::new("ip").args(["-json", "-details", "address"]);
+        let told = self.runner.run(&ip).unwrap_or_default();
+        let devices: Vec<serde_json::Value> = serde_json::from_slice(&told).unwrap_or_default();
+        let lists = devices.iter().filter_map(|device| device["addr_info"].as_array()).flatten();
+        let addresses: Vec<Ipv4Addr> =
+            lists.filter_map(|address| address["local"].as_str()?.parse().ok()).collect();
+        // A node whose document says nothing of it may have been promoted.
+        let etcd = |distribution| self.root.join("var/lib/rancher").join(distribution).join("server/db/etcd");
+        Present { addresses, keeps_etcd: ["rke2", "k3s"].into_iter().any(|name| etcd(name).exists()) }
+    }
+
+    /// Begins a trial: the timer first, then the service that sets up the new network; returns before that is done.
+    /// `accepted` says that a change of the address of a cluster's server is meant.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] while another trial is under way, where nothing would change, while the document has changes
+    /// that are not applied, and for an address that was not accepted. Then nothing has been changed.
+    pub fn begin(&self, change: &Change, span: Span, accepted: bool) -> Result<()> {
+        let _lock = self.lock()?;
+        refuse_during(self.root)?;
+        if change.differences().is_empty() {
+            return Err(invalid("the networks of this node are as that says already").into());
+        }
+        let concerns = change.concerns(&self.present());
+        if let Some(grave) = concerns.iter().find(|concern| concern.grave).filter(|_| !accepted) {
+            let hint = "If that is meant, say so: installer network try --accept-address-change";
+            return Err(invalid(grave.text.clone()).hint(hint).into());
+        }
+        let trial = self.plan(change, span)?;
+        trial.write(self.root)?;
+        if let Err(error) = self.start(span) {
+            self.stop(&format!("{TIMER}.timer"));
+            Trial::forget(self.root)?;
+            return Err(error).context("beginning the trial; nothing has been changed");
+        }
+        Ok(())
+    }
+
+    /// What a trial of this change would do.
+    fn plan(&self, change: &Change, span: Span) -> Result<Trial> {
+        let text = self.text()?;
+        let applied = Applied::read(self.root)?.unwrap_or_default();
+        if applied.document != Some(apply::digest_of(&self.document())?) {
+            let hint = "Apply them first: installer apply";
+            return Err(invalid("the node document has changes that are not applied").hint(hint).into());
+        }
+        let [old, new] = [&change.before, &change.after].map(rendered);
+        let mut before = Vec::new();
+        for file in new.iter().chain(old.iter().filter(|file| !holds(&new, &file.path))) {
+            before.push(self.kept(file)?);
+        }
+        let gone = before.iter().filter(|kept| !holds(&new, &kept.path));
+        let gone: Vec<_> = gone.map(|kept| Kept { text: None, ..kept.clone() }).collect();
+        // An apply that comes later, whatever becomes of the trial, has to know what is there.
+        let record = applied.with(new.iter().map(|file| file.path.clone()))?;
+        before.push(self.kept(&record)?);
+        let after = new.into_iter().chain([record]).map(side).chain(gone).collect();
+        Ok(Trial {
+            until: uptime(self.root)? + span.seconds(),
+            span,
+            document: Digest::of(text.as_bytes()),
+            confirmed: Digest::of(change.after.to_yaml().as_bytes()),
+            before: Side { networks: Networks::of(&change.before), files: before },
+            after: Side { networks: Networks::of(&change.after), files: after },
+            state: State::SettingUp,
+            notes: Vec::new(),
+        })
+    }
+
+    /// What is at the place of `file` now.
+    fn kept(&self, file: &NodeFile) -> Result<Kept> {
+        let path = self.root.join(&file.path);
+        if !path.exists() {
+            return Ok(Kept { path: file.path.clone(), mode: file.mode, text: None });
+        }
+        let metadata = fs::metadata(&path).with_context(|| format!("reading {}", path.display()))?;
+        let (mode, text) = (metadata.permissions().mode() & 0o7777, Some(files::read_text(&path)?));
+        Ok(Kept { path: file.path.clone(), mode, text })
+    }
+
+    fn start(&self, span: Span) -> Result<()> {
+        // One that was left behind has nothing more to do.
+        self.stop(&format!("{TIMER}.timer"));
+        let unit = |name: &str| {
+            let unit = format!("--unit={name}");
+            Invocation::new("systemd-run").args(["--quiet", "--collect"]).arg(unit)
+        };
+        let back = unit(TIMER)
+            .args(["--description=Bring the old network back", "--timer-property=AccuracySec=1s"])
+            .args(["--property=Restart=on-failure", "--property=RestartSec=10s"])
+            .arg(format!("--on-active={span}s"))
+            .args([PROGRAM, "network", "revert", "--expired"]);
+        self.runner.run(&back).context("starting the timer that brings the old network back")?;
+        let forth = unit(SET_UP)
+            .arg("--description=Set up the network on trial")
+            .arg(format!("--property=RuntimeMaxSec={span}s"))
+            .args([PROGRAM, "network", "set-up"]);
+        self.runner.run(&forth).context("starting the service that sets up the new network").map(drop)
+    }
+
+    /// Sets up the network on trial; for the service that [`Self::begin`] starts. If it cannot be set up, the old one
+    /// comes back at once.
+    pub fn set_up(&self) -> Result<()> {
+        let lock = self.lock()?;
+        let Some(trial) = Trial::read(self.root)? else { return Err(none_under_way(self.root)) };
+        let mut notes = Vec::new();
+        if let Err(error) = self.switch(&trial.after, &mut notes) {
+            notes.push(format!("error: {}", causes(&error).join(": ")));
+            self.bring_back(&trial, How::Failed, notes)?;
+            return Err(error).context("setting up the network on trial; the old one is back");
+        }
+        drop(lock);
+        notes.extend(self.address(&trial));
+        let _lock = self.lock()?;
+        // Somebody may have taken it back while there was a look for the address.
+        match Trial::read(self.root)?.filter(|now| now.until == trial.until) {
+            Some(now) => Trial { state: State::Running, notes, ..now }.write(self.root),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the management network has an address, in a sentence; none where that has no device of its own.
+    fn address(&self, trial: &Trial) -> Option<String> {
+        let device = management_device(&trial.after.networks.alone())?;
+        let left = Duration::from_secs(trial.span.seconds() / 2);
+        Some(match address_of(&device, self.runner, PATIENCE.min(left)) {
+            Some(address) => format!("{device} has the address {address}"),
+            None => format!("warning: {device} has no address: check cables, VLAN and DHCP"),
+        })
+    }
+
+    /// Makes the network on trial that of the node: the document is replaced and applied.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] where no trial is under way, while its network is being set up, and where the document is
+    /// another one than when the trial began; the trial goes on then.
+    pub fn confirm(&self) -> Result<Outcome> {
+        let _lock = self.lock()?;
+        let Some(trial) = Trial::read(self.root)? else { return Err(none_under_way(self.root)) };
+        if trial.state == State::SettingUp {
+            return Err(invalid("the network on trial is still being set up")
+                .hint("Try again in a moment.")
+                .into());
+        }
+        let old = self.text()?;
+        if Digest::of(old.as_bytes()) != trial.document {
+            let hint = "Take the trial back (installer network revert), apply the document, and try again.";
+            return Err(invalid("the node document has changed since the trial began").hint(hint).into());
+        }
+        let (before, after) = (config::parse(&old, DOCUMENT)?, self.composed(&trial)?);
+        let keep =
+            |path: &str, text: &str| files::write_atomically(&below(self.root, path), text.as_bytes(), 0o600);
+        keep(PREVIOUS, &old)
+            .and_then(|()| keep(DOCUMENT, &after))
+            .class(Class::DiskIo, || "keeping the new network in the node document".to_owned())?;
+        self.stop(&format!("{TIMER}.timer"));
+        Trial::end(self.root, &Ended { how: How::Confirmed, notes: Vec::new() })?;
+        let mut outcome = apply::apply(&self.document(), self.root)
+            .context("the new network stays; applying the rest of the node document")?;
+        outcome.warnings.extend(restart(&before, &trial));
+        Ok(outcome)
+    }
+
+    /// The document that confirming writes.
+    fn composed(&self, trial: &Trial) -> Result<String> {
+        let mut config = self.config()?;
+        trial.after.networks.put_into(&mut config);
+        let text = config.to_yaml();
+        // Nothing is kept that was not checked when the trial began.
+        let same = Digest::of(text.as_bytes()) == trial.confirmed;
+        anyhow::ensure!(same, "the document that was checked is not the one to be written");
+        Ok(text)
+    }
+
+    /// Brings the old network back. `expired` says that the time of the trial is over, and is for the timer: that of an
+    /// earlier trial changes nothing.
+    pub fn revert(&self, expired: bool) -> Result<Ended> {
+        if !expired && Trial::read(self.root)?.is_some() {
+            self.stop(&format!("{SET_UP}.service"));
+        }
+        let _lock = self.lock()?;
+        let nothing = Ended { how: How::Reverted, notes: Vec::new() };
+        let Some(trial) = Trial::read(self.root)? else {
+            return if expired { Ok(nothing) } else { Err(none_under_way(self.root)) };
+        };
+        if expired && trial.left(self.root)? > 1 {
+            return Ok(nothing);
+        }
+        if Digest::of(self.text()?.as_bytes()) == trial.confirmed {
+            // Confirming was cut short after the document had been replaced.
+            let ended = Ended { how: How::Confirmed, notes: Vec::new() };
+            Trial::end(self.root, &ended)?;
+            return Ok(ended);
+        }
+        if !expired {
+            self.stop(&format!("{TIMER}.timer"));
+        }
+        self.bring_back(&trial, if expired { How::Expired } else { How::Reverted }, Vec::new())
+    }
+
+    fn bring_back(&self, trial: &Trial, how: How, mut notes: Vec<String>) -> Result<Ended> {
+        self.switch(&trial.before, &mut notes).context("bringing the old network back").map_err(|error| {
+            let hint = "Restart the machine: it comes up with the network of its node document.";
+            Failure::new(Class::Network, "the old network is not back").because(error).hint(hint)
+        })?;
+        let ended = Ended { how, notes };
+        Trial::end(self.root, &ended)?;
+        Ok(ended)
+    }
+
+    /// Puts the files of one side in place and makes NetworkManager follow them.
+    fn switch(&self, side: &Side, notes: &mut Vec<String>) -> Result<()> {
+        let mut changes = Changes::default();
+        for Kept { path, mode, text } in &side.files {
+            let existed = self.root.join(path).exists();
+            let wrote = match text {
+                Some(text) => write(self.root, &NodeFile::new(path, *mode, text.clone()))?,
+                None if existed => {
+                    fs::remove_file(self.root.join(path)).with_context(|| format!("removing /{path}"))?;
+                    false
+                }
+                None => false,
+            };
+            if wrote {
+                changes.wrote(path, existed);
+            }
+        }
+        activate(&side.networks.alone(), &changes, self.runner, &mut |note| notes.push(note))
+    }
+
+    fn stop(&self, unit: &str) {
+        // One that does not run need not be stopped, and what it would do it finds done.
+        let _ = self.runner.run(&Invocation::new("systemctl").args(["stop", unit]));
+    }
+
+    fn document(&self) -> PathBuf {
+        below(self.root, DOCUMENT)
+    }
+
+    fn text(&self) -> Result<String> {
+        files::read_text(&self.document()).class(Class::Invalid, || "reading the node document".to_owned())
+    }
+
+    /// Waits until nobody else changes anything.
+    fn lock(&self) -> Result<File> {
+        let path = self.root.join(LOCK);
+        files::make_directory(path.parent().unwrap_or(self.root), 0o755)?;
+        let what = || format!("locking {}", path.display());
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).with_context(what)?;
+        file.lock().with_context(what)?;
+        Ok(file)
+    }
+}
+
+/// Refuses what must not be done while a trial is under way on the node at `root`.
+pub fn refuse_during(root: &Path) -> Result<()> {
+    let Some(trial) = Trial::read(root)? else { return Ok(()) };
+    let what = format!("a change of the network is on trial, for another {} seconds", trial.left(root)?);
+    let hint = "Keep it with `installer network confirm`, or take it back with `installer network revert`.";
+    Err(invalid(what).hint(hint).into())
+}
+
+/// The files that a document's networks make, without those that it writes itself.
+fn rendered(config: &InstallConfig) -> Vec<NodeFile> {
+    let own = |file: &NodeFile| {
+        config.os.write_files.iter().any(|further| further.path.trim_start_matches('/') == file.path)
+    };
+    network::files(config).into_iter().filter(|file| !own(file)).collect()
+}
+
+fn holds(files: &[NodeFile], path: &str) -> bool {
+    files.iter().any(|file| file.path == path)
+}
+
+fn side(file: NodeFile) -> Kept {
+    Kept { path: file.path, mode: file.mode, text: Some(String::from_utf8_lossy(&file.bytes).into_owned()) }
+}
+
+/// What is still to do for the cluster once the new network stays.
+fn restart(before: &InstallConfig, trial: &Trial) -> Option<String> {
+    let member = Member::of(before)?;
+    let [old, new] = [&trial.before, &trial.after].map(|side| side.networks.management_interface.clone());
+    (old != new).then(|| {
+        format!(
+            "the cluster learns of another address with a restart of {unit}: systemctl restart {unit}",
+            unit = member.unit
+        )
+    })
+}
+
+fn invalid(what: impl Into<String>) -> Failure {
+    Failure::new(Class::Invalid, what)
+}
+
+fn none_under_way(root: &Path) -> anyhow::Error {
+    let failure = invalid("no change of the network is on trial");
+    match super::record::standing(root) {
+        Ok(super::record::Standing::Ended(ended)) => failure.because(anyhow::anyhow!("{ended}")).into(),
+        _ => failure.hint("Begin one with: installer network try FILE").into(),
+    }
+}
