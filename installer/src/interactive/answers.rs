@@ -11,12 +11,13 @@ use serde_json::{Map, Value};
 use crate::config::rules::idle;
 use crate::config::sources::{Combined, Entry, Kind};
 use crate::config::{self, Diagnostic, InstallConfig, Method, Mode, Role, Severity};
+use crate::terminal::form::Field;
 
 /// What diagnostics call the document.
 pub const NAME: &str = "answers on the console";
 
 /// What has been answered. Its `Debug` shows no value.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Answers {
     found: Value,
     origins: BTreeMap<String, Kind>,
@@ -160,6 +161,16 @@ impl Checked {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
         self.diagnostics.iter().filter(about)
+    }
+
+    /// Says at a field what is wrong with it, and what somebody should know about it.
+    pub fn tell(&self, field: &mut Field) {
+        for said in self.about(&field.id).filter(|said| said.code != "clear-text-password") {
+            let better = said.suggestion.as_ref().map(|better| format!("; try {better}"));
+            let text = format!("{}{}", said.message, better.unwrap_or_default());
+            let list = if is_mistake(said) { &mut field.errors } else { &mut field.warnings };
+            list.push(text);
+        }
     }
 }
 

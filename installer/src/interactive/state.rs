@@ -164,14 +164,8 @@ impl State {
     fn say_mistakes(&mut self, screen: Screen) {
         let checked = self.answers.check(false);
         for field in &mut self.form.fields {
-            if field.id.is_empty() || !self.visited.contains(&field.id) {
-                continue;
-            }
-            for said in checked.about(&field.id).filter(|said| said.code != "clear-text-password") {
-                let said_too = said.suggestion.as_ref().map(|better| format!("; try {better}"));
-                let text = format!("{}{}", said.message, said_too.unwrap_or_default());
-                let list = if is_mistake(said) { &mut field.errors } else { &mut field.warnings };
-                list.push(text);
+            if !field.id.is_empty() && self.visited.contains(&field.id) {
+                checked.tell(field);
             }
         }
         if screen == Screen::Access {

@@ -1,5 +1,7 @@
 //! A state as a picture; pure.
 
+mod network;
+
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -25,10 +27,11 @@ const LEAST: u16 = 48;
 const LOCKED: &[(&str, &str)] = &[("L", "log in"), ("F5", "look again"), ("Up/Down", "scroll")];
 const UNLOCKED: &[(&str, &str)] = &[
     ("J", "journal"),
-    ("S", "support bundle"),
+    ("S", "bundle"),
+    ("N", "network"),
     ("R", "restart"),
     ("P", "power off"),
-    ("F5", "look again"),
+    ("F5", "look"),
     ("Q", "quit"),
 ];
 
@@ -37,6 +40,9 @@ pub fn state(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme)
     match &state.view {
         View::Node => node(state, time, frame, theme),
         View::Confirm(power) => confirm(state, *power, frame, theme),
+        View::Network(_) => network::change(state, time, frame, theme),
+        View::Bundle(_) => bundle(state, time, frame, theme),
+        View::Trial => network::trial(state, time, frame, theme),
         View::Logs(lines) => {
             let rows: Vec<_> = match lines {
                 None => vec![("Reading the journal.".to_owned(), Style::new())],
@@ -50,6 +56,19 @@ pub fn state(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme)
                 wrapped(&row, width).into_iter().map(move |row| (row, style)).collect::<Vec<_>>()
             });
             text::draw(frame, body, &folded.collect::<Vec<_>>(), &mut state.logs);
+        }
+    }
+}
+
+fn bundle(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme) {
+    let View::Bundle(places) = &mut state.view else { return };
+    let keys = [("Enter", "write it there"), ("F5", "look again"), ("Esc", "back")];
+    let body = Page { title: "Support bundle", place: time, keys: &keys, message: None }.draw(frame, theme);
+    match places {
+        Some(places) => places.form.draw(frame, body, theme),
+        None => {
+            let rows = [("Looking for sticks.".to_owned(), Style::new())];
+            text::draw(frame, body, &rows, &mut text::Scroll::default());
         }
     }
 }
@@ -72,7 +91,14 @@ fn node(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme) {
         return text::draw(frame, body, rows, &mut state.node);
     };
     let body = code(facts, frame, body, theme);
-    text::draw(frame, body, &rows(facts, usize::from(body.width), theme), &mut state.node);
+    let mut rows = rows(facts, usize::from(body.width), theme);
+    if let Some(now) = state.now() {
+        let text = format!("other networks are on trial, for another {} seconds", now.left);
+        let mut table = Table { rows: Vec::new(), width: usize::from(body.width) };
+        table.row("Network", &text, theme.warning());
+        rows.splice(0..0, table.rows);
+    }
+    text::draw(frame, body, &rows, &mut state.node);
 }
 
 /// Draws the code of the management address at the right, if there is room; returns what is left.

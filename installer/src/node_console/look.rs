@@ -8,10 +8,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::network::{Present, Proposal};
 use super::{Cluster, Facts, Node, Power};
 use crate::command::{Invocation, Runner, SystemRunner};
 use crate::config::redact::{Secrets, without_secrets};
+use crate::config::sources::{Combined, Document, Kind, combine};
 use crate::config::{self, InstallConfig, VipMode};
+use crate::files;
+use crate::interactive::answers::Answers;
 use crate::inventory::{Inventory, Roots};
 use crate::node::apply::below;
 use crate::node::arrays;
@@ -20,10 +24,16 @@ use crate::node::cluster::Member;
 use crate::node::network::MANAGEMENT;
 use crate::node::stages::{self, watch};
 use crate::node::status::Status;
+use crate::node::trial::{Ended, How, Networks, Span, Standing, Trials, standing};
 use crate::report;
+use crate::stick::{self, Survey, Volume};
 
 /// Where support bundles are kept; for root alone.
 pub const BUNDLES: &str = "/var/lib/nqrust/support";
+/// What messages call the networks that were typed.
+const ANSWERS: &str = "the answers";
+/// The largest support bundle that is kept in memory, in bytes.
+const LARGEST: u64 = 256 << 20;
 /// For one program.
 const LIMIT: Duration = Duration::from_secs(20);
 /// As much of the journal as is shown, in lines.
@@ -52,6 +62,10 @@ impl ThisNode {
 
     fn config(&self) -> Result<InstallConfig> {
         config::load(&below(&self.root, DOCUMENT))
+    }
+
+    fn trials(&self) -> Trials<'_> {
+        Trials::new(&self.root, &*self.runner)
     }
 
     fn secrets(&self) -> Secrets {
@@ -100,6 +114,25 @@ impl ThisNode {
         }
     }
 
+    /// Writes a support bundle to a directory.
+    fn collect(&self, directory: &str) -> Result<PathBuf> {
+        let told = |text: Result<String>| text.unwrap_or_else(|error| format!("not known: {error:#}\n"));
+        let status = Status::gather(&self.root).and_then(|mut status| {
+            status.look(&self.root, &*self.runner)?;
+            Ok(status.to_string())
+        });
+        let configuration = self.config().map(|config| without_secrets(&config));
+        let inventory = serde_json::to_string_pretty(&Inventory::scan(&self.roots())?)?;
+        let files = vec![
+            ("status.txt", told(status)),
+            ("configuration.yaml", told(configuration)),
+            ("inventory.json", inventory),
+        ];
+        let secrets = self.secrets();
+        let hide = |text: &str| stages::without_tokens(&secrets.hide(text));
+        report::bundle(files, &hide, &*self.runner, &below(&self.root, directory))
+    }
+
     fn journal(&self, lines: &str) -> Result<String> {
         let journal = Invocation::new("journalctl")
             .args(["--boot", "--no-pager", "--quiet", "--output=short-iso", "--lines", lines])
@@ -131,22 +164,22 @@ impl Node for ThisNode {
         Ok(self.journal(LINES)?.lines().map(str::to_owned).collect())
     }
 
-    fn bundle(&self) -> Result<PathBuf> {
-        let told = |text: Result<String>| text.unwrap_or_else(|error| format!("not known: {error:#}\n"));
-        let status = Status::gather(&self.root).and_then(|mut status| {
-            status.look(&self.root, &*self.runner)?;
-            Ok(status.to_string())
-        });
-        let configuration = self.config().map(|config| without_secrets(&config));
-        let inventory = serde_json::to_string_pretty(&Inventory::scan(&self.roots())?)?;
-        let files = vec![
-            ("status.txt", told(status)),
-            ("configuration.yaml", told(configuration)),
-            ("inventory.json", inventory),
-        ];
-        let secrets = self.secrets();
-        let hide = |text: &str| stages::without_tokens(&secrets.hide(text));
-        report::bundle(files, &hide, &*self.runner, &below(&self.root, BUNDLES))
+    fn sticks(&self) -> Result<Survey> {
+        Ok(Survey::of(&Inventory::scan(&self.roots())?, &[]))
+    }
+
+    fn bundle(&self, volume: Option<&Volume>) -> Result<String> {
+        let Some(volume) = volume else {
+            let path = self.collect(BUNDLES)?;
+            return Ok(format!("It is in {}, for root alone.", path.display()));
+        };
+        // The disks of the node may be what is broken: nothing of it touches them.
+        let path = self.collect(report::DIRECTORY)?;
+        let content = files::read_at_most(&path, LARGEST);
+        let _ = fs::remove_file(&path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        stick::write(volume, &name, &content?, &Inventory::scan(&self.roots())?, &[])?;
+        Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
     }
 
     fn power(&self, power: Power) -> Result<()> {
@@ -155,6 +188,46 @@ impl Node for ThisNode {
             Power::Off => "poweroff",
         };
         self.runner.run(&Invocation::new("systemctl").arg(what).limit(LIMIT)).map(drop)
+    }
+
+    fn network(&self) -> Result<Present> {
+        let text = files::read_text(&below(&self.root, DOCUMENT))?;
+        let found = combine(&[Document::yaml(Kind::File, DOCUMENT, text)])?;
+        // Every value is from the document, which need not be said of each.
+        let answers = Answers::on(&Combined { entries: Vec::new(), ..found });
+        Ok(Present { answers, nics: Inventory::scan(&self.roots())?.nics })
+    }
+
+    fn propose(&self, networks: &Networks) -> Result<Proposal> {
+        let trials = self.trials();
+        let change = trials.change(&networks.to_yaml(), ANSWERS)?;
+        let concerns = change.concerns(&trials.present());
+        let grave = concerns.iter().any(|concern| concern.grave);
+        let remarks = change.remarks.iter().map(|remark| format!("{}: {}", remark.path, remark.message));
+        let warnings = concerns.into_iter().map(|concern| concern.text).chain(remarks).collect();
+        let differences: Vec<_> = change.differences().iter().map(ToString::to_string).collect();
+        anyhow::ensure!(!differences.is_empty(), "nothing is changed");
+        Ok(Proposal { networks: networks.clone(), differences, warnings, grave })
+    }
+
+    fn try_networks(&self, networks: &Networks, accepted: bool) -> Result<()> {
+        let trials = self.trials();
+        trials.begin(&trials.change(&networks.to_yaml(), ANSWERS)?, Span::USUAL, accepted)
+    }
+
+    fn trial(&self) -> Standing {
+        // What cannot be read is no trial that this console could do something about.
+        standing(&self.root).unwrap_or_default()
+    }
+
+    fn confirm(&self) -> Result<String> {
+        let warnings = self.trials().confirm()?.warnings;
+        let notes = warnings.iter().map(|warning| format!("warning: {warning}")).collect();
+        Ok(Ended { how: How::Confirmed, notes }.to_string())
+    }
+
+    fn revert(&self) -> Result<String> {
+        self.trials().revert(false).map(|ended| ended.to_string())
     }
 }
 

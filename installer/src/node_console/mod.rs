@@ -8,22 +8,25 @@
 //! |---|---|
 //! | [`state`] | keys and news to the next state and to effects; pure |
 //! | [`draw`] | a state as a picture; pure |
+//! | [`network`] | the change of the network: its questions and its review; pure |
 //! | [`look`] | this node: what it is, and what is done to it |
 //! | [`run`] | one console, and threads for what takes time |
 
 pub mod draw;
 pub mod look;
+pub mod network;
 pub mod run;
 pub mod state;
 
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 
 use crate::node::status::Status;
+use crate::node::trial::{Networks, Standing};
+use crate::stick::{Survey, Volume};
+use network::{Present, Proposal};
 
 /// What the page shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,15 +64,19 @@ pub enum Power {
 }
 
 /// What the administrator of a node can have done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The machine is stopped in an orderly way.
     Power(Power),
-    /// What helps to find the reason of a trouble is collected into a file.
-    Bundle,
+    /// What helps to find the reason of a trouble is collected into a file: on a volume of a stick, or on the node.
+    Bundle(Option<Volume>),
+    /// The networks on trial become those of the node.
+    Confirm,
+    /// The networks on trial are taken back.
+    Revert,
 }
 
-/// A node. Every call but [`Self::signs`] may take its time.
+/// A node. Every call but [`Self::signs`] and [`Self::trial`] may take its time.
 pub trait Node: Send + Sync {
     /// A text that is another one when there is something new to look at; costs next to nothing.
     fn signs(&self) -> String;
@@ -77,10 +84,24 @@ pub trait Node: Send + Sync {
     fn look(&self) -> Result<Facts>;
     /// The last lines of its journal, without its secrets.
     fn logs(&self) -> Result<Vec<String>>;
-    /// Collects what helps to find the reason of a trouble; says where it is.
-    fn bundle(&self) -> Result<PathBuf>;
+    /// The volumes of sticks that can take a file, and why others cannot.
+    fn sticks(&self) -> Result<Survey>;
+    /// Collects what helps to find the reason of a trouble, on a volume of a stick or on the node; says where it is.
+    fn bundle(&self, volume: Option<&Volume>) -> Result<String>;
     /// Begins to stop the machine.
     fn power(&self, power: Power) -> Result<()>;
+    /// What the questions about its network begin with.
+    fn network(&self) -> Result<Present>;
+    /// Checks other networks with the whole node document.
+    fn propose(&self, networks: &Networks) -> Result<Proposal>;
+    /// Begins a trial of other networks. `accepted` says that a grave matter is meant.
+    fn try_networks(&self, networks: &Networks, accepted: bool) -> Result<()>;
+    /// Where it is with its trials; costs next to nothing.
+    fn trial(&self) -> Standing;
+    /// Keeps the networks on trial; says what came of it.
+    fn confirm(&self) -> Result<String>;
+    /// Takes the networks on trial back; says what came of it.
+    fn revert(&self) -> Result<String>;
 }
 
 /// How a console ends.

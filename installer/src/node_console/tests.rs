@@ -1,5 +1,7 @@
 //! The screens as golden text, what keys do, and this node's own answers.
 
+mod network;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,8 @@ use crate::node::cmdline::Slot;
 use crate::node::images::tests::release;
 use crate::node::stages::{Name, Stage, State as Standing};
 use crate::node::status::{Blobs, Status};
+use crate::size::ByteSize;
+use crate::stick::{Format, Survey, Volume};
 use crate::terminal::testing::shown;
 use crate::terminal::{Capabilities, Key, Theme};
 
@@ -25,7 +29,7 @@ fn stage(name: Name, state: Standing, detail: &str) -> Stage {
 }
 
 /// A worker that is part of its cluster.
-fn ready() -> Facts {
+pub(super) fn ready() -> Facts {
     let stages = [
         (Name::Network, "mgmt-br has 192.0.2.12/24"),
         (Name::Server, "https://192.0.2.110:9345 answers"),
@@ -178,7 +182,45 @@ fn what_cannot_be_undone_needs_two_keys() {
     assert_eq!(keys("ry"), [Effect::Act(Action::Power(Power::Restart))]);
     assert_eq!(keys("pY"), [Effect::Act(Action::Power(Power::Off))]);
     assert_eq!(keys("rr"), [], "the same key twice is no yes");
-    assert_eq!(keys("s"), [Effect::Act(Action::Bundle)]);
+    assert_eq!(keys("s"), [Effect::Sticks]);
+}
+
+fn stick() -> Volume {
+    Volume {
+        node: "/dev/sdc1".into(),
+        format: Format::Vfat,
+        size: ByteSize::gib(8),
+        label: Some("LOGS".into()),
+        uuid: None,
+        disk: "/dev/sdc: 8 GiB, model Ultra, serial 4C53".into(),
+    }
+}
+
+#[test]
+fn a_support_bundle_goes_to_a_stick_where_there_is_one() {
+    let mut state = state(true, Some(ready()));
+    let found = |volumes: &[Volume]| Survey {
+        volumes: volumes.to_vec(),
+        others: vec!["/dev/sdd1: it has NTFS; FAT, exFAT and ext4 can take files".into()],
+    };
+    state.take(Input::Key(Key::Char('s')));
+    assert_eq!(state.take(Input::Sticks(Ok(found(&[stick()])))), None);
+    golden("bundle", state.clone());
+    let mut node = state.clone();
+    assert_eq!(node.take(Input::Key(Key::Enter)), Some(Effect::Act(Action::Bundle(None))));
+    state.take(Input::Key(Key::Down));
+    assert_eq!(state.take(Input::Key(Key::Enter)), Some(Effect::Act(Action::Bundle(Some(stick())))));
+    assert_eq!(state.view, View::Node);
+}
+
+#[test]
+fn a_support_bundle_stays_on_the_node_where_there_is_no_stick() {
+    for found in [Ok(Survey::default()), Err("reading /sys/block: Input/output error".to_owned())] {
+        let mut state = state(true, Some(ready()));
+        state.take(Input::Key(Key::Char('s')));
+        assert_eq!(state.take(Input::Sticks(found)), Some(Effect::Act(Action::Bundle(None))));
+        assert_eq!(state.view, View::Node);
+    }
 }
 
 #[test]
@@ -305,7 +347,9 @@ fn neither_the_journal_nor_a_support_bundle_tells_secrets() {
     let lines = node.logs().unwrap();
     assert_eq!(lines.len(), 1);
     assert!(lines[0].ends_with("token [hidden], [hidden] and more"), "{lines:?}");
-    let path: PathBuf = node.bundle().unwrap();
+    let told = node.bundle(None).unwrap();
+    let told = told.strip_prefix("It is in ").and_then(|told| told.strip_suffix(", for root alone."));
+    let path = PathBuf::from(told.unwrap());
     assert_eq!(path.parent().unwrap(), root.path().join(BUNDLES.trim_start_matches('/')));
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(fs::File::open(path).unwrap()));
     let mut names = Vec::new();
@@ -340,4 +384,24 @@ fn the_example_for_a_serial_line_does_what_the_unit_of_the_screen_does() {
 fn power_is_asked_of_systemd() {
     let (_root, node) = node();
     node.power(Power::Off).unwrap();
+}
+
+#[test]
+fn a_node_that_never_had_a_trial_fills_in_its_present_network_and_tells_what_would_change() {
+    let (root, node) = node();
+    let card = root.path().join("sys/class/net/ens3");
+    fs::create_dir_all(card.join("device")).unwrap();
+    fs::create_dir_all(card.join("bonding_slave")).unwrap();
+    fs::write(card.join("address"), "52:54:00:00:00:99\n").unwrap();
+    fs::write(card.join("bonding_slave/perm_hwaddr"), "52:54:00:00:00:03\n").unwrap();
+    assert_eq!(node.trial(), crate::node::trial::Standing::None);
+    let present = node.network().unwrap();
+    assert_eq!(present.nics[0].mac, "52:54:00:00:00:03", "a card in a bond has its own address");
+    let text = "install: {management_interface: {interfaces: [{name: ens3}]}}";
+    let networks = crate::node::trial::Networks::of(&crate::config::parse(text, "f").unwrap());
+    let proposal = node.propose(&networks).unwrap();
+    assert_eq!(proposal.differences, ["install.management_interface.interfaces[0].name: none -> ens3"]);
+    assert!(!proposal.grave && proposal.warnings[0].contains("k3s-agent.service"), "{proposal:?}");
+    let error = node.try_networks(&networks, false).unwrap_err();
+    assert!(format!("{error:#}").contains("not applied"), "{error:#}");
 }

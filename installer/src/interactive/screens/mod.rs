@@ -4,7 +4,7 @@ mod access;
 mod cluster;
 mod disks;
 mod names;
-mod network;
+pub mod network;
 mod welcome;
 
 use serde_json::Value;
@@ -63,7 +63,7 @@ impl Screen {
         match self {
             Self::Welcome => welcome::fields(answers, facts),
             Self::Disks => disks::fields(answers, facts),
-            Self::Network => network::fields(answers, facts),
+            Self::Network => network::fields(answers, &facts.inventory.nics),
             Self::Names => names::fields(answers),
             Self::Cluster => cluster::fields(answers),
             Self::Access => access::fields(answers),
@@ -75,12 +75,9 @@ impl Screen {
         match (self, &field.kind) {
             (_, Kind::Text) => {}
             (Self::Disks, Kind::Choice { .. }) => disks::take(field, answers, facts),
-            (Self::Network, _) if network::take(field, answers, facts) => {}
+            (Self::Network, _) if network::take(field, answers, &facts.inventory.nics) => {}
             (Self::Names, _) if names::take(field, answers) => {}
-            (_, Kind::Secret(line)) => take_secret(answers, &field.id, &line.text()),
-            (_, Kind::Line(line)) => take_text(answers, &field.id, &line.text()),
-            (_, Kind::Choice { chosen, .. }) => take_word(answers, &field.id, *chosen),
-            (_, Kind::Marks { .. }) => {}
+            _ => take_plain(field, answers),
         }
     }
 
@@ -97,6 +94,16 @@ impl Screen {
 
 /// What a repetition of the password is called.
 pub const REPETITION: &str = "repetition";
+
+/// Takes a field that is like any other of its kind.
+fn take_plain(field: &Field, answers: &mut Answers) {
+    match &field.kind {
+        Kind::Secret(line) => take_secret(answers, &field.id, &line.text()),
+        Kind::Line(line) => take_text(answers, &field.id, &line.text()),
+        Kind::Choice { chosen, .. } => take_word(answers, &field.id, *chosen),
+        Kind::Marks { .. } | Kind::Text => {}
+    }
+}
 
 /// The words of `key`, in the order in which its choice shows them.
 fn words(id: &str) -> &'static [&'static str] {
@@ -177,7 +184,7 @@ fn remark(answers: &Answers, id: &str, usual: &str) -> Option<String> {
 /// Answers what most machines want, where nothing has been answered or found.
 pub fn suggest(screen: Screen, answers: &mut Answers, facts: &Facts) {
     match screen {
-        Screen::Network => network::suggest(answers, facts),
+        Screen::Network => network::suggest(answers, &facts.inventory.nics),
         Screen::Disks => disks::suggest(answers, facts),
         _ => {}
     }

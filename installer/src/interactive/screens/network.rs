@@ -1,25 +1,43 @@
-//! The management network.
+//! The management network, of a machine that is installed and of a node.
 
 use serde_json::{Value, json};
 
-use super::super::Facts;
 use super::super::answers::Answers;
-use super::{choice, line, remark};
+use super::{choice, line, remark, take_plain};
 use crate::config::Method;
 use crate::inventory::Nic;
 use crate::terminal::form::{Choice, Field};
 
 const CARDS: &str = "install.management_interface.interfaces";
+const SERVERS: &str = "os.dns_nameservers";
 
 /// Policies of a bond, in the order in which they are offered.
 pub(super) const BONDS: [&str; 7] =
     ["active-backup", "802.3ad", "balance-rr", "balance-xor", "broadcast", "balance-tlb", "balance-alb"];
 
-pub(super) fn fields(answers: &Answers, facts: &Facts) -> Vec<Field> {
+/// The questions, with the name servers also where a DHCP server gives the address: an install asks for them then on
+/// another screen.
+#[must_use]
+pub fn all_fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
+    let mut fields = fields(answers, nics);
+    if !fields.iter().any(|field| field.id == SERVERS) {
+        fields.push(line(answers, SERVERS, "Name servers", "empty: from DHCP"));
+    }
+    fields
+}
+
+/// Puts what stands in one of these fields into the answers.
+pub fn answer(field: &Field, answers: &mut Answers, nics: &[Nic]) {
+    if !take(field, answers, nics) {
+        take_plain(field, answers);
+    }
+}
+
+pub(super) fn fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
     let config = answers.understood();
     let management = config.install.management_interface.unwrap_or_default();
-    let marked = marked(answers, facts);
-    let cards = facts.inventory.nics.iter().zip(&marked).map(|(nic, marked)| (card(nic), *marked)).collect();
+    let marked = marked(answers, nics);
+    let cards = nics.iter().zip(&marked).map(|(nic, marked)| (card(nic), *marked)).collect();
     let at = |key: &str| format!("install.management_interface.{key}");
     let mut fields = vec![
         Field::marks(CARDS, "Network cards; several make a bond", cards).remark(remark(answers, CARDS, "")),
@@ -43,7 +61,7 @@ pub(super) fn fields(answers: &Answers, facts: &Facts) -> Vec<Field> {
         fields.push(line(answers, &at("ip"), "Address", ""));
         fields.push(line(answers, &at("subnet_mask"), "Network mask", "such as 255.255.255.0"));
         fields.push(line(answers, &at("gateway"), "Gateway", ""));
-        fields.push(line(answers, "os.dns_nameservers", "Name servers", "joined by commas"));
+        fields.push(line(answers, SERVERS, "Name servers", "joined by commas"));
     }
     fields.push(optional(answers, &at("vlan_id"), "VLAN", "2 to 4094; empty is none"));
     fields.push(optional(answers, &at("mtu"), "MTU", "bytes; empty: the card's own"));
@@ -68,24 +86,24 @@ fn card(nic: &Nic) -> Choice {
 }
 
 /// Which cards are the answer, by name or by hardware address.
-fn marked(answers: &Answers, facts: &Facts) -> Vec<bool> {
+fn marked(answers: &Answers, nics: &[Nic]) -> Vec<bool> {
     let cards = answers.value(CARDS).and_then(|cards| cards.as_array().cloned()).unwrap_or_default();
     let is = |nic: &Nic, card: &Value| match (card["hw_addr"].as_str(), card["name"].as_str()) {
         (Some(address), _) => address.eq_ignore_ascii_case(&nic.mac),
         (None, name) => name == Some(&nic.name),
     };
-    facts.inventory.nics.iter().map(|nic| cards.iter().any(|card| is(nic, card))).collect()
+    nics.iter().map(|nic| cards.iter().any(|card| is(nic, card))).collect()
 }
 
 /// Takes the fields that are not like any other; says whether this was one.
-pub(super) fn take(field: &Field, answers: &mut Answers, facts: &Facts) -> bool {
+pub(super) fn take(field: &Field, answers: &mut Answers, nics: &[Nic]) -> bool {
     if field.id == CARDS {
         let now: Vec<usize> =
-            (0..).zip(marked(answers, facts)).filter(|(_, on)| *on).map(|(at, _)| at).collect();
+            (0..).zip(marked(answers, nics)).filter(|(_, on)| *on).map(|(at, _)| at).collect();
         if now != field.marked() {
-            let nics = field.marked().into_iter().filter_map(|at| facts.inventory.nics.get(at));
+            let cards = field.marked().into_iter().filter_map(|at| nics.get(at));
             // By its address: the names of cards change with the slots that are in use.
-            let cards: Vec<_> = nics.map(|nic| json!({ "hw_addr": nic.mac })).collect();
+            let cards: Vec<_> = cards.map(|nic| json!({ "hw_addr": nic.mac })).collect();
             answers.give(CARDS, (!cards.is_empty()).then(|| Value::from(cards)));
         }
         return true;
@@ -101,8 +119,7 @@ pub(super) fn take(field: &Field, answers: &mut Answers, facts: &Facts) -> bool 
 }
 
 /// Marks the first card with a link where nothing is marked: what most machines want.
-pub(super) fn suggest(answers: &mut Answers, facts: &Facts) {
-    let nics = &facts.inventory.nics;
+pub(super) fn suggest(answers: &mut Answers, nics: &[Nic]) {
     let linked = nics.iter().find(|nic| nic.carrier == Some(true)).or(nics.first());
     if let (None, Some(nic)) = (answers.value(CARDS).filter(|cards| cards != &json!([])), linked) {
         answers.give(CARDS, Some(json!([{ "hw_addr": nic.mac }])));
