@@ -15,6 +15,8 @@ use crate::terminal::Console;
 
 /// How long keys are waited for before there is a look at what else has come.
 const TICK: Duration = Duration::from_secs(1);
+/// The same while a slow terminal takes the picture.
+const BEHIND: Duration = Duration::from_millis(50);
 /// How often there is a look whether the node shows signs of something new.
 const SIGNS: Duration = Duration::from_secs(5);
 /// How often the node is looked at, signs or not: an address can change, and a cluster can lose a node.
@@ -33,15 +35,15 @@ pub fn run(console: Console, node: Arc<dyn Node>, administrator: bool) -> Result
     let theme = screen.theme();
     loop {
         if page.watch(begin.elapsed()) {
-            screen.forget()?;
+            screen.forget();
         }
         let time = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
         screen.draw(|frame| draw::state(&mut page.state, &time, frame, theme))?;
-        let keys = keyboard.wait(TICK)?;
+        let keys = keyboard.wait(if screen.is_behind() { BEHIND } else { TICK })?;
         for input in keys.into_iter().map(Input::Key).chain(page.heard.try_iter().collect::<Vec<_>>()) {
             match page.take(input) {
                 Next::Stay => {}
-                Next::Redraw => screen.forget()?,
+                Next::Redraw => screen.forget(),
                 Next::End(end) => return Ok(end),
             }
         }

@@ -4,7 +4,7 @@
 //! caller's to catch, who then lets the screen go.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,13 @@ use ratatui::layout::Size;
 use ratatui::{Frame, Terminal};
 
 use super::keys::{Decoder, ESCAPE_PATIENCE, Key};
+use super::outlet::{self, Outlet};
 use super::output::{Output, ending};
 use super::{Capabilities, Theme};
 use crate::failure::{Class, Classify, Failure};
+
+/// How long a terminal may take for what puts it back.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A terminal that is open and as it was found.
 #[derive(Debug)]
@@ -75,9 +79,11 @@ impl Console {
             let (width, height) = terminal_size::terminal_size_of(measured.as_fd())?;
             Some(Size::new(width.0, height.0))
         };
-        let restore = Restore { output: output.try_clone()?, found, capabilities, taken: Arc::default() };
-        let terminal = Terminal::new(Output::new(output, capabilities, measure))?;
-        let mut screen = Screen { terminal, restore, theme: Theme::of(capabilities) };
+        let outlet = Outlet::new(output);
+        let output = outlet.file().try_clone()?;
+        let restore = Restore { output, found, capabilities, taken: Arc::default() };
+        let terminal = Terminal::new(Output::new(outlet, capabilities, measure))?;
+        let mut screen = Screen { terminal, restore, theme: Theme::of(capabilities), stale: false };
         screen.enter().class(Class::Unexpected, what)?;
         Ok((screen, Keyboard { input, decoder: Decoder::default() }))
     }
@@ -95,9 +101,10 @@ struct Restore {
 impl Restore {
     fn now(&mut self) {
         if self.taken.swap(false, Ordering::Relaxed) {
-            // Nobody is left to tell where this fails.
-            let _ = self.output.write_all(ending(self.capabilities).as_bytes());
-            let _ = termios::tcsetattr(&self.output, SetArg::TCSADRAIN, &self.found);
+            // Nobody is left to tell where this fails. What is on its way is not waited for: a line that is stuck would
+            // never be put back.
+            let _ = outlet::push(&self.output, ending(self.capabilities).as_bytes(), FAREWELL);
+            let _ = termios::tcsetattr(&self.output, SetArg::TCSANOW, &self.found);
         }
     }
 }
@@ -111,9 +118,11 @@ impl Drop for Restore {
 /// A screen to draw on.
 #[allow(missing_debug_implementations)]
 pub struct Screen {
-    terminal: Terminal<Output<File>>,
+    terminal: Terminal<Output<Outlet>>,
     restore: Restore,
     theme: Theme,
+    /// Whether something else has written on it.
+    stale: bool,
 }
 
 impl Screen {
@@ -123,18 +132,40 @@ impl Screen {
         self.theme
     }
 
-    /// Draws a picture; only what differs from the last one is sent. A terminal of another size is drawn anew.
+    /// Draws a picture; only what differs from the last one is sent. A terminal of another size is drawn anew. One that
+    /// has not taken the last picture yet shows this one never.
+    ///
+    /// # Errors
+    /// The terminal is gone.
     pub fn draw(&mut self, picture: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        let outlet = self.terminal.backend_mut().out();
+        outlet.flush()?;
+        let recovered = outlet.has_recovered();
+        self.stale |= recovered;
+        if outlet.is_waiting() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.stale) {
+            self.terminal.clear()?;
+        }
         self.terminal.draw(picture).map(drop)
     }
 
+    /// Whether it still takes what has been drawn, so that it is worth drawing again soon.
+    #[must_use]
+    pub fn is_behind(&mut self) -> bool {
+        let outlet = self.terminal.backend_mut().out();
+        outlet.is_waiting() && !outlet.is_stuck()
+    }
+
     /// The next picture is sent as a whole: something else has written on the screen.
-    pub fn forget(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+    pub fn forget(&mut self) {
+        self.stale = true;
     }
 
     /// Gives the terminal back for a while, to a shell for instance.
     pub fn leave(&mut self) {
+        self.terminal.backend_mut().out().discard();
         self.restore.now();
     }
 
@@ -144,7 +175,7 @@ impl Screen {
         termios::cfmakeraw(&mut raw);
         // A serial line without a carrier is one all the same.
         raw.control_flags |= ControlFlags::CLOCAL | ControlFlags::CREAD;
-        termios::tcsetattr(&self.restore.output, SetArg::TCSADRAIN, &raw)?;
+        termios::tcsetattr(&self.restore.output, SetArg::TCSANOW, &raw)?;
         self.restore.taken.store(true, Ordering::Relaxed);
         self.terminal.backend_mut().begin()?;
         self.terminal.clear()?;
@@ -181,6 +212,11 @@ impl Keyboard {
                 None => return Ok(Vec::new()),
             }
         }
+    }
+
+    /// The terminal, for a program that has it for a while.
+    pub fn lend(&self) -> io::Result<File> {
+        self.input.try_clone()
     }
 
     fn read(&mut self, patience: Duration) -> io::Result<Option<Vec<u8>>> {
@@ -240,6 +276,47 @@ mod tests {
         assert!(echoes(&end));
         let seen = seen(&mut other);
         assert!(seen.contains("hello") && seen.ends_with("\x1b[0m\x1b[2J\x1b[H"), "{seen:?}");
+    }
+
+    #[test]
+    fn a_terminal_that_nobody_reads_holds_up_nobody_and_is_drawn_anew_when_somebody_does() {
+        let (console, mut other, _end) = terminal();
+        let (mut screen, _keyboard) = console.take().unwrap();
+        let picture = |number: usize| {
+            let letter = char::from(b'a' + u8::try_from(number % 20).unwrap());
+            std::iter::repeat_n(letter, 80 * 24).collect::<String>()
+        };
+        let wrap = ratatui::widgets::Wrap { trim: false };
+        let draw = |screen: &mut Screen, number| {
+            let text = ratatui::widgets::Paragraph::new(picture(number)).wrap(wrap);
+            screen.draw(|frame| frame.render_widget(text, frame.area())).unwrap();
+        };
+        let begun = Instant::now();
+        for number in 0..2000 {
+            draw(&mut screen, number);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        assert!(!screen.is_behind(), "it is stuck, and nobody waits for it");
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            let mut bytes = [0; 4096];
+            while let Ok(count) = other.read(&mut bytes) {
+                all.extend_from_slice(&bytes[..count]);
+                let text = String::from_utf8_lossy(&all);
+                if text.rsplit("\x1b[2J").next().is_some_and(|last| last.matches('z').count() == 80 * 24) {
+                    return (all.len(), other);
+                }
+            }
+            panic!("the last picture did not come as a whole");
+        });
+        let last = ratatui::widgets::Paragraph::new("z".repeat(80 * 24)).wrap(wrap);
+        let until = Instant::now() + Duration::from_secs(60);
+        while !reader.is_finished() && Instant::now() < until {
+            screen.draw(|frame| frame.render_widget(last.clone(), frame.area())).unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(reader.is_finished());
+        reader.join().unwrap();
     }
 
     #[test]

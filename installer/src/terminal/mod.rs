@@ -6,6 +6,7 @@
 //! | [`keys`] | bytes from a terminal as keys |
 //! | [`console`] | opening a console, raw mode and the way back, its size, waiting for keys |
 //! | [`output`] | drawing: ratatui's cells as the few sequences that every terminal understands |
+//! | [`outlet`] | bytes on their way to a terminal that may take none |
 //! | [`theme`] | colours, attributes and characters, with none of them too |
 //! | [`page`] | title line, body, line of messages, line of keys |
 //! | [`line`], [`form`] | a line that is typed; fields that are filled in |
@@ -21,6 +22,7 @@ pub mod console;
 pub mod form;
 pub mod keys;
 pub mod line;
+pub mod outlet;
 pub mod output;
 pub mod page;
 pub mod qr;

@@ -39,6 +39,11 @@ impl<W: Write> Output<W> {
         Self { out, capabilities, measure: Box::new(measure), waiting, cursor, rests: false }
     }
 
+    /// Where it draws.
+    pub fn out(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     fn say(&mut self, text: &str) {
         self.waiting.extend_from_slice(text.as_bytes());
     }
