@@ -1,9 +1,9 @@
 //! Proxies that a configuration names.
 //!
-//! A process has one way out to the network, as it has one environment: what [`choose`] is told holds for every client
-//! that is made afterwards, in place of the environment's `http_proxy` and its like.
+//! A process has one way out to the network, as it has one environment: what [`choose`] is told last holds for every
+//! client that is made afterwards, in place of the environment's `http_proxy` and its like.
 
-use std::sync::OnceLock;
+use std::sync::{PoisonError, RwLock};
 
 use anyhow::Result;
 use reqwest::blocking::ClientBuilder;
@@ -11,7 +11,7 @@ use reqwest::{NoProxy, Proxy};
 
 use crate::failure::{Class, Failure};
 
-static CHOSEN: OnceLock<Proxies> = OnceLock::new();
+static CHOSEN: RwLock<Option<Proxies>> = RwLock::new(None);
 
 /// The proxies for plain and for encrypted connections. Their URLs may hold passwords.
 #[derive(Clone, Default)]
@@ -55,18 +55,16 @@ impl Proxies {
     }
 }
 
-/// Takes `proxies` for all clients that are made from now on. Only the first call of a process counts; no proxies
-/// leave the environment's in place.
+/// Takes `proxies` for all clients that are made from now on; no proxies leave the environment's in place. Answers on
+/// a console can change what a configuration said before.
 pub fn choose(proxies: Proxies) {
-    if !proxies.is_empty() {
-        // Set already: a process reads one configuration.
-        let _ = CHOSEN.set(proxies);
-    }
+    let chosen = (!proxies.is_empty()).then_some(proxies);
+    *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = chosen;
 }
 
 /// The proxies that the configuration names, for clients that are not made here.
-pub(crate) fn chosen() -> Option<&'static Proxies> {
-    CHOSEN.get()
+pub(crate) fn chosen() -> Option<Proxies> {
+    CHOSEN.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Lets a client use the chosen proxies.

@@ -361,7 +361,7 @@ fn oci(
     })?;
     let der = authorities.iter().filter_map(|pem| certificates(pem)).flatten();
     let extra = der.map(|der| Certificate { encoding: CertificateEncoding::Der, data: der.to_vec() });
-    let proxies = proxies::chosen().cloned().unwrap_or_default();
+    let proxies = proxies::chosen().unwrap_or_default();
     let config = ClientConfig {
         http_proxy: proxies.http,
         https_proxy: proxies.https,

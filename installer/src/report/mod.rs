@@ -5,6 +5,7 @@
 //! report that lacks something is better than none.
 
 mod collect;
+mod send;
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,8 @@ use crate::failure::{Class, Classify};
 use crate::files::write_atomically;
 use crate::fleet::wire;
 use crate::inventory::Inventory;
+
+pub use send::{Method, send};
 
 /// Where reports are kept. It is in memory: the disks may be what is broken.
 pub const DIRECTORY: &str = "/run/nqrust";
@@ -43,9 +46,23 @@ pub struct Known<'a> {
     pub secrets: &'a Secrets,
 }
 
+/// A report or a bundle that is packed: a `tar` archive, compressed with gzip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archive {
+    /// The name of its file, with the time in it.
+    pub name: String,
+    /// Its content. Secrets have been taken out.
+    pub bytes: Vec<u8>,
+}
+
+/// Collects the report.
+pub fn archive(known: &Known<'_>, runner: &dyn Runner) -> Result<Archive> {
+    packed("report", &files(known, runner))
+}
+
 /// Collects the report and writes it below `directory` with mode 0600. Returns its path.
 pub fn write(known: &Known<'_>, runner: &dyn Runner, directory: &Path) -> Result<PathBuf> {
-    put("report", &files(known, runner), directory)
+    archive(known, runner)?.put(directory)
 }
 
 /// Writes a support bundle below `directory` with mode 0600: the `files` and the logs of this boot, each as `hide`
@@ -58,17 +75,23 @@ pub fn bundle(
 ) -> Result<PathBuf> {
     files.extend(collect::logs(runner));
     let files: Vec<_> = files.into_iter().map(|(name, text)| (name, hide(&text))).collect();
-    put("support", &files, directory)
+    packed("support", &files)?.put(directory)
 }
 
-fn put(kind: &str, files: &[(&str, String)], directory: &Path) -> Result<PathBuf> {
+fn packed(kind: &str, files: &[(&str, String)]) -> Result<Archive> {
     let now = jiff::Timestamp::now();
     let name = format!("{kind}-{}", now.strftime("%Y%m%dT%H%M%SZ"));
-    let path = directory.join(format!("{name}.tar.gz"));
     let seconds = u64::try_from(now.as_second()).unwrap_or_default();
-    let archive = pack(&name, files, seconds).class(Class::Unexpected, || "packing".into())?;
-    write_atomically(&path, &archive, 0o600)?;
-    Ok(path)
+    let bytes = pack(&name, files, seconds).class(Class::Unexpected, || "packing".into())?;
+    Ok(Archive { name: format!("{name}.tar.gz"), bytes })
+}
+
+impl Archive {
+    fn put(&self, directory: &Path) -> Result<PathBuf> {
+        let path = directory.join(&self.name);
+        write_atomically(&path, &self.bytes, 0o600)?;
+        Ok(path)
+    }
 }
 
 /// What is to be read about a failed run from afar: the plan, what happened as `lines`, the messages of the kernel.

@@ -37,6 +37,18 @@ pub struct Capabilities {
     pub alternate_screen: bool,
 }
 
+/// `TERM` of the kernel's virtual terminals.
+const LINUX: &str = "linux";
+
+/// `TERM` of a console, by the name of its device: a virtual terminal of the kernel, or a line at whose end somebody has
+/// whatever terminal.
+#[must_use]
+pub fn term_of_device(path: &Path) -> &'static str {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let is_virtual = name.strip_prefix("tty").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
+    if is_virtual { LINUX } else { "vt220" }
+}
+
 impl Capabilities {
     /// The least that every terminal has.
     pub const LEAST: Self = Self {
@@ -70,15 +82,12 @@ impl Capabilities {
         }
     }
 
-    /// By the name of a console's device: a virtual terminal of the kernel, or a line at whose end somebody has whatever
-    /// terminal.
+    /// By the name of a console's device.
     #[must_use]
     pub fn of_device(path: &Path) -> Self {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let is_virtual =
-            name.strip_prefix("tty").is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
+        let term = term_of_device(path);
         // The kernel's terminals begin in UTF-8 mode unless its command line says otherwise.
-        if is_virtual { Self::of_term("linux", true) } else { Self::of_term("vt220", false) }
+        Self::of_term(term, term == LINUX)
     }
 
     /// By the environment of this process, for the terminal that it was started on. `NO_COLOR` takes the colours away.

@@ -11,6 +11,23 @@ use super::Theme;
 /// Light modules around the code (ISO/IEC 18004 asks for four; readers are content with two).
 const QUIET: usize = 2;
 
+/// The bytes that codes of the versions 1 to 20 hold at the lowest level of error correction (ISO/IEC 18004, table 7).
+const BYTES: [usize; 20] =
+    [17, 32, 53, 78, 106, 134, 154, 192, 230, 271, 321, 367, 425, 458, 520, 586, 644, 718, 792, 858];
+
+/// How many bytes a code that is drawn in `size` can hold; none where there is no room for any code.
+#[must_use]
+pub fn room(size: Size, theme: Theme) -> Option<usize> {
+    let side = match theme.has_lines() {
+        true => size.width.min(size.height.saturating_mul(2)),
+        false => (size.width / 2).min(size.height),
+    };
+    // A code of version 1 has 21 modules a side, and each further version four more.
+    let modules = usize::from(side).checked_sub(2 * QUIET)?;
+    let version = modules.checked_sub(17)? / 4;
+    BYTES.get(version.checked_sub(1)?.min(BYTES.len() - 1)).copied()
+}
+
 /// A code that can be drawn.
 #[derive(Clone, Debug)]
 pub struct Code {
@@ -107,6 +124,22 @@ mod tests {
         let rows: Vec<_> =
             drawn.lines().take(3).map(|row| row.chars().take(10).collect::<String>()).collect();
         assert_eq!(rows, ["██████████", "██ ▄▄▄▄▄ █", "██ █   █ █"]);
+    }
+
+    #[test]
+    fn a_text_that_has_room_makes_a_code_that_fits_and_one_byte_more_does_not() {
+        for theme in [Theme::of(Capabilities::of_term("linux", true)), theme()] {
+            for height in 0..60 {
+                for size in [Size::new(200, height), Size::new(height, 200)] {
+                    let Some(room) = room(size, theme) else { continue };
+                    let fits = |count: usize| {
+                        let taken = Code::of(&"a/b ".repeat(300)[..count]).unwrap().size(theme);
+                        taken.width <= size.width && taken.height <= size.height
+                    };
+                    assert!(fits(room) && (room == BYTES[19] || !fits(room + 1)), "{size}: {room}");
+                }
+            }
+        }
     }
 
     #[test]

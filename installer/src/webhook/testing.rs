@@ -65,7 +65,7 @@ fn answer(mut stream: TcpStream, manner: Manner, requests: &Mutex<Vec<String>>) 
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    request.push_str(&String::from_utf8(body).unwrap());
+    request.push_str(&String::from_utf8_lossy(&body));
     requests.lock().unwrap().push(request);
     match manner {
         Manner::Status(status) => write!(
