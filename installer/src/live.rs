@@ -3,6 +3,8 @@
 //! Until the configuration is known, the live system asks for addresses on every card. A network that needs a static
 //! address, a VLAN or a bond works only from here on; and what is wrong with it shows before anything is written.
 
+pub mod help;
+
 use std::path::Path;
 use std::time::Duration;
 
