@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+use super::audience::Audience;
 use super::interactive::{self, Manner};
 use super::media::Media;
 use super::record::Record;
@@ -13,13 +14,11 @@ use crate::config::sources::Gathering;
 use crate::config::{self, InstallConfig, Secret};
 use crate::download::Patience;
 use crate::failure::{Class, Failure};
-use crate::fleet::{self, Reporter, Setup};
 use crate::install::{
     Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, finish, take_down, take_up,
 };
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
-use crate::machine::Identity;
 use crate::node::cluster::Member;
 use crate::plan::Finish;
 use crate::preflight::join::pin;
@@ -63,16 +62,18 @@ impl Args {
         let manner = Manner { consoles: self.consoles, answers: self.answers.clone(), rehearsal };
         if self.rehearse {
             let media = self.media(&context.progress, &manner, &mut |_| {})?;
-            return interactive::ask(&media, &manner);
+            return interactive::ask(&media, &manner, Audience::default());
         }
         let mut unanswered = None;
         consoles::with(self.consoles, &context.progress, || {
-            let (reporter, tokens) = self.reporter(&context.progress)?;
-            let mut record = Record::begin(&context.progress, reporter, &tokens);
+            let audience = Audience::of(self.report.as_deref())?;
+            let reporter = audience.reporter(&context.progress);
+            let mut record = Record::begin(&context.progress, reporter, &audience.tokens);
             let media = self.media(&context.progress, &manner, &mut |config| record.config(config));
             let result = match media {
                 Ok(media) if !media.combined.config.install.automatic && manner.can_ask() => {
-                    unanswered = Some(media);
+                    context.progress.note("console", "The questions are asked on the console");
+                    unanswered = Some((media, audience));
                     return Ok(());
                 }
                 Ok(media) => install(&media, &context.progress, &mut record),
@@ -83,7 +84,7 @@ impl Args {
             let (end, inventory) = result?;
             if self.reboot { finish(end, &inventory, &SystemRunner) } else { Ok(()) }
         })?;
-        unanswered.map_or(Ok(()), |media| interactive::ask(&media, &manner))
+        unanswered.map_or(Ok(()), |(media, audience)| interactive::ask(&media, &manner, audience))
     }
 
     /// The medium, and the configuration that there is.
@@ -97,19 +98,6 @@ impl Args {
         let answers = manner.can_ask().then(Manner::nothing_yet);
         let gathering = Gathering { file, answers, ..Gathering::default() };
         media::prepare(self.medium.as_deref(), gathering, progress, read)
-    }
-
-    /// Who tells the server of the fleet, if there is one, and the tokens on the command line of the kernel.
-    fn reporter(&self, progress: &Progress) -> Result<(Option<Reporter>, Vec<String>)> {
-        let line = media::kernel_command_line()?;
-        let url = fleet::destination(self.report.as_deref(), &line)?;
-        let mut tokens = fleet::tokens(&line);
-        tokens.extend(url.iter().filter_map(|url| Some(fleet::token(url)?.to_owned())));
-        let begin = |url| {
-            let (machine, patience) = (Identity::read(Path::new("/")), fleet::Patience::default());
-            Reporter::begin(Setup { url, machine, patience, progress: progress.clone() })
-        };
-        Ok((url.map(begin), tokens))
     }
 }
 

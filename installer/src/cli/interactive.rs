@@ -1,17 +1,19 @@
 //! `installer install` where somebody can be asked: the machine behind the screens.
 
+use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::json;
 use uuid::Uuid;
 
+use super::audience::Audience;
 use super::media::{self, Media};
-use super::record::Record;
+use super::record::{Evidence, Record};
 use super::{consoles, install, preflight};
 use crate::command::SystemRunner;
 use crate::config::sources::{Combined, Document, Entry, Kind, Request, combine, state::refusal, url};
@@ -21,13 +23,16 @@ use crate::failure::{Class, Classify, Failure};
 use crate::files::{read_text, write_atomically};
 use crate::install::{Cancel, finish};
 use crate::interactive::answers::{Answers, recorded};
-use crate::interactive::{End, Facts, Machine, run};
+use crate::interactive::{Destination, End, Facts, Machine, run};
 use crate::inventory::{Inventory, Roots};
+use crate::live::help::{self, Access};
 use crate::live::{is_live, set_up_network};
 use crate::plan::{Finish, Plan};
 use crate::preflight::Intent;
 use crate::progress::plain::PlainLines;
 use crate::progress::{Event, Progress, Sink};
+use crate::report;
+use crate::stick::{self, Survey, Volume};
 use crate::terminal::Console;
 
 /// Whether somebody has ended the program while it installed.
@@ -69,14 +74,17 @@ impl Manner {
     }
 }
 
-/// Asks, and installs what is answered.
-pub(super) fn ask(media: &Media, manner: &Manner) -> Result<()> {
-    let player = Player { media, manner, live: is_live(&media::kernel_command_line()?) };
+/// Asks, and installs what is answered. The audience hears of each install.
+pub(super) fn ask(media: &Media, manner: &Manner, audience: Audience) -> Result<()> {
+    let live = is_live(&media::kernel_command_line()?);
+    let player =
+        Player { media, manner, audience, live, spared: Mutex::default(), evidence: Mutex::default() };
     let facts = Facts {
         product: format!("{} {}", media.release.name, media.release.version),
         inventory: player.inventory()?,
         rehearsal: manner.rehearsal.is_some(),
         can_quit: !manner.consoles,
+        can_help: live && manner.consoles && manner.rehearsal.is_none(),
         // 244 random bits as text that survives every file and header.
         fresh_token: Secret::new(format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())),
     };
@@ -87,7 +95,33 @@ pub(super) fn ask(media: &Media, manner: &Manner) -> Result<()> {
 struct Player<'a> {
     media: &'a Media,
     manner: &'a Manner,
+    audience: Audience,
     live: bool,
+    /// The disks of the last plan.
+    spared: Mutex<Vec<PathBuf>>,
+    /// What is known of the install that failed last.
+    evidence: Mutex<Option<Evidence>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Player<'_> {
+    /// Who vouches for servers (PEM): those of what was found, and of the answers.
+    fn authorities(&self, config: &InstallConfig) -> Vec<String> {
+        let answered = config.install.ca_certificates.iter().map(ToString::to_string);
+        let mut all: Vec<_> = self.media.combined.authorities.iter().cloned().chain(answered).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Writes a file to a stick; says where it is.
+    fn write(&self, volume: &Volume, name: &str, content: &[u8]) -> Result<String> {
+        stick::write(volume, name, content, &self.inventory()?, &lock(&self.spared))?;
+        Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
+    }
 }
 
 impl Machine for Player<'_> {
@@ -132,7 +166,7 @@ impl Machine for Player<'_> {
         let progress = Progress::new(vec![Box::new(notes.clone())]);
         set_up_network(config, Path::new("/"), &SystemRunner, &progress)
             .class(Class::Network, || "setting up the network".into())?;
-        let notes = notes.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let notes = lock(&notes.0).clone();
         let warnings: Vec<_> = notes.iter().filter_map(|note| note.strip_prefix("warning: ")).collect();
         match warnings[..] {
             [] => Ok(notes.last().cloned().unwrap_or_else(|| "The network is as it was.".into())),
@@ -159,7 +193,9 @@ impl Machine for Player<'_> {
     }
 
     fn plan(&self, config: &InstallConfig) -> Result<Plan> {
-        crate::plan::plan(config, &self.inventory()?, &self.media.release, Uuid::new_v4())
+        let plan = crate::plan::plan(config, &self.inventory()?, &self.media.release, Uuid::new_v4())?;
+        *lock(&self.spared) = plan.disks().map(|disk| disk.path.clone()).collect();
+        Ok(plan)
     }
 
     fn install(&self, config: &InstallConfig, progress: &Progress) -> Result<()> {
@@ -167,10 +203,14 @@ impl Machine for Player<'_> {
             // The journal of the live system keeps what the screen shows.
             progress.add(Box::new(PlainLines::new(std::io::stderr())));
         }
-        let mut record = Record::begin(progress, None, &[]);
+        let reporter = self.audience.reporter(progress);
+        let mut record = Record::begin(progress, reporter, &self.audience.tokens);
         record.config(config);
+        record.trust(&self.authorities(config));
         let cancel = || Ok(Cancel::new(&STOP));
-        let result = install::carry_out(config, self.media, progress, &mut record, &cancel);
+        let result = media::take_proxies(config)
+            .and_then(|()| install::carry_out(config, self.media, progress, &mut record, &cancel));
+        *lock(&self.evidence) = result.as_ref().err().and_then(|error| record.evidence(error));
         record.end(result).map(drop)
     }
 
@@ -180,8 +220,51 @@ impl Machine for Player<'_> {
 
     fn record(&self, config: &InstallConfig) -> Result<Option<String>> {
         let Some(path) = &self.manner.answers else { return Ok(None) };
-        write_atomically(path, recorded(&config.for_node()?).as_bytes(), 0o600)?;
+        write_atomically(path, self.configuration(config)?.expose().as_bytes(), 0o600)?;
         Ok(Some(path.display().to_string()))
+    }
+
+    fn configuration(&self, config: &InstallConfig) -> Result<Secret> {
+        Ok(Secret::new(recorded(&config.for_node()?)))
+    }
+
+    fn volumes(&self) -> Result<Survey> {
+        Ok(Survey::of(&self.inventory()?, &lock(&self.spared)))
+    }
+
+    fn save_configuration(&self, config: &InstallConfig, volume: &Volume) -> Result<String> {
+        let host = config.os.hostname.as_deref().map(|host| format!("-{host}")).unwrap_or_default();
+        let name = format!("nqrust-config{host}.yaml");
+        self.write(volume, &name, self.configuration(config)?.expose().as_bytes())
+    }
+
+    fn save_logs(&self, destination: &Destination) -> Result<String> {
+        let evidence = lock(&self.evidence);
+        let Some(evidence) = evidence.as_ref() else {
+            return Err(
+                Failure::new(Class::Invalid, "no install has failed: there are no logs to save").into()
+            );
+        };
+        let archive = evidence.archive(&SystemRunner)?;
+        match destination {
+            Destination::Volume(volume) => self.write(volume, &archive.name, &archive.bytes),
+            Destination::Url(url, method) => {
+                report::send(&archive, url, *method, &self.authorities(&evidence.config))?;
+                Ok(format!("The server has taken {}.", archive.name))
+            }
+        }
+    }
+
+    fn open_access(&self) -> Result<Access> {
+        help::open(&media::kernel_command_line()?, &SystemRunner)
+    }
+
+    fn close_access(&self) -> Result<()> {
+        help::close(&SystemRunner)
+    }
+
+    fn shell(&self, terminal: File, term: &str, password: &Secret) -> Result<()> {
+        help::shell(terminal, term, password)
     }
 
     fn end(&self, how: End) -> Result<()> {
@@ -201,7 +284,69 @@ struct Notes(Arc<Mutex<Vec<String>>>);
 impl Sink for Notes {
     fn show(&mut self, event: &Event) {
         if event.state == crate::progress::State::Progress && event.bytes.is_none() {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event.message.clone());
+            lock(&self.0).push(event.message.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::class_of;
+    use crate::medium::LocalMedium;
+    use crate::plan::tests::release;
+    use crate::report::Method;
+    use crate::webhook::testing::{Manner as Answer, Server};
+
+    fn media() -> Media {
+        let combined = combine(&[]).unwrap();
+        Media { source: Box::new(LocalMedium::new("/nonexistent")), release: release(), combined }
+    }
+
+    fn player<'a>(media: &'a Media, manner: &'a Manner, audience: Audience) -> Player<'a> {
+        Player { media, manner, audience, live: false, spared: Mutex::default(), evidence: Mutex::default() }
+    }
+
+    #[test]
+    fn an_install_at_the_console_is_told_to_fleet_and_webhooks_and_leaves_logs_without_secrets() {
+        let server = Server::new(&[Answer::Status(204)]);
+        let (media, manner) = (media(), Manner::default());
+        let url = format!("{}/MARK-path", server.url).parse().unwrap();
+        let audience = Audience { url: Some(url), tokens: vec!["MARK-path".into()] };
+        let player = player(&media, &manner, audience);
+        let destination = |path: &str| {
+            let url = format!("{}/{path}/", server.url).parse().unwrap();
+            Destination::Url(url, Method::Put)
+        };
+        assert_eq!(class_of(&player.save_logs(&destination("early")).unwrap_err()), Class::Invalid);
+        // A disk that is not there: the install ends before anything is written.
+        let text = format!(
+            "{{token: MARK-cluster-token, os: {{hostname: node-1}}, install: {{device: /dev/disk/by-id/nothing-of-that-name, \
+             webhooks: [{{event: FAILED, method: POST, url: '{}/hook', payload: 'ended'}}]}}}}",
+            server.url
+        );
+        let config = crate::config::parse(&text, "f").unwrap();
+        player.install(&config, &Progress::silent()).unwrap_err();
+        let told = player.save_logs(&destination("logs")).unwrap();
+        assert!(told.starts_with("The server has taken report-"), "{told}");
+        let requests = server.requests();
+        let body = |path: &str| -> String {
+            let of = requests
+                .iter()
+                .filter(|request| request.split_whitespace().nth(1).is_some_and(|at| at.starts_with(path)));
+            of.filter_map(|request| request.split_once("\r\n\r\n")).map(|(_, body)| body).collect()
+        };
+        assert_eq!(body("/hook"), "ended");
+        let fleet = body("/MARK-path");
+        assert!(fleet.contains("\"hostname\":\"node-1\"") && fleet.contains("{\"failure\":"), "{fleet}");
+        assert!(!fleet.contains("MARK"), "{fleet}");
+        assert!(!body("/logs/report-").is_empty());
+    }
+
+    #[test]
+    fn nobody_is_let_in_on_a_system_that_is_not_live() {
+        let (media, manner) = (media(), Manner::default());
+        let error = player(&media, &manner, Audience::default()).open_access().unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
     }
 }

@@ -69,8 +69,7 @@ pub(super) fn prepare(
     let mut combined = gather(gathering, &mut machine)?;
     machine.custom.add_files(&mut combined.config);
     (machine.read)(&combined.config);
-    let proxies = combined.config.proxies();
-    choose(Proxies::new(proxies.http.as_deref(), proxies.https.as_deref(), proxies.none.as_deref())?);
+    take_proxies(&combined.config)?;
     let named = medium.filter(|medium| is_url(medium)).map(str::to_owned);
     let named = named.or_else(|| configured(&combined.config));
     let second = || named.as_deref().map(|named| place(named, &combined.authorities)).transpose();
@@ -85,6 +84,13 @@ pub(super) fn prepare(
     }
     let source = if others.is_empty() { first } else { Box::new(Chain::new(first, others)) };
     Ok(Media { source, release, combined })
+}
+
+/// Lets what is asked from now on go through the proxies of a configuration.
+pub(super) fn take_proxies(config: &InstallConfig) -> Result<()> {
+    let named = config.proxies();
+    choose(Proxies::new(named.http.as_deref(), named.https.as_deref(), named.none.as_deref())?);
+    Ok(())
 }
 
 /// Whether images are wanted whose blobs are not on this machine.

@@ -2,6 +2,7 @@
 //! `fn run(self, context: &Context) -> anyhow::Result<()>`.
 
 mod apply;
+mod audience;
 mod boot;
 mod console;
 mod consoles;

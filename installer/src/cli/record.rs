@@ -2,7 +2,7 @@
 //!
 //! The record learns what there is to know while the install goes on, because a failure can come at any time.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
@@ -19,7 +19,7 @@ use crate::progress::book::Book;
 use crate::progress::json::JsonLines;
 use crate::progress::plain::PlainLines;
 use crate::release::Release;
-use crate::report::{self, Known};
+use crate::report::{self, Archive, Known};
 use crate::webhook::{Facts, Hooks, Patience, Setup};
 
 /// What is known of a run.
@@ -156,19 +156,23 @@ impl<'a> Record<'a> {
         }))
     }
 
+    /// What there is to know about why the run failed; none without a configuration.
+    pub(super) fn evidence(&self, error: &anyhow::Error) -> Option<Evidence> {
+        Some(Evidence {
+            config: self.config.clone()?,
+            inventory: self.inventory.clone(),
+            plan: self.plan.clone(),
+            events: String::from_utf8_lossy(&self.events.bytes()).into_owned(),
+            error: render(error),
+            secrets: self.secrets.clone(),
+        })
+    }
+
     /// Adds to the error where its report is, if there is one.
     fn report(&self, error: anyhow::Error) -> anyhow::Error {
-        let Some(config) = self.config.as_ref().filter(|config| config.install.debug) else { return error };
-        let events = self.events.bytes();
-        let known = Known {
-            config,
-            inventory: self.inventory.as_ref(),
-            plan: self.plan.as_deref(),
-            events: &String::from_utf8_lossy(&events),
-            error: &render(&error),
-            secrets: &self.secrets,
-        };
-        let path = match report::write(&known, self.runner, Path::new(&self.directory)) {
+        let wanted = self.config.as_ref().is_some_and(|config| config.install.debug);
+        let Some(evidence) = self.evidence(&error).filter(|_| wanted) else { return error };
+        let path = match report::write(&evidence.known(), self.runner, &self.directory) {
             Ok(path) => path,
             Err(trouble) => {
                 let message = format!("warning: there is no report: {}", causes(&trouble).join(": "));
@@ -186,6 +190,34 @@ impl<'a> Record<'a> {
     }
 }
 
+/// What is known of a run that has failed. Holds secrets, which its report has not.
+pub(super) struct Evidence {
+    pub(super) config: InstallConfig,
+    inventory: Option<Inventory>,
+    plan: Option<String>,
+    events: String,
+    error: String,
+    secrets: Secrets,
+}
+
+impl Evidence {
+    fn known(&self) -> Known<'_> {
+        Known {
+            config: &self.config,
+            inventory: self.inventory.as_ref(),
+            plan: self.plan.as_deref(),
+            events: &self.events,
+            error: &self.error,
+            secrets: &self.secrets,
+        }
+    }
+
+    /// The report, without secrets. What kernel and system say is collected now.
+    pub(super) fn archive(&self, runner: &dyn Runner) -> Result<Archive> {
+        report::archive(&self.known(), runner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +226,7 @@ mod tests {
     use crate::machine::Identity;
     use crate::progress::tests::Recorder;
     use crate::webhook::testing::{Manner, Server};
+    use std::path::Path;
 
     /// A machine without programs.
     struct Bare;

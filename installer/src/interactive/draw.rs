@@ -1,14 +1,15 @@
 //! A state as a picture, and the picture of a console that follows another one.
 
+mod ending;
+
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::screens::{Screen, order};
-use super::state::{Place, Review, State};
+use super::state::{Keepsake, Place, Review, State};
 use super::work::{Row, Work};
-use super::{End, Trouble};
 use crate::config::Mode;
 use crate::progress::{self, measure::percent};
 use crate::terminal::page::{Page, Tone};
@@ -24,6 +25,10 @@ const AFTER: usize = 4;
 pub fn state(state: &mut State, frame: &mut Frame<'_>, theme: Theme) {
     let mode = state.mode();
     let (title, keys) = head(state, mode);
+    let mut keys = keys.to_vec();
+    if state.facts.can_help && !matches!(state.place, Place::Help(_) | Place::Leave(_)) {
+        keys.push(("F9", "help access"));
+    }
     let place = place(state, mode);
     let rehearsal = if state.facts.rehearsal { "REHEARSAL  " } else { "" };
     let place = format!("{rehearsal}{}  {place}", state.facts.product);
@@ -33,22 +38,28 @@ pub fn state(state: &mut State, frame: &mut Frame<'_>, theme: Theme) {
         (None, None) => None,
     };
     let message = message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
-    let body = Page { title, place: place.trim(), keys, message }.draw(frame, theme);
+    let body = Page { title, place: place.trim(), keys: &keys, message }.draw(frame, theme);
     match &mut state.place {
-        Place::Asking(_) | Place::Load | Place::Leave(_) => state.form.draw(frame, body, theme),
+        Place::Asking(_) | Place::Load | Place::Leave(_) | Place::Save(..) | Place::Help(_) => {
+            state.form.draw(frame, body, theme);
+        }
         Place::Review(review) => self::review(review, frame, body, theme),
         Place::Confirm(review) => confirm(review, &mut state.form, frame, body, theme),
         Place::Working { log: Some(scroll) } => log(&state.work, scroll, frame, body),
         Place::Working { log: None } => work(&state.work, frame, body, theme),
-        Place::Failed(trouble, scroll) => failed(trouble, scroll, &mut state.form, frame, body, theme),
+        Place::Failed(trouble, scroll) => {
+            ending::failed(trouble, scroll, &mut state.form, frame, body, theme);
+        }
         Place::Done { .. } if state.facts.rehearsal => {
             let text = "This was a rehearsal. Nothing has been written; a real installation would begin now.";
             paragraph(text, theme.good(), frame, body);
         }
         Place::Done { record } => {
             let record = record.clone();
-            done(record.as_deref(), state.end_when_done(), frame, body, theme);
+            ending::done(record.as_deref(), state.end_when_done(), frame, body, theme);
         }
+        Place::Code(_) => ending::code(state, frame, body, theme),
+        Place::Recorded(text, scroll, _) => ending::recorded(text, scroll, frame, body, theme),
     }
 }
 
@@ -57,7 +68,7 @@ pub fn follower(state: &State, leader: &str, frame: &mut Frame<'_>, theme: Theme
     let keys: Keys = &[("Enter", "answer here")];
     let title = "Install: another console leads";
     let body = Page { title, place: &state.facts.product, keys, message: None }.draw(frame, theme);
-    let now = match &state.place {
+    let now = match state.place.base() {
         Place::Working { .. } => format!(
             "The installation goes on: step {} of {}. {}",
             (state.work.steps.1 + 1).min(state.work.steps.0),
@@ -103,7 +114,32 @@ fn head(state: &State, mode: Mode) -> (&'static str, Keys) {
         Place::Done { .. } if state.facts.rehearsal => {
             ("Install: end of the rehearsal", &[("Enter", "end"), ("F10", "leave")])
         }
-        Place::Done { .. } => ("Install: complete", &[("Enter", "go on"), ("F10", "leave")]),
+        Place::Done { .. } => (
+            "Install: complete",
+            &[("Enter", "go on"), ("F6", "save for the next node"), ("F4", "show it"), ("F10", "leave")],
+        ),
+        Place::Save(saving, _) => (
+            match saving.what {
+                Keepsake::Logs => "Install: save the logs",
+                Keepsake::Configuration => "Install: the next node",
+            },
+            &[
+                ("Up/Down", "choose"),
+                ("Enter", "save"),
+                ("F5", "look again"),
+                ("Esc", "back"),
+                ("F10", "leave"),
+            ],
+        ),
+        Place::Code(_) => ("Install: short report", &[("Esc", "back"), ("F10", "leave")]),
+        Place::Recorded(..) => (
+            "Install: the configuration",
+            &[("Up/Down/PgUp/PgDn", "read"), ("Esc", "back"), ("F10", "leave")],
+        ),
+        Place::Help(_) => (
+            "Install: help access",
+            &[("Up/Down", "choose"), ("Enter", "do it"), ("Esc", "back"), ("F10", "leave")],
+        ),
         Place::Leave(_) => ("Install: leave", &[("Up/Down", "choose"), ("Enter", "do it"), ("Esc", "back")]),
     }
 }
@@ -166,6 +202,7 @@ fn place(state: &State, mode: Mode) -> String {
         Place::Working { .. } => Some(order.len() + 2),
         Place::Done { .. } | Place::Failed(..) => Some(order.len() + 3),
         Place::Load | Place::Leave(_) => None,
+        Place::Save(..) | Place::Code(_) | Place::Recorded(..) | Place::Help(_) => None,
     };
     at.map(|at| format!("{} of {}", at + 1, order.len() + AFTER)).unwrap_or_default()
 }
@@ -254,45 +291,4 @@ fn log(work: &Work, scroll: &mut Scroll, frame: &mut Frame<'_>, body: Rect) {
     let rows = work.log.iter().flat_map(|line| wrapped(if line.is_empty() { " " } else { line }, width));
     let rows: Vec<_> = rows.map(|row| (row, Style::new())).collect();
     text::draw(frame, body, &rows, scroll);
-}
-
-fn failed(
-    trouble: &Trouble,
-    scroll: &mut Scroll,
-    form: &mut Form,
-    frame: &mut Frame<'_>,
-    body: Rect,
-    theme: Theme,
-) {
-    let width = usize::from(body.width);
-    let styled = |text: &str, style: Style| -> Vec<(String, Style)> {
-        wrapped(text, width).into_iter().map(|row| (row, style)).collect()
-    };
-    let mut rows = styled(trouble.meaning(), theme.heading());
-    rows.extend(styled(&trouble.causes.join("\nbecause: "), theme.error()));
-    for hint in &trouble.hints {
-        rows.extend(styled(&format!("What to try: {hint}"), Style::new()));
-    }
-    // The choices come first where there is little room.
-    let choices = 6.min(body.height);
-    let height = u16::try_from(rows.len() + 1).unwrap_or(u16::MAX).min(body.height - choices);
-    text::draw(frame, Rect { height, ..body }, &rows, scroll);
-    form.draw(frame, Rect { y: body.y + height, height: body.height - height, ..body }, theme);
-}
-
-fn done(record: Option<&str>, end: End, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
-    let rest = paragraph("The installation is complete.\n\n", theme.good(), frame, body);
-    let node = "The machine starts as the node that you have described.";
-    let text = match end {
-        End::Restart => format!("Remove the medium, then press Enter to restart the machine. {node}"),
-        End::PowerOff => format!("Press Enter to power the machine off, and remove the medium. {node}"),
-        End::Quit => format!("Press Enter to end. {node}"),
-    };
-    let rest = paragraph(&text, Style::new(), frame, rest);
-    if let Some(record) = record {
-        let text = format!(
-            "\nThe answers are recorded in {record}. With that file the next machine installs unattended."
-        );
-        paragraph(&text, Style::new(), frame, rest);
-    }
 }

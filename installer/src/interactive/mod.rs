@@ -9,10 +9,12 @@
 //! | [`screens`] | the questions of each screen, from the answers |
 //! | [`state`] | keys and events to the next state and to effects; pure |
 //! | [`work`] | the install under way and its end; pure |
+//! | [`brief`] | a failure in as few words as a QR code has room for; pure |
 //! | [`draw`] | a state as a picture |
 //! | [`run`] | consoles, and threads for what takes time |
 
 pub mod answers;
+pub mod brief;
 pub mod draw;
 pub mod run;
 pub mod screens;
@@ -22,15 +24,21 @@ pub mod work;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
+
 use anyhow::Result;
 
 use crate::config::redact::Secrets;
 use crate::config::sources::Combined;
+use crate::config::text::HttpUrl;
 use crate::config::{InstallConfig, Secret};
 use crate::failure::{Class, causes, class_of, hints};
 use crate::inventory::Inventory;
+use crate::live::help::Access;
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::report::Method;
+use crate::stick::{Survey, Volume};
 
 /// What the machine is and does; a rehearsal has another one. Every call may take its time.
 pub trait Machine: Sync {
@@ -50,8 +58,32 @@ pub trait Machine: Sync {
     fn stop(&self);
     /// Keeps a record of the answers; says where it is.
     fn record(&self, config: &InstallConfig) -> Result<Option<String>>;
+    /// The answers as a configuration that installs a machine unattended.
+    fn configuration(&self, config: &InstallConfig) -> Result<Secret>;
+    /// Volumes on sticks that can take a file now.
+    fn volumes(&self) -> Result<Survey>;
+    /// Saves the answers as a configuration; says where it is.
+    fn save_configuration(&self, config: &InstallConfig, volume: &Volume) -> Result<String>;
+    /// Saves the logs of the install that has failed, without secrets; says where they are.
+    fn save_logs(&self, destination: &Destination) -> Result<String>;
+    /// Lets somebody log in to this system who helps.
+    fn open_access(&self) -> Result<Access>;
+    /// Takes that away again.
+    fn close_access(&self) -> Result<()>;
+    /// Lets somebody log in on a terminal with this password, and comes back when they have logged out. `term` is what
+    /// the terminal is (`TERM`).
+    fn shell(&self, terminal: File, term: &str, password: &Secret) -> Result<()>;
     /// Ends: the machine restarts, goes off, or only this program ends.
     fn end(&self, how: End) -> Result<()>;
+}
+
+/// Where logs are saved.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Destination {
+    /// On a stick.
+    Volume(Volume),
+    /// On a server.
+    Url(HttpUrl, Method),
 }
 
 /// How it all ends.
@@ -76,6 +108,8 @@ pub struct Facts {
     pub rehearsal: bool,
     /// Whether the program can end and leave the terminal to whoever started it.
     pub can_quit: bool,
+    /// Whether this is a system that somebody can be let in to, to help.
+    pub can_help: bool,
     /// A token that nobody guesses, for who wants one.
     pub fresh_token: Secret,
 }

@@ -1,6 +1,8 @@
 //! Where the conversation is, and what keys and events do to it. Nothing here has an effect: those are returned.
 
 mod ending;
+mod help;
+mod saving;
 mod types;
 
 use std::collections::BTreeSet;
@@ -11,13 +13,14 @@ use super::screens::{REPETITION, Screen, order, suggest};
 use super::work::Work;
 use super::{Facts, Trouble};
 use crate::config::{InstallConfig, Mode};
+use crate::live::help::Access;
 use crate::plan::choose_disk;
 use crate::terminal::Key;
 use crate::terminal::form::{Did, Field, Form, Kind};
 use crate::terminal::page::Tone;
 use crate::terminal::text::Scroll;
 use ending::leaving;
-pub use types::{Effect, Input, Outcome, Place, Review};
+pub use types::{Effect, Input, Keepsake, Outcome, Place, Review, Saving};
 
 /// The conversation.
 #[derive(Clone, Debug)]
@@ -36,6 +39,8 @@ pub struct State {
     pub busy: Option<String>,
     /// The install under way.
     pub work: Work,
+    /// The way in for somebody who helps, while it is open.
+    pub access: Option<Access>,
     visited: BTreeSet<String>,
     /// The answers that were tried last.
     tried: Option<(Screen, Box<InstallConfig>)>,
@@ -59,6 +64,7 @@ impl State {
             message: None,
             busy: None,
             work: Work::default(),
+            access: None,
             visited: BTreeSet::new(),
             tried: None,
             goes_on: false,
@@ -103,6 +109,8 @@ impl State {
                 return Vec::new();
             }
             _ if self.busy.is_some() => return Vec::new(),
+            (Place::Help(_), _) => return self.help_key(key),
+            (_, Key::Function(9)) => return self.help(),
             (Place::Asking(screen), _) => {
                 let screen = *screen;
                 return self.asking_key(screen, key);
@@ -122,6 +130,13 @@ impl State {
             (Place::Working { .. }, _) => {}
             (Place::Failed(..), _) => return self.failed_key(key, now),
             (Place::Done { .. }, _) => return self.done_key(key),
+            (Place::Save(..), _) => return self.save_key(key),
+            (Place::Code(_), Key::Escape | Key::Enter) => return self.back_from(),
+            (Place::Recorded(..), Key::Escape | Key::Enter) => return self.back_from(),
+            (Place::Recorded(_, scroll, _), _) => {
+                scroll.key(key);
+            }
+            (Place::Code(_), _) => {}
         }
         Vec::new()
     }
@@ -129,8 +144,7 @@ impl State {
     /// Whether disks are being written.
     #[must_use]
     pub fn is_working(&self) -> bool {
-        let working = |place: &Place| matches!(place, Place::Working { .. });
-        working(&self.place) || matches!(&self.place, Place::Leave(back) if working(back))
+        matches!(self.place.base(), Place::Working { .. })
     }
 
     // The screens with questions.
@@ -376,7 +390,10 @@ impl State {
     }
 
     fn ended(&mut self, outcome: Outcome) -> Vec<Effect> {
-        self.busy = None;
+        // Nobody waits for the end of an install as for other things: keys are heard meanwhile.
+        if !matches!(outcome, Outcome::Installed(_)) {
+            self.busy = None;
+        }
         let error = |trouble: &Trouble| Some((Tone::Error, trouble.text()));
         match outcome {
             Outcome::Inventory(Ok(inventory)) => {
@@ -414,9 +431,22 @@ impl State {
                     review.mistakes = trouble.text().lines().map(|line| (screen, line.to_owned())).collect();
                 }
             }
-            Outcome::Installed(Ok(record)) => self.place = Place::Done { record },
-            Outcome::Installed(Err(trouble)) => self.fail(trouble),
-            Outcome::Inventory(Err(trouble))
+            Outcome::Installed(Ok(record)) => self.settle(Place::Done { record }),
+            Outcome::Installed(Err(trouble)) => {
+                self.failure = Some(trouble.clone());
+                self.settle(Place::Failed(trouble, Scroll::default()));
+            }
+            Outcome::Surveyed(found) => self.surveyed(found),
+            Outcome::Saved(saved) => return self.saved(saved),
+            Outcome::Shown(Ok(text)) => {
+                let back = std::mem::replace(&mut self.place, Place::Load);
+                self.place = Place::Recorded(text, Scroll::default(), Box::new(back));
+            }
+            Outcome::Opened(opened) => self.opened(opened),
+            Outcome::Closed(closed) => self.closed(closed),
+            Outcome::Returned(returned) => self.message = returned.err().as_ref().and_then(error),
+            Outcome::Shown(Err(trouble))
+            | Outcome::Inventory(Err(trouble))
             | Outcome::Fetched(Err(trouble))
             | Outcome::NotEnded(trouble) => {
                 self.message = error(&trouble);
@@ -444,6 +474,7 @@ fn function(key: Key) -> Key {
         Key::Control('o') => Key::Function(7),
         Key::Control('d') => Key::Function(3),
         Key::Control('f') => Key::Function(6),
+        Key::Control('p') => Key::Function(9),
         Key::Control('c' | 'g') => Key::Function(10),
         other => other,
     }

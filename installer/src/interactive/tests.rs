@@ -1,5 +1,6 @@
 //! The conversation as people have it: keys in, pictures and effects out.
 
+mod ending;
 mod flow;
 mod golden;
 
@@ -9,20 +10,23 @@ use ratatui::layout::Size;
 
 use super::answers::Answers;
 use super::state::{Effect, Input, Outcome, Place, Review, State};
-use super::{Facts, draw};
+use super::{Destination, Facts, draw};
 use crate::config::Secret;
 use crate::config::sources::{Document, Kind, combine};
+use crate::live::help::Access;
+use crate::stick::{Format, Survey, Volume};
 use crate::terminal::Key;
 use crate::terminal::testing::{shown, theme};
 
 /// A machine with two disks and two cards.
-fn facts() -> Facts {
+pub(super) fn facts() -> Facts {
     let inventory = serde_json::from_str(include_str!("tests/inventory.json")).unwrap();
     Facts {
         product: "NQRust 1.0".into(),
         inventory,
         rehearsal: false,
         can_quit: false,
+        can_help: true,
         fresh_token: Secret::new("fresh-and-new-and-long-enough"),
     }
 }
@@ -58,8 +62,45 @@ fn works(effect: &Effect) -> Option<Outcome> {
             steps: vec!["wipe".into(), "image".into()],
             ..Review::default()
         })),
+        Effect::Survey => Outcome::Surveyed(Ok(sticks())),
+        Effect::SaveLogs(destination) => Outcome::Saved(Ok(match &**destination {
+            Destination::Volume(volume) => format!("report.tar.gz is on {}.", volume.describe()),
+            Destination::Url(..) => "The server has taken report.tar.gz.".into(),
+        })),
+        Effect::SaveConfiguration(_, volume) => {
+            Outcome::Saved(Ok(format!("nqrust-config.yaml is on {}.", volume.describe())))
+        }
+        Effect::Show(_) => {
+            Outcome::Shown(Ok(Secret::new("# Recorded\ninstall:\n  automatic: true\ntoken: MARK-token\n")))
+        }
+        Effect::OpenAccess => Outcome::Opened(Ok(Box::new(access()))),
+        Effect::CloseAccess => Outcome::Closed(Ok(())),
+        Effect::Shell => Outcome::Returned(Ok(())),
         Effect::Fetch(_) | Effect::Install(_) | Effect::End(_) => return None,
     })
+}
+
+/// Two sticks, one of them with a file system that takes no files.
+fn sticks() -> Survey {
+    let volume = Volume {
+        node: "/dev/sdc1".into(),
+        format: Format::Vfat,
+        size: crate::size::ByteSize::gib(16),
+        label: Some("LOGS".into()),
+        uuid: Some("1234-ABCD".into()),
+        disk: "/dev/sdc: 16 GiB, model Ultra Fit, serial 4C530001".into(),
+    };
+    let other = "/dev/sdd1: it has NTFS; FAT, exFAT and ext4 can take files".to_owned();
+    Survey { volumes: vec![volume], others: vec![other] }
+}
+
+fn access() -> Access {
+    Access {
+        password: Secret::new("kfmt.nbpq.rsuv.wxah"),
+        addresses: vec!["ens3 192.0.2.21/24, 2001:db8::21/64".into()],
+        host_key: Some("SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU".into()),
+        trouble: None,
+    }
 }
 
 fn type_text(state: &mut State, text: &str) {

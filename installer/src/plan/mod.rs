@@ -219,6 +219,15 @@ pub enum Finish {
 }
 
 impl Plan {
+    /// Every disk that has a part in it.
+    pub fn disks(&self) -> impl Iterator<Item = &Target> {
+        let second = self.mirror.as_ref().map(|mirror| &mirror.disk);
+        let data = self.data_disk.as_ref().map(|data| &data.disk);
+        let kept = self.kept.as_ref().map(|kept| &kept.disk);
+        let wiped = self.wiped.iter().map(|wiped| &wiped.disk);
+        [Some(&self.disk), second, data, kept].into_iter().flatten().chain(wiped)
+    }
+
     /// The partition of that name, on whichever disk. Absent only for `data`: on a witness, and where it is kept on
     /// another disk.
     #[must_use]

@@ -25,12 +25,14 @@ pub(super) fn fields(answers: &Answers, facts: &Facts) -> Vec<Field> {
         ];
         fields.push(choice(answers, "install.role", "Which part does it play?", roles));
     }
-    fields.push(Field::text("", KEYS));
+    let help = if facts.can_help { format!("{KEYS}\n{HELP}") } else { KEYS.to_owned() };
+    fields.push(Field::text("", &help));
     fields
 }
 
 const KEYS: &str =
-    "No function keys? Ctrl and a letter do the same: F3 D, F4 T, F5 R, F6 F, F7 O, F8 N, F10 G.";
+    "No function keys? Ctrl and a letter do the same: F3 D, F4 T, F5 R, F6 F, F7 O, F8 N, F9 P, F10 G.";
+const HELP: &str = "F9 lets somebody log in to this system who helps.";
 
 /// Disks and network cards, and what will stand in the way of an install.
 fn machine(facts: &Facts) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Effect, Place, Review, State};
+use super::{Effect, Keepsake, Place, Review, State};
 use crate::config::Mode;
 use crate::interactive::answers::is_mistake;
 use crate::interactive::screens::{Screen, order};
@@ -14,6 +14,36 @@ use crate::terminal::page::Tone;
 use crate::terminal::text::Scroll;
 
 impl State {
+    /// Goes back to where a place that lies in front of another was entered from.
+    pub(super) fn back_from(&mut self) -> Vec<Effect> {
+        self.message = None;
+        match std::mem::replace(&mut self.place, Place::Load) {
+            Place::Save(_, back) | Place::Code(back) | Place::Recorded(_, _, back) => self.show(*back),
+            Place::Help(back) | Place::Leave(back) => self.show(*back),
+            other => self.show(other),
+        }
+    }
+
+    /// Shows a place again.
+    pub(super) fn show(&mut self, place: Place) -> Vec<Effect> {
+        match place {
+            Place::Asking(screen) => self.ask(screen),
+            Place::Load => self.ask(Screen::Welcome),
+            Place::Confirm(review) => self.place = Place::Review(review),
+            // The plan came while nobody looked.
+            Place::Review(Review { plan: None, mistakes, .. })
+                if mistakes.is_empty() && self.busy.is_none() =>
+            {
+                return self.review();
+            }
+            Place::Failed(trouble, _) => self.fail(trouble),
+            Place::Save(saving, back) => self.show_saving(saving, back),
+            Place::Help(back) => self.show_help(back),
+            other => self.place = other,
+        }
+        Vec::new()
+    }
+
     /// Shows the plan, or what is still missing.
     pub(super) fn review(&mut self) -> Vec<Effect> {
         let checked = self.answers.check(true);
@@ -112,10 +142,16 @@ impl State {
         let did = self.form.key(key);
         let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
         let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
-        match chosen.and_then(|at| AFTER_FAILURE.get(at)) {
+        match chosen.and_then(|at| after_failure(&self.facts).get(at).copied()) {
             Some((Next::Again, _)) => return self.install(now),
             Some((Next::Change, _)) => self.ask(Screen::Welcome),
             Some((Next::Log, _)) => self.place = Place::Working { log: Some(Scroll::at_end()) },
+            Some((Next::Save, _)) => return self.keep(Keepsake::Logs),
+            Some((Next::Code, _)) => {
+                let back = std::mem::replace(&mut self.place, Place::Load);
+                self.place = Place::Code(Box::new(back));
+            }
+            Some((Next::Help, _)) => return self.help(),
             Some((Next::PowerOff, _)) if self.facts.can_quit => {
                 return self.wait("Ending", Effect::End(End::Quit));
             }
@@ -127,18 +163,36 @@ impl State {
 
     /// Shows why it failed, and what can be done now.
     pub(super) fn fail(&mut self, trouble: Trouble) {
-        let options = AFTER_FAILURE.iter().map(|(_, name)| Choice::new(*name)).collect();
+        let options = after_failure(&self.facts).into_iter().map(|(_, name)| Choice::new(name)).collect();
         self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
         self.failure = Some(trouble.clone());
         self.place = Place::Failed(trouble, Scroll::default());
     }
 
+    /// The install is over. Somebody who lets somebody in just now sees it afterwards.
+    pub(super) fn settle(&mut self, place: Place) {
+        match &mut self.place {
+            Place::Help(back) => **back = place,
+            _ => drop(self.show(place)),
+        }
+    }
+
+    /// What failed, where the present place is about that.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.failure.as_ref()
+    }
+
     pub(super) fn done_key(&mut self, key: Key) -> Vec<Effect> {
-        match key {
-            Key::Enter => {
+        match (key, self.config.clone()) {
+            (Key::Enter, _) => {
                 let end = self.end_when_done();
                 self.wait("Ending", Effect::End(end))
             }
+            (Key::Function(4), Some(config)) if !self.facts.rehearsal => {
+                self.wait("Making a configuration of the answers", Effect::Show(config))
+            }
+            (Key::Function(6), Some(_)) if !self.facts.rehearsal => self.keep(Keepsake::Configuration),
             _ => Vec::new(),
         }
     }
@@ -159,23 +213,7 @@ impl State {
         let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
         let back = matches!(key, Key::Escape | Key::Function(10)) || (took && chosen == Some(0));
         if back {
-            let Place::Leave(place) = std::mem::replace(&mut self.place, Place::Load) else {
-                return Vec::new();
-            };
-            match *place {
-                Place::Asking(screen) => self.ask(screen),
-                Place::Load => self.ask(Screen::Welcome),
-                Place::Confirm(review) => self.place = Place::Review(review),
-                // The plan came while nobody looked.
-                Place::Review(Review { plan: None, mistakes, .. })
-                    if mistakes.is_empty() && self.busy.is_none() =>
-                {
-                    return self.review();
-                }
-                Place::Failed(trouble, _) => self.fail(trouble),
-                other => self.place = other,
-            }
-            return Vec::new();
+            return self.back_from();
         }
         let hows = ways_out(&self.facts);
         match chosen.filter(|_| took).and_then(|at| hows.get(at.checked_sub(1)?)) {
@@ -191,15 +229,25 @@ enum Next {
     Again,
     Change,
     Log,
+    Save,
+    Code,
+    Help,
     PowerOff,
 }
 
-const AFTER_FAILURE: [(Next, &str); 4] = [
-    (Next::Again, "Try again with the same answers"),
-    (Next::Change, "Change the answers"),
-    (Next::Log, "Read the log"),
-    (Next::PowerOff, "Power off"),
-];
+/// The same, and what each is called.
+fn after_failure(facts: &Facts) -> Vec<(Next, &'static str)> {
+    let all = [
+        (Next::Again, "Try again with the same answers"),
+        (Next::Change, "Change the answers"),
+        (Next::Log, "Read the log"),
+        (Next::Save, "Save the logs on a stick, or send them to a server"),
+        (Next::Code, "Show a short report as a QR code"),
+        (Next::Help, "Let somebody log in to this system, to help"),
+        (Next::PowerOff, if facts.can_quit { "End the program" } else { "Power off" }),
+    ];
+    all.into_iter().filter(|(next, _)| facts.can_help || !matches!(next, Next::Help)).collect()
+}
 
 /// The ways to end, and what each is called.
 fn ways_out(facts: &Facts) -> Vec<(End, &'static str)> {

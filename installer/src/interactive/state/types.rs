@@ -1,11 +1,14 @@
 //! What there is to say and to do: places, inputs, effects and what comes of them.
 
-use crate::config::InstallConfig;
 use crate::config::sources::Combined;
+use crate::config::{InstallConfig, Secret};
 use crate::interactive::screens::Screen;
-use crate::interactive::{End, Trouble};
+use crate::interactive::{Destination, End, Trouble};
 use crate::inventory::Inventory;
+use crate::live::help::Access;
 use crate::progress::Event;
+use crate::report::Method;
+use crate::stick::{Survey, Volume};
 use crate::terminal::Key;
 use crate::terminal::text::Scroll;
 
@@ -33,8 +36,54 @@ pub enum Place {
         /// Where the answers are recorded.
         record: Option<String>,
     },
+    /// Where to save something, and where to go back to.
+    Save(Saving, Box<Place>),
+    /// The short report of a failure as a QR code, and where to go back to.
+    Code(Box<Place>),
+    /// The answers as a configuration, and where to go back to.
+    Recorded(Secret, Scroll, Box<Place>),
+    /// The way in for somebody who helps, and where to go back to.
+    Help(Box<Place>),
     /// How to end, and where to go back to.
     Leave(Box<Place>),
+}
+
+impl Place {
+    /// Where one is when nothing lies in front of it.
+    #[must_use]
+    pub fn base(&self) -> &Self {
+        match self {
+            Self::Save(_, back) | Self::Code(back) | Self::Recorded(_, _, back) => back.base(),
+            Self::Help(back) | Self::Leave(back) => back.base(),
+            _ => self,
+        }
+    }
+}
+
+/// What is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keepsake {
+    /// The logs of the install that has failed.
+    Logs,
+    /// The answers as a configuration.
+    Configuration,
+}
+
+/// What has been said of saving something.
+#[derive(Clone, Debug)]
+pub struct Saving {
+    /// What is saved.
+    pub what: Keepsake,
+    /// What was found of sticks; none while there is a look.
+    pub found: Option<Survey>,
+    /// Which volume; the number after the last is a URL.
+    pub chosen: Option<usize>,
+    /// The URL as it is typed.
+    pub url: String,
+    /// How it takes files.
+    pub method: Method,
+    /// Why it did not work the last time.
+    pub trouble: Option<Trouble>,
 }
 
 /// The plan as it is shown.
@@ -79,6 +128,18 @@ pub enum Outcome {
     Planned(Result<Review, Trouble>),
     /// Of [`Effect::Install`]; where the answers are recorded.
     Installed(Result<Option<String>, Trouble>),
+    /// Of [`Effect::Survey`].
+    Surveyed(Result<Survey, Trouble>),
+    /// Of [`Effect::SaveLogs`] and [`Effect::SaveConfiguration`]; where it is.
+    Saved(Result<String, Trouble>),
+    /// Of [`Effect::Show`].
+    Shown(Result<Secret, Trouble>),
+    /// Of [`Effect::OpenAccess`].
+    Opened(Result<Box<Access>, Trouble>),
+    /// Of [`Effect::CloseAccess`].
+    Closed(Result<(), Trouble>),
+    /// Of [`Effect::Shell`].
+    Returned(Result<(), Trouble>),
     /// Of [`Effect::End`], which should not come back.
     NotEnded(Trouble),
 }
@@ -96,6 +157,20 @@ pub enum Effect {
     Plan(Box<InstallConfig>),
     /// Install.
     Install(Box<InstallConfig>),
+    /// Look for volumes on sticks.
+    Survey,
+    /// Save the logs.
+    SaveLogs(Box<Destination>),
+    /// Save the answers.
+    SaveConfiguration(Box<InstallConfig>, Box<Volume>),
+    /// Make a configuration of the answers, to show it.
+    Show(Box<InstallConfig>),
+    /// Let somebody log in.
+    OpenAccess,
+    /// Let nobody log in any more.
+    CloseAccess,
+    /// Give the console that leads to somebody who logs in.
+    Shell,
     /// End.
     End(End),
 }

@@ -12,7 +12,7 @@ use crate::progress::Progress;
 const NEXT: Key = Key::Function(8);
 
 /// From the first screen to the plan of a new cluster, with nothing but what has to be said.
-fn to_plan(state: &mut State) -> Vec<Effect> {
+pub(super) fn to_plan(state: &mut State) -> Vec<Effect> {
     let mut effects = press(state, &[NEXT]);
     press(state, &[Key::Enter]);
     effects.extend(press(state, &[NEXT, NEXT]));
@@ -280,7 +280,7 @@ fn steps_and_the_log_of_an_install_are_shown_as_they_come() {
     assert!(picture(&mut state, Size::new(80, 24)).contains("a remark"));
 }
 
-fn any_key() -> impl Strategy<Value = Key> {
+pub(super) fn any_key() -> impl Strategy<Value = Key> {
     prop_oneof![
         Just(Key::Up),
         Just(Key::Down),
@@ -308,6 +308,24 @@ proptest! {
             press(&mut state, &[key]);
         }
         let _ = picture(&mut state, Size::new(width, height));
+    }
+
+    #[test]
+    fn no_keys_in_whatever_order_break_the_end(
+        keys in proptest::collection::vec(any_key(), 0..60), width in 1u16..130, height in 1u16..45, worked: bool,
+    ) {
+        let mut state = begun("os: {hostname: node-1}");
+        to_plan(&mut state);
+        press(&mut state, &[Key::Enter]);
+        type_text(&mut state, "yes");
+        press(&mut state, &[Key::Enter]);
+        let failure = Failure::new(Class::DiskIo, "writing to /dev/sda: input/output error");
+        let ended = if worked { Ok(None) } else { Err(Trouble::of(&failure.into(), None)) };
+        state.step(Input::Ended(Outcome::Installed(ended)), Duration::ZERO);
+        for key in keys {
+            press(&mut state, &[key]);
+            let _ = picture(&mut state, Size::new(width, height));
+        }
     }
 
     #[test]

@@ -85,11 +85,35 @@ fn every_screen_of_a_new_cluster_is_drawn_as_recorded() {
     let trouble = Trouble::of(&failure.into(), None);
     state.step(Input::Ended(Outcome::Installed(Err(trouble))), Duration::from_secs(20));
     compare("failed", &mut state);
+    let last = |state: &mut State, choice: usize| {
+        press(state, &[Key::Home]);
+        (0..choice).for_each(|_| drop(press(state, &[Key::Down])));
+        press(state, &[Key::Enter]);
+    };
+    last(&mut state, 3);
+    compare("save-logs", &mut state);
+    press(&mut state, &[Key::Down, Key::Enter]);
+    type_text(&mut state, "https://logs.example.org/in/");
+    compare("save-logs-url", &mut state);
+    press(&mut state, &[Key::Escape]);
+    last(&mut state, 4);
+    compare("short-report", &mut state);
+    press(&mut state, &[Key::Escape]);
+    last(&mut state, 5);
+    compare("help-access", &mut state);
+    press(&mut state, &[Key::Enter]);
+    compare("help-access-open", &mut state);
+    press(&mut state, &[Key::Escape]);
     state.step(
         Input::Ended(Outcome::Installed(Ok(Some("/run/answers.yaml".into())))),
         Duration::from_secs(30),
     );
     compare("complete", &mut state);
+    press(&mut state, &[Key::Function(6)]);
+    compare("save-configuration", &mut state);
+    press(&mut state, &[Key::Escape, Key::Function(4)]);
+    compare("configuration", &mut state);
+    press(&mut state, &[Key::Escape]);
     press(&mut state, &[Key::Function(10)]);
     compare("leave", &mut state);
 }

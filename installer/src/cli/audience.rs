@@ -1,0 +1,36 @@
+//! Who hears of an install from afar: the server of a fleet.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::media;
+use crate::config::text::HttpUrl;
+use crate::fleet::{self, Patience, Reporter, Setup};
+use crate::machine::Identity;
+use crate::progress::Progress;
+
+/// The server, if there is one, and the tokens on the command line of the kernel, which no text may show.
+#[derive(Default)]
+pub(super) struct Audience {
+    pub(super) url: Option<HttpUrl>,
+    pub(super) tokens: Vec<String>,
+}
+
+impl Audience {
+    /// The server that `--report` or else the kernel parameter names.
+    pub(super) fn of(given: Option<&str>) -> Result<Self> {
+        let line = media::kernel_command_line()?;
+        let url = fleet::destination(given, &line)?;
+        let mut tokens = fleet::tokens(&line);
+        tokens.extend(url.iter().filter_map(|url| Some(fleet::token(url)?.to_owned())));
+        Ok(Self { url, tokens })
+    }
+
+    /// Tells the server of one run from now on.
+    pub(super) fn reporter(&self, progress: &Progress) -> Option<Reporter> {
+        let (machine, patience) = (Identity::read(Path::new("/")), Patience::default());
+        let begin = |url| Reporter::begin(Setup { url, machine, patience, progress: progress.clone() });
+        self.url.clone().map(begin)
+    }
+}

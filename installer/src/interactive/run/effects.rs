@@ -1,0 +1,69 @@
+//! What the state asks for, done on the machine.
+
+use std::sync::mpsc::Sender;
+
+use super::Heard;
+use crate::config::InstallConfig;
+use crate::interactive::screens::Screen;
+use crate::interactive::state::{Effect, Input, Outcome, Review};
+use crate::interactive::{Machine, Trouble};
+use crate::plan::{Losses, Plan};
+use crate::progress::{Event, Progress, Sink};
+
+/// Does it; says what came of it, if anybody waits for that.
+pub(super) fn carry_out(machine: &dyn Machine, effect: Effect, sender: &Sender<Heard>) -> Option<Outcome> {
+    let plain = |error: anyhow::Error| Trouble::of(&error, None);
+    let about = |config: &InstallConfig| {
+        let config = config.clone();
+        move |error: anyhow::Error| Trouble::of(&error, Some(&config))
+    };
+    Some(match effect {
+        Effect::LookAgain => Outcome::Inventory(machine.inventory().map_err(plain)),
+        Effect::Fetch(url) => Outcome::Fetched(machine.fetch(&url).map(Box::new).map_err(plain)),
+        Effect::Try(screen, config) => {
+            let tried = match screen {
+                Screen::Network => machine.try_network(&config),
+                _ => machine.try_cluster(&config),
+            };
+            Outcome::Tried(screen, tried.map_err(about(&config)))
+        }
+        Effect::Plan(config) => {
+            Outcome::Planned(machine.plan(&config).map(|plan| shown(&plan)).map_err(about(&config)))
+        }
+        Effect::Install(config) => {
+            let progress = Progress::new(vec![Box::new(Teller(sender.clone()))]);
+            let installed = machine.install(&config, &progress).and_then(|()| machine.record(&config));
+            Outcome::Installed(installed.map_err(about(&config)))
+        }
+        Effect::Survey => Outcome::Surveyed(machine.volumes().map_err(plain)),
+        Effect::SaveLogs(destination) => Outcome::Saved(machine.save_logs(&destination).map_err(plain)),
+        Effect::SaveConfiguration(config, volume) => {
+            Outcome::Saved(machine.save_configuration(&config, &volume).map_err(about(&config)))
+        }
+        Effect::Show(config) => Outcome::Shown(machine.configuration(&config).map_err(about(&config))),
+        Effect::OpenAccess => Outcome::Opened(machine.open_access().map(Box::new).map_err(plain)),
+        Effect::CloseAccess => Outcome::Closed(machine.close_access().map_err(plain)),
+        // A shell needs a console: the loop gives it one.
+        Effect::Shell => return None,
+        Effect::End(how) => Outcome::NotEnded(machine.end(how).err().map(plain)?),
+    })
+}
+
+/// A plan as it is reviewed.
+fn shown(plan: &Plan) -> Review {
+    Review {
+        plan: Some(plan.to_string()),
+        erased: Losses(plan).to_string().lines().map(str::to_owned).collect(),
+        steps: plan.steps.iter().map(|step| step.id().to_owned()).collect(),
+        ..Review::default()
+    }
+}
+
+/// Tells the loop of the events of an install.
+struct Teller(Sender<Heard>);
+
+impl Sink for Teller {
+    fn show(&mut self, event: &Event) {
+        let _ = self.0.send(Heard::Input(Input::Event(event.clone())));
+    }
+}
