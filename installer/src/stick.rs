@@ -139,9 +139,14 @@ impl Survey {
             }),
             None => {
                 let names: Vec<_> = found.iter().map(|found| found.kind.name()).collect();
-                let holds = if names.is_empty() { "no file system".to_owned() } else { names.join(", ") };
-                self.others
-                    .push(format!("{}: it has {holds}; FAT, exFAT and ext4 can take files", node.display()));
+                let why = match &disk.unread {
+                    Some(why) if names.is_empty() => format!("it could not be read: {why}"),
+                    _ if names.is_empty() => {
+                        "it has no file system; FAT, exFAT and ext4 can take files".into()
+                    }
+                    _ => format!("it has {}; FAT, exFAT and ext4 can take files", names.join(", ")),
+                };
+                self.others.push(format!("{}: {why}", node.display()));
             }
         }
     }
@@ -255,6 +260,7 @@ fn put(root: &Path, name: &str, content: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::{Invocation, Runner, SystemRunner};
     use crate::failure::{class_of, render};
     use crate::inventory::{FoundEntry, Holder, HolderKind};
     use crate::plan::tests::disk;
@@ -332,6 +338,7 @@ mod tests {
             (Disk { read_only: true, ..vfat("sdg") }, "read-only"),
             (stick("sdh", Some(Kind::Ntfs)), "it has NTFS; FAT, exFAT and ext4 can take files"),
             (stick("sdi", None), "it has no file system"),
+            (Disk { unread: Some("broken".into()), ..stick("sdj", None) }, "it could not be read: broken"),
         ] {
             let survey = survey(vec![disk]);
             assert!(survey.volumes.is_empty(), "{survey:?}");
@@ -386,5 +393,36 @@ mod tests {
         assert!(
             render(&error).contains("of room, and") && render(&error).contains("next: Take another stick")
         );
+    }
+    #[test]
+    #[ignore = "needs root and loop devices"]
+    fn a_file_is_on_the_stick_when_it_has_been_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("stick").display().to_string();
+        std::fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        let run = |program: &str, args: &[&str]| {
+            let invocation = Invocation::new(program).args(args.iter().copied());
+            String::from_utf8(SystemRunner.run(&invocation).unwrap()).unwrap().trim().to_owned()
+        };
+        run("mkfs.ext4", &["-q", &image]);
+        let device = run("losetup", &["--find", "--show", &image]);
+        let disk = Disk {
+            removable: true,
+            path: device.clone().into(),
+            signatures: vec![signature(Kind::Ext4)],
+            ..disk("loop", ByteSize::mib(16))
+        };
+        let inventory = Inventory { disks: vec![disk], nics: vec![] };
+        let volume = Survey::of(&inventory, &[]).volumes.remove(0);
+        let written = write(&volume, "report", b"what has failed", &inventory, &[]);
+        let large = write(&volume, "large", &vec![0; 32 << 20], &inventory, &[]);
+        run("losetup", &["--detach", &device]);
+        written.unwrap();
+        assert!(render(&large.unwrap_err()).contains("of room, and 33 MiB are needed"));
+        assert_eq!(run("debugfs", &["-R", "cat /report", &image]), "what has failed");
+        assert!(run("debugfs", &["-R", "stat /report", &image]).contains("Mode:  0600"));
+        assert!(run("debugfs", &["-R", "stat /large", &image]).is_empty());
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(&device), "nothing of it is seen outside");
     }
 }
