@@ -6,12 +6,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::failure::render;
 use crate::files::read_text;
 use crate::progress::Progress;
 use crate::progress::plain::PlainLines;
+use crate::terminal::outlet::Outlet;
 
 /// The kernel's consoles, in one line.
 const ACTIVE: &str = "/sys/class/tty/console/active";
@@ -22,18 +22,16 @@ pub(super) fn with(wanted: bool, progress: &Progress, work: impl FnOnce() -> Res
         return work();
     }
     let active = read_text(Path::new(ACTIVE)).unwrap_or_default();
-    let mut consoles: Vec<File> = names(&active).iter().filter_map(|name| open(name)).collect();
-    for console in &consoles {
-        if let Ok(console) = console.try_clone() {
-            progress.add(Box::new(PlainLines::console(console)));
-        }
-    }
+    let consoles: Vec<File> = names(&active).iter().filter_map(|name| open(name)).collect();
+    // A console that takes nothing must not hold up an install.
+    let outlets = || consoles.iter().filter_map(|console| Some(Outlet::new(console.try_clone().ok()?)));
+    outlets().for_each(|outlet| progress.add(Box::new(PlainLines::console(outlet))));
     let result = work();
     if let Err(error) = &result {
         let text = render(error).replace('\n', "\r\n");
-        for console in &mut consoles {
+        for mut outlet in outlets() {
             // A console that cannot be written to is nobody's.
-            let _ = console.write_all(text.as_bytes());
+            let _ = outlet.write_all(text.as_bytes()).and_then(|()| outlet.flush());
         }
     }
     result
@@ -54,12 +52,9 @@ fn names(active: &str) -> Vec<&str> {
 }
 
 fn open(name: &str) -> Option<File> {
-    // Opening a serial line that waits for a carrier would block; writing to it afterwards shall not fail.
+    // Opening a serial line that waits for a carrier would block.
     let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
-    let console =
-        OpenOptions::new().write(true).custom_flags(flags).open(Path::new("/dev").join(name)).ok()?;
-    fcntl(&console, FcntlArg::F_SETFL(OFlag::empty())).ok()?;
-    Some(console)
+    OpenOptions::new().write(true).custom_flags(flags).open(Path::new("/dev").join(name)).ok()
 }
 
 #[cfg(test)]

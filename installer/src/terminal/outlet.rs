@@ -14,6 +14,9 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// A terminal that has taken nothing for so long is stuck, and no flush waits for it any more.
 const STUCK: Duration = Duration::from_secs(2);
 
+/// As much waits for a terminal at the most, in bytes; what comes beyond that is lost. A picture is far smaller.
+const MOST: usize = 256 << 10;
+
 /// A terminal, and what it has not taken yet.
 #[derive(Debug)]
 pub struct Outlet {
@@ -69,7 +72,9 @@ impl Outlet {
 impl Write for Outlet {
     /// Keeps the bytes for the next flush.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.waiting.extend_from_slice(bytes);
+        if self.waiting.len().saturating_add(bytes.len()) <= MOST {
+            self.waiting.extend_from_slice(bytes);
+        }
         Ok(bytes.len())
     }
 
@@ -169,6 +174,15 @@ mod tests {
             outlet.flush().unwrap();
         }
         assert!(outlet.has_recovered() && !outlet.has_recovered());
+    }
+
+    #[test]
+    fn what_waits_for_a_terminal_has_an_end() {
+        let (mut outlet, _other) = terminal();
+        for _ in 0..1000 {
+            outlet.write_all(&[b'x'; 1000]).unwrap();
+        }
+        assert!(outlet.waiting.len() <= MOST);
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Other {
         let (mut reader, kept) = (keys.try_clone().unwrap(), seen.clone());
         if silent {
             let mut outlet = Outlet::new(end.try_clone().unwrap());
-            outlet.write_all(&[b'x'; 1 << 20]).unwrap();
+            outlet.write_all(&[b'x'; 200_000]).unwrap();
             outlet.flush().unwrap();
             assert!(outlet.is_waiting());
         } else {
