@@ -142,11 +142,20 @@ fn complete(disk: &File, expected: &Expected) -> Result<()> {
     Ok(())
 }
 
-/// How long an install takes, from its first step to its last.
+/// How long an install takes, from its first step to its last, beside another one: as the rounds run.
 fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Duration> {
-    let disk = Disk::empty(artifacts.disk("measure.qcow2"), SIZE)?;
-    let mut vm =
-        steps::node("measure", Firmware::Bios, "").disk(&disk).cdrom(&medium.full).start(artifacts)?;
+    std::thread::scope(|scope| {
+        let both = [0, 1].map(|number| scope.spawn(move || measure_one(number, medium, artifacts)));
+        let lengths = both.map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?);
+        let [one, other] = lengths;
+        Ok(one?.max(other?))
+    })
+}
+
+fn measure_one(number: usize, medium: &Medium, artifacts: &Artifacts) -> Result<Duration> {
+    let name = format!("measure-{number}");
+    let disk = Disk::empty(artifacts.disk(&format!("{name}.qcow2")), SIZE)?;
+    let mut vm = steps::node(&name, Firmware::Bios, "").disk(&disk).cdrom(&medium.full).start(artifacts)?;
     steps::expect(&mut vm, BEGUN, steps::INSTALL)?;
     let begun = Instant::now();
     steps::expect(&mut vm, steps::COMPLETE, steps::INSTALL)?;
