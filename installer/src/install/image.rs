@@ -7,13 +7,12 @@ use anyhow::Result;
 
 use super::Cancel;
 use super::device::{self, AlignedBuffer, BlockDevice, CHUNK};
-use crate::digest::{Digest, Hasher};
+use crate::digest::Hasher;
 use crate::failure::{Class, Failure, class_of};
-use crate::medium::{PayloadSource, Verified};
+use crate::medium::{Check, PayloadSource, Verified};
 use crate::plan::Partition;
 use crate::progress::Step;
 use crate::release::Payload;
-use crate::size::ByteSize;
 
 /// So many chunks are on their way from the reader to the disk.
 const IN_FLIGHT: usize = 3;
@@ -89,18 +88,17 @@ pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usiz
 pub(super) fn read_back(
     device: &dyn BlockDevice,
     partition: &Partition,
-    payload: &Payload,
+    (payload, check): (&Payload, Check),
     source: &dyn PayloadSource,
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<()> {
-    let found = digest(device, partition, payload, step, cancel)?;
-    if found == payload.sha256 {
+    if is_right(device, partition, (payload, check), step, cancel)? {
         return Ok(());
     }
     let place = first_difference(device, partition, payload, source, cancel)?;
     let what = format!("{} on {}", payload.path, partition.name.as_str());
-    let told = anyhow::anyhow!("the disk gave back SHA-256 {found} instead of {}", payload.sha256);
+    let told = anyhow::anyhow!("the disk gave back other bytes than those of SHA-256 {}", payload.sha256);
     let failure = match place {
         Some(place) => {
             let what = format!("{what}, from its byte {place} on,");
@@ -124,28 +122,28 @@ pub(super) fn is_there(
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<bool> {
-    match digest(device, partition, payload, step, cancel) {
-        Ok(found) => Ok(found == payload.sha256),
+    let check = Check::Long(Hasher::default(), payload.sha256);
+    match is_right(device, partition, (payload, check), step, cancel) {
+        Ok(right) => Ok(right),
         Err(error) if class_of(&error) == Class::DiskIo => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// The hash of as many bytes at the start of `partition` as `payload` has.
-fn digest(
+/// Checks as many bytes at the start of `partition` as `payload` has.
+fn is_right(
     device: &dyn BlockDevice,
     partition: &Partition,
-    payload: &Payload,
+    (payload, mut check): (&Payload, Check),
     step: &mut Step,
     cancel: &Cancel,
-) -> Result<Digest> {
-    let mut hasher = Hasher::default();
+) -> Result<bool> {
     each_chunk(device, partition, payload, cancel, |_, bytes| {
-        hasher.update(bytes);
+        check.update(bytes);
         step.advance(bytes.len() as u64);
         Ok(())
     })?;
-    Ok(hasher.finish())
+    Ok(check.is_right())
 }
 
 fn first_difference(
@@ -167,7 +165,7 @@ fn first_difference(
     Ok(place)
 }
 
-/// Calls `visit` with the offset and the bytes of each chunk of the payload on the disk.
+/// Calls `visit` with the offset and the bytes of each chunk of the payload on the disk, while the next ones are read.
 fn each_chunk(
     device: &dyn BlockDevice,
     partition: &Partition,
@@ -175,15 +173,39 @@ fn each_chunk(
     cancel: &Cancel,
     mut visit: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut buffer = AlignedBuffer::new(CHUNK);
-    let mut offset = 0;
-    while offset < payload.size {
-        cancel.check()?;
-        let count = (payload.size - offset).min(CHUNK as u64);
-        let padded = ByteSize::bytes(count).align_up(device.sector().bytes()).get();
-        device::read(device, partition.start.get() + offset, &mut buffer[..usize::try_from(padded)?])?;
-        visit(offset, &buffer[..usize::try_from(count)?])?;
-        offset += count;
+    let (give_back, empty) = mpsc::channel();
+    let (hand_over, full) = mpsc::sync_channel(IN_FLIGHT);
+    for _ in 0..IN_FLIGHT {
+        let _ = give_back.send(AlignedBuffer::new(CHUNK));
     }
-    Ok(())
+    let read = |mut buffer: AlignedBuffer, offset: u64| {
+        let filled = usize::try_from((payload.size - offset).min(CHUNK as u64))?;
+        let padded = filled.next_multiple_of(usize::try_from(device.sector().bytes())?);
+        device::read(device, partition.start.get() + offset, &mut buffer[..padded])?;
+        anyhow::Ok(Chunk { buffer, filled })
+    };
+    std::thread::scope(|scope| {
+        // Ends with the payload, after an error, or when nobody takes chunks any more.
+        scope.spawn(move || {
+            let offsets = (0..payload.size).step_by(CHUNK);
+            for (buffer, offset) in empty.into_iter().zip(offsets) {
+                let chunk = read(buffer, offset);
+                let last = chunk.is_err();
+                if hand_over.send(chunk).is_err() || last {
+                    break;
+                }
+            }
+        });
+        // Moved in here so that the reader learns of an error by the closed channels.
+        let (full, give_back) = (full, give_back);
+        let mut offset = 0;
+        for chunk in &full {
+            let Chunk { buffer, filled } = chunk?;
+            cancel.check()?;
+            visit(offset, &buffer[..filled])?;
+            offset += filled as u64;
+            let _ = give_back.send(buffer);
+        }
+        Ok(())
+    })
 }

@@ -25,7 +25,7 @@ pub use http::HttpMedium;
 pub use local::LocalMedium;
 pub use manifest::{expected_manifest, read_release};
 pub use registry::{Registry, RegistryMedium};
-pub use seen::Seen;
+pub use seen::{Check, Seen};
 pub use verify::{Verified, damaged};
 
 use crate::inventory::BOOT_MEDIUM;

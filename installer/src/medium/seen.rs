@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
 
 use super::Verified;
-use crate::digest::Digest;
+use crate::digest::{self, Digest};
 use crate::release::Payload;
 
 /// Payloads that were read to their end and found right by SHA-256. Whoever reads one of them again only needs
@@ -32,6 +32,44 @@ impl Seen {
         match self.fingerprints.get(&payload.sha256) {
             Some(known) => Verified::again(inner, payload, source, self.key.build_hasher(), *known),
             None => Verified::new(inner, payload, source),
+        }
+    }
+
+    /// What tells whether bytes from elsewhere, such as those that a disk gives back, are `payload`: by what was learned,
+    /// and by SHA-256 if that is nothing.
+    #[must_use]
+    pub fn check(&self, payload: &Payload) -> Check {
+        match self.fingerprints.get(&payload.sha256) {
+            Some(known) => Check::Short(self.key.build_hasher(), *known),
+            None => Check::Long(digest::Hasher::default(), payload.sha256),
+        }
+    }
+}
+
+/// Takes the bytes of a payload in their order and tells whether they are right.
+#[allow(missing_debug_implementations)]
+pub enum Check {
+    /// By the short hash of a payload that was learned.
+    Short(DefaultHasher, u64),
+    /// By its SHA-256.
+    Long(digest::Hasher, Digest),
+}
+
+impl Check {
+    /// The next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Short(hasher, _) => hasher.write(bytes),
+            Self::Long(hasher, _) => hasher.update(bytes),
+        }
+    }
+
+    /// Whether all bytes together are the payload.
+    #[must_use]
+    pub fn is_right(self) -> bool {
+        match self {
+            Self::Short(hasher, known) => hasher.finish() == known,
+            Self::Long(hasher, known) => hasher.finish() == known,
         }
     }
 }
@@ -108,6 +146,20 @@ mod tests {
             for other in [&bad, &longer, shorter] {
                 let error = anyhow::Error::from(read(&seen, other).unwrap_err());
                 assert_eq!(class_of(&error), Class::Verification, "{error:#}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_disk_gives_back_is_checked_with_and_without_what_was_learned() {
+        let (payload, bytes) = image();
+        for seen in [learned(), Seen::default()] {
+            for flip in [None, Some(0), Some(bytes.len() - 1)] {
+                let mut given = bytes.clone();
+                flip.into_iter().for_each(|at| given[at] ^= 1);
+                let mut check = seen.check(payload);
+                given.chunks(7).for_each(|part| check.update(part));
+                assert_eq!(check.is_right(), flip.is_none());
             }
         }
     }

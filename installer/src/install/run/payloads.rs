@@ -70,7 +70,6 @@ impl Run<'_, '_> {
         let mut shown = progress.step(id, "Writing the OS image", Some(payload.size));
         let mut write = || {
             shown.back_to(0);
-            // What the disk keeps of it is hashed below, whatever was seen here.
             let reader = self.seen.verified(source.open(payload)?, payload, source.describe());
             image::write(&self.system, partition, payload, reader, &mut shown, cancel)
         };
@@ -87,7 +86,8 @@ impl Run<'_, '_> {
         progress.note(id, format!("OS image written and flushed at {rate}/s"));
         self.system.each(|disk| {
             let mut shown = progress.step("read-back", "Reading the OS image back", Some(payload.size));
-            image::read_back(&disk.device, disk.partition(name)?, payload, source, &mut shown, cancel)?;
+            let checked = (payload, self.seen.check(payload));
+            image::read_back(&disk.device, disk.partition(name)?, checked, source, &mut shown, cancel)?;
             shown.done();
             Ok(())
         })
