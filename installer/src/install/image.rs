@@ -36,17 +36,39 @@ pub(super) fn write(
         let what = format!("{} does not fit {}", payload.path, partition.name.as_str());
         return Err(Failure::new(Class::Hardware, what).into());
     }
+    let sector = usize::try_from(device.sector().bytes())?;
+    let mut offset = partition.start.get();
+    in_flight(
+        // An error of the stream carries its own class.
+        move |buffer| Ok(fill(&mut reader, buffer)?),
+        |buffer, filled| {
+            cancel.check()?;
+            let padded = filled.next_multiple_of(sector);
+            buffer[filled..padded].fill(0);
+            device::write(device, offset, &buffer[..padded])?;
+            offset += filled as u64;
+            step.advance(filled as u64);
+            Ok(())
+        },
+    )
+}
+
+/// Hands buffers of [`CHUNK`] bytes from `give`, on a thread of its own, to `take`, so that both work at once. `give` tells
+/// how many bytes it has filled; fewer than all are the last.
+fn in_flight(
+    mut give: impl FnMut(&mut [u8]) -> Result<usize> + Send,
+    mut take: impl FnMut(&mut [u8], usize) -> Result<()>,
+) -> Result<()> {
     let (give_back, empty) = mpsc::channel();
     let (hand_over, full) = mpsc::sync_channel(IN_FLIGHT);
     for _ in 0..IN_FLIGHT {
         let _ = give_back.send(AlignedBuffer::new(CHUNK));
     }
-    let sector = device.sector().bytes();
     std::thread::scope(|scope| {
-        // Ends when the stream does, after an error, or when nobody takes chunks any more.
+        // Ends after the last bytes, after an error, or when nobody takes chunks any more.
         scope.spawn(move || {
             for mut buffer in empty {
-                let filled = fill(&mut reader, &mut buffer);
+                let filled = give(&mut buffer);
                 let last = !matches!(filled, Ok(CHUNK));
                 let sent = hand_over.send(filled.map(|filled| Chunk { buffer, filled }));
                 if last || sent.is_err() {
@@ -54,17 +76,11 @@ pub(super) fn write(
                 }
             }
         });
-        // Moved in here so that the reader learns of an error by the closed channels.
+        // Moved in here so that the giver learns of an error by the closed channels.
         let (full, give_back) = (full, give_back);
-        let mut offset = partition.start.get();
         for chunk in &full {
             let Chunk { mut buffer, filled } = chunk?;
-            cancel.check()?;
-            let padded = filled.next_multiple_of(usize::try_from(sector)?);
-            buffer[filled..padded].fill(0);
-            device::write(device, offset, &buffer[..padded])?;
-            offset += filled as u64;
-            step.advance(filled as u64);
+            take(&mut buffer, filled)?;
             let _ = give_back.send(buffer);
         }
         Ok(())
@@ -173,39 +189,21 @@ fn each_chunk(
     cancel: &Cancel,
     mut visit: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let (give_back, empty) = mpsc::channel();
-    let (hand_over, full) = mpsc::sync_channel(IN_FLIGHT);
-    for _ in 0..IN_FLIGHT {
-        let _ = give_back.send(AlignedBuffer::new(CHUNK));
-    }
-    let read = |mut buffer: AlignedBuffer, offset: u64| {
-        let filled = usize::try_from((payload.size - offset).min(CHUNK as u64))?;
-        let padded = filled.next_multiple_of(usize::try_from(device.sector().bytes())?);
-        device::read(device, partition.start.get() + offset, &mut buffer[..padded])?;
-        anyhow::Ok(Chunk { buffer, filled })
-    };
-    std::thread::scope(|scope| {
-        // Ends with the payload, after an error, or when nobody takes chunks any more.
-        scope.spawn(move || {
-            let offsets = (0..payload.size).step_by(CHUNK);
-            for (buffer, offset) in empty.into_iter().zip(offsets) {
-                let chunk = read(buffer, offset);
-                let last = chunk.is_err();
-                if hand_over.send(chunk).is_err() || last {
-                    break;
-                }
-            }
-        });
-        // Moved in here so that the reader learns of an error by the closed channels.
-        let (full, give_back) = (full, give_back);
-        let mut offset = 0;
-        for chunk in &full {
-            let Chunk { buffer, filled } = chunk?;
+    let sector = usize::try_from(device.sector().bytes())?;
+    let (mut read, mut visited) = (0, 0);
+    in_flight(
+        move |buffer| {
+            let count = usize::try_from((payload.size - read).min(CHUNK as u64))?;
+            let padded = count.next_multiple_of(sector);
+            device::read(device, partition.start.get() + read, &mut buffer[..padded])?;
+            read += count as u64;
+            Ok(count)
+        },
+        |buffer, filled| {
             cancel.check()?;
-            visit(offset, &buffer[..filled])?;
-            offset += filled as u64;
-            let _ = give_back.send(buffer);
-        }
-        Ok(())
-    })
+            visit(visited, &buffer[..filled])?;
+            visited += filled as u64;
+            Ok(())
+        },
+    )
 }

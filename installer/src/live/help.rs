@@ -100,8 +100,8 @@ fn systemctl(verb: &str) -> Invocation {
 }
 
 /// Lets somebody log in on a terminal, and comes back when they have logged out, or have not logged in for a minute
-/// (login(1)). `term` is what the terminal is (`TERM`); the password is told once more, since the picture goes. When the session ends, the kernel hangs the terminal up for
-/// everybody who has it open (credentials(7)): it has to be opened again.
+/// (login(1)). `term` is what the terminal is (`TERM`); the password is told once more, since the picture goes. When the
+/// session ends, the kernel hangs the terminal up for everybody who has it open (credentials(7)): it has to be opened again.
 pub fn shell(mut terminal: File, term: &str, password: &Secret) -> Result<()> {
     let what = || "starting a shell on the console".to_owned();
     let password = password.expose();
