@@ -7,7 +7,7 @@ use std::fs::File;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use installer::config::Role;
 use installer::size::ByteSize;
 use nqrust_checker::crash::{Log, State, prefixes};
@@ -121,9 +121,16 @@ impl Case<'_> {
             steps::node(&format!("{purpose}-{round}"), Firmware::Bios, "").disk(&disk).cdrom(&medium.full)
         };
         let amid_images = cut(&live("cut"), moment, *round, artifacts)?;
-        let told = finish(&live("again"), artifacts)?;
+        let left = judge(&File::open(&disk.path)?, expected)?;
+        artifacts.append("cuts.txt", &format!("{round}: the disk is then {left:?}\n"))?;
+        ensure!(!matches!(left, Verdict::Half(_)), "the disk after the cut: {left:?}");
+        let (end, told) = finish(&live("again"), artifacts)?;
         ensure!(!amid_images || told.contains(CONTINUED), "the install begins anew:\n{told}");
-        complete(&File::open(&disk.path)?, expected)?;
+        match end {
+            End::Installed => complete(&File::open(&disk.path)?, expected)?,
+            // A node that has run has written more.
+            End::Ran => ensure!(left == Verdict::Complete, "a node runs from a disk that was {left:?}"),
+        }
         // Every disk was judged byte by byte; some of them start as well.
         if round.is_multiple_of(BOOTED) {
             let node = steps::node(&format!("node-{round}"), Firmware::Uefi, "").disk(&disk);
@@ -178,19 +185,25 @@ fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts)
         && !console.contains("Reading the container images back"))
 }
 
-/// Starts the machine again and does nothing: it installs, or it had just finished. Returns what the console said.
-fn finish(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
+/// What a machine did when it was started again.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// It installed.
+    Installed,
+    /// It had installed, and its node came up.
+    Ran,
+}
+
+/// Starts the machine again and does nothing. Returns what it did and what the console said.
+fn finish(machine: &Machine, artifacts: &Artifacts) -> Result<(End, String)> {
     let mut vm = machine.start(artifacts)?;
-    let ends = [steps::COMPLETE, " login: "];
-    let (end, told) =
-        vm.serial.wait_for_any(&[ends[0], ends[1], "\n  because: ", "grub rescue>"], steps::INSTALL)?;
-    ensure!(end < ends.len(), "the console says:\n{}", vm.serial.rest(Duration::from_secs(3)));
-    if ends[end] == steps::COMPLETE {
-        vm.wait_for_exit(steps::SHUTDOWN)?;
-    } else {
-        vm.power_off(steps::SHUTDOWN)?;
+    let ends = [steps::COMPLETE, " login: ", "\n  because: ", "grub rescue>"];
+    let (end, told) = vm.serial.wait_for_any(&ends, steps::INSTALL)?;
+    match end {
+        0 => vm.wait_for_exit(steps::SHUTDOWN).map(|_| (End::Installed, told)),
+        1 => vm.power_off(steps::SHUTDOWN).map(|()| (End::Ran, told)),
+        _ => bail!("the console says:\n{}", vm.serial.rest(Duration::from_secs(3))),
     }
-    Ok(told)
 }
 
 /// A random part of `length`.
