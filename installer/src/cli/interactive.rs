@@ -16,17 +16,19 @@ use super::media::{self, Media};
 use super::record::{Evidence, Record};
 use super::{consoles, install, preflight};
 use crate::command::SystemRunner;
-use crate::config::sources::{Combined, Document, Entry, Kind, Request, combine, state::refusal, url};
-use crate::config::{InstallConfig, Secret};
+use crate::config::sources::{Combined, Document, Entry, Kind, Request};
+use crate::config::sources::{combine, state::refusal, url, volume};
+use crate::config::{Install, InstallConfig, Secret};
 use crate::download::Patience;
 use crate::failure::{Class, Classify, Failure};
 use crate::files::{read_text, write_atomically};
 use crate::install::{Cancel, finish};
 use crate::interactive::answers::{Answers, recorded};
-use crate::interactive::{Destination, End, Facts, Machine, run};
+use crate::interactive::{Destination, End, Facts, Machine, Origin, run};
 use crate::inventory::{Inventory, Roots};
 use crate::live::help::{self, Access};
 use crate::live::{is_live, set_up_network};
+use crate::machine::Identity;
 use crate::plan::{Finish, Plan};
 use crate::preflight::Intent;
 use crate::progress::plain::PlainLines;
@@ -117,6 +119,33 @@ impl Player<'_> {
         all
     }
 
+    /// What somebody has brought along, on top of `below`. A volume can name a URL, which is stronger.
+    fn bring(&self, from: &Origin, below: Document) -> Result<Combined> {
+        let mut documents = vec![below];
+        let (url, named_by, sha256, trusted) = match from {
+            Origin::Url(url) => {
+                (url.clone(), "the console".to_owned(), None, self.media.combined.authorities.clone())
+            }
+            Origin::Volume => {
+                let volume = volume::read(&volume::Roots::default(), &mut || Identity::read(Path::new("/")))?;
+                let document = volume.ok_or_else(no_volume)?.document;
+                let name = document.name().to_owned();
+                documents.push(document);
+                let combined = combine(&documents).map_err(refusal)?;
+                let Install { config_url, config_sha256, .. } = &combined.config.install;
+                let named =
+                    config_url.as_ref().filter(|_| says(&combined, "install.config_url", Kind::Volume));
+                let Some(url) = named else { return Ok(combined) };
+                (url.to_string(), name, config_sha256.as_ref().map(ToString::to_string), combined.authorities)
+            }
+        };
+        let request = Request { url, named_by, sha256, authorities: trusted };
+        // Somebody waits for it.
+        let patience = Patience { attempts: 2, limit: Some(Duration::from_secs(30)), ..url::patience() };
+        documents.push(url::fetch(&request, patience)?);
+        Ok(combine(&documents).map_err(refusal)?)
+    }
+
     /// Writes a file to a stick; says where it is.
     fn write(&self, volume: &Volume, name: &str, content: &[u8]) -> Result<String> {
         stick::write(volume, name, content, &self.inventory()?, &lock(&self.spared))?;
@@ -136,16 +165,10 @@ impl Machine for Player<'_> {
         }
     }
 
-    fn fetch(&self, from: &str) -> Result<Combined> {
+    fn fetch(&self, from: &Origin) -> Result<Combined> {
         let found = &self.media.combined;
-        let authorities = found.authorities.clone();
-        let request =
-            Request { url: from.to_owned(), named_by: "the console".into(), sha256: None, authorities };
-        // Somebody waits for it.
-        let patience = Patience { attempts: 2, limit: Some(Duration::from_secs(30)), ..url::patience() };
-        let fetched = url::fetch(&request, patience)?;
         let below = Document::yaml(Kind::Embedded, "what was found before", found.config.to_yaml());
-        let mut combined = combine(&[below, fetched]).map_err(refusal)?;
+        let mut combined = self.bring(from, below)?;
         // What was found before keeps the source that it had.
         let before = |entry: &Entry| found.entries.iter().find(|known| known.path == entry.path).cloned();
         combined.entries = combined
@@ -275,6 +298,16 @@ impl Machine for Player<'_> {
         };
         finish(how, &self.inventory()?, &SystemRunner)
     }
+}
+
+/// Whether a source of this kind says this value.
+fn says(combined: &Combined, path: &str, kind: Kind) -> bool {
+    combined.entries.iter().any(|entry| entry.path == path && entry.source == kind)
+}
+
+fn no_volume() -> Failure {
+    Failure::new(Class::Invalid, "no volume with a label for configurations has one")
+        .hint("Plug it in, wait a moment, and try again.")
 }
 
 /// What is told beside the steps.

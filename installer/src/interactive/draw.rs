@@ -77,7 +77,10 @@ pub fn follower(state: &State, leader: &str, frame: &mut Frame<'_>, theme: Theme
         ),
         Place::Failed(..) => "The installation has failed.".to_owned(),
         Place::Done { .. } => "The installation is complete.".to_owned(),
-        _ => "The questions are being answered.".to_owned(),
+        _ => {
+            let title = head(state, state.mode()).0;
+            format!("The questions are being answered: {}.", title.trim_start_matches("Install: "))
+        }
     };
     let text = format!(
         "This machine is being set up on the console {leader}.\n\n{now}\n\nPress Enter to answer on this console. Nothing that has been \
@@ -91,7 +94,8 @@ fn head(state: &State, mode: Mode) -> (&'static str, Keys) {
     match &state.place {
         Place::Asking(screen) => (screen.title(mode), asking_keys(*screen, mode)),
         Place::Load => {
-            ("Install: a configuration from a URL", &[("Enter", "fetch"), ("Esc", "back"), ("F10", "leave")])
+            let keys = &[("Up/Down", "choose"), ("Enter", "read it"), ("Esc", "back"), ("F10", "leave")];
+            ("Install: a configuration", keys)
         }
         Place::Review(review) if review.plan.is_some() => (
             "Install: the plan",

@@ -44,8 +44,8 @@ use crate::stick::{Survey, Volume};
 pub trait Machine: Sync {
     /// Disks and network cards as they are now.
     fn inventory(&self) -> Result<Inventory>;
-    /// The configuration that is behind a URL, checked.
-    fn fetch(&self, url: &str) -> Result<Combined>;
+    /// The configuration that somebody has brought along, checked, on top of what was found before.
+    fn fetch(&self, from: &Origin) -> Result<Combined>;
     /// Sets up the management network; says what came of it in a sentence.
     fn try_network(&self, config: &InstallConfig) -> Result<String>;
     /// Asks the cluster to join whether it would have this machine; says so in a sentence.
@@ -75,6 +75,15 @@ pub trait Machine: Sync {
     fn shell(&self, terminal: File, term: &str, password: &Secret) -> Result<()>;
     /// Ends: the machine restarts, goes off, or only this program ends.
     fn end(&self, how: End) -> Result<()>;
+}
+
+/// Where a configuration is to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// On the volume with the label that one has.
+    Volume,
+    /// Behind a URL.
+    Url(String),
 }
 
 /// Where logs are saved.

@@ -2,6 +2,7 @@
 
 mod ending;
 mod help;
+mod loading;
 mod saving;
 mod types;
 
@@ -207,10 +208,7 @@ impl State {
                 self.back(screen);
             }
             Key::Function(3) if screen == Screen::Welcome => {
-                self.message = None;
-                self.place = Place::Load;
-                let url = Field::line("url", "URL", &self.answers.text("install.config_url"));
-                self.form = Form::new(vec![Field::text("", LOADING), url]);
+                self.load();
             }
             Key::Function(4) => self.form.shows_secrets = !self.form.shows_secrets,
             Key::Function(5) if matches!(screen, Screen::Welcome | Screen::Disks) => {
@@ -374,21 +372,6 @@ impl State {
         vec![effect]
     }
 
-    fn load_key(&mut self, key: Key) -> Vec<Effect> {
-        match (key, self.form.key(key)) {
-            (Key::Escape, _) => self.ask(Screen::Welcome),
-            (_, Did::Accepted) => {
-                let url = self.form.field("url").and_then(Field::typed).unwrap_or_default().trim().to_owned();
-                match crate::config::formats::network::http_url(&url) {
-                    Ok(()) => return self.wait("Fetching the configuration", Effect::Fetch(url)),
-                    Err(fault) => self.message = Some((Tone::Error, format!("the URL {}", fault.message))),
-                }
-            }
-            _ => {}
-        }
-        Vec::new()
-    }
-
     fn ended(&mut self, outcome: Outcome) -> Vec<Effect> {
         // Nobody waits for the end of an install as for other things: keys are heard meanwhile.
         if !matches!(outcome, Outcome::Installed(_)) {
@@ -456,8 +439,6 @@ impl State {
     }
 }
 
-const LOADING: &str = "The configuration behind a URL fills in the answers, which can then be changed. A volume with the label \
-                       NQRUST-CONFIG is read when the machine starts.";
 const NOTE_TOKEN: &str = "This token is new. Whoever adds nodes to the cluster needs it: write it down.";
 
 /// Whether the answers of a screen are tried before the next one.

@@ -19,7 +19,7 @@ pub(super) fn carry_out(machine: &dyn Machine, effect: Effect, sender: &Sender<H
     };
     Some(match effect {
         Effect::LookAgain => Outcome::Inventory(machine.inventory().map_err(plain)),
-        Effect::Fetch(url) => Outcome::Fetched(machine.fetch(&url).map(Box::new).map_err(plain)),
+        Effect::Fetch(from) => Outcome::Fetched(machine.fetch(&from).map(Box::new).map_err(plain)),
         Effect::Try(screen, config) => {
             let tried = match screen {
                 Screen::Network => machine.try_network(&config),

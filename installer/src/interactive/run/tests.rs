@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::config::sources::Combined;
 use crate::config::{InstallConfig, Secret};
-use crate::interactive::Destination;
 use crate::interactive::tests::facts;
+use crate::interactive::{Destination, Origin};
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::plan::Plan;
@@ -24,7 +24,7 @@ impl Machine for Hut {
     fn inventory(&self) -> Result<Inventory> {
         Ok(facts().inventory)
     }
-    fn fetch(&self, _: &str) -> Result<Combined> {
+    fn fetch(&self, _: &Origin) -> Result<Combined> {
         anyhow::bail!("there is no network")
     }
     fn try_network(&self, _: &InstallConfig) -> Result<String> {

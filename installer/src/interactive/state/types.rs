@@ -3,7 +3,7 @@
 use crate::config::sources::Combined;
 use crate::config::{InstallConfig, Secret};
 use crate::interactive::screens::Screen;
-use crate::interactive::{Destination, End, Trouble};
+use crate::interactive::{Destination, End, Origin, Trouble};
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::progress::Event;
@@ -150,7 +150,7 @@ pub enum Effect {
     /// Look at disks and network cards again.
     LookAgain,
     /// Fetch a configuration.
-    Fetch(String),
+    Fetch(Origin),
     /// Try what has been answered on a screen.
     Try(Screen, Box<InstallConfig>),
     /// Make the plan.

@@ -5,8 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::config::{Mode, Role};
 use crate::failure::{Class, Failure};
-use crate::interactive::End;
-use crate::interactive::Trouble;
+use crate::interactive::{End, Origin, Trouble};
 use crate::progress::Progress;
 
 const NEXT: Key = Key::Function(8);
@@ -157,6 +156,28 @@ fn what_a_configuration_says_is_filled_in_with_its_source_and_its_secrets_are_no
     }
     assert!(all.contains("node-7") && all.contains("from: configuration volume"), "{all}");
     assert!(!all.contains("MARK"), "{all}");
+}
+
+#[test]
+fn a_configuration_is_read_from_a_volume_that_came_later_or_fetched_from_a_url() {
+    let mut state = begun("");
+    press(&mut state, &[Key::Function(3)]);
+    assert_eq!(title(&mut state), "Install: a configuration");
+    let volume = state.step(Input::Key(Key::Enter), Duration::ZERO);
+    assert_eq!(volume, [Effect::Fetch(Origin::Volume)]);
+    let failure = Failure::new(Class::Invalid, "no volume").hint("Plug it in.");
+    state.step(Input::Ended(Outcome::Fetched(Err(Trouble::of(&failure.into(), None)))), Duration::ZERO);
+    assert!(picture(&mut state, Size::new(80, 24)).contains("next: Plug it in."));
+    press(&mut state, &[Key::Down, Key::Enter]);
+    type_text(&mut state, "ftp://a/b");
+    assert!(press(&mut state, &[Key::Enter]).is_empty());
+    press(&mut state, &[Key::Control('u')]);
+    type_text(&mut state, "http://a/b.yaml");
+    assert_eq!(press(&mut state, &[Key::Enter]), [Effect::Fetch(Origin::Url("http://a/b.yaml".into()))]);
+    let found = combine(&[Document::yaml(Kind::Url, "u", "os: {hostname: node-9}")]).unwrap();
+    state.step(Input::Ended(Outcome::Fetched(Ok(Box::new(found)))), Duration::ZERO);
+    assert_eq!(title(&mut state), "Install: what this machine becomes");
+    assert_eq!(state.answers.text("os.hostname"), "node-9");
 }
 
 #[test]
@@ -330,17 +351,59 @@ proptest! {
 
     #[test]
     fn what_has_been_answered_is_there_again_after_going_back_and_forth(
-        name in "[a-z][a-z0-9]{1,10}", keys in proptest::collection::vec(prop_oneof![
+        name in "[a-z][a-z0-9]{1,10}", last in 2u8..250, keys in proptest::collection::vec(prop_oneof![
             Just(Key::Escape), Just(NEXT), Just(Key::Tab), Just(Key::BackTab), Just(Key::Function(4)),
-            Just(Key::Function(10))], 0..30),
+            Just(Key::Function(7)), Just(Key::Function(10)), Just(Key::PageDown)], 0..40),
     ) {
         let mut state = begun("");
-        press(&mut state, &[NEXT, Key::Enter, NEXT, NEXT]);
-        type_text(&mut state, &name);
-        press(&mut state, &[Key::Tab]);
+        answer_everything(&mut state, &name, last);
+        let given: Vec<_> = ANSWERED.iter().map(|id| state.answers.text(id)).collect();
+        prop_assert!(given.iter().all(|text| !text.is_empty()), "{:?}", given);
         for key in keys {
             press(&mut state, &[key]);
         }
-        prop_assert_eq!(state.answers.text("os.hostname"), name);
+        let kept: Vec<_> = ANSWERED.iter().map(|id| state.answers.text(id)).collect();
+        prop_assert_eq!(kept, given);
     }
+}
+
+/// One value at least of each screen.
+const ANSWERED: &[&str] = &[
+    "install.mode",
+    "install.device",
+    "install.management_interface.ip",
+    "install.management_interface.gateway",
+    "os.hostname",
+    "os.ntp_servers",
+    "os.environment.HTTP_PROXY",
+    "install.vip",
+    "token",
+    "install.cluster_dns",
+    "os.password",
+];
+
+/// From the first screen to the plan with a value in each of those, one after the other by the keys that people press.
+fn answer_everything(state: &mut State, name: &str, last: u8) {
+    let fill = |state: &mut State, texts: &[&str]| {
+        for text in texts {
+            type_text(state, text);
+            press(state, &[Key::Tab]);
+        }
+    };
+    press(state, &[Key::Enter]);
+    press(state, &[Key::Enter, NEXT]);
+    // The cards, then the kind of address, of which the second is a fixed one.
+    press(state, &[Key::Tab, Key::Down, Key::Enter]);
+    let address = format!("192.0.2.{last}");
+    fill(state, &[&address, "255.255.255.0", "192.0.2.1", "192.0.2.53"]);
+    press(state, &[NEXT]);
+    fill(state, &[name, "ntp.example.org", "http://192.0.2.8:3128"]);
+    press(state, &[NEXT, Key::Tab]);
+    fill(
+        state,
+        &["192.0.2.251", "a-long-and-random-shared-text", "10.52.0.0/16", "10.53.0.0/16", "10.53.0.10"],
+    );
+    press(state, &[NEXT]);
+    fill(state, &["correct horse", "correct horse"]);
+    press(state, &[NEXT]);
 }

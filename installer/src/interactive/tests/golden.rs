@@ -137,6 +137,7 @@ fn a_console_that_follows_says_who_leads() {
         seen.starts_with(" Install: another console leads") && seen.contains("on the console /dev/tty1."),
         "{seen}"
     );
+    assert!(seen.contains("The questions are being answered: what this machine becomes."), "{seen}");
 }
 
 #[test]
