@@ -13,14 +13,14 @@ use super::{Cluster, Facts, Node, Power};
 use crate::command::{Invocation, Runner, SystemRunner};
 use crate::config::redact::{Secrets, without_secrets};
 use crate::config::sources::{Combined, Document, Kind, combine};
-use crate::config::{self, InstallConfig, VipMode};
+use crate::config::{self, InstallConfig};
 use crate::files;
 use crate::interactive::answers::Answers;
 use crate::inventory::{Inventory, Roots};
 use crate::node::apply::below;
 use crate::node::arrays;
 use crate::node::boot::DOCUMENT;
-use crate::node::cluster::Member;
+use crate::node::cluster::{Member, vip_in_words};
 use crate::node::network::MANAGEMENT;
 use crate::node::stages::{self, watch};
 use crate::node::status::Status;
@@ -233,18 +233,11 @@ impl Node for ThisNode {
 
 /// The cluster of a node, by its document and by what answers.
 fn cluster(config: &InstallConfig, member: &Member) -> Cluster {
-    let install = &config.install;
-    let vip = match (&install.vip, install.vip_mode) {
-        (Some(vip), Some(VipMode::Dhcp)) => Some(format!("{vip}, from a DHCP server")),
-        (Some(vip), _) => Some(vip.to_string()),
-        (None, Some(VipMode::Dhcp)) => Some("from a DHCP server".to_owned()),
-        (None, _) => None,
-    };
     let host = member.host.as_deref();
     Cluster {
         distribution: member.distribution.name(),
         address: host.map(|host| member.supervisor(host)),
-        vip,
+        vip: vip_in_words(config),
         management: host.map(|host| format!("https://{host}/")).filter(|url| stages::serves(url)),
     }
 }

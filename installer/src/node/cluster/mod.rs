@@ -122,6 +122,18 @@ impl Member {
     }
 }
 
+/// The virtual address of the cluster as the document tells it, in words.
+#[must_use]
+pub fn vip_in_words(config: &InstallConfig) -> Option<String> {
+    let install = &config.install;
+    match (&install.vip, install.vip_mode) {
+        (Some(vip), Some(VipMode::Dhcp)) => Some(format!("{vip}, from a DHCP server")),
+        (Some(vip), _) => Some(vip.to_string()),
+        (None, Some(VipMode::Dhcp)) => Some("from a DHCP server".to_owned()),
+        (None, _) => None,
+    }
+}
+
 /// Where nodes ask to join: the port differs from that of the API with RKE2.
 fn supervisor(distribution: Distribution, host: &str) -> String {
     format!("https://{host}:{}", distribution.supervisor_port())

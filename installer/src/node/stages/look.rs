@@ -15,7 +15,7 @@ use crate::config::{self, Images, InstallConfig, Method};
 use crate::fleet::herald::{About, Herald};
 use crate::node::apply::below;
 use crate::node::boot::DOCUMENT;
-use crate::node::cluster::Member;
+use crate::node::cluster::{Member, vip_in_words};
 use crate::node::identity::MachineId;
 use crate::node::images;
 use crate::node::network::{MANAGEMENT, management_device};
@@ -59,6 +59,19 @@ impl Subject {
         let mut secrets = Secrets::default();
         secrets.add(&config);
         Ok(Some(Self { member, name, config, release, secrets }))
+    }
+
+    /// What the node is, in lines: its part, where its cluster is. The device of its address is the second value.
+    #[must_use]
+    pub fn describe(&self) -> (Vec<String>, Option<String>) {
+        let Self { member, config, release, .. } = self;
+        let (role, mode) = (config.install.role.name(), config.install.mode.name());
+        let mut lines = vec![format!("{} {}: {role} (mode {mode})", release.name, release.version)];
+        let host = member.host.as_deref();
+        let at = host.map(|host| format!(" at {}", member.supervisor(host))).unwrap_or_default();
+        let vip = vip_in_words(config).map(|vip| format!(", VIP {vip}")).unwrap_or_default();
+        lines.push(format!("Cluster: {}{at}{vip}", member.distribution.name()));
+        (lines, management_device(config))
     }
 
     /// Who tells the server of a fleet how the node comes into its cluster, if one wants to hear it.

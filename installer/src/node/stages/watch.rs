@@ -140,7 +140,7 @@ impl Watch<'_> {
         if all_done(stages) {
             Ready::write(self.root, self.subject, now)?;
         }
-        let issue = issue(stages, now);
+        let issue = issue(self.subject, stages, now);
         files::write_atomically(&below(self.root, ISSUE), issue.as_bytes(), 0o644)?;
         // A console that cannot be told shows the news at its next prompt.
         let _ = runner.run(&Invocation::new("agetty").arg("--reload").limit(Duration::from_secs(10)));
@@ -154,8 +154,18 @@ pub fn time() -> String {
     format!("{:.0}", Timestamp::now())
 }
 
-/// What a console shows: one word for each stage, then the stage that the node is in.
-fn issue(stages: &[Stage], now: &str) -> String {
+/// What a console shows above its login: what the node is, one word for each stage, then the stage that the node is in.
+fn issue(subject: &Subject, stages: &[Stage], now: &str) -> String {
+    let (lines, device) = subject.describe();
+    let mut issue = escaped(&lines.iter().map(|line| wrapped(line)).collect::<String>());
+    if let Some(device) = device {
+        // agetty(8) puts the address there, and another one when it changes.
+        issue.push_str(&format!("Address: \\4{{{device}}} ({device})\n"));
+    }
+    issue + &escaped(&standing(stages, now)) + "\n"
+}
+
+fn standing(stages: &[Stage], now: &str) -> String {
     let mut text = stages.iter().map(mark).collect::<Vec<_>>().join("  ") + "\n";
     match current(stages) {
         None => text.push_str(&wrapped(&format!("Ready in its cluster at {now}."))),
@@ -164,8 +174,8 @@ fn issue(stages: &[Stage], now: &str) -> String {
             text.extend(stage.next.iter().map(|next| wrapped(next)));
         }
     }
-    text.push_str("More: installer status\n");
-    escaped(&text) + "\n"
+    text.push_str("More: installer status, sudo installer console\n");
+    text
 }
 
 /// The text in lines that every console has room for.
@@ -220,15 +230,30 @@ mod tests {
         ];
         stages[1].next = Some("Check it.".into());
         assert_eq!(
-            issue(&stages, "now"),
+            escaped(&standing(&stages, "now")),
             "[x] network  [ ] server\n\
              server waiting https://192.0.2.10:9345 does not answer:  [2J C:\\\\x\n\
-             Check it.\nMore: installer status\n\n"
+             Check it.\nMore: installer status, sudo installer console\n"
         );
         stages[1].state = State::Done;
-        assert!(issue(&stages, "now").contains("Ready in its cluster at now.\n"));
+        assert!(standing(&stages, "now").contains("Ready in its cluster at now.\n"));
         let long = vec![stage(Name::Server, State::Failed, &"word ".repeat(60))];
-        assert!(issue(&long, "now").lines().all(|line| line.chars().count() <= WIDTH));
+        assert!(standing(&long, "now").lines().all(|line| line.chars().count() <= WIDTH));
+    }
+
+    #[test]
+    fn a_console_shows_what_the_node_is_and_where_its_cluster() {
+        let root = joining();
+        let document = "token: a-long-and-random-shared-text\nos: {hostname: node-1}\n\
+                        install: {mode: create, vip: 192.0.2.10, vip_mode: static, management_interface: \
+                        {method: dhcp, interfaces: [{name: ens3}]}}\nkubernetes: {distribution: k3s}\n";
+        std::fs::write(root.path().join("oem/node.yaml"), document).unwrap();
+        let subject = Subject::read(root.path()).unwrap().unwrap();
+        let issue = issue(&subject, &[], "now");
+        let lines: Vec<_> = issue.lines().collect();
+        assert!(lines[0].ends_with(" (mode create)"), "{issue}");
+        assert_eq!(lines[1], "Cluster: k3s at https://192.0.2.10:6443, VIP 192.0.2.10");
+        assert_eq!(lines[2], "Address: \\4{mgmt-br} (mgmt-br)");
     }
 
     #[test]
