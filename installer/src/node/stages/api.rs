@@ -5,9 +5,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use reqwest::blocking::{Client, ClientBuilder};
+use reqwest::blocking::{Client, ClientBuilder, Response};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Identity, StatusCode};
 use serde::Deserialize;
@@ -43,12 +44,23 @@ pub enum Registration {
     },
 }
 
+/// Asks whoever is there. The client is made once: the console of a node asks as long as the machine runs.
+fn get(url: &str) -> reqwest::Result<Response> {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    let client = match CLIENT.get() {
+        Some(client) => client,
+        None => {
+            let client = builder().tls_danger_accept_invalid_certs(true).pool_max_idle_per_host(0).build()?;
+            CLIENT.get_or_init(|| client)
+        }
+    };
+    client.get(url).send()
+}
+
 /// Asks the distribution's own service at `url` whether it is there. Who it is does not matter here: it is told
 /// nothing, and the service of this node judges its certificate.
 pub(super) fn ping(url: &str) -> Result<(), String> {
-    let client = builder().tls_danger_accept_invalid_certs(true).build();
-    let answer = client.and_then(|client| client.get(format!("{url}/ping")).send());
-    match answer {
+    match get(&format!("{url}/ping")) {
         Ok(answer) if answer.status() == StatusCode::OK => Ok(()),
         Ok(answer) => {
             Err(format!("{url} answers {}, as another service or one that begins", answer.status()))
@@ -60,9 +72,7 @@ pub(super) fn ping(url: &str) -> Result<(), String> {
 
 /// Whether there is a page for people at `url`, or a way to one: an ingress without one answers 404.
 pub(crate) fn serves(url: &str) -> bool {
-    let client = builder().tls_danger_accept_invalid_certs(true).build();
-    let answer = client.and_then(|client| client.get(url).send());
-    answer.is_ok_and(|answer| answer.status().is_success() || answer.status().is_redirection())
+    get(url).is_ok_and(|answer| answer.status().is_success() || answer.status().is_redirection())
 }
 
 /// What the cluster says of the node `name`, asked with the kubelet's credentials at `kubeconfig` below `root`.

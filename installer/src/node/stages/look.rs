@@ -92,16 +92,16 @@ impl Subject {
             let server = scope.spawn(|| self.server());
             let node = scope.spawn(|| self.node(root));
             let network = self.network(runner);
-            let service = self.service(runner);
             let unasked = || "was not asked to the end".to_owned();
             let install = &self.config.install;
             let (expected, present) = images::count(&self.release, install.own_role(), root);
+            let node = node.join().unwrap_or_else(|_| Registration::Unknown(unasked()));
             Facts {
                 network,
+                service: self.service(runner, &node),
                 server: server.join().unwrap_or_else(|_| Err(unasked())),
-                service,
                 images: Blobs { expected, present, deferred: install.images() == Images::Defer },
-                node: node.join().unwrap_or_else(|_| Registration::Unknown(unasked())),
+                node,
             }
         });
         let mut stages = stages(&self.member, &facts);
@@ -143,13 +143,17 @@ impl Subject {
         api::node(root, &kubeconfig, name)
     }
 
-    fn service(&self, runner: &dyn Runner) -> Option<Service> {
+    fn service(&self, runner: &dyn Runner, node: &Registration) -> Option<Service> {
         let show = Invocation::new("systemctl").limit(LIMIT).args([
             "show",
             "--property=LoadState,ActiveState,SubState,Result,NRestarts",
             self.member.unit,
         ]);
         let mut service = properties(&String::from_utf8_lossy(&runner.run(&show).ok()?));
+        if service.active == "active" && matches!(node, Registration::Ready { .. }) {
+            // Nothing keeps the node from its cluster, and reading the journal is what costs most of a look.
+            return Some(service);
+        }
         let mut journal = Invocation::new("journalctl").limit(LIMIT).args([
             "--unit",
             self.member.unit,
