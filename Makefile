@@ -8,7 +8,7 @@ SHELL := /bin/bash
 # What the targets need beside Rust, on Debian 12.
 HOST_PACKAGES := gcc libc6-dev mmdebstrap uidmap bzip2 xz-utils zstd squashfs-tools xorriso e2fsprogs dosfstools fdisk gdisk mtools \
 	grub-common grub-pc-bin containerd runc qemu-system-x86 qemu-utils ovmf openssh-client \
-	docker-registry apache2-utils openssl skopeo umoci curl dnsmasq-base ipxe tmux
+	docker-registry apache2-utils openssl skopeo umoci curl dnsmasq-base ipxe tmux nbdkit
 
 DEFINITION ?= configs/images/default.yaml
 OUTPUT ?= dist

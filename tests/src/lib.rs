@@ -5,10 +5,12 @@
 
 pub mod artifacts;
 pub mod builder;
+pub mod console;
 pub mod deadline;
 pub mod disk;
 pub mod distribution;
 pub mod faults;
+pub mod fragile;
 pub mod http;
 pub mod identity;
 pub mod images;

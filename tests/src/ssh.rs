@@ -2,6 +2,8 @@
 //!
 //! One connection is kept open and shared: under emulation a key exchange costs seconds.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -80,6 +82,29 @@ impl Ssh {
     /// Whether a command succeeds.
     pub fn succeeds(&self, command: &str) -> Result<bool> {
         Ok(self.attempt(command, COMMAND)?.code == 0)
+    }
+
+    /// Runs a shell command as `user` who has nothing but a password. It goes through the environment of `ssh`, and into no
+    /// log.
+    pub fn by_password(port: u16, user: &str, password: &str, command: &str) -> Result<Ended> {
+        let directory = tempfile::tempdir()?;
+        let ask = directory.path().join("ask");
+        fs::write(&ask, "#!/bin/sh\nprintf '%s\\n' \"$E2E_PASSWORD\"\n")?;
+        fs::set_permissions(&ask, fs::Permissions::from_mode(0o700))?;
+        let options = [
+            "StrictHostKeyChecking=no",
+            "UserKnownHostsFile=/dev/null",
+            "LogLevel=ERROR",
+            "ConnectTimeout=60",
+            "PreferredAuthentications=password",
+            "NumberOfPasswordPrompts=1",
+        ];
+        let mut ssh = Command::new("ssh");
+        ssh.args(["-F", "none", "-p", &port.to_string()]);
+        ssh.args(options.iter().flat_map(|option| ["-o", option]));
+        ssh.arg(format!("{user}@127.0.0.1")).arg("--").arg(command);
+        ssh.env("SSH_ASKPASS", &ask).env("SSH_ASKPASS_REQUIRE", "force").env("E2E_PASSWORD", password);
+        programs::run(&mut ssh, COMMAND).with_context(|| format!("running `{command}` as {user}"))
     }
 
     fn program(&self) -> Command {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::artifacts::Artifacts;
 use crate::disk::Disk;
+use crate::distribution;
 use crate::identity::{Identity, USER};
 use crate::medium::{self, Medium};
 use crate::node::{Document, INSTALL_LOGS, MAC};
@@ -15,6 +16,7 @@ use crate::qemu::{Firmware, Machine, Vm};
 use crate::serial::Answer;
 use crate::ssh::Ssh;
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 
 /// From power on to the end of an install, under emulation with two machines side by side.
 pub const INSTALL: Duration = Duration::from_secs(1200);
@@ -54,6 +56,15 @@ pub fn medium_without_configuration(identity: &Identity) -> Result<Medium> {
         let text = fs::read_to_string(&definition)?;
         let kept: Vec<_> = text.lines().filter(|line| !line.starts_with("install_config:")).collect();
         fs::write(&definition, kept.join("\n"))?;
+        Ok(definition)
+    })
+}
+
+/// The medium with the release of a distribution, for nodes of clusters, and without a configuration.
+pub fn medium_with_distribution() -> Result<Medium> {
+    Medium::built("cluster", |directory| {
+        let definition = medium::stage(directory, &json!({}))?;
+        distribution::add(&definition)?;
         Ok(definition)
     })
 }

@@ -396,7 +396,11 @@ impl Shared {
             _ if !request.certified => Reply::error(401, "Unauthorized"),
             "/version" => Reply::json(&json!({ "major": "1", "gitVersion": self.manner.version })),
             "/api/v1/nodes" => Reply::json(&json!({ "kind": "NodeList", "items": self.manner.nodes })),
-            _ => Reply::error(404, "not found"),
+            path => {
+                let name = path.strip_prefix("/api/v1/nodes/");
+                let known = self.manner.nodes.iter().find(|node| node["metadata"]["name"].as_str() == name);
+                known.map_or_else(|| Reply::error(404, "not found"), Reply::json)
+            }
         }
     }
 }

@@ -83,11 +83,7 @@ fn three_machines_of_a_cluster_file_become_its_nodes() {
     scenario_alone("cluster", |artifacts| {
         let identity = Identity::load()?;
         let nodes = render(artifacts, &identity)?;
-        let medium = Medium::built("cluster", |directory| {
-            let definition = medium::stage(directory, &json!({}))?;
-            distribution::add(&definition)?;
-            Ok(definition)
-        })?;
+        let medium = steps::medium_with_distribution()?;
         let wire = Wire::lay()?;
         let disks: Vec<_> = thread::scope(|scope| {
             let install = |member: &'static Member| {

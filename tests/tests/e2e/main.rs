@@ -14,6 +14,7 @@ mod install_registry;
 mod install_uefi;
 mod keep;
 mod mirror;
+mod node_console;
 mod power_cut;
 mod reproducible;
 mod serve;

@@ -7,8 +7,9 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use installer::config::Role;
 use installer::digest::{Digest, Hasher};
-use installer::release::{Image, MANIFEST, Payload, Purpose};
+use installer::release::{Image, MANIFEST, Payload, Purpose, metadata_path};
 use nqrust_tests::artifacts::Artifacts;
 
 use crate::figure::{Figure, Limit};
@@ -40,16 +41,8 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
 
 /// A medium whose images have so many layers.
 fn fill(medium: &Path, layers: u64) -> Result<()> {
-    let small =
-        [(Purpose::Kernel, "vmlinuz"), (Purpose::Initrd, "initrd"), (Purpose::Rootfs, "rootfs.squashfs")];
+    let mut release = crate::release::bootable(medium, b"rootfs")?;
     fs::create_dir_all(medium.join("images/blobs/sha256"))?;
-    let mut payloads = Vec::new();
-    for (purpose, path) in small {
-        fs::write(medium.join(path), path)?;
-        let sha256 = Digest::of(path.as_bytes());
-        payloads.push(Payload { path: path.into(), purpose, size: path.len() as u64, sha256 });
-    }
-    let mut release = crate::release::release(payloads);
     for number in 0..layers {
         let (path, sha256) = layer(medium, number)?;
         let image = Image {
@@ -62,6 +55,13 @@ fn fill(medium: &Path, layers: u64) -> Result<()> {
         release.images.push(image);
         release.payloads.push(Payload { path, purpose: Purpose::ImageBlob, size: LAYER, sha256 });
     }
+    // Seeding copies containerd's metadata and does not look into it.
+    let (path, bytes) = (metadata_path(Role::Management.name()), b"metadata");
+    let file = medium.join(&path);
+    fs::create_dir_all(file.parent().context("the directory of the metadata")?)?;
+    fs::write(file, bytes)?;
+    let (size, sha256) = (bytes.len() as u64, Digest::of(bytes));
+    release.payloads.push(Payload { path, purpose: Purpose::ImageMetadata, size, sha256 });
     fs::write(medium.join(MANIFEST), release.to_bytes())?;
     Ok(())
 }

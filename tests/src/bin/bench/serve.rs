@@ -10,8 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use installer::digest::Digest;
-use installer::release::{MANIFEST, Payload, Purpose};
+use installer::release::MANIFEST;
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::paths;
@@ -48,24 +47,8 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
 
 /// The smallest medium that can be served, with an OS image of [`SIZE`].
 fn medium(directory: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(directory)?;
     let rootfs: Vec<u8> = (0..SIZE).map(|n| (n % 251) as u8).collect();
-    let files: [(&str, Purpose, &[u8]); 3] = [
-        ("vmlinuz", Purpose::Kernel, b"kernel"),
-        ("initrd", Purpose::Initrd, b"initrd"),
-        ("rootfs.squashfs", Purpose::Rootfs, &rootfs),
-    ];
-    let mut payloads = Vec::new();
-    for (path, purpose, bytes) in files {
-        fs::write(directory.join(path), bytes)?;
-        payloads.push(Payload {
-            path: path.into(),
-            purpose,
-            size: bytes.len() as u64,
-            sha256: Digest::of(bytes),
-        });
-    }
-    let release = crate::release::release(payloads);
+    let release = crate::release::bootable(directory, &rootfs)?;
     fs::write(directory.join(MANIFEST), release.to_bytes())?;
     Ok(directory.to_owned())
 }

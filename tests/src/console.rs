@@ -1,0 +1,129 @@
+//! Somebody at the consoles of a machine: what is typed there, and what is kept of what they show.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::artifacts::Artifacts;
+use crate::qemu::Vm;
+
+/// What every terminal has for F8, which ends a screen: Ctrl and N.
+pub const NEXT: char = '\u{e}';
+/// Ctrl and F for F6, which makes a token, and saves.
+pub const MAKE: char = '\u{6}';
+/// Ctrl and R for F5, which tries again.
+pub const RETRY: char = '\u{12}';
+/// Ctrl and P for F9, help access.
+pub const HELP: char = '\u{10}';
+/// Takes back a whole line.
+pub const CLEAR: char = '\u{15}';
+/// The key of that name.
+pub const ESCAPE: char = '\u{1b}';
+/// An arrow, as a terminal sends it.
+pub const DOWN: &str = "\u{1b}[B";
+/// The other one.
+pub const UP: &str = "\u{1b}[A";
+
+/// From a key to the next screen, where the network or a plan comes between.
+pub const ANSWER: Duration = Duration::from_secs(180);
+
+/// Pictures that are the same one after the other, two seconds apart, before one is taken for finished.
+const SAME: u32 = 4;
+
+/// Waits for one of several `words` on the serial terminal and keeps what it shows, for people.
+pub fn screen(vm: &mut Vm, words: &[&str], limit: Duration, artifacts: &Artifacts) -> Result<usize> {
+    let index = vm.serial.wait_for_screen(words, limit)?;
+    // The title comes first; a clock may go on drawing.
+    vm.serial.rest(Duration::from_secs(3));
+    artifacts.append("screens.txt", &format!("{}\n{}\n", vm.serial.screen(), "=".repeat(80)))?;
+    Ok(index)
+}
+
+/// A picture of the screen once it has not changed for a while.
+pub fn picture(vm: &mut Vm, name: &str, artifacts: &Artifacts) -> Result<()> {
+    let path = artifacts.path(&format!("{name}.png"));
+    let mut dump = || -> Result<Vec<u8>> {
+        vm.qmp.screendump(&path)?;
+        fs::read(&path).context("reading a picture of the screen")
+    };
+    let (began, mut before, mut same) = (Instant::now(), Vec::new(), 0);
+    while same < SAME && began.elapsed() < ANSWER {
+        std::thread::sleep(Duration::from_secs(2));
+        let now = dump()?;
+        same = if now == before { same + 1 } else { 0 };
+        before = now;
+    }
+    Ok(())
+}
+
+/// Presses the keys of an American keyboard that make `text`.
+pub fn press(vm: &mut Vm, text: &str) -> Result<()> {
+    // One character for each key.
+    for character in text.replace(DOWN, "\u{2193}").replace(UP, "\u{2191}").chars() {
+        let (name, shift) = key(character)?;
+        let keys = if shift { vec!["shift", &name] } else { vec![name.as_str()] };
+        vm.qmp.send_key(&keys)?;
+        // QEMU holds a key for a tenth of a second.
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    Ok(())
+}
+
+/// QEMU's name of the key that makes a character, and whether Shift belongs to it.
+fn key(character: char) -> Result<(String, bool)> {
+    let (name, shift) = match character {
+        '\u{2193}' => ("down", false),
+        '\u{2191}' => ("up", false),
+        NEXT => ("f8", false),
+        MAKE => ("f6", false),
+        RETRY => ("f5", false),
+        HELP => ("f9", false),
+        ESCAPE => ("esc", false),
+        '\r' => ("ret", false),
+        '\t' => ("tab", false),
+        ' ' => ("spc", false),
+        '-' => ("minus", false),
+        '_' => ("minus", true),
+        '.' => ("dot", false),
+        '/' => ("slash", false),
+        '=' => ("equal", false),
+        '+' => ("equal", true),
+        '@' => ("2", true),
+        '$' => ("4", true),
+        CLEAR => bail!("a line is taken back on the serial terminal only"),
+        _ if character.is_ascii_alphanumeric() => {
+            return Ok((character.to_ascii_lowercase().to_string(), character.is_ascii_uppercase()));
+        }
+        _ => bail!("no key is known for {character:?}"),
+    };
+    Ok((name.to_owned(), shift))
+}
+
+/// Plugs the raw image `stick` in as a USB stick.
+pub fn plug_in(vm: &mut Vm, stick: &std::path::Path) -> Result<()> {
+    let node = serde_json::json!({
+        "driver": "raw", "node-name": "stick", "file": { "driver": "file", "filename": stick },
+    });
+    vm.qmp.execute("blockdev-add", node)?;
+    let device = serde_json::json!({
+        "driver": "usb-storage", "id": "stick", "bus": "usb.0", "drive": "stick", "removable": true, "serial": "4C530001",
+    });
+    vm.qmp.execute("device_add", device).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_character_of_keys_and_passwords_is_on_the_keyboard() {
+        for character in
+            "ssh-ed25519 AAAA+/= e2e\tMark_1.x\r".chars().chain([NEXT, MAKE, RETRY, HELP, ESCAPE])
+        {
+            key(character).unwrap();
+        }
+        assert_eq!(key('K').unwrap(), ("k".to_owned(), true));
+        assert!(key(CLEAR).is_err() && key('\u{e9}').is_err());
+    }
+}
