@@ -38,7 +38,9 @@ pub fn run(console: Console, node: Arc<dyn Node>, administrator: bool) -> Result
             screen.forget();
         }
         let time = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
-        screen.draw(|frame| draw::state(&mut page.state, &time, frame, theme))?;
+        if page.has_news(&time) | screen.is_outdated() {
+            screen.draw(|frame| draw::state(&mut page.state, &time, frame, theme))?;
+        }
         let keys = keyboard.wait(if screen.is_behind() { BEHIND } else { TICK })?;
         for input in keys.into_iter().map(Input::Key).chain(page.heard.try_iter().collect::<Vec<_>>()) {
             match page.take(input) {
@@ -71,13 +73,26 @@ struct Loop {
     /// When there was a look for signs, and which there were.
     signs: (Duration, String),
     drawn: Duration,
+    /// Whether there is something that has not been drawn, and the time of day on the picture.
+    news: (bool, String),
 }
 
 impl Loop {
     fn new(node: Arc<dyn Node>, state: State) -> Self {
         let (tell, heard) = channel();
         let (now, signs) = (Duration::ZERO, (Duration::ZERO, node.signs()));
-        Self { node, state, tell, heard, now, looking: false, looked: None, signs, drawn: now }
+        Self {
+            node,
+            state,
+            tell,
+            heard,
+            now,
+            looking: false,
+            looked: None,
+            signs,
+            drawn: now,
+            news: (true, String::new()),
+        }
     }
 
     /// Looks at the node if it is time to; says whether the picture is to be sent as a whole.
@@ -92,6 +107,7 @@ impl Loop {
         let trial = self.node.trial();
         // Another network has other addresses.
         due = due || discriminant(&trial) != discriminant(&self.state.trial);
+        self.news.0 |= trial != self.state.trial;
         self.state.take(Input::Trial(trial));
         if due {
             self.look();
@@ -101,6 +117,14 @@ impl Loop {
             self.drawn = now;
         }
         whole
+    }
+
+    /// Whether there is anything new to draw at this time of day. A picture that stays the same is not made: once a second
+    /// that would cost more than all the looks.
+    fn has_news(&mut self, time: &str) -> bool {
+        let news = std::mem::take(&mut self.news.0) || self.news.1 != time;
+        time.clone_into(&mut self.news.1);
+        news
     }
 
     fn look(&mut self) {
@@ -119,6 +143,7 @@ impl Loop {
     }
 
     fn take(&mut self, input: Input) -> Next {
+        self.news.0 = true;
         if matches!(input, Input::Seen(_)) {
             self.looking = false;
         }
@@ -262,7 +287,7 @@ mod tests {
         let output = Output::new(sent.clone(), capabilities, || Some(USUAL));
         let mut terminal = Terminal::new(output).unwrap();
         let mut page = Loop::new(Arc::clone(&node) as Arc<dyn Node>, State::new(false));
-        let mut first = 0;
+        let (mut first, mut pictures) = (0, 0);
         for second in 0..3600 {
             if page.watch(Duration::from_secs(second)) {
                 terminal.clear().unwrap();
@@ -273,13 +298,17 @@ mod tests {
             }
             let time = format!("2026-03-02 10:{:02} UTC", second / 60);
             let theme = Theme::of(capabilities);
-            terminal.draw(|frame| draw::state(&mut page.state, &time, frame, theme)).unwrap();
+            if page.has_news(&time) {
+                pictures += 1;
+                terminal.draw(|frame| draw::state(&mut page.state, &time, frame, theme)).unwrap();
+            }
             if second == 0 {
                 first = sent.0.load(Ordering::Relaxed);
             }
         }
         let counted = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         assert_eq!((counted(&node.looks), counted(&node.signs)), (120, 720));
+        assert!(pictures <= 180, "{pictures} pictures");
         // Five pictures as a whole, and a minute of the clock sixty times, of some dozen bytes each.
         let (all, most) = (counted(&sent.0), first * 6 + 60 * 40);
         println!("bytes: {first} for the first picture, {all} in an hour");

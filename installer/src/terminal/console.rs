@@ -158,6 +158,13 @@ impl Screen {
         outlet.is_waiting() && !outlet.is_stuck()
     }
 
+    /// Whether it has to be drawn although the picture is the same: it has another size now, or not got all of the last one.
+    pub fn is_outdated(&mut self) -> bool {
+        let drawn = self.terminal.current_buffer_mut().area.as_size();
+        let resized = self.terminal.size().is_ok_and(|size| size != drawn);
+        self.stale || resized || self.terminal.backend_mut().out().is_waiting()
+    }
+
     /// The next picture is sent as a whole: something else has written on the screen.
     pub fn forget(&mut self) {
         self.stale = true;
