@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use arguments::{disk_arguments, escaped, nic_arguments, words};
 use installer::size::ByteSize;
+use serde_json::json;
 
 use crate::artifacts::Artifacts;
 use crate::deadline::Deadline;
@@ -22,6 +23,9 @@ use crate::qmp::Qmp;
 use crate::segment::Segment;
 use crate::serial::Serial;
 use crate::wire::Wire;
+
+/// The memory balloon among QEMU's objects.
+const BALLOON: &str = "/machine/peripheral/balloon";
 
 /// Where Debian's package `ovmf` puts its files.
 const OVMF: &str = "/usr/share/OVMF";
@@ -87,6 +91,7 @@ pub struct Machine {
     /// How a program is started on the segment that the machine is at.
     enter: Vec<String>,
     http_boot: bool,
+    balloon: bool,
 }
 
 impl Machine {
@@ -104,6 +109,7 @@ impl Machine {
             reboots: false,
             enter: Vec::new(),
             http_boot: false,
+            balloon: false,
         }
     }
 
@@ -207,6 +213,13 @@ impl Machine {
         self
     }
 
+    /// Adds a memory balloon, by which [`Vm::memory_in_use`] is told.
+    #[must_use]
+    pub fn balloon(mut self) -> Self {
+        self.balloon = true;
+        self
+    }
+
     fn attach(mut self, attachment: Attachment, disk: Disk) -> Self {
         self.disks.push((attachment, disk));
         self
@@ -239,6 +252,9 @@ impl Machine {
                 let name = format!("opt/org.tianocore/IPv{version}PXESupport");
                 args.extend(["-fw_cfg".into(), format!("name={name},string=n")]);
             }
+        }
+        if self.balloon {
+            args.extend(words("-device virtio-balloon-pci,id=balloon"));
         }
         if secure {
             args.extend(words("-global driver=cfi.pflash01,property=secure,value=on"));
@@ -356,6 +372,24 @@ impl Vm {
     /// Plugs the cable of the first network card in or out.
     pub fn set_link(&mut self, up: bool) -> Result<()> {
         self.qmp.set_link("nic0", up)
+    }
+
+    /// Asks the guest of a machine with a balloon every second how much memory it uses.
+    pub fn watch_memory(&mut self) -> Result<()> {
+        let every = json!({ "path": BALLOON, "property": "guest-stats-polling-interval", "value": 1 });
+        self.qmp.execute("qom-set", every).map(drop)
+    }
+
+    /// Bytes that the guest could give to no other program when it was asked last (`MemTotal` less `MemAvailable` of
+    /// proc(5)); none before its driver runs.
+    pub fn memory_in_use(&mut self) -> Result<Option<u64>> {
+        let told = json!({ "path": BALLOON, "property": "guest-stats" });
+        let told = self.qmp.execute("qom-get", told)?;
+        // What is not known is the largest number.
+        let value = |name: &str| told["stats"][name].as_u64().filter(|value| *value < u64::MAX);
+        Ok(value("stat-total-memory")
+            .zip(value("stat-available-memory"))
+            .map(|(total, available)| total.saturating_sub(available)))
     }
 
     /// Waits until QEMU has ended by itself, because the guest rebooted or powered off.

@@ -21,8 +21,8 @@ use nqrust_tests::{installed, steps, write_log};
 
 const SIZE: ByteSize = ByteSize::gib(32);
 
-/// What a console says when the installer begins to work.
-const BEGUN: &str = "Checking the medium";
+/// What a console says when the installer begins to write: before that there is nothing to cut.
+const BEGUN: &str = "Erasing the disk";
 
 /// And when it goes on where it was cut off.
 const CONTINUED: &str = "Continuing the install on";
@@ -149,7 +149,7 @@ fn complete(disk: &File, expected: &Expected) -> Result<()> {
     Ok(())
 }
 
-/// How long an install takes, from its first step to its last, beside another one: as the rounds run.
+/// How long an install writes, from its first step that does to its last, beside another one: as the rounds run.
 fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Duration> {
     std::thread::scope(|scope| {
         let both = [0, 1].map(|number| scope.spawn(move || measure_one(number, medium, artifacts)));
@@ -171,7 +171,7 @@ fn measure_one(number: usize, medium: &Medium, artifacts: &Artifacts) -> Result<
     Ok(length)
 }
 
-/// Starts an install and pulls the plug so long after it has begun; says whether that was while it stored images.
+/// Starts an install and pulls the plug so long after it has begun to write; says whether that was while it stored images.
 fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts) -> Result<bool> {
     let mut vm = machine.start(artifacts)?;
     steps::expect(&mut vm, BEGUN, steps::INSTALL)?;

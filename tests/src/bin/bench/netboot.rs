@@ -1,48 +1,90 @@
-//! The memory of an install from the network: that of a small and of a large image set, which come through
+//! The memory of a machine that is installed from the network: with a small and with a large image set, which come through
 //! `iso-builder serve` and go to the disk.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
-use installer::config::Role;
+use anyhow::{Context, Result, ensure};
 use installer::digest::{Digest, Hasher};
-use installer::release::{Image, MANIFEST, Payload, Purpose, metadata_path};
+use installer::files::write_atomically;
+use installer::release::{Image, MANIFEST, Payload, Purpose, Release};
+use installer::size::ByteSize;
 use nqrust_tests::artifacts::Artifacts;
+use nqrust_tests::deadline::Deadline;
+use nqrust_tests::disk::Disk;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::node::{Document, MAC};
+use nqrust_tests::qemu::{Firmware, Machine};
+use nqrust_tests::serve::Server;
+use nqrust_tests::steps;
 
 use crate::figure::{Figure, Limit};
-use crate::images::{Hashed, noise, run_seed};
-use crate::serve::Server;
+use crate::images::{Hashed, noise};
 
 /// The length of each layer.
 const LAYER: u64 = 128 << 20;
-/// The image sets, in layers: 1 GiB and 8 GiB.
+/// The image sets, in layers beside the images of the medium: 1 GiB and 8 GiB.
 const SETS: [u64; 2] = [8, 64];
+/// The disk has room for them; it is sparse.
+const SIZE: ByteSize = ByteSize::gib(512);
+/// From power on to the end.
+const INSTALL: Duration = Duration::from_secs(2400);
 
-/// Seeds both sets.
-#[allow(clippy::cast_precision_loss)]
+/// Installs both.
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
+    let identity = Identity::load()?;
     let medium = artifacts.disk("netboot");
+    fs::create_dir_all(&medium)?;
+    steps::medium_without_configuration(&identity)?.unpack(&medium)?;
+    let release = Release::parse(&fs::read(medium.join(MANIFEST))?)?;
     let mut peaks = [0.0; 2];
     for (peak, layers) in peaks.iter_mut().zip(SETS) {
-        fill(&medium, layers)?;
-        let server = Server::ours(&medium, artifacts)?;
-        let to = artifacts.disk("netbooted");
-        *peak = run_seed(OsStr::new(&server.medium()), &to)?.peak as f64 / 1024.0;
-        fs::remove_dir_all(to)?;
+        fill(&medium, release.clone(), layers)?;
+        *peak = install(&medium, &identity, artifacts).with_context(|| format!("{layers} layers"))?;
     }
     fs::remove_dir_all(medium)?;
     let figure =
-        Figure::new("installer, 8 GiB of images from a server", peaks[1], "MiB", ("1 GiB", peaks[0]));
+        Figure::new("a machine that gets 8 GiB of images", peaks[1], "MiB", ("1 GiB of images", peaks[0]));
     Ok(vec![figure.limit(Limit::AtMost(1.05))])
 }
 
-/// A medium whose images have so many layers.
-fn fill(medium: &Path, layers: u64) -> Result<()> {
-    let mut release = crate::release::bootable(medium, b"rootfs")?;
-    fs::create_dir_all(medium.join("images/blobs/sha256"))?;
+/// Installs from a server; the most memory that was not available to other programs, in MiB.
+#[allow(clippy::cast_precision_loss)]
+fn install(medium: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<f64> {
+    let private = tempfile::tempdir()?;
+    let nodes = private.path().join("nodes");
+    let mut document = Document::new("node-m").to_json(identity);
+    document["install"]["profile"] = "production".into();
+    document["install"]["vip"] = "10.0.2.77".into();
+    // A machine of a production has more processors and more memory.
+    document["install"]["skipchecks"] = true.into();
+    let file = nodes.join(format!("mac-{}.yaml", MAC.replace(':', "-")));
+    write_atomically(&file, document.to_string().as_bytes(), 0o600)?;
+    let state = private.path().join("state");
+    let server = Server::start(medium, &nodes, &state, &artifacts.path("netboot-server.log"))?;
+    let disk = Disk::empty(artifacts.disk("netboot.qcow2"), SIZE)?;
+    let machine = Machine::new("netboot", Firmware::Bios).balloon().network_boot(MAC, &server.script());
+    let mut vm = machine.disk(&disk).start(artifacts)?;
+    vm.watch_memory()?;
+    let mut peak = 0;
+    Deadline::after(INSTALL).poll("the end of an install from the network", || {
+        let said = vm.serial.text();
+        ensure!(!said.contains("\n  because: "), "the console says:\n{said}");
+        peak = peak.max(vm.memory_in_use()?.unwrap_or(0));
+        thread::sleep(Duration::from_secs(1));
+        Ok(said.contains(steps::COMPLETE).then_some(()))
+    })?;
+    vm.kill()?;
+    fs::remove_file(&disk.path)?;
+    ensure!(peak > 0, "the machine does not tell how much memory it uses");
+    Ok(peak as f64 / f64::from(1 << 20))
+}
+
+/// Adds so many layers to a medium.
+fn fill(medium: &Path, mut release: Release, layers: u64) -> Result<()> {
     for number in 0..layers {
         let (path, sha256) = layer(medium, number)?;
         let image = Image {
@@ -55,15 +97,7 @@ fn fill(medium: &Path, layers: u64) -> Result<()> {
         release.images.push(image);
         release.payloads.push(Payload { path, purpose: Purpose::ImageBlob, size: LAYER, sha256 });
     }
-    // Seeding copies containerd's metadata and does not look into it.
-    let (path, bytes) = (metadata_path(Role::Management.name()), b"metadata");
-    let file = medium.join(&path);
-    fs::create_dir_all(file.parent().context("the directory of the metadata")?)?;
-    fs::write(file, bytes)?;
-    let (size, sha256) = (bytes.len() as u64, Digest::of(bytes));
-    release.payloads.push(Payload { path, purpose: Purpose::ImageMetadata, size, sha256 });
-    fs::write(medium.join(MANIFEST), release.to_bytes())?;
-    Ok(())
+    Ok(fs::write(medium.join(MANIFEST), release.to_bytes())?)
 }
 
 /// A layer of bytes that do not compress; its path on the medium.

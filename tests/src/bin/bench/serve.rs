@@ -54,18 +54,13 @@ fn medium(directory: &Path) -> Result<PathBuf> {
 }
 
 /// A server that runs; it ends when dropped.
-pub(crate) struct Server {
+struct Server {
     child: Child,
     port: u16,
 }
 
 impl Server {
-    /// The URL of the medium that it serves.
-    pub(crate) fn medium(&self) -> String {
-        format!("http://127.0.0.1:{}/medium", self.port)
-    }
-
-    pub(crate) fn ours(medium: &Path, artifacts: &Artifacts) -> Result<Self> {
+    fn ours(medium: &Path, artifacts: &Artifacts) -> Result<Self> {
         let mut command = Command::new(paths::iso_builder()?);
         let port = free_port()?;
         command.arg("serve").arg(medium).args(["--progress", "json", "--listen"]);
