@@ -20,7 +20,7 @@ const BEHIND: Duration = Duration::from_millis(50);
 /// How often there is a look whether the node shows signs of something new.
 const SIGNS: Duration = Duration::from_secs(5);
 /// How often the node is looked at, signs or not: an address can change, and a cluster can lose a node.
-const LOOK: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_secs(60);
 /// How often the picture is sent as a whole. The kernel writes its messages over it.
 const REDRAW: Duration = Duration::from_secs(600);
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_in_which_nothing_happens_costs_two_looks_a_minute_and_next_to_nothing_to_draw() {
+    fn an_hour_in_which_nothing_happens_costs_a_look_a_minute_and_next_to_nothing_to_draw() {
         let (node, sent) = (Arc::new(Quiet::default()), Counter::default());
         let capabilities = Capabilities::of_term("vt220", true);
         let output = Output::new(sent.clone(), capabilities, || Some(USUAL));
@@ -307,8 +307,8 @@ mod tests {
             }
         }
         let counted = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
-        assert_eq!((counted(&node.looks), counted(&node.signs)), (120, 720));
-        assert!(pictures <= 180, "{pictures} pictures");
+        assert_eq!((counted(&node.looks), counted(&node.signs)), (60, 720));
+        assert!(pictures <= 120, "{pictures} pictures");
         // Five pictures as a whole, and a minute of the clock sixty times, of some dozen bytes each.
         let (all, most) = (counted(&sent.0), first * 6 + 60 * 40);
         println!("bytes: {first} for the first picture, {all} in an hour");
