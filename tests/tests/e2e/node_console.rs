@@ -43,10 +43,11 @@ fn a_node_is_installed_by_the_keyboard_and_its_screen_tells_how_it_gets_ready() 
         install(&machine("install").cdrom(&medium.full), &identity, artifacts)?;
         let (mut vm, ssh) = steps::boot(&machine("node"), &identity, artifacts)?;
         let mut checks = Checks::default();
-        let waits = shows(&ssh, "NOT READY")?;
+        shows(&ssh, "NOT READY")?;
+        let waits = shows(&ssh, "node-v: worker (mode join)")?;
         vm.qmp.screendump(&artifacts.path("node-waits.png"))?;
-        checks.contains("the node's page", &waits, "node-v: worker (mode join)");
         checks.contains("the node's page", &waits, "https://10.0.2.2:6443");
+        checks.that("the kernel writes nothing over the page", !waits.contains("mgmt-br: port 1"));
         drop(first);
         let _cluster = get_ready(&ssh, &authorities, &identity, artifacts)?;
         // An address that nobody serves a page at has no code.
