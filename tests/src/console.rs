@@ -1,6 +1,7 @@
 //! Somebody at the consoles of a machine: what is typed there, and what is kept of what they show.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -22,8 +23,6 @@ pub const CLEAR: char = '\u{15}';
 pub const ESCAPE: char = '\u{1b}';
 /// An arrow, as a terminal sends it.
 pub const DOWN: &str = "\u{1b}[B";
-/// The other one.
-pub const UP: &str = "\u{1b}[A";
 
 /// From a key to the next screen, where the network or a plan comes between.
 pub const ANSWER: Duration = Duration::from_secs(180);
@@ -60,7 +59,7 @@ pub fn picture(vm: &mut Vm, name: &str, artifacts: &Artifacts) -> Result<()> {
 /// Presses the keys of an American keyboard that make `text`.
 pub fn press(vm: &mut Vm, text: &str) -> Result<()> {
     // One character for each key.
-    for character in text.replace(DOWN, "\u{2193}").replace(UP, "\u{2191}").chars() {
+    for character in text.replace(DOWN, "\u{2193}").chars() {
         let (name, shift) = key(character)?;
         let keys = if shift { vec!["shift", &name] } else { vec![name.as_str()] };
         vm.qmp.send_key(&keys)?;
@@ -74,7 +73,6 @@ pub fn press(vm: &mut Vm, text: &str) -> Result<()> {
 fn key(character: char) -> Result<(String, bool)> {
     let (name, shift) = match character {
         '\u{2193}' => ("down", false),
-        '\u{2191}' => ("up", false),
         NEXT => ("f8", false),
         MAKE => ("f6", false),
         RETRY => ("f5", false),
@@ -101,7 +99,7 @@ fn key(character: char) -> Result<(String, bool)> {
 }
 
 /// Plugs the raw image `stick` in as a USB stick.
-pub fn plug_in(vm: &mut Vm, stick: &std::path::Path) -> Result<()> {
+pub fn plug_in(vm: &mut Vm, stick: &Path) -> Result<()> {
     let node = serde_json::json!({
         "driver": "raw", "node-name": "stick", "file": { "driver": "file", "filename": stick },
     });

@@ -152,6 +152,7 @@ impl Authorities {
     }
 
     fn root(&self, name: &str, subject: &str) -> Result<()> {
+        fs::create_dir_all(&self.directory)?;
         self.openssl(&format!(
             "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN={subject} \
              -keyout {name}.key -out {name}.pem -addext keyUsage=critical,digitalSignature,keyCertSign"

@@ -204,9 +204,7 @@ fn a_token_that_the_cluster_refuses_ends_an_install_before_the_disk_is_touched()
     scenario("join-refused", |artifacts| {
         let identity = Identity::load()?;
         let medium = steps::medium(&identity)?;
-        let keys = artifacts.disk("authorities");
-        fs::create_dir_all(&keys)?;
-        let authorities = Authorities::make(&keys)?;
+        let authorities = Authorities::make(&artifacts.disk("authorities"))?;
         let manner =
             Manner { server_token: "another".into(), agent_token: "another".into(), ..Manner::default() };
         let address = SocketAddr::from(([127, 0, 0, 1], Distribution::Rke2.supervisor_port()));

@@ -89,9 +89,7 @@ fn what_is_wrong_with_network_and_token_is_told_and_put_right_and_somebody_can_b
     scenario("console-questions", |artifacts| {
         let identity = Identity::load()?;
         let medium = steps::medium_with_distribution()?;
-        let keys = artifacts.disk("authorities");
-        fs::create_dir_all(&keys)?;
-        let authorities = Authorities::make(&keys)?;
+        let authorities = Authorities::make(&artifacts.disk("authorities"))?;
         let cluster = cluster(&authorities, &manner(&identity))?;
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
         let live = Machine::new("questions", Firmware::Bios).network(MAC).disk(&disk).cdrom(&medium.full);

@@ -1,14 +1,13 @@
 //! The screen of a machine: an install by the keyboard with a picture of every step, and then the console of the node there,
 //! from the first start until the node is ready in its cluster, with what an administrator does on it.
 
-use std::fs;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use installer::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
-use nqrust_tests::console::{ANSWER, picture, press};
+use nqrust_tests::console::{ANSWER, ESCAPE, picture, press};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::{Identity, USER};
@@ -34,9 +33,7 @@ fn a_node_is_installed_by_the_keyboard_and_its_screen_tells_how_it_gets_ready() 
     scenario("console-screen", |artifacts| {
         let identity = Identity::load()?;
         let medium = steps::medium_with_distribution()?;
-        let keys = artifacts.disk("authorities");
-        fs::create_dir_all(&keys)?;
-        let authorities = Authorities::make(&keys)?;
+        let authorities = Authorities::make(&artifacts.disk("authorities"))?;
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
         let machine = |purpose: &str| Machine::new(purpose, Firmware::Uefi).network(MAC).disk(&disk);
         let first = cluster(&authorities, &manner(&identity))?;
@@ -173,10 +170,10 @@ fn administer(
     press(vm, "j")?;
     shows(ssh, "Journal of this boot")?;
     picture(vm, "node-journal", artifacts)?;
-    press(vm, "\u{1b}n")?;
+    press(vm, &format!("{ESCAPE}n"))?;
     shows(ssh, MAC)?;
     picture(vm, "node-network", artifacts)?;
-    press(vm, "\u{1b}s")?;
+    press(vm, &format!("{ESCAPE}s"))?;
     shows(ssh, "for root alone")?;
     let bundles = ssh.run("sudo -n sh -c 'ls -l /var/lib/nqrust/support'")?;
     checks.contains("the support bundle", &bundles, "-rw-------");
