@@ -141,6 +141,32 @@ fn the_screen_of_a_node_shows_the_node_and_falls_back_on_a_login() {
 }
 
 #[test]
+fn every_login_knows_the_name_that_shows_the_node() {
+    let system = overlay().join("usr/lib/systemd/system");
+    for unit in
+        ["getty@.service.d/10-nqrust.conf", "serial-getty@.service.d/10-nqrust.conf", "nqrust-login@.service"]
+    {
+        let text = fs::read_to_string(system.join(unit)).unwrap();
+        let program = "agetty --login-program /usr/lib/nqrust/login --login-options '-- \\\\u' ";
+        assert!(text.contains(program), "{unit}: {text}");
+    }
+    // With the names of the programs that it becomes, told instead of started.
+    let script = fs::read_to_string(overlay().join("usr/lib/nqrust/login")).unwrap();
+    let told = script.replace("exec /", "echo /");
+    let ask = |arguments: &[&str]| {
+        let output = Command::new("sh").args(["-c", &told, "login"]).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().lines().next().unwrap().to_owned()
+    };
+    assert_eq!(ask(&["--", "console"]), "/usr/bin/installer console --login --idle-limit 15");
+    assert_eq!(ask(&["--", "admin"]), "/bin/login -p -- admin");
+    assert_eq!(ask(&["--", "-f root"]), "/bin/login -p -- -f root");
+    assert_eq!(ask(&[]), "/bin/login -p --");
+    let mode = fs::metadata(overlay().join("usr/lib/nqrust/login")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o111, 0o111);
+}
+
+#[test]
 fn consoles_show_what_the_watching_unit_writes() {
     let directory = overlay().join("etc/issue.d");
     let link = fs::read_link(directory.join("50-nqrust.issue")).unwrap();

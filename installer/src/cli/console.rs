@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -20,6 +21,9 @@ pub(super) struct Args {
     /// Nobody has logged in on this terminal yet: only show, and let somebody log in. For the units of the consoles.
     #[arg(long)]
     login: bool,
+    /// End after so many minutes without a key, so that a terminal somebody has left can be logged in on again.
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u16).range(1..))]
+    idle_limit: Option<u16>,
 }
 
 impl Args {
@@ -33,7 +37,8 @@ impl Args {
             // Elsewhere than on a node there is nothing to show.
             status::release("/".as_ref())?;
         }
-        match run::run(self.terminal()?, Arc::new(ThisNode::default()), !self.login)? {
+        let idle = self.idle_limit.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
+        match run::run(self.terminal()?, Arc::new(ThisNode::default()), !self.login, idle)? {
             End::Quit => Ok(()),
             End::LogIn => log_in(),
         }

@@ -24,13 +24,20 @@ const LOOK: Duration = Duration::from_secs(60);
 /// How often the picture is sent as a whole. The kernel writes its messages over it.
 const REDRAW: Duration = Duration::from_secs(600);
 
-/// Shows the node until somebody ends it. To an `administrator` it offers what only one may do.
+/// Shows the node until somebody ends it, or for `idle` after the last key. To an `administrator` it offers what only one
+/// may do.
 ///
 /// # Errors
 /// The terminal is gone, or cannot be set up.
-pub fn run(console: Console, node: Arc<dyn Node>, administrator: bool) -> Result<End> {
+pub fn run(
+    console: Console,
+    node: Arc<dyn Node>,
+    administrator: bool,
+    idle: Option<Duration>,
+) -> Result<End> {
     let (mut screen, mut keyboard) = console.take()?;
     let begin = Instant::now();
+    let mut touched = begin;
     let mut page = Loop::new(node, State::new(administrator));
     let theme = screen.theme();
     loop {
@@ -42,6 +49,11 @@ pub fn run(console: Console, node: Arc<dyn Node>, administrator: bool) -> Result
             screen.draw(|frame| draw::state(&mut page.state, &time, frame, theme))?;
         }
         let keys = keyboard.wait(if screen.is_behind() { BEHIND } else { TICK })?;
+        if !keys.is_empty() {
+            touched = Instant::now();
+        } else if idle.is_some_and(|idle| touched.elapsed() >= idle) {
+            return Ok(End::Quit);
+        }
         for input in keys.into_iter().map(Input::Key).chain(page.heard.try_iter().collect::<Vec<_>>()) {
             match page.take(input) {
                 Next::Stay => {}

@@ -52,6 +52,7 @@ fn a_node_is_installed_by_the_keyboard_and_its_screen_tells_how_it_gets_ready() 
         let ready = shows(&ssh, "[x] ready")?;
         picture(&mut vm, "node-ready", artifacts)?;
         checks.that("a node that is ready is not told to be otherwise", !ready.contains("NOT READY"));
+        on_the_serial_line(&mut vm, &mut checks, artifacts)?;
         administer(&mut vm, &ssh, &identity, &mut checks, artifacts)?;
         networks_on_trial(&ssh, &mut checks)?;
         cost(&ssh, &mut checks, artifacts)?;
@@ -98,7 +99,8 @@ fn install(live: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result
 fn shows(ssh: &Ssh, words: &str) -> Result<String> {
     let mut last = String::new();
     let shown = Deadline::after(steps::COMMAND).poll("the screen of the node", || {
-        last = ssh.run(SHOWN)?;
+        // A terminal that is just being hung up for the next program cannot be asked.
+        last = ssh.attempt(SHOWN, steps::COMMAND)?.said();
         Ok(last.contains(words).then(|| last.clone()))
     });
     shown.with_context(|| format!("the screen does not show {words:?}:\n{last}"))
@@ -146,6 +148,24 @@ fn page(authorities: &Authorities, artifacts: &Artifacts) -> Result<Option<Super
             Ok(None)
         }
     }
+}
+
+/// The name `console` shows the page on a line that has a login otherwise; from there the login comes back.
+fn on_the_serial_line(vm: &mut Vm, checks: &mut Checks, artifacts: &Artifacts) -> Result<()> {
+    vm.serial.send("")?;
+    vm.serial.wait_for("login: ", steps::COMMAND)?;
+    vm.serial.send("console")?;
+    vm.serial.wait_for_screen(&["L log in"], steps::COMMAND)?;
+    // The disks are drawn last.
+    vm.serial.wait_for_screen(&["Disks     /dev/vda"], steps::COMMAND)?;
+    vm.serial.wait_for_screen(&["[x] ready"], steps::COMMAND)?;
+    let shown = vm.serial.screen();
+    artifacts.append("node-serial.txt", &shown)?;
+    for words in ["node-v: worker (mode join)", "https://10.0.2.2:6443", "Manage at", "a runs"] {
+        checks.contains("the page on the serial line", &shown, words);
+    }
+    vm.serial.keys("l")?;
+    vm.serial.wait_for("login: ", steps::COMMAND).map(drop)
 }
 
 /// Logs in on the screen, opens the console there, and uses it.

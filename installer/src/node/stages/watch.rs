@@ -162,7 +162,7 @@ fn issue(subject: &Subject, stages: &[Stage], now: &str) -> String {
         // agetty(8) puts the address there, and another one when it changes.
         issue.push_str(&format!("Address: \\4{{{device}}} ({device})\n"));
     }
-    issue + &escaped(&standing(stages, now)) + "\n"
+    issue + &escaped(&standing(stages, now))
 }
 
 fn standing(stages: &[Stage], now: &str) -> String {
@@ -174,7 +174,6 @@ fn standing(stages: &[Stage], now: &str) -> String {
             text.extend(stage.next.iter().map(|next| wrapped(next)));
         }
     }
-    text.push_str("More: installer status, sudo installer console\n");
     text
 }
 
@@ -233,7 +232,7 @@ mod tests {
             escaped(&standing(&stages, "now")),
             "[x] network  [ ] server\n\
              server waiting https://192.0.2.10:9345 does not answer:  [2J C:\\\\x\n\
-             Check it.\nMore: installer status, sudo installer console\n"
+             Check it.\n"
         );
         stages[1].state = State::Done;
         assert!(standing(&stages, "now").contains("Ready in its cluster at now.\n"));
