@@ -10,13 +10,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use installer::release::MANIFEST;
+use installer::digest::Digest;
+use installer::release::{MANIFEST, Payload, Purpose};
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::paths;
 
 use crate::figure::{Figure, Limit};
 use crate::images::high_water;
+use crate::release::release;
 
 /// Clients that fetch at once.
 const CLIENTS: usize = 200;
@@ -45,11 +47,22 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     ])
 }
 
-/// The smallest medium that can be served, with an OS image of [`SIZE`].
+/// The smallest medium that can be served, a kernel, an initrd and an OS image of [`SIZE`].
 fn medium(directory: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(directory)?;
     let rootfs: Vec<u8> = (0..SIZE).map(|n| (n % 251) as u8).collect();
-    let release = crate::release::bootable(directory, &rootfs)?;
-    fs::write(directory.join(MANIFEST), release.to_bytes())?;
+    let files: [(&str, Purpose, &[u8]); 3] = [
+        ("vmlinuz", Purpose::Kernel, b"kernel"),
+        ("initrd", Purpose::Initrd, b"initrd"),
+        ("rootfs.squashfs", Purpose::Rootfs, &rootfs),
+    ];
+    let mut payloads = Vec::new();
+    for (path, purpose, bytes) in files {
+        fs::write(directory.join(path), bytes)?;
+        let (size, sha256) = (bytes.len() as u64, Digest::of(bytes));
+        payloads.push(Payload { path: path.into(), purpose, size, sha256 });
+    }
+    fs::write(directory.join(MANIFEST), release(payloads).to_bytes())?;
     Ok(directory.to_owned())
 }
 
