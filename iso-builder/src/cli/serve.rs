@@ -11,6 +11,7 @@ use installer::cli::{Context, Format, print};
 use installer::failure::{Class, Failure};
 use serde_json::json;
 
+use crate::medium::counted;
 use crate::serve::authority::Authority;
 use crate::serve::dnsmasq::Mode;
 use crate::serve::fleet::entry::Entry;
@@ -189,9 +190,10 @@ impl Serve {
                 .to_string(),
             )?,
             Format::Text => print(&format!(
-                "Serving {product} on {address} with {configurations} configurations.\n\
+                "Serving {product} on {address} with {}.\n\
                  Machines boot from {scheme}://{address}/boot.ipxe (put an address of this host for 0.0.0.0).\n\
-                 {page}{trust}"
+                 {page}{trust}",
+                counted(configurations, "configuration"),
             ))?,
         }
         server.run()
