@@ -57,7 +57,7 @@ impl Args {
 /// this program again.
 fn log_in() -> Result<()> {
     print(
-        "Log in to administer this node; after a minute without a login its page comes back.\n\
+        "To administer this node, log in within a minute.\n\
          The page with actions:  sudo installer console\n",
     )?;
     let error = Command::new("/bin/login").exec();
