@@ -23,6 +23,8 @@ pub const CLEAR: char = '\u{15}';
 pub const ESCAPE: char = '\u{1b}';
 /// An arrow, as a terminal sends it.
 pub const DOWN: &str = "\u{1b}[B";
+/// Page down, as terminals send it.
+pub const PAGE_DOWN: &str = "\u{1b}[6~";
 
 /// From a key to the next screen, where the network or a plan comes between.
 pub const ANSWER: Duration = Duration::from_secs(180);

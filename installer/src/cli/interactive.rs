@@ -30,7 +30,8 @@ use crate::live::help::{self, Access};
 use crate::live::{is_live, set_up_network};
 use crate::machine::Identity;
 use crate::plan::{Finish, Plan};
-use crate::preflight::Intent;
+use crate::preflight::network::Offline;
+use crate::preflight::{Intent, Report};
 use crate::progress::plain::PlainLines;
 use crate::progress::{Event, Progress, Sink};
 use crate::report;
@@ -83,6 +84,7 @@ pub(super) fn ask(media: &Media, manner: &Manner, audience: Audience) -> Result<
         Player { media, manner, audience, live, spared: Mutex::default(), evidence: Mutex::default() };
     let facts = Facts {
         product: format!("{} {}", media.release.name, media.release.version),
+        hardware: player.facts()?.describe(),
         inventory: player.inventory()?,
         rehearsal: manner.rehearsal.is_some(),
         can_quit: !manner.consoles,
@@ -110,6 +112,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Player<'_> {
+    /// What the machine is like; of one that is played only the inventory is known.
+    fn facts(&self) -> Result<crate::preflight::Facts> {
+        let inventory = self.inventory()?;
+        Ok(match self.manner.rehearsal {
+            Some(Some(_)) => crate::preflight::Facts::of_inventory(inventory),
+            _ => crate::preflight::Facts::scan(&Roots::default(), inventory),
+        })
+    }
+
     /// Who vouches for servers (PEM): those of what was found, and of the answers.
     fn authorities(&self, config: &InstallConfig) -> Vec<String> {
         let answered = config.install.ca_certificates.iter().map(ToString::to_string);
@@ -212,6 +223,14 @@ impl Machine for Player<'_> {
                 let failure = Failure::new(Class::Join, told.join("\n"));
                 Err(failure.hint(first.next().unwrap_or_default()).into())
             }
+        }
+    }
+
+    fn check(&self, config: &InstallConfig) -> Result<Report> {
+        let intent = Intent { not_before: Some(self.media.release.epoch), ..Intent::of(config) };
+        match self.manner.rehearsal {
+            Some(_) => Ok(crate::preflight::run(&self.facts()?, &intent, &Offline)),
+            None => preflight::check(intent),
         }
     }
 

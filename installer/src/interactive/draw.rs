@@ -44,6 +44,7 @@ pub fn state(state: &mut State, frame: &mut Frame<'_>, theme: Theme) {
             state.form.draw(frame, body, theme);
         }
         Place::Review(review) => self::review(review, frame, body, theme),
+        Place::Unfit(review) => ending::unfit(review, &mut state.form, frame, body, theme),
         Place::Confirm(review) => confirm(review, &mut state.form, frame, body, theme),
         Place::Working { log: Some(scroll) } => log(&state.work, scroll, frame, body),
         Place::Working { log: None } => work(&state.work, frame, body, theme),
@@ -104,6 +105,16 @@ fn head(state: &State, mode: Mode) -> (&'static str, Keys) {
         Place::Review(_) => {
             ("Install: the plan", &[("Enter", "put it right"), ("Esc", "back"), ("F10", "leave")])
         }
+        Place::Unfit(_) => (
+            "Install: this machine",
+            &[
+                ("Up/Down", "choose"),
+                ("Enter", "do it"),
+                ("Esc", "back"),
+                ("PgUp/PgDn", "read"),
+                ("F10", "leave"),
+            ],
+        ),
         Place::Confirm(_) => {
             ("Install: the last question", &[("Enter", "go on"), ("Esc", "back"), ("F10", "leave")])
         }
@@ -201,7 +212,7 @@ fn place(state: &State, mode: Mode) -> String {
     let order = order(mode);
     let at = match &state.place {
         Place::Asking(screen) => order.iter().position(|one| one == screen),
-        Place::Review(_) => Some(order.len()),
+        Place::Review(_) | Place::Unfit(_) => Some(order.len()),
         Place::Confirm(_) => Some(order.len() + 1),
         Place::Working { .. } => Some(order.len() + 2),
         Place::Done { .. } | Place::Failed(..) => Some(order.len() + 3),
@@ -231,6 +242,16 @@ fn review(review: &mut Review, frame: &mut Frame<'_>, body: Rect, theme: Theme) 
             let lost = review.erased.iter().any(|erased| erased == line);
             styled(if line.is_empty() { " " } else { line }, if lost { theme.error() } else { Style::new() })
         }));
+        for finding in &review.findings {
+            rows.extend(styled(" ", Style::new()));
+            rows.extend(styled(&format!("Warning: {}: {}", finding.check, finding.text), theme.warning()));
+            rows.extend(styled(&format!("  {}", finding.next), Style::new()));
+        }
+        if !review.left_out.is_empty() {
+            rows.extend(styled(" ", Style::new()));
+            let text = format!("Left out of the checks: {}", review.left_out.join(", "));
+            rows.extend(styled(&text, theme.warning()));
+        }
     } else if !review.mistakes.is_empty() {
         rows.extend(styled("There is no plan yet:", theme.heading()));
         for (_, mistake) in &review.mistakes {

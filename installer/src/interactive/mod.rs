@@ -36,6 +36,7 @@ use crate::failure::{Class, causes, class_of, hints};
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::plan::Plan;
+use crate::preflight::Report;
 use crate::progress::Progress;
 use crate::report::Method;
 use crate::stick::{Survey, Volume};
@@ -50,6 +51,8 @@ pub trait Machine: Sync {
     fn try_network(&self, config: &InstallConfig) -> Result<String>;
     /// Asks the cluster to join whether it would have this machine; says so in a sentence.
     fn try_cluster(&self, config: &InstallConfig) -> Result<String>;
+    /// What the checks say that an install makes first.
+    fn check(&self, config: &InstallConfig) -> Result<Report>;
     /// What an install would do.
     fn plan(&self, config: &InstallConfig) -> Result<Plan>;
     /// Installs.
@@ -111,6 +114,8 @@ pub enum End {
 pub struct Facts {
     /// Product name and version.
     pub product: String,
+    /// Maker, model, processors and memory, as far as they are known.
+    pub hardware: String,
     /// The machine.
     pub inventory: Inventory,
     /// Whether nothing is done in the end.

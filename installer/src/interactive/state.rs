@@ -1,6 +1,7 @@
 //! Where the conversation is, and what keys and events do to it. Nothing here has an effect: those are returned.
 
 mod ending;
+mod fitness;
 mod help;
 mod loading;
 mod saving;
@@ -21,7 +22,7 @@ use crate::terminal::form::{Did, Field, Form, Kind};
 use crate::terminal::page::Tone;
 use crate::terminal::text::Scroll;
 use ending::leaving;
-pub use types::{Effect, Input, Keepsake, Outcome, Place, Review, Saving};
+pub use types::{Effect, Finding, Input, Keepsake, Outcome, Place, Review, Saving};
 
 /// The conversation.
 #[derive(Clone, Debug)]
@@ -118,6 +119,7 @@ impl State {
             }
             (Place::Load, _) => return self.load_key(key),
             (Place::Review(_), _) => return self.review_key(key),
+            (Place::Unfit(_), _) => return self.unfit_key(key),
             (Place::Confirm(_), _) => return self.confirm_key(key, now),
             (Place::Working { .. }, Key::Escape | Key::Function(7)) if self.failure.is_some() => {
                 self.failure.clone().into_iter().for_each(|trouble| self.fail(trouble));
@@ -403,11 +405,7 @@ impl State {
                 let text = format!("{}\nChange the answers, or press F8 to go on without.", trouble.text());
                 self.message = Some((Tone::Error, text));
             }
-            Outcome::Planned(Ok(plan)) => {
-                if let Place::Review(review) = &mut self.place {
-                    *review = plan;
-                }
-            }
+            Outcome::Planned(Ok(plan)) => self.planned(plan),
             Outcome::Planned(Err(trouble)) => {
                 if let Place::Review(review) = &mut self.place {
                     let screen = Some(Screen::Disks);

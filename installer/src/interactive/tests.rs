@@ -9,7 +9,7 @@ use std::time::Duration;
 use ratatui::layout::Size;
 
 use super::answers::Answers;
-use super::state::{Effect, Input, Outcome, Place, Review, State};
+use super::state::{Effect, Finding, Input, Outcome, Place, Review, State};
 use super::{Destination, Facts, draw};
 use crate::config::Secret;
 use crate::config::sources::{Document, Kind, combine};
@@ -23,6 +23,7 @@ pub(super) fn facts() -> Facts {
     let inventory = serde_json::from_str(include_str!("tests/inventory.json")).unwrap();
     Facts {
         product: "NQRust 1.0".into(),
+        hardware: "Dell Inc. PowerEdge R650: 16 processors, 64 GiB of memory".into(),
         inventory,
         rehearsal: false,
         can_quit: false,
@@ -78,6 +79,39 @@ fn works(effect: &Effect) -> Option<Outcome> {
         Effect::Shell => Outcome::Returned(Ok(())),
         Effect::Fetch(_) | Effect::Install(_) | Effect::End(_) => return None,
     })
+}
+
+/// Goes back from the plan, and asks for it again on a machine that an install would refuse.
+fn unfit(state: &mut State, waivable: bool) {
+    press(state, &[Key::Escape]);
+    let effects = state.step(Input::Key(Key::Function(8)), Duration::ZERO);
+    let finding = |check, stops, text: &str, next: &str| Finding {
+        check,
+        text: text.into(),
+        next: next.into(),
+        stops,
+        waivable,
+    };
+    let findings = vec![
+        finding(
+            "cpu",
+            true,
+            "2 processors, and a node in production should have 16",
+            "Use a machine with more processors, or turn on those that the firmware keeps off.",
+        ),
+        finding(
+            "memory",
+            true,
+            "4 GiB of memory, and a node in production should have 64 GiB",
+            "Use a machine with more memory.",
+        ),
+        finding("ntp", false, "ntp.example.org does not answer", "Let UDP port 123 through."),
+    ];
+    for effect in effects {
+        let Some(Outcome::Planned(Ok(review))) = works(&effect) else { panic!("{effect:?}") };
+        let review = Review { findings: findings.clone(), ..review };
+        state.step(Input::Ended(Outcome::Planned(Ok(review))), Duration::ZERO);
+    }
 }
 
 /// Two sticks, one of them with a file system that takes no files.

@@ -71,6 +71,19 @@ impl Facts {
         }
     }
 
+    /// Maker and model, processors and memory, as far as they are known; in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let cpus = self.cpus.as_ref().ok().map(|count| match count {
+            1 => "1 processor".to_owned(),
+            count => format!("{count} processors"),
+        });
+        let memory = self.memory.as_ref().ok().map(|memory| format!("{} of memory", memory.size));
+        let sizes = cpus.into_iter().chain(memory).collect::<Vec<_>>().join(", ");
+        let parts = [self.model.clone().unwrap_or_default(), sizes];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+    }
+
     /// Another machine, of which only the inventory is at hand.
     #[must_use]
     pub fn of_inventory(inventory: Inventory) -> Self {

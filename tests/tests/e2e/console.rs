@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use installer::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
-use nqrust_tests::console::{ANSWER, CLEAR, DOWN, ESCAPE, HELP, MAKE, NEXT, RETRY, plug_in, screen};
+use nqrust_tests::console::{
+    ANSWER, CLEAR, DOWN, ESCAPE, HELP, MAKE, NEXT, PAGE_DOWN, RETRY, plug_in, screen,
+};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::fragile::Fragile;
@@ -91,10 +93,12 @@ fn what_is_wrong_with_network_and_token_is_told_and_put_right_and_somebody_can_b
         let medium = steps::medium_with_distribution()?;
         let authorities = Authorities::make(&artifacts.disk("authorities"))?;
         let cluster = cluster(&authorities, &manner(&identity))?;
-        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
+        // Large enough for production, which asks for more processors and memory than this machine has.
+        let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(300))?;
         let live = Machine::new("questions", Firmware::Bios).network(MAC).disk(&disk).cdrom(&medium.full);
         let mut vm = live.start(artifacts)?;
-        let screens = join("node-q", "not-the-token-of-this-cluster", &identity);
+        let mut screens = join("node-q", "not-the-token-of-this-cluster", &identity);
+        screens[1].1 = NEXT.to_string();
         answer(&mut vm, &screens[..2], artifacts)?;
         screen(&mut vm, &["management network"], ANSWER, artifacts)?;
         pull_the_cable(&mut vm, artifacts)?;
@@ -107,10 +111,16 @@ fn what_is_wrong_with_network_and_token_is_told_and_put_right_and_somebody_can_b
         screen(&mut vm, &["refused:"], ANSWER, artifacts)?;
         vm.serial.keys(&format!("{CLEAR}{}{NEXT}", identity.token))?;
         answer(&mut vm, &screens[5..6], artifacts)?;
+        screen(&mut vm, &["does not fit what it shall become"], ANSWER, artifacts)?;
+        let unfit = vm.serial.screen();
+        vm.serial.keys(&format!("{DOWN}{DOWN}\r"))?;
         screen(&mut vm, &["is erased"], ANSWER, artifacts)?;
         let plan = vm.serial.screen();
+        vm.serial.keys(&PAGE_DOWN.repeat(4))?;
+        screen(&mut vm, &["Left out of the checks: cpu, memory"], ANSWER, artifacts)?;
         vm.kill()?;
         let mut checks = Checks::default();
+        checks.contains("what the machine lacks", &unfit, "Use a machine with more memory.");
         checks.contains("the plan", &plan, "/dev/vda");
         let asked = cluster.asked();
         let harmless =

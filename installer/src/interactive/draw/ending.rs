@@ -7,7 +7,7 @@ use ratatui::style::Style;
 use super::paragraph;
 use crate::config::Secret;
 use crate::interactive::brief::brief;
-use crate::interactive::state::State;
+use crate::interactive::state::{Review, State};
 use crate::interactive::{End, Trouble};
 use crate::progress;
 use crate::terminal::qr::{self, Code};
@@ -16,6 +16,8 @@ use crate::terminal::{Theme, form::Form};
 
 /// Rows of what can be done after a failure: a heading, the choices, and one that is empty.
 const CHOICES: u16 = 9;
+/// Rows of what can be done about a machine that does not fit: the same with words below, and a name that is wrapped.
+const WAYS: u16 = 8;
 /// Columns beside a code, for the text in it.
 const BESIDE: u16 = 30;
 /// A code that says less is not worth its room, in bytes.
@@ -40,11 +42,37 @@ pub(super) fn failed(
     for hint in &trouble.hints {
         rows.extend(styled(&format!("What to try: {hint}"), Style::new()));
     }
-    // The choices come first where there is little room.
-    let choices = CHOICES.min(body.height);
+    above(&rows, scroll, CHOICES, form, frame, body, theme);
+}
+
+/// Text, and below it choices that take so many rows. They come first where there is little room.
+fn above(
+    rows: &[(String, Style)],
+    scroll: &mut Scroll,
+    choices: u16,
+    form: &mut Form,
+    frame: &mut Frame<'_>,
+    body: Rect,
+    theme: Theme,
+) {
+    let choices = choices.min(body.height);
     let height = u16::try_from(rows.len() + 1).unwrap_or(u16::MAX).min(body.height - choices);
-    text::draw(frame, Rect { height, ..body }, &rows, scroll);
+    text::draw(frame, Rect { height, ..body }, rows, scroll);
     form.draw(frame, Rect { y: body.y + height, height: body.height - height, ..body }, theme);
+}
+
+/// What an install would refuse the machine for.
+pub(super) fn unfit(review: &mut Review, form: &mut Form, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
+    let width = usize::from(body.width);
+    let styled = |text: &str, style: Style| -> Vec<(String, Style)> {
+        wrapped(text, width).into_iter().map(|row| (row, style)).collect()
+    };
+    let mut rows = styled("This machine does not fit what it shall become:", theme.heading());
+    for finding in review.stops() {
+        rows.extend(styled(&format!("{}: {}", finding.check, finding.text), theme.error()));
+        rows.extend(styled(&format!("  {}", finding.next), Style::new()));
+    }
+    above(&rows, &mut review.scroll, WAYS, form, frame, body, theme);
 }
 
 pub(super) fn done(record: Option<&str>, end: End, frame: &mut Frame<'_>, body: Rect, theme: Theme) {

@@ -4,10 +4,13 @@ use std::sync::mpsc::Sender;
 
 use super::Heard;
 use crate::config::InstallConfig;
+use crate::config::redact::Secrets;
 use crate::interactive::screens::Screen;
-use crate::interactive::state::{Effect, Input, Outcome, Review};
+use crate::interactive::state::{Effect, Finding, Input, Outcome, Review};
 use crate::interactive::{Machine, Trouble};
 use crate::plan::{Losses, Plan};
+use crate::preflight::Report;
+use crate::preflight::report::Verdict;
 use crate::progress::{Event, Progress, Sink};
 
 /// Does it; says what came of it, if anybody waits for that.
@@ -28,7 +31,11 @@ pub(super) fn carry_out(machine: &dyn Machine, effect: Effect, sender: &Sender<H
             Outcome::Tried(screen, tried.map_err(about(&config)))
         }
         Effect::Plan(config) => {
-            Outcome::Planned(machine.plan(&config).map(|plan| shown(&plan)).map_err(about(&config)))
+            let planned = machine.plan(&config).and_then(|plan| {
+                let report = machine.check(&config)?;
+                Ok(shown(&plan, &report, &config))
+            });
+            Outcome::Planned(planned.map_err(about(&config)))
         }
         Effect::Install(config) => {
             let progress = Progress::new(vec![Box::new(Teller(sender.clone()))]);
@@ -49,9 +56,18 @@ pub(super) fn carry_out(machine: &dyn Machine, effect: Effect, sender: &Sender<H
     })
 }
 
-/// A plan as it is reviewed.
-fn shown(plan: &Plan) -> Review {
+/// A plan as it is reviewed, with what the checks say that an install makes first.
+fn shown(plan: &Plan, report: &Report, config: &InstallConfig) -> Review {
+    let mut secrets = Secrets::default();
+    secrets.add(config);
+    let finding = |verdict: &Verdict| {
+        let next = secrets.hide(verdict.next()?);
+        let (text, stops) = (secrets.hide(verdict.text()), verdict.stops());
+        Some(Finding { check: verdict.check, text, next, stops, waivable: verdict.waivable })
+    };
     Review {
+        findings: report.checks.iter().filter_map(finding).collect(),
+        left_out: config.install.skip_checks.iter().map(ToString::to_string).collect(),
         plan: Some(plan.to_string()),
         erased: Losses(plan).to_string().lines().map(str::to_owned).collect(),
         steps: plan.steps.iter().map(|step| step.id().to_owned()).collect(),

@@ -13,6 +13,7 @@ use crate::interactive::{Destination, Origin};
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::plan::Plan;
+use crate::preflight::Report;
 use crate::progress::Progress;
 use crate::stick::{Survey, Volume};
 use crate::terminal::outlet::Outlet;
@@ -32,6 +33,9 @@ impl Machine for Hut {
     }
     fn try_cluster(&self, _: &InstallConfig) -> Result<String> {
         anyhow::bail!("there is no cluster")
+    }
+    fn check(&self, _: &InstallConfig) -> Result<Report> {
+        anyhow::bail!("nobody knows")
     }
     fn plan(&self, _: &InstallConfig) -> Result<Plan> {
         anyhow::bail!("there is no medium")

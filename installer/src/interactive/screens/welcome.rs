@@ -43,8 +43,10 @@ fn machine(facts: &Facts) -> String {
     let plural =
         |count: usize, noun: &str| if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") };
     let listed = if sizes.is_empty() { String::new() } else { format!(" ({})", sizes.join(", ")) };
+    let hardware = &facts.hardware;
     let mut text = format!(
-        "{}{listed}; {}, {linked} of them with a link.",
+        "{hardware}{}{}{listed}; {}, {linked} of them with a link.",
+        if hardware.is_empty() { "" } else { ".\n" },
         plural(disks, "disk"),
         plural(nics, "network card")
     );

@@ -36,6 +36,7 @@ impl State {
             {
                 return self.review();
             }
+            Place::Unfit(review) => self.show_unfit(review),
             Place::Failed(trouble, _) => self.fail(trouble),
             Place::Save(saving, back) => self.show_saving(saving, back),
             Place::Help(back) => self.show_help(back),
@@ -60,7 +61,7 @@ impl State {
         });
         self.place = Place::Review(Review { mistakes, ..Review::default() });
         match self.config.clone() {
-            Some(config) => self.wait("Making the plan", Effect::Plan(config)),
+            Some(config) => self.wait("Checking the machine and making the plan", Effect::Plan(config)),
             None => Vec::new(),
         }
     }

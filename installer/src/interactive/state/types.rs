@@ -22,6 +22,8 @@ pub enum Place {
     Load,
     /// The whole plan, or what is still missing.
     Review(Review),
+    /// What an install would refuse this machine for, before the plan.
+    Unfit(Review),
     /// The last word before disks are erased.
     Confirm(Review),
     /// The install goes on.
@@ -97,8 +99,34 @@ pub struct Review {
     pub steps: Vec<String>,
     /// Mistakes, with the screen where they are put right.
     pub mistakes: Vec<(Option<Screen>, String)>,
+    /// What the checks that an install makes first have found.
+    pub findings: Vec<Finding>,
+    /// The checks that are left out.
+    pub left_out: Vec<String>,
     /// How far the text is scrolled.
     pub scroll: Scroll,
+}
+
+impl Review {
+    /// What an install would refuse the machine for.
+    pub fn stops(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.stops)
+    }
+}
+
+/// Something about the machine that should be otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The check's name.
+    pub check: &'static str,
+    /// What was seen, and what should be.
+    pub text: String,
+    /// What to do about it.
+    pub next: String,
+    /// Whether an install would end with it.
+    pub stops: bool,
+    /// Whether an install can begin without the check.
+    pub waivable: bool,
 }
 
 /// What happens to the conversation.
@@ -153,7 +181,7 @@ pub enum Effect {
     Fetch(Origin),
     /// Try what has been answered on a screen.
     Try(Screen, Box<InstallConfig>),
-    /// Make the plan.
+    /// Make the plan, and hold the machine against what an install checks first.
     Plan(Box<InstallConfig>),
     /// Install.
     Install(Box<InstallConfig>),

@@ -222,6 +222,48 @@ fn a_plan_that_comes_while_somebody_thinks_of_leaving_is_not_lost() {
 }
 
 #[test]
+fn a_machine_that_does_not_fit_is_told_before_the_plan_and_taken_all_the_same_if_somebody_says_so() {
+    let mut state = begun("install: {skip_checks: [kvm]}");
+    to_plan(&mut state);
+    unfit(&mut state, true);
+    assert_eq!(title(&mut state), "Install: this machine");
+    let seen = picture(&mut state, Size::new(80, 24));
+    assert!(seen.contains("cpu: 2 processors") && seen.contains("Use a machine with more memory."), "{seen}");
+    assert!(!seen.contains("ntp"), "a warning stands in nobody's way: {seen}");
+    // Somebody thinks of leaving, and comes back.
+    press(&mut state, &[Key::Function(10), Key::Escape]);
+    assert_eq!(title(&mut state), "Install: this machine");
+    let effects = press(&mut state, &[Key::Down, Key::Down, Key::Enter]);
+    let [Effect::Plan(config)] = &effects[..] else { panic!("{effects:?}") };
+    let skipped: Vec<_> = config.install.skip_checks.iter().map(ToString::to_string).collect();
+    assert_eq!(skipped, ["kvm", "cpu", "memory"]);
+    assert_eq!(title(&mut state), "Install: the plan");
+    press(&mut state, &[Key::Enter]);
+    type_text(&mut state, "yes");
+    let effects = press(&mut state, &[Key::Enter]);
+    let [Effect::Install(config)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(config.install.skip_checks.len(), 3);
+}
+
+#[test]
+fn what_an_install_cannot_do_without_is_not_left_out() {
+    let mut state = begun("");
+    to_plan(&mut state);
+    unfit(&mut state, false);
+    let seen = picture(&mut state, Size::new(80, 24));
+    assert!(!seen.contains("all the same"), "{seen}");
+    assert!(matches!(press(&mut state, &[Key::Down, Key::Enter])[..], [Effect::Plan(_)]));
+    assert_eq!(title(&mut state), "Install: the plan", "the machine has been looked at again");
+    unfit(&mut state, false);
+    press(&mut state, &[Key::Enter]);
+    assert_eq!(title(&mut state), "Install: what this machine becomes");
+    press(&mut state, &[NEXT; 6]);
+    unfit(&mut state, false);
+    press(&mut state, &[Key::Escape]);
+    assert_eq!(title(&mut state), "Install: who may log in");
+}
+
+#[test]
 fn nothing_is_installed_without_the_word() {
     let mut state = begun("");
     to_plan(&mut state);

@@ -64,6 +64,9 @@ fn every_screen_of_a_new_cluster_is_drawn_as_recorded() {
     compare("access", &mut state);
     press(&mut state, &[NEXT]);
     compare("plan", &mut state);
+    unfit(&mut state, true);
+    compare("unfit", &mut state);
+    press(&mut state, &[Key::Down, Key::Enter]);
     press(&mut state, &[Key::Enter]);
     compare("confirm", &mut state);
     type_text(&mut state, "yes");

@@ -63,6 +63,16 @@ fn memory() {
 }
 
 #[test]
+fn the_machine_in_words() {
+    let machine = Machine::fit();
+    assert_eq!(machine.facts().describe(), "Server 9: 32 processors, 84 GiB of memory");
+    machine.file("sys/devices/system/cpu/online", "0\n");
+    machine.remove("sys/class/dmi/id/product_name");
+    assert_eq!(machine.facts().describe(), "1 processor, 84 GiB of memory");
+    assert_eq!(Facts::of_inventory(inventory()).describe(), "");
+}
+
+#[test]
 fn kvm_and_the_reason_for_its_absence() {
     let machine = Machine::fit();
     expect(&of(&machine, "kvm"), "passed", "/dev/kvm");
