@@ -75,8 +75,7 @@ lint: setup ## Check the format and the lints.
 
 .PHONY: test
 test: lint binaries ## Run all tests, those in virtual machines included.
-	$(CARGO) test --workspace --exclude nqrust-tests --locked
-	$(CARGO) test -p nqrust-tests --locked
+	$(CARGO) test --workspace --locked
 
 .PHONY: run
 run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console is also on this terminal.
