@@ -82,10 +82,11 @@ pub(super) fn ask(media: &Media, manner: &Manner, audience: Audience) -> Result<
     let live = is_live(&media::kernel_command_line()?);
     let player =
         Player { media, manner, audience, live, spared: Mutex::default(), evidence: Mutex::default() };
+    let machine = player.facts()?;
     let facts = Facts {
         product: format!("{} {}", media.release.name, media.release.version),
-        hardware: player.facts()?.describe(),
-        inventory: player.inventory()?,
+        hardware: machine.describe(),
+        inventory: machine.inventory,
         rehearsal: manner.rehearsal.is_some(),
         can_quit: !manner.consoles,
         can_help: live && manner.consoles && manner.rehearsal.is_none(),

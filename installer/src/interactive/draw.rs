@@ -222,10 +222,14 @@ fn place(state: &State, mode: Mode) -> String {
     at.map(|at| format!("{} of {}", at + 1, order.len() + AFTER)).unwrap_or_default()
 }
 
+/// Text in rows of this width.
+fn styled(text: &str, width: usize, style: Style) -> Vec<(String, Style)> {
+    wrapped(text, width).into_iter().map(|row| (row, style)).collect()
+}
+
 /// Draws text at the top; returns what is left below it.
 fn paragraph(text: &str, style: Style, frame: &mut Frame<'_>, area: Rect) -> Rect {
-    let rows = wrapped(text, usize::from(area.width));
-    let rows: Vec<_> = rows.into_iter().map(|row| (row, style)).collect();
+    let rows = styled(text, usize::from(area.width), style);
     let height = u16::try_from(rows.len()).unwrap_or(u16::MAX).min(area.height);
     text::draw(frame, Rect { height, ..area }, &rows, &mut Scroll::default());
     Rect { y: area.y + height, height: area.height - height, ..area }
@@ -233,9 +237,7 @@ fn paragraph(text: &str, style: Style, frame: &mut Frame<'_>, area: Rect) -> Rec
 
 fn review(review: &mut Review, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let width = usize::from(body.width);
-    let styled = |text: &str, style: Style| -> Vec<(String, Style)> {
-        wrapped(text, width).into_iter().map(|row| (row, style)).collect()
-    };
+    let styled = |text: &str, style: Style| styled(text, width, style);
     let mut rows = Vec::new();
     if let Some(plan) = &review.plan {
         rows.extend(plan.lines().flat_map(|line| {

@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::{Rect, Size};
 use ratatui::style::Style;
 
-use super::paragraph;
+use super::{paragraph, styled};
 use crate::config::Secret;
 use crate::interactive::brief::brief;
 use crate::interactive::state::{Review, State};
@@ -34,9 +34,7 @@ pub(super) fn failed(
     theme: Theme,
 ) {
     let width = usize::from(body.width);
-    let styled = |text: &str, style: Style| -> Vec<(String, Style)> {
-        wrapped(text, width).into_iter().map(|row| (row, style)).collect()
-    };
+    let styled = |text: &str, style: Style| styled(text, width, style);
     let mut rows = styled(trouble.meaning(), theme.heading());
     rows.extend(styled(&trouble.causes.join("\nbecause: "), theme.error()));
     for hint in &trouble.hints {
@@ -64,9 +62,7 @@ fn above(
 /// What an install would refuse the machine for.
 pub(super) fn unfit(review: &mut Review, form: &mut Form, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let width = usize::from(body.width);
-    let styled = |text: &str, style: Style| -> Vec<(String, Style)> {
-        wrapped(text, width).into_iter().map(|row| (row, style)).collect()
-    };
+    let styled = |text: &str, style: Style| styled(text, width, style);
     let mut rows = styled("This machine does not fit what it shall become:", theme.heading());
     for finding in review.stops() {
         rows.extend(styled(&format!("{}: {}", finding.check, finding.text), theme.error()));
