@@ -7,6 +7,10 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 /// The longest pause that a server is granted (`Retry-After`). Whoever asks for more is not waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
+/// The time for a document of a few MiB, all attempts together, where nothing else is said: a server that sends a byte
+/// now and then does not hold up a program for ever.
+const DOCUMENT: Duration = Duration::from_secs(600);
+
 /// How long to wait, and how often to try.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
@@ -35,6 +39,11 @@ impl Default for Patience {
 }
 
 impl Patience {
+    /// With a limit for the whole, as small files have.
+    pub(crate) fn for_documents(self) -> Self {
+        Self { limit: self.limit.or(Some(DOCUMENT)), ..self }
+    }
+
     /// The pause after so many failed attempts in a row (RFC 9110 leaves the choice to the client).
     fn after(&self, failed: u32) -> Duration {
         let factor = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);

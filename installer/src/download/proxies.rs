@@ -17,10 +17,10 @@ static CHOSEN: RwLock<Option<Proxies>> = RwLock::new(None);
 #[derive(Clone, Default)]
 #[allow(missing_debug_implementations)]
 pub struct Proxies {
-    pub(crate) http: Option<String>,
-    pub(crate) https: Option<String>,
+    http: Option<String>,
+    https: Option<String>,
     /// What is reached without them.
-    pub(crate) none: Option<String>,
+    none: Option<String>,
 }
 
 impl Proxies {
@@ -62,14 +62,9 @@ pub fn choose(proxies: Proxies) {
     *CHOSEN.write().unwrap_or_else(PoisonError::into_inner) = chosen;
 }
 
-/// The proxies that the configuration names, for clients that are not made here.
-pub(crate) fn chosen() -> Option<Proxies> {
-    CHOSEN.read().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
 /// Lets a client use the chosen proxies.
 pub(super) fn apply(builder: ClientBuilder) -> ClientBuilder {
-    match chosen() {
+    match &*CHOSEN.read().unwrap_or_else(PoisonError::into_inner) {
         Some(proxies) => proxies.apply(builder),
         None => builder,
     }

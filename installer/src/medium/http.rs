@@ -7,7 +7,6 @@ use anyhow::Result;
 use super::local::MANIFEST_LIMIT;
 use super::{PayloadSource, Place};
 use crate::download::{Download, Downloader, Patience, is_absent, shown};
-use crate::failure::{Class, Classify};
 use crate::release::{MANIFEST, Payload};
 
 /// What a user does when the server lacks a file or has another.
@@ -71,21 +70,21 @@ impl PayloadSource for HttpMedium {
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {
-        let url = self.url(MANIFEST);
-        let mut bytes = Vec::new();
-        let what = format!("downloading {}", shown(&url));
-        let download = self.downloader.open(&url, None);
-        download.take(MANIFEST_LIMIT).read_to_end(&mut bytes).class(Class::Network, || what)?;
-        Ok(bytes)
+        Ok(self.downloader.document(&self.url(MANIFEST), MANIFEST_LIMIT)?)
     }
 
     fn beside(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>> {
-        let mut download = self.downloader.open(&self.url(path), None);
+        let mut download = self.downloader.stream(&self.url(path));
         match download.connect_patiently().map_err(anyhow::Error::from) {
             Ok(()) => Ok(Some(Box::new(download))),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    fn is_exposed(&self) -> bool {
+        // What begins with https stays there over every redirect.
+        !self.base.starts_with("https://")
     }
 
     fn describe(&self) -> String {

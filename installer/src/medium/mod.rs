@@ -60,6 +60,11 @@ pub trait PayloadSource: Send + Sync {
         Ok(None)
     }
 
+    /// Whether others on the way can change what it hands out without a digest: a server without TLS.
+    fn is_exposed(&self) -> bool {
+        false
+    }
+
     /// The source as a person would name it.
     fn describe(&self) -> String;
 

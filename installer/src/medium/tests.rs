@@ -1,6 +1,7 @@
 use super::*;
 use crate::digest::Digest;
 use crate::download::Patience;
+use crate::download::testing::{AUTHORITY, Answer as FakeAnswer, Fake, Manner as FakeManner};
 use crate::failure::{Class, class_of, render};
 use crate::release::Purpose;
 use proptest::prelude::*;
@@ -286,4 +287,68 @@ fn a_file_beside_the_payloads_is_read_or_known_to_be_absent() {
     assert_eq!(local.beside("other").unwrap().map(drop), None);
     assert_eq!(read(&http(Manner::Status(404))).unwrap(), None);
     assert_eq!(class_of(&read(&http(Manner::Status(403))).unwrap_err()), Class::Network);
+}
+
+#[test]
+fn a_payload_over_https_is_not_taken_from_where_there_is_no_tls() {
+    let plain = Fake::start(|_| FakeAnswer::ok(b"x"));
+    let to = plain.url();
+    let server = Fake::with_tls(move |request| {
+        FakeAnswer::new(307, b"").with(&format!("Location: {to}{}", request.path))
+    });
+    let medium = HttpMedium::trusting(&server.url(), &[AUTHORITY.to_owned()]).unwrap();
+    for error in [
+        medium.open(&payload(b"x")).err().unwrap(),
+        medium.probe(&payload(b"x")).unwrap_err(),
+        medium.manifest().unwrap_err(),
+        medium.beside("custom.img").err().unwrap(),
+    ] {
+        let text = render(&error);
+        assert_eq!(class_of(&error), Class::Network, "{text}");
+        for part in [&server.url(), &plain.url(), "without TLS"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+    assert!(plain.requests("").is_empty());
+}
+
+#[test]
+fn a_file_without_a_digest_is_never_put_together_from_two_versions() {
+    let (old, new) = (vec![b'o'; 100_000], vec![b'n'; 100_000]);
+    let patience = Patience { attempts: 3, pause: Duration::from_millis(1), ..Patience::default() };
+    // Validators of the first and of the second answer, and whether the second one is the rest of what was asked for.
+    for (first, second, ranged, good) in [
+        ("ETag: \"1\"", "ETag: \"1\"", true, true),
+        ("ETag: \"1\"", "ETag: \"2\"", true, false),
+        ("ETag: \"1\"", "ETag: \"2\"", false, false),
+        ("ETag: \"1\"", "X-None: 1", true, false),
+        ("ETag: W/\"1\"", "ETag: W/\"1\"", true, false),
+        ("X-None: 1", "X-None: 1", true, false),
+        (
+            "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+            "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+            true,
+            false,
+        ),
+    ] {
+        let (old, other) = (old.clone(), if good { old.clone() } else { new.clone() });
+        let whole = old.clone();
+        let server = Fake::start(move |request| match (request.before, ranged) {
+            (0, _) => FakeAnswer::ok(&old).with(first).in_manner(FakeManner::Cut(70_000)),
+            (_, true) => FakeAnswer::range(&other, request).with(second),
+            (_, false) => FakeAnswer::ok(&other).with(second),
+        });
+        let medium = HttpMedium::with_patience(&server.url(), patience).unwrap();
+        let mut bytes = Vec::new();
+        let read = medium.beside("custom.img").unwrap().unwrap().read_to_end(&mut bytes);
+        assert_eq!(read.is_ok(), good, "{first}, {second}, {ranged}");
+        match read {
+            Ok(_) => assert!(bytes == whole),
+            Err(error) => {
+                let text = render(&anyhow::Error::from(error));
+                assert!(text.contains("custom.img") && text.contains("start again"), "{text}");
+                assert!(bytes.iter().all(|byte| *byte == b'o'), "{first}, {second}, {ranged}");
+            }
+        }
+    }
 }

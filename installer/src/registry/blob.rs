@@ -61,9 +61,7 @@ impl Blob {
     }
 
     fn download(&self, site: &Arc<Site>, endpoint: &Endpoint) -> Download {
-        // A mirror is told whose blob it is, as containerd does.
-        let whose = endpoint.mirrors.as_ref().map(|host| format!("?ns={host}")).unwrap_or_default();
-        let url = format!("{}/v2/{}/blobs/{}{whose}", site.server(), endpoint.path, self.digest.oci());
+        let url = endpoint.url("blobs", &self.digest.oci());
         let pass = Arc::new(Pass { site: site.clone(), path: endpoint.path.clone() });
         site.downloader().open(&url, Some(self.size)).starting_at(self.position).authorised(pass)
     }

@@ -30,17 +30,6 @@ impl Challenge {
             None => Self::Basic,
         }
     }
-
-    /// Whether a password may go to the token service: not in clear text on behalf of a registry that has TLS.
-    pub(super) fn is_safe(&self, plain: bool) -> bool {
-        match self {
-            Self::Bearer { realm, .. } => {
-                let scheme = realm.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-                scheme.is_some_and(|scheme| scheme == "https" || (plain && scheme == "http"))
-            }
-            _ => true,
-        }
-    }
 }
 
 /// The value of `name="value"`.
@@ -80,20 +69,6 @@ mod tests {
             (Some("Bearer"), bearer("", None)),
         ] {
             assert_eq!(Challenge::read(value), expected, "{value:?}");
-        }
-    }
-
-    #[test]
-    fn a_password_for_a_registry_with_tls_goes_to_a_token_service_with_tls_only() {
-        for (realm, plain, safe) in [
-            ("https://auth.example.org/token", false, true),
-            ("HTTPS://auth.example.org/token", false, true),
-            ("http://auth.example.org/token", false, false),
-            ("http://auth.example.org/token", true, true),
-            ("/token", false, false),
-            ("", true, false),
-        ] {
-            assert_eq!(bearer(realm, None).is_safe(plain), safe, "{realm} {plain}");
         }
     }
 }

@@ -27,6 +27,14 @@ pub(super) struct Endpoint {
     pub(super) mirrors: Option<String>,
 }
 
+impl Endpoint {
+    /// The address of a manifest or a blob (`kind`) there. A mirror is told whose image it is (`ns`), as containerd does.
+    pub(super) fn url(&self, kind: &str, reference: &str) -> String {
+        let whose = self.mirrors.as_ref().map(|host| format!("?ns={host}")).unwrap_or_default();
+        format!("{}{ROOT}/{}/{kind}/{reference}{whose}", self.server, self.path)
+    }
+}
+
 /// A server that speaks the interface of a registry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Server {

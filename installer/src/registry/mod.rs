@@ -3,7 +3,7 @@
 //! A [`Client`] knows where to look ([`endpoint`]: mirrors and rewrites as in `registries.yaml`), who to be there
 //! ([`credentials`]), and asks one place after the other. What it hands out:
 //!
-//! - documents (manifests and indexes): `oci-client` fetches them; their bytes are kept as they came, and checked;
+//! - documents (manifests and indexes) of at most 4 MiB; their bytes are kept as they came, and checked ([`site`]);
 //! - blobs: read through [`download`](crate::download), which goes on over broken connections. Whoever reads a blob
 //!   checks its digest.
 //!
@@ -26,17 +26,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
-use tokio::runtime::Runtime;
 
 use crate::config::registries::Registries;
 use crate::digest::Digest;
 use crate::download::Patience;
-use crate::failure::{Class, Classify, Failure};
+use crate::failure::Failure;
 use crate::oci::{ImageReference, Repository};
 use crate::size::ByteSize;
 use blob::Blob;
 use endpoint::{Endpoint, Server};
-use problem::{Kind, Problem, summary};
+use problem::{Problem, summary};
 use rate::{Limited, Limiter};
 use site::Site;
 
@@ -75,7 +74,6 @@ struct Inner {
     settings: Settings,
     docker: Option<PathBuf>,
     limiter: Option<Limiter>,
-    runtime: Arc<Runtime>,
     sites: Mutex<HashMap<Server, Arc<Site>>>,
     /// Where a repository was found last.
     found: Mutex<HashMap<Repository, Endpoint>>,
@@ -98,19 +96,10 @@ impl Client {
     fn with_docker(mut settings: Settings, docker: Option<PathBuf>) -> Result<Self> {
         settings.registries.merge_auths();
         endpoint::check(&settings.registries)?;
-        // The provider is the process's; that it is set already is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("registry")
-            .enable_all()
-            .build()
-            .class(Class::Unexpected, || "preparing to ask registries".into())?;
         Ok(Self(Arc::new(Inner {
             limiter: settings.rate.map(Limiter::new),
             settings,
             docker,
-            runtime: Arc::new(runtime),
             sites: Mutex::default(),
             found: Mutex::default(),
         })))
@@ -118,7 +107,7 @@ impl Client {
 
     /// The manifest or the index that `image` names, checked against its digest if it has one.
     ///
-    /// Fails with [`Class::Network`] where no endpoint has it or lets us have it, and with [`Class::Verification`]
+    /// Fails with `Class::Network` where no endpoint has it or lets us have it, and with `Class::Verification`
     /// where one sent something else.
     pub fn document(&self, image: &ImageReference) -> Result<Fetched> {
         // A tag may be another one elsewhere, so it is looked for in the order that was asked for.
@@ -128,11 +117,7 @@ impl Client {
             let digest = Digest::of(&bytes);
             match image.digest().filter(|wanted| *wanted != digest) {
                 None => Ok(bytes),
-                Some(wanted) => {
-                    let why =
-                        format!("what it sent has the digest {} instead of {}", digest.oci(), wanted.oci());
-                    Err(Problem::new(Kind::Damaged, why))
-                }
+                Some(wanted) => Err(Problem::other_digest(digest, wanted)),
             }
         })?;
         Ok(Fetched { media_type: media_type(&bytes), digest: Digest::of(&bytes), bytes })
@@ -212,7 +197,7 @@ impl Client {
         if let Some(site) = sites.get(server) {
             return Ok(site.clone());
         }
-        let site = Site::new(server, &inner.settings, inner.docker.as_deref(), inner.runtime.clone())?;
+        let site = Site::new(server, &inner.settings, inner.docker.as_deref())?;
         let site = Arc::new(site);
         sites.insert(server.clone(), site.clone());
         Ok(site)

@@ -1,12 +1,15 @@
 //! Why an endpoint did not give what was wanted, and what all of them together mean for a user.
 
-use std::error::Error;
+use std::error::Error as _;
 
-use oci_client::errors::{OciDistributionError, OciEnvelope, OciErrorCode};
 use reqwest::StatusCode;
+use reqwest::blocking::Response;
+use serde::Deserialize;
 
 use super::endpoint::Server;
-use crate::download::{Distrusted, Download, Passing, is_distrusted, is_passing, reason};
+use crate::digest::Digest;
+use crate::download::redirect::{RedirectError, Unanswered};
+use crate::download::{BodyError, Distrusted, Download, Passing, is_distrusted, is_passing, reason};
 use crate::failure::{Class, Failure};
 
 /// What kind of trouble, as far as it decides what to do next.
@@ -24,6 +27,8 @@ pub(super) enum Kind {
     Damaged,
     /// An answer that nothing can be done with.
     Strange,
+    /// A redirect that is not followed.
+    Redirect,
 }
 
 /// Why one endpoint did not give what was wanted.
@@ -65,6 +70,38 @@ impl Problem {
         }
     }
 
+    /// Something else than was asked for.
+    pub(super) fn other_digest(found: Digest, wanted: Digest) -> Self {
+        Self::new(
+            Kind::Damaged,
+            format!("what it sent has the digest {} instead of {}", found.oci(), wanted.oci()),
+        )
+    }
+
+    /// What a refusal means whose body may explain it (distribution-spec 1.1, error codes).
+    pub(super) fn told(status: StatusCode, body: &[u8], login: bool) -> Self {
+        let Ok(Refusal { errors }) = serde_json::from_slice(body) else {
+            return Self::of_status(status, login);
+        };
+        let Some(Reason { code, message }) = errors.first().filter(|_| status != StatusCode::UNAUTHORIZED)
+        else {
+            return Self::of_status(status, login);
+        };
+        match code.as_str() {
+            "UNAUTHORIZED" => Self::refused(401, login),
+            "DENIED" => Self::refused(403, login),
+            "NAME_UNKNOWN" => Self::new(Kind::Missing, "it does not have this repository (404)"),
+            "MANIFEST_UNKNOWN" | "NOT_FOUND" | "MANIFEST_BLOB_UNKNOWN" => {
+                Self::new(Kind::Missing, "it does not have this tag or digest (404)")
+            }
+            _ if message.is_empty() => Self::of_status(status, login),
+            _ => {
+                let said = message.chars().filter(|c| !c.is_control()).take(200);
+                Self::new(Kind::Strange, format!("it refused ({status}): {}", said.collect::<String>()))
+            }
+        }
+    }
+
     /// Why a download ended.
     pub(super) fn of_download(download: &Download, failure: &Failure, login: bool) -> Self {
         let cause = failure.source();
@@ -74,6 +111,7 @@ impl Problem {
         let why = cause.map_or_else(|| failure.to_string(), ToString::to_string);
         match download.status() {
             _ if failure.class() == Class::Verification => Self::new(Kind::Damaged, why),
+            _ if cause.is_some_and(|cause| cause.is::<RedirectError>()) => Self::new(Kind::Redirect, why),
             Some(status) if !is_passing(status) => Self::of_status(status, login),
             _ if cause.is_some_and(|cause| cause.is::<Distrusted>()) => Self::new(Kind::Distrusted, why),
             _ => Self::new(Kind::Silent, why),
@@ -81,79 +119,49 @@ impl Problem {
     }
 }
 
+/// How registries explain a refusal.
+#[derive(Deserialize)]
+struct Refusal {
+    errors: Vec<Reason>,
+}
+
+#[derive(Deserialize)]
+struct Reason {
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
 impl Trouble {
     /// What to make of a request without an answer.
-    pub(super) fn of_request(error: &(dyn Error + 'static)) -> Self {
-        match is_distrusted(error) {
-            true => Self::Lasting(Problem::new(Kind::Distrusted, reason(error))),
-            false => Self::Passing(Passing::new(reason(error))),
-        }
+    pub(super) fn of_no_answer(why: Unanswered) -> Self {
+        let (kind, why) = match why {
+            Unanswered::Request(error) if is_distrusted(&error) => (Kind::Distrusted, reason(&error)),
+            Unanswered::Request(error) => return Self::Passing(Passing::new(reason(&error))),
+            Unanswered::Redirect(error) => (Kind::Redirect, error.to_string()),
+            Unanswered::Address => (Kind::Strange, "its address is not a URL".into()),
+        };
+        Self::Lasting(Problem::new(kind, why))
     }
 
     /// What to make of an answer whose status is not the one that was hoped for.
-    pub(super) fn of_status(status: StatusCode, login: bool) -> Self {
+    pub(super) fn of_status(response: &Response, login: bool) -> Self {
+        let status = response.status();
         match is_passing(status) {
-            true => Self::Passing(Passing::new(format!("it answered {status}"))),
+            true => Self::Passing(Passing::new(format!("it answered {status}")).asking(response.headers())),
             false => Self::Lasting(Problem::of_status(status, login)),
         }
     }
 
-    /// What to make of an error of the registry client.
-    pub(super) fn of_client(error: OciDistributionError, login: bool) -> Self {
+    /// What to make of an answer that cannot be read to its end; `what` names it.
+    pub(super) fn of_body(what: &str, error: &BodyError) -> Self {
         match error {
-            OciDistributionError::UnauthorizedError { .. } => Self::Lasting(Problem::refused(401, login)),
-            OciDistributionError::RegistryError { envelope, .. } => Self::of_envelope(&envelope, login),
-            OciDistributionError::ServerError { code, .. } => {
-                Self::of_status(StatusCode::from_u16(code).unwrap_or_default(), login)
+            BodyError::TooLarge(limit) => {
+                Self::Lasting(Problem::new(Kind::Strange, format!("{what} is not taken: {limit}")))
             }
-            OciDistributionError::RequestError(error) => Self::of_request(&error.without_url()),
-            OciDistributionError::DigestError(error) => {
-                Self::Lasting(Problem::new(Kind::Damaged, damage(&error)))
-            }
-            // The text of other errors may quote what a server said, and that may be a token.
-            OciDistributionError::RegistryTokenDecodeError(_) => {
-                Self::Lasting(Problem::new(Kind::Strange, "its token service answered without a token"))
-            }
-            OciDistributionError::SpecViolationError(why) => Self::Lasting(Problem::new(Kind::Strange, why)),
-            _ => Self::Lasting(Problem::new(Kind::Strange, "its answer is not that of a registry")),
+            BodyError::Late => Self::Lasting(Problem::new(Kind::Silent, format!("{what} comes too slowly"))),
+            BodyError::Read(error) => Self::Passing(Passing::new(reason(error))),
         }
-    }
-
-    fn of_envelope(envelope: &OciEnvelope, login: bool) -> Self {
-        let Some(first) = envelope.errors.first() else {
-            return Self::Lasting(Problem::new(Kind::Strange, "it refused without a reason"));
-        };
-        Self::Lasting(match first.code {
-            OciErrorCode::Toomanyrequests => {
-                return Self::Passing(Passing::new("it has too many requests (429)"));
-            }
-            OciErrorCode::Unauthorized => Problem::refused(401, login),
-            OciErrorCode::Denied => Problem::refused(403, login),
-            OciErrorCode::NameUnknown => {
-                Problem::new(Kind::Missing, "it does not have this repository (404)")
-            }
-            OciErrorCode::ManifestUnknown | OciErrorCode::NotFound | OciErrorCode::ManifestBlobUnknown => {
-                Problem::new(Kind::Missing, "it does not have this tag or digest (404)")
-            }
-            _ => {
-                let said = first.message.chars().filter(|c| !c.is_control()).take(200);
-                Problem::new(Kind::Strange, format!("it refused: {}", said.collect::<String>()))
-            }
-        })
-    }
-}
-
-fn damage(error: &oci_client::errors::DigestError) -> String {
-    use oci_client::errors::DigestError;
-    match error {
-        DigestError::VerificationError { expected, actual } => {
-            let full = |text: &str| match text.contains(':') {
-                true => text.to_owned(),
-                false => format!("sha256:{text}"),
-            };
-            format!("what it sent has the digest {} instead of {}", full(actual), full(expected))
-        }
-        other => format!("the digest that it named is not understood: {other}"),
     }
 }
 
@@ -177,6 +185,11 @@ pub(super) fn summary(what: String, problems: &[(Server, Problem)], docker: bool
     if any(Kind::Silent).is_some() || any(Kind::Strange).is_some() {
         hints.push(
             "Check the network, the proxy and the endpoints under registries, then start again.".into(),
+        );
+    }
+    if any(Kind::Redirect).is_some() {
+        hints.push(
+            "Name the server that it redirects to under registries, or have the redirect corrected.".into(),
         );
     }
     if any(Kind::Damaged).is_some() {

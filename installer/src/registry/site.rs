@@ -1,7 +1,8 @@
 //! One server that speaks the interface of a registry: how to reach it, and who to be for it.
 //!
-//! `oci-client` gets tokens and manifests. It tries nothing twice and tells nobody when a token could not be had, so both
-//! is done here. Blobs go through [`Downloader`], which asks here for the `Authorization` header.
+//! Manifests and tokens are read here, with a limit for each and with retries. Blobs go through [`Downloader`], which
+//! asks here for the `Authorization` header. Redirects of all of them are followed by [`redirect`], which sends the login
+//! and the token to this server's origin only.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,15 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use oci_client::client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol};
-use oci_client::errors::OciDistributionError;
-use oci_client::secrets::RegistryAuth;
-use oci_client::token_cache::RegistryTokenType;
-use oci_client::{Reference, RegistryOperation};
-use reqwest::header::{HeaderValue, WWW_AUTHENTICATE};
+use reqwest::blocking::Response;
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::{StatusCode, Url};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use tokio::runtime::Runtime;
 
 use super::Settings;
 use super::challenge::Challenge;
@@ -27,26 +24,34 @@ use super::credentials::Credential;
 use super::endpoint::{Endpoint, Server};
 use super::problem::{Kind, Problem, Trouble};
 use crate::config::registries::Tls;
-use crate::download::{Attempts, Authoriser, Downloader, Patience, client, proxies};
+use crate::digest::Digest;
+use crate::download::{Attempts, Authoriser, Downloader, Patience, body, client, is_passing, redirect};
 use crate::failure::{Class, Failure};
 use crate::oci::ImageReference;
 
 /// How we call ourselves.
 const AGENT: &str = concat!("nqrust/", env!("CARGO_PKG_VERSION"));
 
-/// What we can read. Registries convert to what is accepted, or refuse.
-const ACCEPTED: [&str; 4] = [
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-];
+/// What we can read, for `Accept`. Registries convert to what is accepted, or refuse.
+const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
+                        application/vnd.docker.distribution.manifest.list.v2+json, \
+                        application/vnd.docker.distribution.manifest.v2+json";
+
+/// The digest that a registry says a manifest has.
+const CONTENT_DIGEST: &str = "Docker-Content-Digest";
+
+/// The largest manifest or index in bytes: what registries and containerd take.
+const MANIFEST: u64 = 4 << 20;
+
+/// The largest answer of a token service in bytes.
+const TOKEN: u64 = 1 << 20;
+
+/// The largest explanation of a refusal that is read, in bytes.
+const REFUSAL: u64 = 64 << 10;
 
 /// One server.
 pub(super) struct Site {
     server: Server,
-    oci: oci_client::Client,
-    runtime: Arc<Runtime>,
     downloader: Downloader,
     credential: Option<Credential>,
     patience: Patience,
@@ -58,12 +63,7 @@ pub(super) struct Site {
 
 impl Site {
     /// Prepares to talk to a server; asks it for nothing yet. Runs docker's credential helpers.
-    pub(super) fn new(
-        server: &Server,
-        settings: &Settings,
-        docker: Option<&Path>,
-        runtime: Arc<Runtime>,
-    ) -> Result<Self, Failure> {
+    pub(super) fn new(server: &Server, settings: &Settings, docker: Option<&Path>) -> Result<Self, Failure> {
         let registries = &settings.registries;
         let config = server.config.as_ref().and_then(|key| registries.configs.get(key));
         let tls = config.and_then(|config| config.tls.clone()).unwrap_or_default();
@@ -87,9 +87,7 @@ impl Site {
             (configured, _) => configured,
         };
         Ok(Self {
-            oci: oci(server, &authorities, tls.insecure_skip_verify, patience)?,
             server: server.clone(),
-            runtime,
             downloader: Downloader::over(blocking, patience, ""),
             credential,
             patience,
@@ -122,27 +120,68 @@ impl Site {
         self.silent.store(silent, Ordering::Relaxed);
     }
 
-    /// The manifest or index of an image, as it is.
+    /// The manifest or index of an image, as it is, of at most 4 MiB.
     pub(super) fn manifest(&self, endpoint: &Endpoint, image: &ImageReference) -> Result<Vec<u8>, Problem> {
-        let reference = reference(endpoint, image);
+        let url = endpoint.url("manifests", &image.version());
+        let accepted = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPTED))]);
         let mut grant = self.grant(&endpoint.path)?;
         let mut renewed = false;
-        let mut attempts = Attempts::new(self.patience);
-        let login = self.login();
+        let mut attempts = self.attempts();
         loop {
-            let pull = self.oci.pull_manifest_raw(&reference, &login, &ACCEPTED);
-            let error = match self.runtime.block_on(pull) {
-                Ok((bytes, _)) => return Ok(bytes.to_vec()),
-                Err(error) => error,
+            let trouble = match self.get(&url, &accepted, grant.as_ref()) {
+                // The token may have expired.
+                Ok(response) if response.status() == StatusCode::UNAUTHORIZED && !renewed => {
+                    renewed = true;
+                    grant = self.renew(&endpoint.path, grant.as_ref())?;
+                    continue;
+                }
+                Ok(response) => match self.read_manifest(response, &attempts) {
+                    Ok(bytes) => return Ok(bytes),
+                    Err(trouble) => trouble,
+                },
+                Err(trouble) => trouble,
             };
-            // The token may have expired.
-            if matches!(error, OciDistributionError::UnauthorizedError { .. }) && !renewed {
-                renewed = true;
-                grant = self.renew(&endpoint.path, grant.as_ref())?;
-                continue;
-            }
-            self.bear(&mut attempts, Trouble::of_client(error, self.has_login()))?;
+            self.bear(&mut attempts, trouble)?;
         }
+    }
+
+    fn read_manifest(&self, response: Response, attempts: &Attempts) -> Result<Vec<u8>, Trouble> {
+        if response.status() != StatusCode::OK {
+            return Err(self.refusal(response, attempts));
+        }
+        let named =
+            response.headers().get(CONTENT_DIGEST).and_then(|value| value.to_str().ok()?.parse().ok());
+        let bytes =
+            body(response, MANIFEST, attempts).map_err(|error| Trouble::of_body("what it sent", &error))?;
+        let found = Digest::of(&bytes);
+        match named.filter(|named| *named != found) {
+            None => Ok(bytes),
+            Some(named) => Err(Trouble::Lasting(Problem::other_digest(found, named))),
+        }
+    }
+
+    /// Why there is no manifest, as far as the answer tells it.
+    fn refusal(&self, response: Response, attempts: &Attempts) -> Trouble {
+        let status = response.status();
+        let login = self.has_login();
+        if is_passing(status) {
+            return Trouble::of_status(&response, login);
+        }
+        let told = status.is_client_error().then(|| body(response, REFUSAL, attempts).ok()).flatten();
+        Trouble::Lasting(Problem::told(status, &told.unwrap_or_default(), login))
+    }
+
+    fn get(
+        &self,
+        url: &str,
+        headers: &HeaderMap,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Response, Trouble> {
+        redirect::get(self.downloader.client(), url, headers, authorization).map_err(Trouble::of_no_answer)
+    }
+
+    fn attempts(&self) -> Attempts {
+        Attempts::new(self.patience.for_documents())
     }
 
     /// The header that lets us read at `path`.
@@ -164,9 +203,9 @@ impl Site {
     }
 
     fn obtain(&self, path: &str, refused: bool) -> Result<Option<HeaderValue>, Problem> {
-        let mut attempts = Attempts::new(self.patience);
+        let mut attempts = self.attempts();
         loop {
-            match self.ask(path, refused) {
+            match self.ask(path, refused, &attempts) {
                 Ok(grant) => {
                     let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
                     grants.insert(path.to_owned(), grant.clone());
@@ -187,88 +226,85 @@ impl Site {
     }
 
     /// Asks how the server wants to be told who asks, and obeys. `refused` tells that reading has been refused already.
-    fn ask(&self, path: &str, refused: bool) -> Result<Option<HeaderValue>, Trouble> {
-        let challenge = self.challenge()?;
-        let reference = Reference::with_tag(self.server.host.clone(), path.to_owned(), String::new());
-        if let (Challenge::None, true, Some(Credential { user, password })) =
-            (&challenge, refused, &self.credential)
-        {
-            // Some ask for a login only where an image is not for everybody. The client does not know of that.
-            let token = RegistryTokenType::Basic(user.clone(), password.expose().to_owned());
-            self.runtime.block_on(self.oci.tokens.insert(&reference, RegistryOperation::Pull, token));
-            return self.basic();
-        }
-        if challenge == Challenge::None || (challenge == Challenge::Basic && !self.has_login()) {
+    fn ask(&self, path: &str, refused: bool, attempts: &Attempts) -> Result<Option<HeaderValue>, Trouble> {
+        match self.challenge()? {
+            // Some ask for a login only where an image is not for everybody.
+            Challenge::None if refused => self.basic(),
             // The answer to the request itself will say what is missing.
-            return Ok(None);
-        }
-        if self.has_login() && !challenge.is_safe(self.server.plain) {
-            let why = "it wants the password at an address without TLS, where others could read it";
-            return Err(Trouble::Lasting(Problem::new(Kind::Strange, why)));
-        }
-        match self.runtime.block_on(self.oci.auth(&reference, &self.login(), RegistryOperation::Pull)) {
-            Ok(Some(token)) => header(&format!("Bearer {token}")),
-            // Whoever wants no token wants the password itself.
-            Ok(None) => self.basic(),
-            Err(OciDistributionError::AuthenticationFailure(_)) => Err(self.refusal(&challenge, path)),
-            Err(error) => Err(Trouble::of_client(error, self.has_login())),
+            Challenge::None => Ok(None),
+            Challenge::Basic => self.basic(),
+            Challenge::Bearer { realm, service } => self.token(&realm, service.as_deref(), path, attempts),
         }
     }
 
     fn challenge(&self) -> Result<Challenge, Trouble> {
         let url = format!("{}/v2/", self.server);
-        let response = self.downloader.client().get(url).send();
-        let response = response.map_err(|error| Trouble::of_request(&error.without_url()))?;
-        if crate::download::is_passing(response.status()) {
-            let passing = crate::download::Passing::new(format!("it answered {}", response.status()));
-            return Err(Trouble::Passing(passing.asking(response.headers())));
+        let response = self.get(&url, &HeaderMap::new(), None)?;
+        if is_passing(response.status()) {
+            return Err(Trouble::of_status(&response, self.has_login()));
+        }
+        if !redirect::is_from(&response, &url) {
+            // Where the password goes is for the registry alone to say.
+            return Ok(Challenge::None);
         }
         let value = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
         Ok(Challenge::read(value))
     }
 
-    /// Why there is no token. The client keeps what the token service wrote and not its status, which is what tells a
-    /// wrong password from a service that has a bad day; so the service is asked once more.
-    fn refusal(&self, challenge: &Challenge, path: &str) -> Trouble {
-        let Challenge::Bearer { realm, service } = challenge else {
-            return Trouble::Lasting(Problem::refused(401, self.has_login()));
-        };
-        let scope = format!("repository:{path}:pull");
-        let mut url = match reqwest::Url::parse(realm) {
-            Ok(url) => url,
-            Err(_) => {
-                let why = "the address of its token service is not one";
-                return Trouble::Lasting(Problem::new(Kind::Strange, why));
-            }
-        };
-        url.query_pairs_mut().append_pair("scope", &scope);
+    /// A token to read at `path`, from the service that the registry names.
+    fn token(
+        &self,
+        realm: &str,
+        service: Option<&str>,
+        path: &str,
+        attempts: &Attempts,
+    ) -> Result<Option<HeaderValue>, Trouble> {
+        let strange = |why: &str| Trouble::Lasting(Problem::new(Kind::Strange, why));
+        let mut url =
+            Url::parse(realm).map_err(|_| strange("the address of its token service is not one"))?;
+        if !is_safe(&url, self.server.plain) {
+            let why = "it wants the login at an address without TLS, where others could read it";
+            return Err(strange(why));
+        }
+        url.query_pairs_mut().append_pair("scope", &format!("repository:{path}:pull"));
         if let Some(service) = service {
             url.query_pairs_mut().append_pair("service", service);
         }
-        let mut request = self.downloader.client().get(url);
-        if let Some(Credential { user, password }) = &self.credential {
-            request = request.basic_auth(user, Some(password.expose()));
+        let response = self.get(url.as_str(), &HeaderMap::new(), self.basic()?.as_ref())?;
+        if !response.status().is_success() {
+            return Err(Trouble::of_status(&response, self.has_login()));
         }
-        match request.send() {
-            Ok(response) => Trouble::of_status(response.status(), self.has_login()),
-            Err(error) => Trouble::of_request(&error.without_url()),
+        let bytes = body(response, TOKEN, attempts);
+        let bytes = bytes.map_err(|error| Trouble::of_body("the answer of its token service", &error))?;
+        match token_in(&bytes) {
+            Some(token) => header(&format!("Bearer {token}")),
+            // What the service wrote instead may be a secret all the same.
+            None => Err(strange("its token service answered without a token")),
         }
     }
 
+    /// The header with the login, where there is one.
     fn basic(&self) -> Result<Option<HeaderValue>, Trouble> {
         let Some(Credential { user, password }) = &self.credential else { return Ok(None) };
         let pair = BASE64_STANDARD.encode(format!("{user}:{}", password.expose()));
         header(&format!("Basic {pair}"))
     }
+}
 
-    fn login(&self) -> RegistryAuth {
-        match &self.credential {
-            Some(Credential { user, password }) => {
-                RegistryAuth::Basic(user.clone(), password.expose().to_owned())
-            }
-            None => RegistryAuth::Anonymous,
-        }
+/// Whether a login and a token may go to a token service: not in clear text on behalf of a registry that has TLS.
+fn is_safe(realm: &Url, plain: bool) -> bool {
+    realm.scheme() == "https" || (plain && realm.scheme() == "http")
+}
+
+/// The token in the answer of a token service; older services call it otherwise.
+fn token_in(answer: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        token: Option<String>,
+        access_token: Option<String>,
     }
+    let Answer { token, access_token } = serde_json::from_slice(answer).ok()?;
+    token.or(access_token).filter(|token| !token.is_empty())
 }
 
 /// A header that no log shows.
@@ -279,22 +315,6 @@ fn header(value: &str) -> Result<Option<HeaderValue>, Trouble> {
     };
     header.set_sensitive(true);
     Ok(Some(header))
-}
-
-/// The image as the client names it.
-fn reference(endpoint: &Endpoint, image: &ImageReference) -> Reference {
-    let host = endpoint.server.host.clone();
-    let registry = endpoint.mirrors.clone().unwrap_or_else(|| host.clone());
-    let path = endpoint.path.clone();
-    let mut reference = match image.digest() {
-        Some(digest) => Reference::with_digest(registry, path, digest.oci()),
-        None => Reference::with_tag(registry, path, image.version()),
-    };
-    if endpoint.mirrors.is_some() {
-        // A mirror is told whose image it is (`ns`), as containerd does.
-        reference.set_mirror_registry(host);
-    }
-    reference
 }
 
 /// Lets us read at one path of a site.
@@ -346,35 +366,34 @@ fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
     CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()
 }
 
-/// The client for tokens and manifests. Proxies are those of downloads: the configuration's, or else the environment's.
-fn oci(
-    server: &Server,
-    authorities: &[String],
-    insecure: bool,
-    patience: Patience,
-) -> Result<oci_client::Client, Failure> {
-    let what = || Failure::new(Class::Network, format!("preparing to ask {server}"));
-    // The client makes one with the settings of the machine whatever it is told, and panics where that is impossible.
-    reqwest::Client::builder().build().map_err(|error| {
-        let why = anyhow::anyhow!("{}", crate::download::reason(&error));
-        what().because(why).hint("Install the package ca-certificates on this machine.")
-    })?;
-    let der = authorities.iter().filter_map(|pem| certificates(pem)).flatten();
-    let extra = der.map(|der| Certificate { encoding: CertificateEncoding::Der, data: der.to_vec() });
-    let proxies = proxies::chosen().unwrap_or_default();
-    let config = ClientConfig {
-        http_proxy: proxies.http,
-        https_proxy: proxies.https,
-        no_proxy: proxies.none,
-        protocol: if server.plain { ClientProtocol::Http } else { ClientProtocol::Https },
-        accept_invalid_certificates: insecure,
-        extra_root_certificates: extra.collect(),
-        platform_resolver: None,
-        read_timeout: Some(patience.read),
-        connect_timeout: Some(patience.connect),
-        user_agent: AGENT,
-        ..ClientConfig::default()
-    };
-    oci_client::Client::try_from(config)
-        .map_err(|error| what().because(anyhow::anyhow!("{}", crate::download::reason(&error))))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_for_a_registry_with_tls_goes_to_a_token_service_with_tls_only() {
+        for (realm, plain, safe) in [
+            ("https://auth.example.org/token", false, true),
+            ("HTTPS://auth.example.org/token", false, true),
+            ("http://auth.example.org/token", false, false),
+            ("http://auth.example.org/token", true, true),
+            ("ftp://auth.example.org/token", true, false),
+        ] {
+            assert_eq!(is_safe(&Url::parse(realm).unwrap(), plain), safe, "{realm} {plain}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_found_by_both_of_its_names() {
+        for (answer, token) in [
+            (r#"{"token": "a", "expires_in": 300}"#, Some("a")),
+            (r#"{"access_token": "b"}"#, Some("b")),
+            (r#"{"token": "a", "access_token": "b"}"#, Some("a")),
+            (r#"{"token": ""}"#, None),
+            (r#"{"errors": []}"#, None),
+            ("token", None),
+        ] {
+            assert_eq!(token_in(answer.as_bytes()).as_deref(), token, "{answer}");
+        }
+    }
 }

@@ -1,17 +1,19 @@
 //! Pulling from a registry that is told how to behave, and from a real one.
 
 mod environment;
-mod fake;
+mod limits;
 mod logins;
 mod mirrors;
 mod pulling;
 mod real;
+mod redirects;
 
 use std::io::Read;
 use std::time::Duration;
 
 use super::*;
-use crate::failure::{class_of, render};
+use crate::download::testing as fake;
+use crate::failure::{Class, class_of, render};
 use fake::{Answer, Fake, Request};
 
 /// Quick, so that giving up is quick too.

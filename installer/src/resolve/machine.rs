@@ -1,13 +1,12 @@
 //! Files of this machine and servers that it can reach.
 
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 
 use super::{Content, Fetch, LIMIT};
-use crate::download::{Downloader, Patience, shown};
+use crate::download::{Downloader, Patience};
 use crate::failure::{Class, Classify};
 use crate::files::read_at_most;
 
@@ -43,23 +42,18 @@ impl Fetch for ThisMachine {
     fn url(&self, url: &str) -> Result<Vec<u8>> {
         let hint = "Check the URL in the configuration and that this machine can reach the server.";
         let downloader = Downloader::trusting(url, self.patience, hint, &self.authorities)?;
-        let mut bytes = Vec::new();
-        let read = downloader.open(url, None).take(LIMIT + 1).read_to_end(&mut bytes);
-        read.class(Class::Network, || format!("downloading {}", shown(url)))?;
-        if bytes.len() as u64 > LIMIT {
-            return Err(anyhow::anyhow!("it has more than {LIMIT} bytes"))
-                .class(Class::Network, || format!("downloading {}", shown(url)));
-        }
-        Ok(bytes)
+        Ok(downloader.document(url, LIMIT)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::download::testing::{AUTHORITY, Answer, Fake, Manner};
     use crate::failure::{class_of, render};
     use std::fs::{self, Permissions};
-    use std::io::Write;
+    use std::io::{Read, Write};
+    use std::time::Duration;
 
     #[test]
     fn a_file_that_everybody_can_read_is_noticed() {
@@ -102,5 +96,32 @@ mod tests {
         let error = ThisMachine::default().url(&url).unwrap_err();
         assert_eq!(class_of(&error), Class::Network);
         assert!(render(&error).contains("more than 65536 bytes"), "{}", render(&error));
+    }
+
+    #[test]
+    fn a_token_that_changes_while_its_transfer_breaks_is_never_a_mixture() {
+        let server = Fake::start(|request| match request.before {
+            0 => Answer::ok(b"old-token-old-token").with("ETag: \"1\"").in_manner(Manner::Cut(4)),
+            _ => Answer::ok(b"new-token-new-token").with("ETag: \"2\""),
+        });
+        let patience = Patience { pause: Duration::from_millis(1), ..Patience::default() };
+        let machine = ThisMachine::new(Vec::new(), patience);
+        assert_eq!(machine.url(&format!("{}/token", server.url())).unwrap(), b"new-token-new-token");
+    }
+
+    #[test]
+    fn a_secret_behind_https_is_not_taken_from_where_there_is_no_tls() {
+        let plain = Fake::start(|_| Answer::ok(b"token"));
+        let to = plain.url();
+        let server =
+            Fake::with_tls(move |_| Answer::new(308, b"").with(&format!("Location: {to}/token?key=hush")));
+        let machine = ThisMachine::new(vec![AUTHORITY.to_owned()], Patience::default());
+        let error = machine.url(&format!("{}/token", server.url())).unwrap_err();
+        let text = render(&error);
+        assert_eq!(class_of(&error), Class::Network, "{text}");
+        for part in [&server.url(), &plain.url(), "without TLS"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(!text.contains("hush") && plain.requests("").is_empty(), "{text}");
     }
 }

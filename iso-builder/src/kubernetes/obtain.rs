@@ -5,7 +5,6 @@
 //! and read through each time: a file that is damaged there is had again.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -180,10 +179,7 @@ impl Obtain<'_> {
             return Err(lock::unfit(&path, self.policy, &why));
         }
         let list = format!("{url}/{}", checksums(self.loaded.definition.architecture.debian()));
-        let mut text = Vec::new();
-        let download = Downloader::new(&list, Patience::default(), HINT)?.open(&list, None);
-        let reading = || format!("downloading {}", installer::download::shown(&list));
-        download.take(LIST).read_to_end(&mut text).class(Class::Network, reading)?;
+        let text = Downloader::new(&list, Patience::default(), HINT)?.document(&list, LIST)?;
         let digests = read_list(&String::from_utf8_lossy(&text), names, &installer::download::shown(&list))?;
         Ok(LockedRelease::new(spec, digests))
     }

@@ -1,13 +1,13 @@
 //! A configuration behind `install.config_url`.
 
-use std::io::Read;
+use std::error::Error as _;
 use std::time::Duration;
 
 use anyhow::Result;
 
 use super::{Document, Kind, Request};
 use crate::digest::Digest;
-use crate::download::{Downloader, Patience, shown};
+use crate::download::{Downloader, Patience, TooLarge, shown};
 use crate::failure::{Class, Classify, Failure};
 
 /// The longest document, that of a file.
@@ -39,14 +39,14 @@ pub fn fetch(request: &Request, patience: Patience) -> Result<Document> {
     let expected = expected.class(Class::Invalid, || "reading install.config_sha256".into())?;
     let downloader = Downloader::trusting(&request.url, patience, HINT, &request.authorities)
         .class(Class::Network, what)?;
-    let mut bytes = Vec::new();
-    let download = downloader.open(&request.url, None);
-    download.take(MOST + 1).read_to_end(&mut bytes).class(Class::Network, what)?;
     let invalid =
         |why: String| Failure::new(Class::Invalid, what()).because(anyhow::anyhow!("{why}")).hint(HINT);
-    if bytes.len() as u64 > MOST {
-        return Err(invalid("it is longer than 1 MiB".into()).into());
-    }
+    let bytes = match downloader.document(&request.url, MOST) {
+        Err(failure) if failure.source().is_some_and(|cause| cause.is::<TooLarge>()) => {
+            return Err(invalid("it is longer than 1 MiB".into()).into());
+        }
+        fetched => fetched.class(Class::Network, what)?,
+    };
     let found = Digest::of(&bytes);
     if let Some(expected) = expected.filter(|expected| *expected != found) {
         let why = format!("its SHA-256 is {found}, and install.config_sha256 is {expected}");

@@ -2,24 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::super::url::{fetch, patience};
 use super::super::{Kind, Request};
 use crate::digest::Digest;
 use crate::download::Patience;
+use crate::download::testing::{AUTHORITY, Answer, Fake, Manner, encrypted};
 use crate::failure::{Class, class_of, render};
 
 const DOCUMENT: &str = "os: {hostname: fetched}\n";
-/// Made for this test: an authority, and a server at 127.0.0.1 that it vouches for.
-const AUTHORITY: &str = include_str!("../fixtures/ca.pem");
-const SERVER: &[u8] = include_bytes!("../fixtures/server.pem");
-const KEY: &[u8] = include_bytes!("../fixtures/server.key");
-
 /// Answers each connection in turn, the last answer for all further ones; returns the server's host and port.
 fn serve(answers: Vec<String>, tls: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -39,16 +31,6 @@ fn serve(answers: Vec<String>, tls: bool) -> String {
         }
     });
     address
-}
-
-fn encrypted(stream: std::net::TcpStream) -> impl Read + Write {
-    let chain = CertificateDer::pem_slice_iter(SERVER).map(Result::unwrap).collect();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config =
-        rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();
-    let config = config.with_no_client_auth().with_single_cert(chain, key).unwrap();
-    rustls::StreamOwned::new(rustls::ServerConnection::new(Arc::new(config)).unwrap(), stream)
 }
 
 fn reply(stream: &mut (impl Read + Write), answer: &str) -> std::io::Result<()> {
@@ -127,4 +109,63 @@ fn an_authority_that_is_given_is_trusted_and_nobody_else() {
     assert_eq!(class_of(&error), Class::Network);
     let trusting = Request { authorities: vec![AUTHORITY.to_owned()], ..request(url) };
     assert_eq!(fetch(&trusting, quick()).unwrap().kind(), Kind::Url);
+}
+
+#[test]
+fn a_document_that_changes_while_its_transfer_breaks_is_never_a_mixture() {
+    let old = "os:\n  hostname: old-name\ninstall:\n  # the old one ends here\n";
+    let new = "os:\n  hostname: new-name\ninstall:\n  # the new one goes on\n  poweroff: true\n";
+    // What the server says of the second version when it is asked for the rest of the first one.
+    for second in ["200", "206", "206 without a validator", "206 weak"] {
+        let server = Fake::start(move |request| match (request.before, second) {
+            (0, "206 weak") => Answer::ok(old.as_bytes()).with("ETag: W/\"1\"").in_manner(Manner::Cut(45)),
+            (0, _) => Answer::ok(old.as_bytes()).with("ETag: \"1\"").in_manner(Manner::Cut(45)),
+            (_, "200") => Answer::ok(new.as_bytes()).with("ETag: \"2\""),
+            (_, "206") => Answer::range(new.as_bytes(), request).with("ETag: \"2\""),
+            (_, "206 weak") => Answer::range(new.as_bytes(), request).with("ETag: W/\"1\""),
+            _ => Answer::range(new.as_bytes(), request),
+        });
+        let document = fetch(&request(format!("{}/a.yaml", server.url())), quick()).unwrap();
+        let config = super::combine(&[document]).unwrap().config;
+        assert_eq!(config.os.hostname.as_deref(), Some("new-name"), "{second}");
+        assert!(config.install.poweroff, "{second}");
+    }
+}
+
+#[test]
+fn a_document_over_https_is_not_taken_from_where_there_is_no_tls() {
+    let plain = Fake::start(|_| Answer::ok(DOCUMENT.as_bytes()));
+    let to = plain.url();
+    let server = Fake::with_tls(move |request| match request.path.as_str() {
+        "/a.yaml" => Answer::new(302, b"").with("Location: /b.yaml"),
+        _ => Answer::new(301, b"").with(&format!("Location: {to}/c.yaml?signature=hush")),
+    });
+    let request =
+        Request { authorities: vec![AUTHORITY.to_owned()], ..request(format!("{}/a.yaml", server.url())) };
+    let error = fetch(&request, quick()).unwrap_err();
+    let text = render(&error);
+    assert_eq!(class_of(&error), Class::Network, "{text}");
+    for part in [&format!("{}/a.yaml", server.url()), &plain.url(), "without TLS", "next: "] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!text.contains("hush") && plain.requests("").is_empty(), "{text}");
+}
+
+#[test]
+fn the_login_of_a_url_stays_with_its_server_over_any_number_of_redirects() {
+    let other = Fake::at("127.0.0.2", false, |request| match request.path.as_str() {
+        "/two" => Answer::ok(DOCUMENT.as_bytes()),
+        _ => Answer::new(302, b"").with("Location: /two"),
+    });
+    let to = other.url();
+    let server = Fake::start(move |request| match request.path.as_str() {
+        "/a.yaml" => Answer::new(302, b"").with("Location: /b.yaml"),
+        _ => Answer::new(302, b"").with(&format!("Location: {to}/one")),
+    });
+    fetch(&request(format!("http://user:hunter2@{}/a.yaml", server.host)), quick()).unwrap();
+    let told = |server: &Fake| -> Vec<String> {
+        server.requests("").iter().map(|request| request.authorization().to_owned()).collect()
+    };
+    assert_eq!(told(&server), ["Basic dXNlcjpodW50ZXIy"; 2]);
+    assert_eq!(told(&other), [""; 2]);
 }
