@@ -9,7 +9,7 @@
 //!
 //! The archive is uncompressed, of one order, without times and owners: the same content makes the same bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read};
 
@@ -111,6 +111,7 @@ impl Content {
     pub(super) fn unpack(archive: &[u8]) -> Result<Self, Damage> {
         let bad = |error: io::Error| Damage::Archive(error.to_string());
         let mut content = Self::default();
+        let mut known = BTreeSet::new();
         for entry in Archive::new(archive).entries().map_err(bad)? {
             let mut entry = entry.map_err(bad)?;
             let path = String::from_utf8(entry.path_bytes().into_owned())
@@ -119,6 +120,9 @@ impl Content {
                 return Err(Damage::Archive(format!("{path:?} is not a regular file")));
             }
             let mode = entry.header().mode().map_err(bad)? & PERMISSIONS;
+            if !known.insert(path.clone()) {
+                return Err(Damage::Archive(format!("{path:?} is there twice")));
+            }
             let mut bytes = Vec::new();
             entry.by_ref().take(CAPACITY as u64).read_to_end(&mut bytes).map_err(bad)?;
             content.take(&path, File { mode, bytes })?;
@@ -140,13 +144,13 @@ impl Content {
             return Err(bad("leads elsewhere"));
         }
         let name = name.to_owned();
-        let twice = match directory {
-            NODES => self.nodes.insert(name, Secret::new(text(file)?)).is_some(),
-            AUTHORITIES => self.authorities.insert(name, text(file)?).is_some(),
-            FILES => self.files.insert(name, file).is_some(),
+        match directory {
+            NODES => drop(self.nodes.insert(name, Secret::new(text(file)?))),
+            AUTHORITIES => drop(self.authorities.insert(name, text(file)?)),
+            FILES => drop(self.files.insert(name, file)),
             _ => return Err(bad("has no place there")),
-        };
-        if twice { Err(bad("is there twice")) } else { Ok(()) }
+        }
+        Ok(())
     }
 }
 
@@ -238,10 +242,17 @@ mod tests {
         {
             Content::unpack(&archive(path, EntryType::Regular, bytes)).unwrap_err();
         }
-        let mut twice = archive("files/x", EntryType::Regular, b"one");
-        twice.truncate(1024);
-        twice.extend(archive("files/x", EntryType::Regular, b"two"));
-        assert!(Content::unpack(&twice).unwrap_err().to_string().ends_with("\"files/x\" is there twice"));
+    }
+
+    #[test]
+    fn a_member_that_is_there_twice_is_refused_whatever_it_is() {
+        for path in ["arguments", "nodes/default.yaml", "ca/own.pem", "files/x"] {
+            let mut twice = archive(path, EntryType::Regular, b"one");
+            twice.truncate(1024);
+            twice.extend(archive(path, EntryType::Regular, b"two"));
+            let told = Content::unpack(&twice).unwrap_err().to_string();
+            assert!(told.ends_with(&format!("{path:?} is there twice")), "{told}");
+        }
     }
 
     #[test]
