@@ -158,3 +158,45 @@ fn origin(url: &Url) -> String {
 fn unnamed(error: reqwest::Error) -> Unanswered {
     Unanswered::Request(error.without_url())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::download::testing::{Answer, Fake};
+
+    /// What is answered, where a server at `/start/a` redirects to `location` and elsewhere tells its path.
+    fn ask(location: &'static str) -> Result<String, RedirectError> {
+        let fake = Fake::start(move |request| match request.path.as_str() {
+            "/start/a" => Answer::new(302, b"").with(&format!("Location: {location}")),
+            path => Answer::ok(path.as_bytes()),
+        });
+        let url = format!("{}/start/a#part", fake.url());
+        let client = crate::download::client(&url, &[], Client::builder).unwrap();
+        match get(&client, &url, &HeaderMap::new(), None) {
+            Ok(response) => Ok(response.text().unwrap()),
+            Err(Unanswered::Redirect(error)) => Err(error),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_redirect_may_be_relative_to_the_address_that_makes_it() {
+        for (location, path) in
+            [("b", "/start/b"), ("/c?x=1", "/c?x=1"), ("?y", "/start/a?y"), ("../d#there", "/d")]
+        {
+            assert_eq!(ask(location).unwrap(), path, "{location}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_to_what_is_no_place_to_ask_is_refused() {
+        for location in ["ftp://127.0.0.1/x", "file:///etc/passwd", "http://", "http://127.0.0.1:x/"] {
+            assert!(matches!(ask(location), Err(RedirectError::Address(_))), "{location}");
+        }
+        for location in ["http://user:hush@127.0.0.1/", "http://user@127.0.0.1/", "//:hush@127.0.0.1/"] {
+            let error = ask(location).unwrap_err();
+            assert!(matches!(error, RedirectError::Credentials(_)), "{location}: {error}");
+            assert!(!error.to_string().contains("hush"), "{error}");
+        }
+    }
+}
