@@ -5,18 +5,20 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use super::customized::{self, Customized};
 use super::registries;
 use crate::config::sources::{Combined, Document, Effects, Gathering, Kind, Request, gather, url, volume};
 use crate::config::{Images, InstallConfig};
 use crate::customization::{self, Content};
+use crate::digest::Digest;
 use crate::download::proxies::{Proxies, choose};
 use crate::failure::{Class, Classify};
 use crate::files::read_text;
 use crate::inventory::BOOT_MEDIUM;
 use crate::machine::Identity;
 use crate::medium::{
-    Chain, HttpMedium, LocalMedium, PayloadSource, Place, Verified, expected_manifest, is_medium, is_url,
-    read_release, source,
+    Chain, HttpMedium, LocalMedium, PayloadSource, Place, Verified, expected_customization,
+    expected_manifest, is_medium, is_url, read_release, source,
 };
 use crate::progress::Progress;
 use crate::release::{Payload, Purpose, Release};
@@ -55,12 +57,14 @@ pub(super) fn prepare(
     progress: &Progress,
     read: &mut dyn FnMut(&InstallConfig),
 ) -> Result<Media> {
+    let line = gathering.command_line.clone().map_or_else(kernel_command_line, Ok)?;
     let live = medium.is_none_or(is_url) && is_medium(Path::new(BOOT_MEDIUM));
     let mut machine = ThisMachine {
         medium,
         live,
         opened: None,
         custom: Content::default(),
+        custom_sha256: expected_customization(&line)?,
         identity: None,
         progress,
         read,
@@ -137,7 +141,7 @@ pub(super) fn kernel_command_line() -> Result<String> {
 }
 
 /// The digest that the kernel command line of this boot demands of a manifest.
-pub(super) fn expected() -> Result<Option<crate::digest::Digest>> {
+pub(super) fn expected() -> Result<Option<Digest>> {
     expected_manifest(&kernel_command_line()?)
 }
 
@@ -155,6 +159,8 @@ struct ThisMachine<'a> {
     opened: Option<Opened>,
     /// What somebody put into the medium after it was built.
     custom: Content,
+    /// The SHA-256 that a kernel parameter demands of `custom.img` on a server.
+    custom_sha256: Option<Digest>,
     identity: Option<Identity>,
     progress: &'a Progress,
     read: &'a mut dyn FnMut(&InstallConfig),
@@ -167,11 +173,13 @@ impl ThisMachine<'_> {
 
     /// The configuration that a customised medium has for this machine. What is chosen is told, and why.
     fn customized(&mut self, source: &dyn PayloadSource) -> Result<Option<Document>> {
-        let Some(area) = source.beside(customization::FILE)? else { return Ok(None) };
-        let what =
-            || format!("reading {}, what {} was customised with", customization::FILE, source.describe());
-        let Some(custom) = customization::area::read(area).map_err(|damage| damage.failure(what()))? else {
-            return Ok(None);
+        let custom = match customized::read(source, self.custom_sha256)? {
+            Customized::Not => return Ok(None),
+            Customized::LeftOut(why) => {
+                self.progress.note("configuration", format!("warning: {why}"));
+                return Ok(None);
+            }
+            Customized::With(custom) => custom,
         };
         let found = custom.document(self.identity())?;
         self.custom = custom;
@@ -249,6 +257,8 @@ fn document(source: &dyn PayloadSource, payload: &Payload, kind: Kind) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::download::testing::{Answer, Fake};
+    use crate::progress::tests::Recorder;
 
     #[test]
     fn iso_url_is_medium_by_another_name_and_local_is_no_other_medium() {
@@ -334,6 +344,7 @@ mod tests {
             live: false,
             opened: None,
             custom: Content::default(),
+            custom_sha256: None,
             identity: Some(Identity { serial: Some("CZ12".into()), ..Identity::default() }),
             progress: &progress,
             read,
@@ -374,6 +385,35 @@ mod tests {
                 text.contains("reading custom.img") && text.contains("next: Run `iso-builder customize`"),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_medium_over_http_brings_files_only_with_the_digest_of_what_it_was_customised_with() {
+        let file = customization::content::File { mode: 0o644, bytes: b"* * * * * root x".to_vec() };
+        let content = Content { files: [("etc/cron.d/x".to_owned(), file)].into(), ..Content::default() };
+        let area = customization::area::bytes(&content).unwrap();
+        let digest = format!("quiet nqrust.custom={}", Digest::of(&area).oci());
+        let directory = medium(Some(&area));
+        let root = directory.path().to_owned();
+        let server = Fake::start(move |request| {
+            match std::fs::read(root.join(request.path.trim_start_matches('/'))) {
+                Ok(bytes) => Answer::ok(&bytes),
+                Err(_) => Answer::new(404, b""),
+            }
+        });
+        for (line, files, warnings) in [("quiet", 0, 1), (&*digest, 1, 0)] {
+            let recorder = Recorder::default();
+            let progress = Progress::new(vec![Box::new(recorder.clone())]);
+            let document = Document::yaml(Kind::File, "node.yaml", "os: {hostname: node-1}".to_owned());
+            let (file, command_line) = (Some(document), Some(line.to_owned()));
+            let gathering = Gathering { file, command_line, ..Gathering::default() };
+            let media = prepare(Some(&server.url()), gathering, &progress, &mut |_| {}).unwrap();
+            assert_eq!(media.combined.config.os.write_files.len(), files, "{line}");
+            let told = recorder.0.lock().unwrap().clone();
+            let told: Vec<_> = told.iter().filter(|event| event.message.contains("left out")).collect();
+            assert_eq!(told.len(), warnings, "{told:?}");
+            assert!(told.iter().all(|event| event.message.contains("nqrust.custom=sha256:")), "{told:?}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod audience;
 mod boot;
 mod console;
 mod consoles;
+mod customized;
 mod install;
 mod interactive;
 mod inventory;

@@ -122,6 +122,13 @@ pub fn read(mut area: impl Read) -> Result<Option<Content>, Damage> {
     Content::unpack(&archive).map(Some)
 }
 
+/// Whether an area was changed since the medium was built, by its header alone.
+pub fn is_used(area: impl Read) -> io::Result<bool> {
+    let mut header = Vec::with_capacity(HEADER);
+    area.take(HEADER as u64).read_to_end(&mut header)?;
+    Ok(header.iter().any(|byte| *byte != 0))
+}
+
 fn header(state: u32, length: u64, sha256: &[u8; 32]) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..16].copy_from_slice(&MAGIC);
@@ -179,6 +186,8 @@ mod tests {
         assert_eq!(read(&*area()).unwrap(), Some(content()));
         assert_eq!(read(io::repeat(0)).unwrap(), None);
         assert!(bytes(&Content::default()).unwrap().is_empty());
+        assert!(is_used(&*area()).unwrap() && is_used(&unfinished()[..]).unwrap());
+        assert!(!is_used(io::repeat(0)).unwrap());
     }
 
     #[test]

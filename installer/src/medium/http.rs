@@ -5,7 +5,7 @@ use std::io::Read;
 use anyhow::Result;
 
 use super::local::MANIFEST_LIMIT;
-use super::{PayloadSource, Place};
+use super::{PayloadSource, Place, Transport};
 use crate::download::{Download, Downloader, Patience, is_absent, shown};
 use crate::release::{MANIFEST, Payload};
 
@@ -82,9 +82,12 @@ impl PayloadSource for HttpMedium {
         }
     }
 
-    fn is_exposed(&self) -> bool {
+    fn transport(&self) -> Transport {
         // What begins with https stays there over every redirect.
-        !self.base.starts_with("https://")
+        match self.base.starts_with("https://") {
+            true => Transport::Encrypted,
+            false => Transport::Clear,
+        }
     }
 
     fn describe(&self) -> String {

@@ -1,4 +1,4 @@
-//! The release manifest of a medium, and its digest on the kernel command line.
+//! The release manifest of a medium, and the digests that the kernel command line demands of what a medium has.
 
 use anyhow::Result;
 
@@ -8,12 +8,24 @@ use crate::failure::{Class, Classify, Failure};
 use crate::release::Release;
 
 /// The kernel parameter with the digest of the manifest that belongs to the running system.
-const PARAMETER: &str = "nqrust.release=";
+const MANIFEST: &str = "nqrust.release=";
+
+/// The kernel parameter with the digest of the `custom.img` of a medium on a server.
+const CUSTOMIZATION: &str = "nqrust.custom=";
 
 /// The digest that the kernel command line `cmdline` demands of the manifest, if any.
 pub fn expected_manifest(cmdline: &str) -> Result<Option<Digest>> {
-    let word = cmdline.split_whitespace().rev().find_map(|word| word.strip_prefix(PARAMETER));
-    word.map(|digest| digest.parse().class(Class::Invalid, || format!("reading {PARAMETER}{digest}")))
+    expected(cmdline, MANIFEST)
+}
+
+/// The digest that the kernel command line `cmdline` demands of what a medium on a server was customised with, if any.
+pub fn expected_customization(cmdline: &str) -> Result<Option<Digest>> {
+    expected(cmdline, CUSTOMIZATION)
+}
+
+fn expected(cmdline: &str, parameter: &str) -> Result<Option<Digest>> {
+    let word = cmdline.split_whitespace().rev().find_map(|word| word.strip_prefix(parameter));
+    word.map(|digest| digest.parse().class(Class::Invalid, || format!("reading {parameter}{digest}")))
         .transpose()
 }
 

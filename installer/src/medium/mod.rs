@@ -23,7 +23,7 @@ pub use again::fetch_again;
 pub use chain::Chain;
 pub use http::HttpMedium;
 pub use local::LocalMedium;
-pub use manifest::{expected_manifest, read_release};
+pub use manifest::{expected_customization, expected_manifest, read_release};
 pub use registry::{Registry, RegistryMedium};
 pub use seen::{Check, Seen};
 pub use verify::{Verified, damaged};
@@ -38,6 +38,17 @@ pub enum Place {
     Here,
     /// On a server.
     Network,
+}
+
+/// The way on which bytes of a medium come: it decides about those that have no digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// They are on this machine.
+    Local,
+    /// From a server that has proved who it is (TLS).
+    Encrypted,
+    /// From a server without TLS: others on the way can change them.
+    Clear,
 }
 
 /// Hands out payloads.
@@ -60,9 +71,9 @@ pub trait PayloadSource: Send + Sync {
         Ok(None)
     }
 
-    /// Whether others on the way can change what it hands out without a digest: a server without TLS.
-    fn is_exposed(&self) -> bool {
-        false
+    /// The way on which its bytes come to this machine.
+    fn transport(&self) -> Transport {
+        Transport::Local
     }
 
     /// The source as a person would name it.

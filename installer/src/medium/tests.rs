@@ -261,6 +261,9 @@ fn a_manifest_that_the_kernel_command_line_does_not_know_is_refused() {
     assert_eq!(class_of(&error), Class::Verification);
     assert_eq!(expected_manifest("quiet").unwrap(), None);
     assert!(expected_manifest("nqrust.release=sha256:12").is_err());
+    let custom = expected_customization(&format!("quiet nqrust.custom={}", Digest::of(b"x").oci())).unwrap();
+    assert_eq!(custom, Some(Digest::of(b"x")));
+    assert!(expected_customization("nqrust.custom=sha256:12").is_err());
 }
 
 #[test]

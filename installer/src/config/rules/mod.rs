@@ -96,6 +96,7 @@ const RULES: &[Rule] = &[
     fetching::images_come_once,
     fetching::one_configuration,
     fetching::nothing_in_the_clear,
+    fetching::a_medium_in_the_clear,
     fetching::certificates_are_checked,
     fetching::checks_stay_on,
     files::kept_directories,

@@ -19,9 +19,10 @@ const PREFIXES: [&str; 2] = ["nqrust.", "harvester."];
 
 /// Parameters with such a prefix that are something else: what the boot loader tells the programs of a live or an
 /// installed system, where a run reports to, and switches of the product that this one succeeds.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
     "nqrust.mode",
     "nqrust.release",
+    "nqrust.custom",
     "nqrust.rootfs",
     "nqrust.slot",
     "nqrust.config",

@@ -21,7 +21,7 @@ fn codes(text: &str) -> Vec<String> {
 #[test]
 fn parameters_name_nested_keys_in_both_spellings_and_with_both_prefixes() {
     let config = read(
-        "BOOT_IMAGE=/vmlinuz quiet nqrust.mode=install nqrust.release=00 nqrust.rootfs=00 \
+        "BOOT_IMAGE=/vmlinuz quiet nqrust.mode=install nqrust.release=00 nqrust.custom=00 nqrust.rootfs=00 \
          harvester.installer.disable=true \
          nqrust.os.hostname=node-1 harvester.os.ntpServers=a.example.org harvester.os.ntpServers=b.example.org \
          \"nqrust.os.password=correct horse\" nqrust.install.poweroff nqrust.install.mode=install \
