@@ -33,9 +33,17 @@ const JUNK: [&str; 20] = [
     "unknown",
 ];
 
-/// The UUIDs that makers of boards leave in all of them.
-const SHARED_UUIDS: [&str; 2] =
-    ["03000200-0400-0500-0006-000700080009", "03020100-0504-0706-0809-0a0b0c0d0e0f"];
+/// UUIDs that makers of boards leave in all of them, in one of their two byte orders. The one list of them: selectors,
+/// the network server and the checks before an install ask [`is_shared`].
+const SHARED_UUIDS: [Uuid; 3] = [
+    // The placeholder of AMI's firmware, the bytes 00 02 00 03 00 04 ... 00 09, that makers of boards are to replace with
+    // AMI's DMI editor and often do not. The same value is in the lists of other tools that name machines by their UUID.
+    uuid::uuid!("03000200-0400-0500-0006-000700080009"),
+    // Firmware that just counts: the bytes 00 01 02 ... 0f.
+    uuid::uuid!("03020100-0504-0706-0809-0a0b0c0d0e0f"),
+    // A pattern that was typed in: 12 34 56 78 ... aa bb cc.
+    uuid::uuid!("12345678-1234-5678-90ab-cddeefaabbcc"),
+];
 
 /// The marks of one machine. What is not known, or is the same on many machines, is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,18 +119,29 @@ pub fn real_text(text: &str) -> Option<String> {
     (!junk).then(|| text.to_owned())
 }
 
-/// A UUID; none where all of its bits are the same, or where many boards share it.
+/// A UUID; none where many boards share it.
 #[must_use]
 pub fn real_uuid(text: &str) -> Option<Uuid> {
     let uuid: Uuid = text.trim().parse().ok()?;
-    let shared = SHARED_UUIDS.contains(&uuid.hyphenated().to_string().as_str());
-    (!uuid.is_nil() && !uuid.is_max() && !shared).then_some(uuid)
+    (!is_shared(uuid)).then_some(uuid)
+}
+
+/// Whether many machines have this product UUID, so that it tells none from another: a maker's placeholder, or one byte
+/// sixteen times. SMBIOS 3.7 (section 7.2.1) has the first three fields in little-endian order; firmware older than
+/// SMBIOS 2.6, and kernels that take it for such, have them the other way round.
+#[must_use]
+pub fn is_shared(uuid: Uuid) -> bool {
+    let bytes = uuid.as_bytes();
+    let swapped = Uuid::from_bytes_le(*bytes);
+    bytes.iter().all(|byte| *byte == bytes[0])
+        || SHARED_UUIDS.iter().any(|shared| [uuid, swapped].contains(shared))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use crate::files::write_atomically;
+    use crate::machine::Selector;
 
     /// A directory that looks like a machine with these cards and these texts of the firmware.
     pub(crate) fn machine(macs: &[&str], dmi: &[(&str, &str)]) -> tempfile::TempDir {
@@ -199,15 +218,32 @@ pub(crate) mod tests {
         for real in ["CZ1234", "7", "x1", "VMware-56 4d 71 2a", "none-7"] {
             assert_eq!(real_text(real).as_deref(), Some(real));
         }
-        for junk in [
-            "",
-            "x",
-            "00000000-0000-0000-0000-000000000000",
-            "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
-            SHARED_UUIDS[0],
-        ] {
+        for junk in ["", "x", "00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF"]
+        {
             assert_eq!(real_uuid(junk), None, "{junk:?}");
         }
+    }
+
+    #[test]
+    fn a_uuid_that_many_boards_share_names_no_machine() {
+        for shared in [
+            "03000200-0400-0500-0006-000700080009",
+            "00020003-0004-0005-0006-000700080009",
+            "03020100-0504-0706-0809-0A0B0C0D0E0F",
+            "00010203-0405-0607-0809-0a0b0c0d0e0f",
+            "12345678-1234-5678-90ab-cddeefaabbcc",
+            "78563412-3412-7856-90ab-cddeefaabbcc",
+            "11111111-1111-1111-1111-111111111111",
+        ] {
+            assert_eq!(real_uuid(shared), None, "{shared}");
+            for refused in [
+                format!("uuid:{shared}").parse::<Selector>().unwrap_err(),
+                Selector::from_stem(&format!("uuid-{shared}")).unwrap_err(),
+            ] {
+                assert!(refused.to_string().contains("many machines have; name it by"), "{refused}");
+            }
+        }
+        assert!(real_uuid("4c4c4544-0042-3510-8052-b4c04f4a5a32").is_some());
     }
 
     #[test]

@@ -87,7 +87,8 @@ impl Selector {
                 let uuid = rest
                     .parse()
                     .map_err(|_| "is not a UUID such as 4c4c4544-0042-3510-8052-b4c04f4a5a32".to_owned())?;
-                super::identity::real_uuid(rest).ok_or("is a UUID that many machines have")?;
+                super::identity::real_uuid(rest)
+                    .ok_or("is a UUID that many machines have; name it by mac:, serial: or asset-tag:")?;
                 Ok(Self::Uuid(uuid))
             }
             "asset-tag" => Mark::new(rest).map(Self::AssetTag),

@@ -3,16 +3,10 @@
 use uuid::Uuid;
 
 use crate::config::Role;
+use crate::machine::identity::is_shared;
 use crate::preflight::limits::Limits;
 use crate::preflight::{Outcome, Subject};
 use crate::size::ByteSize;
-
-/// UUIDs that board makers leave in place: AMI's default in both byte orders, and a test pattern.
-const SHARED: [Uuid; 3] = [
-    uuid::uuid!("03000200-0400-0500-0006-000700080009"),
-    uuid::uuid!("00020003-0004-0005-0006-000700080009"),
-    uuid::uuid!("12345678-1234-5678-90ab-cddeefaabbcc"),
-];
 
 /// Says why a fact is not known, or judges it.
 macro_rules! known {
@@ -96,8 +90,7 @@ pub(super) fn dmi_uuid(subject: &Subject<'_>) -> Outcome {
     let Ok(uuid) = Uuid::parse_str(text) else {
         return Outcome::found(format!("the product UUID {text:?} is none"), NEXT);
     };
-    let (first, rest) = (uuid.as_bytes()[0], &uuid.as_bytes()[1..]);
-    match SHARED.contains(&uuid) || rest.iter().all(|byte| *byte == first) {
+    match is_shared(uuid) {
         true => Outcome::found(format!("the product UUID {uuid} is one that many machines have"), NEXT),
         false => Outcome::passed(uuid.to_string()),
     }
