@@ -175,7 +175,7 @@ fn is_esp(partition: &FoundPartition) -> bool {
 
 /// Node, size, model and serial number.
 fn told(disk: &Disk) -> String {
-    Disk { signatures: Vec::new(), ..disk.clone() }.describe()
+    Disk { signatures: Vec::new(), ..disk.clone() }.identify()
 }
 
 /// Writes a file to the top of a volume, in place of one of that name, with mode 0600 where the file system has modes.

@@ -112,7 +112,7 @@ pub struct FoundEntry {
 }
 
 /// How a disk is attached, guessed from its place in the device tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum Transport {
@@ -134,9 +134,28 @@ impl std::fmt::Display for Transport {
 }
 
 impl Disk {
-    /// Size, model, serial number, and what is on it outside its partitions, in one line, for choosing.
+    /// Size, model, serial number, what is on it outside its partitions, what uses it, and that it could not be read, in
+    /// one line, for choosing.
     #[must_use]
     pub fn describe(&self) -> String {
+        let used = self.in_use().map(|used| format!(", in use: {used}")).unwrap_or_default();
+        let unread =
+            self.unread.as_ref().map(|why| format!(", could not be read: {why}")).unwrap_or_default();
+        format!("{}{used}{unread}", self.identify())
+    }
+
+    /// What uses it, in words; nothing where it is free.
+    #[must_use]
+    pub fn in_use(&self) -> Option<String> {
+        let (first, more) = self.holders.split_first()?;
+        let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
+        Some(format!("{first}{more}"))
+    }
+
+    /// Size, model, serial number, and what is on it outside its partitions, in one line: what stays true while it is
+    /// being written.
+    #[must_use]
+    pub fn identify(&self) -> String {
         let word = |name: &str, value: &Option<String>| {
             value.as_ref().map(|value| format!(", {name} {value}")).unwrap_or_default()
         };
@@ -172,5 +191,30 @@ impl FoundPartition {
         let content: Vec<_> = self.signatures.iter().map(ToString::to_string).collect();
         let content = if content.is_empty() { String::new() } else { format!("  ({})", content.join(", ")) };
         format!("{}  {}{name}{content}", self.path.display(), self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::HolderKind;
+    use super::*;
+
+    #[test]
+    fn what_uses_a_disk_and_what_could_not_be_read_is_part_of_its_description() {
+        let inventory: super::super::Inventory =
+            serde_json::from_str(include_str!("../interactive/tests/inventory.json")).unwrap();
+        let mut disk = inventory.disks[1].clone();
+        assert_eq!(disk.describe(), disk.identify());
+        let root = |on: &str| Holder {
+            on: on.into(),
+            kind: HolderKind::Mount,
+            name: Some("/".into()),
+            device: None,
+        };
+        disk.holders = vec![root("/dev/sdb"), root("/dev/sdb")];
+        disk.unread = Some("/dev/sdb: Input/output error (os error 5)".into());
+        let told = ", in use: /dev/sdb is the root of the running system (and 1 more), \
+                    could not be read: /dev/sdb: Input/output error (os error 5)";
+        assert_eq!(disk.describe(), format!("{}{told}", disk.identify()));
     }
 }

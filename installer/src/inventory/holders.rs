@@ -67,6 +67,7 @@ impl fmt::Display for Holder {
             self.device.as_deref().map(Path::display).map(|node| node.to_string()).unwrap_or_default();
         let name = self.name.as_deref().unwrap_or(&device);
         match self.kind {
+            HolderKind::Mount if name == "/" => write!(f, "{on} is the root of the running system"),
             HolderKind::Mount => write!(f, "{on} is mounted at {name}"),
             HolderKind::Swap => write!(f, "{on} is swap space"),
             HolderKind::Lvm => write!(f, "{on} is part of the LVM volume {name}"),

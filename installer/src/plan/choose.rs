@@ -5,7 +5,7 @@ use std::path::Path;
 use super::takedown::is_leftover;
 use crate::config::{DiskClauses, DiskSelector};
 use crate::failure::{Class, Failure};
-use crate::inventory::{Disk, Inventory};
+use crate::inventory::{Disk, Holder, Inventory};
 
 /// The key of the configuration that names the disk to install on.
 pub(super) const SYSTEM: &str = "install.device";
@@ -80,7 +80,7 @@ pub(super) fn usable<'a>(inventory: &Inventory, disk: &'a Disk, key: &str) -> Re
         return Err(refuse(format!("{path} is read-only"))
             .hint(format!("Remove the write protection, or set {key} to another disk.")));
     }
-    if let Some(holder) = disk.holders.iter().find(|holder| !is_leftover(holder)) {
+    if let Some(holder) = blocking(disk) {
         return Err(refuse(format!("{path} is in use: {holder}"))
             .hint(format!("Unmount it, or set {key} to another disk.")));
     }
@@ -98,6 +98,11 @@ pub(super) fn usable<'a>(inventory: &Inventory, disk: &'a Disk, key: &str) -> Re
     }
 }
 
+/// What uses the disk and is not taken down for an install: a mount, or a device that nobody knows how to end.
+pub(crate) fn blocking(disk: &Disk) -> Option<&Holder> {
+    disk.holders.iter().find(|holder| !is_leftover(holder))
+}
+
 /// Why a disk is never written, whatever the configuration says.
 fn barred(disk: &Disk) -> Option<&'static str> {
     match disk {
@@ -113,13 +118,6 @@ pub(super) fn twins<'a>(inventory: &'a Inventory, disk: &Disk) -> Vec<&'a Disk> 
     let same = |other: &&Disk| other.name != disk.name && other.wwn.is_some() && other.wwn == disk.wwn;
     // The namespaces of some NVMe controllers share a name.
     inventory.disks.iter().filter(same).filter(|other| other.namespace == disk.namespace).collect()
-}
-
-/// Why the disk is in use, if it is.
-pub(super) fn in_use(disk: &Disk) -> Option<String> {
-    let (first, more) = disk.holders.split_first()?;
-    let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
-    Some(format!("{first}{more}"))
 }
 
 /// The disk of that node or link, if there is one. Refuses a partition.

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::choose::{DATA, chosen, deliberate, in_use, named, twins, usable};
+use super::choose::{DATA, chosen, deliberate, named, twins, usable};
 use super::layout::{self, Partition, SectorSize, Sizes};
 use super::{Target, refuse};
 use crate::config::{Install, Role, Wipe, WipeFailure};
@@ -90,7 +90,7 @@ pub(super) fn target(disk: &Disk) -> Result<Target, Failure> {
         name: disk.name.clone(),
         size: disk.size,
         sector,
-        description: disk.describe(),
+        description: disk.identify(),
         signatures: disk.signatures.clone(),
     })
 }
@@ -183,7 +183,7 @@ pub(super) fn wiped(
 
 /// Why a disk that nobody named is not wiped, whatever is on it.
 fn stays(inventory: &Inventory, disk: &Disk) -> Option<String> {
-    let reason = in_use(disk).map(|reason| format!("in use: {reason}"));
+    let reason = disk.in_use().map(|reason| format!("in use: {reason}"));
     let reason = reason.or_else(|| disk.read_only.then(|| "read-only".into()));
     let reason = reason.or_else(|| disk.removable.then(|| "removable".into()));
     reason.or_else(|| {

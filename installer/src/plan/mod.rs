@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use uuid::Uuid;
 
 pub use boot::files_of_slot_a;
-pub(crate) use choose::system as choose_disk;
+pub(crate) use choose::{blocking, system as choose_disk};
 pub use disks::{DataDisk, WipedDisk};
 pub use keep::Kept;
 pub(crate) use keep::LABEL as DATA_LABEL;

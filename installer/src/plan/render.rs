@@ -156,7 +156,7 @@ fn made(f: &mut fmt::Formatter<'_>, partitions: &[Partition]) -> fmt::Result {
 
 /// The name that a value has in documents.
 fn word(value: &impl serde::Serialize) -> String {
-    let value = serde_json::to_value(value).unwrap_or_default();
+    let value = crate::encode::json(value);
     value.as_str().unwrap_or_default().to_owned()
 }
 

@@ -7,6 +7,7 @@ use super::super::answers::Answers;
 use super::{choice, remark};
 use crate::config::Role;
 use crate::inventory::{Disk, Kind as Content};
+use crate::plan;
 use crate::terminal::form::{Choice, Field};
 
 /// Keys whose value is a disk, and what stands for none.
@@ -45,13 +46,15 @@ fn offered<'f>(facts: &'f Facts, id: &str) -> Vec<&'f Disk> {
 }
 
 /// Why a disk cannot be taken.
-fn barred(disk: &Disk) -> Option<&'static str> {
+fn barred(disk: &Disk) -> Option<String> {
     if disk.boot_medium {
-        Some("it holds the medium that this system runs from")
+        Some("it holds the medium that this system runs from".into())
     } else if disk.optical {
-        Some("it is an optical drive")
+        Some("it is an optical drive".into())
+    } else if disk.read_only {
+        Some("it is read-only".into())
     } else {
-        disk.read_only.then_some("it is read-only")
+        plan::blocking(disk).map(|holder| format!("it is in use: {holder}"))
     }
 }
 
@@ -75,15 +78,15 @@ fn disk(answers: &Answers, facts: &Facts, id: &str, label: &str, none: Option<&s
 
 /// Path, size, model, serial number; what is on it; why it cannot be taken.
 fn shown(disk: &Disk) -> Choice {
-    let mut option = Choice::new(disk.describe());
-    option.barred = barred(disk).map(str::to_owned);
+    let mut option = Choice::new(disk.identify());
+    option.barred = barred(disk);
     if option.barred.is_none() {
         option.details.push(content(disk));
     }
     option
 }
 
-/// What is on a disk, in words.
+/// What is on a disk and what uses it, in words. Only a disk that was read to its end is called empty.
 fn content(disk: &Disk) -> String {
     let parts: Vec<_> = disk
         .partitions
@@ -96,12 +99,17 @@ fn content(disk: &Disk) -> String {
         })
         .collect();
     let bare = !disk.signatures.iter().any(|found| found.kind != Content::Gpt && found.kind.holds_content());
+    let used = disk.in_use().map(|used| format!("It is in use: {used}"));
+    let unread = disk.unread.as_ref().map(|why| format!("What it holds could not be read: {why}"));
+    let mut told: Vec<_> = used.into_iter().chain(unread).collect();
     match parts.len() {
-        0 if bare => "It is empty.".to_owned(),
-        0 => "It holds data.".to_owned(),
-        1 => format!("It holds a partition: {}", parts[0]),
-        count => format!("It holds {count} partitions: {}", parts.join(", ")),
+        0 if bare && told.is_empty() => return "It is empty.".to_owned(),
+        0 if bare => {}
+        0 => told.push("It holds data.".to_owned()),
+        1 => told.push(format!("It holds a partition: {}", parts[0])),
+        count => told.push(format!("It holds {count} partitions: {}", parts.join(", "))),
     }
+    told.join(". ")
 }
 
 pub(super) fn take(field: &Field, answers: &mut Answers, facts: &Facts) {
@@ -128,11 +136,51 @@ fn lasting(disk: &Disk) -> String {
     telling.unwrap_or(&disk.path).display().to_string()
 }
 
-/// Takes the only disk that there can be.
+/// Takes the only disk that there can be. One that could not be read may hold anything, and is never the proposal.
 pub(super) fn suggest(answers: &mut Answers, facts: &Facts) {
     let disks = usable(facts);
-    let mut usable = disks.iter().filter(|disk| !disk.removable);
+    let mut usable = disks.iter().filter(|disk| !disk.removable && disk.unread.is_none());
     if let (None, Some(disk), None) = (answers.value(DEVICE), usable.next(), usable.next()) {
         answers.give(DEVICE, Some(Value::from(lasting(disk))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::sources::Combined;
+    use crate::interactive::tests::facts;
+    use crate::inventory::{Holder, HolderKind};
+
+    fn root_on(node: &str) -> Holder {
+        Holder { on: node.into(), kind: HolderKind::Mount, name: Some("/".into()), device: None }
+    }
+
+    #[test]
+    fn an_unreadable_disk_is_neither_called_empty_nor_proposed() {
+        let mut facts = facts();
+        facts.inventory.disks.retain(|disk| disk.path.ends_with("sdb"));
+        let proposed = |facts: &Facts| {
+            let mut answers = Answers::on(&Combined::default());
+            suggest(&mut answers, facts);
+            answers.value(DEVICE).is_some()
+        };
+        assert!(content(&facts.inventory.disks[0]).contains("It is empty.") && proposed(&facts));
+        facts.inventory.disks[0].unread = Some("/dev/sdb: Input/output error (os error 5)".into());
+        let told = "What it holds could not be read: /dev/sdb: Input/output error (os error 5)";
+        assert_eq!(content(&facts.inventory.disks[0]), told);
+        assert!(!proposed(&facts) && barred(&facts.inventory.disks[0]).is_none());
+    }
+
+    #[test]
+    fn a_disk_in_use_is_not_called_empty_and_cannot_be_taken() {
+        let mut disk = facts().inventory.disks.remove(1);
+        disk.holders = vec![root_on("/dev/sdb")];
+        assert_eq!(barred(&disk).unwrap(), "it is in use: /dev/sdb is the root of the running system");
+        assert!(!content(&disk).contains("empty"));
+        // What an install takes down is told and may be taken.
+        disk.holders = vec![Holder { kind: HolderKind::Swap, name: None, ..root_on("/dev/sdb") }];
+        assert_eq!(barred(&disk), None);
+        assert_eq!(content(&disk), "It is in use: /dev/sdb is swap space");
     }
 }

@@ -37,6 +37,23 @@ fn event(step: &str, state: Stage, bytes: Option<(u64, u64)>, message: &str) -> 
 }
 
 #[test]
+fn disks_that_are_in_use_or_cannot_be_read_are_drawn_as_recorded() {
+    let mut facts = facts();
+    let root = crate::inventory::Holder {
+        on: "/dev/sda1".into(),
+        kind: crate::inventory::HolderKind::Mount,
+        name: Some("/".into()),
+        device: None,
+    };
+    facts.inventory.disks[0].holders.push(root);
+    facts.inventory.disks[1].unread = Some("/dev/sdb: Input/output error (os error 5)".into());
+    let found = combine(&[Document::yaml(Kind::Volume, "cidata", "os: {}")]).unwrap();
+    let mut state = State::new(facts, Answers::on(&found));
+    press(&mut state, &[Key::Function(8)]);
+    compare("disks-trouble", &mut state);
+}
+
+#[test]
 fn every_screen_of_a_new_cluster_is_drawn_as_recorded() {
     const NEXT: Key = Key::Function(8);
     let mut state = begun("os: {ntp_servers: [ntp.example.org]}");

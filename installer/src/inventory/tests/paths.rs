@@ -99,6 +99,6 @@ fn the_namespaces_of_a_controller_are_told_apart() {
     }
     let disks = machine.scan().disks;
     assert_eq!((disks[0].namespace, disks[1].namespace), (Some(1), Some(2)));
-    assert!(!disks[0].describe().contains("namespace"));
-    assert!(disks[1].describe().ends_with(", namespace 2"), "{}", disks[1].describe());
+    assert!(!disks[0].identify().contains("namespace"));
+    assert!(disks[1].identify().ends_with(", namespace 2"), "{}", disks[1].describe());
 }
