@@ -148,7 +148,8 @@ impl Runner for SystemRunner {
             thread::sleep(Duration::from_millis(5));
         };
         let _ = feeder.join();
-        let Some(stdout) = stdout.join().unwrap_or_default() else {
+        let read = stdout.join().map_err(|_| anyhow::anyhow!("reading what {name} printed ended early"))?;
+        let Some(stdout) = read else {
             let what = format!("{name} printed more than {} bytes", invocation.output);
             return Err(Failure::new(Class::Unexpected, what).into());
         };

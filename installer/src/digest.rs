@@ -41,6 +41,13 @@ impl Digest {
         format!("sha256:{self}")
     }
 
+    /// The first `N` of its bytes, for a short identifier that is to follow from it.
+    #[must_use]
+    pub fn first_bytes<const N: usize>(&self) -> [u8; N] {
+        const { assert!(N <= 32, "a SHA-256 digest has 32 bytes") };
+        std::array::from_fn(|at| self.0[at])
+    }
+
     /// The 32 bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {

@@ -18,6 +18,7 @@ pub mod containerd;
 pub mod customization;
 pub mod digest;
 pub mod download;
+pub mod encode;
 pub mod failure;
 pub mod fat;
 pub mod files;

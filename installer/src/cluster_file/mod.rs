@@ -32,6 +32,7 @@ use serde_json::{Map, Value};
 use crate::config::shape::Shape;
 use crate::config::text::GroupName;
 use crate::config::{Hostname, InstallConfig, MacAddress, Role};
+use crate::encode;
 
 pub use output::{Report, write};
 pub use read::{Checked, check, load};
@@ -158,8 +159,7 @@ fn part(generator: &mut SchemaGenerator, keep: fn(&str) -> bool) -> Schema {
 /// The JSON Schema of the document, as `installer schema --cluster` prints it.
 #[must_use]
 pub fn json_schema() -> String {
-    // A schema is maps, lists and texts, which always serialise.
-    serde_json::to_string_pretty(&schemars::schema_for!(ClusterFile)).unwrap_or_default()
+    encode::json_text(&schemars::schema_for!(ClusterFile))
 }
 
 /// The shape of the document. What its own groups need is left to [`rules`], which do not lose a whole list because

@@ -11,7 +11,7 @@ use crate::inventory::Transport;
 use crate::size::ByteSize;
 
 /// A disk.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DiskSelector {
     /// A path below `/dev`.
@@ -34,7 +34,7 @@ impl fmt::Display for DiskSelector {
         match self {
             Self::Path(path) => path.fmt(f),
             Self::Clauses(clauses) => {
-                let json = serde_json::to_value(clauses).unwrap_or_default();
+                let json = crate::encode::json(clauses);
                 let parts = json.as_object().into_iter().flatten().map(|(key, value)| match value.as_str() {
                     Some(text) => format!("{key} {text}"),
                     None => format!("{key} {value}"),
@@ -46,7 +46,7 @@ impl fmt::Display for DiskSelector {
 }
 
 /// What a disk is like. Text may end in `*`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiskClauses {
     /// Serial number.
@@ -76,7 +76,7 @@ pub struct DiskClauses {
 }
 
 /// A range of sizes, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SizeClause {
     /// At least so much.

@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::diagnostic::{Diagnostic, Invalid};
 use super::sources::{self, Document, Kind};
 use super::{InstallConfig, Secret, password};
+use crate::encode;
 use crate::failure::{Class, Classify, Failure};
 use crate::files;
 
@@ -49,8 +50,7 @@ impl InstallConfig {
     /// files with it have mode 0600.
     #[must_use]
     pub fn to_yaml(&self) -> String {
-        // Maps, lists, texts and numbers always serialise.
-        serde_saphyr::to_string(self).unwrap_or_default()
+        encode::yaml(self)
     }
 
     /// The document as a node keeps it: passwords in clear text replaced by their yescrypt hashes.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::InstallConfig;
 use super::diagnostic::HIDDEN;
 use super::shape::{self, Shape, join};
+use crate::encode;
 
 /// Texts of settings and files shorter than this are `true`, `info` or a number, found everywhere and no secrets.
 const SETTING: usize = 8;
@@ -28,7 +29,7 @@ impl std::fmt::Debug for Secrets {
 impl Secrets {
     /// Adds the secrets of a document, in every form in which programs write them.
     pub fn add(&mut self, config: &InstallConfig) {
-        let value = serde_json::to_value(config).unwrap_or_default();
+        let value = encode::json(config);
         each(&value, shape::install_config(), "", &mut |path, text| {
             let often =
                 path.starts_with("system_settings.") || is_closed(path) && !path.contains(".headers.");
@@ -88,9 +89,9 @@ fn each(value: &Value, shape: &Shape, path: &str, visit: &mut dyn FnMut(&str, &s
 /// The document as YAML for people who help: no secrets, and nothing that may hold one.
 #[must_use]
 pub fn without_secrets(config: &InstallConfig) -> String {
-    let mut value = serde_json::to_value(config).unwrap_or_default();
+    let mut value = encode::json(config);
     hide(&mut value);
-    serde_saphyr::to_string(&value).unwrap_or_default()
+    encode::yaml(&value)
 }
 
 /// Hides the secrets of a document in canonical spelling, and what may hold one.

@@ -106,9 +106,8 @@ fn body(known: &Known, batch: &[Line]) -> Vec<u8> {
     let mut body = Vec::new();
     let hello = Line::Hello(known.hello.clone());
     for line in [hello].into_iter().chain(batch.iter().map(|line| presentable(line, &known.secrets))) {
-        // Lines hold texts and numbers only.
-        let bytes = serde_json::to_vec(&line).unwrap_or_default();
-        if !bytes.is_empty() && body.len() + bytes.len() < wire::BODY {
+        let bytes = crate::encode::json_line(&line);
+        if body.len() + bytes.len() < wire::BODY {
             body.extend(bytes);
             body.push(b'\n');
         }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::config::rules::idle;
 use crate::config::sources::{Combined, Entry, Kind};
 use crate::config::{self, Diagnostic, InstallConfig, Method, Mode, Role, Severity};
+use crate::encode;
 use crate::terminal::form::Field;
 
 /// What diagnostics call the document.
@@ -52,8 +53,7 @@ impl Answers {
     /// Nothing answered, on top of the configuration that was found.
     #[must_use]
     pub fn on(found: &Combined) -> Self {
-        // An install configuration is maps, lists and texts, which always serialise.
-        let value = serde_json::to_value(&found.config).unwrap_or_default();
+        let value = encode::json(&found.config);
         let origin = |entry: &Entry| (entry.path.clone(), entry.source);
         Self { found: value, origins: found.entries.iter().map(origin).collect(), given: BTreeMap::new() }
     }
@@ -145,7 +145,7 @@ impl Answers {
         if whole {
             put(&mut document, "install.automatic", Some(Value::Bool(true)));
         }
-        let text = serde_saphyr::to_string(&prune(document)).unwrap_or_default();
+        let text = encode::yaml(&prune(document));
         match config::check(&text, NAME) {
             Ok(accepted) => Checked { config: Some(accepted.config), diagnostics: accepted.warnings },
             Err(invalid) => Checked { config: None, diagnostics: invalid.0 },
@@ -253,8 +253,7 @@ fn prune(value: Value) -> Value {
 pub fn recorded(config: &InstallConfig) -> String {
     let mut config = config.clone();
     config.install.automatic = true;
-    let value = serde_json::to_value(&config).unwrap_or_default();
-    let text = serde_saphyr::to_string(&prune(value)).unwrap_or_default();
+    let text = encode::yaml(&prune(encode::json(&config)));
     format!(
         "# Recorded by `installer install`. It installs a machine without questions and erases its disk.\n\
          # Give each machine its own os.hostname, its own disk in install.device and, where they are fixed, its own \

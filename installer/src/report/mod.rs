@@ -105,7 +105,7 @@ pub fn log(plan: Option<&str>, lines: &str, runner: &dyn Runner) -> String {
 /// The files of the report with their content.
 fn files(known: &Known<'_>, runner: &dyn Runner) -> Vec<(&'static str, String)> {
     let inventory = match known.inventory {
-        Some(inventory) => serde_json::to_string_pretty(inventory).unwrap_or_default(),
+        Some(inventory) => crate::encode::json_text(inventory),
         None => "The install ended before the machine was looked at.\n".into(),
     };
     let plan = known.plan.unwrap_or("The install ended before there was a plan.\n");

@@ -24,9 +24,8 @@ pub fn write(root: &Bucket) -> Result<Vec<u8>, BoltError> {
     for number in [0, 1] {
         let meta = meta_page(number, root_page, root.sequence, high_water);
         let start = if number == 0 { 0 } else { PAGE_SIZE };
-        if let Some(place) = file.get_mut(start..start + meta.len()) {
-            place.copy_from_slice(&meta);
-        }
+        // The file begins with two whole pages; without either of its meta pages it would be no database.
+        file[start..start + meta.len()].copy_from_slice(&meta);
     }
     Ok(file)
 }
@@ -41,7 +40,7 @@ fn meta_page(number: u64, root: u64, sequence: u64, high_water: u64) -> Vec<u8> 
     for field in [root, sequence, FREELIST_PAGE, high_water, number] {
         page.extend(field.to_le_bytes());
     }
-    let sum = fnv64a(page.get(PAGE_HEADER..PAGE_HEADER + META_SUMMED).unwrap_or_default());
+    let sum = fnv64a(&page[PAGE_HEADER..PAGE_HEADER + META_SUMMED]);
     page.extend(sum.to_le_bytes());
     page
 }
@@ -98,15 +97,13 @@ impl Writer {
         let items = self.items(bucket)?;
         let mut level = Vec::new();
         for group in groups(&items, 1, Item::size) {
-            let first = group.first().map(|item| item.key).unwrap_or_default();
-            level.push((first, self.put(LEAF, group.len(), &leaf_body(group)?)?));
+            level.push((group[0].key, self.put(LEAF, group.len(), &leaf_body(group)?)?));
         }
         while level.len() > 1 {
             let mut above = Vec::new();
             // Two at least, or keys of half a page would make levels without end.
             for group in groups(&level, 2, |(key, _)| ELEMENT + key.len()) {
-                let first = group.first().map(|(key, _)| *key).unwrap_or_default();
-                above.push((first, self.put(BRANCH, group.len(), &branch_body(group)?)?));
+                above.push((group[0].0, self.put(BRANCH, group.len(), &branch_body(group)?)?));
             }
             level = above;
         }
@@ -138,7 +135,7 @@ impl Writer {
         let mut value = Vec::with_capacity(BUCKET_HEADER);
         value.extend(root.to_le_bytes());
         value.extend(bucket.sequence.to_le_bytes());
-        value.extend(inline.unwrap_or_default());
+        value.extend(inline.into_iter().flatten());
         Ok(value)
     }
 }
@@ -173,14 +170,15 @@ fn inline_page(bucket: &Bucket) -> Result<Option<Vec<u8>>, BoltError> {
     Ok(Some(page))
 }
 
-/// Cuts `items` into runs that fill a page each, but never of fewer than `least` items, the last run excepted.
+/// Cuts `items` into runs that fill a page each, but never of fewer than `least` items, the last run excepted. None is
+/// empty: a page of a tree is named by its first key.
 fn groups<T>(items: &[T], least: usize, size: impl Fn(&T) -> usize) -> Vec<&[T]> {
     let mut groups = Vec::new();
     let (mut start, mut filled) = (0, PAGE_HEADER);
     for (index, item) in items.iter().enumerate() {
         let size = size(item);
         if index >= start + least && filled + size > PAGE_SIZE {
-            groups.extend(items.get(start..index));
+            groups.push(&items[start..index]);
             (start, filled) = (index, PAGE_HEADER);
         }
         filled += size;

@@ -209,7 +209,7 @@ impl Build<'_> {
             Ok(path)
         };
         let id = Digest::of(manifest);
-        let serial = u32::from_le_bytes(id.as_bytes().first_chunk().copied().unwrap_or_default());
+        let serial = u32::from_le_bytes(id.first_bytes());
         let loaders = parts.kernel.path("loaders");
         let partition = scratch.path().join("esp.img");
         esp::make(&loaders, &menu.stub(), serial, self.lock.epoch, &partition)?;

@@ -40,7 +40,7 @@ fn write(content: &Content, image: &mut std::fs::File) -> Result<()> {
     image.set_len(size.get())?;
     let all: Vec<u8> =
         files.iter().flat_map(|(path, text)| [path.as_bytes(), text.expose().as_bytes()].concat()).collect();
-    let id = u32::from_le_bytes(Digest::of(&all).as_bytes().first_chunk().copied().unwrap_or_default());
+    let id = u32::from_le_bytes(Digest::of(&all).first_bytes());
     let volume = Volume { label: LABEL, id, sector: 512, epoch: EPOCH, kind: Kind::BySize };
     let files =
         files.iter().map(|(path, text)| FatFile::new(path.as_str(), text.expose().as_bytes())).collect();

@@ -89,7 +89,7 @@ impl Loose {
 impl Write for BlobWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.file.write(bytes)?;
-        self.hasher.update(bytes.get(..count).unwrap_or_default());
+        self.hasher.update(&bytes[..count]);
         self.size += count as u64;
         Ok(count)
     }

@@ -126,7 +126,7 @@ struct Tee<W> {
 impl<W: Write> Write for Tee<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.inner.write(bytes)?;
-        self.hasher.update(bytes.get(..count).unwrap_or_default());
+        self.hasher.update(&bytes[..count]);
         Ok(count)
     }
 

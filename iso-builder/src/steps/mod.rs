@@ -98,7 +98,7 @@ pub fn main(request: &Path, outcome: &Path) -> u8 {
     match read(request).and_then(|request| request.run()) {
         Ok(()) => 0,
         Err(error) => {
-            let bytes = serde_json::to_vec(&Outcome::of(&error)).unwrap_or_default();
+            let bytes = installer::encode::json_line(&Outcome::of(&error));
             let _ = std::fs::write(outcome, bytes);
             1
         }

@@ -1,8 +1,8 @@
 //! The OS image: base, overlays, our installer, cleaned of what differs from build to build, as one squashfs.
 
-use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, Result};
 use installer::command::{Invocation, Runner, SystemRunner};
@@ -112,7 +112,10 @@ fn remove(path: &Path) -> std::io::Result<()> {
 fn write_identity(tree: &Tree, rootfs: &Rootfs, epoch: u64) -> Result<()> {
     let Identity { id, name, version } = &rootfs.identity;
     let path = tree.path("usr/lib/os-release");
-    let base = fs::read_to_string(&path).unwrap_or_default();
+    let base = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.context("reading the base's usr/lib/os-release")?,
+    };
     let kept = base.lines().filter(|line| {
         !["PRETTY_NAME=", "IMAGE_ID=", "IMAGE_VERSION="].iter().any(|key| line.starts_with(key))
     });

@@ -87,9 +87,7 @@ impl Document {
     /// What somebody answered on the console: a part of a configuration with canonical keys.
     #[must_use]
     pub fn answers(answers: &Value) -> Self {
-        // Maps, lists, texts and numbers always serialise.
-        let text = serde_saphyr::to_string(answers).unwrap_or_default();
-        Self::yaml(Kind::Console, "answers on the console", text)
+        Self::yaml(Kind::Console, "answers on the console", crate::encode::yaml(answers))
     }
 
     /// Makes the key at `path` a mistake in this document.

@@ -28,8 +28,7 @@ pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
     // The rules of the document have refused what does not parse.
     let registries = setting.and_then(|value| Registries::parse(value.expose())).unwrap_or_default();
     if !registries.is_empty() {
-        // Maps of text always serialise.
-        let value = serde_json::to_value(&registries).unwrap_or_default();
+        let value = crate::encode::json(&registries);
         files.push(NodeFile::new(&node.etc("registries.yaml"), 0o600, text(&value)));
     }
     files

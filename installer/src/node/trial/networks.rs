@@ -54,7 +54,7 @@ impl Networks {
     #[must_use]
     pub fn to_yaml(&self) -> String {
         // Maps, lists, texts and numbers always serialise.
-        serde_saphyr::to_string(&self.value()).unwrap_or_default()
+        crate::encode::yaml(&self.value())
     }
 
     fn value(&self) -> Value {
