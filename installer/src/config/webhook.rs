@@ -1,8 +1,9 @@
 //! Calls to other systems when something happens to an install.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use super::Secret;
@@ -21,6 +22,7 @@ pub struct Webhook {
     pub url: HookUrl,
     /// Header fields; their values may be secrets and are never shown.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, Vec<HeaderValue>>")]
     #[schemars(extend("propertyNames" = { "type": "string", "format": "header-name" }))]
     pub headers: BTreeMap<String, Vec<Secret>>,
     /// The body; never shown in messages. In JSON the values of placeholders are escaped, outside of quotes they
@@ -36,6 +38,21 @@ pub struct Webhook {
     pub basic_auth: Option<BasicAuth>,
 }
 
+/// The value of a header field, for the schema: a secret that a header can carry.
+struct HeaderValue;
+
+impl JsonSchema for HeaderValue {
+    fn schema_name() -> Cow<'static, str> {
+        "HeaderValue".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Secret::json_schema(generator);
+        schema.insert("format".into(), "header-value".into());
+        schema
+    }
+}
+
 /// Name and password for a server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +64,7 @@ pub struct BasicAuth {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Event {
     /// The configuration has been read; nothing is written yet.
@@ -61,7 +78,7 @@ pub enum Event {
 }
 
 /// An HTTP method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 #[allow(missing_docs)]
 pub enum HttpMethod {

@@ -59,6 +59,7 @@ static FORMATS: &[Format] = &[
     Format { name: "file-mode", code: "invalid-permissions", check: access::file_mode },
     Format { name: "group-name", code: "invalid-group-name", check: network::group_name },
     Format { name: "header-name", code: "invalid-header-name", check: text::header_name },
+    Format { name: "header-value", code: "invalid-header-value", check: text::header_value },
     Format { name: "hook-payload", code: "invalid-payload", check: template::payload },
     Format { name: "hook-url", code: "invalid-webhook-url", check: template::url },
     Format { name: "hostname", code: "invalid-hostname", check: network::hostname },
@@ -100,6 +101,17 @@ static FORMATS: &[Format] = &[
 #[must_use]
 pub fn named(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)
+}
+
+/// For a format whose key has a default that rules judge: texts between which every other one lies, to find out what
+/// follows from the default alone.
+#[must_use]
+pub fn extremes(name: &str) -> &'static [&'static str] {
+    match name {
+        // All addresses, and a few that no network has (RFC 5737).
+        "cidr" => &["0.0.0.0/0", "192.0.2.0/32"],
+        _ => &[],
+    }
 }
 
 /// The fault of a text that is not `ok`.

@@ -16,7 +16,7 @@ pub fn text(text: &str) -> Checked {
     ensure(!text.chars().any(|c| c.is_control() && !"\n\r\t".contains(c)), "holds a control character")
 }
 
-/// A secret for a header or the like: one line.
+/// A text that must not be seen.
 pub fn secret(text: &str) -> Checked {
     ensure(text.len() <= 1 << 20 && !text.contains('\0'), "cannot be used as text")
 }
@@ -32,6 +32,15 @@ pub fn environment_name(text: &str) -> Checked {
 pub fn header_name(text: &str) -> Checked {
     let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
     ensure((1..=256).contains(&text.len()) && body, "is not the name of a header field")
+}
+
+/// The value of a field of an HTTP header (RFC 9110, 5.5): visible characters, spaces and tabs. A line end would begin
+/// another field, or another request.
+pub fn header_value(text: &str) -> Checked {
+    let printable = !text.chars().any(|c| c.is_control() && c != '\t');
+    let message = "is not the value of a header field: it holds a line end or another control character";
+    ensure(text.len() <= 1 << 16, "is longer than 64 KiB, and no server takes such a header field")?;
+    ensure(printable, message)
 }
 
 /// Certificates between their `BEGIN` and `END` lines; a private key is no certificate.
@@ -61,6 +70,19 @@ pub fn check_name(text: &str) -> Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_value_has_no_control_characters() {
+        for value in ["a\r\nX-Other: b", "a\nb", "a\rb", "a\0b", "\u{7f}", "\u{1b}[0m", "a\u{85}b"] {
+            assert!(header_value(value).is_err(), "{value:?}");
+        }
+        for value in ["", "Bearer abc", "a\tb", "grüße", "\"q\""] {
+            assert_eq!(header_value(value), Ok(()), "{value:?}");
+        }
+        for name in ["", "X Node", "X-Node:", "X\r\nY", "X\0", "näme", "(x)"] {
+            assert!(header_name(name).is_err(), "{name:?}");
+        }
+    }
 
     #[test]
     fn a_misspelt_check_is_answered_with_the_right_one() {
