@@ -115,8 +115,7 @@ fn count(found: &Invalid) -> String {
         1 => Some(format!("1 {noun}")),
         count => Some(format!("{count} {noun}s")),
     };
-    let errors = found.errors();
-    let parts = [words(errors, "mistake"), words(found.0.len() - errors, "warning")];
+    let parts = [words(found.errors(), "mistake"), words(found.warnings(), "warning")];
     format!("{} in the configuration", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
 }
 

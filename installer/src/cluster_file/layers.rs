@@ -14,7 +14,7 @@ use crate::config::{InstallConfig, Mode, Role};
 
 /// Part of an install configuration that comes from one place of the file. The numbers are those of the sources of a
 /// [`Piece`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub(super) enum Layer {
     /// What the file's own keys mean where nothing else says it.

@@ -1,9 +1,13 @@
 //! Each node against the rules of install configurations. What they find is placed in the cluster file, and what holds
 //! for several machines is told once.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use super::ClusterFile;
 use super::layers::{Layer, Node};
-use super::places::{self, CLUSTER, MOVED, is_shared_only, is_within};
+use super::places::{self, CLUSTER, MOVED, is_shared_only};
+use crate::config::echo::Mistakes;
 use crate::config::rules::{self, Finding, no_overlap};
 use crate::config::shape::join;
 use crate::config::{Cidr, InstallConfig, Role};
@@ -16,24 +20,27 @@ struct Told {
     nodes: Vec<usize>,
 }
 
-/// What the rules of single nodes find, in the places of the cluster file. `mistakes` are the places of those that are
-/// known already.
-pub(super) fn check(file: &ClusterFile, nodes: &[Node], mistakes: &[String]) -> Vec<Finding> {
+/// What the rules of single nodes find, in the places of the cluster file. `mistakes` are those that are known already.
+pub(super) fn check(file: &ClusterFile, nodes: &[Node], mistakes: &Mistakes) -> Vec<Finding> {
     let mut all: Vec<Told> = Vec::new();
+    let mut known: HashMap<_, usize> = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {
         // Without its template half of a machine is missing, and every rule would say so.
-        let known = node.template.as_ref().is_none_or(|name| file.templates.contains_key(name));
-        let Some(config) = node.config.as_ref().filter(|_| known && node.role.is_some()) else { continue };
+        let whole = node.template.as_ref().is_none_or(|name| file.templates.contains_key(name));
+        let Some(config) = node.config.as_ref().filter(|_| whole && node.role.is_some()) else { continue };
         for finding in breaches(file, node, config) {
             let places = node.places(file, &finding.path);
-            if places.iter().any(|place| mistakes.iter().any(|mistake| is_within(mistake, place))) {
+            if places.iter().any(|place| mistakes.within(place)) {
                 continue;
             }
             let layer = node.layer(&finding.path);
             let place = layer.map(|layer| (layer, node.place(file, layer, &finding.path)));
-            match all.iter_mut().find(|told| told.place == place && told.finding == finding) {
-                Some(told) => told.nodes.push(index),
-                None => all.push(Told { place, finding, nodes: vec![index] }),
+            match known.entry((place.clone(), finding.clone())) {
+                Entry::Occupied(at) => all[*at.get()].nodes.push(index),
+                Entry::Vacant(new) => {
+                    new.insert(all.len());
+                    all.push(Told { place, finding, nodes: vec![index] });
+                }
             }
         }
     }

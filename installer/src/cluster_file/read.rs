@@ -1,6 +1,6 @@
 //! Text to a cluster file: mistakes of form, then those of each node, then those of the whole; all at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::Result;
@@ -10,6 +10,7 @@ use super::layers::{self, Node};
 use super::places::{MOVED, SHARED_ONLY, is_within, place_of, within};
 use super::{ClusterFile, Counts, nodes, render, rules, shape};
 use crate::config::diagnostic::{Problem, Source};
+use crate::config::echo::{self, Mistakes};
 use crate::config::rules::Finding;
 use crate::config::tree::{self, Span};
 use crate::config::walk::{Help, Walk};
@@ -51,22 +52,41 @@ pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
     let mut walk = Walk { help: Some(Help { within, place: place_of }), ..Walk::default() };
     let value = tree.root.as_ref().and_then(|root| walk.value(root, shape(), "")).unwrap_or_default();
     misplaced(&mut walk);
-    let file = match value {
-        Value::Null => ClusterFile::default(),
-        value => serde_json::from_value(value).unwrap_or_else(|_| {
-            // The formats accept what a type then refuses: a defect here, and still no reason to accept the document.
-            let message = "the document holds a value that cannot be used";
-            walk.problems.push(Problem::new(Span::default(), "", "invalid-value", message));
-            ClusterFile::default()
-        }),
+    let typed = |value: Value| match value {
+        Value::Null => Some(ClusterFile::default()),
+        value => serde_json::from_value(value).ok(),
     };
+    let file = typed(value.clone()).unwrap_or_else(|| {
+        walk.problems.push(unusable());
+        ClusterFile::default()
+    });
+    let mistakes = Mistakes::of(walk.problems.iter());
     let nodes = layers::nodes(&file);
-    let mut findings = rules::check(&file, &nodes);
-    findings.extend(nodes::check(&file, &nodes, &mistakes(&walk)));
-    note(&mut walk, findings);
-    let clean = walk.problems.iter().all(|problem| problem.severity == Severity::Warning);
+    let judge = |file: &ClusterFile, nodes: &[Node]| {
+        let mut findings = rules::check(file, nodes);
+        findings.extend(nodes::check(file, nodes, &mistakes));
+        findings
+    };
+    let other = |value: Value| typed(value).map(|file| judge(&file, &layers::nodes(&file)));
+    let findings = echo::undisputed(judge(&file, &nodes), &[&walk.unusable], &value, other);
+    note(&mut walk, findings, &mistakes);
+    if nodes.iter().any(|node| node.config.is_none()) && is_clean(&walk) {
+        walk.problems.push(unusable());
+    }
+    let clean = is_clean(&walk);
     let told = Source::new(name, text, walk.hidden, &tree.comments).diagnose(walk.problems);
     if clean { Ok(accept(&file, nodes, told.0)) } else { Err(told) }
+}
+
+/// What is said where the formats accept what a type then refuses: a defect here, and still no reason to accept the
+/// document.
+fn unusable() -> Problem {
+    let message = "the document holds a value that cannot be used";
+    Problem::new(Span::default(), "", "invalid-value", message)
+}
+
+fn is_clean(walk: &Walk) -> bool {
+    walk.problems.iter().all(|problem| problem.severity == Severity::Warning)
 }
 
 impl Checked {
@@ -96,10 +116,6 @@ fn accept(file: &ClusterFile, nodes: Vec<Node>, warnings: Vec<Diagnostic>) -> Ch
     }
 }
 
-fn mistakes(walk: &Walk) -> Vec<String> {
-    walk.problems.iter().map(|problem| problem.path.clone()).collect()
-}
-
 /// Keys of an install configuration that stand in a part of the file that is not theirs.
 fn misplaced(walk: &mut Walk) {
     let mut problems = Vec::new();
@@ -123,17 +139,16 @@ fn misplaced(walk: &mut Walk) {
     walk.problems.extend(problems);
 }
 
-/// Places what rules have found. A finding about a value that has a mistake of its own, or that holds one, is an
-/// echo of that mistake and is dropped.
-fn note(walk: &mut Walk, findings: Vec<Finding>) {
-    let mistakes = mistakes(walk);
+/// Places what rules have found. A finding about a value that is one of the `mistakes`, or that holds one or is in one,
+/// is an echo of that mistake and is dropped.
+fn note(walk: &mut Walk, findings: Vec<Finding>, mistakes: &Mistakes) {
+    let mut missing = HashSet::new();
     for Finding { severity, path, code, message, suggestion } in findings {
-        if mistakes.iter().any(|mistake| is_within(mistake, &path)) {
+        if mistakes.within(&path) || walk.unusable.has_around(&path) {
             continue;
         }
         // The rules of the whole and those of a node can miss the same key.
-        let missing = |problem: &Problem| problem.path == path && problem.code == "missing-value";
-        if code == "missing-value" && walk.problems.iter().any(missing) {
+        if code == "missing-value" && !missing.insert(path.clone()) {
             continue;
         }
         let (span, exact) = place(&walk.places, &path);

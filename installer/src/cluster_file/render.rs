@@ -54,9 +54,10 @@ pub struct Entry {
 }
 
 /// The document of a node of a file without mistakes.
+#[expect(clippy::expect_used, reason = "a node whose parts are no configuration is a mistake of the file")]
 pub(super) fn document(file: &ClusterFile, node: &Node) -> Rendered {
     let value = node.merged.value();
-    let config = node.config.clone().unwrap_or_default();
+    let config = node.config.clone().expect("the file has no mistakes");
     let pool = file.pools[node.pool].name.as_ref().map(ToString::to_string);
     let from = match &node.template {
         Some(template) => format!(", made from the template `{template}`"),
@@ -113,8 +114,7 @@ fn yaml(value: &Value) -> String {
     keys.sort_by_key(|(key, _)| FIRST.iter().position(|first| first == key).unwrap_or(FIRST.len()));
     let one = |(key, value): (&String, &Value)| {
         let group: Map<_, _> = std::iter::once((key.clone(), value.clone())).collect();
-        // Maps, lists, texts and numbers always serialise.
-        serde_saphyr::to_string(&group).unwrap_or_default()
+        crate::encode::yaml(&group)
     };
     keys.into_iter().map(one).collect()
 }

@@ -12,11 +12,16 @@ use super::tree::Span;
 
 /// The widest excerpt, in characters.
 const WIDTH: usize = 100;
+/// How far from the underlined place a line is looked at for its excerpt, in characters: enough to fill [`WIDTH`] on
+/// either side, and no more of a document that is one long line.
+const REACH: usize = 4 * WIDTH;
+/// How many mistakes of one document are listed, and as many warnings; the rest is counted.
+pub const LISTED: usize = 100;
 /// What stands for hidden text.
 pub(crate) const HIDDEN: &str = "[hidden]";
 
 /// Whether a configuration can be used all the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// It cannot.
@@ -76,6 +81,10 @@ pub struct Diagnostic {
     pub message: String,
     /// What to write instead.
     pub suggestion: Option<String>,
+    /// How many further mistakes or warnings this entry stands for, in the one that ends the list of a document with
+    /// more than [`LISTED`] of them; absent in all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
     #[serde(skip)]
     excerpt: Option<Excerpt>,
 }
@@ -100,8 +109,20 @@ impl Diagnostic {
             code,
             message: message.into(),
             suggestion: None,
+            count: None,
             excerpt: None,
         }
+    }
+
+    /// The entry for `count` mistakes or warnings of a file that are not listed.
+    fn unlisted(file: &str, severity: Severity, count: usize) -> Self {
+        let (code, noun) = match severity {
+            Severity::Error => ("more-mistakes", "mistake"),
+            Severity::Warning => ("more-warnings", "warning"),
+        };
+        let plural = if count == 1 { "" } else { "s" };
+        let message = format!("and {count} more {noun}{plural}");
+        Self { severity, count: Some(count), ..Self::of_file(file, code, message) }
     }
 }
 
@@ -126,16 +147,28 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Every mistake of one document, in the order of its lines, and the warnings among them.
+/// The mistakes of one document, in the order of its lines, and the warnings among them. Of more than [`LISTED`] the
+/// last entry tells only how many more there are.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", list(.0))]
 pub struct Invalid(pub Vec<Diagnostic>);
 
 impl Invalid {
-    /// How many are mistakes, not warnings.
+    /// How many are mistakes, not warnings, those included that are not listed.
     #[must_use]
     pub fn errors(&self) -> usize {
-        self.0.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count()
+        self.number(Severity::Error)
+    }
+
+    /// How many are warnings, those included that are not listed.
+    #[must_use]
+    pub fn warnings(&self) -> usize {
+        self.number(Severity::Warning)
+    }
+
+    fn number(&self, severity: Severity) -> usize {
+        let of = self.0.iter().filter(|diagnostic| diagnostic.severity == severity);
+        of.map(|diagnostic| diagnostic.count.unwrap_or(1)).sum()
     }
 }
 
@@ -143,12 +176,38 @@ fn list(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
+/// Ranges of character offsets, to be asked whether one of them has an offset.
+#[derive(Debug, Default)]
+pub(crate) struct Ranges(Vec<Range<usize>>);
+
+impl Ranges {
+    /// `ranges` in any order, overlapping or not.
+    pub(crate) fn new(mut ranges: Vec<Range<usize>>) -> Self {
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut apart: Vec<Range<usize>> = Vec::new();
+        for range in ranges {
+            match apart.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => apart.push(range),
+            }
+        }
+        Self(apart)
+    }
+
+    /// Whether a range has `offset`.
+    pub(crate) fn contains(&self, offset: usize) -> bool {
+        let after = self.0.partition_point(|range| range.start <= offset);
+        after.checked_sub(1).is_some_and(|at| self.0[at].contains(&offset))
+    }
+}
+
 /// The text of a document and what of it must not be shown.
 #[derive(Debug)]
 pub struct Source<'a> {
     name: &'a str,
     text: &'a str,
-    secrets: Vec<Range<usize>>,
+    secrets: Ranges,
+    /// Where comments begin, sorted.
     comments: Vec<usize>,
     blind: bool,
 }
@@ -156,23 +215,40 @@ pub struct Source<'a> {
 impl<'a> Source<'a> {
     /// A document whose secrets are at `secrets`, in character offsets.
     pub fn new(name: &'a str, text: &'a str, secrets: Vec<Range<usize>>, comments: &[Span]) -> Self {
-        let comments = comments.iter().map(|comment| comment.start).collect();
-        Self { name, text, secrets, comments, blind: false }
+        let mut comments: Vec<_> = comments.iter().map(|comment| comment.start).collect();
+        comments.sort_unstable();
+        Self { name, text, secrets: Ranges::new(secrets), comments, blind: false }
     }
 
     /// A document that could not be read, so that nobody knows where its secrets are: no value is shown.
     pub fn unread(name: &'a str, text: &'a str) -> Self {
-        Self { name, text, secrets: Vec::new(), comments: Vec::new(), blind: true }
+        Self { name, text, secrets: Ranges::default(), comments: Vec::new(), blind: true }
     }
 
-    /// Ties the problems to this document and sorts them.
+    /// Ties the problems to this document and sorts them; lists the first [`LISTED`] mistakes and as many warnings, and
+    /// counts the others.
     #[must_use]
     pub fn diagnose(&self, mut problems: Vec<Problem>) -> Invalid {
         problems.sort_by_key(|problem| problem.span.start);
-        Invalid(problems.into_iter().map(|problem| self.tie(problem)).collect())
+        let lines: Vec<_> = self.text.lines().collect();
+        let (mut errors, mut warnings) = (0_usize, 0_usize);
+        let mut listed = Vec::new();
+        for problem in problems {
+            let number = if problem.severity == Severity::Error { &mut errors } else { &mut warnings };
+            *number += 1;
+            if *number <= LISTED {
+                listed.push(self.tie(problem, &lines));
+            }
+        }
+        for (severity, number) in [(Severity::Error, errors), (Severity::Warning, warnings)] {
+            if number > LISTED {
+                listed.push(Diagnostic::unlisted(self.name, severity, number - LISTED));
+            }
+        }
+        Invalid(listed)
     }
 
-    fn tie(&self, problem: Problem) -> Diagnostic {
+    fn tie(&self, problem: Problem, lines: &[&str]) -> Diagnostic {
         Diagnostic {
             severity: problem.severity,
             file: self.name.to_owned(),
@@ -182,35 +258,40 @@ impl<'a> Source<'a> {
             code: problem.code,
             message: problem.message.into(),
             suggestion: problem.suggestion,
-            excerpt: self.excerpt(problem.span),
+            count: None,
+            excerpt: self.excerpt(problem.span, lines),
         }
     }
 
-    fn excerpt(&self, span: Span) -> Option<Excerpt> {
-        let line = self.text.lines().nth(span.line.checked_sub(1)?)?;
+    fn excerpt(&self, span: Span, lines: &[&str]) -> Option<Excerpt> {
+        let line = lines.get(span.line.checked_sub(1)?)?;
         let column = span.column.saturating_sub(1);
         let start = span.start.saturating_sub(column);
         let length = line.chars().count();
         let from = column.min(length);
         let to = (span.end.saturating_sub(start)).clamp(from, length);
-        let shown = if self.blind { blind(line) } else { self.mask(line, start) };
+        let (window, cut) = match self.blind {
+            true => (0..length, false),
+            false => (from.saturating_sub(REACH)..length.min(from + REACH), length > from + REACH),
+        };
+        let cut = (window.start > 0, cut);
+        let shown = if self.blind { blind(line) } else { self.mask(line, start, window) };
         let text: String = shown.iter().map(|(_, c)| *c).collect();
         // Where the shown text holds the first and past the last underlined character.
         let place = |column: usize| shown.iter().position(|(at, _)| *at >= column).unwrap_or(shown.len());
         let (offset, end) = (place(from), place(to));
-        Some(clip(&text, offset, end - offset))
+        Some(clip(&text, offset, end - offset, cut))
     }
 
-    /// The characters to show, each with the column that it stands for.
-    fn mask(&self, line: &str, start: usize) -> Vec<(usize, char)> {
+    /// The characters of the columns in `window` to show, each with the column that it stands for.
+    fn mask(&self, line: &str, start: usize, window: Range<usize>) -> Vec<(usize, char)> {
         let mut shown = Vec::new();
+        // A comment is a secret to its end, also where the window begins inside it.
+        let comments = self.comments.partition_point(|comment| *comment < start);
+        let end = self.comments.get(comments).map_or(window.end, |comment| window.end.min(comment - start));
         let mut hiding = false;
-        for (column, c) in line.chars().enumerate() {
-            let offset = start + column;
-            if self.comments.contains(&offset) {
-                break;
-            }
-            let secret = self.secrets.iter().any(|range| range.contains(&offset));
+        for (column, c) in line.chars().enumerate().take(end).skip(window.start) {
+            let secret = self.secrets.contains(start + column);
             if secret && !hiding {
                 shown.extend(HIDDEN.chars().map(|c| (column, c)));
             } else if !secret {
@@ -256,12 +337,13 @@ fn printable(c: char) -> char {
     }
 }
 
-/// A window of [`WIDTH`] characters that holds the beginning of the underlined part.
-fn clip(text: &str, offset: usize, length: usize) -> Excerpt {
+/// A window of [`WIDTH`] characters that holds the beginning of the underlined part. `cut` tells whether the line has
+/// more before and after `text`.
+fn clip(text: &str, offset: usize, length: usize, cut: (bool, bool)) -> Excerpt {
     let total = text.chars().count();
     let first = if offset < WIDTH * 3 / 4 { 0 } else { offset - WIDTH / 4 };
     let window: String = text.chars().skip(first).take(WIDTH).collect();
-    let (before, after) = (first > 0, first + WIDTH < total);
+    let (before, after) = (first > 0 || cut.0, first + WIDTH < total || cut.1);
     let lead = if before { "… " } else { "" };
     let text = format!("{lead}{window}{}", if after { " …" } else { "" });
     let offset = offset - first;
@@ -326,6 +408,41 @@ mod tests {
         let at = lines[2].chars().position(|c| c == '^').unwrap();
         assert_eq!(lines[1].chars().skip(at).take(4).collect::<String>(), "here");
         assert!(lines[1].chars().count() < 120);
+    }
+
+    #[test]
+    fn a_place_deep_in_a_long_line_is_shown_without_the_secrets_around_it() {
+        let text = format!("{{token: {}, nam: x, k: {}}}", "s".repeat(5000), "b".repeat(5000));
+        let at = text.find("nam").unwrap();
+        let source = Source::new("f", &text, std::iter::once(8..5008).collect(), &[]);
+        let shown = show(&source, span(at, at + 3, 1, at + 1));
+        assert!(shown.contains("… [hidden], nam: x, k: bbb") && shown.contains(" …\n"), "{shown}");
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(!lines[1].contains("ss"), "{shown}");
+        assert_eq!(lines[2].find('^').unwrap(), lines[1].replace('…', ".").find("nam").unwrap());
+    }
+
+    #[test]
+    fn ranges_know_their_offsets_whatever_their_order() {
+        let ranges = Ranges::new(vec![20..30, 0..3, 2..5, 5..6, 40..40]);
+        let inside: Vec<_> = (0..50).filter(|at| ranges.contains(*at)).collect();
+        assert_eq!(inside, (0..6).chain(20..30).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn more_than_a_hundred_mistakes_are_counted() {
+        let text = "a\n".repeat(300);
+        let problem =
+            |line: usize| Problem::new(span(2 * line, 2 * line + 1, line + 1, 1), "p", "code", "no");
+        let warning = |line| Problem { severity: Severity::Warning, ..problem(line) };
+        let source = Source::new("f", &text, vec![], &[]);
+        let found = source.diagnose((0..250).map(problem).chain((250..252).map(warning)).collect());
+        assert_eq!((found.0.len(), found.errors(), found.warnings()), (103, 250, 2));
+        assert!(found.to_string().ends_with("\nf: and 150 more mistakes [more-mistakes]"), "{found}");
+        let json = serde_json::to_value(&found.0).unwrap();
+        assert_eq!((&json[0]["count"], &json[102]["count"]), (&serde_json::Value::Null, &150.into()));
+        assert_eq!(json[102]["line"], 0);
+        assert_eq!(source.diagnose((0..100).map(problem).collect()).0.len(), 100);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 pub mod cluster;
 pub mod diagnostic;
 pub mod disk;
+pub(crate) mod echo;
 pub mod encoding;
 pub mod formats;
 pub mod install;
@@ -88,6 +89,5 @@ pub struct InstallConfig {
 /// The JSON Schema of the document, as `installer schema` prints it.
 #[must_use]
 pub fn json_schema() -> String {
-    // A schema is maps, lists and texts, which always serialise.
-    serde_json::to_string_pretty(&schemars::schema_for!(InstallConfig)).unwrap_or_default()
+    crate::encode::json_text(&schemars::schema_for!(InstallConfig))
 }

@@ -92,6 +92,12 @@ impl Shape {
         }
     }
 
+    /// Whether a document has a list or keys here, which it may also leave empty.
+    #[must_use]
+    pub fn is_group(&self) -> bool {
+        matches!(self, Self::Record(..) | Self::Dictionary { .. } | Self::List(_))
+    }
+
     /// The shape of a key of a group.
     #[must_use]
     pub fn at(&self, key: &str) -> Option<&Self> {

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::diagnostic::{Problem, is_word};
+use super::diagnostic::{LISTED, Problem, is_word};
+use super::echo::Unusable;
 use super::formats::Format;
 use super::shape::{Shape, camel, join};
 use super::tree::{Key, Kind, Node, Span};
@@ -20,6 +21,8 @@ pub struct Walk {
     pub hidden: Vec<Range<usize>>,
     /// Where the value of each dotted path stands.
     pub places: HashMap<String, Span>,
+    /// The values that have a mistake, so that rules see a default in their places.
+    pub(crate) unusable: Unusable,
     /// For a document that is not an install configuration but has parts of one inside.
     pub(crate) help: Option<Help>,
 }
@@ -36,13 +39,22 @@ pub(crate) struct Help {
 impl Walk {
     /// The part of `node` that fits `shape`; `None` where nothing does. Mistakes are noted.
     pub fn value(&mut self, node: &Node, shape: &Shape, path: &str) -> Option<Value> {
+        let value = self.fitting(node, shape, path);
+        let left_out = node.is_nothing() && shape.is_group();
+        if value.is_none() && !left_out {
+            self.unusable.note(path, shape);
+        }
+        value
+    }
+
+    fn fitting(&mut self, node: &Node, shape: &Shape, path: &str) -> Option<Value> {
         self.places.insert(path.to_owned(), node.span);
         if let Shape::Text { secret: true, .. } = shape {
             self.hidden.push(node.span.range());
         }
         match (shape, &node.kind) {
             // Nothing below a group or a list asks for nothing.
-            (Shape::Record(..) | Shape::Dictionary { .. } | Shape::List(_), _) if node.is_nothing() => None,
+            (shape, _) if shape.is_group() && node.is_nothing() => None,
             (Shape::Record(shapes, required), Kind::Map(entries)) => {
                 let object = self.record(entries, shapes, path);
                 self.is_complete(node, &object, required, path).then_some(Value::Object(object))
@@ -236,8 +248,13 @@ impl Walk {
                 None => super::shape::install_config().places(&name, "").into_iter().next(),
             }
         };
-        let nearby = nearest(&key.text, shapes.iter().map(|(name, _)| name.as_str()));
-        let suggestion = nearby.map(str::to_owned).or_else(elsewhere);
+        // Only what is listed needs a suggestion, and the walk follows the lines. To look through all keys for each of
+        // 100,000 mistakes would take minutes.
+        let suggestion = (self.problems.len() < LISTED).then(|| {
+            let nearby = nearest(&key.text, shapes.iter().map(|(name, _)| name.as_str()));
+            nearby.map(str::to_owned).or_else(elsewhere)
+        });
+        let suggestion = suggestion.flatten();
         let problem = Problem::new(key.span, join(path, &key.text), "unknown-key", message);
         self.problems.push(problem.suggest(suggestion));
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use installer::config::diagnostic::LISTED;
 use installer::download::Patience;
 use installer::failure::{Class, Classify, Failure};
 use installer::registry::{Client, Settings};
@@ -22,13 +23,18 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Reads and checks a definition. Everything found wrong is told at once; paths must exist.
+    /// Reads and checks a definition. Everything found wrong is told at once, of very much the first [`LISTED`]; paths
+    /// must exist.
     pub fn read(file: &Path) -> Result<Self> {
         let definition: Definition = read(file)?;
         let loaded = Self { file: file.to_owned(), definition };
-        let problems = loaded.problems();
+        let mut problems = loaded.problems();
         if problems.is_empty() {
             return Ok(loaded);
+        }
+        if let Some(more @ 1..) = problems.len().checked_sub(LISTED) {
+            problems.truncate(LISTED);
+            problems.push(format!("and {more} more mistakes"));
         }
         Err(Failure::new(Class::Invalid, format!("{} is not a valid image definition", file.display()))
             .because(anyhow::anyhow!("{}", problems.join("\n  because: ")))
@@ -222,6 +228,21 @@ mod tests {
             let told = installer::failure::render(&Loaded::read(&file).unwrap_err());
             assert!(told.contains(hint), "{told}");
         }
+    }
+
+    #[test]
+    fn of_a_definition_with_very_many_mistakes_a_hundred_are_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("image.yaml");
+        let missing: Vec<_> = (0..1000).map(|number| format!("x{number}")).collect();
+        let text = format!(
+            "{{id: a, name: A, version: '1', base: {{debian: {{include: [aa]}}}}, overlays: {{rootfs: [{}]}}}}",
+            missing.join(", ")
+        );
+        std::fs::write(&file, text).unwrap();
+        let told = installer::failure::render(&Loaded::read(&file).unwrap_err());
+        assert!(told.contains("no directory") && told.contains("and 900 more mistakes"), "{told}");
+        assert_eq!(told.matches("there is no directory").count(), 100);
     }
 
     #[test]

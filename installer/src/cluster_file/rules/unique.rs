@@ -1,6 +1,8 @@
 //! What no two machines have both.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
+use std::hash::Hash;
 use std::net::Ipv4Addr;
 
 use super::Finding;
@@ -16,8 +18,9 @@ type Valued<T> = (String, T);
 /// Pools have different names.
 pub(super) fn pools(file: &ClusterFile, _: &[Node]) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let mut names = HashSet::new();
     for (later, group) in file.pools.iter().enumerate() {
-        if group.name.is_some() && file.pools[..later].iter().any(|earlier| earlier.name == group.name) {
+        if group.name.as_ref().is_some_and(|name| !names.insert(name)) {
             let message = "a pool of this name stands here already";
             findings.push(Finding::new(join(&pool(later), "name"), "duplicate-name", message));
         }
@@ -38,20 +41,17 @@ pub(super) fn addresses(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
     let code = "duplicate-address";
     let told = |other: &Node, ip: &Ipv4Addr| format!("{} has the address {ip} already", other.name);
     let mut findings = repeated(file, nodes, own_addresses, code, told);
-    let gateways: Vec<_> = nodes
-        .iter()
-        .filter_map(|node| {
-            let network = node.config.as_ref()?.install.management_interface.as_ref()?;
-            Some((node, network.gateway?))
-        })
-        .collect();
+    let gateway = |node: &Node| node.config.as_ref()?.install.management_interface.as_ref()?.gateway;
+    let mut gateways: HashMap<Ipv4Addr, &Node> = HashMap::new();
+    for node in nodes {
+        if let Some(gateway) = gateway(node) {
+            gateways.entry(gateway).or_insert(node);
+        }
+    }
     for node in nodes {
         for (path, ip) in node.config.iter().flat_map(own_addresses) {
             // That a node is its own gateway, its own rules say.
-            let other =
-                gateways.iter().find(|(other, gateway)| *gateway == ip && !std::ptr::eq(*other, node));
-            let is_own = gateways.iter().any(|(other, gateway)| *gateway == ip && std::ptr::eq(*other, node));
-            if let (Some((other, _)), false) = (other, is_own) {
+            if let Some(other) = gateways.get(&ip).filter(|_| gateway(node) != Some(ip)) {
                 let message =
                     format!("{} has the gateway {ip}, which is not a machine of the cluster", other.name);
                 findings.push(Finding::new(node.at(file, &path), code, message));
@@ -105,7 +105,7 @@ pub(in crate::cluster_file) fn own_cards(config: &InstallConfig) -> Vec<Valued<S
 }
 
 /// A finding for each value that an earlier node has too.
-fn repeated<T: PartialEq + Display>(
+fn repeated<T: Eq + Hash + Display>(
     file: &ClusterFile,
     nodes: &[Node],
     values: impl Fn(&InstallConfig) -> Vec<Valued<T>>,
@@ -117,11 +117,11 @@ fn repeated<T: PartialEq + Display>(
         .flat_map(|node| node.config.iter().flat_map(&values).map(move |(path, value)| (node, path, value)))
         .collect();
     let mut findings = Vec::new();
-    for (later, (node, path, value)) in all.iter().enumerate() {
+    let mut first: HashMap<&T, &Node> = HashMap::new();
+    for (node, path, value) in &all {
+        let other = *first.entry(value).or_insert(node);
         // What one machine has twice, its own rules see.
-        let earlier =
-            all[..later].iter().find(|(other, _, same)| same == value && !std::ptr::eq(*other, *node));
-        if let Some((other, ..)) = earlier {
+        if !std::ptr::eq(other, *node) {
             findings.push(Finding::new(node.at(file, path), code, message(other, value)));
         }
     }

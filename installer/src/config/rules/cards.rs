@@ -41,9 +41,10 @@ pub(super) fn each_card_once(config: &InstallConfig) -> Vec<Finding> {
         .enumerate()
         .flat_map(|(network, view)| cards(view).into_iter().map(move |(path, card)| (network, path, card)))
         .collect();
+    let identities: Vec<_> = all.iter().map(|(_, _, card)| card).collect();
     let mut findings = Vec::new();
-    for (later, (network, path, card)) in all.iter().enumerate() {
-        let Some((other, ..)) = all[..later].iter().find(|(_, _, earlier)| earlier == card) else { continue };
+    for (later, earlier) in super::repeated(&identities) {
+        let ((network, path, _), (other, ..)) = (&all[later], &all[earlier]);
         let message = if other == network {
             "the same network card stands here a second time".to_owned()
         } else {

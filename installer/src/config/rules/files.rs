@@ -1,5 +1,7 @@
 //! Files and directories of the node.
 
+use std::collections::{BTreeSet, HashSet};
+
 use super::{Finding, repeated};
 use crate::config::{InstallConfig, encoding};
 
@@ -22,18 +24,27 @@ fn is_within(path: &str, tree: &str) -> bool {
     path.strip_prefix(tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// The outermost of `paths` that `path` is below.
+fn outer<'p>(path: &str, paths: &BTreeSet<&'p str>) -> Option<&'p str> {
+    let above = path.match_indices('/').map(|(end, _)| &path[..end]);
+    above.filter_map(|above| paths.get(above).copied()).find(|above| *above != path)
+}
+
 /// Each directory is kept once, and only where it would not last anyway.
 pub(super) fn kept_directories(config: &InstallConfig) -> Vec<Finding> {
     let paths = &config.os.persistent_state_paths;
+    let all: BTreeSet<&str> = paths.iter().map(|path| &**path).collect();
+    let mut seen = HashSet::new();
     let mut findings = Vec::new();
     for (index, path) in paths.iter().enumerate() {
         let place = format!("os.persistent_state_paths[{index}]");
+        let again = !seen.insert(path);
         if let Some(tree) = LASTING.iter().find(|tree| is_within(path, tree)) {
             let message = format!("what is in {tree} lasts anyway");
             findings.push(Finding::warning(place, "already-persistent", message));
-        } else if paths[..index].contains(path) {
+        } else if again {
             findings.push(Finding::warning(place, "repeated-entry", "this directory stands here already"));
-        } else if let Some(outer) = paths.iter().find(|outer| *outer != path && is_within(path, outer)) {
+        } else if let Some(outer) = outer(path, &all) {
             let message =
                 format!("{outer} is kept with all that is in it; one of the two would hide the other");
             findings.push(Finding::new(place, "nested-paths", message));
@@ -49,8 +60,9 @@ pub(super) fn each_file_once(config: &InstallConfig) -> Vec<Finding> {
     let mut findings: Vec<_> = repeated(&paths)
         .map(|(later, _)| Finding::new(place(later), "duplicate-path", "the same file stands here already"))
         .collect();
+    let all: BTreeSet<&str> = paths.iter().copied().collect();
     for (index, path) in paths.iter().enumerate() {
-        if let Some(outer) = paths.iter().find(|outer| *outer != path && is_within(path, outer)) {
+        if let Some(outer) = outer(path, &all) {
             let message = format!("{outer} is a file of this list, and no directory for this one");
             findings.push(Finding::new(place(index), "nested-paths", message));
         }

@@ -1,5 +1,7 @@
 //! What the node tells Kubernetes.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::{Finding, repeated};
@@ -51,7 +53,7 @@ pub(super) fn taints_and_arguments(config: &InstallConfig) -> Vec<Finding> {
     let mut findings: Vec<_> = repeated(&taints)
         .map(|(later, _)| Finding::new(format!("kubernetes.node_taints[{later}]"), "duplicate-name", again))
         .collect();
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for (index, argument) in kubernetes.kubelet_args.iter().enumerate() {
         let path = format!("kubernetes.kubelet_args[{index}]");
         let (name, value) = argument.split_once('=').unwrap_or((argument, ""));
@@ -62,11 +64,9 @@ pub(super) fn taints_and_arguments(config: &InstallConfig) -> Vec<Finding> {
         } else if name.is_empty() || value.is_empty() || !body || name.starts_with('-') {
             let message = "this is not an argument of the kubelet, NAME=VALUE";
             findings.push(Finding::new(path, "invalid-argument", message));
-        } else if names.contains(&name) {
+        } else if !names.insert(name) {
             let message = "this argument stands here already";
             findings.push(Finding::new(path, "duplicate-name", message));
-        } else {
-            names.push(name);
         }
     }
     findings

@@ -27,11 +27,14 @@ pub(crate) use addresses::prefix_length;
 pub(crate) use modes::idle;
 pub(crate) use ranges::{PODS, SERVICES, no_overlap};
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 use super::diagnostic::Severity;
 use super::{InstallConfig, Mode};
 
 /// One breach of a rule.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Finding {
     /// Whether the configuration can be used all the same.
     pub severity: Severity,
@@ -132,11 +135,12 @@ fn is_unattended(config: &InstallConfig) -> bool {
     config.install.automatic && config.install.mode != Mode::Install
 }
 
-/// Pairs of the place of a later element and the place of the earlier one that it equals.
-fn repeated<T: PartialEq>(items: &[T]) -> impl Iterator<Item = (usize, usize)> {
-    items.iter().enumerate().filter_map(|(later, item)| {
-        let earlier = items[..later].iter().position(|other| other == item)?;
-        Some((later, earlier))
+/// Pairs of the place of a later element and the place of the first one that it equals.
+fn repeated<T: Eq + Hash>(items: &[T]) -> impl Iterator<Item = (usize, usize)> {
+    let mut first = HashMap::new();
+    items.iter().enumerate().filter_map(move |(later, item)| {
+        let earlier = *first.entry(item).or_insert(later);
+        (earlier < later).then_some((later, earlier))
     })
 }
 

@@ -7,6 +7,7 @@ use super::Finding;
 use super::addresses::is_one_machine;
 use super::network::views;
 use super::settings;
+use crate::config::diagnostic::LISTED;
 use crate::config::{Cidr, InstallConfig, Mode, Role};
 
 /// Where pods are unless the document says.
@@ -66,11 +67,17 @@ fn all(config: &InstallConfig) -> Vec<Range> {
 pub(crate) fn no_overlap(config: &InstallConfig) -> Vec<Finding> {
     let ranges = all(config);
     let mut findings = Vec::new();
+    let mut last = None;
     for (index, later) in ranges.iter().enumerate() {
         for earlier in &ranges[..index] {
             if !later.meets(earlier) {
                 continue;
             }
+            // Of thousands that overlap one another, each is told once.
+            if findings.len() > LISTED && last == Some(index) {
+                break;
+            }
+            last = Some(index);
             // The value of a setting may be a secret and is not repeated.
             let message = if later.path.starts_with("system_settings") {
                 format!("the range overlaps {}, {}", earlier.title, earlier.cidr)

@@ -10,12 +10,14 @@ use serde_json::{Map, Value};
 use super::Kind;
 use super::document::{Document, Part};
 use super::merge::Piece;
-use crate::config::diagnostic::{Diagnostic, Invalid, Problem, Severity};
+use crate::config::diagnostic::{Diagnostic, Invalid, Problem, Ranges, Severity};
+use crate::config::echo::{self, Mistakes};
 use crate::config::rules::{self, Finding};
 use crate::config::shape::{self, Shape};
 use crate::config::tree::{self, Node, Span};
 use crate::config::walk::Walk;
 use crate::config::{InstallConfig, Webhook};
+use crate::encode;
 
 /// The widest value that a listing shows, in characters.
 const WIDTH: usize = 60;
@@ -69,13 +71,15 @@ impl Combined {
     /// The listing for programs: an object with an entry for each path.
     #[must_use]
     pub fn sources(&self) -> Value {
-        // Entries hold texts and numbers only.
-        let entry = |entry: &Entry| serde_json::to_value(entry).unwrap_or_default();
-        Value::Object(self.entries.iter().map(|each| (each.path.clone(), entry(each))).collect())
+        Value::Object(self.entries.iter().map(|each| (each.path.clone(), encode::json(each))).collect())
     }
 }
 
 /// Merges `documents`, the weakest first, and checks the result; every mistake of every document comes at once.
+#[expect(
+    clippy::expect_used,
+    reason = "a value that is no configuration is one of the mistakes that end this before"
+)]
 pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
     let mut examined = Examined::of(documents, shape::install_config());
     let Some(merged) = examined.merged.take() else {
@@ -83,7 +87,12 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
     };
     let config = serde_json::from_value::<InstallConfig>(merged.value());
     match &config {
-        Ok(config) if !examined.unread => examined.breaches(documents, rules::check(config), &merged),
+        Ok(config) if !examined.unread => {
+            let unusable: Vec<_> = examined.walks.iter().map(|walk| &walk.unusable).collect();
+            let judge = |value| serde_json::from_value(value).ok().map(|config| rules::check(&config));
+            let findings = echo::undisputed(rules::check(config), &unusable, &merged.value(), judge);
+            examined.breaches(documents, findings, &merged);
+        }
         Err(_) if examined.is_clean() => {
             // The formats accept what a type then refuses: a defect here, and still no reason to accept the document.
             let message = "the document holds a value that cannot be used";
@@ -95,7 +104,12 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
     let entries = examined.entries(documents, &merged);
     let warnings = examined.verdict(documents)?;
     let authorities = authorities(&merged.value());
-    Ok(Combined { config: config.unwrap_or_default(), entries, authorities, warnings })
+    Ok(Combined {
+        config: config.expect("documents without mistakes are a configuration"),
+        entries,
+        authorities,
+        warnings,
+    })
 }
 
 /// What can be used of documents that have mistakes, to tell of the failure: the webhooks that are right
@@ -220,17 +234,12 @@ impl Examined {
     }
 
     /// Places what the rules have found. A finding about a value that has a mistake of its own in one of the
-    /// documents, or that holds one, is an echo of that mistake and is dropped.
+    /// documents, or that holds one or is in one, is an echo of that mistake and is dropped.
     fn breaches(&mut self, documents: &[Document], findings: Vec<Finding>, merged: &Piece) {
-        let mistakes: Vec<String> =
-            self.walks.iter().flat_map(|walk| &walk.problems).map(|problem| problem.path.clone()).collect();
+        let mistakes = Mistakes::of(self.walks.iter().flat_map(|walk| &walk.problems));
         for Finding { severity, path, code, message, suggestion } in findings {
-            let below = |mistake: &String| {
-                mistake
-                    .strip_prefix(&path)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-            };
-            if mistakes.iter().any(below) {
+            let lost = || self.walks.iter().any(|walk| walk.unusable.has_around(&path));
+            if mistakes.within(&path) || lost() {
                 continue;
             }
             let (nearest, at) = merged.nearest(&path);
@@ -271,9 +280,10 @@ impl Examined {
     }
 
     fn entries(&self, documents: &[Document], merged: &Piece) -> Vec<Entry> {
+        let hidden: Vec<_> = self.walks.iter().map(|walk| Ranges::new(walk.hidden.clone())).collect();
         let entry = |(path, source, value): (String, usize, Value)| {
             let span = self.place(source, &path);
-            let hidden = self.walks[source].hidden.iter().any(|range| range.contains(&span.start));
+            let hidden = hidden[source].contains(span.start);
             Entry {
                 source: documents[source].kind(),
                 file: documents[source].name().to_owned(),

@@ -110,13 +110,11 @@ impl Piece {
             // Keys may have dots: the longest that fits is meant.
             let rest = path[from..].strip_prefix('.').unwrap_or(&path[from..]);
             let start = path.len() - rest.len();
-            let fits = |key: &&String| {
-                rest.strip_prefix(key.as_str())
-                    .is_some_and(|tail| tail.is_empty() || tail.starts_with(['.', '[']))
-            };
-            let Some(key) = keys.keys().filter(fits).max_by_key(|key| key.len()) else { break };
-            here = &keys[key];
-            from = start + key.len();
+            let ends = rest.match_indices(['.', '[']).map(|(end, _)| end).chain([rest.len()]);
+            let known = ends.rev().find_map(|end| keys.get(&rest[..end]).map(|piece| (piece, end)));
+            let Some((piece, end)) = known else { break };
+            here = piece;
+            from = start + end;
         }
         match here.content {
             // The elements of a list have the source of the list.
