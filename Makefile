@@ -5,10 +5,12 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# What the targets need beside Rust, on Debian 12.
-HOST_PACKAGES := gcc libc6-dev mmdebstrap uidmap bzip2 xz-utils zstd squashfs-tools xorriso e2fsprogs dosfstools fdisk gdisk mtools \
-	grub-common grub-pc-bin containerd runc qemu-system-x86 qemu-utils ovmf openssh-client \
-	docker-registry apache2-utils openssl skopeo umoci curl dnsmasq-base ipxe tmux nbdkit
+# What building needs beside Rust, on Debian 12; `make run` needs QEMU.
+HOST_PACKAGES := gcc libc6-dev mmdebstrap uidmap bzip2 xz-utils zstd squashfs-tools e2fsprogs dosfstools fdisk mtools \
+	grub-common grub-pc-bin containerd runc qemu-system-x86 qemu-utils ovmf openssh-client curl dnsmasq-base ipxe
+# What tests need beside that. The libraries are those of NetworkManager, whose own package is only unpacked.
+TEST_PACKAGES := xorriso gdisk docker-registry apache2-utils openssl skopeo umoci tmux nbdkit systemd iproute2 \
+	chromium dbus-daemon libbluetooth3 libcurl3-gnutls libjansson4 libmm-glib0 libndp0 libnewt0.52 libnm0 libpsl5 libteamdctl0
 
 DEFINITION ?= configs/images/default.yaml
 OUTPUT ?= dist
@@ -20,6 +22,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust/tools
 HELM_VERSION := v3.11.3
 HELM := $(TOOLS)/helm-$(HELM_VERSION)/helm
+# NetworkManager's program and its command line, without the service that would take over the network of this host.
+NETWORK_MANAGER := $(TOOLS)/network-manager/usr/sbin/NetworkManager
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(HELM)))
 INSTALLER := $(TARGET)/x86_64-unknown-linux-gnu/release/installer
 ISO_BUILDER := $(TARGET)/release/iso-builder
@@ -30,7 +34,12 @@ help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## Install the host packages that are missing, or name them; check Rust.
+setup: ## Install what building and all tests need, or name it; check Rust.
+	@$(MAKE) --no-print-directory host HOST_PACKAGES="$(HOST_PACKAGES) $(TEST_PACKAGES)"
+	@$(MAKE) --no-print-directory $(NETWORK_MANAGER)
+
+.PHONY: host
+host: ## Install what building needs, or name it; check Rust.
 	@missing=""; \
 	for package in $(HOST_PACKAGES); do \
 	  [ "$$(dpkg-query -W -f '$${db:Status-Status}' "$$package" 2>/dev/null)" = installed ] || missing+=" $$package"; \
@@ -58,8 +67,16 @@ $(HELM):
 	  go install -trimpath -ldflags='-s -w' helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
 	@mv $(@D).new/helm $@; rm -rf $(@D).new
 
+$(NETWORK_MANAGER):
+	@rm -rf $(TOOLS)/network-manager $(TOOLS)/network-manager.new; mkdir -p $(TOOLS)/network-manager.new/packages
+	@cd $(TOOLS)/network-manager.new/packages; \
+	apt-get download -q network-manager || { \
+	  printf 'error: the package network-manager cannot be downloaded\n  next: As root, run: apt-get update\n' >&2; exit 1; }
+	@cd $(TOOLS)/network-manager.new; dpkg-deb --extract packages/network-manager_*.deb .; rm -r packages
+	@mv $(TOOLS)/network-manager.new $(TOOLS)/network-manager; touch $@
+
 .PHONY: binaries
-binaries: setup ## Build the installer (static) and the iso-builder.
+binaries: host ## Build the installer (static) and the iso-builder.
 	RUSTFLAGS="-C target-feature=+crt-static" \
 	  $(CARGO) build --release --locked --target x86_64-unknown-linux-gnu -p installer
 	$(CARGO) build --release --locked -p iso-builder
@@ -69,12 +86,12 @@ iso: binaries ## Build the media of DEFINITION into OUTPUT.
 	$(BUILD) $(DEFINITION) -o $(OUTPUT)
 
 .PHONY: lint
-lint: setup ## Check the format and the lints.
+lint: host ## Check the format and the lints.
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 .PHONY: test
-test: lint binaries ## Run all tests, those in virtual machines included.
+test: setup lint binaries ## Run all tests, those in virtual machines included.
 	$(CARGO) test --workspace --locked
 
 .PHONY: run
@@ -89,14 +106,14 @@ run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console i
 
 .PHONY: bench
 bench: binaries ## Measure builds, an install and the network server, or only PARTS; writes target/bench.json.
-	$(MAKE) setup HOST_PACKAGES="$(HOST_PACKAGES) nginx-light"
+	$(MAKE) host HOST_PACKAGES="$(HOST_PACKAGES) $(TEST_PACKAGES) nginx-light"
 	$(CARGO) run -q --release --locked -p nqrust-tests --bin bench -- $(PARTS)
 
 # Each round is a whole run with the tests in their own order, so what fails once in ten is seen; the cluster of three
 # machines, which takes a machine for itself, is part of it. Power cuts and faults of the unit tests come in their long
 # form, with other random numbers each time.
 .PHONY: soak
-soak: binaries ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
+soak: setup binaries ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \
 	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(CARGO) test -p installer --locked --lib install::; \
@@ -106,7 +123,7 @@ soak: binaries ## Run the end-to-end tests ROUNDS times (10 unless set); stops a
 # The sanitizers are options that the compiler offers only in its nightly form, or when told that it may.
 .PHONY: fuzz
 fuzz: ## Fuzz what reads text from outside, MINUTES for each target (10 unless set).
-	$(MAKE) setup HOST_PACKAGES="$(HOST_PACKAGES) g++"
+	$(MAKE) host HOST_PACKAGES="$(HOST_PACKAGES) g++"
 	command -v cargo-fuzz >/dev/null || $(CARGO) install cargo-fuzz --locked
 	for target in $$(sed -n 's/^name = "\([a-z]*\)"$$/\1/p' tests/fuzz/Cargo.toml); do \
 	  mkdir -p $(TARGET)/fuzz/$$target; \

@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on, helpers included")]
 
+#[path = "../../tests/support/programs.rs"]
+mod programs;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use installer::config::{InstallConfig, parse};
@@ -80,9 +82,8 @@ fn apart() -> Command {
 
 /// Why NetworkManager cannot run here.
 fn missing() -> Option<String> {
-    for program in ["NetworkManager", "nmcli", "dbus-daemon", "unshare"] {
-        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-        if !path.split(':').any(|directory| Path::new(directory).join(program).exists()) {
+    for program in ["NetworkManager", "nmcli", "dbus-daemon", "unshare", "ip"] {
+        if programs::find(program).is_none() {
             return Some(format!("{program} is not on this machine"));
         }
     }
@@ -115,7 +116,7 @@ fn run(profiles: &[(String, Vec<u8>)], networking: bool, script: &str) -> tempfi
     fs::write(path.join("state"), format!("[main]\nNetworkingEnabled={networking}\n")).unwrap();
     let output = apart()
         .args(["sh", "-c", script])
-        .env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin")
+        .env("PATH", std::env::join_paths(programs::directories()).unwrap())
         .env("LC_ALL", "C.UTF-8")
         .current_dir(path)
         .output()
@@ -225,8 +226,7 @@ fn cases() -> Vec<(String, String)> {
 #[test]
 fn networkmanager_loads_every_profile_without_complaint() {
     if let Some(why) = missing() {
-        eprintln!("skipped: networkmanager_loads_every_profile_without_complaint: {why}");
-        return;
+        return programs::leave_out("networkmanager_loads_every_profile_without_complaint", &why);
     }
     let profiles: Vec<_> = cases().iter().flat_map(|(case, document)| profiles(case, document)).collect();
     assert!(profiles.len() > 100, "{} profiles", profiles.len());
@@ -236,8 +236,7 @@ fn networkmanager_loads_every_profile_without_complaint() {
 #[test]
 fn networkmanager_complains_where_a_profile_is_wrong() {
     if let Some(why) = missing() {
-        eprintln!("skipped: networkmanager_complains_where_a_profile_is_wrong: {why}");
-        return;
+        return programs::leave_out("networkmanager_complains_where_a_profile_is_wrong", &why);
     }
     let damaged: Vec<_> = profiles("damaged", &cases()[2].1)
         .into_iter()
@@ -265,8 +264,7 @@ fn a_card_is_found_by_its_address_whatever_its_name_and_a_further_card_is_up_wit
         (!able.status.success()).then(|| String::from_utf8_lossy(&able.stderr).trim().to_owned())
     });
     if let Some(why) = why {
-        eprintln!("skipped: a_card_is_found_by_its_address_whatever_its_name_...: {why}");
-        return;
+        return programs::leave_out("a_card_is_found_by_its_address_whatever_its_name_...", &why);
     }
     let document = "install:\n  management_interface:\n    interfaces:\n    - {hw_addr: '52:54:00:12:34:56'}\n    \
                     - {hw_addr: '52:54:00:12:34:57'}\n";

@@ -9,6 +9,9 @@
     reason = "a test ends where it cannot go on, helpers included"
 )]
 
+#[path = "../../tests/support/programs.rs"]
+mod programs;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -101,9 +104,9 @@ fn verify(root: &Path, units: &[PathBuf]) -> Result<(), String> {
 }
 
 fn missing(test: &str) -> bool {
-    let missing = Command::new("systemd-analyze").arg("--version").output().is_err();
+    let missing = programs::find("systemd-analyze").is_none();
     if missing {
-        eprintln!("skipped: {test}: systemd-analyze is not on this machine");
+        programs::leave_out(test, "systemd-analyze is not on this machine");
     }
     missing
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod drift;
+#[path = "../../../tests/support/programs.rs"]
+mod programs;
 mod public;
 mod refused;
 mod release;

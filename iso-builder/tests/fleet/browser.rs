@@ -1,4 +1,4 @@
-//! The page in Chromium, without a screen. Skipped with a word where there is no Chromium.
+//! The page in Chromium, without a screen. Left out with a word where there is no Chromium and no `CI`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::programs;
 use crate::scene::{Scene, TOKEN};
 use crate::server::serve;
 
@@ -14,12 +15,11 @@ const PROBE: &str = include_str!("probe.js");
 /// A slow machine starts a browser slowly.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Where Chromium is, or else a word on standard error.
-fn chromium() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|place| place.join("chromium")).find(|file| file.is_file());
+/// Where Chromium is, or else a word that `test` is left out.
+fn chromium(test: &str) -> Option<PathBuf> {
+    let found = programs::find("chromium");
     if found.is_none() {
-        eprintln!("skipped: there is no chromium on this machine; apt-get install chromium");
+        programs::leave_out(test, "chromium is not on this machine");
     }
     found
 }
@@ -79,7 +79,9 @@ fn scenes() -> [(&'static str, Scene); 5] {
 
 #[test]
 fn no_page_hinders_anybody_on_a_phone_or_a_desktop_in_light_or_dark() {
-    let Some(chromium) = chromium() else { return };
+    let Some(chromium) = chromium("no_page_hinders_anybody_on_a_phone_or_a_desktop_in_light_or_dark") else {
+        return;
+    };
     for (name, scene) in scenes() {
         let address = serve(Arc::new(scene), PROBE, |_, _| {});
         for (width, dark, hash) in [(320, false, "#phone"), (1280, true, "")] {
@@ -105,7 +107,7 @@ fn findings(page: &str) -> Value {
 
 #[test]
 fn an_open_page_follows_what_happens() {
-    let Some(chromium) = chromium() else { return };
+    let Some(chromium) = chromium("an_open_page_follows_what_happens") else { return };
     let before = |scene: &Scene, path: &str| {
         if path == "/fleet/live" {
             scene.finish("rack1-node3");
@@ -123,7 +125,7 @@ fn an_open_page_follows_what_happens() {
 /// Pictures for people to look at, in the target directory; `docs/images` has two of them.
 #[test]
 fn pictures_can_be_taken_of_every_state() {
-    let Some(chromium) = chromium() else { return };
+    let Some(chromium) = chromium("pictures_can_be_taken_of_every_state") else { return };
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fleet");
     std::fs::create_dir_all(&directory).unwrap();
     for (name, scene) in scenes() {

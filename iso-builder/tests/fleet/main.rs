@@ -3,5 +3,7 @@
 
 mod browser;
 mod golden;
+#[path = "../../../tests/support/programs.rs"]
+mod programs;
 mod scene;
 mod server;
