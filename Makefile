@@ -25,9 +25,9 @@ HELM := $(TOOLS)/helm-$(HELM_VERSION)/helm
 # NetworkManager's program and its command line, without the service that would take over the network of this host.
 NETWORK_MANAGER := $(TOOLS)/network-manager/usr/sbin/NetworkManager
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(HELM)))
-INSTALLER := $(TARGET)/x86_64-unknown-linux-gnu/release/installer
 ISO_BUILDER := $(TARGET)/release/iso-builder
-BUILD := $(ISO_BUILDER) build --installer $(INSTALLER)
+# Without --installer it takes the one that `binaries` builds.
+BUILD := $(ISO_BUILDER) build
 
 .PHONY: help
 help: ## List the targets.

@@ -17,6 +17,7 @@ pub mod cache;
 pub mod cli;
 pub mod customize;
 pub mod definition;
+pub(crate) mod elf;
 pub mod fetch;
 pub mod images;
 pub mod inputs;

@@ -16,6 +16,7 @@ mod inputs;
 mod kubernetes;
 mod media;
 mod os;
+mod program;
 mod record;
 mod sbom;
 
@@ -37,6 +38,7 @@ use crate::steps::{Repository, Request, Work};
 pub use inputs::PullOptions;
 use inputs::{Inputs, Pins};
 pub use media::Target;
+pub(crate) use program::standard;
 
 /// What a build is asked for.
 #[derive(Clone, Debug)]
@@ -104,13 +106,14 @@ pub struct Medium {
 /// Builds the media and says which there are now.
 pub fn build(options: &Options, progress: &Progress) -> Result<Vec<Medium>> {
     let build = Build::begin(&options.inputs, progress)?;
-    // What is wrong with a configuration or a release is told before anything that takes time.
+    // What is wrong with a configuration, a release or the installer is told before anything that takes time.
+    let installer = program::check(&options.installer, build.inputs.loaded.definition.architecture)?;
     let configuration = configuration::payloads(&build.inputs.loaded)?;
     files::make_directory(&options.output, 0o755)?;
     let distribution = build.distribution()?;
     let base = build.base()?;
     let kernel = build.kernel(&base)?;
-    let rootfs = build.rootfs(&base, distribution.as_ref(), &options.installer)?;
+    let rootfs = build.rootfs(&base, distribution.as_ref(), &installer)?;
     let images = build.images(&base)?;
     let parts = media::Parts::collect(kernel, &rootfs, images.as_ref(), configuration)?;
     let sbom = build.sbom(&base, images.as_ref())?;

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::failure::{Class, Failure};
 use serde_json::json;
 
 use super::{Build, Outputs};
@@ -77,7 +76,7 @@ impl Build<'_> {
                 .chain(self.overlays(&definition.overlays.rootfs)?)
                 .chain(self.shipped()?)
                 .collect(),
-            installer: found(installer)?,
+            installer: installer.to_owned(),
             identity: Identity {
                 id: definition.id.clone(),
                 name: definition.name.clone(),
@@ -117,16 +116,6 @@ impl Build<'_> {
         };
         paths.iter().map(resolve).collect()
     }
-}
-
-/// The installer's full path.
-fn found(installer: &Path) -> Result<PathBuf> {
-    installer.canonicalize().map_err(|error| {
-        Failure::new(Class::Invalid, format!("finding the installer at {}", installer.display()))
-            .because(error)
-            .hint("Build it (`make build`), or name the executable with --installer.")
-            .into()
-    })
 }
 
 fn digests(paths: &[PathBuf]) -> Result<Vec<installer::digest::Digest>> {

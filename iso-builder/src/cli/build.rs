@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use installer::cli::{Context, Format, print};
 use installer::size::ByteSize;
 
@@ -25,9 +25,10 @@ pub(super) struct Build {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "MEDIUM,...")]
     #[arg(default_values_t = [Target::Full, Target::NetInstall, Target::Netboot])]
     only: Vec<Target>,
-    /// The installer executable to put into the OS image; statically linked, so that it runs in any base.
-    #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER", default_value_os_t = beside())]
-    installer: PathBuf,
+    /// The installer to put into the OS image: a static program of the image's architecture and of this builder's
+    /// version; the one that `make` has built beside this builder unless given.
+    #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
+    installer: Option<PathBuf>,
 }
 
 /// A definition, and how what it names is had.
@@ -97,11 +98,6 @@ impl From<CacheArguments> for CacheOptions {
     }
 }
 
-/// The installer beside this program.
-fn beside() -> PathBuf {
-    std::env::current_exe().unwrap_or_default().with_file_name("installer")
-}
-
 fn default_cache() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
@@ -110,12 +106,12 @@ fn default_cache() -> PathBuf {
 
 impl Build {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let options = Options {
-            inputs: self.inputs.into(),
-            output: self.output,
-            installer: self.installer,
-            targets: self.only,
+        let installer = match self.installer {
+            Some(installer) => installer,
+            None => build::standard(&std::env::current_exe().context("finding this program's own place")?),
         };
+        let options =
+            Options { inputs: self.inputs.into(), output: self.output, installer, targets: self.only };
         let media = build::build(&options, &context.progress)?;
         if context.format == Format::Json {
             return print(&serde_json::to_string_pretty(&media)?);

@@ -20,12 +20,13 @@ pub(crate) fn build(directory: &Path, base: &Value) -> Ended {
     let text = json!({ "id": "test", "name": "Test", "version": "1", "base": base }).to_string();
     fs::write(&definition, text).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_iso-builder"))
-        .args(["build", "--progress", "plain", "--installer", "/bin/true", "--output"])
+        .args(["build", "--progress", "plain", "--output"])
         .arg(directory.join("out"))
         .arg("--cache-dir")
         .arg(directory.join("cache"))
         .arg(&definition)
         .env("SOURCE_DATE_EPOCH", "1700000000")
+        .env("NQRUST_INSTALLER", crate::program::installer(directory))
         .output()
         .unwrap();
     let told = String::from_utf8(output.stderr).unwrap();

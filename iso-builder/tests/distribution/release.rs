@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::program;
 use installer::digest::Digest;
 use serde_json::{Value, json};
 
@@ -178,6 +179,7 @@ impl Place {
             .arg(self.path("cache"))
             .arg(self.path("image.yaml"))
             .env("SOURCE_DATE_EPOCH", "1700000000")
+            .env("NQRUST_INSTALLER", program::installer(&self.path("")))
             .output()
             .unwrap();
         Ended {
@@ -206,7 +208,7 @@ impl Place {
     /// Builds as far as it goes without a kernel, and returns what the distribution brings to the OS image.
     pub(crate) fn build(&self) -> PathBuf {
         let output = self.path("out");
-        let ended = self.run(&["build", "--installer", "/bin/true", "--output", output.to_str().unwrap()]);
+        let ended = self.run(&["build", "--output", output.to_str().unwrap()]);
         assert!(ended.code == 2 && ended.told.contains("the base has no kernel"), "{ended:?}");
         let steps = fs::read_dir(self.path("cache/steps")).unwrap().map(|entry| entry.unwrap().path());
         let mut found: Vec<_> = steps

@@ -1,0 +1,105 @@
+//! Which `installer` goes into an image. What is wrong with it would only show on machines, when their media are long
+//! made: a dynamic program does not start in a base with other libraries, and one of another version does not understand
+//! the medium that it is on. So it is judged before anything is built, by what it says of itself; it is not run.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use installer::failure::{Class, Failure};
+
+use crate::definition::Architecture;
+use crate::elf;
+
+/// The version of this builder, which is also that of the installers that it takes.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Where `make` builds the installer, from the directory of the builder.
+const MADE: &str = "../x86_64-unknown-linux-gnu/release/installer";
+const NEXT: &str = "Build it with `make binaries` and leave out --installer, or name such a program.";
+
+/// The installer that belongs to the builder at `program`: the one that `make` builds, or else one beside it.
+pub(crate) fn standard(program: &Path) -> PathBuf {
+    let made = program.with_file_name(MADE);
+    let beside = program.with_file_name("installer");
+    if !made.exists() && beside.exists() { beside } else { made }
+}
+
+/// The full path of the installer at `path`, if it is one for images of this architecture.
+///
+/// # Errors
+/// [`Class::Invalid`] if it is not there, or is not a static program of this architecture and of this builder's version.
+pub(super) fn check(path: &Path, architecture: Architecture) -> Result<PathBuf> {
+    let what = || format!("checking the installer {}", path.display());
+    let refused = |why: String| Failure::new(Class::Invalid, what()).because(anyhow!("{why}")).hint(NEXT);
+    let file =
+        File::open(path).map_err(|error| Failure::new(Class::Invalid, what()).because(error).hint(NEXT))?;
+    let program = elf::read(&file).with_context(|| format!("reading {}", path.display()))?;
+    let program = program.ok_or_else(|| refused("it is not an ELF program of 64 bits".into()))?;
+    let wanted = match architecture {
+        Architecture::Amd64 => "x86_64",
+    };
+    if program.processor != Some(wanted) {
+        return Err(refused(format!("it is not a program for {wanted}, the processor of the image")).into());
+    }
+    if !program.is_static {
+        let why = "it is not statically linked, so that it would not start in an image with other libraries";
+        return Err(refused(why.into()).into());
+    }
+    let package = program.package.filter(|package| package.name == "installer");
+    let package =
+        package.ok_or_else(|| refused("it does not say that it is an installer, or which".into()))?;
+    if package.version != VERSION {
+        let version = package.version.replace(|c: char| !c.is_ascii_graphic(), "?");
+        return Err(refused(format!("it has the version {version}, and this builder {VERSION}")).into());
+    }
+    path.canonicalize().with_context(|| format!("resolving {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use installer::failure::class_of;
+
+    use super::*;
+    use crate::elf::testing::{INTERPRETED, made};
+
+    #[test]
+    fn only_a_static_program_of_this_architecture_and_version_is_taken_as_installer() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("installer");
+        let check = || check(&path, Architecture::Amd64);
+        fs::write(&path, made(62, "installer", VERSION, &[])).unwrap();
+        assert_eq!(check().unwrap(), path.canonicalize().unwrap());
+        for (bytes, told) in [
+            (b"#!/bin/sh\n".to_vec(), "not an ELF program"),
+            (made(183, "installer", VERSION, &[]), "not a program for x86_64"),
+            (made(62, "installer", VERSION, &[INTERPRETED]), "not statically linked"),
+            (made(62, "busybox", VERSION, &[]), "does not say that it is an installer"),
+            (made(62, "installer", "0.0.9\\u001b[31m", &[]), "it has the version 0.0.9?[31m, and this"),
+        ] {
+            fs::write(&path, bytes).unwrap();
+            let error = check().unwrap_err();
+            assert_eq!(class_of(&error), Class::Invalid, "{told}");
+            assert!(format!("{error:#}").contains(told), "{told}: {error:#}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(class_of(&check().unwrap_err()), Class::Invalid);
+        assert!(super::check(Path::new("/bin/true"), Architecture::Amd64).is_err());
+    }
+
+    #[test]
+    fn without_an_installer_named_the_one_that_make_builds_is_taken() {
+        let target = tempfile::tempdir().unwrap();
+        let builder = target.path().join("release/iso-builder");
+        let made = target.path().join("release/../x86_64-unknown-linux-gnu/release/installer");
+        fs::create_dir_all(target.path().join("x86_64-unknown-linux-gnu/release")).unwrap();
+        fs::create_dir(target.path().join("release")).unwrap();
+        assert_eq!(standard(&builder), made);
+        // What `cargo build` puts there is a dynamic one.
+        fs::write(target.path().join("release/installer"), "").unwrap();
+        assert_eq!(standard(&builder), target.path().join("release/installer"));
+        fs::write(&made, "").unwrap();
+        assert_eq!(standard(&builder), made);
+    }
+}
