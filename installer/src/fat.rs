@@ -4,8 +4,9 @@
 
 mod dots;
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use fatfs::{Date, DateTime, FatType, FormatVolumeOptions, FsOptions, Time, TimeProvider};
@@ -116,15 +117,16 @@ fn write_file<D: Read + Write + Seek>(root: &fatfs::Dir<'_, D>, mut file: FatFil
     entry.flush().with_context(what)
 }
 
-/// A clock that stands still.
+/// A clock that stands still at a moment in seconds since 1970.
 #[derive(Debug)]
-struct FixedTime(AtomicU64);
+struct FixedTime(u64);
 
-/// `fatfs` wants a provider that lives for ever; one for each epoch used is enough.
+/// `fatfs` wants a provider that lives for ever: one for each epoch that is used, which are few. Volumes may be written at
+/// the same time with different ones.
 fn fixed_time(epoch: u64) -> &'static FixedTime {
-    static CLOCK: FixedTime = FixedTime(AtomicU64::new(0));
-    CLOCK.0.store(epoch, Ordering::Relaxed);
-    &CLOCK
+    static CLOCKS: Mutex<BTreeMap<u64, &'static FixedTime>> = Mutex::new(BTreeMap::new());
+    let mut clocks = CLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    clocks.entry(epoch).or_insert_with(|| Box::leak(Box::new(FixedTime(epoch))))
 }
 
 impl TimeProvider for FixedTime {
@@ -133,7 +135,7 @@ impl TimeProvider for FixedTime {
     }
 
     fn get_current_date_time(&self) -> DateTime {
-        let epoch = i64::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0);
+        let epoch = i64::try_from(self.0).unwrap_or(0);
         let now =
             jiff::tz::TimeZone::UTC.to_datetime(jiff::Timestamp::from_second(epoch).unwrap_or_default());
         // FAT counts years from 1980 and seconds in steps of two.

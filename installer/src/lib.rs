@@ -4,7 +4,7 @@
 //! `node_console` (what a node shows there), `install` (the executor), `node` (what runs on an installed machine) and
 //! `preflight` (whether a machine is fit to be installed) and `fleet` (what a
 //! server hears of an install); below those the pure core: `plan`,
-//! `cluster_file`, `config`, `release`, `inventory`, `stick`, `machine`, `customization`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
+//! `cluster_file`, `config`, `release`, `iso` (what an ISO has at every byte), `inventory`, `stick`, `machine`, `customization`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
 //! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `percent`, `progress`, `failure`,
 //! `terminal`.
 //!
@@ -26,6 +26,7 @@ pub mod fleet;
 pub mod install;
 pub mod interactive;
 pub mod inventory;
+pub mod iso;
 pub mod live;
 pub mod machine;
 pub mod medium;

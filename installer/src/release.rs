@@ -47,6 +47,23 @@ pub struct Release {
     /// The containerd that runs them on a node. Manifests of older builders do not say it.
     #[serde(default)]
     pub containerd: Containerd,
+    /// How ISOs of this release are written, so that every byte of one can be checked. Manifests of older builders do
+    /// not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iso: Option<IsoRecipe>,
+}
+
+/// What a checker of an ISO cannot know from the rest of the manifest; see [`crate::iso`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IsoRecipe {
+    /// Which generation of the writer made the ISO, [`crate::iso::recipe::NUMBER`] today. Later ones may say more.
+    pub recipe: u32,
+    /// Length of GRUB's El Torito image in bytes.
+    pub eltorito_size: u64,
+    /// SHA-256 of that image with zeros where the writer puts addresses ([`crate::iso::boot::eltorito_digest`]).
+    pub eltorito_sha256: Digest,
+    /// SHA-256 of GRUB's boot sector for USB sticks likewise ([`crate::iso::boot::boot_sector_digest`]).
+    pub boot_sector_sha256: Digest,
 }
 
 /// Where a node's containerd looks, and what it finds there.
@@ -199,6 +216,15 @@ impl Release {
                 return Err(ParseReleaseError::Path(payload.path.clone()));
             }
         }
+        let mut words = release.kernel_arguments.iter();
+        if let Some(word) = words.find(|word| !is_boot_menu_word(word)) {
+            return Err(ParseReleaseError::Menu(word.clone()));
+        }
+        if let Some(text) =
+            [&release.name, &release.version].into_iter().find(|t| t.contains(char::is_control))
+        {
+            return Err(ParseReleaseError::Menu(text.clone()));
+        }
         match release.containerd.is_safe() {
             true => Ok(release),
             false => Err(ParseReleaseError::Root(release.containerd.root)),
@@ -207,9 +233,10 @@ impl Release {
 
     /// The canonical bytes: indented JSON with a final newline. The same manifest gives the same bytes.
     #[must_use]
+    #[expect(clippy::expect_used, reason = "an empty manifest must be impossible, and so is this failure")]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Strings, integers and lists always serialise.
-        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        let bytes = serde_json::to_vec_pretty(self);
+        let mut bytes = bytes.expect("structures of strings, numbers and lists always become JSON");
         bytes.push(b'\n');
         bytes
     }
@@ -255,6 +282,13 @@ impl Release {
     }
 }
 
+/// Whether `word` can be a kernel argument in a boot menu: GRUB passes it on unchanged, and it ends neither its line nor
+/// its menu entry.
+#[must_use]
+pub fn is_boot_menu_word(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_graphic() && !"\"'\\$;{}".contains(c))
+}
+
 /// Why a file is not a release manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ParseReleaseError {
@@ -267,6 +301,9 @@ pub enum ParseReleaseError {
     /// A path that does not stay on the medium.
     #[error("the release manifest names the path {0:?}, which is not a plain relative path")]
     Path(String),
+    /// What would change the meaning of a boot menu that it is written into.
+    #[error("the release manifest has {0:?}, which cannot stand in a boot menu")]
+    Menu(String),
     /// A place for images that does not last.
     #[error("the release manifest keeps images in {0:?}, which is not a plain path below {STATE}")]
     Root(String),
@@ -295,6 +332,7 @@ mod tests {
             }],
             images: vec![],
             containerd: Containerd::default(),
+            iso: None,
         }
     }
 
@@ -339,6 +377,20 @@ mod tests {
             "/var/lib/a b",
         ] {
             assert!(matches!(parse(root), Err(ParseReleaseError::Root(_))), "{root}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_would_write_a_boot_menu_of_its_own_is_refused() {
+        let parse = |name: &str, word: &str| {
+            let (name, kernel_arguments) = (name.into(), vec![word.into()]);
+            Release::parse(&Release { name, kernel_arguments, ..sample("rootfs.squashfs") }.to_bytes())
+        };
+        parse("NQRust Hypervisor", "console=ttyS1,115200n8").unwrap();
+        for (name, word) in
+            [("a\nlinux /evil", "quiet"), ("a", "a b"), ("a", "x\n}"), ("a", ""), ("a", "$(x)"), ("a", "a;b")]
+        {
+            assert!(matches!(parse(name, word), Err(ParseReleaseError::Menu(_))), "{name:?} {word:?}");
         }
     }
 

@@ -46,6 +46,7 @@ fn medium(at: &Path) {
         payloads: all.into_iter().map(payload).collect(),
         images: Vec::new(),
         containerd: Containerd::default(),
+        iso: None,
     };
     fs::write(at.join(MANIFEST), release.to_bytes()).unwrap();
 }

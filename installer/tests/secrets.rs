@@ -74,6 +74,7 @@ fn medium(directory: &Path) {
         payloads,
         images: vec![],
         containerd: Containerd::default(),
+        iso: None,
     };
     fs::write(directory.join(MANIFEST), release.to_bytes()).unwrap();
 }

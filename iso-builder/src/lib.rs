@@ -2,7 +2,7 @@
 //!
 //! An image definition goes in, media come out. [`build`] is the graph of steps; what needs to see itself as root
 //! is in [`steps`] and runs in the [`sandbox`]. The parts that media are made of have rooms of their own:
-//! [`images`] the image store (with [`bolt`] for containerd's database), [`boot`] the loaders and menus,
+//! [`images`] the image store (with [`bolt`] for containerd's database), [`boot`] the loaders,
 //! [`media`] the ISOs, [`kubernetes`] the distribution, [`workloads`] what the cluster applies; [`archive`] reads tar archives of strangers. [`medium`]
 //! inspects and verifies what is finished, [`customize`] changes it, and [`iso9660`] reads it.
 //!

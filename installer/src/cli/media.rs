@@ -321,6 +321,7 @@ mod tests {
             payloads: vec![payload],
             images: Vec::new(),
             containerd: crate::release::Containerd::default(),
+            iso: None,
         };
         put("config/install.yaml", text);
         put(crate::release::MANIFEST, &release.to_bytes());

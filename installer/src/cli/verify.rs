@@ -7,11 +7,13 @@ use anyhow::Result;
 use super::{Context, consoles, media};
 use crate::customization::{Damage, FILE, GRUB_FILE, area, argument};
 use crate::failure::{Class, Failure, class_of};
-use crate::medium::{PayloadSource, Place, Verified, read_release, source};
+use crate::iso::Scope;
+use crate::medium::{Compared, PayloadSource, Place, Verified, changed, compare, read_release, source};
 use crate::progress::Progress;
 use crate::release::{Payload, Release};
 
-/// Hash every payload of a medium and name each one that is damaged.
+/// Compare a medium with what it was when it was built, and name everything that is not as it was: every byte of an ISO,
+/// every payload of a directory or a server.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The medium: a directory or a URL; by default the one that this system runs from.
@@ -39,8 +41,24 @@ impl Args {
     }
 }
 
-/// Hashes everything that the medium is to hold. Damage does not end the search; a server that fails does.
+/// Compares everything that the medium is to hold: every byte of an ISO, every payload of anything else. Damage does not
+/// end the search; a server that fails does.
 fn verify(source: &dyn PayloadSource, release: &Release, progress: &Progress) -> Result<()> {
+    match compare(source, release, Scope::Whole, Some((progress, "verify")), &|| Ok(()))? {
+        Compared::Image(differences) if differences.is_empty() => Ok(()),
+        Compared::Image(differences) => Err(changed(source, &differences).into()),
+        Compared::NoImage => verify_files(source, release, progress),
+        Compared::OtherRecipe => {
+            let text =
+                "another version of iso-builder made the medium; of what it boots from nothing is checked";
+            progress.note("verify", format!("Warning: {text}"));
+            verify_files(source, release, progress)
+        }
+    }
+}
+
+/// Hashes every payload.
+fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progress) -> Result<()> {
     let here = |payload: &&Payload| {
         // A net-install medium leaves some payloads to a server; on a server all are to be there.
         !payload.is_remote_on(release.medium) || source.place(payload) == Some(Place::Here)
@@ -165,6 +183,35 @@ mod tests {
             assert_eq!(class_of(&error), Class::Verification, "{text}");
             assert!(text.contains(found) && text.contains("iso-builder customize"), "{found} in {text}");
             assert!(!text.contains("a-secret-password"), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_changed_part_of_an_iso_is_named() {
+        use crate::iso::tests::{find, image, release};
+        let (directory, release) = (whole(), release());
+        std::fs::write(directory.path().join("release.json"), release.to_bytes()).unwrap();
+        let file = directory.path().join("medium.iso");
+        let medium = LocalMedium::with_image(directory.path(), &file);
+        let mut image = image(&release);
+        std::fs::write(&file, &image).unwrap();
+        verify(&medium, &release, &Progress::silent()).unwrap();
+        let last = image.len() - 20_000;
+        for at in [find(&image, "rd.shell=0") + 9, find(&image, "set prefix"), find(&image, "EFI PART"), last]
+        {
+            image[at] ^= 1;
+        }
+        std::fs::write(&file, &image).unwrap();
+        let error = verify(&medium, &release, &Progress::silent()).unwrap_err();
+        let text = render(&error);
+        assert_eq!(class_of(&error), Class::Verification, "{text}");
+        for part in [
+            "GUID partition table: ",
+            "boot/grub/grub.cfg: ",
+            "EFI/debian/grub.cfg: ",
+            "padding behind EFI system partition: ",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
         }
     }
 

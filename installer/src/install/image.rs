@@ -9,7 +9,7 @@ use super::Cancel;
 use super::device::{self, AlignedBuffer, BlockDevice, CHUNK};
 use crate::digest::Hasher;
 use crate::failure::{Class, Failure, class_of};
-use crate::medium::{Check, PayloadSource, Verified};
+use crate::medium::{PayloadSource, Recheck, Verified};
 use crate::plan::Partition;
 use crate::progress::Step;
 use crate::release::Payload;
@@ -104,7 +104,7 @@ pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usiz
 pub(super) fn read_back(
     device: &dyn BlockDevice,
     partition: &Partition,
-    (payload, check): (&Payload, Check),
+    (payload, check): (&Payload, Recheck),
     source: &dyn PayloadSource,
     step: &mut Step,
     cancel: &Cancel,
@@ -138,7 +138,7 @@ pub(super) fn is_there(
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<bool> {
-    let check = Check::Long(Hasher::default(), payload.sha256);
+    let check = Recheck::Long(Hasher::default(), payload.sha256);
     match is_right(device, partition, (payload, check), step, cancel) {
         Ok(right) => Ok(right),
         Err(error) if class_of(&error) == Class::DiskIo => Ok(false),
@@ -150,7 +150,7 @@ pub(super) fn is_there(
 fn is_right(
     device: &dyn BlockDevice,
     partition: &Partition,
-    (payload, mut check): (&Payload, Check),
+    (payload, mut check): (&Payload, Recheck),
     step: &mut Step,
     cancel: &Cancel,
 ) -> Result<bool> {

@@ -146,6 +146,29 @@ fn a_damaged_payload_stops_the_install_before_the_first_write() {
 }
 
 #[test]
+fn a_medium_whose_boot_parts_were_changed_stops_the_install_before_the_first_write() {
+    let release = crate::iso::tests::release();
+    let image = crate::iso::tests::image(&release);
+    let medium = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut image = image.clone();
+        change(&mut image);
+        let mut bench = Bench::new();
+        *bench.plan.release = release.clone();
+        bench.medium.image = Some((release.to_bytes(), image));
+        bench
+    };
+    medium(&|_| ()).run().unwrap();
+    let shell = crate::iso::tests::find(&image, "rd.shell=0") + "rd.shell=".len();
+    for (name, at) in [("boot/grub/grub.cfg", shell), ("boot sector", 100), ("volume descriptors", 33_000)] {
+        let bench = medium(&|image| image[at] ^= 1);
+        let (class, text) = bench.fail();
+        assert_eq!(class, Class::Verification, "{text}");
+        assert!(text.contains(name) && text.contains("Nothing was written to /dev/vda"), "{text}");
+        assert!(bench.acts().is_empty());
+    }
+}
+
+#[test]
 fn a_payload_that_goes_bad_after_the_check_is_found_when_it_is_written() {
     for path in ["live/vmlinuz", "live/rootfs.squashfs", "images/blobs/sha256/two", "boot/core.img"] {
         let mut bench = Bench::new();

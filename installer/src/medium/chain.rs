@@ -10,6 +10,7 @@ use super::{PayloadSource, Place};
 use crate::digest::Digest;
 use crate::download::is_absent;
 use crate::failure::{Class, Failure, class_of};
+use crate::iso::Source;
 use crate::release::Payload;
 
 /// Sources in the order in which they are asked. Of those that say that they have a payload, the first gives it. A
@@ -104,6 +105,10 @@ impl PayloadSource for Chain {
     fn manifest(&self) -> Result<Vec<u8>> {
         let first = self.sources.first().ok_or_else(|| anyhow!("there is no source"))?;
         first.manifest()
+    }
+
+    fn image(&self) -> Result<Option<Box<dyn Source>>> {
+        self.sources.first().map_or(Ok(None), |first| first.image())
     }
 
     fn describe(&self) -> String {

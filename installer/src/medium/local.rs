@@ -1,4 +1,4 @@
-//! A medium that is a directory.
+//! A medium that is a directory, or is mounted at one.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,30 +6,43 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{PayloadSource, Place};
+use super::{PayloadSource, Place, image};
 use crate::failure::{Class, Classify, Failure};
 use crate::files::read_at_most;
+use crate::iso::Source;
 use crate::release::{MANIFEST, Payload};
 
 /// The largest release manifest that is read.
 pub(super) const MANIFEST_LIMIT: u64 = 16 << 20;
 
+/// Where the kernel tells of devices.
+const SYS: &str = "/sys";
+
 /// A mounted medium, or any directory with the content of one.
 #[derive(Clone, Debug)]
-pub struct LocalMedium(PathBuf);
+pub struct LocalMedium {
+    root: PathBuf,
+    /// The file or device with the image, where that is known already.
+    image: Option<PathBuf>,
+}
 
 impl LocalMedium {
-    /// The medium at `root`.
+    /// The medium at `root`. Where that is the mount of an ISO, the image is read from its device.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self(root.into())
+        Self { root: root.into(), image: None }
+    }
+
+    /// The medium whose files are at `root`, and whose image is the file or device `image`.
+    pub fn with_image(root: impl Into<PathBuf>, image: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), image: Some(image.into()) }
     }
 
     fn path(&self, payload: &Payload) -> PathBuf {
-        self.0.join(&payload.path)
+        self.root.join(&payload.path)
     }
 
     fn missing(&self, payload: &Payload) -> Failure {
-        let what = format!("{} is not on the medium at {}", payload.path, self.0.display());
+        let what = format!("{} is not on the medium at {}", payload.path, self.root.display());
         let hint = "A net-install medium needs install.medium or --medium with the URL of a full one.";
         Failure::new(Class::Verification, what).hint(hint)
     }
@@ -63,9 +76,9 @@ impl PayloadSource for LocalMedium {
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {
-        let path = self.0.join(MANIFEST);
+        let path = self.root.join(MANIFEST);
         if !path.exists() {
-            let what = format!("there is no medium at {}: it has no {MANIFEST}", self.0.display());
+            let what = format!("there is no medium at {}: it has no {MANIFEST}", self.root.display());
             let hint = "Name one with --medium: a directory, or the URL of one.";
             return Err(Failure::new(Class::Hardware, what).hint(hint).into());
         }
@@ -73,7 +86,7 @@ impl PayloadSource for LocalMedium {
     }
 
     fn beside(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>> {
-        let path = self.0.join(path);
+        let path = self.root.join(path);
         match File::open(&path) {
             Ok(file) => Ok(Some(Box::new(Named { file, path }))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -81,8 +94,16 @@ impl PayloadSource for LocalMedium {
         }
     }
 
+    fn image(&self) -> Result<Option<Box<dyn Source>>> {
+        let found = match &self.image {
+            Some(image) => Some(image.clone()),
+            None => image::beneath(&self.root, Path::new(SYS))?,
+        };
+        found.as_deref().map(image::open).transpose()
+    }
+
     fn describe(&self) -> String {
-        format!("the medium at {}", self.0.display())
+        format!("the medium at {}", self.root.display())
     }
 }
 

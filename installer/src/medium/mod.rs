@@ -2,12 +2,13 @@
 //! alone or one after the other.
 //!
 //! A source hands out bytes; that they are the right ones is checked by whoever reads them to the end, through
-//! [`Verified`] or [`Seen`] or a digest of its own. The release manifest alone is checked here, against the kernel
-//! command line.
+//! [`Verified`] or [`Seen`] or a digest of its own. The release manifest is checked here, against the kernel command
+//! line, and what a medium boots from, against the manifest ([`compare`]).
 
 mod again;
 mod chain;
 mod http;
+mod image;
 mod local;
 mod manifest;
 mod registry;
@@ -22,13 +23,15 @@ use anyhow::Result;
 pub use again::fetch_again;
 pub use chain::Chain;
 pub use http::HttpMedium;
+pub use image::{Compared, changed, compare};
 pub use local::LocalMedium;
 pub use manifest::{expected_customization, expected_manifest, read_release};
 pub use registry::{Registry, RegistryMedium};
-pub use seen::{Check, Seen};
+pub use seen::{Recheck, Seen};
 pub use verify::{Verified, damaged};
 
 use crate::inventory::BOOT_MEDIUM;
+use crate::iso::Source;
 use crate::release::Payload;
 
 /// Where a source has a payload.
@@ -74,6 +77,11 @@ pub trait PayloadSource: Send + Sync {
     /// The way on which its bytes come to this machine.
     fn transport(&self) -> Transport {
         Transport::Local
+    }
+
+    /// The bytes of the ISO that the source is; none for a directory or a server.
+    fn image(&self) -> Result<Option<Box<dyn Source>>> {
+        Ok(None)
     }
 
     /// The source as a person would name it.

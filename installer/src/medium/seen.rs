@@ -38,24 +38,24 @@ impl Seen {
     /// What tells whether bytes from elsewhere, such as those that a disk gives back, are `payload`: by what was learned,
     /// and by SHA-256 if that is nothing.
     #[must_use]
-    pub fn check(&self, payload: &Payload) -> Check {
+    pub fn check(&self, payload: &Payload) -> Recheck {
         match self.fingerprints.get(&payload.sha256) {
-            Some(known) => Check::Short(self.key.build_hasher(), *known),
-            None => Check::Long(digest::Hasher::default(), payload.sha256),
+            Some(known) => Recheck::Short(self.key.build_hasher(), *known),
+            None => Recheck::Long(digest::Hasher::default(), payload.sha256),
         }
     }
 }
 
 /// Takes the bytes of a payload in their order and tells whether they are right.
 #[allow(missing_debug_implementations)]
-pub enum Check {
+pub enum Recheck {
     /// By the short hash of a payload that was learned.
     Short(DefaultHasher, u64),
     /// By its SHA-256.
     Long(digest::Hasher, Digest),
 }
 
-impl Check {
+impl Recheck {
     /// The next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match self {

@@ -19,21 +19,21 @@ pub fn damaged(payload: &Payload, source: &str, how: &str) -> Failure {
 #[allow(missing_debug_implementations)]
 pub struct Verified<R> {
     inner: R,
-    check: Option<Check>,
+    check: Option<ContentCheck>,
     payload: Payload,
     source: String,
     count: u64,
 }
 
 /// How the content is checked.
-enum Check {
+enum ContentCheck {
     /// Against the manifest.
     Digest(Hasher),
     /// Against what was read before, see [`Seen`](super::Seen).
     Again { hasher: DefaultHasher, known: u64 },
 }
 
-impl Check {
+impl ContentCheck {
     fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Digest(hasher) => hasher.update(bytes),
@@ -59,7 +59,7 @@ impl Check {
 impl<R: Read> Verified<R> {
     /// Checks `inner` against `payload`; `source` names where it comes from.
     pub fn new(inner: R, payload: &Payload, source: impl Into<String>) -> Self {
-        Self::with(Check::Digest(Hasher::default()), inner, payload, source.into())
+        Self::with(ContentCheck::Digest(Hasher::default()), inner, payload, source.into())
     }
 
     /// Checks that `inner` gives the bytes for which `hasher` came to `known` before.
@@ -70,14 +70,14 @@ impl<R: Read> Verified<R> {
         hasher: DefaultHasher,
         known: u64,
     ) -> Self {
-        Self::with(Check::Again { hasher, known }, inner, payload, source)
+        Self::with(ContentCheck::Again { hasher, known }, inner, payload, source)
     }
 
-    fn with(check: Check, inner: R, payload: &Payload, source: String) -> Self {
+    fn with(check: ContentCheck, inner: R, payload: &Payload, source: String) -> Self {
         Self { inner, check: Some(check), payload: payload.clone(), source, count: 0 }
     }
 
-    fn end(&self, check: Check) -> io::Result<()> {
+    fn end(&self, check: ContentCheck) -> io::Result<()> {
         let size = self.payload.size;
         let how = match self.count == size {
             true => check.finish(&self.payload),

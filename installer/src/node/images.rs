@@ -159,6 +159,7 @@ pub(crate) mod tests {
                 image("localhost/control:1", &["management"], &[b"two", b"shared"]),
             ],
             containerd: Containerd::default(),
+            iso: None,
         }
     }
 

@@ -81,6 +81,7 @@ pub(crate) fn release() -> Release {
         payloads,
         images,
         containerd: Containerd::default(),
+        iso: None,
     }
 }
 

@@ -10,20 +10,21 @@ use installer::config::Role;
 use installer::customization::{self, area, argument};
 use installer::digest::Digest;
 use installer::files;
+use installer::iso::recipe::{self, Content, Recipe};
+use installer::iso::{boot, esp};
 use installer::release::{
-    Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
+    Containerd, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
 };
 use serde_json::json;
-use uuid::Uuid;
 
 use super::images::Images;
 use super::sbom::NAME;
 use super::{Build, Medium, Outputs, record};
 use crate::boot::loaders;
-use crate::boot::menu::Menu;
 use crate::customize::show::is_customised;
 use crate::links::link_or_copy;
-use crate::media::{checksums, esp, iso};
+use crate::media::checksums;
+use crate::media::iso::Iso;
 
 /// What media can be made of one definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -43,6 +44,7 @@ pub(super) struct Parts {
     payloads: Vec<(Payload, PathBuf)>,
     images: Vec<installer::release::Image>,
     release: String,
+    iso: IsoRecipe,
 }
 
 impl Parts {
@@ -85,8 +87,30 @@ impl Parts {
         payloads.extend(configuration);
         let release = files::read_text(&kernel.path("kernel-release"))?;
         let images = images.map(|images| images.listing.images.clone()).unwrap_or_default();
-        Ok(Self { kernel, payloads, images, release })
+        let iso = boot_code(&kernel.path("loaders"))?;
+        Ok(Self { kernel, payloads, images, release, iso })
     }
+
+    /// The file that holds `payload`.
+    fn source(&self, payload: &Payload) -> Result<&Path> {
+        let found = self.payloads.iter().find(|(known, _)| known.path == payload.path);
+        found.map(|(_, source)| source.as_path()).with_context(|| format!("finding {}", payload.path))
+    }
+}
+
+/// What the manifest says of the boot code in `loaders` that is no payload.
+pub(crate) fn boot_code(loaders: &Path) -> Result<IsoRecipe> {
+    let read = |name: &str| {
+        let path = loaders.join(name);
+        fs::read(&path).with_context(|| format!("reading {}", path.display()))
+    };
+    let (eltorito, hybrid) = (read(loaders::ELTORITO)?, read(loaders::HYBRID)?);
+    Ok(IsoRecipe {
+        recipe: recipe::NUMBER,
+        eltorito_size: eltorito.len() as u64,
+        eltorito_sha256: boot::eltorito_digest(&eltorito)?,
+        boot_sector_sha256: boot::boot_sector_digest(&hybrid)?,
+    })
 }
 
 impl Build<'_> {
@@ -148,6 +172,7 @@ impl Build<'_> {
                 root: definition.runtime().root().into(),
                 unpack: definition.images.unpack,
             },
+            iso: Some(parts.iso.clone()),
         }
     }
 
@@ -163,76 +188,21 @@ impl Build<'_> {
             MediumKind::NetInstall => ("-net-install", "iso-net-install"),
         };
         let name = format!("{}{suffix}.iso", self.stem());
-        let manifest = self.manifest(parts, kind).to_bytes();
-        let loaders =
-            [loaders::ELTORITO, loaders::HYBRID].map(|name| parts.kernel.file(&format!("loaders/{name}")));
-        let [eltorito, hybrid] = loaders;
-        let key = json!({
-            "recipe": 5,
-            "release": Digest::of(&manifest),
-            "loaders": [eltorito?.1, hybrid?.1],
-            "menu": self.menu(&manifest).render(),
-        });
+        let release = self.manifest(parts, kind);
+        let manifest = release.to_bytes();
+        let key = json!({ "recipe": recipe::NUMBER, "release": Digest::of(&manifest) });
         let output = outputs.directory().join(&name);
         let digest = outputs.made(&name, step, &key, self.progress, || {
             self.warn_of_customised(&output, step);
-            self.assemble(parts, kind, &manifest, &output, step)
+            let scratch =
+                tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
+            let recipe = Recipe::new(&release, &manifest);
+            let loaders = parts.kernel.path("loaders");
+            let source = |payload: &Payload| parts.source(payload).map(Path::to_owned);
+            assemble(&recipe, &loaders, &source, scratch.path())?.write(&output, step, self.progress)
         })?;
         sums.insert(name, digest);
         Ok(())
-    }
-
-    fn menu(&self, manifest: &[u8]) -> Menu<'_> {
-        let definition = &self.inputs.loaded.definition;
-        Menu {
-            title: format!("{} {}", definition.name, definition.version),
-            volume: iso::volume_id(&format!("{}_{}", definition.id, definition.version)),
-            release: Digest::of(manifest),
-            arguments: &definition.kernel.arguments,
-        }
-    }
-
-    fn assemble(
-        &self,
-        parts: &Parts,
-        kind: MediumKind,
-        manifest: &[u8],
-        output: &Path,
-        step: &str,
-    ) -> Result<()> {
-        let scratch =
-            tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
-        let menu = self.menu(manifest);
-        let small = |name: &str, bytes: &[u8]| -> Result<PathBuf> {
-            let path = scratch.path().join(name);
-            fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
-            Ok(path)
-        };
-        let id = Digest::of(manifest);
-        let serial = u32::from_le_bytes(id.first_bytes());
-        let loaders = parts.kernel.path("loaders");
-        let partition = scratch.path().join("esp.img");
-        esp::make(&loaders, &menu.stub(), serial, self.lock.epoch, &partition)?;
-        let mut files = vec![
-            (MANIFEST.to_owned(), small(MANIFEST, manifest)?),
-            (menu.mark(), small("mark", b"")?),
-            ("boot/grub/grub.cfg".to_owned(), small("grub.cfg", menu.render().as_bytes())?),
-            ("EFI/debian/grub.cfg".to_owned(), small("stub.cfg", menu.stub().as_bytes())?),
-            (customization::GRUB_FILE.to_owned(), small("custom.cfg", &argument::grub(&[])?)?),
-            (customization::FILE.to_owned(), blank_area(&scratch.path().join("custom.img"))?),
-        ];
-        let here = parts.payloads.iter().filter(|(payload, _)| !payload.is_remote_on(kind));
-        files.extend(here.map(|(payload, source)| (payload.path.clone(), source.clone())));
-        let iso = iso::Iso {
-            volume: menu.volume.clone(),
-            guid: Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()),
-            epoch: self.lock.epoch,
-            files,
-            eltorito: loaders.join(loaders::ELTORITO),
-            hybrid: loaders.join(loaders::HYBRID),
-            esp: partition,
-        };
-        iso.write(output, step, self.progress)
     }
 
     /// Kernel, initrd and OS image beside the ISOs, as links to the cache where the disk allows it.
@@ -274,6 +244,48 @@ impl Build<'_> {
             self.progress.note(step, text);
         }
     }
+}
+
+/// The ISO that `recipe` says, of the loaders in a directory and of the files that `source` has for payloads. What is
+/// neither is written into `scratch`.
+pub(crate) fn assemble(
+    recipe: &Recipe<'_>,
+    loaders: &Path,
+    source: &dyn Fn(&Payload) -> Result<PathBuf>,
+    scratch: &Path,
+) -> Result<Iso> {
+    let small = |name: &str, bytes: &[u8]| -> Result<PathBuf> {
+        let path = scratch.join(name);
+        fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    };
+    let mut files = Vec::new();
+    for (number, (path, content)) in recipe.files().into_iter().enumerate() {
+        let file = match content {
+            Content::Bytes(bytes) => small(&format!("file-{number}"), &bytes)?,
+            Content::Arguments => small("custom.cfg", &argument::grub(&[])?)?,
+            Content::Area => blank_area(&scratch.join("custom.img"))?,
+            Content::Payload(payload) => source(payload)?,
+        };
+        files.push((path, file));
+    }
+    let mut contents = Vec::new();
+    for payload in recipe.loaders()? {
+        let path = source(payload)?;
+        contents.push(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+    }
+    let [shim, grub, mok] = &contents[..] else { anyhow::bail!("there are not three boot loaders") };
+    let menu = recipe.menu();
+    let image = esp::image(&menu, recipe.release.epoch, [shim, grub, mok])?;
+    Ok(Iso {
+        volume: menu.volume,
+        guid: recipe.guid(),
+        epoch: recipe.release.epoch,
+        files,
+        eltorito: loaders.join(loaders::ELTORITO),
+        hybrid: loaders.join(loaders::HYBRID),
+        esp: small("esp.img", &image)?,
+    })
 }
 
 /// Makes the area of a medium that nobody has customised: zeros, for which no block is taken.

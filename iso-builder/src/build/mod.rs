@@ -14,7 +14,7 @@ mod configuration;
 mod images;
 mod inputs;
 mod kubernetes;
-mod media;
+pub(crate) mod media;
 mod os;
 mod program;
 mod record;

@@ -7,6 +7,7 @@ use installer::config::diagnostic::LISTED;
 use installer::download::Patience;
 use installer::failure::{Class, Classify, Failure};
 use installer::registry::{Client, Settings};
+use installer::release::is_boot_menu_word;
 use installer::size::ByteSize;
 
 use super::{Base, Definition};
@@ -67,6 +68,9 @@ impl Loaded {
         if definition.id.is_empty() || !definition.id.chars().all(name) {
             problems.push(format!("id: {:?} may only have a-z, 0-9 and -", definition.id));
         }
+        if definition.name.contains(char::is_control) {
+            problems.push(format!("name: {:?} may not have control characters", definition.name));
+        }
         let version = |c: char| c.is_ascii_alphanumeric() || ".-+~".contains(c);
         if definition.version.is_empty() || !definition.version.chars().all(version) {
             problems
@@ -82,9 +86,7 @@ impl Loaded {
             }
         }
         for argument in &definition.kernel.arguments {
-            if argument.is_empty()
-                || !argument.chars().all(|c| c.is_ascii_graphic() && !"\"'\\$;{}".contains(c))
-            {
+            if !is_boot_menu_word(argument) {
                 problems.push(format!("kernel.arguments: {argument:?} cannot stand in a boot menu"));
             }
         }

@@ -22,7 +22,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use file::FileReader;
-pub use source::{BLOCK_SIZE, Block, Extent, Offset, Source};
+pub use source::{BLOCK_SIZE, Behind, Block, Extent, Offset, Source};
 pub use volume::Volume;
 pub use walk::Walk;
 
@@ -156,6 +156,11 @@ impl<S: Source> Iso<S> {
         let root = read_exactly(&source, length, volume.root.start.offset(), BLOCK_SIZE)?;
         let skip = rock_ridge::skip(Record::parse(&root)?.system_use);
         Ok(Self { source: Arc::new(source), length, volume, skip, listings: Mutex::default() })
+    }
+
+    /// Where its bytes are.
+    pub fn source(&self) -> &S {
+        &self.source
     }
 
     /// What the image says about itself.

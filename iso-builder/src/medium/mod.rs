@@ -5,6 +5,8 @@
 
 pub mod inspect;
 #[cfg(test)]
+mod tampering;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
@@ -19,12 +21,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use installer::digest::Digest;
 use installer::failure::{Class, Classify, Failure};
+use installer::iso::Map;
+use installer::iso::layout::PARTITION;
 use installer::release::{MANIFEST, ParseReleaseError, Payload, Release};
 
 pub use inspect::Inspect;
 pub use verify::Verify;
 
-use crate::iso9660::{self, Iso};
+use crate::iso9660::{self, Behind, Iso, Source};
 
 /// The longest manifest that is read, in bytes: room for tens of thousands of payloads.
 const MAX_MANIFEST: u64 = 32 << 20;
@@ -43,6 +47,8 @@ pub struct Medium {
 #[derive(Debug)]
 enum Content {
     Iso(Iso),
+    /// An ISO whose own directories are damaged, by way of those of its first partition.
+    Partition(Iso<Behind<File>>),
     Directory,
 }
 
@@ -62,8 +68,7 @@ impl Medium {
         if !kind.is_file() && !kind.is_block_device() {
             bail!(not_ours(format!("{} is neither a file nor a drive nor a directory", path.display())));
         }
-        let file =
-            File::open(path).class(Class::DiskIo, || format!("opening the medium {}", path.display()))?;
+        let file = open_image(path)?;
         let start = start_of(&file).class(Class::DiskIo, || format!("reading {}", path.display()))?;
         match Iso::open(file) {
             Ok(iso) => Self::with(path, Content::Iso(iso)),
@@ -72,6 +77,21 @@ impl Medium {
             }
             Err(error) => Err(damaged_image(path, error)),
         }
+    }
+
+    /// As [`Medium::open`], and where the way to the release manifest is damaged, by the second way that every ISO has for
+    /// the sake of sticks. Only for finding out what is damaged.
+    pub fn open_for_verification(path: &Path) -> Result<Self> {
+        let first = Self::open(path).and_then(|medium| medium.release().map(|_| medium));
+        first.or_else(|error| Self::open_by_partition(path).map_err(|_| error))
+    }
+
+    fn open_by_partition(path: &Path) -> Result<Self> {
+        let iso = Iso::open(Behind { source: open_image(path)?, start: PARTITION.offset() })?;
+        let medium = Self::with(path, Content::Partition(iso))?;
+        // Without a map the first way cannot be compared with anything.
+        Map::of(&medium.release()?, &medium.manifest)?.context("an ISO of another recipe")?;
+        Ok(medium)
     }
 
     fn with(path: &Path, content: Content) -> Result<Self> {
@@ -104,8 +124,11 @@ impl Medium {
         Release::parse(&self.manifest).map_err(|error| {
             let what = format!("reading {MANIFEST} of {}", self.path.display());
             match error {
-                ParseReleaseError::Format(_) => Failure::new(Class::Invalid, what)
-                    .hint("Use the iso-builder of the release that made the medium."),
+                // A format that nobody wrote is damage too.
+                ParseReleaseError::Format(_) if !verify::menu_names_another(self) => {
+                    Failure::new(Class::Invalid, what)
+                        .hint("Use the iso-builder of the release that made the medium.")
+                }
                 _ => Failure::new(Class::Verification, what).hint(COPY_AGAIN),
             }
             .because(error)
@@ -125,11 +148,20 @@ impl Medium {
         &self.manifest
     }
 
-    /// The image, where the medium is one.
+    /// The image, where the medium is one that can be read as it is meant to be.
     #[must_use]
     pub fn iso(&self) -> Option<&Iso> {
         match &self.content {
             Content::Iso(iso) => Some(iso),
+            Content::Partition(_) | Content::Directory => None,
+        }
+    }
+
+    /// The bytes of the image, where the medium is one.
+    pub(crate) fn image(&self) -> Option<&dyn Source> {
+        match &self.content {
+            Content::Iso(iso) => Some(iso.source()),
+            Content::Partition(iso) => Some(&iso.source().source),
             Content::Directory => None,
         }
     }
@@ -150,6 +182,7 @@ impl Medium {
     pub(crate) fn open_file(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
         match &self.content {
             Content::Iso(iso) => Ok(Box::new(iso.open_file(path)?)),
+            Content::Partition(iso) => Ok(Box::new(iso.open_file(path)?)),
             Content::Directory => {
                 let path = self.path.join(path);
                 // Opening a pipe would wait for a writer.
@@ -172,6 +205,10 @@ impl Medium {
     }
 }
 
+fn open_image(path: &Path) -> Result<File> {
+    File::open(path).class(Class::DiskIo, || format!("opening the medium {}", path.display()))
+}
+
 fn not_ours(what: String) -> Failure {
     Failure::new(Class::Invalid, what).hint(EXPECTED)
 }
@@ -189,7 +226,7 @@ fn damaged_image(path: &Path, error: impl Into<anyhow::Error>) -> anyhow::Error 
 
 fn start_of(file: &File) -> Result<Vec<u8>> {
     let mut bytes = vec![0; 4096];
-    let count = file.read_at(&mut bytes, 0).context("reading its first bytes")?;
+    let count = FileExt::read_at(file, &mut bytes, 0).context("reading its first bytes")?;
     bytes.truncate(count);
     Ok(bytes)
 }

@@ -5,8 +5,12 @@ use std::path::{Path, PathBuf};
 
 use installer::customization::{FILE, GRUB_FILE, area, argument};
 use installer::digest::Digest;
+use installer::iso::Recipe;
+use installer::progress::Progress;
 use installer::release::{Containerd, FORMAT, Image, MediumKind, Payload, Purpose, Release};
 
+use crate::boot::loaders;
+use crate::build::media::{assemble, boot_code};
 use crate::iso9660::testing::make_iso;
 
 /// A medium that is being made.
@@ -42,6 +46,7 @@ impl Sample {
                 documents: 1,
             }],
             containerd: Containerd::default(),
+            iso: None,
         };
         let directory = tempfile::tempdir().unwrap();
         let mut add = |path: String, purpose, content: &[u8]| {
@@ -72,6 +77,36 @@ impl Sample {
         area.set_len(area::LENGTH).unwrap();
         fs::write(self.tree().join(GRUB_FILE), argument::grub(&[]).unwrap()).unwrap();
         self
+    }
+
+    /// The ISO that the builder writes, with loaders, boot code and room for customising.
+    pub(crate) fn build(mut self) -> (Self, PathBuf) {
+        let loaders = self.directory.path().join("loaders");
+        fs::create_dir_all(&loaders).unwrap();
+        let pattern = |length: u32, step| (0..length).map(|n| (n % step) as u8).collect::<Vec<_>>();
+        fs::write(loaders.join(loaders::ELTORITO), pattern(5000, 241)).unwrap();
+        fs::write(loaders.join(loaders::HYBRID), pattern(512, 239)).unwrap();
+        for (purpose, name, length) in [
+            (Purpose::Shim, loaders::SHIM, 9000),
+            (Purpose::GrubEfi, loaders::GRUB_EFI, 20_001),
+            (Purpose::MokManager, loaders::MOK_MANAGER, 700),
+        ] {
+            let (path, content) = (format!("boot/loaders/{name}"), pattern(length, 251));
+            let file = self.tree().join(&path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, &content).unwrap();
+            let (size, sha256) = (u64::from(length), Digest::of(&content));
+            self.release.payloads.push(Payload { path, purpose, size, sha256 });
+        }
+        self.release.iso = Some(boot_code(&loaders).unwrap());
+        let manifest = self.release.to_bytes();
+        let source = |payload: &Payload| Ok(self.tree().join(&payload.path));
+        let scratch = tempfile::tempdir().unwrap();
+        let iso =
+            assemble(&Recipe::new(&self.release, &manifest), &loaders, &source, scratch.path()).unwrap();
+        let path = self.directory.path().join("built.iso");
+        iso.write(&path, "iso", &Progress::silent()).unwrap();
+        (self, path)
     }
 
     pub(crate) fn tree(&self) -> PathBuf {

@@ -1,6 +1,9 @@
-//! `iso-builder verify`: every payload of a medium is read and hashed again.
+//! `iso-builder verify`: a medium is read whole and compared with what it was when it was built.
 //!
-//! The manifest itself is checked against the digest in the boot menu, which is what the live system believes.
+//! Of an ISO every byte is, by `installer::iso`. Of an ISO that another recipe made, and of a directory, every payload
+//! is, by its digest in the manifest; and the manifest of such an ISO by the digest in its boot menu. Bytes behind the end
+//! of an ISO, as every stick has them, are none of it. A tool that moves the backup of the partition table to the end of
+//! a stick changes the partition table, and that is found.
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -12,6 +15,8 @@ use installer::cli::{Context, Format, print};
 use installer::customization::{FILE, GRUB_FILE};
 use installer::digest::Digest;
 use installer::failure::{Class, Failure};
+use installer::iso::recipe::BOOT_MENU;
+use installer::iso::{self, Difference, Map, Owner, Scope, Source};
 use installer::progress::{Progress, Step};
 use installer::release::{MANIFEST, MediumKind, Payload, Release};
 use installer::size::ByteSize;
@@ -20,15 +25,16 @@ use serde::Serialize;
 use super::{COPY_AGAIN, Medium, counted, printable};
 use crate::customize::{Shown, show};
 
-/// The boot menu of an ISO.
-const BOOT_MENU: &str = "boot/grub/grub.cfg";
 /// The kernel argument that names the release.
 const RELEASE_ARGUMENT: &str = "nqrust.release=";
 const MAX_BOOT_MENU: u64 = 1 << 20;
 /// Large reads keep a drive streaming.
 const BUFFER: usize = 256 * 1024;
+/// What a medium lacks that another generation of the builder made.
+const OTHER_RECIPE: &str = "another version of iso-builder made this ISO; boot sectors, directories, boot menu and EFI \
+    system partition were not compared. Verify it with the iso-builder of its release.";
 
-/// Check that a medium is undamaged.
+/// Check that a medium is as it was built, but for what it was customised with.
 #[derive(Debug, Args)]
 pub struct Verify {
     /// An ISO, a drive that holds one, or a directory with release.json.
@@ -38,7 +44,7 @@ pub struct Verify {
 impl Verify {
     /// Prints what was checked. A medium with any fault is [`Class::Verification`].
     pub fn run(self, context: &Context) -> Result<()> {
-        let report = verify(&Medium::open(&self.medium)?, &context.progress)?;
+        let report = verify(&Medium::open_for_verification(&self.medium)?, &context.progress)?;
         match context.format {
             Format::Text => print(&report.to_string())?,
             Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
@@ -66,16 +72,30 @@ pub struct Report {
     pub remote: usize,
     /// Whether the boot menu was compared with the manifest (on ISOs only).
     pub boot_menu_checked: bool,
+    /// How much of the medium was compared.
+    pub coverage: Coverage,
     /// What the medium was customised with, in a few words.
     pub customised: String,
     /// What is wrong, in the order of the manifest.
     pub findings: Vec<Finding>,
 }
 
+/// How much of a medium was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Coverage {
+    /// Every byte of an ISO.
+    Whole,
+    /// The payloads of an ISO of another recipe, and the release that its boot menu names.
+    PayloadsOnly,
+    /// All files of a directory that the manifest names, which has nothing else to boot from.
+    Files,
+}
+
 /// One thing that is wrong.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// The file on the medium, or the medium itself.
+    /// The file on the medium, another part of it by its name, or the medium itself.
     pub path: String,
     /// What is wrong with it.
     #[serde(flatten)]
@@ -107,6 +127,18 @@ pub enum Fault {
         /// What the bytes give.
         found: Digest,
     },
+    /// It is no payload, and is not what the builder writes there.
+    Changed {
+        /// The first byte that is another, counted from the beginning of the medium.
+        offset: u64,
+    },
+    /// It could not be compared.
+    NotCompared {
+        /// The damaged file that it is made of.
+        because: String,
+    },
+    /// It is a release manifest whose digest nothing else on the medium names.
+    ForeignManifest,
     /// It cannot be read.
     Unreadable {
         /// Why.
@@ -135,6 +167,18 @@ impl fmt::Display for Fault {
             Self::Short { expected, found } => write!(f, "has {found} of {expected} bytes"),
             Self::Long { expected } => write!(f, "is longer than its {expected} bytes"),
             Self::Damaged { .. } => write!(f, "damaged: its SHA-256 is not that of the manifest"),
+            Self::Changed { offset } => {
+                write!(f, "changed: not what iso-builder writes, from byte {offset} of the medium on")
+            }
+            Self::NotCompared { because } => {
+                write!(f, "could not be compared, because {} is damaged", printable(because))
+            }
+            Self::ForeignManifest => {
+                write!(
+                    f,
+                    "damaged: nothing else on the medium names its SHA-256, so nothing was compared with it"
+                )
+            }
             Self::Unreadable { reason } => write!(f, "cannot be read: {}", printable(reason)),
             Self::Customisation { reason } => write!(f, "damaged: {}", printable(reason)),
             Self::UnnamedRelease => write!(f, "does not name the release ({RELEASE_ARGUMENT}sha256:…)"),
@@ -166,8 +210,15 @@ impl fmt::Display for Report {
             )?;
         }
         writeln!(f, "{}", self.customised)?;
+        if self.coverage == Coverage::PayloadsOnly {
+            writeln!(f, "warning: {OTHER_RECIPE}")?;
+        }
         let (count, size) = (self.payloads, ByteSize::bytes(self.bytes));
         match self.findings.len() {
+            0 if self.coverage == Coverage::Whole => write!(
+                f,
+                "all {count} payloads ({size}) are as the manifest says, and every other byte is what iso-builder writes"
+            ),
             0 => write!(f, "all {count} payloads ({size}) are as the manifest says"),
             faults => write!(f, "{}; {count} payloads ({size}) looked at", counted(faults, "fault")),
         }
@@ -187,22 +238,20 @@ impl Report {
     }
 }
 
-/// Reads and hashes every payload that should be on `medium`. Faults of the medium go into the report;
-/// an error is a medium without a readable manifest.
+/// Reads and compares everything that should be on `medium`. Faults of the medium go into the report; an error is a
+/// medium without a readable manifest.
 pub fn verify(medium: &Medium, progress: &Progress) -> Result<Report> {
     let release = medium.release()?;
     let (local, remote) = expected(&release);
     let bytes = local.iter().map(|payload| payload.size).fold(0, u64::saturating_add);
-    let mut step = progress.step("verify", format!("verifying {}", medium.path().display()), Some(bytes));
-    let mut findings: Vec<Finding> = medium.iso().and_then(|_| check_boot_menu(medium)).into_iter().collect();
-    for payload in &local {
-        findings.extend(check_payload(medium, payload, &mut step));
-    }
-    findings.extend(check_length(medium));
-    findings.extend(check_customisation(medium));
-    if findings.is_empty() {
-        step.done();
-    }
+    let files = || compare_files(medium, &local, bytes, progress);
+    let (coverage, findings) = match medium.image() {
+        None => (Coverage::Files, files()),
+        Some(image) => match map(medium, &release)? {
+            None => (Coverage::PayloadsOnly, files()),
+            Some(map) => (Coverage::Whole, compare_image(medium, image, &map, progress)?),
+        },
+    };
     Ok(Report {
         medium: medium.path().to_owned(),
         release: format!("{} {}", release.id, release.version),
@@ -211,10 +260,75 @@ pub fn verify(medium: &Medium, progress: &Progress) -> Result<Report> {
         payloads: local.len(),
         bytes,
         remote,
-        boot_menu_checked: medium.iso().is_some(),
+        boot_menu_checked: coverage != Coverage::Files,
+        coverage,
         customised: Shown::of(medium).brief(),
         findings,
     })
+}
+
+/// The map of an ISO that this program can make; a manifest that no ISO fits is [`Class::Verification`].
+fn map<'a>(medium: &'a Medium, release: &'a Release) -> Result<Option<Map<'a>>> {
+    Map::of(release, medium.manifest()).map_err(|error| {
+        let what = format!("{MANIFEST} of {} contradicts itself", medium.path().display());
+        Failure::new(Class::Verification, what).because(error).hint(COPY_AGAIN).into()
+    })
+}
+
+fn begin(medium: &Medium, total: u64, progress: &Progress) -> Step {
+    progress.step("verify", format!("verifying {}", medium.path().display()), Some(total))
+}
+
+/// Compares every byte of an ISO.
+fn compare_image(
+    medium: &Medium,
+    image: &dyn Source,
+    map: &Map<'_>,
+    progress: &Progress,
+) -> Result<Vec<Finding>> {
+    let mut step = begin(medium, map.size, progress);
+    let differences = iso::check(image, map, Scope::Whole, &mut |bytes| {
+        step.advance(bytes);
+        Ok(())
+    })?;
+    if differences.is_empty() {
+        step.done();
+    }
+    Ok(differences.into_iter().map(|difference| Finding::of(medium, difference)).collect())
+}
+
+/// Compares the files of which the manifest knows the digest.
+fn compare_files(medium: &Medium, local: &[&Payload], bytes: u64, progress: &Progress) -> Vec<Finding> {
+    let mut step = begin(medium, bytes, progress);
+    let mut findings: Vec<Finding> = medium.iso().and_then(|_| check_boot_menu(medium)).into_iter().collect();
+    for payload in local {
+        findings.extend(check_payload(medium, payload, &mut step));
+    }
+    findings.extend(check_length(medium));
+    findings.extend(check_customisation(medium));
+    if findings.is_empty() {
+        step.done();
+    }
+    findings
+}
+
+impl Finding {
+    fn of(medium: &Medium, Difference { owner, fault }: Difference) -> Self {
+        let path = match owner {
+            Owner::Image => medium.path().display().to_string(),
+            owner => owner.to_string(),
+        };
+        let fault = match fault {
+            iso::Fault::Changed { at } => Fault::Changed { offset: at.0 },
+            iso::Fault::Damaged { expected, found } => Fault::Damaged { expected, found },
+            iso::Fault::CutOff { expected, found } => Fault::Short { expected, found },
+            iso::Fault::Unreadable(reason) => Fault::Unreadable { reason },
+            iso::Fault::Customization(reason) => Fault::Customisation { reason },
+            iso::Fault::Unknown(because) => Fault::NotCompared { because },
+            iso::Fault::Stranger => Fault::ForeignManifest,
+        };
+        Self { path, fault }
+    }
 }
 
 /// The payloads that should be on the medium, and how many are left to the network.
@@ -252,6 +366,12 @@ fn check_boot_menu(medium: &Medium) -> Option<Finding> {
         },
     };
     Some(Finding { path: BOOT_MENU.to_owned(), fault })
+}
+
+/// Whether the boot menu of an ISO names another release manifest than the one that is on it.
+pub(super) fn menu_names_another(medium: &Medium) -> bool {
+    let found = medium.image().and_then(|_| check_boot_menu(medium));
+    matches!(found, Some(Finding { fault: Fault::OtherRelease { .. }, .. }))
 }
 
 /// What is wrong with the releases that `menu` names, given the digest of the manifest.

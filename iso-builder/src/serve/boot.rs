@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use installer::digest::Digest;
+use installer::iso::menu::SCREEN_FIRST;
 use installer::release::Purpose;
 
 use super::files::Files;
 use super::machines::Why;
-use crate::boot::menu::SCREEN_FIRST;
 
 /// Where everything of the medium is served.
 pub const MEDIUM: &str = "/medium/";

@@ -10,14 +10,32 @@ use crate::install::device;
 use crate::install::host::Access;
 use crate::install::image;
 use crate::install::seed::{Seeding, each_at_once};
-use crate::medium::{Place, fetch_again};
+use crate::iso::Scope;
+use crate::medium::{Compared, Place, changed, compare, fetch_again};
 use crate::plan::{PartitionName, UnpackedImage};
 use crate::release::Payload;
 use crate::size::ByteSize;
 
 impl Run<'_, '_> {
+    /// Compares what the medium boots from, which costs some MiB, and ends the install where that was changed.
+    fn verify_boot_parts(&self, id: &str) -> Result<()> {
+        let Parts { source, cancel, progress, .. } = *self.parts;
+        match compare(source, &self.plan.release, Scope::Boot, None, &|| Ok(cancel.check()?))? {
+            Compared::Image(differences) if !differences.is_empty() => {
+                return Err(changed(source, &differences).into());
+            }
+            Compared::OtherRecipe => progress.note(
+                id,
+                "Warning: another version of iso-builder made the medium; of what it boots from nothing is checked",
+            ),
+            Compared::Image(_) | Compared::NoImage => {}
+        }
+        Ok(())
+    }
+
     /// Hashes what is on this machine; what is on a server is hashed on its way, and asked for now.
     pub(super) fn verify_medium(&mut self, id: &str, payloads: &[Payload]) -> Result<()> {
+        self.verify_boot_parts(id)?;
         let Parts { source, cancel, progress, .. } = *self.parts;
         let (here, away): (Vec<_>, Vec<_>) =
             payloads.iter().partition(|payload| source.place(payload) == Some(Place::Here));

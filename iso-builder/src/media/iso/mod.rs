@@ -1,19 +1,15 @@
 //! ISO 9660 images that boot on BIOS and on UEFI, from optical drives and from USB sticks.
 //!
 //! Level 3 (files of any length) with Rock Ridge names, two El Torito entries, a boot sector for BIOS and a GUID
-//! partition table. One FAT image is El Torito's entry for UEFI and the EFI system partition of a stick. [`layout`]
-//! tells where everything lies; `iso9660` reads what is written here.
+//! partition table. One FAT image is El Torito's entry for UEFI and the EFI system partition of a stick. What lies where
+//! is `installer::iso`'s to say, for the medium check of the installer has to know it too; here files are copied there.
+//! `iso9660` reads what is written.
 //!
 //! Owners, modes and times are given, so that those of the sources leave no trace: the same content makes the same
 //! bytes. There is no Joliet tree, which would cut the volume's name short.
 
-mod boot;
-mod descriptors;
-mod layout;
-mod records;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -22,14 +18,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use installer::failure::{Class, Failure};
+use installer::iso::Layout;
+use installer::iso::boot;
+use installer::iso::layout::{Outline, Part};
+use installer::iso::recipe::ELTORITO;
 use installer::progress::{Progress, Step};
 use installer::size::ByteSize;
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use uuid::Uuid;
-
-use layout::Layout;
-use tree::Tree;
 
 /// What an ISO is made of.
 #[derive(Clone, Debug)]
@@ -50,38 +45,25 @@ pub struct Iso {
     pub esp: PathBuf,
 }
 
-/// Where the El Torito image is on the ISO.
-const ELTORITO: &str = "boot/grub/eltorito.img";
-
 /// How much is copied between two reports of progress.
 const CHUNK: u64 = 8 << 20;
-
-/// A volume id from free text.
-#[must_use]
-pub fn volume_id(text: &str) -> String {
-    let upper = text.to_ascii_uppercase();
-    let plain = upper.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
-    plain.take(32).collect()
-}
 
 impl Iso {
     /// Writes the ISO to `output` by way of a temporary name beside it; shows progress as the step `step`.
     pub fn write(&self, output: &Path, step: &str, progress: &Progress) -> Result<()> {
-        let mut sizes = vec![length(&self.eltorito)?];
-        let mut paths = vec![ELTORITO];
+        let mut files = vec![(ELTORITO, length(&self.eltorito)?)];
         for (path, source) in &self.files {
-            sizes.push(length(source)?);
-            paths.push(path);
+            files.push((path, length(source)?));
         }
-        let tree = Tree::new(paths)?;
-        let time = Timestamp::from_second(i64::try_from(self.epoch)?).context("reading the build's time")?;
-        let time = time.to_zoned(TimeZone::UTC).datetime();
-        let layout = Layout::new(&self.volume, &tree, &sizes, length(&self.esp)?, time)?;
+        let sizes: Vec<_> = files.iter().map(|(_, size)| *size).collect();
+        let (volume, guid, epoch, esp) = (&self.volume, self.guid, self.epoch, length(&self.esp)?);
+        let layout = Layout::new(&Outline { volume, guid, epoch, files, esp })?;
         check_space(output, layout.size)?;
 
         let unfinished = output.with_extension("iso.new");
         let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let total = layout.head.len() as u64 + sizes.iter().sum::<u64>() + u64::from(layout.esp.length);
+        let parts: u64 = layout.parts.iter().map(|part| part.bytes.len() as u64).sum();
+        let total = parts + sizes.iter().sum::<u64>() + u64::from(layout.esp.length);
         let mut step = progress.step(step, format!("Writing {name}"), Some(total));
         let written = self.fill(&unfinished, &layout, &sizes, &mut step);
         if let Err(error) = written {
@@ -99,21 +81,22 @@ impl Iso {
     /// Writes everything into the new file `path`.
     fn fill(&self, path: &Path, layout: &Layout, sizes: &[u64], step: &mut Step) -> Result<()> {
         let mut iso = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
-        iso.write_all_at(&layout.head, 0)?;
-        step.advance(layout.head.len() as u64);
-        let eltorito = layout.files[0][0].start;
+        iso.set_len(layout.size.get())?;
+        for Part { at, bytes, .. } in &layout.parts {
+            iso.write_all_at(bytes, at.0)?;
+            step.advance(bytes.len() as u64);
+        }
+        let eltorito = layout.start(0);
         let mut image =
             fs::read(&self.eltorito).with_context(|| format!("reading {}", self.eltorito.display()))?;
         boot::patch_eltorito(&mut image, eltorito)?;
         iso.write_all_at(&image, eltorito.offset().0)?;
         step.advance(image.len() as u64);
         for (number, (_, source)) in self.files.iter().enumerate() {
-            let start = layout.files[number + 1][0].start;
+            let start = layout.start(number + 1);
             copy(source, sizes[number + 1], &mut iso, start.offset().0, step)?;
         }
         copy(&self.esp, u64::from(layout.esp.length), &mut iso, layout.esp.start.offset().0, step)?;
-        iso.set_len(layout.size.get())?;
-        boot::write_table(&mut iso, layout, self.guid).context("writing the partition table")?;
         let hybrid = fs::read(&self.hybrid).with_context(|| format!("reading {}", self.hybrid.display()))?;
         iso.write_all_at(&boot::first_sector(&hybrid, eltorito, layout.size.get())?, 0)?;
         Ok(())

@@ -17,5 +17,6 @@ pub(crate) fn release(payloads: Vec<Payload>) -> Release {
         payloads,
         images: Vec::new(),
         containerd: Containerd::default(),
+        iso: None,
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 
+use crate::iso::Source;
 use crate::medium::{PayloadSource, Place};
 use crate::plan::tests::{contents, release};
 use crate::release::Payload;
@@ -20,6 +21,8 @@ pub(in crate::install) struct TestMedium {
     pub(in crate::install) place: Place,
     pub(in crate::install) openings: Mutex<BTreeMap<String, usize>>,
     pub(in crate::install) stop_at: Option<(&'static str, &'static AtomicBool)>,
+    /// The release manifest and the ISO that the medium is.
+    pub(in crate::install) image: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Default for TestMedium {
@@ -31,6 +34,7 @@ impl Default for TestMedium {
             place: Place::Here,
             openings: Mutex::default(),
             stop_at: None,
+            image: None,
         }
     }
 }
@@ -65,7 +69,11 @@ impl PayloadSource for TestMedium {
     }
 
     fn manifest(&self) -> Result<Vec<u8>> {
-        Ok(release().to_bytes())
+        Ok(self.image.as_ref().map_or_else(|| release().to_bytes(), |(manifest, _)| manifest.clone()))
+    }
+
+    fn image(&self) -> Result<Option<Box<dyn Source>>> {
+        Ok(self.image.clone().map(|(_, image)| Box::new(image) as Box<dyn Source>))
     }
 
     fn describe(&self) -> String {

@@ -13,15 +13,19 @@
 //! tables and directories, since addresses count from the beginning of the volume; both share the files.
 
 use anyhow::{Context, Result, ensure};
-use installer::size::ByteSize;
+use jiff::Timestamp;
 use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use uuid::Uuid;
 
+use super::address::{BLOCK_SIZE, Block, Extent, Offset};
+use super::map::{Owner, Volume};
 use super::tree::Tree;
-use super::{descriptors, records};
-use crate::iso9660::{BLOCK_SIZE, Block, Extent};
+use super::{boot, descriptors, records};
+use crate::size::ByteSize;
 
 /// The first block of partition 1.
-pub(super) const PARTITION: Block = Block(16);
+pub const PARTITION: Block = Block(16);
 /// The first volume descriptor of a volume; what precedes it belongs to others (ECMA-119, 6.2.1).
 const DESCRIPTORS: Block = Block(16);
 /// Firmware and kernels of old read ahead beyond the end of a disc; so much padding keeps them from an error.
@@ -33,16 +37,43 @@ const ESP_ALIGNMENT: u32 = (1 << 20) / BLOCK_SIZE;
 /// The longest extent: the most whole blocks whose length fits 32 bits.
 const MAX_EXTENT: u64 = (u32::MAX - (BLOCK_SIZE - 1)) as u64;
 
-/// The addresses of an ISO, and its bytes up to the first file.
+/// What a layout depends on.
+#[derive(Clone, Debug)]
+pub struct Outline<'a> {
+    /// Volume id: up to 32 of A-Z, 0-9 and `_`.
+    pub volume: &'a str,
+    /// The GUID of the partition table.
+    pub guid: Uuid,
+    /// The time of the volume and of every file, in seconds since 1970.
+    pub epoch: u64,
+    /// The files with their lengths in bytes, in the order in which they lie. BIOS starts the first.
+    pub files: Vec<(&'a str, u64)>,
+    /// Length of the EFI system partition in bytes.
+    pub esp: u64,
+}
+
+/// The addresses of an ISO, and its bytes beside files, EFI system partition and boot sector.
 #[derive(Debug)]
-pub(super) struct Layout {
-    /// Boot sector and partition table are left zero.
-    pub(super) head: Vec<u8>,
-    /// The extents of each file.
-    pub(super) files: Vec<Vec<Extent>>,
-    pub(super) esp: Extent,
+pub struct Layout {
+    /// Descriptors, tables and directories.
+    pub parts: Vec<Part>,
+    /// The extents of each file, one behind the other without a gap; one of length 0 for an empty file.
+    pub files: Vec<Vec<Extent>>,
+    /// The EFI system partition.
+    pub esp: Extent,
     /// Length of the whole.
-    pub(super) size: ByteSize,
+    pub size: ByteSize,
+}
+
+/// Some bytes of an ISO.
+#[derive(Debug)]
+pub struct Part {
+    /// What they belong to.
+    pub owner: Owner,
+    /// Where they begin.
+    pub at: Offset,
+    /// Themselves.
+    pub bytes: Vec<u8>,
 }
 
 /// Where the two path tables of a view are, and how long each is in bytes.
@@ -116,68 +147,89 @@ struct Directories {
 }
 
 impl Layout {
-    /// The layout of files of the lengths `sizes` in `tree`, and of an EFI system partition of `esp` bytes. The first
-    /// file is what BIOS starts.
-    pub(super) fn new(volume: &str, tree: &Tree, sizes: &[u64], esp: u64, time: DateTime) -> Result<Self> {
+    /// The layout of what `outline` says.
+    pub fn new(outline: &Outline<'_>) -> Result<Self> {
+        let time =
+            Timestamp::from_second(i64::try_from(outline.epoch)?).context("reading the build's time")?;
+        let time = time.to_zoned(TimeZone::UTC).datetime();
         ensure!((1901..2155).contains(&time.year()), "an ISO cannot tell the year {}", time.year());
+        let tree = Tree::new(outline.files.iter().map(|(path, _)| *path))?;
         let mut free = Allocator(u64::from(DESCRIPTORS.0 + PARTITION.0 + 16));
         let catalogue = free.take(1, 1)?;
         let extension = free.take(1, 1)?;
-        // Addresses do not change lengths, so lengths can be known before addresses.
-        let nowhere = vec![Extent { start: Block(0), length: 0 }; tree.directories.len()];
-        let extents: Vec<_> = sizes.iter().map(|size| split(Block(0), *size)).collect::<Result<_>>()?;
-        let draft =
-            View { first: Block(0), end: Block(0), extension, directories: &nowhere, files: &extents };
-        let lengths: Vec<_> = (0..tree.directories.len())
-            .map(|index| records::directory(tree, index, &draft, time).len() as u64)
-            .collect();
-        let table = records::path_table(tree, &draft, u32::to_le_bytes, u16::to_le_bytes).len() as u64;
-        let volumes =
-            [Block(0), PARTITION].map(|first| Directories::allocate(first, &mut free, table, &lengths));
-        let beginning = free.0;
+        let volumes = Directories::allocate_both(&tree, outline, extension, time, &mut free)?;
 
         let mut files = Vec::new();
-        for size in sizes {
+        for (_, size) in &outline.files {
             files.push(split(free.take(*size, FILE_ALIGNMENT)?, *size)?);
         }
-        let esp = Extent { start: free.take(esp, ESP_ALIGNMENT)?, length: u32::try_from(esp)? };
+        let esp =
+            Extent { start: free.take(outline.esp, ESP_ALIGNMENT)?, length: u32::try_from(outline.esp)? };
         free.take(u64::from(PADDING) * u64::from(BLOCK_SIZE), 1)?;
         let end = block(free.0)?;
+        let size = ByteSize::bytes(end.offset().0);
 
-        let mut head = vec![0; usize::try_from(block(beginning)?.offset().0)?];
-        let mut put = |at: Block, bytes: &[u8]| {
-            let at = usize::try_from(at.offset().0)?;
-            head[at..at + bytes.len()].copy_from_slice(bytes);
-            anyhow::Ok(())
-        };
-        put(extension, &records::extension())?;
-        let bios = files.first().and_then(|extents| extents.first());
-        put(catalogue, &descriptors::catalogue(bios.context("an ISO without a file")?.start, esp))?;
-        for volume_directories in volumes {
-            let Directories { first, tables, extents } = volume_directories?;
+        let bios = files.first().and_then(|extents| extents.first()).context("an ISO without a file")?.start;
+        let part = |owner, at: Block, bytes| Part { owner, at: at.offset(), bytes };
+        let mut parts = vec![
+            part(Owner::RockRidge, extension, records::extension()),
+            part(Owner::BootCatalogue, catalogue, descriptors::catalogue(bios, esp)),
+        ];
+        for Directories { first, tables, extents } in volumes {
+            let volume = if first == Block(0) { Volume::Device } else { Volume::Partition };
             let view = View { first, end, extension, directories: &extents, files: &files };
-            let mut at = Block(first.0 + DESCRIPTORS.0);
-            let mut descriptors = vec![descriptors::primary(volume, &view, &tables, time)];
-            if first == Block(0) {
+            let mut descriptors = descriptors::primary(outline.volume, &view, &tables, time);
+            if volume == Volume::Device {
                 // Firmware looks here; partition 1 is started by nobody.
-                descriptors.push(descriptors::boot(catalogue));
+                descriptors.extend(descriptors::boot(catalogue));
             }
-            descriptors.push(descriptors::terminator());
-            for descriptor in descriptors {
-                put(at, &descriptor)?;
-                at = Block(at.0 + 1);
-            }
-            put(tables.little, &records::path_table(tree, &view, u32::to_le_bytes, u16::to_le_bytes))?;
-            put(tables.big, &records::path_table(tree, &view, u32::to_be_bytes, u16::to_be_bytes))?;
+            descriptors.extend(descriptors::terminator());
+            parts.push(part(Owner::Descriptors(volume), Block(first.0 + DESCRIPTORS.0), descriptors));
+            let little = records::path_table(&tree, &view, u32::to_le_bytes, u16::to_le_bytes);
+            let big = records::path_table(&tree, &view, u32::to_be_bytes, u16::to_be_bytes);
+            parts.push(part(Owner::PathTable(volume), tables.little, little));
+            parts.push(part(Owner::PathTable(volume), tables.big, big));
             for (index, extent) in extents.iter().enumerate() {
-                put(extent.start, &records::directory(tree, index, &view, time))?;
+                let owner = Owner::Directory(volume, tree.directories[index].path.clone());
+                parts.push(part(owner, extent.start, records::directory(&tree, index, &view, time)));
             }
         }
-        Ok(Self { head, files, esp, size: ByteSize::bytes(end.offset().0) })
+        let [table, backup] = boot::partition_tables(esp, size, outline.guid)?;
+        let at = Offset(size.get() - backup.len() as u64);
+        parts.push(Part { owner: Owner::PartitionTable, at: Offset(boot::SECTOR), bytes: table });
+        parts.push(Part { owner: Owner::BackupTable, at, bytes: backup });
+        Ok(Self { parts, files, esp, size })
+    }
+
+    /// Where the file with this number begins.
+    #[must_use]
+    pub fn start(&self, file: usize) -> Block {
+        self.files.get(file).and_then(|extents| extents.first()).map_or(Block(0), |extent| extent.start)
     }
 }
 
 impl Directories {
+    /// Those of the whole device and those of partition 1.
+    fn allocate_both(
+        tree: &Tree,
+        outline: &Outline<'_>,
+        extension: Block,
+        time: DateTime,
+        free: &mut Allocator,
+    ) -> Result<[Self; 2]> {
+        // Addresses do not change lengths, so lengths can be known before addresses.
+        let nowhere = vec![Extent { start: Block(0), length: 0 }; tree.directories.len()];
+        let files: Vec<_> =
+            outline.files.iter().map(|(_, size)| split(Block(0), *size)).collect::<Result<_>>()?;
+        let draft = View { first: Block(0), end: Block(0), extension, directories: &nowhere, files: &files };
+        let lengths: Vec<_> = (0..tree.directories.len())
+            .map(|index| records::directory(tree, index, &draft, time).len() as u64)
+            .collect();
+        let table = records::path_table(tree, &draft, u32::to_le_bytes, u16::to_le_bytes).len() as u64;
+        let mut allocate = |first| Self::allocate(first, free, table, &lengths);
+        Ok([allocate(Block(0))?, allocate(PARTITION)?])
+    }
+
     fn allocate(first: Block, free: &mut Allocator, table: u64, lengths: &[u64]) -> Result<Self> {
         let tables = PathTables {
             little: free.take(table, 1)?,

@@ -22,6 +22,8 @@ pub(super) struct Tree {
 pub(super) struct Directory {
     /// Index of the directory above; the root is its own.
     pub(super) parent: usize,
+    /// Path from the root, empty for the root itself.
+    pub(super) path: String,
     /// The identifier in the path table; one zero byte for the root.
     pub(super) identifier: Vec<u8>,
     /// In the order of their identifiers.
@@ -68,18 +70,20 @@ impl Tree {
             root.insert(path, index)?;
         }
         let mut directories = Vec::new();
-        let mut waiting = VecDeque::from([(0, vec![0], root)]);
-        while let Some((parent, identifier, node)) = waiting.pop_front() {
+        let mut waiting = VecDeque::from([(0, String::new(), vec![0], root)]);
+        while let Some((parent, path, identifier, node)) = waiting.pop_front() {
             let own = directories.len();
             let mut children = node.name_children();
             for (child, below) in &mut children {
                 if let Some(below) = below.take() {
                     child.target = Target::Directory(own + waiting.len() + 1);
-                    waiting.push_back((own, child.identifier.clone(), below));
+                    let separator = if path.is_empty() { "" } else { "/" };
+                    let path = format!("{path}{separator}{}", child.name);
+                    waiting.push_back((own, path, child.identifier.clone(), below));
                 }
             }
             let children = children.into_iter().map(|(child, _)| child).collect();
-            directories.push(Directory { parent, identifier, children });
+            directories.push(Directory { parent, path, identifier, children });
         }
         Ok(Self { directories })
     }
@@ -169,6 +173,8 @@ mod tests {
         let root: Vec<_> = tree.directories[0].children.iter().map(|child| child.target).collect();
         assert_eq!(root, [Target::Directory(1), Target::Directory(2), Target::File(2)]);
         assert_eq!(tree.directories[2].children[0].target, Target::Directory(3));
+        let paths: Vec<_> = tree.directories.iter().map(|directory| directory.path.as_str()).collect();
+        assert_eq!(paths, ["", "a", "b", "b/deep"]);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 
 use jiff::civil::DateTime;
 
+use super::address::{BLOCK_SIZE, Extent};
 use super::layout::View;
 use super::tree::{Target, Tree};
-use crate::iso9660::{BLOCK_SIZE, Extent};
 
 const DIRECTORY: u8 = 0x02;
 /// The next record continues the file.

@@ -1,7 +1,7 @@
 //! The boot menu of a medium.
 
-use installer::customization::{GRUB_FILE, argument};
-use installer::digest::Digest;
+use crate::customization::{GRUB_FILE, argument};
+use crate::digest::Digest;
 
 /// What the menu has to know.
 #[derive(Clone, Debug)]
@@ -17,8 +17,16 @@ pub struct Menu<'a> {
 }
 
 /// Consoles such that both show messages; the last one is `/dev/console`.
-pub(crate) const SCREEN_FIRST: &str = "console=ttyS0,115200 console=tty0";
+pub const SCREEN_FIRST: &str = "console=ttyS0,115200 console=tty0";
 const SERIAL_FIRST: &str = "console=tty0 console=ttyS0,115200";
+
+/// A volume id from free text.
+#[must_use]
+pub fn volume_id(text: &str) -> String {
+    let upper = text.to_ascii_uppercase();
+    let plain = upper.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    plain.take(32).collect()
+}
 
 impl Menu<'_> {
     /// The file by which a boot loader recognises the medium it belongs to.
@@ -159,5 +167,11 @@ mod tests {
         );
         assert!(text.find("\nsource /boot/grub/custom.cfg\n") < text.find("menuentry"), "{text}");
         assert!(menu.stub().contains("--file --set=root /.nqrust/e3b0c44298fc1c14\n"));
+    }
+
+    #[test]
+    fn a_volume_id_has_only_what_iso_9660_allows() {
+        assert_eq!(volume_id("nqrust-hypervisor-0.1.0~rc1"), "NQRUST_HYPERVISOR_0_1_0_RC1");
+        assert_eq!(volume_id(&"x".repeat(40)).len(), 32);
     }
 }

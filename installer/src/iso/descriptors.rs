@@ -3,9 +3,9 @@
 
 use jiff::civil::DateTime;
 
+use super::address::{BLOCK_SIZE, Block, Extent};
 use super::layout::{PathTables, View};
 use super::records::{self, both, both_short};
-use crate::iso9660::{BLOCK_SIZE, Block, Extent};
 
 const BLOCK: usize = BLOCK_SIZE as usize;
 

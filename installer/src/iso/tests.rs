@@ -1,0 +1,142 @@
+//! An ISO in memory, made of its own map. That the writer of `iso-builder` writes the same is tested there, where every
+//! byte of such an ISO is changed too.
+
+use super::map::Wanted;
+use super::*;
+use crate::customization::argument;
+use crate::digest::Digest;
+use crate::plan::tests::contents;
+use crate::release::{IsoRecipe, Release};
+
+/// Boot code that nothing starts.
+fn boot_code() -> ([u8; 512], Vec<u8>) {
+    ([0x90; 512], (0..4000_u32).map(|n| (n % 251) as u8).collect())
+}
+
+/// The release of the plan's tests, as an ISO has it.
+pub(crate) fn release() -> Release {
+    let (hybrid, eltorito) = boot_code();
+    let iso = IsoRecipe {
+        recipe: recipe::NUMBER,
+        eltorito_size: eltorito.len() as u64,
+        eltorito_sha256: boot::eltorito_digest(&eltorito).unwrap(),
+        boot_sector_sha256: boot::boot_sector_digest(&hybrid).unwrap(),
+    };
+    Release { iso: Some(iso), ..crate::plan::tests::release() }
+}
+
+/// The ISO of `release`.
+pub(crate) fn image(release: &Release) -> Vec<u8> {
+    let (hybrid, mut eltorito) = boot_code();
+    let manifest = release.to_bytes();
+    let map = Map::of(release, &manifest).unwrap().unwrap();
+    let content = |path: &str| &contents().iter().find(|(payload, _)| payload.path == path).unwrap().1;
+    let menu = map.recipe.menu();
+    let loaders = map.loaders.map(|(_, payload)| content(&payload.path));
+    boot::patch_eltorito(&mut eltorito, map.eltorito).unwrap();
+    let mut image = Vec::new();
+    for region in &map.regions {
+        assert_eq!(region.at.0, image.len() as u64, "no gap before {}", region.owner);
+        match &region.wanted {
+            Wanted::Bytes(bytes) => image.extend_from_slice(bytes),
+            Wanted::Zeros | Wanted::Area => image.resize(image.len() + region.length as usize, 0),
+            Wanted::Payload(payload) => image.extend_from_slice(content(&payload.path)),
+            Wanted::BootSector => {
+                image.extend(boot::first_sector(&hybrid, map.eltorito, map.size).unwrap());
+            }
+            Wanted::Eltorito => image.extend_from_slice(&eltorito),
+            Wanted::Esp => image.extend(esp::image(&menu, release.epoch, loaders).unwrap()),
+            Wanted::Arguments => image.extend(argument::grub(&[]).unwrap()),
+        }
+    }
+    assert_eq!(image.len() as u64, map.size);
+    image
+}
+
+/// Where `text` is.
+pub(crate) fn find(image: &[u8], text: &str) -> usize {
+    image.windows(text.len()).position(|window| window == text.as_bytes()).unwrap()
+}
+
+fn differences(release: &Release, image: &[u8], scope: Scope) -> Vec<String> {
+    let manifest = release.to_bytes();
+    let map = Map::of(release, &manifest).unwrap().unwrap();
+    let found = check(&image.to_vec(), &map, scope, &mut |_| Ok(())).unwrap();
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_bytes_of_an_iso_change_only_with_the_number_of_the_recipe() {
+    let image = image(&release());
+    // Another digest here means that media which were built before would be called changed. Raise `recipe::NUMBER`, which is
+    // in the manifest and thereby in this digest, and then write the new one down.
+    assert_eq!(
+        (recipe::NUMBER, Digest::of(&image).to_string().as_str()),
+        (1, "0000000000000000000000000000000000000000000000000000000000000000"),
+    );
+}
+
+#[test]
+fn an_iso_as_it_was_built_has_no_difference_and_every_byte_is_read_once() {
+    let (release, bytes) = (release(), image(&release()));
+    let manifest = release.to_bytes();
+    let map = Map::of(&release, &manifest).unwrap().unwrap();
+    let mut read = 0;
+    let found = check(&bytes, &map, Scope::Whole, &mut |count| {
+        read += count;
+        Ok(())
+    });
+    assert_eq!((found.unwrap(), read), (vec![], map.size));
+    let mut stick = bytes;
+    stick.extend([0xAA; 5000]);
+    assert_eq!(differences(&release, &stick, Scope::Whole), [""; 0], "what is behind the ISO is none of it");
+}
+
+#[test]
+fn before_an_install_payloads_are_left_to_their_readers_and_boot_parts_are_compared() {
+    let (release, bytes) = (release(), image(&release()));
+    let manifest = release.to_bytes();
+    let map = Map::of(&release, &manifest).unwrap().unwrap();
+    for region in &map.regions {
+        let mut changed = bytes.clone();
+        changed[region.at.0 as usize + region.length as usize / 2] ^= 0x10;
+        let found = differences(&release, &changed, Scope::Boot);
+        let loader = map.loaders.iter().any(|(at, _)| *at == region.at);
+        match region.is_of_installer() && !loader {
+            true => assert_eq!(found, [""; 0], "{}", region.owner),
+            false => assert_eq!(found.len(), 1, "{} {found:?}", region.owner),
+        }
+    }
+}
+
+#[test]
+fn a_manifest_of_another_medium_is_named_itself_and_not_everything_else() {
+    let other = Release { epoch: 1_800_000_000, ..release() };
+    let found = differences(&other, &image(&release()), Scope::Whole);
+    let [only] = &found[..] else { panic!("{found:?}") };
+    assert!(only.starts_with("release.json: is not the manifest of this medium"), "{only}");
+}
+
+#[test]
+fn an_image_that_is_cut_off_is_told_once_and_by_the_files_that_it_lacks() {
+    let (release, bytes) = (release(), image(&release()));
+    let found = differences(&release, &bytes[..find(&bytes, "menuentry") + 20], Scope::Whole);
+    assert!(
+        found[0].starts_with("the ISO: has ") && found[1].starts_with("boot/grub/grub.cfg: has "),
+        "{found:?}"
+    );
+    assert!(found.iter().all(|line| !line.contains("padding")), "{found:?}");
+}
+
+#[test]
+fn a_release_of_another_recipe_or_of_none_has_no_map() {
+    let older = Release { iso: None, ..release() };
+    let mut newer = release();
+    newer.iso.as_mut().unwrap().recipe += 1;
+    for release in [older, newer] {
+        assert!(Map::of(&release, &release.to_bytes()).unwrap().is_none());
+    }
+    let mut impossible = release();
+    impossible.payloads[0].path = "a/very/deep/path/that/no/ISO/has/file".into();
+    assert!(Map::of(&impossible, &impossible.to_bytes()).is_err());
+}
