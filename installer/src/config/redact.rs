@@ -26,6 +26,13 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
+/// Whether `value` is a URL with a password, RFC 3986 section 3.2.1.
+pub(super) fn has_password(value: &str) -> bool {
+    let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+    let user = authority.and_then(|authority| authority.rsplit_once('@'));
+    user.and_then(|(user, _)| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
+}
+
 impl Secrets {
     /// Adds the secrets of a document, in every form in which programs write them.
     pub fn add(&mut self, config: &InstallConfig) {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::diagnostic::{LISTED, Problem, is_word};
 use super::echo::Unusable;
 use super::formats::Format;
+use super::redact::has_password;
 use super::shape::{Shape, camel, join};
 use super::tree::{Key, Kind, Node, Span};
 
@@ -50,6 +51,11 @@ impl Walk {
     fn fitting(&mut self, node: &Node, shape: &Shape, path: &str) -> Option<Value> {
         self.places.insert(path.to_owned(), node.span);
         if let Shape::Text { secret: true, .. } = shape {
+            self.hidden.push(node.span.range());
+        }
+        if let Kind::Scalar { text, .. } = &node.kind
+            && has_password(text)
+        {
             self.hidden.push(node.span.range());
         }
         match (shape, &node.kind) {

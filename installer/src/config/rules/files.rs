@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::{Finding, repeated};
+use crate::config::redact::has_password;
 use crate::config::{InstallConfig, encoding};
 
 /// Directories whose content lasts anyway.
@@ -78,6 +79,16 @@ pub(super) fn content_decodes(config: &InstallConfig) -> Vec<Finding> {
         Some(Finding::new(path, "invalid-content", encoding::decode(file).err()?))
     };
     files.filter_map(fault).collect()
+}
+
+/// What is in `/etc/environment` is for everybody: each session has it, whatever the mode of the file.
+pub(super) fn environment_is_public(config: &InstallConfig) -> Vec<Finding> {
+    let message = "every user and every program of the node can read `/etc/environment`, and this has a password; use a \
+                   proxy that asks for none, or a password that opens nothing else";
+    let variables = config.os.environment.iter().filter(|(_, value)| has_password(value));
+    variables
+        .map(|(name, _)| Finding::warning(format!("os.environment.{name}"), "public-password", message))
+        .collect()
 }
 
 /// Files stand where the node can write them and keeps them to the end of the boot.

@@ -106,6 +106,7 @@ const RULES: &[Rule] = &[
     files::each_file_once,
     files::content_decodes,
     files::places_can_be_written,
+    files::environment_is_public,
     kubernetes::labels_are_allowed,
     kubernetes::taints_and_arguments,
     kubernetes::manifests_are_objects,
