@@ -12,6 +12,7 @@ use anyhow::Result;
 
 use crate::command::Runner;
 use crate::config::InstallConfig;
+use crate::files::Root;
 use crate::node::files::NodeFile;
 use crate::node::network::activate::{Changes, activate, address_of};
 use crate::node::{apply, network};
@@ -39,9 +40,10 @@ pub fn set_up_network(
     let Some(device) = network::management_device(config) else { return Ok(()) };
     let step = progress.step("network", format!("Setting up the network {device}"), None);
     let mut changes = Changes::default();
+    let root = Root::open(root)?;
     for file in network::files(config).into_iter().chain([careful()]) {
-        let existed = root.join(&file.path).exists();
-        if apply::write(root, &file)? {
+        let existed = root.status(&file.path)?.is_some();
+        if apply::write(&root, &file)? {
             changes.wrote(&file.path, existed);
         }
     }

@@ -49,7 +49,7 @@ pub struct Os {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = { "type": "string", "format": "sysctl-key" }))]
     pub sysctls: BTreeMap<String, SysctlValue>,
-    /// Variables of `/etc/environment`.
+    /// Variables of `/etc/environment`, which every user of the node can read.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("propertyNames" = { "type": "string", "format": "environment-name" }))]
     pub environment: BTreeMap<String, Line>,
@@ -101,7 +101,7 @@ pub struct WriteFile {
     /// How `content` is written.
     #[serde(default)]
     pub encoding: Encoding,
-    /// User, or user and group joined by `:`; root unless given.
+    /// User, or user and group joined by `:`. Unless given it is the user whose home the file is in, else root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
     /// Permissions in octal digits, `0600` unless given.

@@ -1,12 +1,18 @@
 //! The accounts of a node: edits of the image's own `/etc/{passwd,group,shadow,gshadow}` that keep every
 //! other entry as it is.
 
+use std::ops::RangeInclusive;
+use std::path::{Component, Path};
+
 use anyhow::{Result, bail};
 
 use super::render::USER;
+use crate::files::{Home, Owner};
 
 /// User and group id of the login user; further users have the numbers that follow.
 const FIRST_ID: u32 = 1000;
+/// The ids of people; those of services are lower, login.defs(5).
+const PEOPLE: RangeInclusive<u32> = FIRST_ID..=59_999;
 
 /// One user that the document asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +98,12 @@ impl Accounts {
         Ok(made)
     }
 
+    /// The homes of people. A service's home is no place of the service's own: Debian's `bin` has `/bin`.
+    #[must_use]
+    pub fn homes(&self) -> Vec<Home> {
+        self.passwd.lines().filter_map(home).collect()
+    }
+
     /// The name of the user's own group. A group of the system that has the user's name (Debian has `operator`, `disk` and
     /// others) has rights that nobody gave to the user.
     fn own_group(&self, user: &Account) -> String {
@@ -115,6 +127,18 @@ impl Accounts {
             self.gshadow = edit(&self.gshadow, "sudo", 3, |members| join_group(members, name));
         }
     }
+}
+
+/// The home that an entry of passwd(5) has, if it is a person's and below another directory than `/`.
+fn home(line: &str) -> Option<Home> {
+    let fields: Vec<&str> = line.split(':').collect();
+    let [_, _, user, group, _, path, ..] = fields[..] else { return None };
+    let owner = Owner { user: user.parse().ok()?, group: group.parse().ok()? };
+    let path = Path::new(path);
+    let names = path.components().filter(|component| matches!(component, Component::Normal(_))).count();
+    // The root directory is the one further component: nothing leads upwards.
+    let plain = path.is_absolute() && path.components().count() == names + 1;
+    (PEOPLE.contains(&owner.user) && plain && names > 1).then(|| Home { path: path.to_owned(), owner })
 }
 
 fn name(line: &str) -> &str {
@@ -238,6 +262,17 @@ pub(super) mod tests {
         let without = made(&once, &[login(None)]);
         assert!(without.shadow.contains("rancher:*::"));
         assert!(without.passwd == once.passwd && without.group == once.group);
+    }
+
+    #[test]
+    fn homes_are_those_of_people() {
+        let mut accounts = made(&debian(), &[login(None)]);
+        accounts.passwd.push_str(
+            "up:x:1002:1002::/home/../etc:/bin/sh\ntop:x:1003:1003::/srv:/bin/sh\napp:x:1004:100::/srv/app:/bin/sh\n\
+             nobody:x:65534:65534::/nonexistent/x:/bin/sh\nbroken\n",
+        );
+        let home = |path: &str, user, group| Home { path: path.into(), owner: Owner { user, group } };
+        assert_eq!(accounts.homes(), [home("/home/rancher", 1000, 1000), home("/srv/app", 1004, 100)]);
     }
 
     #[test]

@@ -5,14 +5,11 @@
 //! directory.
 
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use nix::unistd::{Gid, Uid};
+use nix::unistd::Uid;
 use serde::Serialize;
 
 use super::accounts::{Account, Accounts, Made};
@@ -24,7 +21,7 @@ use super::{record, seed, write_files};
 use crate::config::password::{self, Kind};
 use crate::config::{self, InstallConfig, Secret};
 use crate::digest::{Digest, Hasher};
-use crate::files;
+use crate::files::{self, Attributes, Owner, Root};
 
 /// What an apply did.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -62,16 +59,22 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts) -> Result<Outcome> {
     let before = record::before(root)?;
     warnings.extend(unfetched(&config));
     let mut outcome = Outcome { warnings, ..Outcome::default() };
-    record::announce(root, &before, &owned)?;
+    let tree = Root::open(root)?.with_homes(accounts.homes());
+    record::announce(&tree, &before, &owned)?;
+    let mut left = Vec::new();
     for path in before.iter().filter(|path| !owned.contains(path)) {
-        if let Err(error) = write_files::refuse_links(root, path) {
-            outcome.warnings.push(format!("/{path} is not removed: {error:#}"));
-        } else if remove(root, path)? {
-            outcome.removed.push(path.clone());
+        match tree.remove(path) {
+            Ok(true) => outcome.removed.push(path.clone()),
+            Ok(false) => {}
+            // Whoever can put a directory in the place of a file must not be able to stop the boot.
+            Err(error) => {
+                outcome.warnings.push(format!("/{path} is not removed: {error:#}"));
+                left.push(path.clone());
+            }
         }
     }
     for file in &files {
-        if write(root, file)? {
+        if write(&tree, file)? {
             outcome.written.push(file.path.clone());
         }
     }
@@ -79,13 +82,15 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts) -> Result<Outcome> {
         make_home(root, user)?;
     }
     for file in further {
-        match write_files::write(root, file, &accounts) {
+        match write_files::write(&tree, file, &accounts) {
             Ok(true) => outcome.written.push(file.path.trim_start_matches('/').to_owned()),
             Ok(false) => {}
             Err(error) => outcome.warnings.push(format!("{} is not written: {error:#}", &*file.path)),
         }
     }
-    record::finish(root, digest, &owned)?;
+    // The next apply tries again.
+    owned.extend(left);
+    record::finish(&tree, digest, &owned)?;
     Ok(outcome)
 }
 
@@ -133,7 +138,8 @@ fn hashed(user: &str, secret: &Secret, machine: Option<&MachineId>) -> Result<Se
                 hasher.update(user.as_bytes());
             }
             let digest = hasher.finish();
-            let salt = digest.as_bytes().first_chunk::<16>().copied().unwrap_or_default();
+            let digest = digest.as_bytes();
+            let salt = std::array::from_fn(|index| digest[index]);
             password::hash_with_salt(secret.expose(), &salt)
         }
         // The checks of the document have refused what is unsupported.
@@ -162,66 +168,25 @@ fn account_files(accounts: &Accounts) -> [NodeFile; 4] {
     ]
 }
 
-/// Writes one file unless it is there already, and says whether it wrote.
-pub(crate) fn write(root: &Path, file: &NodeFile) -> Result<bool> {
-    let path = root.join(&file.path);
+/// Writes one file or link unless it is there already, and says whether it wrote.
+pub(crate) fn write(root: &Root, file: &NodeFile) -> Result<bool> {
     if file.kind == FileKind::Link {
-        return write_link(&path, &file.bytes);
+        return root.link(&file.path, Path::new(OsStr::from_bytes(&file.bytes)));
     }
-    let same = fs::symlink_metadata(&path)
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o7777 == file.mode)
-        && fs::read(&path).is_ok_and(|bytes| bytes == file.bytes);
-    if same {
-        return Ok(false);
-    }
-    let group =
-        fs::symlink_metadata(&path).ok().map(|metadata| std::os::unix::fs::MetadataExt::gid(&metadata));
-    files::write_atomically(&path, &file.bytes, file.mode)?;
-    // A new file belongs to whoever writes it, which on a node is root; shadow keeps its group.
-    if let Some(group) = group.filter(|_| Uid::effective().is_root()) {
-        nix::unistd::chown(&path, None, Some(Gid::from_raw(group)))
-            .with_context(|| format!("giving {} its group", path.display()))?;
-    }
-    Ok(true)
-}
-
-/// Makes a link unless it is there already, and says whether it made one.
-fn write_link(path: &Path, target: &[u8]) -> Result<bool> {
-    let target = Path::new(OsStr::from_bytes(target));
-    if fs::read_link(path).is_ok_and(|there| there == target) {
-        return Ok(false);
-    }
-    files::link_atomically(path, target)?;
-    Ok(true)
-}
-
-/// Removes one file or link, and says whether there was one.
-pub(super) fn remove(root: &Path, path: &str) -> Result<bool> {
-    let path = root.join(path);
-    match fs::remove_file(&path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error).with_context(|| format!("removing {}", path.display())),
-    }
+    // Files of the node belong to root. The group is the image's: `shadow` has its own.
+    let there = root.status(&file.path)?.filter(|there| there.owner.user == 0);
+    let owner = Owner { user: 0, group: there.map_or(0, |there| there.owner.group) };
+    root.write(&file.path, &file.bytes, Attributes { mode: file.mode, owner: Some(owner) })
 }
 
 /// Makes the home directory of a user from the image's skeleton, once.
 fn make_home(root: &Path, user: &Account) -> Result<()> {
     let home = below(root, &user.home());
-    if home.exists() {
+    if home.symlink_metadata().is_ok() {
         return Ok(());
     }
-    let skeleton = root.join("etc/skel");
-    let owner = Uid::effective().is_root().then_some((user.id, user.id));
-    if skeleton.is_dir() {
-        return seed::whole(&skeleton, &home, owner, 0o700);
-    }
-    files::make_directory(&home, 0o700)?;
-    fs::set_permissions(&home, Permissions::from_mode(0o700))?;
-    match owner {
-        Some(owner) => seed::own(&home, owner),
-        None => Ok(()),
-    }
+    let owner = Uid::effective().is_root().then_some(Owner { user: user.id, group: user.id });
+    seed::whole(&root.join("etc/skel"), &home, owner, 0o700)
 }
 
 /// `path`, which is absolute, below `root`.
@@ -237,6 +202,8 @@ pub(super) mod tests {
     use crate::node::record::{LASTING, MANIFEST};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     /// A root directory with what `apply` finds in a Debian image.
     pub(in crate::node) fn image() -> tempfile::TempDir {
@@ -431,6 +398,24 @@ pub(super) mod tests {
         let outcome = run(root.path(), "").unwrap();
         assert!(outcome.removed.contains(&"home/rancher/note".to_owned()), "{outcome:?}");
         assert!(!root.path().join("home/rancher/note").exists());
+    }
+
+    #[test]
+    fn a_directory_that_a_user_puts_in_the_place_of_a_file_does_not_stop_the_apply() {
+        let root = image();
+        let text = "os: {write_files: [{path: /home/rancher/note, content: a}]}";
+        run(root.path(), text).unwrap();
+        let note = root.path().join("home/rancher/note");
+        fs::remove_file(&note).unwrap();
+        fs::create_dir(&note).unwrap();
+        let outcome = run(root.path(), text).unwrap();
+        let way = "/home/rancher/note is a directory: move it away, or choose another path";
+        assert_eq!(outcome.warnings, [format!("/home/rancher/note is not written: {way}")]);
+        let outcome = run(root.path(), "").unwrap();
+        assert_eq!(outcome.warnings, [format!("/home/rancher/note is not removed: {way}")]);
+        fs::remove_dir(&note).unwrap();
+        fs::write(&note, "a").unwrap();
+        assert_eq!(run(root.path(), "").unwrap().removed, ["home/rancher/note"], "it is tried again");
     }
 
     fn document() -> impl Strategy<Value = String> {

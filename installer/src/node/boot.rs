@@ -15,7 +15,7 @@ use super::mount::{Machine, Source};
 use super::seed;
 use crate::config::{self, InstallConfig};
 use crate::failure::{Class, Classify};
-use crate::files;
+use crate::files::{self, Root};
 
 /// Directories of the image that last, besides `/var`. Each is kept below [`KEPT`] and filled from the image
 /// at the first boot.
@@ -58,19 +58,19 @@ pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Machine) -> Re
     seed::missing(&below(root, FACTORY), &below(root, "/var"))
         .class(Class::DiskIo, || "filling /var from the image".to_owned())?;
     mount_ext4(machine, &installed.config, &below(root, CONFIG), true)?;
+    let tree = Root::open(root)?;
     if let Some(data) = &installed.data {
-        let target = below(root, DATA);
-        files::make_directory(&target, 0o755)?;
+        let target = root.join(tree.make_directory(DATA)?);
         mount_ext4(machine, data, &target, false)?;
     }
     mount_etc(places, machine)?;
     for directory in PERSISTENT {
-        keep(root, directory, machine)?;
+        keep(root, &tree, directory, machine)?;
     }
     let mut notes = Vec::new();
     // A document with mistakes is told of by the apply that follows.
     if let Ok(config) = config::load(&below(root, DOCUMENT)) {
-        notes = keep_further(root, &config, machine)?;
+        notes = keep_further(root, &tree, &config, machine)?;
     }
     let outcome = apply::apply(&below(root, DOCUMENT), root).context("applying the node document")?;
     Ok(Some(Boot { outcome, notes }))
@@ -88,27 +88,20 @@ fn mount_etc(places: &Places<'_>, machine: &mut dyn Machine) -> Result<()> {
     let base = places.run.join("nqrust/etc");
     // Only root has business behind the overlay; the overlay itself takes its mode from `upper`.
     files::make_directory(&base, 0o700)?;
-    let (upper, work) = (base.join("upper"), base.join("work"));
-    for directory in [&upper, &work] {
-        files::make_directory(directory, 0o755)?;
-        fs::set_permissions(directory, fs::Permissions::from_mode(0o755))
-            .with_context(|| format!("setting the mode of {}", directory.display()))?;
-    }
+    let tree = Root::open(&base)?;
+    let upper = base.join(tree.make_directory("upper")?);
+    let work = base.join(tree.make_directory("work")?);
     machine.mount(&Source::Overlay { lower: etc.clone(), upper, work }, &etc)
 }
 
 /// Puts a kept directory in the place of the image's.
-fn keep(root: &Path, directory: &str, machine: &mut dyn Machine) -> Result<()> {
-    let target = below(root, directory);
+fn keep(root: &Path, tree: &Root, directory: &str, machine: &mut dyn Machine) -> Result<()> {
+    let lacks = || format!("finding {directory}, which the image should have");
+    let target = root.join(tree.make_directory(directory).with_context(lacks)?);
     let kept = kept(root, directory);
     if !kept.exists() {
         let what = || format!("filling {} from the image", kept.display());
-        let above = kept.parent().map_or_else(|| below(root, KEPT), Path::to_path_buf);
-        files::make_directory(&above, 0o755).class(Class::DiskIo, what)?;
-        let mode = fs::metadata(&target)
-            .with_context(|| format!("reading {}, which the image should have", target.display()))?
-            .permissions()
-            .mode();
+        let mode = fs::metadata(&target).with_context(what)?.permissions().mode();
         seed::whole(&target, &kept, None, mode).class(Class::DiskIo, what)?;
     }
     machine.mount(&Source::Bind(kept), &target)
@@ -116,20 +109,21 @@ fn keep(root: &Path, directory: &str, machine: &mut dyn Machine) -> Result<()> {
 
 /// Puts the directories of `os.persistent_state_paths` in their places. One that the image lacks, in a part of it that
 /// is read-only, cannot be made: that is told, and no reason to have no node.
-fn keep_further(root: &Path, config: &InstallConfig, machine: &mut dyn Machine) -> Result<Vec<String>> {
+fn keep_further(
+    root: &Path,
+    tree: &Root,
+    config: &InstallConfig,
+    machine: &mut dyn Machine,
+) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     for path in &config.os.persistent_state_paths {
         let lasts = |tree: &str| Path::new(&**path).starts_with(tree);
         if PERSISTENT.iter().any(|tree| lasts(tree)) || lasts("/var") {
             continue;
         }
-        let target = below(root, path);
-        if fs::symlink_metadata(&target).is_ok_and(|metadata| !metadata.is_dir()) {
-            notes.push(format!("{path} is not kept: it is not a directory"));
-        } else if let Err(error) = fs::create_dir_all(&target) {
-            notes.push(format!("{path} is not kept: the image does not have it, and {error}"));
-        } else {
-            keep(root, path, machine)?;
+        match tree.make_directory(&**path) {
+            Ok(_) => keep(root, tree, path, machine)?,
+            Err(error) => notes.push(format!("{path} is not kept: {error:#}")),
         }
     }
     Ok(notes)
@@ -252,7 +246,9 @@ mod tests {
         let binds: Vec<_> =
             fake.told.iter().filter(|told| told.starts_with("bind")).skip(PERSISTENT.len()).collect();
         assert_eq!(binds, ["bind /etc/tool", "bind /data/a", "bind /usr.d"]);
-        assert_eq!(boot.notes, ["/file is not kept: it is not a directory"]);
+        let note =
+            "/file is not kept: /file is a file, not a directory: move it away, or choose another path";
+        assert_eq!(boot.notes, [note]);
     }
 
     #[test]

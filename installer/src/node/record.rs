@@ -9,11 +9,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::apply::{remove, write};
+use super::apply::write;
 use super::files::NodeFile;
 use crate::digest::Digest;
 use crate::failure::{Class, Failure};
-use crate::files;
+use crate::files::{self, Root};
 
 /// Where the record of the files below `/etc` is, from the root.
 pub const MANIFEST: &str = "etc/nqrust/applied.json";
@@ -69,9 +69,9 @@ impl Applied {
     }
 
     /// Writes the record, or removes it where there is nothing to tell.
-    fn write_at(&self, root: &Path, record: &str) -> Result<()> {
+    fn write_at(&self, root: &Root, record: &str) -> Result<()> {
         if *self == Self::default() {
-            return remove(root, record).map(drop);
+            return root.remove(record).map(drop);
         }
         let text = serde_json::to_string_pretty(self)? + "\n";
         write(root, &NodeFile::new(record, 0o600, text)).map(drop)
@@ -89,7 +89,7 @@ pub(super) fn before(root: &Path) -> Result<Vec<String>> {
 
 /// Records new files before they are written, so that an apply that was cut short leaves nothing behind that
 /// the next one does not know of.
-pub(super) fn announce(root: &Path, before: &[String], owned: &[String]) -> Result<()> {
+pub(super) fn announce(root: &Root, before: &[String], owned: &[String]) -> Result<()> {
     for record in RECORDS {
         let known = told_by(record, before);
         let files: BTreeSet<&String> = known.union(&told_by(record, owned)).copied().collect();
@@ -102,7 +102,7 @@ pub(super) fn announce(root: &Path, before: &[String], owned: &[String]) -> Resu
 }
 
 /// Records that everything is written and the rest removed. The record that says so for the document is the last.
-pub(super) fn finish(root: &Path, document: Digest, owned: &[String]) -> Result<()> {
+pub(super) fn finish(root: &Root, document: Digest, owned: &[String]) -> Result<()> {
     for record in RECORDS {
         let document = (record == MANIFEST).then_some(document);
         let files = told_by(record, owned).into_iter().cloned().collect();

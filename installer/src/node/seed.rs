@@ -1,17 +1,14 @@
 //! Copies of directories from the image: whole or only what is missing, with modes, owners and links.
 
-use std::fs::{self, File, Metadata, Permissions};
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use nix::unistd::Uid;
 
-use crate::files;
-
-/// User and group id.
-pub type Owner = (u32, u32);
+use crate::files::{self, Attributes, Directory, EntryKind, Owner};
 
 /// Copies what of `from` is missing in `to`; never changes what is there. A copy that was cut short is
 /// completed by the next one. Both must be directories; a missing `from` means nothing to copy.
@@ -19,36 +16,48 @@ pub fn missing(from: &Path, to: &Path) -> Result<()> {
     if !from.exists() {
         return Ok(());
     }
-    copy_children(from, to, None)
+    let to = Directory::open(to).with_context(|| format!("opening {}", to.display()))?;
+    copy_children(from, &to, None)
 }
 
 /// Makes `to` a copy of the directory `from`, with `mode` for the directory itself and, where given, one
-/// owner for all. It appears under its name only when it is complete.
+/// owner for all; a missing `from` is an empty one. It appears under its name only when it is complete. Only root
+/// can change the directory that it appears in.
 pub fn whole(from: &Path, to: &Path, owner: Option<Owner>, mode: u32) -> Result<()> {
+    // The name is always the same, so that what an interrupted copy left is found.
     let temporary = sibling(to);
-    if temporary.exists() {
-        fs::remove_dir_all(&temporary).with_context(|| format!("removing {}", temporary.display()))?;
+    let above = to.parent().unwrap_or(Path::new("/"));
+    files::make_directory(above, 0o755)?;
+    match fs::remove_dir_all(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("removing {}", temporary.display()));
+        }
+        _ => {}
     }
-    files::make_directory(&temporary, 0o700)?;
-    copy_children(from, &temporary, owner)?;
-    let metadata = fs::metadata(from).with_context(|| format!("reading {}", from.display()))?;
-    finish(&temporary, &metadata, owner, mode)?;
+    let what = || format!("making {}", to.display());
+    let above = Directory::open(above).with_context(what)?;
+    let name = temporary.file_name().with_context(what)?;
+    above.make(name, 0o700).with_context(what)?;
+    let copy = above.child(name).with_context(what)?;
+    let mut image = None;
+    if from.is_dir() {
+        copy_children(from, &copy, owner)?;
+        let metadata = fs::metadata(from).with_context(|| format!("reading {}", from.display()))?;
+        image = Some(Owner { user: metadata.uid(), group: metadata.gid() });
+    }
+    copy.set(&Attributes { mode: mode & 0o7777, owner: owner.or(image) }).with_context(what)?;
     fs::rename(&temporary, to).with_context(|| format!("naming {}", to.display()))
-}
-
-/// Gives a file or link to `owner`.
-pub fn own(path: &Path, (user, group): Owner) -> Result<()> {
-    std::os::unix::fs::lchown(path, Some(user), Some(group))
-        .with_context(|| format!("giving {} to user {user}", path.display()))
 }
 
 /// A name beside `path` for what is not complete yet.
 fn sibling(path: &Path) -> PathBuf {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    path.with_file_name(format!(".{name}.seed"))
+    let mut name = OsStr::new(".").to_owned();
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".seed");
+    path.with_file_name(name)
 }
 
-fn copy_children(from: &Path, to: &Path, owner: Option<Owner>) -> Result<()> {
+fn copy_children(from: &Path, to: &Directory, owner: Option<Owner>) -> Result<()> {
     let what = || format!("reading {}", from.display());
     let mut names: Vec<_> = fs::read_dir(from)
         .with_context(what)?
@@ -57,61 +66,52 @@ fn copy_children(from: &Path, to: &Path, owner: Option<Owner>) -> Result<()> {
         .with_context(what)?;
     names.sort();
     for name in names {
-        copy(&from.join(&name), &to.join(&name), owner)?;
+        copy(&from.join(&name), to, &name, owner)?;
     }
-    Ok(())
+    to.sync().with_context(|| format!("copying {}", from.display()))
 }
 
-fn copy(from: &Path, to: &Path, owner: Option<Owner>) -> Result<()> {
+/// Copies `from` into the directory `to`, under `name`.
+fn copy(from: &Path, to: &Directory, name: &OsStr, owner: Option<Owner>) -> Result<()> {
     let metadata = fs::symlink_metadata(from).with_context(|| format!("reading {}", from.display()))?;
-    let there = fs::symlink_metadata(to).ok();
+    let what = || format!("copying {}", from.display());
+    let there = to.entry(name).with_context(what)?;
+    let image = Owner { user: metadata.uid(), group: metadata.gid() };
+    let owner_there = Some(owner.unwrap_or(image));
+    let attributes = Attributes { mode: metadata.permissions().mode() & 0o7777, owner: owner_there };
     let kind = metadata.file_type();
     if kind.is_dir() {
         match there {
             // A link or file that took the place of a directory is the node's own doing.
-            Some(there) if !there.is_dir() => return Ok(()),
+            Some(there) if there.kind != EntryKind::Directory => return Ok(()),
             Some(_) => {}
             None => {
-                fs::create_dir(to).with_context(|| format!("making {}", to.display()))?;
-                finish(to, &metadata, owner, metadata.permissions().mode())?;
+                to.make(name, 0o700).with_context(what)?;
+                to.child(name).and_then(|made| made.set(&attributes)).with_context(what)?;
             }
         }
-        return copy_children(from, to, owner);
+        return copy_children(from, &to.child(name).with_context(what)?, owner);
     }
     if there.is_some() {
         return Ok(());
     }
-    let temporary = sibling(to);
-    let _ = fs::remove_file(&temporary);
-    let what = || format!("copying {} to {}", from.display(), to.display());
     if kind.is_symlink() {
-        symlink(fs::read_link(from).with_context(what)?, &temporary).with_context(what)?;
+        let target = fs::read_link(from).with_context(what)?;
+        to.link(name, &target, attributes.owner).with_context(what)
     } else if kind.is_file() {
-        fs::copy(from, &temporary).with_context(what)?;
-        File::open(&temporary).and_then(|file| file.sync_all()).with_context(what)?;
+        // Before the rights of the file's owner are taken, who need not be able to read the image.
+        let mut image = File::open(from).with_context(what)?;
+        to.replace(name, &attributes, |file| io::copy(&mut image, file).map(drop)).with_context(what)
     } else {
         bail!("{} is neither a file, a directory nor a link", from.display());
     }
-    finish(&temporary, &metadata, owner, metadata.permissions().mode())?;
-    fs::rename(&temporary, to).with_context(what)
-}
-
-/// Owner first: changing it clears the set-user-id bits.
-fn finish(path: &Path, metadata: &Metadata, owner: Option<Owner>, mode: u32) -> Result<()> {
-    let kept = Uid::effective().is_root().then(|| (metadata.uid(), metadata.gid()));
-    if let Some(owner) = owner.or(kept) {
-        own(path, owner)?;
-    }
-    if !path.is_symlink() {
-        fs::set_permissions(path, Permissions::from_mode(mode & 0o7777))
-            .with_context(|| format!("setting the mode of {}", path.display()))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::symlink;
 
     fn tree(root: &Path) {
         fs::create_dir_all(root.join("lib/inner")).unwrap();
@@ -166,12 +166,46 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_for_one_owner_is_that_owners_all_through() {
+        if !crate::files::tests::root_runs() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("skel"), directory.path().join("home"));
+        tree(&from);
+        fs::set_permissions(from.join("lib/inner/file"), Permissions::from_mode(0o600)).unwrap();
+        whole(&from, &to, Some(Owner { user: 1001, group: 1002 }), 0o700).unwrap();
+        for name in ["", "lib", "lib/inner", "lib/inner/file", "run"] {
+            let metadata = fs::symlink_metadata(to.join(name)).unwrap();
+            assert_eq!((metadata.uid(), metadata.gid()), (1001, 1002), "{name}");
+        }
+        assert_eq!(mode(&to.join("lib/inner/file")), 0o600);
+    }
+
+    #[test]
+    fn what_is_in_the_place_of_the_unfinished_copy_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (from, to) = (directory.path().join("factory"), directory.path().join("var"));
+        tree(&from);
+        fs::create_dir_all(to.join("lib/inner")).unwrap();
+        fs::write(directory.path().join("victim"), "victim").unwrap();
+        // The names that earlier versions copied to: a directory, which they could not remove, and a link.
+        fs::create_dir(to.join("lib/inner/.file.seed")).unwrap();
+        symlink(directory.path().join("victim"), to.join(".run.seed")).unwrap();
+        missing(&from, &to).unwrap();
+        assert_eq!(fs::read(to.join("lib/inner/file")).unwrap(), b"image");
+        assert_eq!(fs::read(directory.path().join("victim")).unwrap(), b"victim");
+    }
+
+    #[test]
     fn a_fifo_is_named_and_not_read() {
         let directory = tempfile::tempdir().unwrap();
         let from = directory.path().join("from");
         fs::create_dir(&from).unwrap();
         nix::unistd::mkfifo(&from.join("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
-        let error = missing(&from, &directory.path().join("to")).unwrap_err();
+        let to = directory.path().join("to");
+        fs::create_dir(&to).unwrap();
+        let error = missing(&from, &to).unwrap_err();
         assert!(error.to_string().contains("pipe"));
     }
 }

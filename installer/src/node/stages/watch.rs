@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::look::Subject;
 use super::{Stage, all_done, current, mark};
 use crate::command::{Invocation, Runner};
-use crate::files;
+use crate::files::{self, Attributes, Root};
 use crate::node::apply::below;
 
 /// What was seen last since the machine started.
@@ -73,7 +73,7 @@ impl Ready {
         });
         let first = before.map_or(ready.first, |before| before.first);
         let text = serde_json::to_string_pretty(&Self { first, ..ready })? + "\n";
-        files::write_atomically(&below(root, READY), text.as_bytes(), 0o644)
+        keep(root, READY, &text)
     }
 }
 
@@ -136,16 +136,21 @@ impl Watch<'_> {
 
     fn keep(&self, runner: &dyn Runner, stages: &[Stage], now: &str) -> Result<()> {
         let text = serde_json::to_string_pretty(stages)? + "\n";
-        files::write_atomically(&below(self.root, SEEN), text.as_bytes(), 0o644)?;
+        keep(self.root, SEEN, &text)?;
         if all_done(stages) {
             Ready::write(self.root, self.subject, now)?;
         }
         let issue = issue(self.subject, stages, now);
-        files::write_atomically(&below(self.root, ISSUE), issue.as_bytes(), 0o644)?;
+        keep(self.root, ISSUE, &issue)?;
         // A console that cannot be told shows the news at its next prompt.
         let _ = runner.run(&Invocation::new("agetty").arg("--reload").limit(Duration::from_secs(10)));
         Ok(())
     }
+}
+
+/// Writes a file below `root` that everybody may read.
+fn keep(root: &Path, path: &str, text: &str) -> Result<()> {
+    Root::open(root)?.write(path, text.as_bytes(), Attributes { mode: 0o644, owner: None }).map(drop)
 }
 
 /// Now, in RFC 3339 with whole seconds.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::networks::{Difference, Networks};
 use crate::digest::Digest;
 use crate::failure::{Class, Failure};
-use crate::files;
+use crate::files::{self, Attributes, Root};
 
 /// The trial under way, from the root. For root alone, as the profiles in it are.
 const TRIAL: &str = "run/nqrust/network-trial.json";
@@ -103,19 +103,18 @@ impl Trial {
     }
 
     pub(super) fn write(&self, root: &Path) -> Result<()> {
-        files::write_atomically(&root.join(TRIAL), serde_json::to_string(self)?.as_bytes(), 0o600)
+        keep(root, TRIAL, &serde_json::to_string(self)?)
     }
 
     /// Says that it is over.
     pub(super) fn end(root: &Path, ended: &Ended) -> Result<()> {
-        files::write_atomically(&root.join(LAST), serde_json::to_string(ended)?.as_bytes(), 0o600)?;
+        keep(root, LAST, &serde_json::to_string(ended)?)?;
         Self::forget(root)
     }
 
     /// Takes it away without a word.
     pub(super) fn forget(root: &Path) -> Result<()> {
-        let path = root.join(TRIAL);
-        std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))
+        Root::open(root)?.remove(TRIAL).map(drop)
     }
 
     /// The seconds that it has left.
@@ -128,6 +127,11 @@ impl Trial {
         let (span, state, notes) = (self.span, self.state, self.notes.clone());
         Ok(Now { left: self.left(root)?, span, state, notes, differences })
     }
+}
+
+/// Writes a file below `root` that is for root alone.
+pub(super) fn keep(root: &Path, path: &str, text: &str) -> Result<()> {
+    Root::open(root)?.write(path, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
 }
 
 fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Option<T>> {

@@ -3,9 +3,9 @@
 //! The session that begins a trial may be cut off by it. So the new network is set up by a service of its own, and brought
 //! back by a timer that runs before anything is changed. Whoever changes something holds a lock.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::net::Ipv4Addr;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use anyhow::{Context, Result};
 
 use super::change::{Change, Present};
 use super::networks::Networks;
-use super::record::{Ended, How, Kept, Side, Span, State, Trial, uptime};
+use super::record::{Ended, How, Kept, Side, Span, State, Trial, keep, uptime};
 use crate::command::{Invocation, Runner};
 use crate::config::{self, InstallConfig};
 use crate::digest::Digest;
 use crate::failure::{Class, Classify, Failure, causes};
-use crate::files;
+use crate::files::{self, Root};
 use crate::node::apply::{self, Outcome, below, write};
 use crate::node::boot::DOCUMENT;
 use crate::node::cluster::Member;
@@ -216,10 +216,8 @@ impl<'a> Trials<'a> {
             return Err(invalid("the node document has changed since the trial began").hint(hint).into());
         }
         let (before, after) = (config::parse(&old, DOCUMENT)?, self.composed(&trial)?);
-        let keep =
-            |path: &str, text: &str| files::write_atomically(&below(self.root, path), text.as_bytes(), 0o600);
-        keep(PREVIOUS, &old)
-            .and_then(|()| keep(DOCUMENT, &after))
+        keep(self.root, PREVIOUS, &old)
+            .and_then(|()| keep(self.root, DOCUMENT, &after))
             .class(Class::DiskIo, || "keeping the new network in the node document".to_owned())?;
         self.stop(&format!("{TIMER}.timer"));
         Trial::end(self.root, &Ended { how: How::Confirmed, notes: Vec::new() })?;
@@ -279,15 +277,15 @@ impl<'a> Trials<'a> {
     /// Puts the files of one side in place and makes NetworkManager follow them.
     fn switch(&self, side: &Side, notes: &mut Vec<String>) -> Result<()> {
         let mut changes = Changes::default();
+        let root = Root::open(self.root)?;
         for Kept { path, mode, text } in &side.files {
-            let existed = self.root.join(path).exists();
+            let existed = root.status(path)?.is_some();
             let wrote = match text {
-                Some(text) => write(self.root, &NodeFile::new(path, *mode, text.clone()))?,
-                None if existed => {
-                    fs::remove_file(self.root.join(path)).with_context(|| format!("removing /{path}"))?;
+                Some(text) => write(&root, &NodeFile::new(path, *mode, text.clone()))?,
+                None => {
+                    root.remove(path)?;
                     false
                 }
-                None => false,
             };
             if wrote {
                 changes.wrote(path, existed);
@@ -311,13 +309,8 @@ impl<'a> Trials<'a> {
 
     /// Waits until nobody else changes anything.
     fn lock(&self) -> Result<File> {
-        let path = self.root.join(LOCK);
-        files::make_directory(path.parent().unwrap_or(self.root), 0o755)?;
-        let what = || format!("locking {}", path.display());
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(&path).with_context(what)?;
-        file.lock().with_context(what)?;
+        let file = Root::open(self.root)?.lock_file(LOCK)?;
+        file.lock().with_context(|| format!("locking /{LOCK}"))?;
         Ok(file)
     }
 }
