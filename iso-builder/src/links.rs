@@ -1,27 +1,27 @@
 //! A second name for a file.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use installer::files::fill_atomically;
 
 /// Gives `source` the name `output` too, in place of what has that name; or copies it where the file systems differ or have
 /// no second names. The output is there whole or not at all.
 pub fn link_or_copy(source: &Path, output: &Path) -> Result<()> {
-    let unfinished = output.with_extension("new");
-    for path in [&unfinished, output] {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("removing {}", path.display()));
-            }
-            _ => {}
+    match fs::remove_file(output) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("removing {}", output.display()));
         }
+        _ => {}
     }
     if fs::hard_link(source, output).is_ok() {
         return Ok(());
     }
     let what = || format!("copying {} to {}", source.display(), output.display());
-    fs::copy(source, &unfinished).with_context(what)?;
-    fs::rename(&unfinished, output).with_context(what)
+    let mut from = File::open(source).with_context(what)?;
+    let mode = from.metadata().with_context(what)?.permissions().mode() & 0o7777;
+    fill_atomically(output, mode, |file| io::copy(&mut from, file).map(drop)).with_context(what)
 }
