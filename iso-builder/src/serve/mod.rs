@@ -13,9 +13,10 @@
 //! | [`direct`] | files over plain HTTP, without a detour through this program's memory |
 //! | [`dnsmasq`] | DHCP and TFTP, by a program of that name |
 //! | [`net`], [`seats`], [`tls`], [`authority`] | connections, their limits and what secures them |
+//! | [`state_directory`] | whether nobody else can change what the server keeps |
 //! | [`run`] | the whole from start to end |
 //!
-//! All but the last five rows is free of sockets, and the decisions are functions of values.
+//! All but the last six rows is free of sockets, and the decisions are functions of values.
 
 pub mod authority;
 pub mod body;
@@ -33,6 +34,7 @@ pub mod range;
 pub mod run;
 pub mod seats;
 pub mod site;
+pub mod state_directory;
 pub mod store;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -29,7 +29,7 @@ use super::net::{self, Limits};
 use super::nodes::{Configurations, Origin, stamp};
 use super::site::{STEP, Site};
 use super::store::Store;
-use super::{loaders, net::listen, tls, token};
+use super::{loaders, net::listen, state_directory, tls, token};
 
 /// How often configurations are looked at for changes.
 const LOOK: Duration = Duration::from_secs(2);
@@ -111,6 +111,7 @@ impl Server {
         for name in missing {
             progress.note(STEP, format!("{name} is not there: machines that need it must bring a loader"));
         }
+        state_directory::prepare(&options.state)?;
         let store = Store::open(&options.state)?;
         let (tls, authority) = secured(options)?;
         let mut site = Site::new(files, system, store, configurations);
