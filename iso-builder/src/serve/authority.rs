@@ -1,11 +1,18 @@
 //! An authority of the server's own, for who has none: made once and kept in the directory of the state, so that what
 //! trusts it goes on doing so. With it the server gives itself a certificate whenever it starts, for the names that it
 //! has then.
+//!
+//! Who trusts an authority trusts it for every site, unless it is constrained. So this one is, to the names and addresses that
+//! the server has when it is made (RFC 5280, section 4.2.1.10, critical): whoever gets hold of its key can pass for this server
+//! and for nobody else. One without constraints is not used any more.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use installer::digest::Digest;
@@ -14,11 +21,15 @@ use installer::files::{read_text, write_atomically};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, date_time_ymd,
 };
-use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::RootCertStore;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::ServerCertVerifier;
+use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 /// The authority's certificate, for everybody.
 const AUTHORITY: &str = "authority.pem";
@@ -26,7 +37,8 @@ const AUTHORITY: &str = "authority.pem";
 const AUTHORITY_KEY: &str = "authority.key";
 const SERVER: &str = "server.pem";
 const SERVER_KEY: &str = "server.key";
-/// How long the authority is one, in years.
+/// How long the authority is one, in years. Whoever trusts it has to be told the next by hand, and all that it can vouch for
+/// in that time is this server.
 const LASTS: i16 = 10;
 /// How long a certificate that it gives is valid, in years. The next start makes another.
 const VALID: i16 = 2;
@@ -51,29 +63,128 @@ pub struct Own {
     pub certificate: PathBuf,
     /// Its private key, in PEM.
     pub key: PathBuf,
+    /// What the operator has to know of how they came about.
+    pub notices: Vec<String>,
 }
 
-/// The authority in `directory`, made where there is none, and a certificate of it for `names`: host names and addresses.
-/// A key that cannot be read as one is [`Class::Invalid`].
-pub fn keep(directory: &Path, names: &BTreeSet<String>, now: Timestamp) -> Result<Own> {
+/// Host names and addresses of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Those that machines are told to use.
+    pub required: BTreeSet<String>,
+    /// Those that it has besides.
+    pub further: BTreeSet<String>,
+}
+
+impl Names {
+    fn all(&self) -> BTreeSet<String> {
+        self.required.union(&self.further).cloned().collect()
+    }
+}
+
+/// The authority in `directory`, made where there is none that is constrained, and a certificate of it for those of `names`
+/// that it may vouch for. [`Class::Invalid`] is a key that cannot be read as one, and an authority that may not vouch for
+/// a name that machines are told to use.
+pub fn keep(directory: &Path, names: &Names, now: Timestamp) -> Result<Own> {
     let file = directory.join(AUTHORITY);
+    let mut notices = Vec::from_iter(discard_unconstrained(directory)?);
     let key = authority_key(&directory.join(AUTHORITY_KEY))?;
     let what = || "making a certificate for the server".to_owned();
-    let issuing = issuing(&key, now);
+    let issuing = issuing(&key, names, now);
     if !file.exists() {
         let certificate = issuing.self_signed(&key).class(Class::Unexpected, what)?;
         write(&file, &certificate.pem(), 0o644)?;
     }
+    let authority = read(&file)?;
     let issuer = Issuer::new(issuing, key);
     let own = KeyPair::generate().class(Class::Unexpected, what)?;
-    let server = server(names, now).and_then(|server| server.signed_by(&own, &issuer));
+    let (permitted, refused) = permitted(&authority, &issuer, &own, names, now)?;
+    if let Some(name) = refused.intersection(&names.required).next() {
+        return Err(not_for(name, directory));
+    }
+    if !refused.is_empty() {
+        let refused = Vec::from_iter(refused).join(", ");
+        notices.push(format!(
+            "the certificate is not for {refused}: {} was made when the server did not have these names",
+            file.display()
+        ));
+    }
+    let server = server(&permitted, now).and_then(|server| server.signed_by(&own, &issuer));
     let server = server.class(Class::Unexpected, what)?;
     let (certificate, key) = (directory.join(SERVER), directory.join(SERVER_KEY));
     write(&key, &own.serialize_pem(), 0o600)?;
     write(&certificate, &server.pem(), 0o644)?;
-    let der = CertificateDer::from_pem_file(&file);
-    let der = der.class(Class::Invalid, || format!("reading the server's authority {}", file.display()))?;
-    Ok(Own { authority: Authority { file, fingerprint: Digest::of(&der) }, certificate, key })
+    let authority = Authority { file, fingerprint: Digest::of(&authority) };
+    Ok(Own { authority, certificate, key, notices })
+}
+
+fn not_for(name: &str, directory: &Path) -> anyhow::Error {
+    let what = format!("the server's authority in {} may not vouch for {name}", directory.display());
+    let hint = format!(
+        "Use a name or an address that the server had when {AUTHORITY} was made, or remove {AUTHORITY} and \
+         {AUTHORITY_KEY}; what trusts the old authority has to be told the new one."
+    );
+    let why = "an authority is for the names that its server had when it was made";
+    Failure::new(Class::Invalid, what).because(anyhow::anyhow!(why)).hint(hint).into()
+}
+
+fn read(file: &Path) -> Result<CertificateDer<'static>> {
+    CertificateDer::from_pem_file(file)
+        .class(Class::Invalid, || format!("reading the server's authority {}", file.display()))
+}
+
+/// Those who trust only `authority`.
+fn trusting(authority: &CertificateDer<'static>) -> Result<RootCertStore> {
+    let mut store = RootCertStore::empty();
+    store.add(authority.clone()).class(Class::Invalid, || "reading the server's authority".into())?;
+    Ok(store)
+}
+
+/// Removes an authority that could vouch for every site, with its key, so that nobody ever can: what to tell the operator.
+fn discard_unconstrained(directory: &Path) -> Result<Option<String>> {
+    let file = directory.join(AUTHORITY);
+    if !file.exists() {
+        return Ok(None);
+    }
+    let store = trusting(&read(&file)?)?;
+    if store.roots.iter().all(|root| root.name_constraints.is_some()) {
+        return Ok(None);
+    }
+    // The certificate last: as long as it is there, this is done again.
+    for path in [directory.join(AUTHORITY_KEY), file.clone()] {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed.class(Class::DiskIo, || format!("removing {}", path.display()))?,
+        }
+    }
+    Ok(Some(format!(
+        "{} was of an older version and could vouch for every site; its key was removed and another authority made. \
+         Whatever trusts the old one has to forget it and to be told the new one",
+        file.display()
+    )))
+}
+
+/// Which of `names` those who trust `authority` take a certificate for from `issuer`, and which they do not. It is they who
+/// are asked, so that this cannot differ from what they do.
+fn permitted(
+    authority: &CertificateDer<'static>,
+    issuer: &Issuer<'_, KeyPair>,
+    own: &KeyPair,
+    names: &Names,
+    now: Timestamp,
+) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
+    let what = || "looking at what the server's authority is for".to_owned();
+    let (trusting, provider) = (Arc::new(trusting(authority)?), Arc::new(default_provider()));
+    let verifier = WebPkiServerVerifier::builder_with_provider(trusting, provider).build();
+    let verifier = verifier.class(Class::Unexpected, what)?;
+    let seconds = u64::try_from(now.as_second()).class(Class::Unexpected, what)?;
+    let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    let is_permitted = |name: &String| {
+        let certificate = server(&BTreeSet::from([name.clone()]), now).ok()?.signed_by(own, issuer).ok()?;
+        let name = ServerName::try_from(name.clone()).ok()?;
+        verifier.verify_server_cert(certificate.der(), &[], &name, &[], time).ok()
+    };
+    Ok(names.all().into_iter().partition(|name| is_permitted(name).is_some()))
 }
 
 /// The private key of the authority, made where there is none.
@@ -95,14 +206,28 @@ fn authority_key(path: &Path) -> Result<KeyPair> {
 }
 
 /// What the authority says of itself. Two servers have two names.
-fn issuing(key: &KeyPair, now: Timestamp) -> CertificateParams {
+fn issuing(key: &KeyPair, names: &Names, now: Timestamp) -> CertificateParams {
     let mut params = CertificateParams::default();
     let mark = Digest::of(key.public_key_raw()).to_string();
     params.distinguished_name = named(&format!("iso-builder serve {}", &mark[..8]));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    // Names in mail addresses and signatures of programs are none that the constraints speak of.
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let permitted_subtrees = names.all().iter().map(|name| subtree(name)).collect();
+    params.name_constraints = Some(NameConstraints { permitted_subtrees, excluded_subtrees: Vec::new() });
     within(&mut params, now, LASTS);
     params
+}
+
+/// The one name or address, and for a name those below it, which RFC 5280 does not let apart. Of a kind of which nothing is
+/// permitted everything would be, but a server always has names and addresses of both kinds: those of the loopback.
+fn subtree(name: &str) -> GeneralSubtree {
+    match name.parse() {
+        Ok(IpAddr::V4(address)) => GeneralSubtree::IpAddress(CidrSubnet::V4(address.octets(), [0xff; 4])),
+        Ok(IpAddr::V6(address)) => GeneralSubtree::IpAddress(CidrSubnet::V6(address.octets(), [0xff; 16])),
+        Err(_) => GeneralSubtree::DnsName(name.to_owned()),
+    }
 }
 
 fn server(names: &BTreeSet<String>, now: Timestamp) -> Result<CertificateParams, rcgen::Error> {
@@ -133,22 +258,23 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
         .class(Class::DiskIo, || format!("keeping {}", path.display()))
 }
 
-/// The names of this server: those of this machine, or the address that it listens on, and the host of the URL `base`.
+/// The names of this server: machines are told the address that it listens on and the host of the URL `base`; besides it has
+/// those of this machine.
 #[must_use]
-pub fn names(listen: IpAddr, base: Option<&str>) -> BTreeSet<String> {
+pub fn names(listen: IpAddr, base: Option<&str>) -> Names {
     let own: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
     let mut addresses = BTreeSet::from(own);
+    let mut required: BTreeSet<String> = base.and_then(host).map(str::to_owned).into_iter().collect();
     if listen.is_unspecified() {
         addresses.extend(interfaces());
     } else {
-        addresses.insert(listen);
+        required.insert(listen.to_string());
     }
-    let mut names: BTreeSet<String> = addresses.iter().map(ToString::to_string).collect();
-    names.insert("localhost".into());
+    let mut further: BTreeSet<String> = addresses.iter().map(ToString::to_string).collect();
+    further.insert("localhost".into());
     let hostname = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    names.extend(hostname.filter(|name| is_name(name)));
-    names.extend(base.and_then(host).map(str::to_owned));
-    names
+    further.extend(hostname.filter(|name| is_name(name)));
+    Names { required, further }
 }
 
 /// The addresses of this machine that others can use.
@@ -189,41 +315,118 @@ mod tests {
         Timestamp::from_second(1_709_164_800).unwrap()
     }
 
-    fn of(names: &[&str]) -> BTreeSet<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
+    /// Names of a server that machines are told to call by the first.
+    fn of(names: &[&str]) -> Names {
+        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Names {
+            required: of(&names[..1]),
+            further: of(&[&names[1..], &["127.0.0.1", "::1", "localhost"]].concat()),
+        }
+    }
+
+    /// What openssl has to say, in `directory`, and whether it is content.
+    fn openssl(directory: &Path, arguments: &[&str]) -> (bool, String) {
+        let mut command = std::process::Command::new("openssl");
+        let output = command.args(arguments).current_dir(directory).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(said).unwrap())
     }
 
     #[test]
     fn the_authority_stays_and_the_certificate_is_made_anew() {
         let directory = tempfile::tempdir().unwrap();
-        let first = keep(directory.path(), &of(&["127.0.0.1"]), now()).unwrap();
+        let names = of(&["a.example.org", "192.0.2.1"]);
+        let first = keep(directory.path(), &names, now()).unwrap();
         let read =
             |own: &Own| [&own.authority.file, &own.certificate].map(|path| fs::read_to_string(path).unwrap());
         let before = read(&first);
-        let second = keep(directory.path(), &of(&["127.0.0.1", "a.example.org"]), now()).unwrap();
+        let second = keep(directory.path(), &names, now()).unwrap();
         let after = read(&second);
         assert_eq!(first, second);
-        assert_eq!(before[0], after[0]);
+        assert_eq!((&before[0], first.notices.len()), (&after[0], 0));
         assert_ne!(before[1], after[1]);
         let mode =
             |name: &str| fs::metadata(directory.path().join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!([AUTHORITY_KEY, SERVER_KEY].map(mode), [0o600; 2]);
         // openssl finds nothing to complain of, and prints the same fingerprint.
-        let openssl = |arguments: &[&str]| {
-            let output = std::process::Command::new("openssl")
-                .args(arguments)
-                .current_dir(directory.path())
-                .output()
-                .unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            String::from_utf8(output.stdout).unwrap()
-        };
         let strictly = ["verify", "-x509_strict", "-purpose", "sslserver", "-attime", "1750000000"];
-        let named = ["-verify_hostname", "a.example.org", "-CAfile", AUTHORITY, SERVER];
-        openssl(&[&strictly[..], &named[..]].concat());
-        let shown = openssl(&["x509", "-in", AUTHORITY, "-noout", "-fingerprint", "-sha256"]);
+        for name in
+            [["-verify_hostname", "a.example.org"], ["-verify_ip", "192.0.2.1"], ["-verify_ip", "::1"]]
+        {
+            let arguments = [&strictly[..], &name, &["-CAfile", AUTHORITY, SERVER]].concat();
+            let (content, said) = openssl(directory.path(), &arguments);
+            assert!(content, "{name:?}: {said}");
+        }
+        let (_, shown) =
+            openssl(directory.path(), &["x509", "-in", AUTHORITY, "-noout", "-fingerprint", "-sha256"]);
         let shown = shown.trim().rsplit('=').next().unwrap().replace(':', "").to_lowercase();
         assert_eq!(shown, second.authority.fingerprint.to_string());
+    }
+
+    #[test]
+    fn the_authority_vouches_for_no_other_name() {
+        let directory = tempfile::tempdir().unwrap();
+        keep(directory.path(), &of(&["a.example.org", "192.0.2.1"]), now()).unwrap();
+        let (_, text) = openssl(directory.path(), &["x509", "-in", AUTHORITY, "-noout", "-text"]);
+        assert!(text.contains("X509v3 Name Constraints: critical"), "{text}");
+        for (subject, alternative, good) in [
+            ("/CN=a", Some("DNS:a.example.org"), true),
+            ("/CN=a", Some("IP:192.0.2.1"), true),
+            ("/CN=a", Some("DNS:bank.example.com"), false),
+            ("/CN=a", Some("DNS:example.org"), false),
+            ("/CN=a", Some("DNS:a.example.org,DNS:b.example.org"), false),
+            ("/CN=a", Some("IP:192.0.2.2"), false),
+            ("/CN=a", Some("IP:2001:db8::1"), false),
+            ("/CN=bank.example.com", None, false),
+        ] {
+            let mut request =
+                vec!["req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
+            request.extend(["-nodes", "-keyout", "other.key", "-out", "other.csr", "-subj", subject]);
+            let alternative = alternative.map(|names| format!("subjectAltName={names}"));
+            request.extend(alternative.iter().flat_map(|names| ["-addext", names.as_str()]));
+            let sign = ["x509", "-req", "-in", "other.csr", "-copy_extensions", "copy", "-days", "30"];
+            let with = ["-CA", AUTHORITY, "-CAkey", AUTHORITY_KEY, "-out", "other.pem"];
+            for arguments in [request, [&sign[..], &with].concat()] {
+                let (done, said) = openssl(directory.path(), &arguments);
+                assert!(done, "{said}");
+            }
+            let (content, said) = openssl(directory.path(), &["verify", "-CAfile", AUTHORITY, "other.pem"]);
+            assert_eq!(content, good, "{subject} {alternative:?}: {said}");
+            assert!(good || said.contains("permitted subtree violation"), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_authority_without_constraints_is_replaced_and_its_key_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, key) = (directory.path().join(AUTHORITY), directory.path().join(AUTHORITY_KEY));
+        let old = KeyPair::generate().unwrap();
+        let names = of(&["a.example.org"]);
+        let mut params = issuing(&old, &names, now());
+        params.name_constraints = None;
+        fs::write(&file, params.self_signed(&old).unwrap().pem()).unwrap();
+        fs::write(&key, old.serialize_pem()).unwrap();
+        let own = keep(directory.path(), &names, now()).unwrap();
+        assert!(own.notices[0].contains("could vouch for every site"), "{:?}", own.notices);
+        assert!(!fs::read_to_string(&key).unwrap().contains(&old.serialize_pem()));
+        let (content, said) =
+            openssl(directory.path(), &["verify", "-attime", "1750000000", "-CAfile", AUTHORITY, SERVER]);
+        assert!(content, "{said}");
+        assert_eq!(keep(directory.path(), &names, now()).unwrap().notices, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_name_that_came_later_is_left_out_unless_machines_are_told_to_use_it() {
+        let directory = tempfile::tempdir().unwrap();
+        keep(directory.path(), &of(&["a.example.org"]), now()).unwrap();
+        let own = keep(directory.path(), &of(&["a.example.org", "198.51.100.7"]), now()).unwrap();
+        assert!(own.notices[0].contains("not for 198.51.100.7"), "{:?}", own.notices);
+        let (_, text) = openssl(directory.path(), &["x509", "-in", SERVER, "-noout", "-text"]);
+        assert!(text.contains("a.example.org") && !text.contains("198.51.100.7"), "{text}");
+        let error = keep(directory.path(), &of(&["b.example.net"]), now()).unwrap_err();
+        let text = render(&error);
+        assert_eq!(class_of(&error), Class::Invalid);
+        assert!(text.contains("b.example.net") && text.contains("remove authority.pem"), "{text}");
     }
 
     #[test]
@@ -242,10 +445,11 @@ mod tests {
         let names = |listen: &str, base| names(listen.parse().unwrap(), base);
         let one = names("192.0.2.1", Some("https://boot.example.org:8443/nqrust"));
         for name in ["192.0.2.1", "boot.example.org", "localhost", "127.0.0.1", "::1"] {
-            assert!(one.contains(name), "{name} in {one:?}");
+            assert!(one.all().contains(name), "{name} in {one:?}");
         }
+        assert_eq!(one.required.len(), 2);
         let every = names("0.0.0.0", Some("https://[2001:db8::1]:8443"));
-        assert!(every.contains("2001:db8::1") && !every.contains("0.0.0.0"), "{every:?}");
+        assert!(every.required.contains("2001:db8::1") && !every.all().contains("0.0.0.0"), "{every:?}");
         for (url, expected) in [
             ("https://a", Some("a")),
             ("https://192.0.2.1:80/x", Some("192.0.2.1")),

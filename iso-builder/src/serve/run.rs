@@ -113,7 +113,7 @@ impl Server {
         }
         state_directory::prepare(&options.state)?;
         let store = Store::open(&options.state)?;
-        let (tls, authority) = secured(options)?;
+        let (tls, authority) = secured(options, progress)?;
         let mut site = Site::new(files, system, store, configurations);
         site.loaders = loaders;
         site.base = options.base.as_ref().map(|base| base.trim_end_matches('/').to_owned());
@@ -209,13 +209,14 @@ impl Server {
 }
 
 /// What secures connections; with it the authority, where that is the server's own.
-fn secured(options: &Options) -> Result<(Option<TlsAcceptor>, Option<Authority>)> {
+fn secured(options: &Options, progress: &Progress) -> Result<(Option<TlsAcceptor>, Option<Authority>)> {
     match &options.tls {
         None => Ok((None, None)),
         Some(tls::Certificate::Files(certificate, key)) => Ok((Some(tls::acceptor(certificate, key)?), None)),
         Some(tls::Certificate::Own) => {
             let names = authority::names(options.listen.ip(), options.base.as_deref());
             let own = authority::keep(&options.state, &names, jiff::Timestamp::now())?;
+            own.notices.iter().for_each(|notice| progress.note(STEP, notice.clone()));
             Ok((Some(tls::acceptor(&own.certificate, &own.key)?), Some(own.authority)))
         }
     }
