@@ -69,6 +69,10 @@ pub(super) struct Serve {
     /// How many connections there may be at a time.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     connections: usize,
+    /// How many of them one client may have: an IPv4 address, or a /64 of IPv6. A quarter of --connections unless given;
+    /// more is needed where many machines come through one address (NAT, a proxy).
+    #[arg(long, value_name = "NUMBER")]
+    connections_per_address: Option<usize>,
     /// How long a machine may take from its boot script to its configuration.
     #[arg(long, value_name = "MINUTES", default_value_t = 60)]
     token_validity: u32,
@@ -214,6 +218,7 @@ impl TryFrom<Serve> for Options {
             loaders: serve.loaders,
             arguments: serve.append,
             connections: serve.connections,
+            connections_per_address: serve.connections_per_address,
             validity: u64::from(serve.token_validity) * 60,
             tls: serve.tls,
             dnsmasq: serve.dhcp.mode(serve.listen)?,

@@ -1,18 +1,23 @@
-//! Bodies of responses. A file is read piece by piece, at the pace at which the client takes it, so that a transfer
-//! costs one piece of memory however large the file is.
+//! Bodies. That of a response which is a file is read piece by piece, at the pace at which the client takes it, so that a
+//! transfer costs one piece of memory however large the file is. That of a request tells the connection limit while it
+//! is being received.
 
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
+use super::connections::Permit;
 use super::files::Served;
 use super::range::Span;
+use super::transfer_rate::Phase;
 
 /// Bytes of a file that are in memory for one transfer. More of them make a transfer no quicker.
 const PIECE: u64 = 256 * 1024;
@@ -20,7 +25,7 @@ const PIECE: u64 = 256 * 1024;
 /// The body of a response.
 pub struct Content {
     kind: Kind,
-    /// What lasts as long as the response: the seat of its connection.
+    /// What lasts as long as the response: that its connection is being answered.
     _held: Option<Box<dyn Send>>,
 }
 
@@ -129,4 +134,69 @@ fn read(served: Served, left: Span) -> JoinHandle<io::Result<Bytes>> {
         piece.truncate(count);
         Ok(piece.into())
     })
+}
+
+/// The body of a request. Nothing of it is received before somebody asks for it.
+#[derive(Debug)]
+pub struct Upload<B> {
+    body: B,
+    permit: Arc<Permit>,
+    receiving: bool,
+    unread: Arc<AtomicBool>,
+}
+
+impl<B: Body> Upload<B> {
+    /// The body of a request on the connection that `permit` is of.
+    #[must_use]
+    pub fn new(body: B, permit: &Arc<Permit>) -> Self {
+        let unread = Arc::new(AtomicBool::new(!body.is_end_stream()));
+        Self { body, permit: Arc::clone(permit), receiving: false, unread }
+    }
+
+    /// Whether some of it has not been received.
+    #[must_use]
+    pub fn unread(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.unread)
+    }
+}
+
+impl<B> Upload<B> {
+    fn enter(&mut self, receiving: bool) {
+        if self.receiving != receiving {
+            self.receiving = receiving;
+            self.permit.enter(if receiving { Phase::Receiving } else { Phase::Answering });
+        }
+    }
+}
+
+impl<B: Body + Unpin> Body for Upload<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.enter(true);
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if self.body.is_end_stream() || frame.is_none() {
+            self.unread.store(false, Ordering::Relaxed);
+            self.enter(false);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for Upload<B> {
+    fn drop(&mut self) {
+        self.enter(false);
+    }
 }

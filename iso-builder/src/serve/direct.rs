@@ -6,16 +6,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::header::{CONNECTION, CONTENT_LENGTH, DATE, EXPECT, TRANSFER_ENCODING, UPGRADE};
 use hyper::{Request, Response};
 use nix::sys::sendfile::sendfile64;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use super::body::{Content, Parts};
 use super::boot::MEDIUM;
@@ -86,22 +84,30 @@ fn read(bytes: &[u8]) -> Option<Asked> {
     Some(Asked { request, length, last })
 }
 
-/// Answers a request for a file. Fails once the client has taken nothing for as long as `stall`.
-pub async fn answer(
-    stream: &mut TcpStream,
-    site: &Arc<Site>,
-    asked: Asked,
-    last: bool,
-    stall: Duration,
-) -> io::Result<()> {
-    stream.read_exact(&mut [0; HEAD][..asked.length]).await?;
+/// Answers a request for a file.
+pub async fn answer(stream: &TcpStream, site: &Arc<Site>, asked: Asked, last: bool) -> io::Result<()> {
+    take(stream, asked.length).await?;
     let Ok(response) = respond(Arc::clone(site), asked.request).await;
-    write(stream, head(&response, last, jiff::Timestamp::now()).as_slice(), stall).await?;
+    write(stream, head(&response, last, jiff::Timestamp::now()).as_slice()).await?;
     match response.into_body().into_parts() {
-        Parts::Whole(bytes) => write(stream, &bytes, stall).await?,
-        Parts::Part(served, span) => send(stream, &served, span, stall).await?,
+        Parts::Whole(bytes) => write(stream, &bytes).await,
+        Parts::Part(served, span) => send(stream, &served, span).await,
     }
-    if last { stream.shutdown().await } else { Ok(()) }
+}
+
+/// Takes so many bytes from the stream, which are a head that has been looked at.
+async fn take(stream: &TcpStream, mut length: usize) -> io::Result<()> {
+    let mut head = [0; HEAD];
+    while length > 0 {
+        stream.readable().await?;
+        match stream.try_read(&mut head[..length]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => length -= count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The head of a response, as it is sent.
@@ -127,22 +133,21 @@ fn head(response: &Response<Content>, last: bool, now: jiff::Timestamp) -> Vec<u
 }
 
 /// Sends a part of a file.
-async fn send(stream: &mut TcpStream, served: &Served, mut left: Span, stall: Duration) -> io::Result<()> {
+async fn send(stream: &TcpStream, served: &Served, mut left: Span) -> io::Result<()> {
     while left.length() > 0 {
         let turn = left.length().min(TURN);
         let count = match served.at(left.start) {
             Place::Memory(bytes) => {
                 let bytes = &bytes[..bytes.len().min(usize::try_from(turn).unwrap_or(usize::MAX))];
-                write(stream, bytes, stall).await?;
+                write(stream, bytes).await?;
                 bytes.len()
             }
             Place::File { file, offset, length } => {
                 let turn = usize::try_from(turn.min(length)).unwrap_or(usize::MAX);
                 let mut offset = i64::try_from(offset).map_err(io::Error::other)?;
-                let writable = stream.async_io(Interest::WRITABLE, || {
-                    Ok(sendfile64(&*stream, file, Some(&mut offset), turn)?)
-                });
-                timeout(stall, writable).await??
+                let sent = stream
+                    .async_io(Interest::WRITABLE, || Ok(sendfile64(stream, file, Some(&mut offset), turn)?));
+                sent.await?
             }
         };
         if count == 0 {
@@ -154,10 +159,14 @@ async fn send(stream: &mut TcpStream, served: &Served, mut left: Span, stall: Du
 }
 
 /// Writes all of `bytes`.
-async fn write(stream: &mut TcpStream, mut bytes: &[u8], stall: Duration) -> io::Result<()> {
+async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let count = timeout(stall, stream.write(bytes)).await??;
-        bytes = &bytes[count..];
+        stream.writable().await?;
+        match stream.try_write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

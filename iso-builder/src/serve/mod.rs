@@ -12,15 +12,19 @@
 //! | [`http`], [`body`] | the same in HTTP |
 //! | [`direct`] | files over plain HTTP, without a detour through this program's memory |
 //! | [`dnsmasq`] | DHCP and TFTP, by a program of that name |
-//! | [`net`], [`seats`], [`tls`], [`authority`] | connections, their limits and what secures them |
+//! | [`net`], `stream`, `tcp_info` | sockets |
+//! | [`connections`], [`transfer_rate`] | how many connections there may be, and how slow they may be |
+//! | [`tls`], [`authority`] | what secures them |
 //! | [`state_directory`] | whether nobody else can change what the server keeps |
 //! | [`run`] | the whole from start to end |
 //!
-//! All but the last six rows is free of sockets, and the decisions are functions of values.
+//! [`direct`], [`dnsmasq`], [`net`], `stream`, `tcp_info` and [`run`] know sockets and processes; all else is free of them, and
+//! the decisions are functions of values.
 
 pub mod authority;
 pub mod body;
 pub mod boot;
+pub mod connections;
 pub mod direct;
 pub mod dnsmasq;
 pub mod files;
@@ -32,11 +36,13 @@ pub mod net;
 pub mod nodes;
 pub mod range;
 pub mod run;
-pub mod seats;
 pub mod site;
 pub mod state_directory;
 pub mod store;
+mod stream;
+mod tcp_info;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tls;
 pub mod token;
+pub mod transfer_rate;

@@ -1,26 +1,41 @@
 //! Sockets: connections come, are answered in their turn, and go; none for longer than its limits.
+//!
+//! | What keeps a connection from staying | where |
+//! |---|---|
+//! | there are too many | [`connections`](super::connections) |
+//! | it sends or takes too little | [`transfer_rate`](super::transfer_rate) |
+//! | it asks for nothing | [`Limits::wait`], here |
 
-use std::io;
+use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use installer::failure::{Class, Failure};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use installer::progress::Progress;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
+use super::body::{Content, Upload};
+use super::connections::{Answering, Client, ConnectionLimit, Permit, Refused};
 use super::direct::{self, Next};
 use super::http::respond;
-use super::seats::{Seat, Seats};
-use super::site::Site;
+use super::site::{STEP, Site};
+use super::stream::{self, Shared};
+use super::tcp_info;
+use super::transfer_rate::{Meter, Rates, Verdict};
 
 /// The most of a request's head, in bytes; also what is buffered beside the body's pieces.
 const HEAD: usize = 64 * 1024;
@@ -28,28 +43,43 @@ const HEAD: usize = 64 * 1024;
 const QUEUE: u32 = 4096;
 /// After trouble with taking a connection, which is mostly that there are too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often it is looked at how much a connection has moved.
+const TICK: Duration = Duration::from_secs(1);
+/// How often the operator is told that connections are refused.
+const TELL: Duration = Duration::from_secs(60);
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at a time.
     pub connections: usize,
-    /// How long a request's head may take, and how long a connection may wait for one.
-    pub head: Duration,
-    /// How long a client may take nothing of what is sent to it.
-    pub stall: Duration,
+    /// Connections of one client at a time; see [`Client`].
+    pub per_client: usize,
+    /// How long a connection may wait for a request, and how long the request's head may take.
+    pub wait: Duration,
+    /// How fast connections have to be.
+    pub rates: Rates,
     /// How long transfers may go on once the server is to stop.
     pub grace: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Limits {
+    /// Limits for so many connections, and so many of one client: a quarter of all unless it is given.
+    #[must_use]
+    pub fn of(connections: usize, per_client: Option<usize>) -> Self {
         Self {
-            connections: 1000,
-            head: Duration::from_secs(30),
-            stall: Duration::from_secs(60),
+            connections,
+            per_client: per_client.unwrap_or(connections.div_ceil(4)),
+            wait: Duration::from_secs(30),
+            rates: Rates::default(),
             grace: Duration::from_secs(5),
         }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::of(1000, None)
     }
 }
 
@@ -74,24 +104,31 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
 pub async fn serve(
     listener: TcpListener,
     site: Arc<Site>,
-    tls: Option<tokio_rustls::TlsAcceptor>,
+    tls: Option<TlsAcceptor>,
     limits: Limits,
     mut stop: watch::Receiver<bool>,
 ) {
-    let seats = Seats::new(limits.connections);
+    let limit = ConnectionLimit::new(limits.connections, limits.per_client);
     let stopping = stop.clone();
+    let mut refusals = Refusals::new(site.progress.clone());
     let accepting = async {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => {
-                    let seat = Arc::new(seats.take().await);
-                    let connection =
-                        Connection { site: Arc::clone(&site), seat, limits, stop: stopping.clone() };
-                    tokio::spawn(connection.begin(stream, tls.clone()));
-                }
+                Ok((stream, peer)) => match limit.admit(Client::of(peer.ip()), Instant::now()) {
+                    Ok(permit) => {
+                        let (site, permit) = (Arc::clone(&site), Arc::new(permit));
+                        let connection = Connection { site, permit, limits, stop: stopping.clone() };
+                        tokio::spawn(connection.run(stream, tls.clone()));
+                    }
+                    Err(refused) => {
+                        stream::refuse(stream, tls.is_none());
+                        refusals.note(Client::of(peer.ip()), refused, Instant::now());
+                    }
+                },
                 // The client has gone again, or there are too many open files.
                 Err(_) => sleep(PAUSE).await,
             }
+            limit.settled().await;
         }
     };
     tokio::select! {
@@ -99,48 +136,85 @@ pub async fn serve(
         _ = stop.wait_for(|stop| *stop) => {}
     }
     drop(listener);
-    let _ = timeout(limits.grace, seats.empty()).await;
+    let _ = timeout(limits.grace, limit.empty()).await;
+}
+
+/// Tells the operator of connections that were refused, and no oftener than it can be read.
+struct Refusals {
+    progress: Progress,
+    count: u64,
+    told: Option<Instant>,
+}
+
+impl Refusals {
+    fn new(progress: Progress) -> Self {
+        Self { progress, count: 0, told: None }
+    }
+
+    fn note(&mut self, client: Client, refused: Refused, now: Instant) {
+        self.count += 1;
+        if self.told.is_some_and(|told| now.duration_since(told) < TELL) {
+            return;
+        }
+        let why = match refused {
+            Refused::Client => "has as many as one address may have (--connections-per-address)",
+            Refused::Server => "finds all of them in use (--connections)",
+        };
+        let count = self.count;
+        self.progress.note(STEP, format!("connection refused: {client} {why}; {count} refused so far"));
+        self.told = Some(now);
+    }
 }
 
 /// One connection.
 struct Connection {
     site: Arc<Site>,
-    seat: Arc<Seat>,
+    permit: Arc<Permit>,
     limits: Limits,
     stop: watch::Receiver<bool>,
 }
 
 impl Connection {
-    async fn begin(self, mut stream: TcpStream, tls: Option<tokio_rustls::TlsAcceptor>) {
+    async fn run(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
         // Answers are written whole, so that nothing is won by waiting for more.
         let _ = stream.set_nodelay(true);
-        let seat = Arc::clone(&self.seat);
+        let stream = Arc::new(stream);
+        let abandoned = tokio::select! {
+            () = self.serve(&stream, tls) => false,
+            displaced = self.permit.displaced() => displaced,
+            () = too_slow(&stream, &self.permit, self.limits.rates) => true,
+        };
+        if abandoned {
+            // Else the kernel goes on for minutes to offer what it has buffered, which may be megabytes.
+            let _ = stream.set_zero_linger();
+        }
+    }
+
+    async fn serve(&self, stream: &Arc<TcpStream>, tls: Option<TlsAcceptor>) {
         match tls {
             None => {
-                if self.send_files(&mut stream).await {
-                    self.answer(stream).await;
+                if self.send_files(stream).await {
+                    self.answer(Shared(Arc::clone(stream))).await;
                 }
             }
             Some(acceptor) => {
-                let handshake = timeout(self.limits.head, acceptor.accept(stream));
-                let secured = tokio::select! {
-                    secured = handshake => secured,
-                    () = seat.put_out() => return,
-                };
-                if let Ok(Ok(stream)) = secured {
-                    self.answer(stream).await;
+                let handshake = acceptor.accept(Shared(Arc::clone(stream)));
+                if let Ok(Ok(secured)) = timeout(self.limits.wait, handshake).await {
+                    self.answer(secured).await;
                 }
             }
+        }
+        if !*self.stop.borrow() {
+            stream::end(stream).await;
         }
     }
 
     /// Answers requests for the medium's files until there is another, which is left in the stream: whether there is.
-    async fn send_files(&self, stream: &mut TcpStream) -> bool {
+    async fn send_files(&self, stream: &TcpStream) -> bool {
         let mut stop = self.stop.clone();
         loop {
             let asked = tokio::select! {
-                asked = timeout(self.limits.head, direct::asked(stream)) => asked,
-                () = self.seat.put_out() => return false,
+                asked = timeout(self.limits.wait, direct::asked(stream)) => asked,
                 _ = stop.wait_for(|stop| *stop) => return false,
             };
             let asked = match asked {
@@ -149,31 +223,26 @@ impl Connection {
                 // How a connection ends is the client's affair: it tries again.
                 Ok(Ok(Next::End) | Err(_)) | Err(_) => return false,
             };
-            let _answering = self.seat.answering();
+            let _answering = self.permit.answering();
             let last = asked.last || *stop.borrow();
-            let sent = direct::answer(stream, &self.site, *asked, last, self.limits.stall).await;
+            let sent = direct::answer(stream, &self.site, *asked, last).await;
             if sent.is_err() || last {
                 return false;
             }
         }
     }
 
-    async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(mut self, stream: S) {
-        let (site, seat) = (Arc::clone(&self.site), Arc::clone(&self.seat));
-        let service = service_fn(move |request| {
-            let (answering, site) = (seat.answering(), Arc::clone(&site));
-            // The connection is being answered as long as there is a body.
-            async move { respond(site, request).await.map(|answer| answer.map(|body| body.holding(answering))) }
-        });
-        let stream = TokioIo::new(Watched { stream, limit: self.limits.stall, stalled: None });
+    async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) {
+        let (site, permit) = (Arc::clone(&self.site), Arc::clone(&self.permit));
+        let service = service_fn(move |request| answered(Arc::clone(&site), request, permit.answering()));
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(self.limits.head).max_buf_size(HEAD);
-        let mut connection = pin!(http.serve_connection(stream, service));
+        http.timer(TokioTimer::new()).header_read_timeout(self.limits.wait).max_buf_size(HEAD);
+        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+        let mut stop = self.stop.clone();
         let stopped = tokio::select! {
             // How a connection ends is the client's affair: it tries again.
             _ = connection.as_mut() => false,
-            () = self.seat.put_out() => false,
-            _ = self.stop.wait_for(|stop| *stop) => true,
+            _ = stop.wait_for(|stop| *stop) => true,
         };
         if stopped {
             connection.as_mut().graceful_shutdown();
@@ -182,68 +251,38 @@ impl Connection {
     }
 }
 
-/// A stream that fails when the client takes nothing for too long.
-struct Watched<S> {
-    stream: S,
-    limit: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
+/// Answers one request. Its connection is being answered as long as there is a body, and ends with it where the body of the
+/// request was of no interest: what comes next on it would be that.
+async fn answered(
+    site: Arc<Site>,
+    request: Request<Incoming>,
+    answering: Answering,
+) -> Result<Response<Content>, Infallible> {
+    let request = request.map(|body| Upload::new(body, answering.permit()));
+    let unread = request.body().unread();
+    let mut response = respond(site, request).await?;
+    if unread.load(Ordering::Relaxed) {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response.map(|body| body.holding(answering)))
 }
 
-impl<S> Watched<S> {
-    /// What a write gives, or that it has waited for too long.
-    fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
+/// Returns when a connection is too slow to be kept.
+async fn too_slow(stream: &TcpStream, permit: &Permit, rates: Rates) {
+    let mut meter = Meter::new(rates);
+    let mut ticks = interval(TICK.min(rates.ample.window / 4));
+    // One that comes late is as good.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // Of one that was displaced nothing is to be known, nor of any on a kernel that does not count.
+        let (Some((phase, turn)), Ok(counters)) = (permit.phase(), tcp_info::counters(stream)) else {
+            return std::future::pending().await;
+        };
+        match meter.judge(phase, turn, Instant::now(), counters) {
+            Verdict::TooSlow => return,
+            verdict => permit.rated(turn, verdict),
         }
-        let limit = self.limit;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
-        ready!(stalled.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(context, written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.watch(context, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.watch(context, flushed)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.watch(context, shut)
     }
 }
 

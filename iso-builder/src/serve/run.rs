@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::authority::{self, Authority};
 use super::boot::{System, is_plain};
+use super::connections::CLOSING;
 use super::dnsmasq;
 use super::files::Files;
 use super::fleet::entry::Entry;
@@ -37,8 +38,8 @@ const LOOK: Duration = Duration::from_secs(2);
 const WORKERS: usize = 16;
 /// Threads that wait for disks and for nothing else.
 const READERS: usize = 64;
-/// Files that are open beside connections.
-const FILES: u64 = 64;
+/// Files that are open beside connections, and sockets that are being closed.
+const FILES: u64 = 64 + CLOSING as u64;
 
 /// What to serve, and how.
 #[derive(Clone, Debug)]
@@ -59,6 +60,8 @@ pub struct Options {
     pub arguments: Vec<String>,
     /// How many connections there may be.
     pub connections: usize,
+    /// How many of them one client may have; a share of all unless given.
+    pub connections_per_address: Option<usize>,
     /// How long the token for a configuration is valid, in seconds.
     pub validity: u64,
     /// The certificate for HTTPS.
@@ -133,7 +136,7 @@ impl Server {
         let scheme = if site.tls { "https" } else { "http" };
         let base = site.base.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
         let entry = Entry::keep(&options.state, &base, &token)?;
-        let limits = Limits { connections, ..Limits::default() };
+        let limits = Limits::of(connections, options.connections_per_address);
         let dhcp = dhcp(options, address, &site)?;
         Ok(Self {
             tls,

@@ -1,14 +1,17 @@
 use super::*;
+use crate::serve::transfer_rate::Rate;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream as Client};
+use std::net::TcpStream as Client;
 
+use crate::medium::testing::Sample;
 use crate::serve::boot::System;
 use crate::serve::files::Files;
 use crate::serve::nodes::Configurations;
 use crate::serve::store::Store;
-use crate::serve::testing::{INITRD, medium};
+use crate::serve::testing::{INITRD, medium, write_manifest};
+use installer::digest::Digest;
 use installer::medium::{HttpMedium, PayloadSource as _};
-use installer::release::MediumKind;
+use installer::release::{MediumKind, Payload, Purpose};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// A server in a thread of its own.
@@ -24,13 +27,17 @@ impl Server {
         Self::secured(limits, None)
     }
 
-    fn secured(limits: Limits, tls: Option<tokio_rustls::TlsAcceptor>) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+    fn secured(limits: Limits, tls: Option<TlsAcceptor>) -> Self {
         let sample = medium(MediumKind::Full);
+        Self::of(&sample, Configurations::default(), limits, tls)
+    }
+
+    fn of(sample: &Sample, configurations: Configurations, limits: Limits, tls: Option<TlsAcceptor>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
         let files = Files::open(&sample.tree()).unwrap();
         let system = System::of(&files, &[]).unwrap();
         let store = Store::open(directory.path()).unwrap();
-        let site = Arc::new(Site::new(files, system, store, Configurations::default()));
+        let site = Arc::new(Site::new(files, system, store, configurations));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(listen(([127, 0, 0, 1], 0).into())).unwrap();
@@ -163,7 +170,7 @@ fn a_client_that_trusts_the_authority_is_served_over_https() {
     let directory = tempfile::tempdir().unwrap();
     let (certificate, key) = crate::serve::tls::tests::certificate(directory.path());
     let tls = crate::serve::tls::acceptor(&certificate, &key).unwrap();
-    let server = Server::secured(Limits { connections: 5, ..Limits::default() }, Some(tls));
+    let server = Server::secured(Limits::of(5, None), Some(tls));
     // Some that begin no handshake are in nobody's way.
     let silent: Vec<_> = (0..20).map(|_| server.connect()).collect();
     let url = format!("https://{}/medium/live/initrd", server.address);
@@ -229,8 +236,8 @@ fn ten_thousand_clients_that_never_ask_keep_nobody_out() {
 }
 
 #[test]
-fn a_handful_of_seats_is_enough_for_who_asks() {
-    let server = Server::start(Limits { connections: 20, ..Limits::default() });
+fn a_handful_of_connections_is_enough_for_who_asks() {
+    let server = Server::start(Limits::of(20, None));
     let silent: Vec<_> = (0..300).map(|_| server.connect()).collect();
     for _ in 0..3 {
         let (_, body) = server.ask("GET /medium/live/initrd HTTP/1.1\r\n");
@@ -241,7 +248,7 @@ fn a_handful_of_seats_is_enough_for_who_asks() {
 
 #[test]
 fn a_request_that_does_not_come_to_its_end_is_given_up() {
-    let server = Server::start(Limits { head: Duration::from_millis(200), ..Limits::default() });
+    let server = Server::start(Limits { wait: Duration::from_millis(200), ..Limits::default() });
     for sent in [&b""[..], b"GET / HTTP/1.1\r\nX: ", b"GET /medium/live/initrd HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let mut client = server.connect();
         client.write_all(sent).unwrap();
@@ -252,17 +259,109 @@ fn a_request_that_does_not_come_to_its_end_is_given_up() {
     }
 }
 
+/// Rates whose windows are so short that a test can wait for them.
+fn impatient() -> Rates {
+    let (bytes, window) = (32 << 10, Duration::from_millis(600));
+    let never = Rate { bytes: 0, window };
+    Rates { least: Rate { bytes, window }, floor: never, ample: Rate { bytes, window: window / 4 } }
+}
+
+/// A medium with a file of this name and of 64 MiB, which are more than the buffers of two sockets hold.
+fn with_large_file(path: &str) -> Sample {
+    let mut sample = medium(MediumKind::Full);
+    let size = 64 << 20;
+    std::fs::File::create(sample.tree().join(path)).unwrap().set_len(size).unwrap();
+    let (path, purpose, sha256) = (path.to_owned(), Purpose::GrubCore, Digest::of(b""));
+    sample.release.payloads.push(Payload { path, purpose, size, sha256 });
+    write_manifest(&sample);
+    sample
+}
+
 #[test]
-fn a_client_that_takes_nothing_is_given_up() {
+fn a_client_that_takes_nothing_or_too_little_is_given_up() {
+    let limits = Limits { rates: impatient(), ..Limits::default() };
+    let server = Server::of(&with_large_file("large"), Configurations::default(), limits, None);
+    // A length, even of nothing, leaves a request to hyper.
+    for (field, trickles) in [("", false), ("", true), ("Content-Length: 0\r\n", true)] {
+        let mut greedy = server.connect();
+        greedy.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        greedy.write_all(format!("GET /medium/large HTTP/1.1\r\nHost: a\r\n{field}\r\n").as_bytes()).unwrap();
+        let began = Instant::now();
+        let reset = loop {
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(began.elapsed() < Duration::from_secs(20), "{field:?}");
+            // What it was given up for shows in the next thing that it sends.
+            if let Err(error) = greedy.write(b"x").and_then(|_| match trickles {
+                true => greedy.read(&mut [0; 64]),
+                false => Ok(1),
+            }) && error.kind() != std::io::ErrorKind::WouldBlock
+            {
+                break error.kind();
+            }
+        };
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
+        assert!(matches!(reset, ConnectionReset | BrokenPipe), "{reset:?}");
+        assert!(began.elapsed() >= Duration::from_millis(500), "{:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn a_client_that_takes_enough_is_not_given_up_though_its_window_is_mostly_closed() {
+    let server = Server::of(
+        &with_large_file("large"),
+        Configurations::default(),
+        Limits { rates: impatient(), ..Limits::default() },
+        None,
+    );
+    let socket =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let socket = TcpSocket::new_v4().unwrap();
+            // Small, so that what it takes shows in its window.
+            socket.set_recv_buffer_size(16 << 10).unwrap();
+            socket.connect(server.address).await.unwrap().into_std().unwrap()
+        });
+    let mut client: Client = socket;
+    client.set_nonblocking(false).unwrap();
+    client.write_all(b"GET /medium/large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let (began, mut taken) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(3) {
+        taken += client.read(&mut [0; 16 << 10]).unwrap();
+        std::thread::sleep(Duration::from_millis(40));
+    }
+    assert!(taken > 100 << 10 && taken < 10 << 20, "{taken}");
+}
+
+#[test]
+fn a_head_that_trickles_in_is_given_up_before_its_time_is_over() {
+    let server = Server::start(Limits { rates: impatient(), ..Limits::default() });
+    let (mut client, began) = (server.connect(), Instant::now());
+    client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    client.write_all(b"GET /boot.ipxe HTTP/1.1\r\nX: ").unwrap();
+    while client.write_all(b"x").is_ok() && !matches!(client.read(&mut [0; 9]), Ok(0)) {
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn a_connection_for_which_there_is_no_room_is_told_so_at_once() {
     let server =
-        Server::start(Limits { connections: 1, stall: Duration::from_millis(200), ..Limits::default() });
-    let mut greedy = server.connect();
-    // More answers than the buffers of two sockets hold.
-    let request = "GET /medium/live/rootfs.squashfs HTTP/1.1\r\nHost: a\r\n\r\n".repeat(300);
-    greedy.write_all(request.as_bytes()).unwrap();
+        Server::of(&with_large_file("large"), Configurations::default(), Limits::of(2, Some(2)), None);
+    let busy: Vec<_> = (0..2)
+        .map(|_| {
+            let mut client = server.connect();
+            client.write_all(b"GET /medium/large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+            client.read_exact(&mut [0; 100]).unwrap();
+            client
+        })
+        .collect();
+    let (mut client, began) = (server.connect(), Instant::now());
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Retry-After: "), "{answer}");
+    assert!(began.elapsed() < Duration::from_secs(5));
+    drop(busy);
     let (_, body) = server.ask("GET /medium/live/initrd HTTP/1.1\r\n");
     assert_eq!(body, INITRD);
-    let _ = greedy.shutdown(Shutdown::Both);
 }
 
 #[test]
@@ -340,3 +439,5 @@ fn the_initrd_gives_up_on_a_server_that_is_not_there() {
     let (said, image) = fetch(&server, "sha256:00", None);
     assert!(image.is_none() && said.contains("cannot be fetched"), "{said}");
 }
+
+mod overload;
