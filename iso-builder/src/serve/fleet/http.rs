@@ -1,11 +1,11 @@
-//! The same in HTTP: bodies of requests, which have limits of their own.
+//! The same in HTTP: bodies of requests, which are received from nobody but who brings a token.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HeaderName, HeaderValue, IF_NONE_MATCH};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use installer::failure::causes;
 
@@ -15,18 +15,16 @@ use crate::serve::http::plain;
 use crate::serve::machines::{Fit, Moment};
 use crate::serve::site::{STEP, Site};
 
-/// How long the body of a request may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Answers one request for what belongs to the fleet.
+/// Answers one request for what belongs to the fleet. How slowly a body may come is for the connection's owner to say.
 pub async fn respond<B>(site: Arc<Site>, request: Request<B>) -> Response<Content>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (parts, body) = request.into_parts();
+    let parts = Arc::new(parts);
     let body = match parts.method {
-        Method::POST => match whole(&site, parts.uri.path(), body).await {
+        Method::POST => match receive(&site, &parts, body).await {
             Ok(body) => body,
             Err(refusal) => return refusal,
         },
@@ -34,42 +32,49 @@ where
     };
     let head = parts.method == Method::HEAD;
     // The state is on a disk, which may be slow.
-    let answered = tokio::task::spawn_blocking(move || {
-        let field = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
-        let request = routes::Request {
-            method: parts.method.as_str(),
-            path: parts.uri.path(),
-            query: parts.uri.query().unwrap_or_default(),
-            authorization: field(AUTHORIZATION),
-            cookie: field(COOKIE),
-            if_none_match: field(IF_NONE_MATCH),
-            body: &body,
-        };
-        answer(&site, &request)
-    });
+    let answered = tokio::task::spawn_blocking(move || answer(&site, &asked(&parts, &body)));
     match answered.await.ok().flatten() {
         Some(reply) => rendered(reply, head),
-        None => {
-            plain(StatusCode::INTERNAL_SERVER_ERROR, "the server has trouble; it tells its operator which")
-        }
+        None => trouble(),
     }
 }
 
-/// All of a body, or why it is not taken.
-async fn whole<B>(site: &Arc<Site>, path: &str, body: B) -> Result<Bytes, Response<Content>>
+fn trouble() -> Response<Content> {
+    plain(StatusCode::INTERNAL_SERVER_ERROR, "the server has trouble; it tells its operator which")
+}
+
+fn asked<'a>(parts: &'a Parts, body: &'a [u8]) -> routes::Request<'a> {
+    let field = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    routes::Request {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        query: parts.uri.query().unwrap_or_default(),
+        authorization: field(AUTHORIZATION),
+        cookie: field(COOKIE),
+        if_none_match: field(IF_NONE_MATCH),
+        body,
+    }
+}
+
+/// All of a body, or the answer without it.
+async fn receive<B>(site: &Arc<Site>, parts: &Arc<Parts>, body: B) -> Result<Bytes, Response<Content>>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (path, asked) = (path.to_owned(), Arc::clone(site));
-    let limit = tokio::task::spawn_blocking(move || routes::limit(&path, &asked.store));
-    let limited = Limited::new(body, limit.await.unwrap_or_default());
-    match tokio::time::timeout(PATIENCE, limited.collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+    let (known, head) = (Arc::clone(site), Arc::clone(parts));
+    let limit = tokio::task::spawn_blocking(move || known.fleet.body_limit(&asked(&head, b""), &known.store));
+    let limit = match limit.await {
+        Ok(Ok(limit)) => limit,
+        Ok(Err(refusal)) => return Err(rendered(refusal, false)),
+        Err(_) => return Err(trouble()),
+    };
+    match Limited::new(body, limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
             Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "this is longer than what is taken here"))
         }
-        _ => Err(plain(StatusCode::REQUEST_TIMEOUT, "the rest of this did not come")),
+        Err(_) => Err(plain(StatusCode::BAD_REQUEST, "the rest of this did not come")),
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Request<'a> {
     pub cookie: Option<&'a str>,
     /// Header fields.
     pub if_none_match: Option<&'a str>,
-    /// What came with a `POST`, no longer than [`limit`] says.
+    /// What came with a `POST`, no longer than [`Fleet::body_limit`] says.
     pub body: &'a [u8],
 }
 
@@ -168,9 +168,7 @@ impl Fleet {
                 let json = serde_json::to_vec_pretty(&self.view(known, now)).unwrap_or_default();
                 Reply::new(200, "application/json", json)
             }
-            path => self
-                .one(request, path, known, now)
-                .unwrap_or_else(|| Reply::page(404, "Not found", page::ABSENT)),
+            path => self.one(request, path, known, now).unwrap_or_else(absent),
         }
     }
 
@@ -210,12 +208,24 @@ impl Fleet {
         }
     }
 
-    fn post(&self, request: &Request<'_>, known: Known<'_>, now: Moment) -> Result<Reply> {
+    /// How many bytes the body of a `POST` may have. An error is the answer where nobody looks at a body, which follows
+    /// from the head alone: anybody can ask, but only who brings a token is listened to.
+    pub fn body_limit(&self, request: &Request<'_>, store: &Store) -> Result<usize, Reply> {
         if let Some(token) = request.path.strip_prefix(REPORT) {
-            return self.report(token, request.body, known, now);
+            return reporting(token, store).map(|_| BODY).ok_or_else(unknown_reporter);
         }
         if !self.is_open(request) {
-            return Ok(closed(request.path));
+            return Err(closed(request.path));
+        }
+        action(request.path).map(|_| FORM).ok_or_else(absent)
+    }
+
+    fn post(&self, request: &Request<'_>, known: Known<'_>, now: Moment) -> Result<Reply> {
+        if let Err(refusal) = self.body_limit(request, known.store) {
+            return Ok(refusal);
+        }
+        if let Some(token) = request.path.strip_prefix(REPORT) {
+            return self.report(token, request.body, known, now);
         }
         // A program that sends the token is no browser that another site makes send a form.
         let form = String::from_utf8_lossy(request.body);
@@ -223,24 +233,19 @@ impl Fleet {
         if !ours && !self.access.is_open_to(request.authorization, None) {
             return Ok(Reply::page(403, "Nothing was done", page::STALE));
         }
-        let found = of_machine(request.path).and_then(|(id, verb)| Some((id, Action::of_name(verb)?)));
-        let done = match found {
+        let done = match action(request.path) {
             Some((id, action)) => known.store.change(|machines| act(machines, id, action, now))?,
             None => None,
         };
         Ok(match done {
             Some(id) => Reply::to(&format!("{PAGE}#m-{id}")),
-            None => Reply::page(404, "Not found", page::ABSENT),
+            None => absent(),
         })
     }
 
     /// What a machine has to tell. Its token says which machine it is, whatever it says of itself.
     fn report(&self, token: &str, body: &[u8], known: Known<'_>, now: Moment) -> Result<Reply> {
-        let token = Digest::of(token.as_bytes());
-        let Some(id) = known.store.read(|machines| machines.reporting(token).map(|machine| machine.id))
-        else {
-            return Ok(Reply::new(403, TEXT, "no machine reports with this token\n"));
-        };
+        let Some(id) = reporting(token, known.store) else { return Ok(unknown_reporter()) };
         let (hello, lines) = match story::read(body) {
             Ok(told) => told,
             Err(absurd) => return Ok(Reply::new(400, TEXT, format!("{absurd}\n"))),
@@ -263,14 +268,6 @@ impl Fleet {
     }
 }
 
-/// How many bytes the body of a request may have: much is taken only from machines that may report, since anybody can
-/// ask.
-#[must_use]
-pub fn limit(path: &str, store: &Store) -> usize {
-    let known = path.strip_prefix(REPORT).is_some_and(|token| reporting(token, store).is_some());
-    if known { BODY } else { FORM }
-}
-
 /// The machine that reports with this token.
 fn reporting(token: &str, store: &Store) -> Option<MachineId> {
     let token = token::digest(token)?;
@@ -286,6 +283,19 @@ fn act(machines: &mut Machines, id: MachineId, action: Action, now: Moment) -> O
         Action::Redeploy => machine.apply(Event::Redeploy, now),
     }
     Some(id)
+}
+
+fn unknown_reporter() -> Reply {
+    Reply::new(403, TEXT, "no machine reports with this token\n")
+}
+
+fn absent() -> Reply {
+    Reply::page(404, "Not found", page::ABSENT)
+}
+
+/// What a path of an action means: to which machine is done what.
+fn action(path: &str) -> Option<(MachineId, Action)> {
+    of_machine(path).and_then(|(id, verb)| Some((id, Action::of_name(verb)?)))
 }
 
 /// `/fleet/machines/ID`, or that with one word behind it.

@@ -4,6 +4,7 @@ use super::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use crate::serve::boot::System;
 use crate::serve::files::Files;
@@ -26,7 +27,9 @@ fn server() -> SocketAddr {
         let directory = tempfile::tempdir().unwrap();
         let nodes = directory.path().join("nodes");
         std::fs::create_dir(&nodes).unwrap();
-        std::fs::write(nodes.join("mac-52-54-00-12-34-56.yaml"), NODE).unwrap();
+        for last in [56, 57] {
+            std::fs::write(nodes.join(format!("mac-52-54-00-12-34-{last}.yaml")), NODE).unwrap();
+        }
         let files = Files::open(&medium(MediumKind::Full).tree()).unwrap();
         let system = System::of(&files, &[]).unwrap();
         let store = Store::open(&directory.path().join("state")).unwrap();
@@ -85,7 +88,9 @@ fn an_installer_that_was_booted_reports_and_is_seen() {
     let failed = Failed { causes: vec!["the disk is gone".into()], hints: Vec::new(), exit_code: 6 };
     reporter.conclude(Some((failed, "all of it\n".into())));
     let json = json();
-    let machine = &json["machines"][0];
+    let machines = json["machines"].as_array().unwrap();
+    let machine =
+        machines.iter().find(|machine| machine["name"] == "node-1").unwrap_or_else(|| panic!("{json:#}"));
     assert_eq!((&machine["name"], &machine["stage"]), (&"node-1".into(), &"failed".into()), "{json:#}");
     assert_eq!(machine["error"]["causes"][0], "the disk is gone");
     let id = machine["id"].as_str().unwrap();
@@ -94,12 +99,51 @@ fn an_installer_that_was_booted_reports_and_is_seen() {
     assert!(log.ends_with("all of it\n"), "{log}");
 }
 
+/// The answer to a request of whose body but one byte comes, until the server closes the connection; and how long that took.
+fn ask_without_body(head: &str) -> (String, Duration) {
+    let address = server();
+    let mut client = TcpStream::connect(address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let began = std::time::Instant::now();
+    write!(client, "{head}Host: {address}\r\nContent-Length: 4000\r\n\r\nx").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    (answer.to_lowercase(), began.elapsed())
+}
+
 #[test]
-fn nobody_but_a_machine_that_may_report_sends_much() {
-    let answer = ask("POST /v1/report/x HTTP/1.1\r\n", &[b'x'; 5000]);
+fn a_body_is_received_from_nobody_without_a_token() {
+    let opens = "Authorization: Bearer T-secret\r\n";
+    for (head, status) in [
+        ("POST /v1/report/ffffffffffffffffffffffffffffffff HTTP/1.1\r\n", "403"),
+        ("POST /v1/report/x HTTP/1.1\r\n", "403"),
+        ("POST /fleet HTTP/1.1\r\n", "401"),
+        ("POST /fleet/machines/00000000-0000-0000-0000-000000000000/deny HTTP/1.1\r\n", "401"),
+        (&format!("POST /fleet HTTP/1.1\r\n{opens}"), "404"),
+        ("PUT /fleet HTTP/1.1\r\n", "405"),
+        ("POST /v1/boot HTTP/1.1\r\n", "405"),
+        ("GET /boot.ipxe HTTP/1.1\r\n", "200"),
+    ] {
+        let (answer, took) = ask_without_body(head);
+        assert!(answer.starts_with(&format!("http/1.1 {status}")), "{head}{answer}");
+        assert!(
+            answer.contains("connection: close\r\n") && took < Duration::from_secs(10),
+            "{took:?} {answer}"
+        );
+    }
+}
+
+#[test]
+fn a_body_that_a_machine_may_send_has_a_limit() {
+    let script = ask("GET /v1/boot?mac=52-54-00-12-34-57 HTTP/1.1\r\n", b"");
+    let mut words = script.split_whitespace();
+    let report =
+        words.find_map(|word| word.strip_prefix("nqrust.report=")).unwrap_or_else(|| panic!("{script}"));
+    let path = report.split('/').skip(3).collect::<Vec<_>>().join("/");
+    let answer = ask(&format!("POST /{path} HTTP/1.1\r\n"), &vec![b'x'; (1 << 20) + 1]);
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
-    let answer = ask("POST /v1/report/x HTTP/1.1\r\n", b"x");
-    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    let answer = ask(&format!("POST /{path} HTTP/1.1\r\n"), &[b'x'; 1 << 20]);
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
 }
 
 #[test]
