@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::cluster::{Addon, Harvester, VipMode};
 use super::disk::DiskSelector;
 use super::network::{Cidr, ManagementInterface, Network};
+use super::reinstall::Reinstall;
 use super::text::{CheckName, DevicePath, HttpUrl, IsoUrl, MacAddress, Pem, Sha256, Tty};
 use super::webhook::Webhook;
 use crate::size::ByteSize;
@@ -19,6 +20,10 @@ use crate::size::ByteSize;
 pub struct Install {
     /// Install without questions.
     pub automatic: bool,
+    /// Whether an automatic install goes over a finished node of this product on one of its disks. `false`: never; the
+    /// node is told of, and started. `true`: only over one that was installed from another medium or with another
+    /// configuration. `once:WORD`: once for each WORD, whatever the node is; the node records WORD.
+    pub reinstall: Reinstall,
     /// What the node is to its cluster.
     pub mode: Mode,
     /// Which part the node plays in the cluster; `worker` and `witness` only join.

@@ -22,6 +22,7 @@ pub mod redact;
 #[cfg(test)]
 pub(crate) mod reference;
 pub mod registries;
+pub mod reinstall;
 mod retired;
 pub mod rules;
 pub mod secret;
@@ -46,6 +47,7 @@ pub use install::{Images, Install, Keep, Mode, Profile, Role, Wipe, WipeFailure}
 pub use network::{BondMode, BondOptions, Cidr, Interface, ManagementInterface, Method, Network};
 pub use os::{ExternalStorage, MultiPath, Os, Sshd, User, WriteFile};
 pub use read::{Accepted, check, load, parse};
+pub use reinstall::{OnceWord, Reinstall};
 pub use secret::Secret;
 pub use text::*;
 pub use webhook::Webhook;

@@ -267,10 +267,8 @@ pub fn plan(
     }
     check_distribution(config, release)?;
     let role = install.own_role();
-    let disk = choose::system(inventory, install.device.as_ref(), install.data_disk.as_ref())?;
+    let Chosen { system: disk, data, twin } = Chosen::of(config, inventory)?;
     let target = disks::target(disk)?;
-    let data = disks::data_disk(install, role, inventory, disk)?;
-    let twin = mirror::disk(install, inventory, disk, data)?;
     let chosen: Vec<_> = [disk].into_iter().chain(twin).chain(data).collect();
     let kept = keep::find(install, role, inventory, disk, data)?;
     let kept_here = kept.as_ref().filter(|_| data.is_none());
@@ -327,6 +325,36 @@ pub fn plan(
     };
     plan.steps = steps(&plan, &needed)?;
     Ok(plan)
+}
+
+/// The disks that an install is for.
+struct Chosen<'a> {
+    system: &'a Disk,
+    /// That of the data, where it is another one.
+    data: Option<&'a Disk>,
+    /// The second one of the system.
+    twin: Option<&'a Disk>,
+}
+
+impl<'a> Chosen<'a> {
+    fn of(config: &InstallConfig, inventory: &'a Inventory) -> Result<Self, Failure> {
+        let install = &config.install;
+        let system = choose::system(inventory, install.device.as_ref(), install.data_disk.as_ref())?;
+        let data = disks::data_disk(install, install.own_role(), inventory, system)?;
+        let twin = mirror::disk(install, inventory, system, data)?;
+        Ok(Self { system, data, twin })
+    }
+}
+
+/// The disks that an install writes the node to: those of the system, and that of the data unless it is kept as it is.
+/// Disks that are only wiped are not among them.
+///
+/// # Errors
+/// That of [`plan`] where the configuration does not choose.
+pub fn written_disks<'a>(config: &InstallConfig, inventory: &'a Inventory) -> Result<Vec<&'a Disk>, Failure> {
+    let Chosen { system, data, twin } = Chosen::of(config, inventory)?;
+    let data = data.filter(|_| config.install.keep.is_empty());
+    Ok([system].into_iter().chain(twin).chain(data).collect())
 }
 
 /// Refuses a node that shall run another distribution than the medium brings. A medium whose images are for the OS image's

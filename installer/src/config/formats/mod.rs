@@ -78,6 +78,7 @@ static FORMATS: &[Format] = &[
     Format { name: "path", code: "invalid-path", check: storage::absolute_path },
     Format { name: "pem", code: "invalid-certificate", check: text::pem },
     Format { name: "persistent-path", code: "invalid-persistent-path", check: storage::persistent_path },
+    Format { name: "reinstall-rule", code: "invalid-reinstall", check: super::reinstall::check },
     Format { name: "san", code: "invalid-san", check: network::san },
     Format { name: "secret", code: "invalid-secret", check: text::secret },
     Format { name: "server-url", code: "invalid-server-url", check: network::server_url },

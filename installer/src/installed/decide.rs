@@ -1,0 +1,175 @@
+//! The rule of `install.reinstall`.
+
+use anyhow::Result;
+
+use super::read::{Node, Origin};
+use super::record::Offer;
+use crate::config::{OnceWord, Reinstall};
+
+/// What an automatic install does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It goes on.
+    Install,
+    /// It writes nothing, and why.
+    Leave(Reason),
+}
+
+/// Why a node stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nobody wants it to go.
+    NotAsked,
+    /// It was installed from this medium with this configuration.
+    Same,
+    /// This word has had its install.
+    Used(OnceWord),
+    /// It is not known how the node was installed.
+    Unknown,
+}
+
+/// Whether an automatic install may go over `nodes`, the finished nodes on the disks that it would write.
+///
+/// It says yes only where the next start of the same medium is sure to say no: what cannot be compared stays.
+///
+/// # Errors
+/// The configurations could not be compared.
+pub fn decide(rule: &Reinstall, nodes: &[Node], offer: &Offer) -> Result<Decision> {
+    if nodes.is_empty() {
+        return Ok(Decision::Install);
+    }
+    if *rule == Reinstall::Never {
+        return Ok(Decision::Leave(Reason::NotAsked));
+    }
+    for node in nodes {
+        if let Some(reason) = stays(rule, node, offer)? {
+            return Ok(Decision::Leave(reason));
+        }
+    }
+    Ok(Decision::Install)
+}
+
+fn stays(rule: &Reinstall, node: &Node, offer: &Offer) -> Result<Option<Reason>> {
+    Ok(match (rule, &node.origin) {
+        (Reinstall::Never, _) => Some(Reason::NotAsked),
+        (_, Origin::Unreadable(_)) => Some(Reason::Unknown),
+        (Reinstall::Once(word), Origin::Recorded(record)) => {
+            record.words.contains(word).then(|| Reason::Used(word.clone()))
+        }
+        (Reinstall::Once(_), Origin::Unrecorded(_)) => None,
+        (Reinstall::Changed, Origin::Recorded(record)) => record.is_of(offer)?.then_some(Reason::Same),
+        // Its configuration is not known; another manifest is enough.
+        (Reinstall::Changed, Origin::Unrecorded(known)) => match known {
+            Some(known) if known.release != offer.release => None,
+            _ => Some(Reason::Unknown),
+        },
+    })
+}
+
+/// The words that the record of a new install has: those of the nodes that it goes over, and that of its own rule.
+#[must_use]
+pub fn words(rule: &Reinstall, nodes: &[Node]) -> Vec<OnceWord> {
+    let recorded = nodes.iter().flat_map(|node| match &node.origin {
+        Origin::Recorded(record) => record.words.as_slice(),
+        _ => &[],
+    });
+    let own = match rule {
+        Reinstall::Once(word) => Some(word),
+        _ => None,
+    };
+    recorded.chain(own).cloned().collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::digest::Digest;
+    use crate::installed::find::{find, tests::node as disk};
+    use crate::installed::read::{Identity, Known};
+    use crate::installed::record::Record;
+    use crate::installed::record::tests::offer;
+
+    pub(crate) fn node(origin: Origin) -> Node {
+        let place = find(&[&disk("vda", true)]).remove(0);
+        let identity = Identity {
+            hostname: Some("node-1".into()),
+            role: "management",
+            cluster: Some("192.0.2.10".into()),
+        };
+        Node { place, twin: None, identity: Some(identity), origin }
+    }
+
+    pub(crate) fn recorded(offer: &Offer, words: &[&str]) -> Node {
+        let words: Vec<OnceWord> = words.iter().map(|word| word.parse().unwrap()).collect();
+        node(Origin::Recorded(Box::new(Record::begin(offer, &words).unwrap())))
+    }
+
+    fn once(word: &str) -> Reinstall {
+        format!("once:{word}").parse().unwrap()
+    }
+
+    #[test]
+    fn a_disk_without_a_node_is_installed_on_whatever_the_rule() {
+        for rule in [Reinstall::Never, Reinstall::Changed, once("a")] {
+            assert_eq!(decide(&rule, &[], &offer("{}")).unwrap(), Decision::Install);
+        }
+    }
+
+    #[test]
+    fn no_automatic_install_goes_over_a_node_unless_it_is_asked_to() {
+        let (here, other) = (offer("{os: {hostname: a}}"), offer("{os: {hostname: b}}"));
+        for nodes in [vec![recorded(&here, &[])], vec![recorded(&other, &[])]] {
+            let decision = decide(&Reinstall::default(), &nodes, &here).unwrap();
+            assert_eq!(decision, Decision::Leave(Reason::NotAsked));
+        }
+    }
+
+    #[test]
+    fn the_same_medium_never_installs_twice_with_the_same_configuration() {
+        let (here, other) = (offer("{os: {hostname: a}}"), offer("{os: {hostname: b}}"));
+        let newer = Offer { release: Digest::of(b"newer"), ..here.clone() };
+        let rule = Reinstall::Changed;
+        assert_eq!(decide(&rule, &[recorded(&here, &[])], &here).unwrap(), Decision::Leave(Reason::Same));
+        assert_eq!(decide(&rule, &[recorded(&here, &[])], &other).unwrap(), Decision::Install);
+        assert_eq!(decide(&rule, &[recorded(&here, &[])], &newer).unwrap(), Decision::Install);
+        // After that install it is at rest.
+        assert_eq!(decide(&rule, &[recorded(&newer, &[])], &newer).unwrap(), Decision::Leave(Reason::Same));
+        // One of two nodes is enough.
+        let both = [recorded(&other, &[]), recorded(&here, &[])];
+        assert_eq!(decide(&rule, &both, &here).unwrap(), Decision::Leave(Reason::Same));
+    }
+
+    #[test]
+    fn a_word_forces_one_install_and_is_recorded() {
+        let here = offer("{os: {hostname: a}}");
+        let before = [recorded(&here, &["first"])];
+        assert_eq!(decide(&once("second"), &before, &here).unwrap(), Decision::Install);
+        let words: Vec<_> =
+            words(&once("second"), &before).iter().map(|word| word.as_str().to_owned()).collect();
+        assert_eq!(words, ["first", "second"]);
+        let after = [recorded(&here, &["first", "second"])];
+        for word in ["first", "second"] {
+            let used = Reason::Used(word.parse().unwrap());
+            assert_eq!(decide(&once(word), &after, &here).unwrap(), Decision::Leave(used));
+        }
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_read_stays_under_every_rule() {
+        let here = offer("{}");
+        let nodes = [node(Origin::Unreadable("Input/output error".into()))];
+        for rule in [Reinstall::Changed, once("a")] {
+            assert_eq!(decide(&rule, &nodes, &here).unwrap(), Decision::Leave(Reason::Unknown));
+        }
+    }
+
+    #[test]
+    fn a_node_without_a_record_goes_for_another_release_and_for_a_word() {
+        let here = offer("{}");
+        let known = |release| node(Origin::Unrecorded(Some(Known { product: "NQRust 0.9".into(), release })));
+        let decided = |rule: &Reinstall, node| decide(rule, &[node], &here).unwrap();
+        assert_eq!(decided(&Reinstall::Changed, known(Digest::of(b"older"))), Decision::Install);
+        assert_eq!(decided(&Reinstall::Changed, known(here.release)), Decision::Leave(Reason::Unknown));
+        assert_eq!(decided(&once("a"), known(here.release)), Decision::Install);
+    }
+}

@@ -1,0 +1,116 @@
+//! Which disks hold a finished node, as far as an inventory tells.
+
+use std::path::PathBuf;
+
+use crate::inventory::{Disk, FoundPartition, Kind};
+use crate::plan::{Partition, PartitionName, SectorSize};
+use crate::size::ByteSize;
+
+/// A disk with a finished node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The node of the disk.
+    pub disk: PathBuf,
+    /// Size, model and serial number in one line.
+    pub description: String,
+    /// The disk's sectors.
+    pub sector: SectorSize,
+    /// Its EFI system partition.
+    pub esp: Partition,
+    /// Where its configuration partition begins.
+    pub config: ByteSize,
+}
+
+/// The finished nodes on `disks`.
+///
+/// A node is known by the names of its partitions, and a finished one by its EFI system partition: the sector that begins
+/// it is the last write of an install. Where that partition could not be looked at, the names are enough.
+#[must_use]
+pub fn find(disks: &[&Disk]) -> Vec<Place> {
+    disks.iter().filter_map(|disk| place(disk)).collect()
+}
+
+fn place(disk: &Disk) -> Option<Place> {
+    let named = |name: PartitionName| {
+        disk.partitions.iter().find(|partition| partition.label.as_deref() == Some(name.as_str()))
+    };
+    let (esp, config) = (named(PartitionName::Esp)?, named(PartitionName::Config)?);
+    named(PartitionName::RootA)?;
+    named(PartitionName::Persistent)?;
+    (is_committed(esp) || disk.unread.is_some()).then_some(())?;
+    let entry = esp.entry?;
+    let partition = Partition {
+        number: entry.number,
+        name: PartitionName::Esp,
+        uuid: entry.uuid,
+        start: esp.start,
+        size: esp.size,
+    };
+    Some(Place {
+        disk: disk.path.clone(),
+        description: disk.describe(),
+        sector: SectorSize::try_from(disk.logical_sector).ok()?,
+        esp: partition,
+        config: config.start,
+    })
+}
+
+fn is_committed(esp: &FoundPartition) -> bool {
+    esp.signatures.iter().any(|found| found.kind == Kind::Vfat)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::inventory::{FoundEntry, Signature};
+    use crate::plan::tests::{disk, found};
+
+    /// A disk with the partitions of a node, finished or not.
+    pub(crate) fn node(name: &str, finished: bool) -> Disk {
+        let names = ["bios", "esp", "config", "root-a", "root-b", "recovery", "persistent", "data"];
+        let mut disk = disk(name, ByteSize::gib(32));
+        disk.partitions =
+            (1..).zip(names).map(|(number, label)| found(name, number, Some(label), None)).collect();
+        for (number, partition) in (1..).zip(&mut disk.partitions) {
+            let kind = PartitionName::Esp.type_guid();
+            let uuid = uuid::Uuid::from_u128(u128::from(number));
+            partition.entry = Some(FoundEntry { number, kind, uuid });
+        }
+        if finished {
+            let fat =
+                Signature { kind: Kind::Vfat, label: Some("NQRUST_ESP".into()), uuid: None, offset: 82 };
+            disk.partitions[1].signatures.push(fat);
+        }
+        disk
+    }
+
+    #[test]
+    fn a_finished_node_is_found_and_the_beginning_of_an_install_is_none() {
+        let (node, unfinished, empty) =
+            (node("vda", true), node("vdb", false), disk("vdc", ByteSize::gib(32)));
+        let places = find(&[&node, &unfinished, &empty]);
+        let [place] = &places[..] else { panic!("{places:?}") };
+        assert_eq!(place.disk, PathBuf::from("/dev/vda"));
+        assert_eq!((place.esp.number, place.esp.start), (2, node.partitions[1].start));
+        assert_eq!(place.config, node.partitions[2].start);
+    }
+
+    #[test]
+    fn what_could_not_be_looked_at_counts_as_finished() {
+        let mut disk = node("vda", false);
+        disk.unread = Some("/dev/vda2: Input/output error".into());
+        assert_eq!(find(&[&disk]).len(), 1);
+    }
+
+    #[test]
+    fn a_disk_for_data_and_a_disk_of_another_system_are_no_nodes() {
+        let mut data = disk("vdb", ByteSize::gib(8));
+        data.partitions = vec![found("vdb", 1, Some("data"), Some("HARV_LH_DEFAULT"))];
+        let mut other = node("vdc", true);
+        other
+            .partitions
+            .iter_mut()
+            .for_each(|part| part.label = part.label.take().filter(|name| name != "config"));
+        assert_eq!(find(&[&data, &other]), []);
+    }
+}

@@ -1,0 +1,23 @@
+//! Finished nodes of this product on the disks of a machine: which they are, and whether an automatic install may go
+//! over them.
+//!
+//! | Module | What it knows |
+//! |---|---|
+//! | [`find`] | which disks hold a finished node, from an inventory; pure |
+//! | [`record`] | what an install records on the node, to be compared with the next one; pure |
+//! | [`read`] | what a node says of itself, read from its disk without a write or a mount |
+//! | [`decide`] | the rule of `install.reinstall`; pure |
+//! | [`words`] | all of it in words |
+//!
+//! Nothing here writes. Starting a node is [`crate::install::start`].
+
+pub mod decide;
+pub mod find;
+pub mod read;
+pub mod record;
+pub mod words;
+
+pub use decide::{Decision, Reason, decide};
+pub use find::{Place, find};
+pub use read::{Known, Node, Origin, read};
+pub use record::{FILE, Offer, Record};
