@@ -11,10 +11,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use uuid::Uuid;
 
 use super::system::System;
+use crate::command::{Invocation, Runner};
 use crate::files::read_at_most;
 use crate::plan::{Partition, PartitionName, Plan, SectorSize};
 use crate::progress::Progress;
@@ -86,6 +87,65 @@ pub(super) fn enter_each(variables: &Path, plan: &Plan, system: &System<'_>, pro
         };
         progress.note("run", told);
     }
+}
+
+/// Makes the firmware start the loader on `esp` at the next start, and at that one only. The order of its entries stays; a
+/// firmware that has forgotten the entry of `esp` gets one called `title`, behind all others.
+pub(super) fn start_next(
+    variables: &Path,
+    title: &str,
+    (esp, sector): (&Partition, SectorSize),
+) -> Result<u16> {
+    let variables = Variables(variables);
+    let options = variables.options()?;
+    let leads_there = |value: &[u8]| {
+        LoadOption::parse(value)
+            .is_some_and(|option| option.title == title && option.partition == Some(esp.uuid))
+    };
+    let known = options.iter().find(|(_, value)| leads_there(value)).map(|(number, _)| *number);
+    let number = match known {
+        Some(number) => number,
+        None => {
+            let free = (0..=u16::MAX).find(|number| !options.contains_key(number));
+            let number = free.context("the firmware has no free number for a boot entry")?;
+            variables.write(&name(number), &load_option(title, esp, sector))?;
+            let order = variables.order()?.into_iter().filter(|other| *other != number).chain([number]);
+            variables.write("BootOrder", &order.flat_map(u16::to_le_bytes).collect::<Vec<u8>>())?;
+            number
+        }
+    };
+    variables.write("BootNext", &number.to_le_bytes())?;
+    let kept = variables.read("BootNext")?;
+    ensure!(kept == number.to_le_bytes(), "the firmware does not keep its variable BootNext");
+    Ok(number)
+}
+
+/// A variable of this product, by which a system knows that the firmware was told to start a node and started the medium
+/// again. It holds the moment in seconds since 1970.
+const TOLD: &str = "NqrustStart-5a0f0c1e-7d5c-4c59-9b41-3f6ad7c1f0b2";
+
+/// After this long whoever started the medium again has done so deliberately.
+const SOON: u64 = 15 * 60;
+
+/// Notes in the firmware that it has been told at the moment `now`; says whether it had been told just before, and did
+/// something else.
+pub(super) fn was_told(variables: &Path, now: u64, runner: &dyn Runner) -> Result<bool> {
+    let path = variables.join(TOLD);
+    let before = match read_at_most(&path, LONGEST) {
+        Ok(bytes) => bytes.get(4..12).and_then(|moment| moment.try_into().ok()).map(u64::from_le_bytes),
+        Err(_) => None,
+    };
+    if path.exists() {
+        // The kernel protects variables that it does not know; what goes wrong here shows in the removal.
+        let _ = runner.run(&Invocation::new("chattr").arg("-i").arg(&path));
+        fs::remove_file(&path).with_context(|| format!("removing the firmware's variable {TOLD}"))?;
+    }
+    if before.is_some_and(|before| now.checked_sub(before).is_some_and(|passed| passed < SOON)) {
+        return Ok(true);
+    }
+    let bytes = [ATTRIBUTES.to_le_bytes().as_slice(), &now.to_le_bytes()].concat();
+    fs::write(&path, bytes).with_context(|| format!("writing the firmware's variable {TOLD}"))?;
+    Ok(false)
 }
 
 fn name(number: u16) -> String {
@@ -288,6 +348,39 @@ mod tests {
         assert_eq!(tried(&directory), [(0, TITLE.into(), Some(NEW))]);
         let order = fs::read(directory.path().join(format!("BootOrder-{GLOBAL}"))).unwrap();
         assert_eq!(order, [7, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn the_next_start_is_that_of_the_disk_and_the_order_of_the_entries_stays() {
+        let firmware = firmware(&[(0, "Network", OTHER), (1, "CD", OLD), (7, TITLE, NEW)]);
+        let before = tried(&firmware);
+        let disk = esp(NEW);
+        let number = start_next(firmware.path(), TITLE, (&disk, SectorSize::B512)).unwrap();
+        let next = || fs::read(firmware.path().join(format!("BootNext-{GLOBAL}"))).unwrap();
+        assert_eq!((number, next()), (7, vec![7, 0, 0, 0, 7, 0]));
+        assert_eq!(tried(&firmware), before);
+    }
+
+    #[test]
+    fn a_firmware_that_has_forgotten_the_disk_gets_its_entry_behind_all_others() {
+        let firmware = firmware(&[(0, "Network", OTHER), (1, TITLE, OTHER)]);
+        let disk = esp(NEW);
+        assert_eq!(start_next(firmware.path(), TITLE, (&disk, SectorSize::B512)).unwrap(), 2);
+        assert_eq!(start_next(firmware.path(), TITLE, (&disk, SectorSize::B512)).unwrap(), 2);
+        let numbers: Vec<_> =
+            tried(&firmware).into_iter().map(|(number, _, partition)| (number, partition)).collect();
+        assert_eq!(numbers, [(0, Some(OTHER)), (1, Some(OTHER)), (2, Some(NEW))]);
+    }
+
+    #[test]
+    fn a_firmware_that_started_the_medium_again_is_not_told_a_second_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let told = |now| was_told(directory.path(), now, &crate::command::SystemRunner).unwrap();
+        assert!(!told(1_000_000));
+        assert!(told(1_000_100), "it came back at once");
+        assert!(!told(1_000_200), "and is told again after that");
+        assert!(!told(1_000_200 + SOON), "a node that ran for a while is another matter");
+        assert!(!told(500), "a clock that went backwards tells nothing");
     }
 
     proptest::proptest! {

@@ -29,6 +29,7 @@ mod persistent;
 mod readback;
 mod run;
 mod seed;
+pub mod start;
 mod sys;
 mod system;
 mod table;

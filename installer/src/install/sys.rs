@@ -1,16 +1,20 @@
-//! The few calls to the kernel that need `unsafe`: argument-less ioctls of block devices and the installation
-//! of signal handlers.
+//! The few calls to the kernel that need `unsafe`: argument-less ioctls of block devices, the installation of signal
+//! handlers, and loading a kernel.
 //!
 //! Why it is sound: the ioctls take no pointer, so the kernel touches no memory of ours, and the descriptor is
 //! borrowed from an open file for the length of the call. The handler does one store to an atomic, which is
-//! safe at any moment.
+//! safe at any moment. `kexec_file_load` reads the command line, whose length goes with it, and two borrowed descriptors,
+//! and writes no memory of ours.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::Result;
+use nix::errno::Errno;
+use nix::libc;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
 mod raw {
@@ -36,6 +40,17 @@ pub(super) fn drop_buffers(disk: &File) -> Result<()> {
 pub(super) fn eject(drive: &File) -> Result<()> {
     // SAFETY: see the module.
     unsafe { raw::cdromeject(drive.as_raw_fd()) }.map(drop)
+}
+
+/// Loads a kernel to be started in place of this one (kexec_file_load(2)). The files must not be open for writing.
+pub(super) fn load_kernel(kernel: &File, initrd: &File, line: &CStr) -> Result<()> {
+    let (line, no_flags) = (line.to_bytes_with_nul(), 0_u64);
+    let (kernel, initrd) = (kernel.as_raw_fd(), initrd.as_raw_fd());
+    // SAFETY: see the module.
+    let done = unsafe {
+        libc::syscall(libc::SYS_kexec_file_load, kernel, initrd, line.len(), line.as_ptr(), no_flags)
+    };
+    Errno::result(done).map(drop)
 }
 
 static STOP: AtomicBool = AtomicBool::new(false);
