@@ -123,13 +123,23 @@ impl System {
 
 /// Those of the kernel's arguments that are part of the install's configuration, stronger than all of its documents.
 #[must_use]
-pub fn parameters(base: &str, token: &str) -> [String; 3] {
+pub fn parameters(base: &str, token: &str) -> [String; 4] {
     let medium = format!("{base}{MEDIUM}");
     [
         "nqrust.install.automatic=true".into(),
         format!("nqrust.install.medium={}", medium.trim_end_matches('/')),
         format!("nqrust.install.config_url={base}{CONFIGURATION}{token}"),
+        // Whoever deploys a machine again wants the node on it to go, once: a machine that starts with these parameters a
+        // second time finds the word on its disk.
+        format!("nqrust.install.reinstall=once:{}", word(token)),
     ]
+}
+
+/// A word that belongs to one deployment and says nothing of its token.
+fn word(token: &str) -> String {
+    let mut word = Digest::of(format!("nqrust.install.reinstall {token}").as_bytes()).to_string();
+    word.truncate(16);
+    word
 }
 
 /// The script that every iPXE begins with: it asks again with all that it knows of the machine. Addresses are relative
@@ -245,6 +255,19 @@ mod tests {
         // COMMAND_LINE_SIZE of x86 is 2048; the definition's own arguments need their part.
         let line = system().arguments("http://a-rather-long-name.of-a-server.example.org:8080", DEPLOYMENT);
         assert!(line.join(" ").len() < 1024, "{line:?}");
+    }
+
+    #[test]
+    fn every_deployment_installs_over_a_node_once_and_its_word_does_not_tell_its_token() {
+        let once = |token| {
+            parameters(BASE, token).into_iter().find(|word| word.contains("reinstall=once:")).unwrap()
+        };
+        let (one, other) =
+            (once("0123456789abcdef0123456789abcdef"), once("1123456789abcdef0123456789abcdef"));
+        assert!(one != other && !one.contains("0123456789abcdef"), "{one}");
+        let shape = installer::config::shape::install_config();
+        let document = installer::config::sources::Document::command_line(&one, shape);
+        assert!(installer::config::sources::check_partial(document).is_ok(), "{one}");
     }
 
     #[test]
