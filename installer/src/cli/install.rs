@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::audience::Audience;
+use super::finished::{self, Left};
 use super::interactive::{self, Manner};
 use super::media::Media;
 use super::record::Record;
@@ -17,6 +18,8 @@ use crate::failure::{Class, Failure};
 use crate::install::{
     Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, finish, take_down, take_up,
 };
+use crate::installed::decide::words;
+use crate::installed::{Decision, Record as Installed, decide};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::node::cluster::Member;
@@ -64,27 +67,47 @@ impl Args {
             let media = self.media(&context.progress, &manner, &mut |_| {})?;
             return interactive::ask(&media, &manner, Audience::default());
         }
-        let mut unanswered = None;
+        let mut after = After::Nothing;
         consoles::with(self.consoles, &context.progress, || {
             let audience = Audience::of(self.report.as_deref())?;
             let reporter = audience.reporter(&context.progress);
             let mut record = Record::begin(&context.progress, reporter, &audience.tokens);
             let media = self.media(&context.progress, &manner, &mut |config| record.config(config));
-            let result = match media {
+            let (ended, media) = match media {
                 Ok(media) if !media.combined.config.install.automatic && manner.can_ask() => {
                     context.progress.note("console", "The questions are asked on the console");
-                    unanswered = Some((media, audience));
+                    after = After::Ask(media, audience);
                     return Ok(());
                 }
-                Ok(media) => install(&media, &context.progress, &mut record),
-                Err(error) => Err(error),
+                Ok(media) => (install(&media, &context.progress, &mut record), media),
+                Err(error) => return record.end(Err(error)),
             };
-            let result = record.end(result);
-            // The end of the machine's run is told of before it comes.
-            let (end, inventory) = result?;
-            if self.reboot { finish(end, &inventory, &SystemRunner) } else { Ok(()) }
+            match ended {
+                Ok(Ended::Installed(end, inventory)) => {
+                    // The end of the machine's run is told of before it comes.
+                    record.end(Ok(()))?;
+                    if self.reboot { finish(end, &inventory, &SystemRunner) } else { Ok(()) }
+                }
+                Ok(Ended::Left(left)) => {
+                    left.tell(&context.progress);
+                    let failure = left.failure().into();
+                    record.leave(&failure);
+                    if !self.reboot {
+                        return Err(failure);
+                    }
+                    after = After::Start(media, audience, left);
+                    Ok(())
+                }
+                Err(error) => record.end(Err(error)),
+            }
         })?;
-        unanswered.map_or(Ok(()), |(media, audience)| interactive::ask(&media, &manner, audience))
+        match after {
+            After::Nothing => Ok(()),
+            After::Ask(media, audience) => interactive::ask(&media, &manner, audience),
+            After::Start(media, audience, left) => {
+                interactive::leave(&media, &manner, audience, &left, &context.progress)
+            }
+        }
     }
 
     /// The medium, and the configuration that there is.
@@ -101,8 +124,35 @@ impl Args {
     }
 }
 
+/// What follows when the consoles are free again.
+enum After {
+    Nothing,
+    /// The questions are asked.
+    Ask(Media, Audience),
+    /// The node that is there starts, unless somebody wants something else.
+    Start(Media, Audience, Left),
+}
+
+/// How a run ended that did not fail.
+#[allow(clippy::large_enum_variant)]
+pub(super) enum Ended {
+    /// The node is installed; what is to become of the machine.
+    Installed(Finish, Inventory),
+    /// Nothing was written, for a finished node is there.
+    Left(Left),
+}
+
+/// Whether finished nodes may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Consent {
+    /// `install.reinstall` says so.
+    ByRule,
+    /// Somebody has seen them and said yes.
+    Given,
+}
+
 /// Installs what the configuration says, if it says that nobody is asked.
-fn install(media: &Media, progress: &Progress, record: &mut Record<'_>) -> Result<(Finish, Inventory)> {
+fn install(media: &Media, progress: &Progress, record: &mut Record<'_>) -> Result<Ended> {
     record.trust(&media.combined.authorities);
     let config = &media.combined.config;
     if !config.install.automatic {
@@ -113,17 +163,30 @@ fn install(media: &Media, progress: &Progress, record: &mut Record<'_>) -> Resul
             .into());
     }
     media.tell_warnings(progress);
-    carry_out(config, media, progress, record, &Cancel::on_signals)
+    carry_out((config, Consent::ByRule), media, progress, record, &Cancel::on_signals)
 }
 
-/// Installs what the configuration says.
+/// Installs what the configuration says, unless a finished node is in the way that must not go. That is found out before
+/// anybody hears of an install, and before the network is set up.
 pub(super) fn carry_out(
-    config: &InstallConfig,
+    (config, consent): (&InstallConfig, Consent),
     media: &Media,
     progress: &Progress,
     record: &mut Record<'_>,
     cancel: &dyn Fn() -> Result<Cancel>,
-) -> Result<(Finish, Inventory)> {
+) -> Result<Ended> {
+    let roots = Roots::default();
+    let inventory = Inventory::scan(&roots)?;
+    record.inventory(&inventory);
+    let (rule, offer) = (&config.install.reinstall, finished::offer(media, config)?);
+    let nodes = finished::look(config, &inventory, &SystemRunner);
+    if let (Consent::ByRule, Decision::Leave(reason)) = (consent, decide(rule, &nodes, &offer)?) {
+        return Ok(Ended::Left(Left { nodes, reason }));
+    }
+    for node in &nodes {
+        progress.note("reinstall", format!("{}; the install goes over it", node.headline()));
+    }
+    let installed = Installed::begin(&offer, &words(rule, &nodes))?.to_json()?;
     if is_live(&media::kernel_command_line()?) {
         set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
     }
@@ -132,9 +195,6 @@ pub(super) fn carry_out(
     let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
     let config = &resolve(config, &fetch, &mut warn)?;
     record.resolved(config);
-    let roots = Roots::default();
-    let inventory = Inventory::scan(&roots)?;
-    record.inventory(&inventory);
     let draft = |guid| crate::plan::plan(config, &inventory, &media.release, guid);
     let plan = draft(uuid::Uuid::new_v4())?;
     let preflight = preflight::step(config, media.release.epoch, progress)?;
@@ -162,11 +222,12 @@ pub(super) fn carry_out(
         cancel: &cancel,
         document: &node_document,
         fleet: fleet.as_ref(),
+        installed: &installed,
         unpacking: &Unpacking::of_live_system(),
         preflight: &preflight.to_text(),
     };
     execute(&plan, &parts)?;
-    Ok((plan.finish, inventory))
+    Ok(Ended::Installed(plan.finish, inventory))
 }
 
 /// The text of the node document. The node reads it at every boot: one that it would refuse must not cost a disk.

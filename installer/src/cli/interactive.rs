@@ -12,6 +12,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::audience::Audience;
+use super::finished::{self, Left};
+use super::install::Consent;
 use super::media::{self, Media};
 use super::record::{Evidence, Record};
 use super::{consoles, install, preflight};
@@ -20,11 +22,14 @@ use crate::config::sources::{Combined, Document, Entry, Kind, Request};
 use crate::config::sources::{combine, state::refusal, url, volume};
 use crate::config::{Install, InstallConfig, Secret};
 use crate::download::Patience;
-use crate::failure::{Class, Classify, Failure};
+use crate::failure::{Class, Classify, Failure, class_of};
 use crate::files::{read_text, write_atomically};
+use crate::install::start::start_node;
 use crate::install::{Cancel, finish};
+use crate::installed::Node;
 use crate::interactive::answers::{Answers, recorded};
-use crate::interactive::{Destination, End, Facts, Machine, Origin, run};
+use crate::interactive::state::COUNTDOWN;
+use crate::interactive::{self, Destination, End, Facts, Machine, Origin, Present, run};
 use crate::inventory::{Inventory, Roots};
 use crate::live::help::{self, Access};
 use crate::live::{is_live, set_up_network};
@@ -79,21 +84,35 @@ impl Manner {
 
 /// Asks, and installs what is answered. The audience hears of each install.
 pub(super) fn ask(media: &Media, manner: &Manner, audience: Audience) -> Result<()> {
-    let live = is_live(&media::kernel_command_line()?);
-    let player =
-        Player { media, manner, audience, live, spared: Mutex::default(), evidence: Mutex::default() };
-    let machine = player.facts()?;
-    let facts = Facts {
-        product: format!("{} {}", media.release.name, media.release.version),
-        hardware: machine.describe(),
-        inventory: machine.inventory,
-        rehearsal: manner.rehearsal.is_some(),
-        can_quit: !manner.consoles,
-        can_help: live && manner.consoles && manner.rehearsal.is_none(),
-        // 244 random bits as text that survives every file and header.
-        fresh_token: Secret::new(format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())),
-    };
+    let player = Player::new(media, manner, audience)?;
+    let facts = player.conversation(None)?;
     run::run(manner.open()?, facts, Answers::on(&media.combined), &player).map(drop)
+}
+
+/// Tells on every console which finished node an automatic install has left as it is, and starts it when nobody wants
+/// anything else for a while. Without a console the while passes all the same: a machine that restarts can be stopped.
+pub(super) fn leave(
+    media: &Media,
+    manner: &Manner,
+    audience: Audience,
+    left: &Left,
+    progress: &Progress,
+) -> Result<()> {
+    let player = Player::new(media, manner, audience)?;
+    *lock(&player.nodes) = left.nodes.clone();
+    let consoles = manner.open().unwrap_or_default();
+    if consoles.is_empty() {
+        let text = format!("The node starts from its disk in {} seconds", COUNTDOWN.as_secs());
+        progress.note("reinstall", text);
+        std::thread::sleep(COUNTDOWN);
+        return player.start_node();
+    }
+    let facts = player.conversation(Some(left))?;
+    match run::run(consoles, facts, Answers::on(&media.combined), &player) {
+        // The last console is gone: nobody can want anything else.
+        Err(error) if class_of(&error) == Class::Cancelled => player.start_node(),
+        ended => ended.map(drop),
+    }
 }
 
 /// This machine, or in a rehearsal none.
@@ -106,13 +125,38 @@ struct Player<'a> {
     spared: Mutex<Vec<PathBuf>>,
     /// What is known of the install that failed last.
     evidence: Mutex<Option<Evidence>>,
+    /// The finished nodes that were found last.
+    nodes: Mutex<Vec<Node>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Player<'_> {
+impl<'a> Player<'a> {
+    fn new(media: &'a Media, manner: &'a Manner, audience: Audience) -> Result<Self> {
+        let live = is_live(&media::kernel_command_line()?);
+        let (spared, evidence, nodes) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { media, manner, audience, live, spared, evidence, nodes })
+    }
+
+    /// What is known before the first question.
+    fn conversation(&self, left: Option<&Left>) -> Result<Facts> {
+        let (machine, manner) = (self.facts()?, self.manner);
+        Ok(Facts {
+            product: format!("{} {}", self.media.release.name, self.media.release.version),
+            hardware: machine.describe(),
+            inventory: machine.inventory,
+            rehearsal: manner.rehearsal.is_some(),
+            can_quit: !manner.consoles,
+            can_help: self.live && manner.consoles && manner.rehearsal.is_none(),
+            // 244 random bits as text that survives every file and header.
+            fresh_token: Secret::new(format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())),
+            left: left
+                .map(|left| interactive::Left { nodes: finished::present(&left.nodes), why: left.why() }),
+        })
+    }
+
     /// What the machine is like; of one that is played only the inventory is known.
     fn facts(&self) -> Result<crate::preflight::Facts> {
         let inventory = self.inventory()?;
@@ -235,6 +279,25 @@ impl Machine for Player<'_> {
         }
     }
 
+    fn present(&self, config: &InstallConfig) -> Result<Vec<Present>> {
+        // The disks of a machine that is played are not here.
+        let nodes = match self.manner.rehearsal {
+            Some(Some(_)) => Vec::new(),
+            _ => finished::look(config, &self.inventory()?, &SystemRunner),
+        };
+        *lock(&self.nodes) = nodes.clone();
+        Ok(finished::present(&nodes))
+    }
+
+    fn start_node(&self) -> Result<()> {
+        let nodes = lock(&self.nodes).clone();
+        let Some(node) = nodes.first() else {
+            return Err(Failure::new(Class::Invalid, "there is no finished node to start").into());
+        };
+        let progress = Progress::new(vec![Box::new(PlainLines::new(std::io::stderr()))]);
+        start_node(&node.place, &self.media.release.name, &SystemRunner, &|text| progress.note("start", text))
+    }
+
     fn plan(&self, config: &InstallConfig) -> Result<Plan> {
         let plan = crate::plan::plan(config, &self.inventory()?, &self.media.release, Uuid::new_v4())?;
         *lock(&self.spared) = plan.disks().map(|disk| disk.path.clone()).collect();
@@ -251,8 +314,11 @@ impl Machine for Player<'_> {
         record.config(config);
         record.trust(&self.authorities(config));
         let cancel = || Ok(Cancel::new(&STOP));
-        let result = media::take_proxies(config)
-            .and_then(|()| install::carry_out(config, self.media, progress, &mut record, &cancel));
+        let result = media::take_proxies(config).and_then(|()| {
+            // Whoever answers has seen the nodes that are there.
+            let consent = (config, Consent::Given);
+            install::carry_out(consent, self.media, progress, &mut record, &cancel)
+        });
         *lock(&self.evidence) = result.as_ref().err().and_then(|error| record.evidence(error));
         record.end(result).map(drop)
     }
@@ -345,7 +411,6 @@ impl Sink for Notes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::class_of;
     use crate::medium::LocalMedium;
     use crate::plan::tests::release;
     use crate::report::Method;
@@ -353,11 +418,12 @@ mod tests {
 
     fn media() -> Media {
         let combined = combine(&[]).unwrap();
-        Media { source: Box::new(LocalMedium::new("/nonexistent")), release: release(), combined }
+        let source = Box::new(LocalMedium::new("/nonexistent"));
+        Media { source, release: release(), combined, customization: None }
     }
 
     fn player<'a>(media: &'a Media, manner: &'a Manner, audience: Audience) -> Player<'a> {
-        Player { media, manner, audience, live: false, spared: Mutex::default(), evidence: Mutex::default() }
+        Player { live: false, ..Player::new(media, manner, audience).unwrap() }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::customized::{self, Customized};
 use super::registries;
 use crate::config::sources::{Combined, Document, Effects, Gathering, Kind, Request, gather, url, volume};
 use crate::config::{Images, InstallConfig};
-use crate::customization::{self, Content};
+use crate::customization::{self, Content, area};
 use crate::digest::Digest;
 use crate::download::proxies::{Proxies, choose};
 use crate::failure::{Class, Classify};
@@ -31,6 +31,8 @@ pub(super) struct Media {
     pub(super) source: Box<dyn PayloadSource>,
     pub(super) release: Release,
     pub(super) combined: Combined,
+    /// SHA-256 of what the medium was customised with.
+    pub(super) customization: Option<Digest>,
 }
 
 impl Media {
@@ -87,7 +89,9 @@ pub(super) fn prepare(
         others.push(registries::source(&combined.config, &combined.authorities, &release)?);
     }
     let source = if others.is_empty() { first } else { Box::new(Chain::new(first, others)) };
-    Ok(Media { source, release, combined })
+    let customization = (!machine.custom.is_empty()).then(|| area::bytes(&machine.custom)).transpose();
+    let customization = customization.class(Class::Unexpected, || "packing the customisation".into())?;
+    Ok(Media { source, release, combined, customization: customization.map(|bytes| Digest::of(&bytes)) })
 }
 
 /// Lets what is asked from now on go through the proxies of a configuration.

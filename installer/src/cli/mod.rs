@@ -7,6 +7,7 @@ mod boot;
 mod console;
 mod consoles;
 mod customized;
+mod finished;
 mod install;
 mod interactive;
 mod inventory;

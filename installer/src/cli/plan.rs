@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::{Context, Format, media, print};
+use super::{Context, Format, finished, media, print};
+use crate::command::{Runner, SystemRunner};
 use crate::config::sources::Gathering;
 use crate::failure::{Class, Classify};
 use crate::files::read_text;
@@ -42,26 +43,30 @@ impl Args {
         };
         let media = media::prepare(self.medium.as_deref(), gathering, &context.progress, &mut |_| {})?;
         media.tell_warnings(&context.progress);
-        let inventory = match self.inventory {
-            None => Inventory::scan(&Roots::default())?,
+        let (inventory, runner): (Inventory, Option<&dyn Runner>) = match self.inventory {
+            None => (Inventory::scan(&Roots::default())?, Some(&SystemRunner)),
             Some(path) => {
                 let what = || format!("reading the inventory {}", path.display());
-                serde_json::from_str(&read_text(&path).class(Class::Invalid, what)?)
-                    .class(Class::Invalid, what)?
+                let text = read_text(&path).class(Class::Invalid, what)?;
+                (serde_json::from_str(&text).class(Class::Invalid, what)?, None)
             }
         };
         let config = &media.combined.config;
+        let present = finished::foretell(config, &inventory, &media, runner)?;
         let plan = crate::plan::plan(config, &inventory, &media.release, uuid::Uuid::new_v4())?;
         let sources = self.show_sources.then_some(&media.combined);
         match context.format {
             Format::Text => {
                 let listing = sources.map(|sources| format!("\nSources\n{}", sources.listing()));
-                print(&format!("{plan}{}", listing.unwrap_or_default()))
+                print(&format!("{plan}{present}{}", listing.unwrap_or_default()))
             }
             Format::Json => {
                 let mut json = serde_json::to_value(&plan)?;
                 if let (Some(object), Some(sources)) = (json.as_object_mut(), sources) {
                     object.insert("sources".into(), sources.sources());
+                }
+                if let Some(object) = json.as_object_mut().filter(|_| !present.is_empty()) {
+                    object.insert("present".into(), present.trim().into());
                 }
                 print(&serde_json::to_string_pretty(&json)?)
             }

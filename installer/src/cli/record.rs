@@ -131,6 +131,16 @@ impl<'a> Record<'a> {
         result
     }
 
+    /// The end of a run that has left a node on the disk as it is. No webhook hears of it, for no install has begun; the
+    /// server of the fleet, which wanted one, does.
+    pub(super) fn leave(mut self, left: &anyhow::Error) {
+        self.reporter.iter().for_each(Reporter::fall_silent);
+        self.progress.finish("Nothing was installed", 0);
+        if let Some(reporter) = self.reporter.take() {
+            reporter.conclude(Some(self.told(left)));
+        }
+    }
+
     /// Why the run failed, and what there is to read about it.
     fn told(&self, error: &anyhow::Error) -> (Failed, String) {
         let failed = Failed {

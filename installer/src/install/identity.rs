@@ -13,6 +13,7 @@ use crate::digest::Digest;
 use crate::failure::{Class, Classify};
 use crate::files::write_atomically;
 use crate::fleet::herald;
+use crate::installed;
 use crate::progress::Progress;
 use crate::progress::book::Book;
 use crate::progress::json::JsonLines;
@@ -27,15 +28,16 @@ pub(super) struct Identity {
     document: Secret,
     machine_id: String,
     manifest: Vec<u8>,
+    installed: Secret,
     fleet: Option<Secret>,
 }
 
 impl Identity {
     /// Draws the node's identity.
-    pub(super) fn new(document: Secret, release: &Release, fleet: Option<Secret>) -> Self {
+    pub(super) fn new(document: Secret, release: &Release, installed: Secret, fleet: Option<Secret>) -> Self {
         // As machine-id(5) wants it.
         let machine_id = format!("{}\n", Uuid::new_v4().simple());
-        Self { document, machine_id, manifest: release.to_bytes(), fleet }
+        Self { document, machine_id, manifest: release.to_bytes(), installed, fleet }
     }
 
     /// Names, content and modes.
@@ -44,6 +46,7 @@ impl Identity {
             (DOCUMENT, self.document.expose().as_bytes(), 0o600),
             ("machine-id", self.machine_id.as_bytes(), 0o444),
             (crate::release::MANIFEST, &self.manifest[..], 0o644),
+            (installed::FILE, self.installed.expose().as_bytes(), 0o600),
         ];
         files.extend(self.fleet.iter().map(|kept| (herald::FILE, kept.expose().as_bytes(), 0o600)));
         files

@@ -52,6 +52,8 @@ pub struct Parts<'a> {
     pub document: &'a dyn Fn(&InstallConfig) -> Result<Secret>,
     /// What the node keeps to tell the server of its fleet how it comes into its cluster.
     pub fleet: Option<&'a Secret>,
+    /// What the node keeps about this install, for the next one to know.
+    pub installed: &'a Secret,
     /// Unpacks images, where the release wants that.
     pub unpacking: &'a Unpacking,
     /// What the checks of the machine said, for the log.
@@ -78,7 +80,7 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     let keeper = keep::rehearse(plan, parts.device, others.kept())?;
     plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
     let (seen, nodes, members) = (Seen::default(), BTreeMap::new(), Vec::new());
-    let identity = Identity::new(document, &plan.release, parts.fleet.cloned());
+    let identity = Identity::new(document, &plan.release, parts.installed.clone(), parts.fleet.cloned());
     let mut run = Run {
         plan,
         parts,

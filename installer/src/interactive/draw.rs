@@ -1,6 +1,7 @@
 //! A state as a picture, and the picture of a console that follows another one.
 
 mod ending;
+mod standing;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -8,7 +9,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::screens::{Screen, order};
-use super::state::{Keepsake, Place, Review, State};
+use super::state::{Keepsake, Place, Review, Standing, State};
 use super::work::{Row, Work};
 use crate::config::Mode;
 use crate::progress::{self, measure::percent};
@@ -26,7 +27,8 @@ pub fn state(state: &mut State, frame: &mut Frame<'_>, theme: Theme) {
     let mode = state.mode();
     let (title, keys) = head(state, mode);
     let mut keys = keys.to_vec();
-    if state.facts.can_help && !matches!(state.place, Place::Help(_) | Place::Leave(_)) {
+    let counts = matches!(state.place, Place::Standing(Standing { left: Some(_), .. }));
+    if state.facts.can_help && !counts && !matches!(state.place, Place::Help(_) | Place::Leave(_)) {
         keys.push(("F9", "help access"));
     }
     let place = place(state, mode);
@@ -45,6 +47,8 @@ pub fn state(state: &mut State, frame: &mut Frame<'_>, theme: Theme) {
         }
         Place::Review(review) => self::review(review, frame, body, theme),
         Place::Unfit(review) => ending::unfit(review, &mut state.form, frame, body, theme),
+        Place::Standing(standing) => standing::standing(standing, &mut state.form, frame, body, theme),
+        Place::Disks(scroll, _) => standing::disks(&state.facts.inventory, scroll, frame, body, theme),
         Place::Confirm(review) => confirm(review, &mut state.form, frame, body, theme),
         Place::Working { log: Some(scroll) } => log(&state.work, scroll, frame, body),
         Place::Working { log: None } => work(&state.work, frame, body, theme),
@@ -115,6 +119,16 @@ fn head(state: &State, mode: Mode) -> (&'static str, Keys) {
                 ("F10", "leave"),
             ],
         ),
+        Place::Standing(Standing { left: Some(_), .. }) => {
+            ("Install: a finished node", &[("any key", "stop")])
+        }
+        Place::Standing(_) => (
+            "Install: a finished node",
+            &[("Up/Down", "choose"), ("Enter", "do it"), ("PgUp/PgDn", "read"), ("F10", "leave")],
+        ),
+        Place::Disks(..) => {
+            ("Install: the disks", &[("Up/Down/PgUp/PgDn", "read"), ("Esc", "back"), ("F10", "leave")])
+        }
         Place::Confirm(_) => {
             ("Install: the last question", &[("Enter", "go on"), ("Esc", "back"), ("F10", "leave")])
         }
@@ -216,7 +230,7 @@ fn place(state: &State, mode: Mode) -> String {
         Place::Confirm(_) => Some(order.len() + 1),
         Place::Working { .. } => Some(order.len() + 2),
         Place::Done { .. } | Place::Failed(..) => Some(order.len() + 3),
-        Place::Load | Place::Leave(_) => None,
+        Place::Load | Place::Leave(_) | Place::Standing(_) | Place::Disks(..) => None,
         Place::Save(..) | Place::Code(_) | Place::Recorded(..) | Place::Help(_) => None,
     };
     at.map(|at| format!("{} of {}", at + 1, order.len() + AFTER)).unwrap_or_default()

@@ -53,6 +53,10 @@ pub trait Machine: Sync {
     fn try_cluster(&self, config: &InstallConfig) -> Result<String>;
     /// What the checks say that an install makes first.
     fn check(&self, config: &InstallConfig) -> Result<Report>;
+    /// The finished nodes on the disks that an install would write.
+    fn present(&self, config: &InstallConfig) -> Result<Vec<Present>>;
+    /// Starts the first of those that were found last from its disk. When it comes back, the machine goes down.
+    fn start_node(&self) -> Result<()>;
     /// What an install would do.
     fn plan(&self, config: &InstallConfig) -> Result<Plan>;
     /// Installs.
@@ -126,6 +130,26 @@ pub struct Facts {
     pub can_help: bool,
     /// A token that nobody guesses, for who wants one.
     pub fresh_token: Secret,
+    /// Finished nodes that an automatic install has left as they are; the conversation begins with them.
+    pub left: Option<Left>,
+}
+
+/// A finished node that is on a disk already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Present {
+    /// What is where, in one line.
+    pub headline: String,
+    /// What is known of it: names and values.
+    pub facts: Vec<(&'static str, String)>,
+}
+
+/// Finished nodes that an automatic install has left as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The nodes.
+    pub nodes: Vec<Present>,
+    /// Why it has.
+    pub why: String,
 }
 
 /// Something that did not work, for people.

@@ -5,6 +5,7 @@ mod fitness;
 mod help;
 mod loading;
 mod saving;
+mod standing;
 mod types;
 
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use super::answers::{Answers, is_mistake};
 use super::screens::{REPETITION, Screen, order, suggest};
 use super::work::Work;
-use super::{Facts, Trouble};
+use super::{Facts, Present, Trouble};
 use crate::config::{InstallConfig, Mode};
 use crate::live::help::Access;
 use crate::plan::choose_disk;
@@ -22,6 +23,7 @@ use crate::terminal::form::{Did, Field, Form, Kind};
 use crate::terminal::page::Tone;
 use crate::terminal::text::Scroll;
 use ending::leaving;
+pub use standing::{COUNTDOWN, Standing};
 pub use types::{Effect, Finding, Input, Keepsake, Outcome, Place, Review, Saving};
 
 /// The conversation.
@@ -50,6 +52,8 @@ pub struct State {
     goes_on: bool,
     config: Option<Box<InstallConfig>>,
     review: Review,
+    /// The finished nodes that somebody wants to go.
+    accepted: Vec<Present>,
     /// Why the last install failed, until it is tried again.
     failure: Option<Trouble>,
 }
@@ -72,9 +76,13 @@ impl State {
             goes_on: false,
             config: None,
             review: Review::default(),
+            accepted: Vec::new(),
             failure: None,
         };
-        state.ask(Screen::Welcome);
+        match state.facts.left.clone() {
+            Some(left) => state.leave_as_it_is(left),
+            None => state.ask(Screen::Welcome),
+        }
         state
     }
 
@@ -89,7 +97,7 @@ impl State {
         match input {
             Input::Tick => {
                 self.work.tick(now);
-                Vec::new()
+                self.count(now)
             }
             Input::Event(event) => {
                 self.work.event(&event, now);
@@ -101,6 +109,9 @@ impl State {
     }
 
     fn key(&mut self, key: Key, now: Duration) -> Vec<Effect> {
+        if self.stop_counting() {
+            return Vec::new();
+        }
         let key = function(key);
         match (&mut self.place, key) {
             (Place::Leave(_), _) => return self.leave_key(key),
@@ -120,6 +131,7 @@ impl State {
             (Place::Load, _) => return self.load_key(key),
             (Place::Review(_), _) => return self.review_key(key),
             (Place::Unfit(_), _) => return self.unfit_key(key),
+            (Place::Standing(_), _) => return self.standing_key(key),
             (Place::Confirm(_), _) => return self.confirm_key(key, now),
             (Place::Working { .. }, Key::Escape | Key::Function(7)) if self.failure.is_some() => {
                 self.failure.clone().into_iter().for_each(|trouble| self.fail(trouble));
@@ -136,7 +148,8 @@ impl State {
             (Place::Save(..), _) => return self.save_key(key),
             (Place::Code(_), Key::Escape | Key::Enter) => return self.back_from(),
             (Place::Recorded(..), Key::Escape | Key::Enter) => return self.back_from(),
-            (Place::Recorded(_, scroll, _), _) => {
+            (Place::Disks(..), Key::Escape | Key::Enter) => return self.back_from(),
+            (Place::Recorded(_, scroll, _) | Place::Disks(scroll, _), _) => {
                 scroll.key(key);
             }
             (Place::Code(_), _) => {}

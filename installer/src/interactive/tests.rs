@@ -3,6 +3,7 @@
 mod ending;
 mod flow;
 mod golden;
+mod standing;
 
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ pub(super) fn facts() -> Facts {
         can_quit: false,
         can_help: true,
         fresh_token: Secret::new("fresh-and-new-and-long-enough"),
+        left: None,
     }
 }
 
@@ -77,7 +79,7 @@ fn works(effect: &Effect) -> Option<Outcome> {
         Effect::OpenAccess => Outcome::Opened(Ok(Box::new(access()))),
         Effect::CloseAccess => Outcome::Closed(Ok(())),
         Effect::Shell => Outcome::Returned(Ok(())),
-        Effect::Fetch(_) | Effect::Install(_) | Effect::End(_) => return None,
+        Effect::Fetch(_) | Effect::Install(_) | Effect::StartNode | Effect::End(_) => return None,
     })
 }
 

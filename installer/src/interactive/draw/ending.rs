@@ -44,7 +44,7 @@ pub(super) fn failed(
 }
 
 /// Text, and below it choices that take so many rows. They come first where there is little room.
-fn above(
+pub(super) fn above(
     rows: &[(String, Style)],
     scroll: &mut Scroll,
     choices: u16,

@@ -33,7 +33,7 @@ pub(super) fn carry_out(machine: &dyn Machine, effect: Effect, sender: &Sender<H
         Effect::Plan(config) => {
             let planned = machine.plan(&config).and_then(|plan| {
                 let report = machine.check(&config)?;
-                Ok(shown(&plan, &report, &config))
+                Ok(Review { present: machine.present(&config)?, ..shown(&plan, &report, &config) })
             });
             Outcome::Planned(planned.map_err(about(&config)))
         }
@@ -52,6 +52,7 @@ pub(super) fn carry_out(machine: &dyn Machine, effect: Effect, sender: &Sender<H
         Effect::CloseAccess => Outcome::Closed(machine.close_access().map_err(plain)),
         // A shell needs a console: the loop gives it one.
         Effect::Shell => return None,
+        Effect::StartNode => Outcome::NotEnded(machine.start_node().err().map(plain)?),
         Effect::End(how) => Outcome::NotEnded(machine.end(how).err().map(plain)?),
     })
 }

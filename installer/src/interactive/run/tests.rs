@@ -74,6 +74,12 @@ impl Machine for Hut {
         write!(terminal, "HEARD {}", String::from_utf8_lossy(&line[..count]))?;
         Ok(())
     }
+    fn present(&self, _: &InstallConfig) -> Result<Vec<crate::interactive::Present>> {
+        Ok(Vec::new())
+    }
+    fn start_node(&self) -> Result<()> {
+        Ok(())
+    }
     fn end(&self, _: End) -> Result<()> {
         Ok(())
     }

@@ -19,7 +19,7 @@ impl State {
         self.message = None;
         match std::mem::replace(&mut self.place, Place::Load) {
             Place::Save(_, back) | Place::Code(back) | Place::Recorded(_, _, back) => self.show(*back),
-            Place::Help(back) | Place::Leave(back) => self.show(*back),
+            Place::Help(back) | Place::Leave(back) | Place::Disks(_, back) => self.show(*back),
             other => self.show(other),
         }
     }
@@ -37,6 +37,7 @@ impl State {
                 return self.review();
             }
             Place::Unfit(review) => self.show_unfit(review),
+            Place::Standing(standing) => self.show_standing(standing),
             Place::Failed(trouble, _) => self.fail(trouble),
             Place::Save(saving, back) => self.show_saving(saving, back),
             Place::Help(back) => self.show_help(back),

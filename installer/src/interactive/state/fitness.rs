@@ -26,6 +26,8 @@ impl State {
         }
         if review.stops().next().is_some() {
             self.show_unfit(review);
+        } else if !review.present.is_empty() && review.present != self.accepted {
+            self.ask_about(review);
         } else {
             self.place = Place::Review(review);
         }

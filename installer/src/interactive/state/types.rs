@@ -1,9 +1,10 @@
 //! What there is to say and to do: places, inputs, effects and what comes of them.
 
+use super::Standing;
 use crate::config::sources::Combined;
 use crate::config::{InstallConfig, Secret};
 use crate::interactive::screens::Screen;
-use crate::interactive::{Destination, End, Origin, Trouble};
+use crate::interactive::{Destination, End, Origin, Present, Trouble};
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::progress::Event;
@@ -24,6 +25,10 @@ pub enum Place {
     Review(Review),
     /// What an install would refuse this machine for, before the plan.
     Unfit(Review),
+    /// Finished nodes that are on the disks, before the plan that goes over them, or in place of an automatic install.
+    Standing(Standing),
+    /// The disks of the machine, and where to go back to.
+    Disks(Scroll, Box<Place>),
     /// The last word before disks are erased.
     Confirm(Review),
     /// The install goes on.
@@ -56,6 +61,7 @@ impl Place {
     pub fn base(&self) -> &Self {
         match self {
             Self::Save(_, back) | Self::Code(back) | Self::Recorded(_, _, back) => back.base(),
+            Self::Disks(_, back) => back.base(),
             Self::Help(back) | Self::Leave(back) => back.base(),
             _ => self,
         }
@@ -101,6 +107,8 @@ pub struct Review {
     pub mistakes: Vec<(Option<Screen>, String)>,
     /// What the checks that an install makes first have found.
     pub findings: Vec<Finding>,
+    /// The finished nodes that are on its disks.
+    pub present: Vec<Present>,
     /// The checks that are left out.
     pub left_out: Vec<String>,
     /// How far the text is scrolled.
@@ -168,7 +176,7 @@ pub enum Outcome {
     Closed(Result<(), Trouble>),
     /// Of [`Effect::Shell`].
     Returned(Result<(), Trouble>),
-    /// Of [`Effect::End`], which should not come back.
+    /// Of [`Effect::End`] and [`Effect::StartNode`], which should not come back.
     NotEnded(Trouble),
 }
 
@@ -199,6 +207,8 @@ pub enum Effect {
     CloseAccess,
     /// Give the console that leads to somebody who logs in.
     Shell,
+    /// Start the finished node from its disk.
+    StartNode,
     /// End.
     End(End),
 }

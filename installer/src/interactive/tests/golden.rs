@@ -150,6 +150,17 @@ fn the_screens_of_a_machine_that_joins_are_drawn_as_recorded() {
 }
 
 #[test]
+fn the_screens_of_a_finished_node_are_drawn_as_recorded() {
+    let mut state = super::standing::left();
+    state.step(Input::Tick, Duration::from_secs(7));
+    compare("standing", &mut state);
+    press(&mut state, &[Key::Enter]);
+    compare("standing-choices", &mut state);
+    press(&mut state, &[Key::Down, Key::Enter]);
+    compare("standing-disks", &mut state);
+}
+
+#[test]
 fn a_console_that_follows_says_who_leads() {
     let state = begun("");
     let seen = shown(Size::new(80, 24), |frame| draw::follower(&state, "/dev/tty1", frame, theme()));

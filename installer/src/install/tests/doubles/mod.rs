@@ -105,6 +105,7 @@ impl Bench {
             cancel: &Cancel::new(self.stop),
             document: &document,
             fleet: Some(&Secret::new("{\"v\": 1}\n")),
+            installed: &Secret::new("{\"version\": 1}\n"),
             unpacking: &Unpacking::of_live_system(),
             preflight: "passed  cpu  a test\n",
         };

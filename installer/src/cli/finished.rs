@@ -1,0 +1,115 @@
+//! A finished node that is on a disk already: what an install, a dry run and the questions at the console make of it.
+
+use anyhow::Result;
+
+use super::media::Media;
+use crate::command::Runner;
+use crate::config::InstallConfig;
+use crate::failure::{Class, Failure};
+use crate::installed::{Decision, Node, Offer, Origin, Reason, decide, find, read};
+use crate::interactive::Present;
+use crate::inventory::Inventory;
+use crate::plan::written_disks;
+use crate::progress::Progress;
+
+/// Nodes that an automatic install leaves as they are.
+#[derive(Clone, Debug)]
+pub(super) struct Left {
+    pub(super) nodes: Vec<Node>,
+    pub(super) reason: Reason,
+}
+
+impl Left {
+    /// Tells everybody who listens which nodes stay, and why.
+    pub(super) fn tell(&self, progress: &Progress) {
+        for node in &self.nodes {
+            node.describe().lines().for_each(|line| progress.note("reinstall", line));
+        }
+        progress.note("reinstall", self.why());
+    }
+
+    /// Why nothing is installed.
+    pub(super) fn why(&self) -> String {
+        format!("Nothing is written: {}.", self.reason.text())
+    }
+
+    /// The same for somebody who has asked for an install and does not get it.
+    pub(super) fn failure(&self) -> Failure {
+        let heads: Vec<_> = self.nodes.iter().map(Node::headline).collect();
+        let what = format!("{}, and nothing was installed", heads.join("; "));
+        let why = anyhow::anyhow!("{}", self.reason.text());
+        Failure::new(Class::Hardware, what).because(why).hint(self.reason.hint())
+    }
+}
+
+/// The finished nodes on the disks that an install with this configuration would write. Where it does not choose disks there
+/// are none: the plan says why.
+pub(super) fn look(config: &InstallConfig, inventory: &Inventory, runner: &dyn Runner) -> Vec<Node> {
+    written_disks(config, inventory).map(|disks| read(find(&disks), runner)).unwrap_or_default()
+}
+
+/// What an install from this medium with this configuration would bring.
+pub(super) fn offer(media: &Media, config: &InstallConfig) -> Result<Offer> {
+    let mut sources: Vec<String> = Vec::new();
+    // The version of the scheme is no setting; some documents say nothing else.
+    for entry in media.combined.entries.iter().filter(|entry| entry.path != "scheme_version") {
+        let source = format!("{} ({})", entry.source, entry.file);
+        if !sources.contains(&source) {
+            sources.push(source);
+        }
+    }
+    Offer::of(&media.release, media.customization, config, sources)
+}
+
+/// Nodes as the questions at the console show them.
+pub(super) fn present(nodes: &[Node]) -> Vec<Present> {
+    nodes.iter().map(|node| Present { headline: node.headline(), facts: node.facts() }).collect()
+}
+
+/// What an automatic install would make of the nodes on its disks, for a dry run; empty where there is none.
+///
+/// `runner` is none where the disks are those of another machine, of which only the inventory is known.
+pub(super) fn foretell(
+    config: &InstallConfig,
+    inventory: &Inventory,
+    media: &Media,
+    runner: Option<&dyn Runner>,
+) -> Result<String> {
+    let nodes = match runner {
+        Some(runner) => look(config, inventory, runner),
+        None => written_disks(config, inventory)
+            .map(|disks| find(&disks))
+            .unwrap_or_default()
+            .into_iter()
+            .map(elsewhere)
+            .collect(),
+    };
+    if nodes.is_empty() {
+        return Ok(String::new());
+    }
+    let rule = &config.install.reinstall;
+    let would = match (runner, decide(rule, &nodes, &offer(media, config)?)?) {
+        (_, Decision::Install) => {
+            format!("An automatic install goes over it, for install.reinstall is {rule}.")
+        }
+        (Some(_), Decision::Leave(reason)) => {
+            format!("An automatic install leaves it as it is and starts it: {}.", reason.text())
+        }
+        (None, Decision::Leave(Reason::Unknown)) => {
+            format!(
+                "Whether an automatic install goes over it depends on what it has recorded: install.reinstall is {rule}."
+            )
+        }
+        (None, Decision::Leave(reason)) => {
+            format!("An automatic install leaves it as it is and starts it: {}.", reason.text())
+        }
+    };
+    let described: String = nodes.iter().map(Node::describe).collect();
+    Ok(format!("\nOn the disks now\n{described}  {would}\n"))
+}
+
+/// A node on a disk of another machine.
+fn elsewhere(place: crate::installed::Place) -> Node {
+    let why = "the disk is not in this machine".to_owned();
+    Node { place, twin: None, identity: None, origin: Origin::Unreadable(why) }
+}
