@@ -32,7 +32,7 @@ fn a_node_that_is_installed_again_keeps_its_data_and_nothing_else() {
         drop(ssh);
         vm.power_off(steps::SHUTDOWN)?;
 
-        let keep = json!({ "install": { "keep": ["data"] } }).to_string();
+        let keep = json!({ "install": { "keep": ["data"], "reinstall": true } }).to_string();
         let volume = steps::configuration_volume("keep", keep.as_bytes(), artifacts)?;
         let live =
             steps::node("install-again", Firmware::Bios, "").cdrom(&medium.full).disk(&disk).disk(&volume);

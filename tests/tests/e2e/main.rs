@@ -16,5 +16,6 @@ mod keep;
 mod mirror;
 mod node_console;
 mod power_cut;
+mod reinstall;
 mod reproducible;
 mod serve;

@@ -11,7 +11,7 @@ use nqrust_tests::node::{self, Checks, Document};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{secrets, steps};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The partitions of a node that are mirrored.
 const MIRRORED: [&str; 6] = ["config", "data", "persistent", "recovery", "root-a", "root-b"];
@@ -134,9 +134,11 @@ fn a_mirrored_node_is_installed_again_over_its_arrays() {
         let identity = Identity::load()?;
         let [first, second] = install(Firmware::Bios, &identity, artifacts)?;
         let medium = medium(&identity)?;
+        let forced = json!({ "install": { "reinstall": "once:again" } }).to_string();
+        let volume = steps::configuration_volume("forced", forced.as_bytes(), artifacts)?;
         // The medium comes first, or the node would start.
         let again = steps::node("install-again", Firmware::Bios, "").cdrom(&medium.full);
-        steps::install(&again.disk(&first).disk(&second), artifacts)?;
+        steps::install(&again.disk(&first).disk(&second).disk(&volume), artifacts)?;
         let machine = steps::node("boot-again", Firmware::Uefi, "").disk(&first).disk(&second);
         check(&machine, "boot-again", true, &identity, artifacts)?;
         secrets::search(artifacts.directory(), &identity)
