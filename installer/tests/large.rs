@@ -93,7 +93,7 @@ impl Sort {
 #[test]
 fn of_a_document_with_a_mistake_on_every_line_a_hundred_are_told_and_the_rest_is_counted() {
     for sort in SORTS {
-        let lines = if sort.cluster { 300 } else { 3000 };
+        let lines = if sort.cluster { 200 } else { 1000 };
         let told = sort.told(&sort.document(lines));
         let counted = told.errors() + told.warnings();
         assert!(counted >= lines - 1 || told.errors() == 1, "{}: {counted}", sort.name);
@@ -116,7 +116,7 @@ fn of_a_document_with_a_mistake_on_every_line_a_hundred_are_told_and_the_rest_is
 #[test]
 fn ten_times_the_mistakes_take_no_more_than_twenty_times_the_time() {
     for sort in SORTS {
-        let lines = if sort.cluster { 50 } else { 500 };
+        let lines = if sort.cluster { 40 } else { 300 };
         let (small, large) = (sort.time(lines, 4), sort.time(10 * lines, 2));
         // With the square it would be a hundred times.
         assert!(large < small * 20, "{}: {small:?}, and {large:?} for ten times as much", sort.name);

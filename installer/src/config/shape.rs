@@ -98,6 +98,16 @@ impl Shape {
         matches!(self, Self::Record(..) | Self::Dictionary { .. } | Self::List(_))
     }
 
+    /// Whether it is a secret, or a list of them.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        match self {
+            Self::Text { secret, .. } => *secret,
+            Self::List(item) => item.is_secret(),
+            _ => false,
+        }
+    }
+
     /// The shape of a key of a group.
     #[must_use]
     pub fn at(&self, key: &str) -> Option<&Self> {

@@ -155,12 +155,15 @@ impl Walk {
         for (key, node) in entries {
             let below = join(path, if is_key(&key.text) { &key.text } else { "?" });
             if let Some(first) = seen.insert(&key.text, key) {
-                self.twice(key, first, &below, false, node);
+                self.twice(key, first, &below, values.is_secret(), node);
                 continue;
             }
             if let Some(format) = keys
                 && let Err(fault) = (format.check)(&key.text)
             {
+                if values.is_secret() {
+                    self.hidden.push(node.span.range());
+                }
                 let message = format!("the key {}", fault.message);
                 self.problems
                     .push(Problem::new(key.span, below, format.code, message).suggest(fault.suggestion));
