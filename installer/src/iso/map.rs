@@ -192,12 +192,6 @@ impl Map<'_> {
     pub fn regions(&self) -> impl Iterator<Item = (&Owner, u64, u64)> {
         self.regions.iter().map(|region| (&region.owner, region.at.0, region.length))
     }
-
-    /// What the byte at `offset` belongs to; nothing behind the end.
-    #[must_use]
-    pub fn owner(&self, offset: u64) -> Option<&Owner> {
-        self.regions().find(|(_, at, length)| (*at..at + length).contains(&offset)).map(|(owner, ..)| owner)
-    }
 }
 
 /// The regions in their order, with padding between them and up to `size`.
