@@ -145,6 +145,10 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[path = "../tests/support/program.rs"]
+pub(crate) mod testing;
+
+#[cfg(test)]
 mod tests {
     use std::fs::File;
     use std::io::Write;
@@ -189,7 +193,3 @@ mod tests {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "../tests/support/program.rs"]
-pub(crate) mod testing;

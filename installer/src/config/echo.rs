@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_slip_in_one_value_is_one_mistake() {
         for (path, install) in [
-            ("install.mode", "automatic: true, device: /dev/sda, mode: isntall"),
+            ("install.mode", "automatic: true, device: /dev/disk/by-id/a, mode: isntall"),
             ("install.mode", "mode: jion, vip: 192.0.2.10"),
             ("install.role", "mode: create, role: woker"),
             ("install.automatic", "automatic: yes, mode: join"),
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_whatever_was_meant_is_told_beside_the_slip() {
-        let text = "install: {mode: isntall, device: /dev/sda, mirror: /dev/sda}\n";
+        let text = "install: {mode: isntall, device: /dev/disk/by-id/a, mirror: /dev/disk/by-id/a}\n";
         let told = crate::config::check(text, "node.yaml").unwrap_err().0;
         let codes: Vec<_> = told.iter().map(|told| told.path.as_str()).collect();
         assert_eq!(codes, ["install.mode", "install.mirror"]);

@@ -1,6 +1,11 @@
 //! ELF programs that do nothing, for tests of what a build takes as an installer.
 
-#![allow(dead_code, unreachable_pub, reason = "not every test makes every kind of program")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "not every test makes every kind of program"
+)]
 
 /// A program header that makes a program a dynamic one: type, offset and length.
 pub const INTERPRETED: (u32, u64, u64) = (3, 0, 4);
@@ -11,7 +16,9 @@ pub fn made(machine: u16, name: &str, version: &str, further: &[(u32, u64, u64)]
     text.push(0);
     let mut note = Vec::new();
     // A note of somebody else before it, whose lengths are no multiples of four.
-    for (owner, kind, content) in [(&b"GNU\0"[..], 3_u32, &b"12345"[..]), (b"FDO\0", 0xcafe_1a7e, &text)] {
+    for (owner, kind, content) in
+        [(&b"GNU\0"[..], 3_u32, &b"12345"[..]), (&b"FDO\0"[..], 0xcafe_1a7e, &text[..])]
+    {
         for number in [owner.len() as u32, content.len() as u32, kind] {
             note.extend(number.to_le_bytes());
         }

@@ -38,7 +38,7 @@ pub fn header_name(text: &str) -> Checked {
 /// another field, or another request.
 pub fn header_value(text: &str) -> Checked {
     let printable = !text.chars().any(|c| c.is_control() && c != '\t');
-    let message = "is not the value of a header field: it holds a line end or another control character";
+    let message = "holds a line end or another control character, which a header field cannot have";
     ensure(text.len() <= 1 << 16, "is longer than 64 KiB, and no server takes such a header field")?;
     ensure(printable, message)
 }
