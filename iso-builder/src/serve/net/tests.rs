@@ -439,5 +439,3 @@ fn the_initrd_gives_up_on_a_server_that_is_not_there() {
     let (said, image) = fetch(&server, "sha256:00", None);
     assert!(image.is_none() && said.contains("cannot be fetched"), "{said}");
 }
-
-mod overload;

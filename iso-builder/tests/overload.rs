@@ -1,12 +1,22 @@
-//! A machine boots while somebody does all that he can to keep the server busy.
+//! `iso-builder serve` with its default limits, as a process: a machine boots while somebody does all that he can to keep the
+//! server busy. On its own, because other tests beside it would be part of the attack.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test")]
 
-use super::*;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::serve::nodes::Origin;
-use crate::serve::testing::NODE;
+use installer::digest::Digest;
+use installer::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
 
 /// Slow clients, all from one address.
 const SLOW: usize = 2000;
@@ -14,6 +24,14 @@ const SLOW: usize = 2000;
 const BOOTS: u8 = 10;
 /// How long one machine may take to boot: what it fetches takes a few milliseconds from a server that has nothing to do.
 const BOOT: Duration = Duration::from_secs(5);
+/// As many files as the server may have open when it starts, which are too few for its connections.
+const FILES: u64 = 1024;
+/// What machines load.
+const INITRD: &[u8] = b"the initial RAM file system";
+/// A configuration that a machine can be installed with.
+const NODE: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\n\
+     os: {hostname: node-1, password: a-very-secret-password, ntp_servers: [192.0.2.123]}\n\
+     install: {mode: create, vip: 192.0.2.10, device: /dev/disk/by-id/virtio-1}\n";
 /// The attack ends by itself after this, whatever becomes of the test.
 const ATTACK: Duration = Duration::from_secs(60);
 
@@ -39,7 +57,7 @@ const KINDS: [(&str, bool); 4] = [
         "POST /v1/report/ffffffffffffffffffffffffffffffff HTTP/1.1\r\nHost: a\r\nContent-Length: 4000\r\n\r\nx",
         true,
     ),
-    ("GET /medium/large HTTP/1.1\r\nHost: a\r\n\r\n", false),
+    ("GET /medium/rootfs.squashfs HTTP/1.1\r\nHost: a\r\n\r\n", false),
 ];
 
 /// Is one slow client after the other until the attack is over.
@@ -131,10 +149,8 @@ async fn boot(from: [u8; 4], to: SocketAddr, number: u8) -> Result<(), String> {
     assert!(start.contains("/v1/boot?"), "{start}");
     let script = fetch(from, to, &format!("/v1/boot?mac=52-54-00-00-00-{number:02x}")).await;
     let script = text(script, "the boot script")?;
-    for (path, expected) in [("/medium/live/initrd", INITRD), ("/medium/live/rootfs.squashfs", &rootfs())] {
-        let fetched = fetch(from, to, path).await.ok_or(format!("{path} of machine {number}"))?;
-        assert!(fetched == expected, "{path}");
-    }
+    let initrd = fetch(from, to, "/medium/initrd").await.ok_or(format!("the initrd of machine {number}"))?;
+    assert!(initrd == INITRD);
     let mut words = script.split_whitespace();
     let url = words.find_map(|word| word.strip_prefix("nqrust.install.config_url="));
     let url = url.ok_or(format!("machine {number} is not installed: {script}"))?;
@@ -144,31 +160,113 @@ async fn boot(from: [u8; 4], to: SocketAddr, number: u8) -> Result<(), String> {
     Ok(())
 }
 
+/// The smallest medium that can be served. Its OS image is 64 MiB of nothing, more than the buffers of two sockets hold.
+fn medium(directory: &Path) {
+    let size = 64 << 20;
+    fs::write(directory.join("vmlinuz"), b"kernel").unwrap();
+    fs::write(directory.join("initrd"), INITRD).unwrap();
+    fs::File::create(directory.join("rootfs.squashfs")).unwrap().set_len(size).unwrap();
+    let payload = |path: &str, purpose, size, content: &[u8]| Payload {
+        path: path.into(),
+        purpose,
+        size,
+        sha256: Digest::of(content),
+    };
+    let release = Release {
+        format: FORMAT,
+        id: "overload".into(),
+        name: "Overload".into(),
+        version: "1".into(),
+        architecture: "amd64".into(),
+        epoch: 0,
+        medium: MediumKind::Full,
+        kernel: "6.1.0".into(),
+        kernel_arguments: Vec::new(),
+        payloads: vec![
+            payload("vmlinuz", Purpose::Kernel, 6, b"kernel"),
+            payload("initrd", Purpose::Initrd, INITRD.len() as u64, INITRD),
+            // Nobody looks at the digest of what no machine starts.
+            payload("rootfs.squashfs", Purpose::Rootfs, size, b""),
+        ],
+        images: Vec::new(),
+        containerd: Containerd::default(),
+    };
+    fs::write(directory.join(MANIFEST), serde_json::to_vec(&release).unwrap()).unwrap();
+}
+
+/// The server; it ends when dropped.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Starts it with a medium and configurations in `directory`, and few files that it may have open.
+    fn start(directory: &Path) -> Self {
+        let [medium_directory, nodes] = ["medium", "nodes"].map(|name| directory.join(name));
+        fs::create_dir(&medium_directory).unwrap();
+        fs::create_dir(&nodes).unwrap();
+        medium(&medium_directory);
+        for number in 0..2 * BOOTS {
+            fs::write(nodes.join(format!("mac-52-54-00-00-00-{number:02x}.yaml")), NODE).unwrap();
+        }
+        // A port that is free now.
+        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -S -n {FILES}; exec \"$@\""), "sh"]);
+        command
+            .args([env!("CARGO_BIN_EXE_iso-builder"), "serve", "--progress", "plain", "--nodes"])
+            .arg(nodes);
+        command.arg("--state").arg(directory.join("state"));
+        command.args(["--listen", &address.to_string()]).arg(medium_directory);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Self { child: command.spawn().unwrap(), address };
+        let began = Instant::now();
+        while std::net::TcpStream::connect(address).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(30), "the server does not start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    /// As many files as it may have open.
+    fn files(&self) -> u64 {
+        let limits = fs::read_to_string(format!("/proc/{}/limits", self.child.id())).unwrap();
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+        line.split_whitespace().nth(3).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn a_machine_boots_every_time_while_2000_slow_clients_of_one_address_do_what_they_can() {
-    openable(10_000);
-    let nodes = tempfile::tempdir().unwrap();
-    for number in 0..2 * BOOTS {
-        std::fs::write(nodes.path().join(format!("mac-52-54-00-00-00-{number:02x}.yaml")), NODE).unwrap();
-    }
-    let configurations = Configurations::load(&Origin::Directory(nodes.path().to_owned()), &[]).unwrap();
-    let server = Server::of(&with_large_file("large"), configurations, Limits::default(), None);
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    assert!(hard > 2 * SLOW as u64, "so many slow clients need as many open files: raise `ulimit -Hn`");
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path());
+    assert!(server.files() > FILES, "it has made its limit of open files fit its connections");
     let attack = Attack::begin(server.address);
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    let mut longest = Duration::ZERO;
-    let mut beside = 0;
+    let (mut longest, mut beside) = (Duration::ZERO, 0);
     for number in 0..BOOTS {
         std::thread::sleep(Duration::from_millis(600));
         let began = Instant::now();
-        let booted =
-            runtime.block_on(async { timeout(BOOT, boot([127, 0, 0, 2], server.address, number)).await });
+        let machine = boot([127, 0, 0, 2], server.address, number);
+        let booted = runtime.block_on(async { timeout(BOOT, machine).await });
         booted.unwrap_or_else(|_| panic!("machine {number} is kept waiting")).unwrap();
         longest = longest.max(began.elapsed());
         // One that shares the address of the slow ones, as behind a NAT, may be refused, but is never kept waiting.
-        let boot = boot([127, 0, 0, 1], server.address, BOOTS + number);
-        let booted = runtime.block_on(async { timeout(BOOT, boot).await });
-        let booted = booted.unwrap_or_else(|_| panic!("the machine beside them is kept waiting"));
-        beside += usize::from(booted.is_ok());
+        let machine = boot([127, 0, 0, 1], server.address, BOOTS + number);
+        let booted = runtime.block_on(async { timeout(BOOT, machine).await });
+        beside +=
+            usize::from(booted.unwrap_or_else(|_| panic!("machine {number} beside them waits")).is_ok());
     }
     drop(attack);
     println!(
