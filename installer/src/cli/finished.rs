@@ -77,30 +77,23 @@ pub(super) fn foretell(
 ) -> Result<String> {
     let nodes = match runner {
         Some(runner) => look(config, inventory, runner),
-        None => written_disks(config, inventory)
-            .map(|disks| find(&disks))
-            .unwrap_or_default()
-            .into_iter()
-            .map(elsewhere)
-            .collect(),
+        None => {
+            let places = written_disks(config, inventory).map(|disks| find(&disks)).unwrap_or_default();
+            places.into_iter().map(elsewhere).collect()
+        }
     };
     if nodes.is_empty() {
         return Ok(String::new());
     }
     let rule = &config.install.reinstall;
-    let would = match (runner, decide(rule, &nodes, &offer(media, config)?)?) {
-        (_, Decision::Install) => {
+    let would = match (decide(rule, &nodes, &offer(media, config)?)?, runner) {
+        (Decision::Install, _) => {
             format!("An automatic install goes over it, for install.reinstall is {rule}.")
         }
-        (Some(_), Decision::Leave(reason)) => {
-            format!("An automatic install leaves it as it is and starts it: {}.", reason.text())
-        }
-        (None, Decision::Leave(Reason::Unknown)) => {
-            format!(
-                "Whether an automatic install goes over it depends on what it has recorded: install.reinstall is {rule}."
-            )
-        }
-        (None, Decision::Leave(reason)) => {
+        (Decision::Leave(Reason::Unknown), None) => format!(
+            "Whether an automatic install goes over it depends on what it has recorded: install.reinstall is {rule}."
+        ),
+        (Decision::Leave(reason), _) => {
             format!("An automatic install leaves it as it is and starts it: {}.", reason.text())
         }
     };
@@ -112,4 +105,53 @@ pub(super) fn foretell(
 fn elsewhere(place: crate::installed::Place) -> Node {
     let why = "the disk is not in this machine".to_owned();
     Node { place, twin: None, identity: None, origin: Origin::Unreadable(why) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::sources::combine;
+    use crate::installed::find::tests::node;
+    use crate::inventory::Disk;
+    use crate::medium::LocalMedium;
+    use crate::plan::tests::{disk, release, trial};
+    use crate::size::ByteSize;
+
+    fn told(rule: &str, disks: &[Disk], change: fn(&mut InstallConfig)) -> String {
+        let source = Box::new(LocalMedium::new("/nonexistent"));
+        let media =
+            Media { source, release: release(), combined: combine(&[]).unwrap(), customization: None };
+        let mut config = trial();
+        config.install.device = "/dev/vda".parse().ok();
+        config.install.reinstall = rule.parse().unwrap();
+        change(&mut config);
+        let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
+        foretell(&config, &inventory, &media, None).unwrap()
+    }
+
+    #[test]
+    fn a_dry_run_tells_of_a_finished_node_and_what_becomes_of_it() {
+        let text = told("false", &[node("vda", true)], |_| ());
+        assert!(text.contains("/dev/vda holds a finished node"), "{text}");
+        assert!(text.contains("leaves it as it is and starts it: install.reinstall is false."), "{text}");
+        let text = told("true", &[node("vda", true)], |_| ());
+        assert!(text.contains("depends on what it has recorded: install.reinstall is true."), "{text}");
+        assert_eq!(told("false", &[node("vda", false)], |_| ()), "", "an install was interrupted there");
+    }
+
+    #[test]
+    fn a_node_on_any_disk_that_would_be_written_counts_and_one_elsewhere_does_not() {
+        let disks = [disk("vda", ByteSize::gib(32)), node("vdb", true)];
+        assert_eq!(told("false", &disks, |_| ()), "");
+        let mirrored = told("false", &disks, |config| config.install.mirror = "/dev/vdb".parse().ok());
+        let data = told("false", &disks, |config| config.install.data_disk = "/dev/vdb".parse().ok());
+        for text in [mirrored, data] {
+            assert!(text.contains("/dev/vdb holds a finished node"), "{text}");
+        }
+        let kept = told("false", &disks, |config| {
+            config.install.data_disk = "/dev/vdb".parse().ok();
+            config.install.keep = vec![crate::config::Keep::Data];
+        });
+        assert_eq!(kept, "", "nothing of that disk is written");
+    }
 }
