@@ -14,6 +14,10 @@ use crate::terminal::text::Scroll;
 /// How long somebody has to press a key before the node starts.
 pub const COUNTDOWN: Duration = Duration::from_secs(30);
 
+/// After this long without a key the countdown begins again: what came may have been noise on a serial line, and a node that
+/// nobody attends has to come back.
+const IDLE: Duration = Duration::from_secs(600);
+
 /// Nodes that are there, and what may become of them.
 #[derive(Clone, Debug)]
 pub struct Standing {
@@ -23,6 +27,10 @@ pub struct Standing {
     pub why: Option<String>,
     /// Seconds until the first of them starts; none where a decision is waited for.
     pub left: Option<u64>,
+    /// When it starts; none until the time is known.
+    pub ends: Option<Duration>,
+    /// Whether it has been started, which did not work.
+    pub tried: bool,
     /// The plan that goes over them, where there is one.
     pub review: Option<Box<Review>>,
     /// How far the text is scrolled.
@@ -42,13 +50,13 @@ enum Next {
 impl State {
     /// The nodes that an automatic install leaves as they are, with the countdown.
     pub(super) fn leave_as_it_is(&mut self, left: Left) {
-        let Left { nodes, why } = left;
-        let left = Some(COUNTDOWN.as_secs());
         self.form = Form::default();
         self.place = Place::Standing(Standing {
-            nodes,
-            why: Some(why),
-            left,
+            nodes: left.nodes,
+            why: Some(left.why),
+            left: Some(COUNTDOWN.as_secs()),
+            ends: Some(COUNTDOWN),
+            tried: false,
             review: None,
             scroll: Scroll::default(),
         });
@@ -56,27 +64,38 @@ impl State {
 
     /// The nodes that a plan goes over.
     pub(super) fn ask_about(&mut self, review: Review) {
-        let nodes = review.present.clone();
-        let review = Some(Box::new(review));
-        self.show_standing(Standing { nodes, why: None, left: None, review, scroll: Scroll::default() });
+        self.show_standing(Standing {
+            nodes: review.present.clone(),
+            why: None,
+            left: None,
+            ends: None,
+            tried: false,
+            review: Some(Box::new(review)),
+            scroll: Scroll::default(),
+        });
     }
 
     /// Shows the choices.
     pub(super) fn show_standing(&mut self, standing: Standing) {
         let options = self.ways(&standing).into_iter().map(|(_, option)| option).collect();
         self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
-        self.place = Place::Standing(Standing { left: None, ..standing });
+        self.place = Place::Standing(Standing { left: None, ends: None, ..standing });
     }
 
-    /// Lets time pass.
+    /// Lets time pass. A node that did not start is not tried again: nothing restarts for ever.
     pub(super) fn count(&mut self, now: Duration) -> Vec<Effect> {
-        let Place::Standing(Standing { left: Some(left), .. }) = &mut self.place else { return Vec::new() };
-        // The last second is shown too.
-        *left = (COUNTDOWN.saturating_sub(now) + Duration::from_millis(999)).as_secs();
-        if *left > 0 || self.busy.is_some() {
+        let busy = self.busy.is_some();
+        let Place::Standing(standing) = &mut self.place else { return Vec::new() };
+        if busy || standing.why.is_none() || standing.tried {
             return Vec::new();
         }
-        self.start_node()
+        let rest = standing.ends.get_or_insert(now + IDLE + COUNTDOWN).saturating_sub(now);
+        if rest > COUNTDOWN {
+            return Vec::new();
+        }
+        // The last second is shown too.
+        standing.left = Some((rest + Duration::from_millis(999)).as_secs());
+        if rest.is_zero() { self.start_node() } else { Vec::new() }
     }
 
     /// A key during the countdown: it only ends that. Says whether there was one.
@@ -93,7 +112,7 @@ impl State {
 
     fn start_node(&mut self) -> Vec<Effect> {
         if let Place::Standing(standing) = &self.place {
-            let standing = standing.clone();
+            let standing = Standing { tried: true, ..standing.clone() };
             self.show_standing(standing);
         }
         if self.facts.can_quit || self.facts.rehearsal {
@@ -104,6 +123,7 @@ impl State {
 
     pub(super) fn standing_key(&mut self, key: Key) -> Vec<Effect> {
         let Place::Standing(standing) = &mut self.place else { return Vec::new() };
+        standing.ends = None;
         match key {
             Key::Escape if standing.review.is_some() => {
                 self.ask(Screen::Welcome);

@@ -49,10 +49,22 @@ fn any_key_stops_the_countdown_and_does_nothing_else() {
     for key in [Key::Enter, Key::Char('x'), Key::Function(10), Key::Escape, Key::Function(9)] {
         let mut state = left();
         assert!(press(&mut state, &[key]).is_empty(), "{key:?}");
-        assert!(tick(&mut state, 3600).is_empty(), "{key:?}");
+        assert!(tick(&mut state, 100).is_empty() && tick(&mut state, 690).is_empty(), "{key:?}");
         let shown = picture(&mut state, Size::new(80, 24));
         assert!(shown.contains("Start the node from its disk") && !shown.contains("seconds"), "{shown}");
     }
+}
+
+#[test]
+fn a_key_that_nobody_follows_up_does_not_keep_the_node_down() {
+    let mut state = left();
+    press(&mut state, &[Key::Char('~')]);
+    assert!(tick(&mut state, 10).is_empty() && tick(&mut state, 605).is_empty());
+    press(&mut state, &[Key::Down]);
+    assert!(tick(&mut state, 610).is_empty() && tick(&mut state, 1209).is_empty());
+    assert!(tick(&mut state, 1220).is_empty());
+    assert!(picture(&mut state, Size::new(80, 24)).contains("starts from its disk in 20 seconds"));
+    assert_eq!(tick(&mut state, 1240), [Effect::StartNode]);
 }
 
 #[test]
