@@ -5,6 +5,7 @@
 //! make it. Whatever else comes is left in the stream for hyper, which serves the same files too.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http_body_util::Empty;
@@ -84,10 +85,16 @@ fn read(bytes: &[u8]) -> Option<Asked> {
     Some(Asked { request, length, last })
 }
 
-/// Answers a request for a file.
-pub async fn answer(stream: &TcpStream, site: &Arc<Site>, asked: Asked, last: bool) -> io::Result<()> {
+/// Answers a request for a file of the client at `peer`.
+pub async fn answer(
+    stream: &TcpStream,
+    site: &Arc<Site>,
+    peer: IpAddr,
+    asked: Asked,
+    last: bool,
+) -> io::Result<()> {
     take(stream, asked.length).await?;
-    let Ok(response) = respond(Arc::clone(site), asked.request).await;
+    let Ok(response) = respond(Arc::clone(site), peer, asked.request).await;
     write(stream, head(&response, last, jiff::Timestamp::now()).as_slice()).await?;
     match response.into_body().into_parts() {
         Parts::Whole(bytes) => write(stream, &bytes).await,

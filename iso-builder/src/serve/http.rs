@@ -1,6 +1,7 @@
 //! Requests and responses of HTTP: what [`super::site`] knows, in hyper's words.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::body::{Body, Bytes};
@@ -17,14 +18,18 @@ use super::machines::Moment;
 use super::range::{Fields, Selection, Span};
 use super::site::{Asked, Reply, Site};
 
-/// Answers one request. Bodies of requests are of no interest but to the fleet.
-pub async fn respond<B>(site: Arc<Site>, request: Request<B>) -> Result<Response<Content>, Infallible>
+/// Answers one request of the client at `peer`. Bodies of requests are of no interest but to the fleet.
+pub async fn respond<B>(
+    site: Arc<Site>,
+    peer: IpAddr,
+    request: Request<B>,
+) -> Result<Response<Content>, Infallible>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     if Fleet::has(request.uri().path()) {
-        return Ok(fleet::http::respond(site, request).await);
+        return Ok(fleet::http::respond(site, peer, request).await);
     }
     let head = match *request.method() {
         Method::GET => false,
@@ -36,6 +41,7 @@ where
     let answered = tokio::task::spawn_blocking(move || {
         let field = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let asked = Asked {
+            peer,
             head,
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or_default(),

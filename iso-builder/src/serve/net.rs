@@ -7,7 +7,7 @@
 //! | it asks for nothing | [`Limits::wait`], here |
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -117,7 +117,7 @@ pub async fn serve(
                 Ok((stream, peer)) => match limit.admit(Client::of(peer.ip()), Instant::now()) {
                     Ok(permit) => {
                         let (site, permit) = (Arc::clone(&site), Arc::new(permit));
-                        let connection = Connection { site, permit, limits, stop: stopping.clone() };
+                        let connection = Connection { site, peer: peer.ip().to_canonical(), permit, limits, stop: stopping.clone() };
                         tokio::spawn(connection.run(stream, tls.clone()));
                     }
                     Err(refused) => {
@@ -169,6 +169,8 @@ impl Refusals {
 /// One connection.
 struct Connection {
     site: Arc<Site>,
+    /// The address of the client, an IPv4 address as such on a socket for IPv6 too.
+    peer: IpAddr,
     permit: Arc<Permit>,
     limits: Limits,
     stop: watch::Receiver<bool>,
@@ -225,7 +227,7 @@ impl Connection {
             };
             let _answering = self.permit.answering();
             let last = asked.last || *stop.borrow();
-            let sent = direct::answer(stream, &self.site, *asked, last).await;
+            let sent = direct::answer(stream, &self.site, self.peer, *asked, last).await;
             if sent.is_err() || last {
                 return false;
             }
@@ -233,8 +235,8 @@ impl Connection {
     }
 
     async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) {
-        let (site, permit) = (Arc::clone(&self.site), Arc::clone(&self.permit));
-        let service = service_fn(move |request| answered(Arc::clone(&site), request, permit.answering()));
+        let (site, peer, permit) = (Arc::clone(&self.site), self.peer, Arc::clone(&self.permit));
+        let service = service_fn(move |request| answered(Arc::clone(&site), peer, request, permit.answering()));
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(self.limits.wait).max_buf_size(HEAD);
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
@@ -255,12 +257,13 @@ impl Connection {
 /// request was of no interest: what comes next on it would be that.
 async fn answered(
     site: Arc<Site>,
+    peer: IpAddr,
     request: Request<Incoming>,
     answering: Answering,
 ) -> Result<Response<Content>, Infallible> {
     let request = request.map(|body| Upload::new(body, answering.permit()));
     let unread = request.body().unread();
-    let mut response = respond(site, request).await?;
+    let mut response = respond(site, peer, request).await?;
     if unread.load(Ordering::Relaxed) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

@@ -1,6 +1,7 @@
 //! Everything that a server serves, and what it answers: requests in, replies out. No socket is known here.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::{Context, Result};
@@ -29,8 +30,10 @@ const LONGEST: usize = 256;
 pub const STEP: &str = "serve";
 
 /// What a client asks for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
+    /// The address of the client, as its connection has it.
+    pub peer: IpAddr,
     /// GET or HEAD: whether there is to be a body.
     pub head: bool,
     /// The path, as it came.
@@ -41,6 +44,20 @@ pub struct Asked<'a> {
     pub host: Option<&'a str>,
     /// The fields about ranges.
     pub fields: range::Fields<'a>,
+}
+
+/// A request for `/` without header fields, of a client whose address is not known.
+impl Default for Asked<'_> {
+    fn default() -> Self {
+        Self {
+            peer: Ipv4Addr::UNSPECIFIED.into(),
+            head: false,
+            path: "/",
+            query: "",
+            host: None,
+            fields: range::Fields::default(),
+        }
+    }
 }
 
 /// What it is answered.

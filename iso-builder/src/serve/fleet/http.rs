@@ -1,5 +1,6 @@
 //! The same in HTTP: bodies of requests, which are received from nobody but who brings a token.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http_body_util::{BodyExt, Limited};
@@ -15,8 +16,9 @@ use crate::serve::http::plain;
 use crate::serve::machines::{Fit, Moment};
 use crate::serve::site::{STEP, Site};
 
-/// Answers one request for what belongs to the fleet. How slowly a body may come is for the connection's owner to say.
-pub async fn respond<B>(site: Arc<Site>, request: Request<B>) -> Response<Content>
+/// Answers one request of the client at `peer` for what belongs to the fleet. How slowly a body may come is for the
+/// connection's owner to say.
+pub async fn respond<B>(site: Arc<Site>, peer: IpAddr, request: Request<B>) -> Response<Content>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -32,7 +34,7 @@ where
     };
     let head = parts.method == Method::HEAD;
     // The state is on a disk, which may be slow.
-    let answered = tokio::task::spawn_blocking(move || answer(&site, &asked(&parts, &body)));
+    let answered = tokio::task::spawn_blocking(move || answer(&site, &asked(&parts, peer, &body)));
     match answered.await.ok().flatten() {
         Some(reply) => rendered(reply, head),
         None => trouble(),
@@ -43,9 +45,10 @@ fn trouble() -> Response<Content> {
     plain(StatusCode::INTERNAL_SERVER_ERROR, "the server has trouble; it tells its operator which")
 }
 
-fn asked<'a>(parts: &'a Parts, body: &'a [u8]) -> routes::Request<'a> {
+fn asked<'a>(parts: &'a Parts, peer: IpAddr, body: &'a [u8]) -> routes::Request<'a> {
     let field = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
     routes::Request {
+        peer: Some(peer),
         method: parts.method.as_str(),
         path: parts.uri.path(),
         query: parts.uri.query().unwrap_or_default(),
@@ -63,7 +66,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (known, head) = (Arc::clone(site), Arc::clone(parts));
-    let limit = tokio::task::spawn_blocking(move || known.fleet.body_limit(&asked(&head, b""), &known.store));
+    let limit = tokio::task::spawn_blocking(move || known.fleet.body_limit(&asked(&head, peer, b""), &known.store));
     let limit = match limit.await {
         Ok(Ok(limit)) => limit,
         Ok(Err(refusal)) => return Err(rendered(refusal, false)),

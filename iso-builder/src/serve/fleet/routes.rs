@@ -1,5 +1,6 @@
 //! Which request gets what: reports of machines, the page, its JSON, its forms. Sockets are others' business.
 
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
@@ -34,6 +35,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 /// One request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
+    /// The address of the client; none where there is no connection.
+    pub peer: Option<IpAddr>,
     /// `GET`, `HEAD` or `POST`; others are refused.
     pub method: &'a str,
     /// The path, as it came.
