@@ -36,7 +36,9 @@ impl Server {
     pub fn start(medium: &Path, nodes: &Path, state: &Path, log: &Path) -> Result<Self> {
         // A port that is free now; the server has to have the same one each time.
         let listen = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-        Self::begin(Vec::new(), listen, &[], [medium, nodes, state, log])
+        // Machines reach it through QEMU's network, by an address that this host does not have.
+        let base = format!("http://10.0.2.2:{}", listen.port());
+        Self::begin(Vec::new(), listen, &["--base-url", &base], [medium, nodes, state, log])
     }
 
     /// [`Server::start`] on `segment`, whose only DHCP server it is.

@@ -106,6 +106,12 @@ impl Mark {
         super::identity::real_text(text).map(Self).ok_or_else(|| "is what makers write for none".into())
     }
 
+    /// The number or tag as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     fn is(&self, text: &str) -> bool {
         self.0.eq_ignore_ascii_case(text)
     }

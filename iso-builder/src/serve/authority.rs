@@ -278,7 +278,7 @@ pub fn names(listen: IpAddr, base: Option<&str>) -> Names {
 }
 
 /// The addresses of this machine that others can use.
-fn interfaces() -> Vec<IpAddr> {
+pub(super) fn interfaces() -> Vec<IpAddr> {
     let address = |interface: nix::ifaddrs::InterfaceAddress| -> Option<IpAddr> {
         let address = interface.address?;
         let six = || address.as_sockaddr_in6().map(|address| address.ip());
@@ -290,7 +290,7 @@ fn interfaces() -> Vec<IpAddr> {
 }
 
 /// The host of a URL, without its port and the brackets of an address.
-fn host(url: &str) -> Option<&str> {
+pub(super) fn host(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split('/').next()?;
     let host = match authority.strip_prefix('[') {

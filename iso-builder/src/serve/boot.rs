@@ -25,6 +25,16 @@ pub const CONFIGURATION: &str = "/v1/config/";
 /// Where a machine reports, with its token behind it.
 pub const REPORT: &str = "/v1/report/";
 
+/// How often a loader asks or loads before it leaves the machine to its disk.
+const ATTEMPTS: u32 = 5;
+/// Seconds between two attempts.
+const PAUSE: u32 = 10;
+/// The setting in which iPXE counts loads that failed. Settings outlive the script that makes them.
+const FAILURES: &str = "failures";
+/// How iPXE leaves the machine to its disk. UEFI firmware goes on with the next entry of its boot order where a loader
+/// failed; one that ends well makes it stop and show its menu (UEFI 2.10, 3.1.1). A BIOS is told to start the first disk.
+const IPXE_DISK: &str = "iseq ${platform} efi && exit 1 ||\nsanboot --no-describe --drive 0x80 || exit 1\n";
+
 /// What every machine boots.
 #[derive(Clone, Debug)]
 pub struct System {
@@ -95,14 +105,20 @@ impl System {
              initrd --name initrd {base}{MEDIUM}{initrd} || goto failed\n\
              boot || goto failed\n\
              :failed\n\
-             echo The system did not load; asking again in 10 seconds\n\
-             sleep 10\n\
+             inc {FAILURES}\n\
+             iseq ${{{FAILURES}}} {ATTEMPTS} && goto leave ||\n\
+             echo The system did not load; asking again in {PAUSE} seconds\n\
+             sleep {PAUSE}\n\
              imgfree\n\
-             chain --replace {base}/boot.ipxe || goto failed\n"
+             chain --replace {base}/boot.ipxe || goto failed\n\
+             :leave\n\
+             imgfree\n\
+             echo The system did not load: booting from disk\n\
+             {IPXE_DISK}"
         )
     }
 
-    /// The commands with which GRUB starts an install.
+    /// The commands with which GRUB starts an install. Where that fails, [`grub_start`] goes on.
     #[must_use]
     pub fn grub(&self, base: &str, deployment: Deployment<'_>) -> String {
         let Self { product, kernel, initrd, .. } = self;
@@ -112,9 +128,7 @@ impl System {
              if linux {MEDIUM}{kernel} {}; then\n\
              \x20   if initrd {MEDIUM}{initrd}; then boot; fi\n\
              fi\n\
-             echo 'The system did not load; asking again in 10 seconds.'\n\
-             sleep 10\n\
-             configfile /grub/grub.cfg\n",
+             echo 'The system did not load.'\n",
             quoted(&format!("{product}: installing this machine")),
             arguments.join(" "),
         )
@@ -143,7 +157,8 @@ fn word(token: &str) -> String {
 }
 
 /// The script that every iPXE begins with: it asks again with all that it knows of the machine. Addresses are relative
-/// to where the script came from.
+/// to where the script came from. A server that does not answer is asked [`ATTEMPTS`] times, which is longer than it takes
+/// to start again; then the machine boots from its disk.
 #[must_use]
 pub fn ipxe_start() -> String {
     // Without colons: iPXE 1.0 takes what is before one for the scheme, in a relative address too.
@@ -154,38 +169,42 @@ pub fn ipxe_start() -> String {
     query.push_str("&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}");
     format!(
         "#!ipxe\n\
+         set attempts:int32 0\n\
          :ask\n\
          chain --replace {BOOT}?{query} || goto again\n\
          :again\n\
-         echo The server does not answer; asking again in 10 seconds\n\
-         sleep 10\n\
-         goto ask\n"
+         inc attempts\n\
+         iseq ${{attempts}} {ATTEMPTS} && goto leave ||\n\
+         echo The server does not answer; asking again in {PAUSE} seconds\n\
+         sleep {PAUSE}\n\
+         goto ask\n\
+         :leave\n\
+         echo The server does not answer: booting from disk\n\
+         {IPXE_DISK}"
     )
 }
 
-/// What every GRUB begins with: `/grub/grub.cfg`.
+/// What every GRUB begins with: `/grub/grub.cfg`. It has the same attempts; a script that boots nothing comes back here.
 #[must_use]
 pub fn grub_start() -> String {
+    let attempts: Vec<String> = (1..=ATTEMPTS).map(|number| number.to_string()).collect();
     format!(
         "set timeout=0\n\
-         configfile {GRUB}$net_default_mac\n\
-         echo 'The server does not answer; asking again in 10 seconds.'\n\
-         sleep 10\n\
-         configfile /grub/grub.cfg\n"
+         for attempt in {}; do\n\
+         \x20   configfile {GRUB}$net_default_mac\n\
+         \x20   echo 'The server does not answer; asking again in {PAUSE} seconds.'\n\
+         \x20   sleep {PAUSE}\n\
+         done\n\
+         echo 'The server does not answer: booting from disk.'\n\
+         exit\n",
+        attempts.join(" "),
     )
 }
 
-/// The script with which iPXE leaves the machine to its disk. UEFI firmware goes on with the next entry of its boot
-/// order where a loader failed; one that ends well makes it stop and show its menu (UEFI 2.10, 3.1.1). A BIOS is told to
-/// start the first disk.
+/// The script with which iPXE leaves the machine to its disk.
 #[must_use]
 pub fn ipxe_disk(why: Why) -> String {
-    format!(
-        "#!ipxe\n\
-         echo Booting from disk: {why}\n\
-         iseq ${{platform}} efi && exit 1 ||\n\
-         sanboot --no-describe --drive 0x80 || exit 1\n"
-    )
+    format!("#!ipxe\necho Booting from disk: {why}\n{IPXE_DISK}")
 }
 
 /// The commands with which GRUB leaves the machine to its disk.
@@ -218,8 +237,10 @@ mod tests {
     use installer::release::MediumKind;
 
     const BASE: &str = "http://192.0.2.1:8080";
-    const DEPLOYMENT: Deployment<'static> =
-        Deployment { configuration: "0123456789abcdef0123456789abcdef", report: "fedcba9876543210" };
+    const DEPLOYMENT: Deployment<'static> = Deployment {
+        configuration: "0123456789abcdef_0123456789abcdef",
+        report: "fedcba9876543210-fedcba98",
+    };
 
     fn system() -> System {
         let sample = medium(MediumKind::Full);
@@ -239,7 +260,15 @@ mod tests {
 
     #[test]
     fn a_script_that_boots_from_disk_loads_nothing() {
-        for why in [Why::Unknown, Why::Denied, Why::Started, Why::Installed] {
+        for why in [
+            Why::Unknown,
+            Why::Incomplete,
+            Why::Denied,
+            Why::Started,
+            Why::Installed,
+            Why::Conflict,
+            Why::Trouble,
+        ] {
             for text in [ipxe_disk(why), grub_disk(why)] {
                 assert!(text.contains(&why.to_string()), "{text}");
                 assert!(
@@ -251,10 +280,41 @@ mod tests {
     }
 
     #[test]
+    fn no_script_asks_for_ever() {
+        let ipxe = [ipxe_start(), system().ipxe(BASE, DEPLOYMENT)];
+        for text in ipxe {
+            // Each way back is behind a count that leaves for the disk.
+            let (before, after) = text.split_once("&& goto leave ||\n").unwrap();
+            assert!(before.lines().rev().nth(1).is_some_and(|line| line.starts_with("inc ")), "{text}");
+            assert!(after.contains("\n:leave\n") && text.ends_with(IPXE_DISK), "{text}");
+            assert!(!before.contains("sleep") && !before.contains("goto ask"), "{text}");
+        }
+        // A script of GRUB's has no way back at all: the first one's loop ends.
+        let system = system().grub(BASE, DEPLOYMENT);
+        assert!(!system.contains("configfile") && !system.contains("/grub/grub.cfg"), "{system}");
+        let start = grub_start();
+        assert!(start.contains("for attempt in 1 2 3 4 5; do\n") && start.ends_with("exit\n"), "{start}");
+        assert!(!start.contains("configfile /grub/grub.cfg"), "{start}");
+    }
+
+    #[test]
+    fn grub_understands_its_scripts() {
+        let directory = tempfile::tempdir().unwrap();
+        for text in [grub_start(), grub_disk(Why::Conflict), system().grub(BASE, DEPLOYMENT)] {
+            let file = directory.path().join("grub.cfg");
+            std::fs::write(&file, &text).unwrap();
+            let output = std::process::Command::new("grub-script-check").arg(&file).output().unwrap();
+            assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+
+    #[test]
     fn the_command_line_fits_into_what_a_kernel_takes() {
         // COMMAND_LINE_SIZE of x86 is 2048; the definition's own arguments need their part.
-        let line = system().arguments("http://a-rather-long-name.of-a-server.example.org:8080", DEPLOYMENT);
-        assert!(line.join(" ").len() < 1024, "{line:?}");
+        let token = "0".repeat(70);
+        let deployment = Deployment { configuration: &token, report: &token };
+        let line = system().arguments("http://a-rather-long-name.of-a-server.example.org:8080", deployment);
+        assert!(line.join(" ").len() < 1152, "{line:?}");
     }
 
     #[test]

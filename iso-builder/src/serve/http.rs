@@ -7,16 +7,20 @@ use std::sync::Arc;
 use hyper::body::{Body, Bytes};
 use hyper::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, HeaderName,
-    HeaderValue, IF_NONE_MATCH, IF_RANGE, RANGE,
+    HeaderValue, IF_NONE_MATCH, IF_RANGE, ORIGIN, RANGE, REFERER,
 };
 use hyper::{Method, Request, Response, StatusCode};
 
 use super::body::Content;
 use super::files::Served;
 use super::fleet::{self, routes::Fleet};
+use super::hosts::Provenance;
 use super::machines::Moment;
 use super::range::{Fields, Selection, Span};
-use super::site::{Asked, Reply, Site};
+use super::site::{Asked, Reply, Site, trouble};
+
+/// Where a request comes from, as browsers say it (W3C Fetch Metadata Request Headers).
+const FETCH_SITE: &str = "sec-fetch-site";
 
 /// Answers one request of the client at `peer`. Bodies of requests are of no interest but to the fleet.
 pub async fn respond<B>(
@@ -37,6 +41,7 @@ where
         _ => return Ok(not_allowed("GET, HEAD")),
     };
     let (parts, _) = request.into_parts();
+    let path = parts.uri.path().to_owned();
     // The state is on a disk, which may be slow.
     let answered = tokio::task::spawn_blocking(move || {
         let field = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
@@ -46,6 +51,11 @@ where
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or_default(),
             host: field(HOST),
+            provenance: Provenance {
+                fetch_site: parts.headers.get(FETCH_SITE).map(|value| value.to_str().unwrap_or_default()),
+                origin: parts.headers.contains_key(ORIGIN),
+                referer: parts.headers.contains_key(REFERER),
+            },
             fields: Fields {
                 range: field(RANGE),
                 if_range: field(IF_RANGE),
@@ -54,7 +64,7 @@ where
         };
         site.answer(&asked, Moment::now())
     });
-    let reply = answered.await.unwrap_or(Reply::Trouble);
+    let reply = answered.await.unwrap_or_else(|_| trouble(&path));
     let mut response = rendered(reply);
     if head {
         // Its length is what a GET would have (RFC 9110, section 9.3.2).
@@ -74,6 +84,7 @@ fn rendered(reply: Reply) -> Response<Content> {
             "this configuration was handed out already, or its time is over; boot the machine again",
         ),
         Reply::Bad(why) => plain(StatusCode::BAD_REQUEST, why),
+        Reply::Refused(why) => plain(StatusCode::FORBIDDEN, why),
         Reply::OnlyGet => not_allowed("GET"),
         Reply::Trouble => {
             plain(StatusCode::INTERNAL_SERVER_ERROR, "the server has trouble; it tells its operator which")

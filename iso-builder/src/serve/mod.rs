@@ -4,8 +4,12 @@
 //! |---|---|
 //! | [`files`], [`loaders`] | what of the medium and of this host is served |
 //! | [`range`] | which bytes of a file a request is answered with |
-//! | [`machines`], [`store`] | the machines, what each may do, and where that is kept |
-//! | [`nodes`], [`token`] | which configuration a machine gets, and what opens it once |
+//! | [`machines`], [`marks`] | the machines: their states, and by what they are found |
+//! | [`nodes`], [`choose`] | the configurations, and which of them a request to boot is about |
+//! | [`registry`], [`token`] | what may happen to a machine, and what opens its configuration |
+//! | [`store`] | where the machines are kept |
+//! | [`defaults`] | the medium's part of a configuration |
+//! | [`hosts`] | which requests may change something |
 //! | [`boot`] | the scripts that machines boot |
 //! | [`fleet`] | what machines report, and the page that shows it |
 //! | [`site`] | requests in, replies out |
@@ -24,17 +28,22 @@
 pub mod authority;
 pub mod body;
 pub mod boot;
+pub mod choose;
 pub mod connections;
+pub mod defaults;
 pub mod direct;
 pub mod dnsmasq;
 pub mod files;
 pub mod fleet;
+pub mod hosts;
 pub mod http;
 pub mod loaders;
 pub mod machines;
+pub mod marks;
 pub mod net;
 pub mod nodes;
 pub mod range;
+pub mod registry;
 pub mod run;
 pub mod site;
 pub mod state_directory;

@@ -3,7 +3,7 @@
 //! Every configuration is checked as an install checks it, together with the defaults of the medium and with what the
 //! server puts on the kernel command line: what is handed out will not be refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,11 @@ use installer::config::Secret;
 use installer::config::sources::{Document, Effects, Gathering, Kind, Request, gather};
 use installer::failure::{Class, Classify, Failure, causes};
 use installer::files;
-use installer::machine::{Identity, Nodes, Selector};
+use installer::machine::{Nodes, Selector};
 
 use super::boot;
-use super::machines::Fit;
+use super::machines::{Fit, Machine};
+use super::marks::{self, MarkKey};
 
 /// Where configurations come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub enum Origin {
 #[derive(Clone, Debug)]
 struct Configuration {
     text: Secret,
-    /// What machine it is for; empty for the fallback.
+    /// The marks of the machine that it is for; none of the fallback.
     selectors: Vec<Selector>,
 }
 
@@ -40,6 +41,9 @@ struct Configuration {
 #[derive(Clone, Debug, Default)]
 pub struct Configurations {
     all: BTreeMap<String, Configuration>,
+    /// Which of them names a mark.
+    by_mark: HashMap<MarkKey, BTreeSet<String>>,
+    fallback: Option<String>,
     /// What somebody should know about them.
     pub warnings: Vec<String>,
 }
@@ -68,24 +72,46 @@ impl Configurations {
             .into())
     }
 
-    /// The name of the configuration for a machine, and how it fits. Two that fit are an error that names both.
-    pub fn choose(&self, identity: &Identity) -> Result<(Fit, Option<&str>)> {
-        let fits = |configuration: &Configuration| {
-            configuration.selectors.iter().any(|selector| selector.fits(identity))
-        };
-        let mut own = self.all.iter().filter(|(_, configuration)| fits(configuration));
-        match (own.next(), own.next()) {
-            (Some((one, _)), Some((other, _))) => Err(Failure::new(
-                Class::Invalid,
-                format!("one machine has two configurations: {one} and {other}"),
-            )
-            .hint("Keep one of the two.")
-            .into()),
-            (Some((name, _)), None) => Ok((Fit::Own, Some(name))),
-            _ => {
-                let fallback = self.all.iter().find(|(_, configuration)| configuration.selectors.is_empty());
-                Ok(fallback.map_or((Fit::Nothing, None), |(name, _)| (Fit::Fallback, Some(name.as_str()))))
-            }
+    /// Adds a configuration without a check; without selectors it is the fallback.
+    pub fn add(&mut self, name: &str, text: Secret, selectors: Vec<Selector>) {
+        for selector in &selectors {
+            self.by_mark.entry(MarkKey::of(selector)).or_default().insert(name.to_owned());
+        }
+        if selectors.is_empty() {
+            self.fallback = Some(name.to_owned());
+        }
+        self.all.insert(name.to_owned(), Configuration { text, selectors });
+    }
+
+    /// The names of the configurations that name a machine with these marks. More than one is a mistake of the operator's,
+    /// or the marks are those of several machines.
+    #[must_use]
+    pub fn naming(&self, marks: &BTreeSet<MarkKey>) -> BTreeSet<&str> {
+        let named = marks.iter().filter_map(|mark| self.by_mark.get(mark));
+        named.flatten().map(String::as_str).collect()
+    }
+
+    /// The name of the configuration that names no machine.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    /// What a configuration names; none where there is no such configuration.
+    #[must_use]
+    pub fn selectors(&self, name: &str) -> Option<&[Selector]> {
+        self.all.get(name).map(|configuration| configuration.selectors.as_slice())
+    }
+
+    /// Which configuration there is for a machine that is known.
+    #[must_use]
+    pub fn fit(&self, machine: &Machine) -> Fit {
+        let named = || !self.naming(&marks::of(&machine.identity)).is_empty();
+        match &machine.assigned {
+            Some(name) if self.all.contains_key(name) => Fit::Own,
+            None if named() => Fit::Own,
+            None if self.fallback().is_some() => Fit::Fallback,
+            _ => Fit::Nothing,
         }
     }
 
@@ -128,7 +154,7 @@ fn from_directory(directory: &Path) -> Result<Configurations> {
         let text = files::read_text(&path);
         let text = text.class(Class::Invalid, || format!("reading the configuration {}", path.display()))?;
         let selectors = chosen.selector.cloned().into_iter().collect();
-        loaded.all.insert(chosen.file.to_owned(), Configuration { text: Secret::new(text), selectors });
+        loaded.add(chosen.file, Secret::new(text), selectors);
     }
     if loaded.all.is_empty() {
         loaded.warnings.push(format!("{} has no configuration: no machine installs", directory.display()));
@@ -152,7 +178,7 @@ fn from_cluster(file: &Path) -> Result<Configurations> {
                 .push(format!("{hostname} has no macs in the cluster file: it cannot be recognised"));
             continue;
         }
-        loaded.all.insert(name, Configuration { text: Secret::new(document.text), selectors });
+        loaded.add(&name, Secret::new(document.text), selectors);
     }
     Ok(loaded)
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::Result;
 use installer::failure::{Class, Classify, Failure, causes};
 use installer::progress::Progress;
-use installer::release::Purpose;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -22,14 +21,16 @@ use tokio_rustls::TlsAcceptor;
 use super::authority::{self, Authority};
 use super::boot::{System, is_plain};
 use super::connections::CLOSING;
+use super::defaults::defaults;
 use super::dnsmasq;
 use super::files::Files;
 use super::fleet::entry::Entry;
 use super::fleet::routes::Fleet;
+use super::hosts::Hosts;
 use super::net::{self, Limits};
 use super::nodes::{Configurations, Origin, stamp};
+use super::registry::Registry;
 use super::site::{STEP, Site};
-use super::store::Store;
 use super::{loaders, net::listen, state_directory, tls, token};
 
 /// How often configurations are looked at for changes.
@@ -115,11 +116,12 @@ impl Server {
             progress.note(STEP, format!("{name} is not there: machines that need it must bring a loader"));
         }
         state_directory::prepare(&options.state)?;
-        let store = Store::open(&options.state)?;
+        let store = Registry::open(&options.state)?;
         let (tls, authority) = secured(options, progress)?;
         let mut site = Site::new(files, system, store, configurations);
         site.loaders = loaders;
         site.base = options.base.as_ref().map(|base| base.trim_end_matches('/').to_owned());
+        site.hosts = Hosts::of_this_host(site.base.as_deref());
         site.tls = tls.is_some();
         site.validity = options.validity;
         site.progress = progress.clone();
@@ -131,7 +133,7 @@ impl Server {
         let listener = runtime.block_on(listen(options.listen))?;
         let address = listener.local_addr().class(Class::Network, || "listening".into())?;
         let connections = within_open_files(options.connections, progress);
-        let token = token::random()?;
+        let token = token::password()?;
         site.fleet = Fleet::new(&token, site.tls);
         let scheme = if site.tls { "https" } else { "http" };
         let base = site.base.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
@@ -267,21 +269,6 @@ fn dhcp(options: &Options, address: SocketAddr, site: &Site) -> Result<Option<Dh
 fn is_url(base: &str) -> bool {
     let rest = base.strip_prefix("http://").or_else(|| base.strip_prefix("https://"));
     rest.is_some_and(|rest| !rest.is_empty() && is_plain(rest) && !rest.contains(['?', '@']))
-}
-
-/// The documents of defaults that are on the medium: name and text.
-fn defaults(files: &Files) -> Result<Vec<(String, String)>> {
-    let mut documents = Vec::new();
-    for payload in files.release().payloads(Purpose::InstallDefaults) {
-        let what = || format!("reading {}", payload.path);
-        let Some(served) = files.get(&payload.path) else { continue };
-        let mut bytes = vec![0; usize::try_from(served.length.min(1 << 20)).unwrap_or(0)];
-        let count = served.read_at(&mut bytes, 0).class(Class::DiskIo, what)?;
-        bytes.truncate(count);
-        let text = String::from_utf8(bytes).class(Class::Verification, what)?;
-        documents.push((payload.path.clone(), text));
-    }
-    Ok(documents)
 }
 
 /// Takes over changed configurations. Where they have mistakes, those before stay.

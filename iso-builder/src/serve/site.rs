@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use installer::config::Secret;
 use installer::failure::causes;
 use installer::machine::identity::{real_text, real_uuid};
@@ -16,16 +16,18 @@ use uuid::Uuid;
 use super::boot::{self, BOOT, CONFIGURATION, Deployment, GRUB, MEDIUM, System};
 use super::files::{Files, Served};
 use super::fleet::routes::Fleet;
-use super::machines::{Answer, Event, Fit, Machine, Moment, Permission, Refused, Tokens, Why};
+use super::hosts::{Hosts, Provenance};
+use super::machines::{Answer, Fit, Moment, Refused, Why, described};
 use super::nodes::Configurations;
 use super::range::{self, Selection};
-use super::store::Store;
-use super::token;
+use super::registry::{Booted, Registry};
 
 /// Where loaders are served, for firmware that boots over HTTP.
 const LOADERS: &str = "/loaders/";
 /// The most that is taken of what a machine says about itself, in bytes.
 const LONGEST: usize = 256;
+/// Cards that a machine tells, at most. iPXE tells five.
+const MOST_CARDS: usize = 64;
 /// The step that the server's messages belong to.
 pub const STEP: &str = "serve";
 
@@ -44,6 +46,8 @@ pub struct Asked<'a> {
     pub host: Option<&'a str>,
     /// The fields about ranges.
     pub fields: range::Fields<'a>,
+    /// The fields that say what has caused the request.
+    pub provenance: Provenance<'a>,
 }
 
 /// A request for `/` without header fields, of a client whose address is not known.
@@ -56,6 +60,7 @@ impl Default for Asked<'_> {
             query: "",
             host: None,
             fields: range::Fields::default(),
+            provenance: Provenance::default(),
         }
     }
 }
@@ -75,6 +80,8 @@ pub enum Reply {
     Gone,
     /// The question makes no sense; why.
     Bad(&'static str),
+    /// The request may not do what it asks for; why.
+    Refused(&'static str),
     /// The path is there for GET alone.
     OnlyGet,
     /// The server has trouble, which it has told its operator.
@@ -89,11 +96,14 @@ pub struct Site {
     /// What machines boot.
     pub system: System,
     /// The machines and what was done with them.
-    pub store: Store,
+    pub store: Registry,
     /// Loaders by their names.
     pub loaders: BTreeMap<String, Served>,
-    /// Where machines reach the server, without a slash at its end; else they are taken at their word.
+    /// Where machines reach the server, without a slash at its end; else at the name by which they did, which is one of
+    /// `hosts`.
     pub base: Option<String>,
+    /// The names of the server.
+    pub hosts: Hosts,
     /// Whether connections are secured.
     pub tls: bool,
     /// What machines report, for those who know its token.
@@ -108,13 +118,14 @@ pub struct Site {
 impl Site {
     /// A site whose parts are these.
     #[must_use]
-    pub fn new(files: Files, system: System, store: Store, configurations: Configurations) -> Self {
+    pub fn new(files: Files, system: System, store: Registry, configurations: Configurations) -> Self {
         Self {
             files,
             system,
             store,
             loaders: BTreeMap::new(),
             base: None,
+            hosts: Hosts::of_this_host(None),
             tls: false,
             // Nobody knows this token; who starts the server tells another.
             fleet: Fleet::new(&Secret::new(Uuid::new_v4().to_string()), false),
@@ -138,8 +149,9 @@ impl Site {
     /// Answers a question. May wait for the disk.
     pub fn answer(&self, asked: &Asked<'_>, now: Moment) -> Reply {
         self.route(asked, now).unwrap_or_else(|error| {
-            self.progress.note(STEP, format!("error: {}", causes(&error).join(": ")));
-            Reply::Trouble
+            let why = causes(&error).join(": ");
+            self.progress.note(STEP, format!("{}: error: {why}", asked.peer));
+            trouble(asked.path)
         })
     }
 
@@ -159,98 +171,127 @@ impl Site {
             return Ok(file(Some(&Served::small(boot::grub_start().into_bytes())), asked));
         }
         let (token, card) = (path.strip_prefix(CONFIGURATION), path.strip_prefix(GRUB));
-        match (token, card) {
-            // What follows changes what the machine may do, and HEAD must not.
-            (Some(_), _) | (_, Some(_)) if asked.head => Ok(Reply::OnlyGet),
-            (Some(token), _) => self.configuration(token, now),
-            (_, Some(card)) => self.boot(&told(&format!("mac={card}")), asked, Loader::Grub, now),
-            _ if path == BOOT && asked.head => Ok(Reply::OnlyGet),
-            _ if path == BOOT => self.boot(&told(asked.query), asked, Loader::Ipxe, now),
-            _ => Ok(Reply::NotFound),
+        if token.is_none() && card.is_none() && path != BOOT {
+            return Ok(Reply::NotFound);
         }
+        // What follows changes what the machine may do, and HEAD must not.
+        if asked.head {
+            return Ok(Reply::OnlyGet);
+        }
+        if let Some(refusal) = self.refusal(asked) {
+            return Ok(refusal);
+        }
+        match (token, card) {
+            (Some(token), _) => self.configuration(token, asked, now),
+            (_, Some(card)) => self.boot(told(&format!("mac={card}")), asked, Loader::Grub, now),
+            _ => self.boot(told(asked.query), asked, Loader::Ipxe, now),
+        }
+    }
+
+    /// Why a request may not change anything, if it may not.
+    fn refusal(&self, asked: &Asked<'_>) -> Option<Reply> {
+        let Some(host) = asked.host.filter(|host| is_host(host)) else {
+            return Some(Reply::Bad("the field Host is not the name of a server"));
+        };
+        let note = |why: String| self.progress.note(STEP, format!("{}: refused: {why}", asked.peer));
+        if asked.provenance.is_web_page() {
+            note("a web page has caused the request".to_owned());
+            return Some(Reply::Refused("this is not for web pages"));
+        }
+        if !self.hosts.has(host) {
+            note(format!(
+                "the request is for {host}, which is no name of this host; if machines reach it so, give --base-url"
+            ));
+            return Some(Reply::Refused("this server has another name; its log tells more"));
+        }
+        None
     }
 
     /// Tells a machine what to boot.
-    fn boot(&self, identity: &Identity, asked: &Asked<'_>, loader: Loader, now: Moment) -> Result<Reply> {
+    fn boot(
+        &self,
+        identity: Option<Identity>,
+        asked: &Asked<'_>,
+        loader: Loader,
+        now: Moment,
+    ) -> Result<Reply> {
+        let Some(identity) = identity else { return Ok(Reply::Bad("no machine has so many cards")) };
         if identity.is_empty() {
             return Ok(Reply::Bad("say which machine asks: mac=, uuid=, serial= or asset="));
         }
-        let Some(base) = self.base_for(asked) else {
-            return Ok(Reply::Bad("the field Host is not the name of a server"));
-        };
-        let configurations = self.configurations();
-        let tokens = (token::random()?, token::random()?);
-        let answer = self.store.change(|machines| {
-            let machine = machines.seen(identity, now);
-            // What was told before counts too: a machine is the same through each of its cards.
-            let (fit, name) = configurations.choose(&machine.identity)?;
-            let answer = machine.state.answer(machine.permission, fit);
-            if answer == Answer::Install {
-                machine.apply(Event::Booted, now);
-                machine.configuration = name.map(str::to_owned);
-                machine.tokens = Some(self.tokens(&tokens, now)?);
+        let base = self.base_for(asked);
+        let booted = self.store.boot(&identity, asked.peer, &self.configurations(), now)?;
+        self.tell(&booted, &identity, asked.peer);
+        Ok(Reply::Script(match (&booted.answer, &booted.tokens) {
+            (Answer::Install, Some((configuration, report))) => {
+                let deployment =
+                    Deployment { configuration: configuration.expose(), report: report.expose() };
+                match loader {
+                    Loader::Ipxe => self.system.ipxe(&base, deployment),
+                    Loader::Grub => self.system.grub(&base, deployment),
+                }
             }
-            anyhow::Ok((answer, described(machine), fit))
-        })??;
-        let (answer, who, fit) = answer;
-        self.tell(answer, &who, fit);
-        let deployment = Deployment { configuration: tokens.0.expose(), report: tokens.1.expose() };
-        Ok(Reply::Script(match (answer, loader) {
-            (Answer::Install, Loader::Ipxe) => self.system.ipxe(&base, deployment),
-            (Answer::Install, Loader::Grub) => self.system.grub(&base, deployment),
-            (Answer::Disk(why), Loader::Ipxe) => boot::ipxe_disk(why),
-            (Answer::Disk(why), Loader::Grub) => boot::grub_disk(why),
+            (Answer::Disk(why), _) => loader.disk(*why),
+            (Answer::Install, None) => loader.disk(Why::Trouble),
         }))
     }
 
-    fn tokens(&self, (configuration, report): &(Secret, Secret), now: Moment) -> Result<Tokens> {
-        let digest = |token: &Secret| token::digest(token.expose()).context("making a token");
-        Ok(Tokens {
-            configuration: digest(configuration)?,
-            report: digest(report)?,
-            until: now.plus(self.validity),
-            used: false,
-        })
-    }
-
-    fn tell(&self, answer: Answer, who: &str, fit: Fit) {
-        let what = match answer {
+    /// Tells the operator what was decided.
+    fn tell(&self, booted: &Booted, identity: &Identity, peer: IpAddr) {
+        let who = described(identity);
+        let what = match booted.answer {
             Answer::Install => "boots the installer".to_owned(),
-            Answer::Disk(Why::Unknown) if fit == Fit::Fallback => {
+            Answer::Disk(Why::Conflict) => {
+                format!("boots from disk: conflict between {}", booted.conflict.join(" and "))
+            }
+            Answer::Disk(Why::Unknown) if booted.fit == Fit::Fallback => {
                 "boots from disk: only the fallback is for it, and nobody has allowed it".to_owned()
             }
             Answer::Disk(why) => format!("boots from disk: {why}"),
         };
-        self.progress.note(STEP, format!("{who} {what}"));
+        self.progress.note(STEP, format!("{peer}: {who} {what}"));
+        if !booted.others.is_empty() {
+            let others: Vec<_> = booted.others.iter().map(ToString::to_string).collect();
+            let others = others.join(" and ");
+            self.progress.note(STEP, format!("{peer}: asked as {who}, as which {others} asked before"));
+        }
     }
 
     /// Hands out a configuration, once.
-    fn configuration(&self, token: &str, now: Moment) -> Result<Reply> {
-        let Some(digest) = token::digest(token) else { return Ok(Reply::NotFound) };
-        let configurations = self.configurations();
-        let taken = self.store.change(|machines| {
-            let machine = machines.take(digest, now)?;
-            Ok((described(machine), machine.configuration.clone()))
-        })?;
-        let (who, name) = match taken {
-            Ok(taken) => taken,
-            Err(Refused::Unknown) => return Ok(Reply::NotFound),
-            Err(Refused::Gone) => return Ok(Reply::Gone),
-        };
-        let name = name.unwrap_or_default();
-        let Some(text) = configurations.text(&name) else {
-            self.progress.note(STEP, format!("{who} asks for {name}, which is no longer there"));
-            return Ok(Reply::Gone);
-        };
-        self.progress.note(STEP, format!("{who} has taken its configuration {name}"));
-        Ok(Reply::Configuration(text.clone()))
+    fn configuration(&self, token: &str, asked: &Asked<'_>, now: Moment) -> Result<Reply> {
+        let peer = asked.peer;
+        let taken = self.store.take(token, peer, &self.configurations(), self.validity, now)?;
+        let note = |what: String| self.progress.note(STEP, format!("{peer}: {what}"));
+        match taken {
+            Ok(taking) => {
+                let who = described(&taking.machine.identity);
+                note(format!("{who} has taken its configuration {}", taking.name));
+                Ok(Reply::Configuration(taking.text))
+            }
+            Err(Refused::Unknown) => Ok(Reply::NotFound),
+            Err(Refused::Gone) => {
+                note("asks for a configuration with a token that is void".into());
+                Ok(Reply::Gone)
+            }
+        }
     }
 
-    /// Where the machine that asks reaches this server.
-    fn base_for(&self, asked: &Asked<'_>) -> Option<String> {
+    /// Where the machine that asks reaches this server. Its host was checked.
+    fn base_for(&self, asked: &Asked<'_>) -> String {
         let scheme = if self.tls { "https" } else { "http" };
-        let by_host = || asked.host.filter(|host| is_host(host)).map(|host| format!("{scheme}://{host}"));
-        self.base.clone().or_else(by_host)
+        let by_host = || format!("{scheme}://{}", asked.host.unwrap_or_default());
+        self.base.clone().unwrap_or_else(by_host)
+    }
+}
+
+/// The answer where the server has trouble. A machine that boots starts from its disk then: it must neither wait for the
+/// trouble's end nor install.
+#[must_use]
+pub fn trouble(path: &str) -> Reply {
+    match path {
+        BOOT => Reply::Script(Loader::Ipxe.disk(Why::Trouble)),
+        path if path.starts_with(GRUB) => Reply::Script(Loader::Grub.disk(Why::Trouble)),
+        _ => Reply::Trouble,
     }
 }
 
@@ -261,6 +302,16 @@ enum Loader {
     Grub,
 }
 
+impl Loader {
+    /// The script with which it leaves the machine to its disk.
+    fn disk(self, why: Why) -> String {
+        match self {
+            Self::Ipxe => boot::ipxe_disk(why),
+            Self::Grub => boot::grub_disk(why),
+        }
+    }
+}
+
 fn file(served: Option<&Served>, asked: &Asked<'_>) -> Reply {
     let Some(served) = served else { return Reply::NotFound };
     // Ranges are of GET alone (RFC 9110, section 14.2).
@@ -269,20 +320,9 @@ fn file(served: Option<&Served>, asked: &Asked<'_>) -> Reply {
     Reply::File(served.clone(), selection)
 }
 
-/// A machine as an operator knows it: what it has been called, and its first card.
-#[must_use]
-pub fn described(machine: &Machine) -> String {
-    let Identity { macs, serial, uuid, .. } = &machine.identity;
-    let mark = macs.first().map(ToString::to_string);
-    let mark = mark.or_else(|| serial.clone()).or_else(|| uuid.map(|uuid| uuid.to_string()));
-    let denied = if machine.permission == Permission::Denied { ", denied," } else { "" };
-    // Serial numbers come from the machine, and must not steer a terminal.
-    let mark: String = mark.unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
-    format!("machine {mark}{denied}")
-}
-
 /// What a machine tells of itself in a query. What is not known to it is empty, and what makes no sense is passed over.
-fn told(query: &str) -> Identity {
+/// None where it tells more cards than a machine has.
+fn told(query: &str) -> Option<Identity> {
     let mut identity = Identity::default();
     for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         let Some(value) = percent::decode(value).filter(|value| value.len() <= LONGEST) else { continue };
@@ -296,7 +336,7 @@ fn told(query: &str) -> Identity {
     }
     identity.macs.sort_unstable();
     identity.macs.dedup();
-    identity
+    (identity.macs.len() <= MOST_CARDS).then_some(identity)
 }
 
 /// A name or an address with perhaps a port, and nothing that a script could misunderstand.

@@ -1,200 +1,136 @@
-//! The machines on disk: one JSON file that is true at every moment, whenever the server is killed.
+//! Where the server keeps what it knows of its machines. [`MachineStore`] is what the rest of the server sees of it;
+//! [`sqlite`] keeps it in a file. [`super::registry`] is the only caller: it decides what to change.
+//!
+//! Every change is a transaction: it happens whole or not at all, whatever fails in it. A change reads and writes the
+//! records that it is about and no others, so that it costs the same however many machines there are.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::net::IpAddr;
 
-use anyhow::{Context, Result};
-use installer::failure::{Class, Classify, Failure};
-use installer::files;
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
-use serde::{Deserialize, Serialize};
+use anyhow::{Result, anyhow};
+use installer::digest::Digest;
+use serde::Serialize;
 
-use super::machines::{Machine, Machines, Moment};
+use super::machines::{Machine, MachineId, Moment};
+use super::marks::MarkKey;
+use super::token;
 
-/// The name of the file in the directory of the state.
-const NAME: &str = "machines.json";
-/// The version of the file's format.
-const FORMAT: u32 = 1;
-/// The largest file that is read, in bytes: tens of thousands of machines.
-const LIMIT: u64 = 64 << 20;
+mod import;
+pub mod sqlite;
 
-/// The file's content.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Content {
-    format: u32,
-    machines: Vec<Machine>,
+/// Machines that no configuration names and of which nothing is known but that they asked: so many are remembered.
+/// Anybody on the network can make up more.
+pub const MOST_STRANGERS: u32 = 1000;
+/// Conflicts that are remembered, at most.
+pub const MOST_CONFLICTS: u32 = 100;
+
+/// What survives which end of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Once the change has returned, it survives a power cut. For what would let something be erased twice if it was lost.
+    Full,
+    /// It survives the death of the server; the latest of a power cut may be lost. For what is merely shown, and for what
+    /// a machine that starts again asks for again.
+    Process,
 }
 
-/// The machines, and the file that holds those that last. Held by one server at a time.
-pub struct Store {
-    path: PathBuf,
-    machines: Mutex<Machines>,
-    _lock: Flock<File>,
+/// A request whose marks belong to more than one machine or configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Conflict {
+    /// Its name here: the same for the same client, machines and configurations.
+    pub id: String,
+    /// The address of the client.
+    pub address: IpAddr,
+    /// The marks that the client told, for people.
+    pub told: String,
+    /// The configurations and machines that the marks belong to.
+    pub between: Vec<String>,
+    /// When it happened first.
+    pub first: Moment,
+    /// When it happened last.
+    pub last: Moment,
+    /// How often.
+    pub times: u64,
 }
 
-impl fmt::Debug for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-impl Store {
-    /// Opens the state in `directory`, which is made where it is not there. A file that this program cannot read is
-    /// [`Class::Invalid`]: taken for empty, every machine would install again.
-    pub fn open(directory: &Path) -> Result<Self> {
-        files::make_directory(directory, 0o700).class(Class::DiskIo, || "preparing --state".into())?;
-        let lock = lock(&directory.join("lock"))?;
-        let path = directory.join(NAME);
-        let machines = read(&path)?;
-        Ok(Self { path, machines: Mutex::new(machines), _lock: lock })
-    }
-
-    /// Looks at the machines.
-    pub fn read<T>(&self, look: impl FnOnce(&Machines) -> T) -> T {
-        look(&self.lock())
-    }
-
-    /// Changes machines. What lasts of the change is on disk before this returns, so that no answer which depends on
-    /// it is given earlier; where it cannot be written, nothing has changed.
-    pub fn change<T>(&self, change: impl FnOnce(&mut Machines) -> T) -> Result<T> {
-        let mut machines = self.lock();
-        let mut changed = machines.clone();
-        let outcome = change(&mut changed);
-        if lasting(&changed) != lasting(&machines) {
-            self.write(&changed)?;
-        }
-        *machines = changed;
-        Ok(outcome)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Machines> {
-        // A change is made on a copy, so that one which panicked has left no half of it.
-        self.machines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self, machines: &Machines) -> Result<()> {
-        let content = Content { format: FORMAT, machines: machines.lasting().cloned().collect() };
-        let mut bytes = serde_json::to_vec_pretty(&content).context("writing the state as JSON")?;
-        bytes.push(b'\n');
-        files::write_atomically(&self.path, &bytes, 0o600)
-            .class(Class::DiskIo, || "keeping the state of the machines".into())
+impl Conflict {
+    /// One that has happened for the first time.
+    #[must_use]
+    pub fn new(address: IpAddr, told: String, between: Vec<String>, now: Moment) -> Self {
+        let digest = Digest::of(format!("{address}\n{}", between.join("\n")).as_bytes()).to_string();
+        let id = digest[..16].to_owned();
+        Self { id, address, told, between, first: now, last: now, times: 1 }
     }
 }
 
-/// What lasts, but for the times at which machines were seen: they alone are not worth a write.
-fn lasting(machines: &Machines) -> Vec<Machine> {
-    let unseen = |machine: &Machine| Machine { last_seen: Moment::default(), ..machine.clone() };
-    machines.lasting().map(unseen).collect()
+/// What can be looked up.
+pub trait Records {
+    /// One record.
+    fn get(&self, id: MachineId) -> Result<Option<Machine>>;
+    /// The record of the assignment of a configuration.
+    fn assigned(&self, configuration: &str) -> Result<Option<Machine>>;
+    /// The records that have one of these marks; no more than the first few.
+    fn with_any(&self, marks: &BTreeSet<MarkKey>) -> Result<Vec<Machine>>;
+    /// The first `limit` records, those first that an operator has to look at.
+    fn list(&self, limit: usize) -> Result<Vec<Machine>>;
+    /// How many records there are.
+    fn count(&self) -> Result<usize>;
+    /// The conflicts, the latest first.
+    fn conflicts(&self) -> Result<Vec<Conflict>>;
 }
 
-fn lock(path: &Path) -> Result<Flock<File>> {
-    let what = || format!("locking {}", path.display());
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = file.class(Class::DiskIo, what)?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        Errno::EWOULDBLOCK => {
-            let directory = path.parent().unwrap_or(path).display();
-            Failure::new(Class::Invalid, format!("another server uses the state in {directory}"))
-                .hint("End that server, or give this one another directory with --state.")
-                .into()
-        }
-        errno => Failure::new(Class::DiskIo, what()).because(errno).into(),
-    })
+/// What can be changed.
+pub trait Changes: Records {
+    /// Adds a record, or puts it in the place of the one with its name.
+    fn put(&mut self, machine: &Machine) -> Result<()>;
+    /// Removes a record.
+    fn remove(&mut self, id: MachineId) -> Result<()>;
+    /// Removes the strangers that were seen the longest ago, so that there are fewer than [`MOST_STRANGERS`].
+    fn make_room_for_a_stranger(&mut self) -> Result<()>;
+    /// Adds a conflict, or counts it again; of too many the oldest goes.
+    fn add_conflict(&mut self, conflict: &Conflict) -> Result<()>;
+    /// Removes a conflict; whether there was one of this name.
+    fn remove_conflict(&mut self, id: &str) -> Result<bool>;
 }
 
-fn read(path: &Path) -> Result<Machines> {
-    if !path.exists() {
-        return Ok(Machines::default());
-    }
-    let what = || format!("reading the state of the machines in {}", path.display());
-    let bytes = files::read_at_most(path, LIMIT).class(Class::DiskIo, what)?;
-    let refuse = |why: anyhow::Error| {
-        Failure::new(Class::Invalid, what())
-            .because(why)
-            .hint("Use the iso-builder that wrote it. Without this file, machines that are installed install again.")
-    };
-    let content: Content = serde_json::from_slice(&bytes).map_err(|error| refuse(error.into()))?;
-    if content.format != FORMAT {
-        let why = format!("it has format {}, and this program reads format {FORMAT}", content.format);
-        return Err(refuse(anyhow::anyhow!("{why}")).into());
-    }
-    Ok(content.machines.into_iter().collect())
+/// Does something with the records in a transaction.
+pub type Change<'a> = &'a mut dyn FnMut(&mut dyn Changes) -> Result<()>;
+/// Looks at the records as they are at one moment.
+pub type Look<'a> = &'a mut dyn FnMut(&dyn Records) -> Result<()>;
+
+/// Where the records are kept. One server uses it at a time.
+pub trait MachineStore: fmt::Debug + Send + Sync {
+    /// The key for tokens, which is drawn when the store is made.
+    fn key(&self) -> [u8; token::KEY];
+    /// Runs a transaction. Where `change` fails, or what it did cannot be kept, nothing has changed.
+    fn transact(&self, durability: Durability, change: Change<'_>) -> Result<()>;
+    /// Looks at the records. Changes at the same time neither wait for it nor are seen by it.
+    fn look(&self, look: Look<'_>) -> Result<()>;
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::serve::machines::{Event, State};
-    use installer::failure::{class_of, render};
-    use installer::machine::Identity;
-    use std::os::unix::fs::PermissionsExt;
-
-    fn identity(last: u8) -> Identity {
-        Identity { macs: vec![format!("52:54:00:00:00:{last:02x}").parse().unwrap()], ..Identity::default() }
+impl dyn MachineStore + '_ {
+    /// [`MachineStore::transact`] with a result.
+    pub fn change<T>(
+        &self,
+        durability: Durability,
+        change: impl FnOnce(&mut dyn Changes) -> Result<T>,
+    ) -> Result<T> {
+        let (mut change, mut outcome) = (Some(change), None);
+        self.transact(durability, &mut |records| {
+            outcome = change.take().map(|change| change(records)).transpose()?;
+            Ok(())
+        })?;
+        outcome.ok_or_else(|| anyhow!("a transaction was not run"))
     }
 
-    fn boot(machines: &mut Machines, last: u8) {
-        machines.seen(&identity(last), Moment(7)).apply(Event::Booted, Moment(7));
-    }
-
-    #[test]
-    fn what_has_changed_is_on_disk_when_the_change_returns() {
-        let directory = tempfile::tempdir().unwrap();
-        let state = directory.path().join("state");
-        let store = Store::open(&state).unwrap();
-        store.change(|machines| boot(machines, 1)).unwrap();
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&state), mode(&state.join(NAME)), mode(&state.join("lock"))), (0o700, 0o600, 0o600));
-        let kept = store.read(Clone::clone);
-        drop(store);
-        let again = Store::open(&state).unwrap();
-        assert_eq!(again.read(Clone::clone), kept);
-        assert_eq!(again.read(|machines| machines.iter().next().unwrap().state), State::Booting);
-    }
-
-    #[test]
-    fn machines_that_only_asked_cost_no_write() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(directory.path()).unwrap();
-        store.change(|machines| machines.seen(&identity(1), Moment(7)).id).unwrap();
-        assert_eq!(store.read(|machines| machines.iter().count()), 1);
-        assert!(!directory.path().join(NAME).exists());
-    }
-
-    #[test]
-    fn a_change_that_cannot_be_written_has_not_happened() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(directory.path()).unwrap();
-        // A file cannot take the place of a directory, whoever asks.
-        std::fs::create_dir_all(directory.path().join(NAME).join("in the way")).unwrap();
-        let error = store.change(|machines| boot(machines, 1)).unwrap_err();
-        assert!(render(&error).contains(NAME), "{}", render(&error));
-        assert_eq!(store.read(|machines| machines.iter().count()), 0);
-    }
-
-    #[test]
-    fn a_second_server_does_not_take_the_same_state() {
-        let directory = tempfile::tempdir().unwrap();
-        let _first = Store::open(directory.path()).unwrap();
-        let error = Store::open(directory.path()).unwrap_err();
-        assert_eq!(class_of(&error), Class::Invalid);
-        assert!(render(&error).contains("another server uses the state"), "{}", render(&error));
-    }
-
-    #[test]
-    fn a_state_that_cannot_be_read_is_not_taken_for_an_empty_one() {
-        for text in ["", "{}", r#"{"format": 2, "machines": []}"#, r#"{"format": 1, "machines": [{}]}"#] {
-            let directory = tempfile::tempdir().unwrap();
-            std::fs::write(directory.path().join(NAME), text).unwrap();
-            let error = Store::open(directory.path()).unwrap_err();
-            assert_eq!(class_of(&error), Class::Invalid, "{text}");
-            assert!(render(&error).contains("install again"), "{}", render(&error));
-        }
+    /// [`MachineStore::look`] with a result.
+    pub fn read<T>(&self, look: impl FnOnce(&dyn Records) -> Result<T>) -> Result<T> {
+        let (mut look, mut outcome) = (Some(look), None);
+        self.look(&mut |records| {
+            outcome = look.take().map(|look| look(records)).transpose()?;
+            Ok(())
+        })?;
+        outcome.ok_or_else(|| anyhow!("a transaction was not run"))
     }
 }

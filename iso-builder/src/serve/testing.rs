@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 
+use installer::config::Secret;
 use installer::digest::Digest;
+use installer::machine::{Identity, Selector};
 use installer::release::{MediumKind, Payload, Purpose};
 
+use super::nodes::Configurations;
 use crate::medium::testing::Sample;
 
 /// The initrd of [`medium`].
@@ -48,4 +51,30 @@ pub(crate) fn golden(name: &str, text: &str) {
         installer::files::write_atomically(&path, text.as_bytes(), 0o644).unwrap();
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), text, "{}", path.display());
+}
+
+/// Configurations of these names, as the files of `--nodes` have them.
+pub(crate) fn configurations(names: &[&str]) -> Configurations {
+    let mut all = Configurations::default();
+    for name in names {
+        let stem = name.trim_end_matches(".yaml");
+        let selectors = (stem != "default").then(|| Selector::from_stem(stem).unwrap());
+        all.add(name, Secret::new(NODE), selectors.into_iter().collect());
+    }
+    all
+}
+
+/// What a machine tells with this query of `/v1/boot`: `mac=…&serial=…&uuid=…&asset=…`.
+pub(crate) fn told(query: &str) -> Identity {
+    let mut identity = Identity::default();
+    for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        match key {
+            "mac" => identity.macs.push(value.parse().unwrap()),
+            "serial" => identity.serial = Some(value.into()),
+            "uuid" => identity.uuid = Some(value.parse().unwrap()),
+            _ => identity.asset_tag = Some(value.into()),
+        }
+    }
+    identity.macs.sort_unstable();
+    identity
 }

@@ -1,13 +1,16 @@
 //! Fleets in the states that the tests look at, made as real ones are: machines ask, are told to boot, and report.
 
+use std::collections::BTreeMap;
+
 use installer::config::Secret;
-use installer::digest::Digest;
 use installer::fleet::wire::{Failed, Hello, Line, Node};
-use installer::machine::Identity;
+use installer::machine::{Identity, Selector};
 use installer::progress::{Event as Told, State};
 use iso_builder::serve::fleet::routes::{Fleet, Known, Reply, Request};
-use iso_builder::serve::machines::{Event, Fit, MachineId, Moment, Permission, Tokens};
-use iso_builder::serve::store::Store;
+use iso_builder::serve::fleet::view::Action;
+use iso_builder::serve::machines::{MachineId, Moment};
+use iso_builder::serve::nodes::Configurations;
+use iso_builder::serve::registry::Registry;
 use uuid::Uuid;
 
 /// When the tests look.
@@ -18,7 +21,10 @@ pub(crate) const TOKEN: &str = "0123456789abcdef";
 /// A fleet under test.
 pub(crate) struct Scene {
     fleet: Fleet,
-    store: Store,
+    store: Registry,
+    configurations: Configurations,
+    /// With what each machine reports, by its name.
+    tokens: BTreeMap<String, String>,
     /// The machines in the order in which they were made.
     ids: Vec<MachineId>,
     _directory: tempfile::TempDir,
@@ -55,10 +61,14 @@ pub(crate) enum Come {
 impl Scene {
     pub(crate) fn new(machines: &[(&str, Come)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(directory.path()).unwrap();
+        let store = Registry::open(directory.path()).unwrap();
         let fleet = Fleet::new(&Secret::new(TOKEN), false);
-        let mut scene = Self { fleet, store, ids: Vec::new(), _directory: directory };
+        let (configurations, tokens) = (Configurations::default(), BTreeMap::new());
+        let mut scene = Self { fleet, store, configurations, tokens, ids: Vec::new(), _directory: directory };
         machines.iter().for_each(|(name, come)| scene.add(name, come));
+        if machines.iter().any(|(_, come)| matches!(come, Come::Guest)) {
+            scene.configurations.add("default.yaml", Secret::new(""), Vec::new());
+        }
         scene
     }
 
@@ -81,12 +91,14 @@ impl Scene {
     }
 
     pub(crate) fn failure() -> Self {
-        Self::new(&[
+        let scene = Self::new(&[
             ("rack1-node1", Come::Installed),
             ("rack1-node2", Come::Failed),
             ("rack1-node3", Come::Writing(88)),
             ("rack1-node4", Come::NotJoined),
-        ])
+        ]);
+        scene.dispute();
+        scene
     }
 
     pub(crate) fn finished() -> Self {
@@ -106,12 +118,8 @@ impl Scene {
 
     /// What the server answers.
     pub(crate) fn answer(&self, request: &Request<'_>, now: Moment) -> Reply {
-        let fits = |identity: &Identity| match identity.asset_tag.as_deref() {
-            Some("unknown") => Fit::Nothing,
-            Some("guest") => Fit::Fallback,
-            _ => Fit::Own,
-        };
-        self.fleet.answer(request, Known { store: &self.store, fits: &fits }, now).unwrap()
+        let known = Known { store: &self.store, configurations: &self.configurations, note: &|_| {} };
+        self.fleet.answer(request, known, now).unwrap()
     }
 
     /// The page of the machine that was made as the number `index`.
@@ -143,36 +151,46 @@ impl Scene {
             asset_tag,
         };
         let asked = NOW.0 - 900;
-        let id = self.store.change(|machines| {
-            let machine = machines.seen(&identity, Moment(asked));
-            if matches!(come, Come::Unknown | Come::Guest) {
-                return machine.id;
+        let named = !matches!(come, Come::Unknown | Come::Guest | Come::Denied);
+        if named {
+            let selectors = identity.macs.iter().copied().map(Selector::Mac);
+            let tag = identity.asset_tag.iter().filter_map(|tag| format!("asset-tag:{tag}").parse().ok());
+            let serial = format!("serial:{}", identity.serial.clone().unwrap()).parse::<Selector>();
+            let selectors = selectors.chain(serial).chain(tag).collect();
+            self.configurations.add(&format!("{name}.yaml"), Secret::new("secret"), selectors);
+        }
+        let before = self.machines();
+        let peer = [192, 0, 2, 100 + u8::try_from(number).unwrap()].into();
+        let boot = |identity: &Identity, peer, at| {
+            self.store.boot(identity, peer, &self.configurations, Moment(at)).unwrap()
+        };
+        let booted = boot(&identity, peer, asked);
+        let id = self.machines().into_iter().find(|id| !before.contains(id)).unwrap();
+        let act = |action| self.store.act(id, action, &self.configurations, Moment(asked + 60)).unwrap();
+        let mut reports = None;
+        if let Some((configuration, report)) = booted.tokens {
+            if matches!(come, Come::Booting) {
+                // Somebody else asks as this machine.
+                boot(&identity, [192, 0, 2, 66].into(), asked + 20);
+            } else {
+                let token = configuration.expose();
+                self.store
+                    .take(token, peer, &self.configurations, 3600, Moment(asked + 40))
+                    .unwrap()
+                    .unwrap();
             }
-            if matches!(come, Come::Denied) {
-                machine.permission = Permission::Denied;
-                return machine.id;
-            }
-            machine.configuration = Some(format!("{name}.yaml"));
-            machine.apply(Event::Booted, Moment(asked));
-            let (configuration, report) = (Digest::of(b"none"), Digest::of(token(name).as_bytes()));
-            machine.tokens = Some(Tokens { configuration, report, until: NOW, used: true });
-            if !matches!(come, Come::Booting) {
-                machine.apply(Event::Took, Moment(asked + 40));
-            }
-            if matches!(come, Come::Redeploy) {
-                machine.apply(Event::Redeploy, Moment(asked + 60));
-            }
-            machine.id
-        });
-        self.ids.push(id.unwrap());
+            reports = Some(report);
+        }
+        match come {
+            Come::Denied => drop(act(Action::Deny)),
+            Come::Redeploy => drop(act(Action::Redeploy)),
+            _ => {}
+        }
+        self.tokens.extend(reports.map(|report| (name.to_owned(), report.expose().to_owned())));
+        self.ids.push(id);
         let mut run = Run { scene: self, name, seq: 0, at: NOW.0 };
         run.tell(come);
     }
-}
-
-/// The token with which a machine reports.
-fn token(name: &str) -> String {
-    Digest::of(name.as_bytes()).to_string()[..32].to_owned()
 }
 
 /// What one machine reports.
@@ -377,7 +395,7 @@ impl Run<'_> {
         let hello = Hello { v: 1, run: Uuid::from_u128(7), machine: Identity::default(), hostname, product };
         let lines = [Line::Hello(hello)].into_iter().chain(lines.iter().cloned());
         let body: String = lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect();
-        let path = format!("/v1/report/{}", token(self.name));
+        let path = format!("/v1/report/{}", self.scene.tokens[self.name]);
         let request = Request { method: "POST", path: &path, body: body.as_bytes(), ..Request::default() };
         let reply = self.scene.answer(&request, Moment(self.at));
         assert_eq!(reply.status, 204, "{}", String::from_utf8_lossy(&reply.body));
@@ -385,6 +403,20 @@ impl Run<'_> {
 }
 
 impl Scene {
+    fn machines(&self) -> Vec<MachineId> {
+        self.store.list(usize::MAX).unwrap().0.iter().map(|machine| machine.id).collect()
+    }
+
+    /// Lets a client tell the marks of the two machines that were made first.
+    pub(crate) fn dispute(&self) {
+        let (machines, ..) = self.store.list(usize::MAX).unwrap();
+        let find = |id| machines.iter().find(|machine| machine.id == id).unwrap();
+        let mut identity = find(self.ids[0]).identity.clone();
+        identity.macs.extend(&find(self.ids[1]).identity.macs);
+        let peer = [192, 0, 2, 66].into();
+        self.store.boot(&identity, peer, &self.configurations, Moment(NOW.0 - 90)).unwrap();
+    }
+
     /// Lets the machine that was made as the number `index` go on to the end of its install.
     pub(crate) fn finish(&self, name: &str) {
         let mut run = Run { scene: self, name, seq: 1000, at: NOW.0 };

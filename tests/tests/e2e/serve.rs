@@ -90,8 +90,10 @@ fn a_known_machine_installs_from_the_network_though_the_server_dies_and_a_strang
         drop(ssh);
         vm.power_off(steps::SHUTDOWN)?;
         server.kill()?;
-        let kept = fs::read_to_string(state.join("machines.json"))?;
-        fs::write(artifacts.path("machines.json"), kept)?;
+        // Of a server that was killed, the latest is in the journal.
+        for name in ["machines.db", "machines.db-wal"] {
+            fs::copy(state.join(name), artifacts.path(name))?;
+        }
         secrets::search(artifacts.directory(), &identity)
     });
 }

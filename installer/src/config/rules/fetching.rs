@@ -44,7 +44,7 @@ pub(super) fn nothing_in_the_clear(config: &InstallConfig) -> Vec<Finding> {
 pub(super) fn a_medium_in_the_clear(config: &InstallConfig) -> Vec<Finding> {
     let install = &config.install;
     let medium = install.medium.iter().map(|url| ("install.medium", &**url));
-    let named = medium.chain(install.iso_url.iter().map(|url| ("install.iso_url", url.as_str())));
+    let named = medium.chain(install.iso_url.iter().map(|url| ("install.iso_url", &**url)));
     let clear = named.filter(|(_, url)| url.starts_with("http://"));
     let message = "over http:// others on the way can change the medium, so what it was customised with (custom.img) \
                    is left out unless the kernel parameter nqrust.custom gives its digest; use https://";

@@ -4,7 +4,7 @@ use installer::machine::Identity;
 
 use super::html::{Text, ago, bytes, duration, icon, maybe};
 use super::stage::{Group, Stage, WAY};
-use super::view::{Action, Progress, Row};
+use super::view::{Action, Asker, Progress, Row};
 use crate::serve::machines::Moment;
 
 /// So many cards of a machine are shown in the list.
@@ -19,7 +19,7 @@ pub fn card(row: &Row, form: &str, now: Moment) -> String {
         r#"<li id="m-{id}" class="machine is-{class}">
 <div class="who"><h3><a href="/fleet/machines/{id}"><bdi>{name}</bdi></a></h3>
 <p class="marks">{marks}</p></div>
-<div class="how">{status}{way}{message}{progress}{failure}{next}</div>
+<div class="how">{status}{way}{message}{progress}{failure}{next}{clients}</div>
 {actions}
 </li>
 "#,
@@ -33,8 +33,23 @@ pub fn card(row: &Row, form: &str, now: Moment) -> String {
         next = maybe(row.next.as_ref().filter(|_| *group != Group::Failed), |next| {
             format!("<p class=\"next\">{}</p>", Text(next))
         }),
+        clients = clients(row),
         actions = actions(row, form),
     )
+}
+
+/// The addresses that asked to boot as this machine, where there is more than one: all but one of them may be others.
+#[must_use]
+pub fn clients(row: &Row) -> String {
+    if row.clients.len() < 2 {
+        return String::new();
+    }
+    let address = |client: &Asker| {
+        let took = if client.took.is_some() { ", which has the configuration" } else { "" };
+        format!("<code>{}</code>{took}", Text(&client.address))
+    };
+    let addresses: Vec<String> = row.clients.iter().map(address).collect();
+    format!("<p class=\"clients\">Asked for from {}</p>", addresses.join(" and "))
 }
 
 /// What tells it from others.
@@ -156,7 +171,8 @@ fn button(action: Action, row: &Row, form: &str) -> String {
     match action {
         Action::Allow => form("main", "Allow"),
         Action::Deny => form("", "Deny"),
-        // Nobody erases a machine with one slip of the finger.
+        Action::Forget => form("", "Forget"),
+        // No machine is erased by one slip of the finger.
         Action::Redeploy => format!(
             "<details id=\"ask-{id}\"><summary>Redeploy…<span class=\"unseen\"> {name}</span></summary>\
              <div class=\"ask\"><p>It installs again when it boots next. What is on its disks is lost.</p>{}</div></details>",

@@ -13,7 +13,7 @@ use installer::failure::causes;
 use super::routes::{self, Known, Reply};
 use crate::serve::body::Content;
 use crate::serve::http::plain;
-use crate::serve::machines::{Fit, Moment};
+use crate::serve::machines::Moment;
 use crate::serve::site::{STEP, Site};
 
 /// Answers one request of the client at `peer` for what belongs to the fleet. How slowly a body may come is for the
@@ -68,8 +68,12 @@ where
     let (known, head) = (Arc::clone(site), Arc::clone(parts));
     let limit = tokio::task::spawn_blocking(move || known.fleet.body_limit(&asked(&head, peer, b""), &known.store));
     let limit = match limit.await {
-        Ok(Ok(limit)) => limit,
-        Ok(Err(refusal)) => return Err(rendered(refusal, false)),
+        Ok(Ok(Ok(limit))) => limit,
+        Ok(Ok(Err(refusal))) => return Err(rendered(refusal, false)),
+        Ok(Err(error)) => {
+            site.progress.note(STEP, format!("error: {}", causes(&error).join(": ")));
+            return Err(trouble());
+        }
         Err(_) => return Err(trouble()),
     };
     match Limited::new(body, limit).collect().await {
@@ -83,8 +87,8 @@ where
 
 fn answer(site: &Site, request: &routes::Request<'_>) -> Option<Reply> {
     let configurations = site.configurations();
-    let fits = |identity: &_| configurations.choose(identity).map_or(Fit::Nothing, |(fit, _)| fit);
-    let known = Known { store: &site.store, fits: &fits };
+    let note = |what| site.progress.note(STEP, what);
+    let known = Known { store: &site.store, configurations: &configurations, note: &note };
     let answered = site.fleet.answer(request, known, Moment::now());
     answered
         .inspect_err(|error| site.progress.note(STEP, format!("error: {}", causes(error).join(": "))))

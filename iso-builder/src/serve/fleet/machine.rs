@@ -6,7 +6,7 @@ use super::card;
 use super::html::{Text, duration, maybe};
 use super::stage::Group;
 use super::story::{Step, Story};
-use super::view::Row;
+use super::view::{Asker, Row};
 use crate::serve::machines::Moment;
 
 /// What is in `main`.
@@ -16,7 +16,7 @@ pub fn page(row: &Row, story: Option<&Story>, form: &str, now: Moment) -> String
     format!(
         "<p class=\"back\"><a href=\"/fleet\">All machines</a></p>\n\
          <article class=\"one is-{group}\"><h1><bdi>{name}</bdi></h1>\n\
-         {status}{way}{progress}{failure}{next}{actions}</article>\n\
+         {status}{way}{progress}{failure}{next}{clients}{actions}</article>\n\
          {facts}{steps}{log}",
         group = if row.silent { "unknown" } else { group.text() },
         name = Text(name),
@@ -27,6 +27,7 @@ pub fn page(row: &Row, story: Option<&Story>, form: &str, now: Moment) -> String
         next = maybe(row.next.as_ref().filter(|_| *group != Group::Failed), |next| {
             format!("<p class=\"next\">{}</p>", Text(next))
         }),
+        clients = card::clients(row),
         actions = card::actions(row, form),
         facts = facts(row),
         steps = maybe(story, |story| steps(story, now)),
@@ -56,9 +57,24 @@ fn facts(row: &Row) -> String {
             one("System UUID", uuid.as_ref()),
             one("Configuration", row.configuration.as_ref()),
             one("Product", row.product.as_ref()),
+            entry("Asked from", row.clients.iter().map(client).collect()),
             entry("Last seen", vec![time(&row.seen)]),
         ]
         .concat()
+    )
+}
+
+/// Who asked to boot as this machine, and what they told.
+fn client(client: &Asker) -> String {
+    let Asker { address, told, last, times, took, .. } = client;
+    let took = maybe(took.as_ref(), |took| {
+        format!(", took the configuration <time datetime=\"{took}\">{took}</time>")
+    });
+    let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
+    format!(
+        "<dd><code>{}</code> {times}, last <time datetime=\"{last}\">{last}</time>{took}<br><bdi>{}</bdi></dd>",
+        Text(address),
+        Text(told),
     )
 }
 

@@ -48,16 +48,28 @@ impl Stories {
         self.0.get(&id)
     }
 
-    /// Takes in what [`story::read`] has checked. Returns what the run has come to, if it is over.
-    pub fn hear(&mut self, id: MachineId, hello: &Hello, lines: &[Line], now: Moment) -> Option<Outcome> {
-        if self.0.get(&id).is_none_or(|story| story.run != hello.run) {
-            self.0.insert(id, Story::new(hello.run, now));
+    /// Takes in what [`story::read`] has checked. `has_taken` says whether the one who tells it has taken the
+    /// configuration: what anybody else told before is no part of that story. Returns whether the story is a new one, and
+    /// what the run has come to, if it is over.
+    pub fn hear(
+        &mut self,
+        id: MachineId,
+        has_taken: bool,
+        (hello, lines): (&Hello, &[Line]),
+        now: Moment,
+    ) -> (bool, Option<Outcome>) {
+        let same = |story: &Story| story.run == hello.run && story.has_taken == has_taken;
+        let new = !self.0.get(&id).is_some_and(same);
+        if new {
+            let mut story = Story::new(hello.run, now);
+            story.has_taken = has_taken;
+            self.0.insert(id, story);
         }
-        let story = self.0.get_mut(&id)?;
+        let Some(story) = self.0.get_mut(&id) else { return (new, None) };
         story.hear(hello, lines, now);
         let outcome = story.outcome();
         self.make_room(id);
-        outcome
+        (new, outcome)
     }
 
     /// Forgets what is oldest, where there is too much; `keep` has just spoken.

@@ -1,9 +1,9 @@
 //! The page of the fleet, and what all pages have.
 
 use super::card;
-use super::html::icon;
+use super::html::{Text, ago, icon};
 use super::stage::Group;
-use super::view::{Row, View};
+use super::view::{Dispute, Row, View};
 use crate::serve::machines::Moment;
 
 /// The style sheet.
@@ -61,10 +61,50 @@ pub fn document(title: &str, live: Option<&str>, main: &str) -> String {
 pub fn fleet(view: &View, form: &str, now: Moment) -> String {
     let sections: String = Group::ALL.iter().map(|group| section(view, *group, form, now)).collect();
     let sections = if view.machines.is_empty() { EMPTY.to_owned() } else { sections };
+    let more = match view.more {
+        0 => String::new(),
+        more => format!(
+            "<p class=\"more\">{more} more machines are not shown, of those that need no attention. <code>/v1/fleet</code> has all.</p>\n"
+        ),
+    };
     format!(
-        "<div class=\"head\"><h1>Machines</h1>\n{}\n<p class=\"asof\">As of <time datetime=\"{now}\">{}</time></p></div>\n{sections}",
+        "<div class=\"head\"><h1>Machines</h1>\n{}\n<p class=\"asof\">As of <time datetime=\"{now}\">{}</time></p></div>\n{}{sections}{more}",
         summary(view),
         clock(now),
+        conflicts(&view.conflicts, form, now),
+    )
+}
+
+/// Requests that were refused because they told marks of several machines.
+fn conflicts(conflicts: &[Dispute], form: &str, now: Moment) -> String {
+    if conflicts.is_empty() {
+        return String::new();
+    }
+    let items: String = conflicts.iter().map(|conflict| dispute(conflict, form, now)).collect();
+    format!(
+        "<section id=\"conflicts\" aria-labelledby=\"h-conflicts\"><h2 id=\"h-conflicts\">Conflicts <span>{}</span></h2>\n<ul class=\"fleet\">\n{items}</ul></section>\n",
+        conflicts.len()
+    )
+}
+
+fn dispute(conflict: &Dispute, form: &str, now: Moment) -> String {
+    let Dispute { id, address, told, between, times, seen, .. } = conflict;
+    let names: Vec<String> =
+        between.iter().map(|name| format!("<strong><bdi>{}</bdi></strong>", Text(name))).collect();
+    let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
+    let address = Text(address).to_string();
+    format!(
+        "<li id=\"c-{id}\" class=\"machine is-failed\">\n\
+         <div class=\"who\"><h3>{address}</h3>\n<p class=\"marks\"><bdi>{told}</bdi></p></div>\n\
+         <div class=\"how\"><p class=\"status\"><span class=\"stage\">{icon}Conflict</span> <span class=\"since\">{ago}, {times}</span></p>\
+         <p class=\"message\">It told marks of {names}, and boots from its disk.</p>\
+         <p class=\"next\">If it is one machine, keep one of its configurations, or forget or redeploy the other entry. If not, find out who asks from this address.</p></div>\n\
+         <div class=\"actions\"><form method=\"post\" action=\"/fleet/conflicts/{id}/dismiss\"><input type=\"hidden\" name=\"form\" value=\"{form}\">\
+         <button id=\"dismiss-{id}\">Dismiss<span class=\"unseen\"> {address}</span></button></form></div>\n</li>\n",
+        told = Text(told),
+        icon = icon("failed"),
+        ago = ago(*seen, now, "", " ago"),
+        names = names.join(" and "),
     )
 }
 
@@ -127,6 +167,13 @@ pub const CLOSED: &str = r#"<div class="empty">
 pub const ABSENT: &str = r#"<div class="empty">
 <h1>There is no such page</h1>
 <p>The machine may have been forgotten since. <a href="/fleet">All machines</a></p>
+</div>
+"#;
+
+/// For an action that a machine's state does not allow.
+pub const HELD: &str = r#"<div class="empty">
+<h1>Nothing was done</h1>
+<p>The machine has its configuration or is denied. Redeploy or allow it first. <a href="/fleet">All machines</a></p>
 </div>
 "#;
 

@@ -6,16 +6,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::Result;
 use installer::config::Secret;
 use installer::digest::Digest;
-use installer::machine::Identity;
+use installer::fleet::wire::Hello;
 
 use super::access::Access;
 use super::story::{self, Outcome};
 use super::view::{self, Action, View};
 use super::{Stories, machine, page};
 use crate::serve::boot::REPORT;
-use crate::serve::machines::{Event, Fit, Machine, MachineId, Machines, Moment, Permission};
-use crate::serve::store::Store;
-use crate::serve::token;
+use crate::serve::machines::{Event, MachineId, Moment};
+use crate::serve::nodes::Configurations;
+use crate::serve::registry::{Acted, Registry, Reporter};
 
 /// The page, and with `/` behind it everything that belongs to it.
 pub const PAGE: &str = "/fleet";
@@ -23,6 +23,8 @@ pub const PAGE: &str = "/fleet";
 pub const JSON: &str = "/v1/fleet";
 /// The longest body of a report, in bytes.
 const BODY: usize = installer::fleet::wire::BODY;
+/// Machines that the page shows, at most; the others are counted, and are in the JSON.
+const SHOWN: usize = 2000;
 /// The longest form, in bytes.
 const FORM: usize = 4096;
 
@@ -97,9 +99,11 @@ impl Reply {
 #[allow(missing_debug_implementations)]
 pub struct Known<'a> {
     /// The machines.
-    pub store: &'a Store,
-    /// Which configuration there is for a machine.
-    pub fits: &'a dyn Fn(&Identity) -> Fit,
+    pub store: &'a Registry,
+    /// The configurations as they are now.
+    pub configurations: &'a Configurations,
+    /// Tells the operator something.
+    pub note: &'a dyn Fn(String),
 }
 
 /// The fleet of one server.
@@ -129,7 +133,7 @@ impl Fleet {
     pub fn answer(&self, request: &Request<'_>, known: Known<'_>, now: Moment) -> Result<Reply> {
         match request.method {
             "POST" => self.post(request, known, now),
-            "GET" | "HEAD" => Ok(self.get(request, known, now)),
+            "GET" | "HEAD" => self.get(request, known, now),
             _ => Ok(Reply::new(405, TEXT, "").with("Allow", "GET, HEAD, POST".into())),
         }
     }
@@ -142,65 +146,68 @@ impl Fleet {
         self.access.is_open_to(request.authorization, request.cookie)
     }
 
-    fn get(&self, request: &Request<'_>, known: Known<'_>, now: Moment) -> Reply {
+    fn get(&self, request: &Request<'_>, known: Known<'_>, now: Moment) -> Result<Reply> {
         match request.path {
             // They are the same for everybody and hold nothing.
             "/fleet/style.css" => {
-                return unchanged(request, Reply::new(200, "text/css; charset=utf-8", page::STYLE));
+                return Ok(unchanged(request, Reply::new(200, "text/css; charset=utf-8", page::STYLE)));
             }
             "/fleet/script.js" => {
-                return unchanged(request, Reply::new(200, "text/javascript; charset=utf-8", page::SCRIPT));
+                let script = Reply::new(200, "text/javascript; charset=utf-8", page::SCRIPT);
+                return Ok(unchanged(request, script));
             }
             _ => {}
         }
         let brought = parameter(request.query, "token").is_some_and(|token| self.access.is_token(&token));
         if brought && (request.path == PAGE || of_machine(request.path).is_some()) {
             // The address without the token: it is not to stay in histories.
-            return Reply::to(request.path).with("Set-Cookie", self.access.set_cookie(self.tls));
+            return Ok(Reply::to(request.path).with("Set-Cookie", self.access.set_cookie(self.tls)));
         }
         if !self.is_open(request) {
-            return closed(request.path);
+            return Ok(closed(request.path));
         }
-        match request.path {
+        Ok(match request.path {
             PAGE => {
-                Reply::new(200, HTML, page::document("Fleet", Some("/fleet/live"), &self.list(known, now)))
+                Reply::new(200, HTML, page::document("Fleet", Some("/fleet/live"), &self.list(known, now)?))
             }
-            "/fleet/live" => unchanged(request, Reply::new(200, HTML, self.list(known, now))),
+            "/fleet/live" => unchanged(request, Reply::new(200, HTML, self.list(known, now)?)),
             JSON => {
-                // Views hold texts and numbers only.
-                let json = serde_json::to_vec_pretty(&self.view(known, now)).unwrap_or_default();
+                let json = serde_json::to_vec_pretty(&self.view(known, usize::MAX, now)?)?;
                 Reply::new(200, "application/json", json)
             }
-            path => self.one(request, path, known, now).unwrap_or_else(absent),
-        }
-    }
-
-    fn view(&self, known: Known<'_>, now: Moment) -> View {
-        let stories = self.stories();
-        known.store.read(|machines| {
-            let about = |machine: &Machine| (known.fits)(&machine.identity);
-            View::new(machines.iter().map(|one| (one, stories.get(one.id), about(one))), now)
+            path => self.one(request, path, known, now)?.unwrap_or_else(absent),
         })
     }
 
-    fn list(&self, known: Known<'_>, now: Moment) -> String {
-        page::fleet(&self.view(known, now), self.access.form_value(), now)
+    /// The first `limit` machines, and how many more there are.
+    fn view(&self, known: Known<'_>, limit: usize, now: Moment) -> Result<View> {
+        let (machines, count, conflicts) = known.store.list(limit)?;
+        let stories = self.stories();
+        let rows = machines.iter().map(|one| (one, stories.get(one.id), known.configurations.fit(one)));
+        let mut view = View::new(rows, now);
+        view.more = count.saturating_sub(machines.len());
+        view.conflicts = conflicts.iter().map(view::Dispute::from).collect();
+        Ok(view)
+    }
+
+    fn list(&self, known: Known<'_>, now: Moment) -> Result<String> {
+        Ok(page::fleet(&self.view(known, SHOWN, now)?, self.access.form_value(), now))
     }
 
     /// The pages of one machine.
-    fn one(&self, request: &Request<'_>, path: &str, known: Known<'_>, now: Moment) -> Option<Reply> {
-        let (id, what) = of_machine(path)?;
+    fn one(&self, request: &Request<'_>, path: &str, known: Known<'_>, now: Moment) -> Result<Option<Reply>> {
+        let Some((id, what)) = of_machine(path) else { return Ok(None) };
+        let machine = known.store.get(id)?;
         let stories = self.stories();
         let story = stories.get(id);
         if what == "log" {
-            return Some(Reply::new(200, TEXT, story.filter(|story| !story.log.is_empty())?.log.clone()));
+            let log = story.filter(|story| !story.log.is_empty()).map(|story| story.log.clone());
+            return Ok(log.map(|log| Reply::new(200, TEXT, log)));
         }
-        let row = known.store.read(|machines| {
-            let machine = machines.get(id)?;
-            Some(view::row(machine, story, (known.fits)(&machine.identity), now))
-        })?;
+        let Some(machine) = machine else { return Ok(None) };
+        let row = view::row(&machine, story, known.configurations.fit(&machine), now);
         let main = machine::page(&row, story, self.access.form_value(), now);
-        match what {
+        Ok(match what {
             "" => {
                 let title = format!("{} · Fleet", super::html::Text(&row.name));
                 let live = format!("{path}/live");
@@ -208,23 +215,24 @@ impl Fleet {
             }
             "live" => Some(unchanged(request, Reply::new(200, HTML, main))),
             _ => None,
-        }
+        })
     }
 
-    /// How many bytes the body of a `POST` may have. An error is the answer where nobody looks at a body, which follows
-    /// from the head alone: anybody can ask, but only who brings a token is listened to.
-    pub fn body_limit(&self, request: &Request<'_>, store: &Store) -> Result<usize, Reply> {
+    /// How many bytes the body of a `POST` may have, or the answer where nobody looks at a body, which follows from the
+    /// head alone: anybody can ask, but only who brings a token is listened to. An error is one of this server.
+    pub fn body_limit(&self, request: &Request<'_>, store: &Registry) -> Result<Result<usize, Reply>> {
         if let Some(token) = request.path.strip_prefix(REPORT) {
-            return reporting(token, store).map(|_| BODY).ok_or_else(unknown_reporter);
+            return Ok(store.reporter(token)?.map(|_| BODY).ok_or_else(unknown_reporter));
         }
         if !self.is_open(request) {
-            return Err(closed(request.path));
+            return Ok(Err(closed(request.path)));
         }
-        action(request.path).map(|_| FORM).ok_or_else(absent)
+        let acts = action(request.path).is_some() || of_conflict(request.path).is_some();
+        Ok(if acts { Ok(FORM) } else { Err(absent()) })
     }
 
     fn post(&self, request: &Request<'_>, known: Known<'_>, now: Moment) -> Result<Reply> {
-        if let Err(refusal) = self.body_limit(request, known.store) {
+        if let Err(refusal) = self.body_limit(request, known.store)? {
             return Ok(refusal);
         }
         if let Some(token) = request.path.strip_prefix(REPORT) {
@@ -236,56 +244,70 @@ impl Fleet {
         if !ours && !self.access.is_open_to(request.authorization, None) {
             return Ok(Reply::page(403, "Nothing was done", page::STALE));
         }
-        let done = match action(request.path) {
-            Some((id, action)) => known.store.change(|machines| act(machines, id, action, now))?,
-            None => None,
-        };
-        Ok(match done {
-            Some(id) => Reply::to(&format!("{PAGE}#m-{id}")),
-            None => absent(),
+        let from = request.peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
+        if let Some(conflict) = of_conflict(request.path)
+            && known.store.dismiss(conflict)?
+        {
+            return Ok(Reply::to(PAGE));
+        }
+        let Some((id, action)) = action(request.path) else { return Ok(absent()) };
+        let name = known.store.get(id)?.map(|machine| machine.name()).unwrap_or_default();
+        let acted = known.store.act(id, action, known.configurations, now)?;
+        if matches!(acted, Acted::Done | Acted::Removed) {
+            (known.note)(format!("{from}operator: {} {name}", action.name()));
+        }
+        Ok(match acted {
+            Acted::Done => Reply::to(&format!("{PAGE}#m-{id}")),
+            Acted::Removed => Reply::to(PAGE),
+            Acted::Refused => Reply::page(409, "Nothing was done", page::HELD),
+            Acted::Absent => absent(),
         })
     }
 
     /// What a machine has to tell. Its token says which machine it is, whatever it says of itself.
     fn report(&self, token: &str, body: &[u8], known: Known<'_>, now: Moment) -> Result<Reply> {
-        let Some(id) = reporting(token, known.store) else { return Ok(unknown_reporter()) };
+        let Some(reporter) = known.store.reporter(token)? else { return Ok(unknown_reporter()) };
         let (hello, lines) = match story::read(body) {
             Ok(told) => told,
             Err(absurd) => return Ok(Reply::new(400, TEXT, format!("{absurd}\n"))),
         };
-        let event = self.stories().hear(id, &hello, &lines, now).map(|outcome| match outcome {
-            Outcome::Installed => Event::Finished,
-            Outcome::Joined => Event::Joined,
-            Outcome::Failed => Event::Failed,
-        });
-        // Reports come every second from every machine; few of them are worth a look at the disk.
-        let is_news = |event: &Event| {
-            known
-                .store
-                .read(|machines| machines.get(id).is_some_and(|one| one.state.after(*event) != one.state))
-        };
-        if let Some(event) = event.filter(is_news) {
-            known.store.change(|machines| machines.get_mut(id).map(|machine| machine.apply(event, now)))?;
+        let Reporter { id, has_taken } = reporter;
+        let (first, outcome) = self.stories().hear(id, has_taken, (&hello, &lines), now);
+        if has_taken {
+            conclude(id, outcome, first, &hello, known, now)?;
         }
         Ok(Reply::new(204, TEXT, ""))
     }
 }
 
-/// The machine that reports with this token.
-fn reporting(token: &str, store: &Store) -> Option<MachineId> {
-    let token = token::digest(token)?;
-    store.read(|machines| machines.reporting(token).map(|machine| machine.id))
+/// Keeps what has come of an install, and which cards its machine has.
+fn conclude(
+    id: MachineId,
+    outcome: Option<Outcome>,
+    first: bool,
+    hello: &Hello,
+    known: Known<'_>,
+    now: Moment,
+) -> Result<()> {
+    let event = outcome.map(|outcome| match outcome {
+        Outcome::Installed => Event::Finished,
+        Outcome::Joined => Event::Joined,
+        Outcome::Failed => Event::Failed,
+    });
+    // Which cards it has is the same in each report of a run.
+    if event.is_none() && !first {
+        return Ok(());
+    }
+    for (mac, owner) in known.store.report(id, event, &hello.machine, known.configurations, now)? {
+        let name = known.store.get(id)?.map(|machine| machine.name()).unwrap_or_default();
+        (known.note)(format!("the machine of {name} reports the card {mac}, which is of {owner}"));
+    }
+    Ok(())
 }
 
-/// Does what was asked for; tells which machine it was done to.
-fn act(machines: &mut Machines, id: MachineId, action: Action, now: Moment) -> Option<MachineId> {
-    let machine = machines.get_mut(id)?;
-    match action {
-        Action::Allow => machine.permission = Permission::Allowed,
-        Action::Deny => machine.permission = Permission::Denied,
-        Action::Redeploy => machine.apply(Event::Redeploy, now),
-    }
-    Some(id)
+/// `/fleet/conflicts/ID/dismiss`.
+fn of_conflict(path: &str) -> Option<&str> {
+    path.strip_prefix("/fleet/conflicts/")?.strip_suffix("/dismiss")
 }
 
 fn unknown_reporter() -> Reply {

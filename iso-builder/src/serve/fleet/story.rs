@@ -68,6 +68,8 @@ pub struct Work {
 pub struct Story {
     /// Which run; another one is another story.
     pub run: Uuid,
+    /// Whether who tells it has taken the configuration.
+    pub has_taken: bool,
     /// The name that the node will have.
     pub hostname: Option<String>,
     /// What is installed.
@@ -180,6 +182,7 @@ impl Story {
     pub fn new(run: Uuid, now: Moment) -> Self {
         Self {
             run,
+            has_taken: false,
             hostname: None,
             product: None,
             stage: Stage::Preparing,

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::stage::{Group, Stage};
 use super::story::{Step, Story};
-use crate::serve::machines::{Fit, Machine, Moment, Permission, State};
+use crate::serve::machines::{Client, Fit, Machine, Moment, Permission, State};
+use crate::serve::store::Conflict;
 
 /// The version of the JSON.
 pub const VERSION: u32 = 1;
@@ -27,8 +28,68 @@ pub struct View {
     pub time: String,
     /// How many there are of each group, those with none left out.
     pub summary: Vec<Count>,
+    /// Requests whose marks belong to more than one machine or configuration, the latest first.
+    pub conflicts: Vec<Dispute>,
     /// The machines, those first that somebody has to look at.
     pub machines: Vec<Row>,
+    /// Machines that are not listed.
+    pub more: usize,
+}
+
+/// A conflict as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Dispute {
+    /// Its name on this server.
+    pub id: String,
+    /// The address of the client.
+    pub address: String,
+    /// The marks that the client told.
+    pub told: String,
+    /// The configurations and machines that the marks belong to.
+    pub between: Vec<String>,
+    /// When it happened first.
+    pub first: String,
+    /// When it happened last.
+    pub last: String,
+    /// How often.
+    pub times: u64,
+    /// The moment of `last` for the page.
+    #[serde(skip)]
+    pub seen: Moment,
+}
+
+impl From<&Conflict> for Dispute {
+    fn from(conflict: &Conflict) -> Self {
+        let Conflict { id, address, told, between, first, last, times } = conflict.clone();
+        let (address, seen) = (address.to_string(), last);
+        Self { id, address, told, between, first: first.to_string(), last: last.to_string(), times, seen }
+    }
+}
+
+/// A client that asked to boot as a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Asker {
+    /// Its address.
+    pub address: String,
+    /// The marks that it told last.
+    pub told: String,
+    /// When it asked first.
+    pub first: String,
+    /// When it asked last.
+    pub last: String,
+    /// How often.
+    pub times: u64,
+    /// When it took the configuration.
+    pub took: Option<String>,
+}
+
+impl From<&Client> for Asker {
+    fn from(client: &Client) -> Self {
+        let Client { address, told, first, last, times, took } = client.clone();
+        let took = took.map(|took| took.to_string());
+        let (first, last) = (first.to_string(), last.to_string());
+        Self { address: address.to_string(), told, first, last, times, took }
+    }
 }
 
 /// How many machines are in a group.
@@ -51,6 +112,8 @@ pub struct Row {
     pub identity: Identity,
     /// The configuration that it was given last.
     pub configuration: Option<String>,
+    /// Who asked to boot as this machine since the last redeployment, the latest last.
+    pub clients: Vec<Asker>,
     /// What is installed.
     pub product: Option<String>,
     /// Where it is.
@@ -116,6 +179,8 @@ pub enum Action {
     Deny,
     /// It installs again when it boots next, and loses what is on its disks.
     Redeploy,
+    /// It is no longer listed, until it asks again.
+    Forget,
 }
 
 impl Action {
@@ -126,13 +191,16 @@ impl Action {
             Self::Allow => "allow",
             Self::Deny => "deny",
             Self::Redeploy => "redeploy",
+            Self::Forget => "forget",
         }
     }
 
     /// The action of that name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
-        [Self::Allow, Self::Deny, Self::Redeploy].into_iter().find(|action| action.name() == name)
+        [Self::Allow, Self::Deny, Self::Redeploy, Self::Forget]
+            .into_iter()
+            .find(|action| action.name() == name)
     }
 }
 
@@ -151,7 +219,8 @@ impl View {
         });
         let count = |group| Count { group, count: rows.iter().filter(|row| row.group == group).count() };
         let summary = Group::ALL.map(count).into_iter().filter(|count| count.count > 0).collect();
-        Self { v: VERSION, time: now.to_string(), summary, machines: rows }
+        let (v, time, conflicts) = (VERSION, now.to_string(), Vec::new());
+        Self { v, time, summary, conflicts, machines: rows, more: 0 }
     }
 }
 
@@ -177,6 +246,7 @@ pub fn row(machine: &Machine, story: Option<&Story>, fit: Fit, now: Moment) -> R
         name: name(machine, story),
         identity: machine.identity.clone(),
         configuration: machine.configuration.clone(),
+        clients: machine.clients.iter().map(Asker::from).collect(),
         product: told.and_then(|story| story.product.clone()),
         stage,
         group,
@@ -248,6 +318,9 @@ fn next(machine: &Machine, stage: Stage, fit: Fit, silent: bool) -> Option<Strin
         file.map_or_else(String::new, |file| format!(" such as {file}.yaml"))
     };
     match (stage, fit) {
+        (_, Fit::Nothing) if machine.assigned.is_some() && !machine.is_held() => {
+            Some("Its configuration is no longer there. Forget it, or bring the configuration back.".into())
+        }
         (Stage::Unknown, Fit::Nothing) => Some(format!(
             "No configuration is for this machine. Add one{}, then start the machine again.",
             own()
@@ -277,6 +350,7 @@ fn actions(machine: &Machine, stage: Stage, fit: Fit, silent: bool) -> Vec<Actio
         (Action::Allow, denied || fallback),
         (Action::Redeploy, begun && over && !denied),
         (Action::Deny, !begun && !denied),
+        (Action::Forget, !begun && !denied && (machine.assigned.is_none() || fit == Fit::Nothing)),
     ];
     offered.into_iter().filter(|(_, offered)| *offered).map(|(action, _)| action).collect()
 }

@@ -7,7 +7,7 @@ use crate::medium::testing::Sample;
 use crate::serve::boot::System;
 use crate::serve::files::Files;
 use crate::serve::nodes::Configurations;
-use crate::serve::store::Store;
+use crate::serve::registry::Registry;
 use crate::serve::testing::{INITRD, medium, write_manifest};
 use installer::digest::Digest;
 use installer::medium::{HttpMedium, PayloadSource as _};
@@ -36,7 +36,7 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let files = Files::open(&sample.tree()).unwrap();
         let system = System::of(&files, &[]).unwrap();
-        let store = Store::open(directory.path()).unwrap();
+        let store = Registry::open(directory.path()).unwrap();
         let site = Arc::new(Site::new(files, system, store, configurations));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -58,7 +58,9 @@ impl Server {
     /// Head and body of the answer to a request on a connection of its own.
     fn ask(&self, request: &str) -> (String, Vec<u8>) {
         let mut client = self.connect();
-        client.write_all(format!("{request}Host: a\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+        client
+            .write_all(format!("{request}Host: localhost\r\nConnection: close\r\n\r\n").as_bytes())
+            .unwrap();
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).unwrap();
         let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
@@ -107,7 +109,7 @@ fn one_connection_carries_files_and_all_else_in_any_order_and_any_pieces() {
     let mut client = server.connect();
     let file = "GET /medium/live/initrd HTTP/1.1\r\nHost: a\r\n\r\n";
     let part = file.replace("Host", "Range: bytes=4-10\r\nHost");
-    let script = "GET /v1/boot?serial=a1 HTTP/1.1\r\nHost: a\r\n\r\n";
+    let script = "GET /v1/boot?serial=a1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
     // What is asked for before it is answered waits in the stream.
     client.write_all([file, &part, script, file].concat().as_bytes()).unwrap();
     let last = file.replace("Host", "Connection: close\r\nHost");

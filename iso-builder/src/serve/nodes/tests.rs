@@ -1,9 +1,10 @@
 use super::*;
-use crate::serve::testing::{NODE, SECRETS};
+use crate::serve::testing::{NODE, SECRETS, told};
 use installer::failure::{class_of, render};
 
-fn identity(mac: &str) -> Identity {
-    Identity { macs: vec![mac.parse().unwrap()], ..Identity::default() }
+/// The names of the configurations that name a machine which tells this.
+fn naming<'a>(loaded: &'a Configurations, query: &str) -> Vec<&'a str> {
+    loaded.naming(&marks::of(&told(query))).into_iter().collect()
 }
 
 /// A directory with these files.
@@ -24,19 +25,15 @@ fn load(files: &[(&str, &str)], defaults: &[(String, String)]) -> Result<Configu
 fn a_machine_gets_the_file_with_its_name_and_else_the_fallback() {
     let files = [("mac-52-54-00-00-00-01.yaml", NODE), ("serial-CZ1.yaml", NODE), ("default.yaml", NODE)];
     let loaded = load(&files, &[]).unwrap();
-    let choose = |identity: &Identity| {
-        let (fit, name) = loaded.choose(identity).unwrap();
-        (fit, name.map(str::to_owned))
-    };
-    let first = identity("52:54:00:00:00:01");
-    assert_eq!(choose(&first), (Fit::Own, Some("mac-52-54-00-00-00-01.yaml".into())));
-    let other = identity("52:54:00:00:00:02");
-    assert_eq!(choose(&other), (Fit::Fallback, Some("default.yaml".into())));
+    let first = "mac=52:54:00:00:00:01";
+    assert_eq!(naming(&loaded, first), ["mac-52-54-00-00-00-01.yaml"]);
+    assert_eq!(naming(&loaded, "serial=cz1"), ["serial-CZ1.yaml"]);
+    assert!(naming(&loaded, "mac=52:54:00:00:00:02").is_empty());
+    let both = naming(&loaded, &format!("{first}&serial=CZ1"));
+    assert_eq!(both, ["mac-52-54-00-00-00-01.yaml", "serial-CZ1.yaml"]);
+    assert_eq!(loaded.fallback(), Some("default.yaml"));
     assert_eq!(loaded.text("default.yaml").unwrap().expose(), NODE);
-    let both = Identity { serial: Some("CZ1".into()), ..first };
-    let error = render(&loaded.choose(&both).unwrap_err());
-    assert!(error.contains("mac-52-54-00-00-00-01.yaml and serial-CZ1.yaml"), "{error}");
-    assert_eq!(load(&files[..1], &[]).unwrap().choose(&other).unwrap(), (Fit::Nothing, None));
+    assert_eq!(load(&files[..1], &[]).unwrap().fallback(), None);
 }
 
 #[test]
@@ -87,8 +84,7 @@ fn a_cluster_file_gives_each_machine_its_own_by_any_of_its_cards() {
     .unwrap();
     for document in &checked.documents {
         for mac in &document.entry.macs {
-            let (fit, name) = loaded.choose(&identity(mac)).unwrap();
-            assert_eq!((fit, name), (Fit::Own, Some(document.entry.file.as_str())));
+            assert_eq!(naming(&loaded, &format!("mac={mac}")), [document.entry.file.as_str()]);
             assert_eq!(loaded.text(&document.entry.file).unwrap().expose(), document.text);
         }
     }

@@ -1,7 +1,11 @@
 use super::*;
-use crate::serve::machines::State;
+use crate::serve::fleet::view::Action;
+use crate::serve::machines::{Event, Machine, State};
 use crate::serve::nodes::Origin;
+use crate::serve::store::{Change, Look, MachineStore};
 use crate::serve::testing::{NODE, SECRETS, medium};
+use crate::serve::{store, token};
+use installer::progress::Sink;
 use installer::release::MediumKind;
 
 const NOW: Moment = Moment(1_700_000_000);
@@ -22,9 +26,16 @@ fn bench(files: &[&str]) -> Bench {
     }
     let files = Files::open(&sample.tree()).unwrap();
     let system = System::of(&files, &[]).unwrap();
-    let store = Store::open(&directory.path().join("state")).unwrap();
+    let store = Registry::open(&directory.path().join("state")).unwrap();
     let configurations = Configurations::load(&Origin::Directory(nodes), &[]).unwrap();
-    Bench { site: Site::new(files, system, store, configurations), directory }
+    Bench { site: site_of(files, system, store, configurations), directory }
+}
+
+/// A site that machines reach at one address.
+fn site_of(files: Files, system: System, store: Registry, configurations: Configurations) -> Site {
+    let mut site = Site::new(files, system, store, configurations);
+    site.hosts = Hosts::of_this_host(Some("http://192.0.2.1:8080"));
+    site
 }
 
 impl Bench {
@@ -52,9 +63,31 @@ impl Bench {
         let Self { site, directory } = self;
         let Site { files, system, store, configurations, .. } = site;
         drop(store);
-        let store = Store::open(&directory.path().join("state")).unwrap();
+        let store = Registry::open(&directory.path().join("state")).unwrap();
         let configurations = Arc::into_inner(configurations.into_inner().unwrap()).unwrap();
-        Self { site: Site::new(files, system, store, configurations), directory }
+        Self { site: site_of(files, system, store, configurations), directory }
+    }
+}
+
+impl Bench {
+    /// The only record.
+    fn machine(&self) -> Machine {
+        self.machines().pop().unwrap()
+    }
+
+    fn machines(&self) -> Vec<Machine> {
+        self.site.store.list(usize::MAX).unwrap().0
+    }
+
+    fn act(&self, action: Action) {
+        self.site.store.act(self.machine().id, action, &self.site.configurations(), NOW).unwrap();
+    }
+
+    /// What the holder of the configuration reports.
+    fn report(&self, event: Event) {
+        let nothing = Identity::default();
+        let configurations = self.site.configurations();
+        self.site.store.report(self.machine().id, Some(event), &nothing, &configurations, NOW).unwrap();
     }
 }
 
@@ -93,29 +126,145 @@ fn a_machine_that_boots_again_before_it_took_its_configuration_gets_another_toke
     let bench = bench(&["serial-CZ1.yaml"]);
     let first = Bench::configuration(&bench.boot(KNOWN, NOW));
     let second = Bench::configuration(&bench.boot(KNOWN, NOW));
-    assert!(matches!(bench.ask(&first, "", NOW), Reply::NotFound));
+    assert_ne!(first, second);
     assert!(matches!(bench.ask(&second, "", NOW.plus(3601)), Reply::Gone));
-    assert!(matches!(bench.ask(&second, "", NOW.plus(3600)), Reply::Configuration(_)));
+    // Either opens the configuration, and then neither does.
+    assert!(matches!(bench.ask(&first, "", NOW.plus(3600)), Reply::Configuration(_)));
+    assert!(matches!(bench.ask(&second, "", NOW), Reply::Gone));
+    assert!(matches!(bench.ask(&first, "", NOW), Reply::Gone));
 }
 
 #[test]
-fn a_failed_install_may_begin_again_and_a_finished_one_only_when_somebody_asks() {
+fn a_failed_install_may_begin_again_and_a_finished_one_only_when_an_operator_asks() {
     let bench = bench(&["serial-CZ1.yaml"]);
-    let report = |event| {
+    for event in [Event::Failed, Event::Finished] {
         let path = Bench::configuration(&bench.boot(KNOWN, NOW));
         assert!(matches!(bench.ask(&path, "", NOW), Reply::Configuration(_)));
-        bench.site.store.change(|machines| {
-            let id = machines.iter().next().unwrap().id;
-            machines.get_mut(id).unwrap().apply(event, NOW);
-        })
-    };
-    report(Event::Failed).unwrap();
-    report(Event::Finished).unwrap();
+        bench.report(event);
+    }
     assert!(bench.boot(KNOWN, NOW).contains("it is installed"));
-    let again = |machine: &mut Machine| machine.apply(Event::Redeploy, NOW);
-    let id = bench.site.store.read(|machines| machines.iter().next().unwrap().id);
-    bench.site.store.change(|machines| again(machines.get_mut(id).unwrap())).unwrap();
+    bench.act(Action::Redeploy);
     assert!(installs(&bench.boot(KNOWN, NOW)));
+}
+
+#[test]
+fn a_conflict_boots_from_disk_with_an_answer_before_and_after_a_new_start() {
+    let mut bench = bench(&["mac-52-54-00-00-00-01.yaml", "serial-SRV2.yaml"]);
+    let node = "mac=52:54:00:00:00:02&serial=SRV2";
+    let path = Bench::configuration(&bench.boot(node, NOW));
+    assert!(matches!(bench.ask(&path, "", NOW), Reply::Configuration(_)));
+    bench.report(Event::Finished);
+    let both = "mac=52-54-00-00-00-01&mac=52-54-00-00-00-02&serial=SRV2";
+    for _ in 0..2 {
+        let script = bench.boot(both, NOW);
+        assert!(!installs(&script) && script.contains("more than one machine"), "{script}");
+        // Neither of the two is worse off for it.
+        assert!(bench.boot(node, NOW).contains("it is installed"));
+        assert!(installs(&bench.boot("mac=52-54-00-00-00-01", NOW)));
+        bench = bench.restarted();
+    }
+    let (_, _, conflicts) = bench.site.store.list(0).unwrap();
+    assert_eq!(conflicts.len(), 1);
+    assert_eq!(conflicts[0].between, ["mac-52-54-00-00-00-01.yaml", "serial-SRV2.yaml"]);
+}
+
+/// A store in which every change fails.
+#[derive(Debug)]
+struct Broken;
+
+impl MachineStore for Broken {
+    fn key(&self) -> [u8; token::KEY] {
+        [0; token::KEY]
+    }
+
+    fn transact(&self, _: store::Durability, _: Change<'_>) -> Result<()> {
+        Err(anyhow::anyhow!("the disk is full"))
+    }
+
+    fn look(&self, _: Look<'_>) -> Result<()> {
+        Err(anyhow::anyhow!("the disk is gone"))
+    }
+}
+
+#[test]
+fn a_machine_boots_from_its_disk_where_the_server_has_trouble() {
+    let mut bench = bench(&["serial-CZ1.yaml"]);
+    bench.site.store = Registry::new(Box::new(Broken));
+    let script = bench.boot(KNOWN, NOW);
+    assert!(!installs(&script) && script.contains("the server has trouble"), "{script}");
+    let grub = bench.ask(&format!("{GRUB}52:54:00:00:00:01"), "", NOW);
+    assert!(matches!(grub, Reply::Script(script) if script.ends_with("exit\n")));
+}
+
+#[test]
+fn a_web_page_changes_nothing_by_get() {
+    let bench = bench(&["serial-CZ1.yaml"]);
+    let path = Bench::configuration(&bench.boot(KNOWN, NOW));
+    let before = bench.machine();
+    let card = format!("{GRUB}52:54:00:00:00:01");
+    let none = Provenance::default();
+    for provenance in [
+        Provenance { fetch_site: Some("cross-site"), ..none },
+        Provenance { fetch_site: Some("same-origin"), ..none },
+        Provenance { origin: true, ..none },
+        Provenance { referer: true, ..none },
+    ] {
+        for path in [BOOT, &card, &path] {
+            let host = Some("192.0.2.1:8080");
+            let asked = Asked { path, query: KNOWN, host, provenance, ..Asked::default() };
+            assert!(matches!(bench.site.answer(&asked, NOW), Reply::Refused(_)), "{path} {provenance:?}");
+        }
+    }
+    assert_eq!(bench.machines(), [before]);
+    assert!(matches!(bench.ask(&path, "", NOW), Reply::Configuration(_)));
+}
+
+#[test]
+fn a_name_that_is_not_the_servers_opens_nothing() {
+    let bench = bench(&["serial-CZ1.yaml"]);
+    let path = Bench::configuration(&bench.boot(KNOWN, NOW));
+    for host in ["evil.example", "evil.example:8080", "203.0.113.9:8080", "192.0.2.1.evil.example"] {
+        for path in [BOOT, &path] {
+            let asked = Asked { path, query: KNOWN, host: Some(host), ..Asked::default() };
+            assert!(matches!(bench.site.answer(&asked, NOW), Reply::Refused(_)), "{host} {path}");
+        }
+    }
+    assert!(matches!(bench.ask(&path, "", NOW), Reply::Configuration(_)));
+}
+
+/// What the operator is told.
+#[derive(Clone, Default)]
+struct Log(Arc<std::sync::Mutex<Vec<String>>>);
+
+impl Sink for Log {
+    fn show(&mut self, event: &installer::progress::Event) {
+        self.0.lock().unwrap().push(event.message.clone());
+    }
+}
+
+#[test]
+fn the_log_tells_the_address_of_each_client() {
+    let mut bench = bench(&["serial-CZ1.yaml"]);
+    let log = Log::default();
+    bench.site.progress = Progress::new(vec![Box::new(log.clone())]);
+    let ask = |last: u8, path: &str| {
+        let peer = [192, 0, 2, last].into();
+        let host = Some("192.0.2.1:8080");
+        bench.site.answer(&Asked { peer, path, query: KNOWN, host, ..Asked::default() }, NOW)
+    };
+    let Reply::Script(script) = ask(7, BOOT) else { panic!() };
+    ask(8, BOOT);
+    ask(9, &Bench::configuration(&script));
+    let told = log.0.lock().unwrap().join("\n");
+    for line in [
+        "192.0.2.7: machine 52:54:00:00:00:01 boots the installer",
+        "192.0.2.8: asked as machine 52:54:00:00:00:01, as which 192.0.2.7 asked before",
+        "192.0.2.9: machine CZ1 has taken its configuration serial-CZ1.yaml",
+    ] {
+        assert!(told.contains(line), "{line} in {told}");
+    }
+    let clients: Vec<_> = bench.machine().clients.iter().map(|client| client.address.to_string()).collect();
+    assert_eq!(clients, ["192.0.2.7", "192.0.2.8", "192.0.2.9"]);
 }
 
 #[test]
@@ -125,29 +274,18 @@ fn an_unknown_machine_boots_from_disk_and_is_listed() {
         let script = bench.boot(query, NOW);
         assert!(!installs(&script) && script.contains("no configuration is for this machine"), "{script}");
     }
-    bench.site.store.read(|machines| {
-        assert_eq!(machines.iter().count(), 3);
-        assert!(machines.iter().any(|machine| machine.identity.asset_tag.as_deref() == Some("rack 7")));
-    });
+    let machines = bench.machines();
+    assert_eq!(machines.len(), 3);
+    assert!(machines.iter().any(|machine| machine.identity.asset_tag.as_deref() == Some("rack 7")));
 }
 
 #[test]
-fn the_fallback_is_for_machines_that_somebody_allows() {
+fn the_fallback_is_for_machines_that_an_operator_allows() {
     let bench = bench(&["default.yaml"]);
     assert!(!installs(&bench.boot(KNOWN, NOW)));
-    let permit = |permission| {
-        bench
-            .site
-            .store
-            .change(|machines| {
-                let id = machines.iter().next().unwrap().id;
-                machines.get_mut(id).unwrap().permission = permission;
-            })
-            .unwrap();
-    };
-    permit(Permission::Allowed);
+    bench.act(Action::Allow);
     let path = Bench::configuration(&bench.boot(KNOWN, NOW));
-    permit(Permission::Denied);
+    bench.act(Action::Deny);
     assert!(matches!(bench.ask(&path, "", NOW), Reply::Gone));
     assert!(bench.boot(KNOWN, NOW).contains("denied"));
 }
@@ -176,10 +314,13 @@ fn questions_that_make_no_sense_change_nothing() {
         let asked = Asked { path: BOOT, query: KNOWN, host, ..Asked::default() };
         assert!(matches!(bench.site.answer(&asked, NOW), Reply::Bad(_)), "{host:?}");
     }
-    bench.site.store.read(|machines| assert_eq!(machines.iter().count(), 0));
+    assert!(bench.machines().is_empty());
+    let many: Vec<_> = (0..=MOST_CARDS).map(|card| format!("mac=52:54:00:00:01:{card:02x}")).collect();
+    assert!(matches!(bench.ask(BOOT, &many.join("&"), NOW), Reply::Bad(_)));
+    assert!(bench.machines().is_empty());
     let path = Bench::configuration(&bench.boot(KNOWN, NOW));
     for path in [BOOT, &path, &format!("{GRUB}52:54:00:00:00:01")] {
-        let asked = Asked { head: true, path, query: KNOWN, host: Some("a"), ..Asked::default() };
+        let asked = Asked { head: true, path, query: KNOWN, host: Some("localhost"), ..Asked::default() };
         assert!(matches!(bench.site.answer(&asked, NOW), Reply::OnlyGet), "{path}");
     }
     assert!(matches!(bench.ask(&path, "", NOW), Reply::Configuration(_)));
@@ -193,7 +334,7 @@ fn a_path_outside_of_what_is_served_is_not_found() {
         "//",
         "/medium",
         "/medium/",
-        "/medium/../state/machines.json",
+        "/medium/../state/machines.db",
         "/medium/live/../../etc/passwd",
         "/medium/%2e%2e/%2e%2e/etc/passwd",
         "/medium//etc/passwd",
@@ -207,7 +348,7 @@ fn a_path_outside_of_what_is_served_is_not_found() {
         "/v1/config/",
         "/v1/config/00000000000000000000000000000000",
         "/v1/config/../config",
-        "/state/machines.json",
+        "/state/machines.db",
     ] {
         assert!(matches!(bench.ask(path, "", NOW), Reply::NotFound), "{path}");
     }
@@ -227,11 +368,14 @@ fn nothing_that_is_kept_or_told_holds_a_token_or_a_secret() {
     let path = Bench::configuration(&bench.boot(KNOWN, NOW));
     let token = path.rsplit('/').next().unwrap();
     let Reply::Configuration(_) = bench.ask(&path, "", NOW) else { panic!() };
-    let kept = std::fs::read_to_string(bench.directory.path().join("state/machines.json")).unwrap();
-    let told = format!("{:?}", bench.site);
-    for text in [kept, told] {
+    let mut texts = vec![format!("{:?}", bench.site)];
+    for entry in std::fs::read_dir(bench.directory.path().join("state")).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        texts.push(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    assert!(texts.len() > 3, "the database with its journal, and the lock");
+    for text in texts {
         assert!(![token].iter().chain(&SECRETS).any(|secret| text.contains(secret)), "{text}");
     }
-    let state = bench.site.store.read(|machines| machines.iter().next().unwrap().state);
-    assert_eq!(state, State::Installing);
+    assert_eq!(bench.machine().state, State::Installing);
 }

@@ -11,7 +11,7 @@ use crate::serve::files::Files;
 use crate::serve::fleet::routes::Fleet;
 use crate::serve::net::{Limits, listen, serve};
 use crate::serve::nodes::{Configurations, Origin};
-use crate::serve::store::Store;
+use crate::serve::registry::Registry;
 use crate::serve::testing::{NODE, medium};
 use installer::config::Secret;
 use installer::fleet::wire::Failed;
@@ -32,7 +32,7 @@ fn server() -> SocketAddr {
         }
         let files = Files::open(&medium(MediumKind::Full).tree()).unwrap();
         let system = System::of(&files, &[]).unwrap();
-        let store = Store::open(&directory.path().join("state")).unwrap();
+        let store = Registry::open(&directory.path().join("state")).unwrap();
         let configurations = Configurations::load(&Origin::Directory(nodes), &[]).unwrap();
         let mut site = Site::new(files, system, store, configurations);
         site.fleet = Fleet::new(&Secret::new("T-secret"), false);

@@ -1,43 +1,68 @@
 use super::*;
-use crate::serve::machines::{State, Tokens};
-use installer::fleet::wire::{Failed, Hello, Line, Node};
+use crate::serve::machines::{Machine, Permission, State};
+use crate::serve::testing::{configurations, told};
+use installer::fleet::wire::{Failed, Line, Node};
+use installer::machine::Identity;
 use installer::progress;
 use uuid::Uuid;
 
 const NOW: Moment = Moment(1_700_000_000);
 const TOKEN: &str = "T-secret";
-/// With what the machine opens its configuration, and where it reports.
-const CONFIGURATION: &str = "cccccccccccccccccccccccccccccccc";
-const REPORTS: &str = "/v1/report/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+/// The configuration of the machine.
+const NAME: &str = "serial-CZ12.yaml";
 
-/// A fleet with one machine that was told to boot and may report.
+/// A fleet with one machine that has taken its configuration; the path at which it reports.
 fn fleet() -> (tempfile::TempDir, Known, MachineId) {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(directory.path()).unwrap();
-    let id = store.change(|machines| {
-        let identity = Identity { serial: Some("CZ12".into()), ..Identity::default() };
-        let machine = machines.seen(&identity, NOW);
-        machine.apply(Event::Booted, NOW);
-        let (configuration, report) =
-            (Digest::of(CONFIGURATION.as_bytes()), Digest::of(&REPORTS.as_bytes()[REPORT.len()..]));
-        machine.tokens = Some(Tokens { configuration, report, until: NOW.plus(60), used: false });
-        machine.apply(Event::Took, NOW);
-        machine.id
-    });
-    let id = id.unwrap();
-    (directory, Known { fleet: Fleet::new(&Secret::new(TOKEN), false), store }, id)
+    let store = Registry::open(directory.path()).unwrap();
+    let configurations = configurations(&[NAME]);
+    let mut known = Known {
+        fleet: Fleet::new(&Secret::new(TOKEN), false),
+        store,
+        configurations,
+        reports: String::new(),
+    };
+    let (configuration, reports) = known.boot();
+    known.take(&configuration);
+    known.reports = reports;
+    let id = known.machine().id;
+    (directory, known, id)
 }
 
 /// A fleet and its machines.
 struct Known {
     fleet: Fleet,
-    store: Store,
+    store: Registry,
+    configurations: Configurations,
+    /// Where the machine reports.
+    reports: String,
 }
 
 impl Known {
     fn answer(&self, request: &Request<'_>, now: Moment) -> Result<Reply> {
-        let known = super::Known { store: &self.store, fits: &|_| Fit::Own };
+        let known = super::Known { store: &self.store, configurations: &self.configurations, note: &|_| {} };
         self.fleet.answer(request, known, now)
+    }
+
+    /// The token for the configuration and the path for reports of the machine, which is told to install.
+    fn boot(&self) -> (String, String) {
+        let peer = [192, 0, 2, 1].into();
+        let booted = self.store.boot(&told("serial=CZ12"), peer, &self.configurations, NOW).unwrap();
+        let (configuration, report) = booted.tokens.unwrap();
+        (configuration.expose().to_owned(), format!("{REPORT}{}", report.expose()))
+    }
+
+    fn take(&self, token: &str) {
+        let peer = [192, 0, 2, 1].into();
+        self.store.take(token, peer, &self.configurations, 60, NOW).unwrap().unwrap();
+    }
+
+    fn machine(&self) -> Machine {
+        self.store.list(1).unwrap().0.pop().unwrap()
+    }
+
+    fn state(&self) -> State {
+        self.machine().state
     }
 }
 
@@ -123,9 +148,9 @@ fn what_a_machine_reports_decides_whether_it_boots_the_installer_again() {
             Line::Failure(Failed { causes: vec!["no <disk>".into()], hints: vec![], exit_code: code });
         let told = body(&[end(code), failed, Line::Log("the <log>".into())]);
         for _ in 0..2 {
-            assert_eq!(fleet.answer(&report(REPORTS, &told), NOW.plus(5)).unwrap().status, 204);
+            assert_eq!(fleet.answer(&report(&fleet.reports, &told), NOW.plus(5)).unwrap().status, 204);
         }
-        let known = fleet.store.read(|machines| machines.get(id).unwrap().clone());
+        let known = fleet.store.get(id).unwrap().unwrap();
         assert_eq!((known.state, known.since), (state, NOW.plus(5)));
         let log = fleet.answer(&get(&format!("/fleet/machines/{id}/log")), NOW).unwrap();
         assert_eq!((log.body.as_slice(), header(&log, "Content-Type")), (&b"the <log>"[..], Some(TEXT)));
@@ -138,9 +163,8 @@ fn what_a_machine_reports_decides_whether_it_boots_the_installer_again() {
 
 #[test]
 fn a_node_that_tells_that_it_is_ready_has_joined_and_stays_so() {
-    let (_directory, fleet, id) = fleet();
+    let (_directory, fleet, _) = fleet();
     let node = |ready| Line::Node(Node { ready, stage: "ready".into(), ..Node::default() });
-    let state = || fleet.store.read(|machines| machines.get(id).unwrap().state);
     // A server that was started again has not heard the end of the install.
     for (line, expected) in [
         (node(false), State::Installed),
@@ -148,28 +172,79 @@ fn a_node_that_tells_that_it_is_ready_has_joined_and_stays_so() {
         (node(false), State::Joined),
         (end(0), State::Joined),
     ] {
-        assert_eq!(fleet.answer(&report(REPORTS, &body(&[line])), NOW).unwrap().status, 204);
-        assert_eq!(state(), expected);
+        assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[line])), NOW).unwrap().status, 204);
+        assert_eq!(fleet.state(), expected);
     }
     let strange = Line::Node(Node { detail: "\u{1b}[2J".into(), ..Node::default() });
-    assert_eq!(fleet.answer(&report(REPORTS, &body(&[strange])), NOW).unwrap().status, 400);
+    assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[strange])), NOW).unwrap().status, 400);
 }
 
 #[test]
 fn a_report_without_its_token_or_of_another_form_changes_nothing() {
-    let (_directory, fleet, id) = fleet();
+    let (_directory, fleet, _) = fleet();
     let good = body(&[end(0)]);
+    let reports = &fleet.reports;
     for (path, body, status) in [
-        (&*format!("/v1/report/{CONFIGURATION}"), &*good, 403),
+        (&*format!("/v1/report/{}", "0".repeat(70)), &*good, 403),
         ("/v1/report/", &good, 403),
-        (&format!("{REPORTS}/"), &good, 403),
-        (REPORTS, b"", 400),
-        (REPORTS, b"\xff", 400),
+        (&format!("{reports}/"), &good, 403),
+        (reports, b"", 400),
+        (reports, b"\xff", 400),
     ] {
         assert_eq!(fleet.answer(&report(path, body), NOW).unwrap().status, status, "{path}");
     }
-    assert_eq!(fleet.store.read(|machines| machines.get(id).unwrap().state), State::Installing);
-    assert_eq!(fleet.answer(&get(REPORTS), NOW).unwrap().status, 404);
+    assert_eq!(fleet.state(), State::Installing);
+    assert_eq!(fleet.answer(&get(reports), NOW).unwrap().status, 404);
+}
+
+#[test]
+fn who_has_not_taken_the_configuration_reports_and_changes_nothing() {
+    let (_directory, fleet, id) = fleet();
+    fleet.store.act(id, Action::Redeploy, &fleet.configurations, NOW).unwrap();
+    let (_, before) = fleet.boot();
+    let (configuration, after) = fleet.boot();
+    for code in [6, 0] {
+        assert_eq!(fleet.answer(&report(&before, &body(&[end(code)])), NOW).unwrap().status, 204);
+        assert_eq!(fleet.state(), State::Booting);
+    }
+    fleet.take(&configuration);
+    for path in [&before, &fleet.reports] {
+        assert_eq!(fleet.answer(&report(path, &body(&[end(6)])), NOW).unwrap().status, 403);
+    }
+    assert_eq!(fleet.state(), State::Installing);
+    assert_eq!(fleet.answer(&report(&after, &body(&[end(0)])), NOW).unwrap().status, 204);
+    assert_eq!(fleet.state(), State::Installed);
+    let limit = |path: &str| fleet.fleet.body_limit(&report(path, b""), &fleet.store).unwrap().ok();
+    assert_eq!((limit(&after), limit(&before)), (Some(BODY), None));
+}
+
+#[test]
+fn a_conflict_is_shown_with_its_names_and_the_address_of_who_asked_until_it_is_dismissed() {
+    let (_directory, mut fleet, _) = fleet();
+    fleet.configurations = configurations(&[NAME, "asset-tag-rack3.yaml"]);
+    let peer = [203, 0, 113, 7].into();
+    fleet.store.boot(&told("serial=CZ12&asset=rack3"), peer, &fleet.configurations, NOW).unwrap();
+    let page = |fleet: &Known| String::from_utf8(fleet.answer(&get("/fleet"), NOW).unwrap().body).unwrap();
+    let shown = page(&fleet);
+    for text in ["<h3>203.0.113.7</h3>", NAME, "asset-tag-rack3.yaml", "Conflict"] {
+        assert!(shown.contains(text), "{text} in {shown}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&fleet.answer(&get("/v1/fleet"), NOW).unwrap().body).unwrap();
+    let conflict = &json["conflicts"][0];
+    assert_eq!(conflict["address"], "203.0.113.7");
+    assert_eq!(conflict["between"], serde_json::json!(["asset-tag-rack3.yaml", NAME]));
+    assert_eq!(
+        (&json["more"], &json["machines"][0]["clients"][0]["address"]),
+        (&0.into(), &"192.0.2.1".into())
+    );
+    let path = format!("/fleet/conflicts/{}/dismiss", conflict["id"].as_str().unwrap());
+    let post = Request { method: "POST", ..get(&path) };
+    assert_eq!(fleet.answer(&Request { authorization: None, ..post }, NOW).unwrap().status, 401);
+    assert!(page(&fleet).contains("203.0.113.7"));
+    assert_eq!(fleet.answer(&post, NOW).unwrap().status, 303);
+    assert!(!page(&fleet).contains("203.0.113.7"));
+    assert_eq!(fleet.answer(&post, NOW).unwrap().status, 404);
 }
 
 #[test]
@@ -194,17 +269,30 @@ fn actions_take_the_cookie_and_a_form_of_this_server_or_the_token() {
         (post(None, cookie, b"form=wrong"), 403),
     ] {
         assert_eq!(fleet.answer(&request, NOW).unwrap().status, status);
-        assert_eq!(fleet.store.read(|machines| machines.get(id).unwrap().state), State::Installing);
+        assert_eq!(fleet.state(), State::Installing);
     }
     let reply = fleet.answer(&post(None, cookie, form.as_bytes()), NOW).unwrap();
     assert_eq!((reply.status, header(&reply, "Location")), (303, Some(&*format!("/fleet#m-{id}"))));
-    assert_eq!(fleet.store.read(|machines| machines.get(id).unwrap().state), State::Redeploy);
+    assert_eq!(fleet.state(), State::Redeploy);
     for (verb, permission) in [("deny", Permission::Denied), ("allow", Permission::Allowed)] {
         let path = format!("/fleet/machines/{id}/{verb}");
         let request = Request { method: "POST", path: &path, ..get("") };
         assert_eq!(fleet.answer(&Request { path: &path, ..request }, NOW).unwrap().status, 303);
-        assert_eq!(fleet.store.read(|machines| machines.get(id).unwrap().permission), permission);
+        assert_eq!(fleet.machine().permission, permission);
     }
+    let path = format!("/fleet/machines/{id}/forget");
+    let forget = Request { method: "POST", path: &path, ..get("") };
+    assert_eq!(fleet.answer(&forget, NOW).unwrap().status, 303);
+    assert_eq!(fleet.answer(&forget, NOW).unwrap().status, 404);
+}
+
+#[test]
+fn a_machine_that_has_its_configuration_cannot_be_forgotten() {
+    let (_directory, fleet, id) = fleet();
+    let path = format!("/fleet/machines/{id}/forget");
+    let forget = Request { method: "POST", path: &path, ..get("") };
+    assert_eq!(fleet.answer(&forget, NOW).unwrap().status, 409);
+    assert_eq!(fleet.state(), State::Installing);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::serve::fleet::story::tests::{hello, told};
-use crate::serve::machines::{Event, Machines};
+use crate::serve::machines::Event;
 use installer::fleet::wire::{Line, Node};
 use installer::progress::{self, State as StepState};
 
@@ -8,10 +8,9 @@ const NOW: Moment = Moment(1_700_000_000);
 
 fn machine(mac: &str, events: &[Event]) -> Machine {
     let identity = Identity { macs: vec![mac.parse().unwrap()], ..Identity::default() };
-    let mut machines = Machines::default();
-    let machine = machines.seen(&identity, NOW);
+    let mut machine = Machine::stranger(identity, NOW);
     events.iter().for_each(|event| machine.apply(*event, NOW));
-    machine.clone()
+    machine
 }
 
 fn line(seq: u64, step: &str, state: StepState, exit_code: Option<u8>) -> Line {
@@ -116,15 +115,21 @@ fn an_install_that_says_nothing_is_told_apart() {
 
 #[test]
 fn only_what_can_be_done_is_offered_and_a_machine_without_a_configuration_is_told_what_it_lacks() {
-    use Action::{Allow, Deny, Redeploy};
+    use Action::{Allow, Deny, Forget, Redeploy};
     let denied = |mut machine: Machine| {
         machine.permission = Permission::Denied;
         machine
     };
+    let assigned = |mut machine: Machine| {
+        machine.assigned = Some("a.yaml".into());
+        machine
+    };
     for (machine, fit, actions) in [
-        (machine(MAC, &[]), Fit::Nothing, vec![Deny]),
-        (machine(MAC, &[]), Fit::Fallback, vec![Allow, Deny]),
-        (machine(MAC, &[]), Fit::Own, vec![Deny]),
+        (machine(MAC, &[]), Fit::Nothing, vec![Deny, Forget]),
+        (machine(MAC, &[]), Fit::Fallback, vec![Allow, Deny, Forget]),
+        (machine(MAC, &[]), Fit::Own, vec![Deny, Forget]),
+        (assigned(machine(MAC, &[])), Fit::Own, vec![Deny]),
+        (assigned(machine(MAC, &[])), Fit::Nothing, vec![Deny, Forget]),
         (denied(machine(MAC, &[])), Fit::Own, vec![Allow]),
         (machine(MAC, &BEGUN), Fit::Own, vec![]),
         (machine(MAC, &[BEGUN[0], BEGUN[1], Event::Finished]), Fit::Own, vec![Redeploy]),
@@ -166,11 +171,12 @@ fn the_json_has_its_version_and_the_fields_that_are_promised() {
     row["id"] = "x".into();
     let expected = serde_json::json!({
         "id": "x", "name": "node-1", "identity": {"macs": [MAC], "serial": null, "uuid": null, "asset_tag": null},
-        "configuration": null, "product": null, "stage": "writing", "group": "installing", "failed_in": null,
+        "configuration": null, "clients": [], "product": null, "stage": "writing", "group": "installing", "failed_in": null,
         "since": "2023-11-14T22:13:20Z", "seen": "2023-11-14T22:13:20Z", "silent": false, "message": "m",
         "progress": null, "error": null, "next": null, "log": false, "actions": [],
     });
     assert_eq!(row, expected);
     assert_eq!((&json["v"], &json["time"]), (&1.into(), &"2023-11-14T22:13:20Z".into()));
     assert_eq!(json["summary"], serde_json::json!([{"group": "installing", "count": 1}]));
+    assert_eq!((&json["conflicts"], &json["more"]), (&serde_json::json!([]), &0.into()));
 }
