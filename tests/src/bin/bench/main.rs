@@ -4,6 +4,7 @@
 //! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1
 //! then. Arguments name the parts that are measured; without any all are.
 
+mod boots;
 mod builds;
 mod customize;
 mod figure;
@@ -82,6 +83,7 @@ fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
         figures.extend(customize::measure(&artifacts)?);
     }
     if wanted("serve") {
+        figures.extend(boots::measure(&artifacts)?);
         figures.extend(serve::measure(&artifacts)?);
     }
     if wanted("netboot") {

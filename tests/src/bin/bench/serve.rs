@@ -34,7 +34,7 @@ const START: Duration = Duration::from_secs(30);
 /// Measures both, each after a run that brings the file into memory.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
-    let medium = medium(&artifacts.disk("served"))?;
+    let medium = medium(&artifacts.disk("served"), SIZE)?;
     let ours = Server::ours(&medium, artifacts)?;
     let rate = ours.rate()?;
     let peak = high_water(&ours.child).context("the memory of iso-builder serve")? as f64 / 1024.0;
@@ -47,10 +47,10 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     ])
 }
 
-/// The smallest medium that can be served, a kernel, an initrd and an OS image of [`SIZE`].
-fn medium(directory: &Path) -> Result<PathBuf> {
+/// The smallest medium that can be served, a kernel, an initrd and an OS image of `size` bytes.
+pub(crate) fn medium(directory: &Path, size: usize) -> Result<PathBuf> {
     fs::create_dir_all(directory)?;
-    let rootfs: Vec<u8> = (0..SIZE).map(|n| (n % 251) as u8).collect();
+    let rootfs: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
     let files: [(&str, Purpose, &[u8]); 3] = [
         ("vmlinuz", Purpose::Kernel, b"kernel"),
         ("initrd", Purpose::Initrd, b"initrd"),
@@ -67,18 +67,32 @@ fn medium(directory: &Path) -> Result<PathBuf> {
 }
 
 /// A server that runs; it ends when dropped.
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    port: u16,
+    /// Where it listens on the loopback interface.
+    pub(crate) port: u16,
 }
 
 impl Server {
     fn ours(medium: &Path, artifacts: &Artifacts) -> Result<Self> {
+        Self::with_state(medium, &artifacts.disk("serve-state"), None, START)
+    }
+
+    /// `iso-builder serve` with this state and these configurations, which answers within `limit`.
+    pub(crate) fn with_state(
+        medium: &Path,
+        state: &Path,
+        nodes: Option<&Path>,
+        limit: Duration,
+    ) -> Result<Self> {
         let mut command = Command::new(paths::iso_builder()?);
         let port = free_port()?;
         command.arg("serve").arg(medium).args(["--progress", "json", "--listen"]);
-        command.arg(format!("127.0.0.1:{port}")).arg("--state").arg(artifacts.disk("serve-state"));
-        Self::start(command, port)
+        command.arg(format!("127.0.0.1:{port}")).arg("--state").arg(state);
+        if let Some(nodes) = nodes {
+            command.arg("--nodes").arg(nodes);
+        }
+        Self::start(command, port, limit)
     }
 
     fn nginx(medium: &Path, artifacts: &Artifacts) -> Result<Self> {
@@ -99,15 +113,15 @@ impl Server {
         fs::write(&file, configuration)?;
         let mut command = Command::new("/usr/sbin/nginx");
         command.arg("-p").arg(&directory).arg("-c").arg(file);
-        Self::start(command, port)
+        Self::start(command, port, START)
     }
 
-    fn start(mut command: Command, port: u16) -> Result<Self> {
+    fn start(mut command: Command, port: u16, limit: Duration) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().with_context(|| format!("starting {name}"))?;
         let mut server = Self { child, port };
-        Deadline::after(START).poll(&format!("the first answer of {name}"), || {
+        Deadline::after(limit).poll(&format!("the first answer of {name}"), || {
             if let Some(status) = server.child.try_wait()? {
                 bail!("{name} ended with {status}");
             }
