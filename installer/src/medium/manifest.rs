@@ -29,9 +29,10 @@ pub fn expected_customization(cmdline: &str) -> Result<Option<Digest>> {
 }
 
 fn expected(cmdline: &str, parameter: &str) -> Result<Option<Digest>> {
-    let mut named = cmdline.split_whitespace().filter_map(|word| word.strip_prefix(parameter)).map(|digest| {
-        digest.parse::<Digest>().class(Class::Invalid, || format!("reading {parameter}{digest}"))
-    });
+    let mut named =
+        cmdline.split_whitespace().filter_map(|word| word.strip_prefix(parameter)).map(|digest| {
+            digest.parse::<Digest>().class(Class::Invalid, || format!("reading {parameter}{digest}"))
+        });
     let Some(first) = named.next().transpose()? else { return Ok(None) };
     for other in named {
         let other = other?;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use installer::config::Distribution;
 use installer::digest::Digest;
 use installer::download::{Downloader, Patience};
-use installer::failure::{Class, Classify, Failure};
+use installer::failure::{Class, Failure};
 use installer::files;
 use installer::progress::Progress;
 use serde::{Deserialize, Serialize};

@@ -117,7 +117,13 @@ pub async fn serve(
                 Ok((stream, peer)) => match limit.admit(Client::of(peer.ip()), Instant::now()) {
                     Ok(permit) => {
                         let (site, permit) = (Arc::clone(&site), Arc::new(permit));
-                        let connection = Connection { site, peer: peer.ip().to_canonical(), permit, limits, stop: stopping.clone() };
+                        let connection = Connection {
+                            site,
+                            peer: peer.ip().to_canonical(),
+                            permit,
+                            limits,
+                            stop: stopping.clone(),
+                        };
                         tokio::spawn(connection.run(stream, tls.clone()));
                     }
                     Err(refused) => {
@@ -236,7 +242,8 @@ impl Connection {
 
     async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) {
         let (site, peer, permit) = (Arc::clone(&self.site), self.peer, Arc::clone(&self.permit));
-        let service = service_fn(move |request| answered(Arc::clone(&site), peer, request, permit.answering()));
+        let service =
+            service_fn(move |request| answered(Arc::clone(&site), peer, request, permit.answering()));
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(self.limits.wait).max_buf_size(HEAD);
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));

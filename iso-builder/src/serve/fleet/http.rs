@@ -26,7 +26,7 @@ where
     let (parts, body) = request.into_parts();
     let parts = Arc::new(parts);
     let body = match parts.method {
-        Method::POST => match receive(&site, &parts, body).await {
+        Method::POST => match receive(&site, peer, &parts, body).await {
             Ok(body) => body,
             Err(refusal) => return refusal,
         },
@@ -60,13 +60,19 @@ fn asked<'a>(parts: &'a Parts, peer: IpAddr, body: &'a [u8]) -> routes::Request<
 }
 
 /// All of a body, or the answer without it.
-async fn receive<B>(site: &Arc<Site>, parts: &Arc<Parts>, body: B) -> Result<Bytes, Response<Content>>
+async fn receive<B>(
+    site: &Arc<Site>,
+    peer: IpAddr,
+    parts: &Arc<Parts>,
+    body: B,
+) -> Result<Bytes, Response<Content>>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (known, head) = (Arc::clone(site), Arc::clone(parts));
-    let limit = tokio::task::spawn_blocking(move || known.fleet.body_limit(&asked(&head, peer, b""), &known.store));
+    let limit =
+        tokio::task::spawn_blocking(move || known.fleet.body_limit(&asked(&head, peer, b""), &known.store));
     let limit = match limit.await {
         Ok(Ok(Ok(limit))) => limit,
         Ok(Ok(Err(refusal))) => return Err(rendered(refusal, false)),
