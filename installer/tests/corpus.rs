@@ -104,8 +104,8 @@ fn every_code_of_the_source_is_told_of_some_document() {
     let codes = codes();
     assert!(codes.len() > 80, "{codes:?}");
     // The type of every value has a format, so that the first is a defect of the program; only cluster files have names
-    // of groups.
-    let elsewhere = ["invalid-value", "invalid-group-name"];
+    // of groups, and `tests/large.rs` has the documents with more mistakes than are told.
+    let elsewhere = ["invalid-value", "invalid-group-name", "more-mistakes"];
     let untold: Vec<_> =
         codes.iter().filter(|code| !told.contains(*code) && !elsewhere.contains(&code.as_str())).collect();
     assert!(untold.is_empty(), "no document has {untold:?}");
