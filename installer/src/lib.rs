@@ -4,13 +4,14 @@
 //! `node_console` (what a node shows there), `install` (the executor), `node` (what runs on an installed machine) and
 //! `preflight` (whether a machine is fit to be installed) and `fleet` (what a
 //! server hears of an install); below those `installed` (nodes that are on the disks already) and the pure core: `plan`,
-//! `cluster_file`, `config`, `release`, `iso` (what an ISO has at every byte), `inventory`, `stick`, `machine`,
+//! `cards`, `cluster_file`, `config`, `release`, `iso` (what an ISO has at every byte), `inventory`, `stick`, `machine`,
 //! `customization`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
 //! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `percent`, `progress`, `failure`,
 //! `terminal`.
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
 
+pub mod cards;
 pub mod cli;
 pub mod cluster_file;
 pub mod command;

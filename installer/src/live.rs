@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::cards::Cards;
 use crate::command::Runner;
 use crate::config::InstallConfig;
 use crate::files::Root;
@@ -41,7 +42,7 @@ pub fn set_up_network(
     let step = progress.step("network", format!("Setting up the network {device}"), None);
     let mut changes = Changes::default();
     let root = Root::open(root)?;
-    for file in network::files(config).into_iter().chain([careful()]) {
+    for file in network::files(config, &Cards::default()).into_iter().chain([careful()]) {
         let existed = root.status(&file.path)?.is_some();
         if apply::write(&root, &file)? {
             changes.wrote(&file.path, existed);

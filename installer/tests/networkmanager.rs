@@ -13,6 +13,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
+use installer::cards::Cards;
 use installer::config::{InstallConfig, parse};
 use installer::node::network;
 
@@ -103,7 +104,7 @@ fn run(profiles: &[(String, Vec<u8>)], networking: bool, script: &str) -> tempfi
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).unwrap();
         file.write_all(bytes).unwrap();
     }
-    let files = network::files(&InstallConfig::default());
+    let files = network::files(&InstallConfig::default(), &Cards::default());
     let settings = files.iter().find(|file| file.path == "etc/NetworkManager/conf.d/10-nqrust.conf").unwrap();
     fs::write(path.join("conf.d/10-nqrust.conf"), &settings.bytes).unwrap();
     fs::write(path.join("bus.conf"), BUS.replace("DIR", &path.display().to_string())).unwrap();
@@ -154,7 +155,7 @@ fn complaints(profiles: &[(String, Vec<u8>)]) -> Vec<String> {
 /// NetworkManager.
 fn profiles(case: &str, document: &str) -> Vec<(String, Vec<u8>)> {
     let config = parse(document, case).unwrap_or_else(|error| panic!("{case}: {error}\n{document}"));
-    let files = network::files(&config);
+    let files = network::files(&config, &Cards::default());
     let files = files.iter().filter(|file| file.path.ends_with(".nmconnection"));
     files
         .map(|file| {

@@ -58,9 +58,17 @@ fn image() -> tempfile::TempDir {
             put(root.path(), program.trim_start_matches('/'), "#!/bin/sh\n", 0o755);
         }
     }
-    for target in
-        ["multi-user", "network-online", "sysinit", "basic", "shutdown", "local-fs", "umount", "swap"]
-    {
+    for target in [
+        "multi-user",
+        "network-pre",
+        "network-online",
+        "sysinit",
+        "basic",
+        "shutdown",
+        "local-fs",
+        "umount",
+        "swap",
+    ] {
         put(root.path(), &format!("{}/{target}.target", UNITS[0]), "[Unit]\nDescription=stand-in\n", 0o644);
     }
     root
@@ -175,6 +183,27 @@ fn consoles_show_what_the_watching_unit_writes() {
     let link = fs::read_link(directory.join("50-nqrust.issue")).unwrap();
     assert_eq!(Path::new("../..").join(installer::node::stages::watch::ISSUE.trim_start_matches('/')), link);
     assert!(overlay().join("etc/issue").is_file(), "agetty reads issue.d only beside an issue");
+}
+
+#[test]
+fn a_login_says_which_network_card_is_missing_before_anything_else() {
+    let directory = overlay().join("etc/issue.d");
+    let link = fs::read_link(directory.join("40-nqrust-cards.issue")).unwrap();
+    assert_eq!(Path::new("../..").join(installer::cards::report::ISSUE), link);
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    // agetty takes them in the order of their names.
+    names.sort();
+    assert_eq!(names[0], "40-nqrust-cards.issue");
+}
+
+#[test]
+fn cards_are_looked_for_before_networkmanager_starts() {
+    let unit = fs::read_to_string(overlay().join(UNITS[0]).join("nqrust-cards.service")).unwrap();
+    assert!(unit.contains("\nBefore=network-pre.target NetworkManager.service\n"), "{unit}");
+    assert!(unit.contains("\nConditionKernelCommandLine=nqrust.slot\n"), "not on a live system: {unit}");
+    let wanted = overlay().join(UNITS[0]).join("multi-user.target.wants/nqrust-cards.service");
+    assert_eq!(fs::read_link(wanted).unwrap(), Path::new("../nqrust-cards.service"));
 }
 
 #[test]

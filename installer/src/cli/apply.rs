@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Context, Format, print};
+use crate::command::SystemRunner;
 use crate::node::apply::{self, Outcome};
 use crate::node::boot::DOCUMENT;
 use crate::node::trial::run as trial;
@@ -24,10 +25,15 @@ impl Apply {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         // A trial ends with the files as they were; what is written meanwhile would be lost or left behind.
         trial::refuse_during(&self.root)?;
-        let outcome = apply::apply(&self.config, &self.root)?;
+        let running = self.root == Path::new("/");
+        let outcome = if running && self.config == Path::new(DOCUMENT) {
+            apply::apply_running(&self.config, &self.root, &SystemRunner)?
+        } else {
+            apply::apply(&self.config, &self.root)?
+        };
         match context.format {
             Format::Json => print(&serde_json::to_string_pretty(&outcome)?),
-            Format::Text => print(&tell(&outcome, self.root == Path::new("/"))),
+            Format::Text => print(&tell(&outcome, running)),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::command::SystemRunner;
 use crate::config::Diagnostic;
 use crate::failure::{Class, Classify, Failure};
 use crate::files;
+use crate::node::cards;
 use crate::node::status;
 use crate::node::trial::{Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, State};
 use crate::node::trial::{Trials, standing};
@@ -38,6 +39,9 @@ enum Command {
         #[arg(long, hide = true)]
         expired: bool,
     },
+    /// Find the network cards that the node document names; for the unit that runs before the network.
+    #[command(hide = true)]
+    Settle,
     /// Set up the networks on trial; for the service of a trial.
     #[command(hide = true)]
     SetUp,
@@ -77,8 +81,13 @@ impl Args {
             }
             Command::Revert { expired } => tell(&trials.revert(expired)?, context),
             Command::SetUp => trials.set_up(),
+            Command::Settle => print(&settled(&cards::settle(root, &SystemRunner)?)),
         }
     }
+}
+
+fn settled(notes: &[String]) -> String {
+    if notes.is_empty() { "Every network card is where it was.".to_owned() } else { notes.join("\n") }
 }
 
 fn warned(warnings: &[String]) -> Vec<String> {

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::persistent::directory;
 use super::readback::{self, Written};
+use crate::cards::{Remembered, record};
 use crate::config::Secret;
 use crate::digest::Digest;
 use crate::failure::{Class, Classify};
@@ -29,15 +30,24 @@ pub(super) struct Identity {
     machine_id: String,
     manifest: Vec<u8>,
     installed: Secret,
+    /// What the node remembers of its network cards; none where its document names none.
+    cards: Option<String>,
     fleet: Option<Secret>,
 }
 
 impl Identity {
     /// Draws the node's identity.
-    pub(super) fn new(document: Secret, release: &Release, installed: Secret, fleet: Option<Secret>) -> Self {
+    pub(super) fn new(
+        document: Secret,
+        release: &Release,
+        installed: Secret,
+        cards: &Remembered,
+        fleet: Option<Secret>,
+    ) -> Self {
         // As machine-id(5) wants it.
         let machine_id = format!("{}\n", Uuid::new_v4().simple());
-        Self { document, machine_id, manifest: release.to_bytes(), installed, fleet }
+        let cards = (!cards.is_empty()).then(|| cards.to_text());
+        Self { document, machine_id, manifest: release.to_bytes(), installed, cards, fleet }
     }
 
     /// Names, content and modes.
@@ -48,6 +58,7 @@ impl Identity {
             (crate::release::MANIFEST, &self.manifest[..], 0o644),
             (installed::FILE, self.installed.expose().as_bytes(), 0o600),
         ];
+        files.extend(self.cards.iter().map(|cards| (record::FILE, cards.as_bytes(), record::MODE)));
         files.extend(self.fleet.iter().map(|kept| (herald::FILE, kept.expose().as_bytes(), 0o600)));
         files
     }

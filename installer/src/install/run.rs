@@ -80,7 +80,8 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
     let keeper = keep::rehearse(plan, parts.device, others.kept())?;
     plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
     let (seen, nodes, members) = (Seen::default(), BTreeMap::new(), Vec::new());
-    let identity = Identity::new(document, &plan.release, parts.installed.clone(), parts.fleet.cloned());
+    let installed = parts.installed.clone();
+    let identity = Identity::new(document, &plan.release, installed, &plan.cards, parts.fleet.cloned());
     let mut run = Run {
         plan,
         parts,

@@ -77,6 +77,12 @@ pub struct Nic {
     pub carrier: Option<bool>,
     /// Megabits a second, when there is a link.
     pub speed: Option<u32>,
+    /// The kernel module that drives it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Whether the hardware address is not the card's own: drawn by the kernel at this start, or set by a program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub temporary_mac: bool,
 }
 
 impl Inventory {

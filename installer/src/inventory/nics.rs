@@ -4,6 +4,9 @@ use std::path::Path;
 
 use super::{Nic, attribute, names, number};
 
+/// `NET_ADDR_PERM` (linux/netdevice.h): the address is the one that the hardware has.
+const PERMANENT: u64 = 0;
+
 /// Cards are what has a device behind it: bridges, bonds, tunnels and the loopback have none.
 pub(crate) fn scan(sys: &Path) -> Vec<Nic> {
     let net = sys.join("class/net");
@@ -14,9 +17,14 @@ pub(crate) fn scan(sys: &Path) -> Vec<Nic> {
 fn nic(path: &Path, name: String) -> Option<Nic> {
     // In a bond all cards show the address of the bond; the kernel tells their own beside it.
     let own = attribute(&path.join("bonding_slave/perm_hwaddr"));
+    let temporary_mac =
+        own.is_none() && number(&path.join("addr_assign_type")).is_some_and(|kind| kind != PERMANENT);
     let mac = own.or_else(|| attribute(&path.join("address")))?;
     // Both refuse to be read while the card is down, and speed is -1 without a link.
     let carrier = number(&path.join("carrier")).map(|carrier| carrier == 1);
     let speed = number(&path.join("speed")).and_then(|speed| u32::try_from(speed).ok());
-    Some(Nic { name, mac, carrier, speed: speed.filter(|speed| *speed > 0 && *speed < u32::MAX) })
+    let speed = speed.filter(|speed| *speed > 0 && *speed < u32::MAX);
+    let driver = std::fs::read_link(path.join("device/driver")).ok();
+    let driver = driver.and_then(|link| Some(link.file_name()?.to_string_lossy().into_owned()));
+    Some(Nic { name, mac, carrier, speed, driver, temporary_mac })
 }

@@ -146,6 +146,27 @@ fn a_card_is_what_has_a_device_behind_it() {
     let nics = machine.scan().nics;
     assert_eq!(nics.len(), 1);
     assert_eq!((nics[0].name.as_str(), nics[0].carrier, nics[0].speed), ("ens3", Some(true), None));
+    assert_eq!((nics[0].driver.as_deref(), nics[0].temporary_mac), (None, false));
+}
+
+#[test]
+fn an_address_that_is_not_the_cards_own_is_told_apart() {
+    let machine = Machine::new("");
+    for (name, kind) in [("ens3", "0"), ("ens4", "1"), ("ens5", "3")] {
+        machine.file(&format!("sys/class/net/{name}/address"), "52:54:00:12:34:56\n");
+        machine.file(&format!("sys/class/net/{name}/addr_assign_type"), &format!("{kind}\n"));
+        machine
+            .link(&format!("sys/class/net/{name}/device/driver"), "../../../bus/virtio/drivers/virtio_net");
+    }
+    // What a bond gives its cards hides whose address it was; the kernel tells the card's own beside it.
+    machine.file("sys/class/net/ens5/bonding_slave/perm_hwaddr", "52:54:00:12:34:57\n");
+    let nics = machine.scan().nics;
+    assert!(nics.iter().all(|nic| nic.driver.as_deref() == Some("virtio_net")), "{nics:?}");
+    let told: Vec<_> = nics.iter().map(|nic| (nic.mac.as_str(), nic.temporary_mac)).collect();
+    assert_eq!(
+        told,
+        [("52:54:00:12:34:56", false), ("52:54:00:12:34:56", true), ("52:54:00:12:34:57", false)]
+    );
 }
 
 #[test]

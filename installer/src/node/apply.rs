@@ -17,11 +17,14 @@ use super::cluster::{self, Facts};
 use super::files::{FileKind, NodeFile};
 use super::identity::MachineId;
 use super::render::{USER, hostname, render};
-use super::{record, seed, write_files};
+use super::{cards, record, seed, write_files};
+use crate::cards::{Cards, Remembered};
+use crate::command::Runner;
 use crate::config::password::{self, Kind};
 use crate::config::{self, InstallConfig, Secret};
 use crate::digest::{Digest, Hasher};
 use crate::files::{self, Attributes, Owner, Root};
+use crate::inventory::{Nic, nics};
 
 /// What an apply did.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -34,18 +37,34 @@ pub struct Outcome {
     pub warnings: Vec<String>,
 }
 
-/// Applies the document at `document` to the directory `root`, on this machine.
+/// Applies the document at `document` to the directory `root`, which does not run, on this machine.
 /// A document with mistakes is [`Class::Invalid`] and changes nothing.
 pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
-    apply_on(document, root, Facts::read(Path::new("/proc"))?)
+    apply_on(document, root, Facts::read(Path::new("/proc"))?, &[])
 }
 
-/// Applies the document at `document` to the directory `root`, on a machine of this size.
-pub fn apply_on(document: &Path, root: &Path, facts: Facts) -> Result<Outcome> {
+/// Applies the document of the running node at `root` because a person has asked for it: the network cards that it names
+/// are remembered as they are now, and logins say which of them are missing.
+pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Result<Outcome> {
+    let config = config::load(document)?;
+    let present = nics::scan(&root.join("sys"));
+    Remembered::beside(document).unwrap_or_default().after(&config, &present).keep_beside(document)?;
+    let outcome = apply_on(document, root, Facts::read(Path::new("/proc"))?, &present)?;
+    cards::show_missing(root, &config, runner)?;
+    Ok(outcome)
+}
+
+/// Applies the document at `document` to the directory `root`, on a machine of this size with these network cards; none
+/// where they are not known.
+pub fn apply_on(document: &Path, root: &Path, facts: Facts, present: &[Nic]) -> Result<Outcome> {
     let config = config::load(document)?;
     let machine = MachineId::beside(document)?;
     let digest = digest_of(document)?;
-    let mut files = render(&config, machine.as_ref());
+    let remembered = Remembered::beside(document);
+    let unread =
+        remembered.as_ref().err().map(|error| format!("network cards are found by their names: {error:#}"));
+    let cards = Cards::of(&config, &remembered.unwrap_or_default(), present);
+    let mut files = render(&config, machine.as_ref(), &cards);
     files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), facts));
     files.extend(cluster::shipped(&config, root)?);
     let further = &config.os.write_files;
@@ -58,6 +77,7 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts) -> Result<Outcome> {
     files.extend(account_files(&accounts));
     let before = record::before(root)?;
     warnings.extend(unfetched(&config));
+    warnings.extend(unread);
     let mut outcome = Outcome { warnings, ..Outcome::default() };
     let tree = Root::open(root)?.with_homes(accounts.homes());
     record::announce(&tree, &before, &owned)?;
@@ -224,7 +244,7 @@ pub(super) mod tests {
         let path = oem.path().join("node.yaml");
         fs::write(&path, document).unwrap();
         fs::write(oem.path().join("machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
-        apply_on(&path, root, Facts { cpus: 4, memory: 8192 })
+        apply_on(&path, root, Facts { cpus: 4, memory: 8192 }, &[])
     }
 
     /// Every file below `root` with its mode; a link with its target and no mode.

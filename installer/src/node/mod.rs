@@ -7,6 +7,7 @@ pub mod accounts;
 pub mod apply;
 pub mod arrays;
 pub mod boot;
+pub mod cards;
 pub mod cluster;
 pub mod cmdline;
 pub mod files;

@@ -4,6 +4,7 @@
 use super::files::NodeFile;
 use super::identity::MachineId;
 use super::{multipath, network};
+use crate::cards::Cards;
 use crate::config::InstallConfig;
 use crate::config::formats::access;
 
@@ -16,11 +17,11 @@ pub(super) const NOTE: &str =
 
 /// The files of a document, in a fixed order. The same arguments give the same bytes.
 #[must_use]
-pub fn render(config: &InstallConfig, machine: Option<&MachineId>) -> Vec<NodeFile> {
+pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &Cards) -> Vec<NodeFile> {
     let os = &config.os;
     let name = hostname(config, machine);
     let mut files = vec![hosts(name.as_deref()), sudo_rule(config), login(config)];
-    files.extend(network::files(config));
+    files.extend(network::files(config, cards));
     files.extend(multipath::file(&os.external_storage_config));
     files.extend(name.map(|name| NodeFile::new("etc/hostname", 0o644, format!("{name}\n"))));
     files.extend(machine.map(|id| NodeFile::new("etc/machine-id", 0o444, format!("{id}\n"))));
@@ -110,7 +111,7 @@ mod tests {
             let example = format!("{}/../configs/nodes/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
             let text = if name == "bare" { String::new() } else { std::fs::read_to_string(example).unwrap() };
             let config = parse(&text, name).unwrap();
-            let rendered: String = render(&config, Some(&machine))
+            let rendered: String = render(&config, Some(&machine), &Cards::default())
                 .iter()
                 .map(|file| {
                     let text = String::from_utf8_lossy(&file.bytes);
@@ -133,14 +134,14 @@ mod tests {
 
     #[test]
     fn without_name_and_machine_id_the_image_keeps_its_own() {
-        let files = render(&InstallConfig::default(), None);
+        let files = render(&InstallConfig::default(), None, &Cards::default());
         assert!(!files.iter().any(|file| file.path == "etc/hostname" || file.path == "etc/machine-id"));
     }
 
     #[test]
     fn debug_output_does_not_show_content() {
         let config = parse("os: {sysctls: {a.b: marked}}", "f").unwrap();
-        assert!(!format!("{:?}", render(&config, None)).contains("marked"));
+        assert!(!format!("{:?}", render(&config, None, &Cards::default())).contains("marked"));
     }
 
     proptest! {
@@ -148,7 +149,7 @@ mod tests {
         fn a_setting_stays_on_its_line(value in "[!-~]([ -~]{0,40}[!-~])?") {
             let mut config = InstallConfig::default();
             config.os.sysctls.insert("a.b".into(), value.parse().unwrap());
-            let files = render(&config, None);
+            let files = render(&config, None, &Cards::default());
             let file = files.iter().find(|file| file.path.contains("sysctl")).unwrap();
             let text = String::from_utf8(file.bytes.clone()).unwrap();
             prop_assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), [format!("a.b = {value}")]);

@@ -15,6 +15,7 @@ use super::record::Applied;
 use super::stages::look::Subject;
 use super::stages::watch::{self, Ready};
 use super::stages::{self, Stage};
+use crate::cards::Missing;
 use crate::command::Runner;
 use crate::config::{self, Images};
 use crate::failure::{Class, Failure};
@@ -47,6 +48,9 @@ pub struct Status {
     pub pending: bool,
     /// Blobs of the preloaded images.
     pub images: Blobs,
+    /// Network cards that the document has and the machine has not; told of a node that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_cards: Option<Missing>,
     /// How far it is on its way into its cluster; empty where it has none, and for a node that does not run.
     pub stages: Vec<Stage>,
     /// When it was ready in its cluster.
@@ -106,13 +110,16 @@ impl Status {
             arrays: arrays::arrays(root),
             pending: applied.document != Some(apply::digest_of(&document)?),
             images: Blobs { expected, present, deferred },
+            missing_cards: None,
             stages: Vec::new(),
             ready: Ready::read(root)?,
         })
     }
 
-    /// Adds how far the running node is on its way into its cluster.
+    /// Adds what only a running node shows: missing network cards, and how far it is on its way into its cluster.
     pub fn look(&mut self, root: &Path, runner: &dyn Runner) -> Result<()> {
+        let document = below(root, DOCUMENT);
+        self.missing_cards = Missing::on(root, &config::load(&document)?, &document);
         if let Some(subject) = Subject::read(root)? {
             let stages = subject.look(root, runner);
             // Only what the watching unit has seen has a time.
@@ -143,6 +150,9 @@ impl fmt::Display for Status {
         let slot = self.slot.map_or("none (not an installed system)".to_owned(), |slot| slot.to_string());
         let pending =
             if self.pending { "the node document has changes that are not applied" } else { "nothing" };
+        for line in self.missing_cards.iter().flat_map(Missing::lines) {
+            writeln!(f, "{line}")?;
+        }
         writeln!(f, "product   {} {}", self.product, self.version)?;
         writeln!(f, "hostname  {}", self.hostname)?;
         writeln!(f, "role      {} (mode {})", self.role, self.mode)?;

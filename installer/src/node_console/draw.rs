@@ -8,6 +8,7 @@ use ratatui::style::Style;
 
 use super::state::{State, View};
 use super::{Cluster, Facts, Power};
+use crate::cards::Missing;
 use crate::node::arrays;
 use crate::node::stages::{self, Stage, State as Standing};
 use crate::node::status::Blobs;
@@ -119,6 +120,9 @@ fn rows(facts: &Facts, width: usize, theme: Theme) -> Vec<(String, Style)> {
     let plain = Style::new();
     let mut table = Table { rows: Vec::new(), width };
     let status = &facts.status;
+    if let Some(missing) = &status.missing_cards {
+        table.missing(missing, theme);
+    }
     table.row("Node", &format!("{}: {} (mode {})", status.hostname, status.role, status.mode), plain);
     table.list("Address", &facts.addresses, "none", plain);
     if let Some(cluster) = &facts.cluster {
@@ -168,6 +172,19 @@ impl Table {
         for (index, text) in texts.iter().enumerate() {
             self.row(if index == 0 { name } else { "" }, text, style);
         }
+    }
+
+    /// Network cards that are not there, and those that are: before anything else, because nothing works without them.
+    fn missing(&mut self, missing: &Missing, theme: Theme) {
+        self.row(
+            "MISSING",
+            "Network cards that the node document has are not in this machine:",
+            theme.error(),
+        );
+        missing.missing().iter().for_each(|card| self.row("", card, theme.error()));
+        self.list("Cards", &missing.there(), "none", Style::new());
+        self.row("", &format!("next: {}", Missing::next()), Style::new());
+        self.blank();
     }
 
     fn blank(&mut self) {

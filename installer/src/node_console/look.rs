@@ -16,7 +16,7 @@ use crate::config::sources::{Combined, Document, Kind, combine};
 use crate::config::{self, InstallConfig};
 use crate::files;
 use crate::interactive::answers::Answers;
-use crate::inventory::{Inventory, Roots};
+use crate::inventory::{Inventory, Roots, nics};
 use crate::node::apply::below;
 use crate::node::arrays;
 use crate::node::boot::DOCUMENT;
@@ -83,6 +83,11 @@ impl ThisNode {
         names
     }
 
+    /// The kernel's names of all network cards.
+    fn cards(&self) -> Vec<String> {
+        nics::scan(&self.root.join("sys")).into_iter().map(|nic| nic.name).collect()
+    }
+
     fn roots(&self) -> Roots {
         let at = |path: &str| self.root.join(path);
         Roots { sys: at("sys"), dev: at("dev"), proc: at("proc"), udev: at("run/udev/data") }
@@ -145,7 +150,7 @@ impl ThisNode {
 impl Node for ThisNode {
     fn signs(&self) -> String {
         let seen = fs::read_to_string(below(&self.root, watch::SEEN)).unwrap_or_default();
-        let mut signs = format!("{seen}\n{}", self.devices().join(" "));
+        let mut signs = format!("{seen}\n{}\n{}", self.devices().join(" "), self.cards().join(" "));
         for array in arrays::arrays(&self.root) {
             let _ = write!(signs, "\n{array}");
         }

@@ -12,6 +12,8 @@ use ratatui::layout::Size;
 use super::look::{BUNDLES, ThisNode};
 use super::state::{Effect, Input, State, View};
 use super::{Action, Cluster, Facts, Node, Power, draw};
+use crate::cards::Missing;
+use crate::cards::report::{MissingCard, PresentCard};
 use crate::command::{Invocation, Runner};
 use crate::node::arrays::{Array, State as Health};
 use crate::node::cmdline::Slot;
@@ -50,6 +52,7 @@ pub(super) fn ready() -> Facts {
             arrays: Vec::new(),
             pending: false,
             images: Blobs { expected: 214, present: 214, deferred: false },
+            missing_cards: None,
             stages: stages.iter().map(|(name, detail)| stage(*name, Standing::Done, detail)).collect(),
             ready: None,
         },
@@ -154,6 +157,42 @@ fn a_ready_node_shows_where_it_is_managed() {
 #[test]
 fn a_node_whose_mirror_has_lost_a_disk_shows_which() {
     golden("degraded", state(false, Some(degraded())));
+}
+
+/// One on another board, whose cards are called otherwise.
+fn without_card() -> Facts {
+    let mut facts = joining();
+    let card = |name: &str, last: &str, link| PresentCard {
+        name: name.into(),
+        address: format!("52:54:00:00:00:{last}"),
+        driver: Some("igb".into()),
+        link: Some(link),
+    };
+    let missing = MissingCard {
+        name: Some("ens3".into()),
+        address: Some("52:54:00:00:00:03".into()),
+        network: "mgmt".into(),
+    };
+    let missing = Missing {
+        cards: vec![missing],
+        present: vec![card("enp1s0f0", "10", true), card("enp1s0f1", "11", false)],
+    };
+    facts.status.stages[0] = Stage {
+        next: Some(Missing::next().to_owned()),
+        ..stage(Name::Network, Standing::Failed, &missing.of_network("mgmt").unwrap())
+    };
+    facts.status.missing_cards = Some(missing);
+    facts.addresses.clear();
+    facts
+}
+
+#[test]
+fn a_node_whose_network_card_is_missing_says_so_before_anything_else() {
+    golden("card-missing", state(false, Some(without_card())));
+    let text = drawn(&mut state(false, Some(without_card())), "vt220", Size::new(80, 24));
+    let at = |text_of: &str| text.find(text_of).unwrap_or_else(|| panic!("{text_of} in {text}"));
+    assert!(at("ens3 (52:54:00:00:00:03) of network mgmt") < at("node-2: worker"), "{text}");
+    assert!(at("enp1s0f0 52:54:00:00:00:10 (igb, link)") < at("node-2: worker"), "{text}");
 }
 
 #[test]

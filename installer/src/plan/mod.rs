@@ -29,6 +29,7 @@ pub(crate) use payloads::images_of;
 pub(crate) use render::Losses;
 pub(crate) use takedown::describe as describe_holder;
 
+use crate::cards::Remembered;
 use crate::config::{Images, InstallConfig, Mode, Role};
 use crate::digest::Digest;
 use crate::failure::{Class, Failure};
@@ -78,6 +79,9 @@ pub struct Plan {
     /// What the configuration asks for and does not get, each a sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// The hardware addresses of the network cards that the configuration names, which the node remembers.
+    #[serde(skip_serializing_if = "Remembered::is_empty")]
+    pub cards: Remembered,
     /// What is done, in order.
     pub steps: Vec<Step>,
     /// What is fetched before the plan is made for an install.
@@ -317,6 +321,7 @@ pub fn plan(
         wiped,
         taken_down,
         warnings,
+        cards: Remembered::default().after(config, &inventory.nics),
         steps: Vec::new(),
         fetched: crate::resolve::references(config),
         finish: if install.poweroff { Finish::Poweroff } else { Finish::Reboot },

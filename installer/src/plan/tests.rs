@@ -183,6 +183,25 @@ fn the_boot_menu_of_a_node_is_as_written_here() {
     assert_eq!(files_of_slot_a(text), ["nqrust/a/vmlinuz", "nqrust/a/initrd"]);
 }
 
+#[test]
+fn the_addresses_of_cards_that_are_named_are_part_of_the_plan() {
+    let mut config = trial();
+    config.install.management_interface =
+        serde_json::from_value(serde_json::json!({ "interfaces": [{ "name": "ens3" }] })).unwrap();
+    let nic = crate::inventory::Nic {
+        name: "ens3".into(),
+        mac: "52:54:00:00:00:03".into(),
+        carrier: None,
+        speed: None,
+        driver: None,
+        temporary_mac: false,
+    };
+    let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![nic] };
+    let plan = plan(&config, &inventory, &release(), GUID).unwrap();
+    assert_eq!(plan.cards.address("ens3").unwrap().to_string(), "52:54:00:00:00:03");
+    assert_eq!(serde_json::to_value(&plan).unwrap()["cards"]["ens3"], "52:54:00:00:00:03");
+}
+
 /// Compares with a file of the golden directory; `UPDATE_GOLDEN=1` writes it.
 fn golden(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/plan/golden").join(name);

@@ -173,6 +173,7 @@ impl Work<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cards::Cards;
     use crate::config::parse;
     use crate::node::network::files;
     use std::sync::Mutex;
@@ -200,9 +201,9 @@ mod tests {
     /// What is asked of NetworkManager, without the reloads at the beginning, when one document follows another.
     fn asked(before: &str, after: &str, refuses: &'static str) -> (Vec<String>, Vec<String>) {
         let [before, after] = [before, after].map(|text| parse(text, "f").unwrap());
-        let known = files(&before);
+        let known = files(&before, &Cards::default());
         let mut changes = Changes::default();
-        for file in files(&after) {
+        for file in files(&after, &Cards::default()) {
             match known.iter().find(|known| known.path == file.path) {
                 None => changes.wrote(&file.path, false),
                 Some(known) if *known != file => changes.wrote(&file.path, true),

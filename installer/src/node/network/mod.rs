@@ -13,6 +13,8 @@ use std::net::Ipv4Addr;
 use uuid::Uuid;
 
 use super::files::NodeFile;
+use crate::cards::Cards;
+pub use crate::cards::MANAGEMENT;
 use crate::config::network::{HashPolicy, LacpRate, NetworkMethod};
 use crate::config::rules::prefix_length;
 use crate::config::{BondOptions, InstallConfig, Interface, ManagementInterface, Method, Network};
@@ -21,8 +23,6 @@ use keyfile::Keyfile;
 /// The namespace of the profiles' UUIDs: a number drawn once, so that a profile keeps its identity.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f0d_3a52_8f1b_4c7e_9d64_1b0c_57a2_e83d);
 
-/// The name of the management network.
-pub const MANAGEMENT: &str = "mgmt";
 /// What the profile of every wired card is called in its network.
 const ANY: &str = "any";
 /// Where NetworkManager reads profiles, from the root.
@@ -51,9 +51,10 @@ enum Address {
     Static(Ipv4Addr, u8),
 }
 
-/// The profiles of the document's networks, and what they need beside them.
+/// The profiles of the document's networks, and what they need beside them. `cards` tells by what each card that the
+/// document names is found.
 #[must_use]
-pub fn files(config: &InstallConfig) -> Vec<NodeFile> {
+pub fn files(config: &InstallConfig, cards: &Cards) -> Vec<NodeFile> {
     let default = ManagementInterface::default();
     let management = config.install.management_interface.as_ref().unwrap_or(&default);
     let management = of_management(config, management);
@@ -61,10 +62,19 @@ pub fn files(config: &InstallConfig) -> Vec<NodeFile> {
     if management.cards.is_empty() {
         files.push(any_card(&management));
     } else {
-        files.extend(profiles(&management));
+        files.extend(profiles(&management, cards));
     }
-    files.extend(config.install.networks.iter().flat_map(|network| profiles(&of_network(network))));
+    files.extend(config.install.networks.iter().flat_map(|network| profiles(&of_network(network), cards)));
     files
+}
+
+/// The same without those that the document writes itself.
+#[must_use]
+pub fn own_files(config: &InstallConfig, cards: &Cards) -> Vec<NodeFile> {
+    let written = |file: &NodeFile| {
+        config.os.write_files.iter().any(|further| further.path.trim_start_matches('/') == file.path)
+    };
+    files(config, cards).into_iter().filter(|file| !written(file)).collect()
 }
 
 /// The device that has the node's address in the management network, where cards are named.
@@ -181,10 +191,10 @@ impl Plan<'_> {
     }
 }
 
-fn profiles(plan: &Plan<'_>) -> Vec<NodeFile> {
+fn profiles(plan: &Plan<'_>, cards: &Cards) -> Vec<NodeFile> {
     let mut files: Vec<_> =
-        plan.cards.iter().enumerate().map(|(index, card)| port(plan, index, card)).collect();
-    files.push(bond(plan));
+        plan.cards.iter().enumerate().map(|(index, card)| port(plan, index, card, cards)).collect();
+    files.push(bond(plan, cards));
     files.push(bridge(plan));
     files.extend(plan.vlan.map(|id| vlan(plan, id)));
     files
@@ -222,16 +232,19 @@ fn end(plan: &Plan<'_>, role: &str, keyfile: Keyfile) -> NodeFile {
     NodeFile::new(&path, 0o600, keyfile.0)
 }
 
-fn port(plan: &Plan<'_>, index: usize, card: &Interface) -> NodeFile {
+fn port(plan: &Plan<'_>, index: usize, card: &Interface, cards: &Cards) -> NodeFile {
     let role = port_role(index);
-    // Names may change with the firmware's mood; the permanent address does not.
-    let name = card.name.as_deref().filter(|_| card.hw_addr.is_none());
+    let name = card.name.as_deref();
+    // A name follows board, slot and firmware; the permanent address stays with the card.
+    let remembered = || name.and_then(|name| cards.address(name)).map(|address| address.to_string());
+    let address = card.hw_addr.as_deref().map(str::to_owned).or_else(remembered);
+    let name = name.filter(|_| address.is_none()).map(|name| cards.name(name));
     let mut keyfile = begin(plan, &role, "ethernet", name, Some((&plan.bond(), "bond")));
-    ethernet(&mut keyfile, plan.mtu, card.hw_addr.as_deref());
+    ethernet(&mut keyfile, plan.mtu, address.as_deref());
     end(plan, &role, keyfile)
 }
 
-fn bond(plan: &Plan<'_>) -> NodeFile {
+fn bond(plan: &Plan<'_>, cards: &Cards) -> NodeFile {
     let mut keyfile = begin(plan, "bond", "bond", Some(&plan.bond()), Some((&plan.bridge(), "bridge")));
     ethernet(&mut keyfile, plan.mtu, None);
     let default = BondOptions::default();
@@ -245,7 +258,8 @@ fn bond(plan: &Plan<'_>) -> NodeFile {
         }
     }
     if let Some(primary) = &options.primary {
-        keyfile.text("primary", primary);
+        // The kernel takes a name only.
+        keyfile.text("primary", cards.name(primary));
     }
     if let Some(rate) = options.lacp_rate {
         keyfile.text("lacp_rate", if rate == LacpRate::Fast { "fast" } else { "slow" });
@@ -374,19 +388,25 @@ fn inherit_hardware_addresses() -> NodeFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cards::Remembered;
     use crate::config::parse;
+    use crate::inventory::Nic;
 
     /// The text of the profile `nqrust-NAME` of a document.
     fn profile(document: &str, name: &str) -> String {
+        profile_with(document, name, &Cards::default())
+    }
+
+    fn profile_with(document: &str, name: &str, cards: &Cards) -> String {
         let path = format!("etc/NetworkManager/system-connections/nqrust-{name}.nmconnection");
-        let files = files(&parse(document, "f").unwrap());
+        let files = files(&parse(document, "f").unwrap(), cards);
         let file = files.iter().find(|file| file.path == path);
         assert!(files.iter().all(|file| !file.path.contains("system-connections") || file.mode == 0o600));
         String::from_utf8(file.unwrap_or_else(|| panic!("{path} in {files:?}")).bytes.clone()).unwrap()
     }
 
     fn count(document: &str) -> usize {
-        let files = files(&parse(document, "f").unwrap());
+        let files = files(&parse(document, "f").unwrap(), &Cards::default());
         files.iter().filter(|file| file.path.ends_with(".nmconnection")).count()
     }
 
@@ -405,6 +425,42 @@ mod tests {
         );
         let named = profile("install: {management_interface: {interfaces: [{name: ens3}]}}", "mgmt-port0");
         assert!(named.contains("interface-name=ens3\n") && !named.contains("mac-address"));
+    }
+
+    #[test]
+    fn a_card_that_is_remembered_is_matched_by_its_address_and_a_preferred_one_told_by_its_new_name() {
+        let document = "install: {management_interface: {interfaces: [{name: ens3}, {name: ens4}], \
+                        bond_options: {primary: ens4}}}";
+        let nic = |name: &str, last: u8| Nic {
+            name: name.into(),
+            mac: format!("52:54:00:00:00:{last:02x}"),
+            carrier: None,
+            speed: None,
+            driver: None,
+            temporary_mac: false,
+        };
+        let config = parse(document, "f").unwrap();
+        let remembered = Remembered::default().after(&config, &[nic("ens3", 3), nic("ens4", 4)]);
+        // Another board: the second card is called otherwise, the first was replaced by one of the same name.
+        let cards = Cards::of(&config, &remembered, &[nic("ens3", 7), nic("enp9s0", 4)]);
+        let replaced = profile_with(document, "mgmt-port0", &cards);
+        assert!(
+            replaced.contains("interface-name=ens3\n") && !replaced.contains("mac-address"),
+            "{replaced}"
+        );
+        let renamed = profile_with(document, "mgmt-port1", &cards);
+        assert!(
+            renamed.contains("mac-address=52:54:00:00:00:04\n") && !renamed.contains("interface-name"),
+            "{renamed}"
+        );
+        assert!(profile_with(document, "mgmt-bond", &cards).contains("primary=enp9s0\n"));
+        // In the initrd nothing is known of names.
+        let early = Cards::of(&config, &remembered, &[]);
+        let port = profile_with(document, "mgmt-port0", &early);
+        assert!(
+            port.contains("mac-address=52:54:00:00:00:03\n") && !port.contains("interface-name"),
+            "{port}"
+        );
     }
 
     #[test]

@@ -9,12 +9,14 @@ use anyhow::Result;
 use super::api::{self, Registration};
 use super::network::{self, Wanted};
 use super::{Facts, Service, Stage, stages};
+use crate::cards::Missing;
 use crate::command::{Invocation, Runner};
 use crate::config::redact::Secrets;
 use crate::config::{self, Images, InstallConfig, Method};
 use crate::fleet::herald::{About, Herald};
 use crate::node::apply::below;
 use crate::node::boot::DOCUMENT;
+use crate::node::cards;
 use crate::node::cluster::{Member, vip_in_words};
 use crate::node::identity::MachineId;
 use crate::node::images;
@@ -85,6 +87,11 @@ impl Subject {
         Herald::of_node(root, &about, progress)
     }
 
+    /// Has every login say which of the node's network cards are missing.
+    pub fn show_missing_cards(&self, root: &Path, runner: &dyn Runner) -> Result<()> {
+        cards::show_missing(root, &self.config, runner).map(drop)
+    }
+
     /// Where the node stands now. Takes some seconds where nobody answers.
     #[must_use]
     pub fn look(&self, root: &Path, runner: &dyn Runner) -> Vec<Stage> {
@@ -98,6 +105,7 @@ impl Subject {
             let node = node.join().unwrap_or_else(|_| Registration::Unknown(unasked()));
             Facts {
                 network,
+                missing: Missing::on(root, &self.config, &below(root, DOCUMENT)),
                 service: self.service(runner, &node),
                 server: server.join().unwrap_or_else(|_| Err(unasked())),
                 images: Blobs { expected, present, deferred: install.images() == Images::Defer },
@@ -192,7 +200,7 @@ fn properties(text: &str) -> Service {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::node) mod tests {
     use super::*;
     use crate::node::images::tests::{release, store};
     use crate::node::stages::{Name, State};

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cluster::Member;
 use super::status::Blobs;
+use crate::cards::{MANAGEMENT, Missing};
 use api::Registration;
 pub(crate) use api::serves;
 pub(crate) use network::addresses;
@@ -140,6 +141,8 @@ pub struct Service {
 pub struct Facts {
     /// The address of the management network, or why there is none.
     pub network: Result<String, String>,
+    /// Network cards that the document has and the machine has not.
+    pub missing: Option<Missing>,
     /// The addresses at which the cluster answers, or what came back.
     pub server: Result<String, String>,
     /// The service; none where systemd does not answer.
@@ -156,7 +159,7 @@ pub fn stages(member: &Member, facts: &Facts) -> Vec<Stage> {
     let said = facts.service.as_ref().and_then(|service| words::last_error(&service.said));
     let network = match &facts.network {
         Ok(address) => Stage::new(Name::Network, State::Done, address),
-        Err(why) => Stage::new(Name::Network, State::Waiting, why),
+        Err(why) => no_address(why, facts.missing.as_ref()),
     };
     let server = match &facts.server {
         Ok(address) => Stage::new(Name::Server, State::Done, format!("{address} answers")),
@@ -191,11 +194,25 @@ pub fn mark(stage: &Stage) -> String {
     format!("[{mark}] {}", stage.name.text())
 }
 
-/// The stage that the node is in: the first that has failed, else the first that is not done.
+/// The stage that the node is in: the network as long as there is none, because nothing else can be put right from afar
+/// without it and much of what fails later fails for want of it; then the first that has failed, else the first that is
+/// not done.
 #[must_use]
 pub fn current(stages: &[Stage]) -> Option<&Stage> {
+    let network = stages.iter().find(|stage| stage.name == Name::Network && stage.state != State::Done);
     let first = |state| stages.iter().find(move |stage| stage.state == state);
-    first(State::Failed).or_else(|| first(State::Waiting))
+    network.or_else(|| first(State::Failed)).or_else(|| first(State::Waiting))
+}
+
+/// A node without an address. It does not come by itself where a card of the management network is missing.
+fn no_address(why: &str, missing: Option<&Missing>) -> Stage {
+    match missing.and_then(|missing| missing.of_network(MANAGEMENT)) {
+        Some(cards) => Stage {
+            next: Some(Missing::next().to_owned()),
+            ..Stage::new(Name::Network, State::Failed, format!("{cards}; {why}"))
+        },
+        None => Stage::new(Name::Network, State::Waiting, why),
+    }
 }
 
 fn service(member: &Member, service: Option<&Service>, said: Option<&Trouble>) -> Stage {

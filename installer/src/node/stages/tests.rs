@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::api::{Registration, node, ping};
 use super::*;
+use crate::cards::Remembered;
 use crate::config::{Distribution, parse};
 
 const AUTHORITY: &str = include_str!("../../config/sources/fixtures/ca.pem");
@@ -35,6 +36,7 @@ fn running() -> Service {
 fn good() -> Facts {
     Facts {
         network: Ok("mgmt-br has 192.0.2.11/24".into()),
+        missing: None,
         server: Ok("https://192.0.2.10:9345".into()),
         service: Some(running()),
         images: Blobs { expected: 3, present: 3, deferred: false },
@@ -109,6 +111,28 @@ fn each_trouble_is_told_in_the_stage_that_it_belongs_to() {
         assert_eq!((stage.name, stage.state), (name, state), "{text}: {stages:?}");
         assert!(stage.detail.contains(text), "{text}: {}", stage.detail);
     }
+}
+
+#[test]
+fn a_missing_card_is_told_before_a_service_that_is_not_in_the_image() {
+    let config =
+        parse("install: {mode: install, management_interface: {interfaces: [{name: ens3}]}}", "f").unwrap();
+    let mut facts = good();
+    facts.network = Err("there is no device mgmt-br".into());
+    facts.service = Some(Service { load: "not-found".into(), active: "inactive".into(), ..running() });
+    let said = |facts: &Facts| {
+        let stages = stages(&member(false), facts);
+        let stage = current(&stages).unwrap();
+        (stage.name, stage.state, stage.detail.clone(), stage.next.is_some())
+    };
+    let why = "there is no device mgmt-br".to_owned();
+    assert_eq!(said(&facts), (Name::Network, State::Waiting, why, false));
+    facts.missing = Missing::of(&config, &Remembered::default(), &[]);
+    let why = "a network card is not in this machine: ens3; there is no device mgmt-br".to_owned();
+    assert_eq!(said(&facts), (Name::Network, State::Failed, why, true));
+    // A bond that has lost one of two cards has an address.
+    facts.network = Ok("mgmt-br has 192.0.2.11/24".into());
+    assert_eq!(said(&facts).0, Name::Service);
 }
 
 #[test]

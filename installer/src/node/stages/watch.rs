@@ -121,6 +121,9 @@ impl Watch<'_> {
             let stages = carried(&last, self.subject.look(self.root, runner), &now);
             let news = look == 0 || stages != last;
             tell(&stages, news)?;
+            if self.record {
+                self.subject.show_missing_cards(self.root, runner)?;
+            }
             if news && self.record {
                 self.keep(runner, &stages, &now)?;
             }
@@ -162,7 +165,7 @@ pub fn time() -> String {
 /// What a console shows above its login: what the node is, one word for each stage, then the stage that the node is in.
 fn issue(subject: &Subject, stages: &[Stage], now: &str) -> String {
     let (lines, device) = subject.describe();
-    let mut issue = escaped(&lines.iter().map(|line| wrapped(line)).collect::<String>());
+    let mut issue = for_console(&lines);
     if let Some(device) = device {
         // agetty(8) puts the address there, and another one when it changes.
         issue.push_str(&format!("Address: \\4{{{device}}} ({device})\n"));
@@ -180,6 +183,11 @@ fn standing(stages: &[Stage], now: &str) -> String {
         }
     }
     text
+}
+
+/// Lines as agetty(8) shows them on every console.
+pub(crate) fn for_console(lines: &[String]) -> String {
+    escaped(&lines.iter().map(|line| wrapped(line)).collect::<String>())
 }
 
 /// The text in lines that every console has room for.

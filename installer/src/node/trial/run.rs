@@ -14,11 +14,13 @@ use anyhow::{Context, Result};
 use super::change::{Change, Present};
 use super::networks::Networks;
 use super::record::{Ended, How, Kept, Side, Span, State, Trial, keep, uptime};
+use crate::cards::{Cards, Remembered};
 use crate::command::{Invocation, Runner};
 use crate::config::{self, InstallConfig};
 use crate::digest::Digest;
 use crate::failure::{Class, Classify, Failure, causes};
 use crate::files::{self, Root};
+use crate::inventory::nics;
 use crate::node::apply::{self, Outcome, below, write};
 use crate::node::boot::DOCUMENT;
 use crate::node::cluster::Member;
@@ -112,7 +114,13 @@ impl<'a> Trials<'a> {
             let hint = "Apply them first: installer apply";
             return Err(invalid("the node document has changes that are not applied").hint(hint).into());
         }
-        let [old, new] = [&change.before, &change.after].map(rendered);
+        let remembered = Remembered::beside(&self.document()).unwrap_or_default();
+        let present = nics::scan(&self.root.join("sys"));
+        let rendered = |config: &InstallConfig, remembered: &Remembered| {
+            network::own_files(config, &Cards::of(config, remembered, &present))
+        };
+        let old = rendered(&change.before, &remembered);
+        let new = rendered(&change.after, &remembered.after(&change.after, &present));
         let mut before = Vec::new();
         for file in new.iter().chain(old.iter().filter(|file| !holds(&new, &file.path))) {
             before.push(self.kept(file)?);
@@ -221,7 +229,7 @@ impl<'a> Trials<'a> {
             .class(Class::DiskIo, || "keeping the new network in the node document".to_owned())?;
         self.stop(&format!("{TIMER}.timer"));
         Trial::end(self.root, &Ended { how: How::Confirmed, notes: Vec::new() })?;
-        let mut outcome = apply::apply(&self.document(), self.root)
+        let mut outcome = apply::apply_running(&self.document(), self.root, self.runner)
             .context("the new network stays; applying the rest of the node document")?;
         outcome.warnings.extend(restart(&before, &trial));
         Ok(outcome)
@@ -321,14 +329,6 @@ pub fn refuse_during(root: &Path) -> Result<()> {
     let what = format!("a change of the network is on trial, for another {} seconds", trial.left(root)?);
     let hint = "Keep it with `installer network confirm`, or take it back with `installer network revert`.";
     Err(invalid(what).hint(hint).into())
-}
-
-/// The files that a document's networks make, without those that it writes itself.
-fn rendered(config: &InstallConfig) -> Vec<NodeFile> {
-    let own = |file: &NodeFile| {
-        config.os.write_files.iter().any(|further| further.path.trim_start_matches('/') == file.path)
-    };
-    network::files(config).into_iter().filter(|file| !own(file)).collect()
 }
 
 fn holds(files: &[NodeFile], path: &str) -> bool {

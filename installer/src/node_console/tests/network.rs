@@ -20,6 +20,8 @@ fn present() -> Present {
         mac: mac.into(),
         carrier: Some(carrier),
         speed: carrier.then_some(10_000),
+        driver: None,
+        temporary_mac: false,
     };
     let nics = vec![nic("ens3", "52:54:00:00:00:03", true), nic("ens4", "52:54:00:00:00:04", false)];
     Present { answers: Answers::on(&Combined { entries: Vec::new(), ..found }), nics }

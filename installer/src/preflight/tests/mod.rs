@@ -74,7 +74,8 @@ fn inventory() -> Inventory {
 }
 
 fn nic(name: &str, number: u8, carrier: Option<bool>, speed: Option<u32>) -> Nic {
-    Nic { name: name.into(), mac: format!("52:54:00:00:00:{number:02x}"), carrier, speed }
+    let mac = format!("52:54:00:00:00:{number:02x}");
+    Nic { name: name.into(), mac, carrier, speed, driver: None, temporary_mac: false }
 }
 
 /// A network that answers what it is told to, and nothing else.

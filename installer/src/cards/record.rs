@@ -1,0 +1,71 @@
+//! The file in which a node remembers its cards: beside the node document, for everybody to read, of one version.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::Remembered;
+use crate::files;
+
+/// The name of the file beside the node document.
+pub const FILE: &str = "cards.json";
+/// Its permissions: hardware addresses are no secret.
+pub const MODE: u32 = 0o644;
+/// The version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    version: u32,
+    /// Name in the document to hardware address.
+    cards: Remembered,
+}
+
+impl Remembered {
+    /// The text of the file.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let record = Record { version: VERSION, cards: self.clone() };
+        #[expect(clippy::expect_used, reason = "a number and a map of texts always serialise")]
+        let text = serde_json::to_string_pretty(&record).expect("JSON of texts");
+        text + "\n"
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let record: Record = serde_json::from_str(text)?;
+        anyhow::ensure!(record.version == VERSION, "it has version {} and not {VERSION}", record.version);
+        Ok(record.cards)
+    }
+
+    /// What is remembered beside the document at `document`: nothing where there is no file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is of another version. Callers go on as if there were none, because a node without a
+    /// record still finds its cards by their names.
+    pub fn beside(document: &Path) -> Result<Self> {
+        let path = path(document);
+        match std::fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            _ => {}
+        }
+        let text = files::read_text(&path)?;
+        Self::parse(&text).with_context(|| format!("reading {}", path.display()))
+    }
+
+    /// Replaces what is remembered beside the document at `document`, if it is something else. Says whether it was.
+    pub fn keep_beside(&self, document: &Path) -> Result<bool> {
+        // One that cannot be read is replaced.
+        if Self::beside(document).is_ok_and(|before| before == *self) {
+            return Ok(false);
+        }
+        files::write_atomically(&path(document), self.to_text().as_bytes(), MODE)?;
+        Ok(true)
+    }
+}
+
+fn path(document: &Path) -> PathBuf {
+    document.with_file_name(FILE)
+}

@@ -1,0 +1,171 @@
+//! What a node says when a network card that its document has is not in the machine.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::{Found, Remembered, find};
+use crate::config::InstallConfig;
+use crate::files;
+use crate::inventory::{Nic, nics};
+
+/// What agetty(8) shows above every login while a card is missing: the OS image has a link to it in `/etc/issue.d`, before
+/// that of the stages. From the root.
+pub const ISSUE: &str = "run/nqrust/cards.issue";
+
+/// Cards of the document that are not in the machine, and those that are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// The cards that are not there; at least one.
+    pub cards: Vec<MissingCard>,
+    /// The cards that are there.
+    pub present: Vec<PresentCard>,
+}
+
+/// A card of the document that is not in the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MissingCard {
+    /// What the document calls it; none where it gives an address alone.
+    pub name: Option<String>,
+    /// Its hardware address, by the document or remembered; none where nothing is known of it.
+    pub address: Option<String>,
+    /// The network that it belongs to: `mgmt`, or one of `install.networks`.
+    pub network: String,
+}
+
+/// A card that is in the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PresentCard {
+    /// The kernel's name.
+    pub name: String,
+    /// Its hardware address.
+    pub address: String,
+    /// The kernel module that drives it, where that is known.
+    pub driver: Option<String>,
+    /// Whether a cable is in; not known while the card is down.
+    pub link: Option<bool>,
+}
+
+impl Missing {
+    /// What is missing of `config` among `present`; none where every card is there.
+    #[must_use]
+    pub fn of(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Option<Self> {
+        let found = find(config, remembered, present).into_iter();
+        let cards: Vec<_> = found
+            .filter(|(_, found)| *found == Found::Missing)
+            .map(|(wanted, _)| MissingCard {
+                name: wanted.card.name.as_deref().map(str::to_owned),
+                address: wanted.address(remembered).map(|address| address.to_string()),
+                network: wanted.network.to_owned(),
+            })
+            .collect();
+        let card = |nic: &Nic| PresentCard {
+            name: nic.name.clone(),
+            address: nic.mac.clone(),
+            driver: nic.driver.clone(),
+            link: nic.carrier,
+        };
+        (!cards.is_empty()).then(|| Self { cards, present: present.iter().map(card).collect() })
+    }
+
+    /// What is missing on the running system at `root` for the document at `document`. None also where the kernel shows no
+    /// network devices at all: this is no running system then.
+    #[must_use]
+    pub fn on(root: &Path, config: &InstallConfig, document: &Path) -> Option<Self> {
+        let sys = root.join("sys");
+        if !sys.join("class/net").is_dir() {
+            return None;
+        }
+        Self::of(config, &Remembered::beside(document).unwrap_or_default(), &nics::scan(&sys))
+    }
+
+    /// The missing cards of one network, in a clause; none where all of its cards are there.
+    #[must_use]
+    pub fn of_network(&self, network: &str) -> Option<String> {
+        let cards = self.cards.iter().filter(|card| card.network == network);
+        let cards: Vec<_> = cards.map(MissingCard::describe).collect();
+        (!cards.is_empty()).then(|| format!("{} not in this machine: {}", is(cards.len()), cards.join(", ")))
+    }
+
+    /// Which cards are missing, one a line.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        self.cards.iter().map(|card| format!("{} of network {}", card.describe(), card.network)).collect()
+    }
+
+    /// Which cards are there, one a line.
+    #[must_use]
+    pub fn there(&self) -> Vec<String> {
+        let mut lines: Vec<_> = self.present.iter().map(PresentCard::describe).collect();
+        if lines.is_empty() {
+            lines.push("none that the kernel has a driver for".to_owned());
+        }
+        lines
+    }
+
+    /// What a person can do.
+    #[must_use]
+    pub fn next() -> &'static str {
+        "Put the card back, or name one that is there: key N of `sudo installer console`, or /oem/node.yaml and then: \
+         sudo installer apply"
+    }
+
+    /// All of it as lines of text.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let head = if self.cards.len() == 1 { "NETWORK CARD MISSING" } else { "NETWORK CARDS MISSING" };
+        let missing = self.missing().into_iter().map(|line| format!("{head}: {line}"));
+        let there = self.there().into_iter().map(|line| format!("Card in this machine: {line}"));
+        missing.chain(there).chain([Self::next().to_owned()]).collect()
+    }
+}
+
+fn is(count: usize) -> &'static str {
+    if count == 1 { "a network card is" } else { "network cards are" }
+}
+
+impl MissingCard {
+    fn describe(&self) -> String {
+        match (&self.name, &self.address) {
+            (Some(name), Some(address)) => format!("{name} ({address})"),
+            (Some(name), None) => name.clone(),
+            (None, Some(address)) => address.clone(),
+            (None, None) => "a card without a name".to_owned(),
+        }
+    }
+}
+
+impl PresentCard {
+    fn describe(&self) -> String {
+        let driver = self.driver.as_deref().unwrap_or("driver not known");
+        let link = match self.link {
+            Some(true) => "link",
+            Some(false) => "no link",
+            None => "link not known: the card is down",
+        };
+        format!("{} {} ({driver}, {link})", self.name, self.address)
+    }
+}
+
+/// Puts what is missing where logins show it, below the directory `root`, or takes it away. Says whether that changed
+/// anything; the caller then has the consoles read it again.
+pub fn tell(root: &Path, missing: Option<&Missing>, shown: impl Fn(&[String]) -> String) -> Result<bool> {
+    let path = root.join(ISSUE);
+    let before = fs::read(&path).ok();
+    let Some(missing) = missing else {
+        return match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("removing {}", path.display())),
+        };
+    };
+    let text = shown(&missing.lines());
+    if before.as_deref() == Some(text.as_bytes()) {
+        return Ok(false);
+    }
+    files::write_atomically(&path, text.as_bytes(), 0o644)?;
+    Ok(true)
+}
