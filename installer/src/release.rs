@@ -164,6 +164,8 @@ pub enum Purpose {
     InstallConfig,
     /// What the image definition gives every install that says nothing else: a part of a configuration.
     InstallDefaults,
+    /// What GRUB reads the password of the medium's boot menu from, where the embedded configuration has one.
+    BootPassword,
 }
 
 /// Where a medium has containerd's metadata for the images of `role`. Each role has a database of its own, because

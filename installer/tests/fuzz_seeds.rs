@@ -118,6 +118,7 @@ fn no_mutation_of_what_a_medium_was_customised_with_breaks_the_reader() {
         authorities: [("own.pem".to_owned(), "-----BEGIN".to_owned())].into(),
         files: [(format!("etc/{}motd", "long/".repeat(30)), file)].into(),
         arguments: vec!["quiet".parse().unwrap()],
+        boot_password: None,
     };
     let whole = area::bytes(&content).unwrap();
     let mut numbers = Numbers(0xbb67_ae85_84ca_a73b);

@@ -126,7 +126,8 @@ fn check_customisation(source: &dyn PayloadSource) -> Result<Vec<String>> {
     let mut found = Vec::new();
     // One byte more shows that it is too long.
     grub.take(argument::GRUB_LENGTH as u64 + 1).read_to_end(&mut found)?;
-    let same = argument::grub(&content.arguments).is_ok_and(|wanted| wanted == found);
+    let same = argument::grub(&content.arguments, content.boot_password.as_ref())
+        .is_ok_and(|wanted| wanted == found);
     let differs = || format!("{GRUB_FILE} (it does not have the kernel arguments that {FILE} has)");
     Ok((!same).then(differs).into_iter().collect())
 }
@@ -157,8 +158,8 @@ mod tests {
         let nodes = [("default.yaml".to_owned(), Secret::new("password: a-secret-password\n"))].into();
         let content = Content { nodes, arguments: vec!["quiet".parse().unwrap()], ..Content::default() };
         let good = area::bytes(&content).unwrap();
-        let grub = argument::grub(&content.arguments).unwrap();
-        let plain = argument::grub(&[]).unwrap();
+        let grub = argument::grub(&content.arguments, None).unwrap();
+        let plain = argument::grub(&[], None).unwrap();
         std::fs::create_dir_all(directory.path().join(GRUB_FILE).parent().unwrap()).unwrap();
         let mut changed = good.clone();
         changed[area::HEADER + 600] ^= 1;

@@ -6,6 +6,7 @@
 //! reads the YAML, [`walk`] holds it key by key against the [`shape`] of the types here, [`rules`] see what
 //! values must be to one another.
 
+pub mod boot_password;
 pub mod cluster;
 pub mod diagnostic;
 pub mod disk;
@@ -40,6 +41,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use boot_password::BootPassword;
 pub use cluster::{Addon, Distribution, Harvester, Kubernetes, Manifest, VipMode};
 pub use diagnostic::{Diagnostic, Invalid, Severity};
 pub use disk::{DiskClauses, DiskSelector, SizeClause};

@@ -6,11 +6,11 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
 use super::text::{
     AbsolutePath, FileMode, Hostname, KernelArguments, Line, ModuleName, Owner, PersistentPath, SshKey,
     SysctlValue, Text, TimeServer, UserName,
 };
+use super::{BootPassword, Secret};
 
 /// Settings of the operating system, applied at every boot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +30,10 @@ pub struct Os {
     /// A file of the installing system that holds the password, instead of `password`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<AbsolutePath>,
+    /// Password of the boot menu, for its editor and its command line, as a hash by `grub-mkpasswd-pbkdf2`; the user is
+    /// `root`. Set at the install, on the node and on a medium that carries the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_password: Option<BootPassword>,
     /// Further users.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<User>,

@@ -8,6 +8,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::config::BootPassword;
+use crate::config::boot_password::PROTECT;
+
 /// Length in bytes of the file that GRUB reads.
 pub const GRUB_LENGTH: usize = 8192;
 /// The variable with which the boot menu's kernel lines end.
@@ -94,8 +97,9 @@ pub fn line(arguments: &[Argument]) -> String {
     arguments.iter().map(Argument::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// The file that GRUB reads: always [`GRUB_LENGTH`] bytes, and without arguments the one that media are built with.
-pub fn grub(arguments: &[Argument]) -> Result<Vec<u8>, TooLong> {
+/// The file that GRUB reads: always [`GRUB_LENGTH`] bytes, and without arguments and password the one that media are
+/// built with.
+pub fn grub(arguments: &[Argument], password: Option<&BootPassword>) -> Result<Vec<u8>, TooLong> {
     let line = line(arguments);
     if line.len() > MOST {
         return Err(TooLong(line.len()));
@@ -104,6 +108,9 @@ pub fn grub(arguments: &[Argument]) -> Result<Vec<u8>, TooLong> {
     if !line.is_empty() {
         // No argument has an apostrophe, and between two of them nothing else means anything to GRUB.
         text.push_str(&format!("set {VARIABLE}='{line}'\n"));
+    }
+    if let Some(password) = password {
+        text.push_str(&format!("{PROTECT}{}", password.grub_command()));
     }
     // Lines of comments: GRUB passes over them faster than over empty lines.
     let mut bytes = text.into_bytes();
@@ -119,6 +126,7 @@ pub fn grub(arguments: &[Argument]) -> Result<Vec<u8>, TooLong> {
 mod tests {
     use super::*;
     use crate::command::{Invocation, Runner, SystemRunner};
+    use crate::config::boot_password::tests::HASH;
     use crate::config::sources::words::words;
 
     fn arguments(words: &[&str]) -> Vec<Argument> {
@@ -157,18 +165,31 @@ mod tests {
 
     #[test]
     fn the_file_for_grub_has_one_length_and_one_statement() {
-        let empty = String::from_utf8(grub(&[]).unwrap()).unwrap();
+        let empty = String::from_utf8(grub(&[], None).unwrap()).unwrap();
         assert!(empty.lines().all(|line| line.starts_with('#')), "{empty}");
         let long = format!("x={}", "y".repeat(MOST - 2));
         for words in [&["quiet", "a=$(b);c&d|e>f"][..], &[&long]] {
-            let text = String::from_utf8(grub(&arguments(words)).unwrap()).unwrap();
+            let text = String::from_utf8(grub(&arguments(words), None).unwrap()).unwrap();
             assert_eq!(text.len(), GRUB_LENGTH);
             assert!(text.ends_with('\n'));
             let said: Vec<_> =
                 text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
             assert_eq!(said, [format!("set {VARIABLE}='{}'", words.join(" "))]);
         }
-        assert_eq!(grub(&arguments(&[&long, "z"])), Err(TooLong(MOST + 2)));
+        assert_eq!(grub(&arguments(&[&long, "z"]), None), Err(TooLong(MOST + 2)));
+    }
+
+    #[test]
+    fn a_boot_password_keeps_the_length_of_the_file_and_follows_the_arguments() {
+        let text = grub(&arguments(&["quiet"]), Some(&HASH.parse().unwrap())).unwrap();
+        assert_eq!(text.len(), GRUB_LENGTH);
+        let text = String::from_utf8(text).unwrap();
+        let said: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let password = format!("password_pbkdf2 root {HASH}");
+        assert_eq!(
+            said,
+            ["set nqrust_arguments='quiet'", "set superusers=\"root\"", "export superusers", &password]
+        );
     }
 
     /// The program comes with GRUB itself; where it is not, the test above says most of it.
@@ -176,7 +197,8 @@ mod tests {
     fn grub_itself_reads_the_file_as_script() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("custom.cfg");
-        std::fs::write(&path, grub(&arguments(&["a=$(b);c{d}", "e=[f]<g>"])).unwrap()).unwrap();
+        let words = arguments(&["a=$(b);c{d}", "e=[f]<g>"]);
+        std::fs::write(&path, grub(&words, Some(&HASH.parse().unwrap())).unwrap()).unwrap();
         let check = Invocation::new("grub-script-check").arg(&path);
         match SystemRunner.run(&check) {
             Err(error) if format!("{error:#}").contains("No such file") => {}
@@ -188,7 +210,7 @@ mod tests {
         #[test]
         fn no_argument_breaks_out_of_its_quotes_or_becomes_two(word in "\\PC{0,20}") {
             let Ok(argument) = word.parse::<Argument>() else { return Ok(()) };
-            let text = String::from_utf8(grub(&[argument]).unwrap()).unwrap();
+            let text = String::from_utf8(grub(&[argument], None).unwrap()).unwrap();
             let said: Vec<_> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
             proptest::prop_assert_eq!(&said, &[format!("set {VARIABLE}='{word}'")]);
             proptest::prop_assert_eq!(word.matches('\'').count(), 0);

@@ -6,6 +6,7 @@
 //! | `ca/….pem` | certificates of authorities to trust |
 //! | `files/…` | files for the node; the rest of the path is where they go |
 //! | `arguments` | kernel arguments, one a line |
+//! | `boot-password` | the password of the boot menu, a hash for GRUB |
 //!
 //! The archive is uncompressed, of one order, without times and owners: the same content makes the same bytes.
 
@@ -17,12 +18,13 @@ use tar::{Archive, Builder, EntryType, Header};
 
 use super::Argument;
 use super::area::{CAPACITY, Damage};
-use crate::config::Secret;
+use crate::config::{BootPassword, Secret};
 
 const NODES: &str = "nodes";
 const AUTHORITIES: &str = "ca";
 const FILES: &str = "files";
 const ARGUMENTS: &str = "arguments";
+const BOOT_PASSWORD: &str = "boot-password";
 /// Permissions in the archive of what says nothing of them.
 const PRIVATE: u32 = 0o600;
 /// Nothing that runs as another user.
@@ -39,6 +41,9 @@ pub struct Content {
     pub files: BTreeMap<String, File>,
     /// Kernel arguments, in their order.
     pub arguments: Vec<Argument>,
+    /// The password of the boot menu, which the configurations have. It is here a second time so that whoever compares the
+    /// menu with the area need not read configurations.
+    pub boot_password: Option<BootPassword>,
 }
 
 /// A file for the node.
@@ -64,6 +69,7 @@ impl fmt::Debug for Content {
             .field("authorities", &self.authorities.keys())
             .field("files", &self.files.keys())
             .field("arguments", &keys)
+            .field("boot_password", &self.boot_password)
             .finish()
     }
 }
@@ -97,6 +103,9 @@ impl Content {
         }
         for (name, pem) in &self.authorities {
             add(&format!("{AUTHORITIES}/{name}"), PRIVATE, pem.as_bytes())?;
+        }
+        if let Some(password) = &self.boot_password {
+            add(BOOT_PASSWORD, PRIVATE, password.expose().as_bytes())?;
         }
         for (path, file) in &self.files {
             add(&format!("{FILES}/{path}"), file.mode, &file.bytes)?;
@@ -139,6 +148,13 @@ impl Content {
             self.arguments = words.map_err(|why| bad(&format!("has a word that {why}")))?;
             return Ok(());
         }
+        if path == BOOT_PASSWORD {
+            let password = text(file)?.parse().map_err(|_| bad("is not a password hash for GRUB"))?;
+            return match self.boot_password.replace(password) {
+                Some(_) => Err(bad("is there twice")),
+                None => Ok(()),
+            };
+        }
         let (directory, name) = path.split_once('/').ok_or_else(|| bad("has no place there"))?;
         if !is_inner(name) || (directory != FILES && name.contains('/')) {
             return Err(bad("leads elsewhere"));
@@ -179,6 +195,7 @@ mod tests {
             ]
             .into(),
             arguments: vec!["quiet".parse().unwrap(), "a=b".parse().unwrap()],
+            boot_password: Some(crate::config::boot_password::tests::HASH.parse().unwrap()),
         }
     }
 

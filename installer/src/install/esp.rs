@@ -78,6 +78,7 @@ fn expected(file: &EspFile) -> (Digest, u64) {
     match &file.content {
         EspContent::Payload(payload) => (payload.sha256, payload.size),
         EspContent::Text(text) => (Digest::of(text.as_bytes()), text.len() as u64),
+        EspContent::Secret(text) => (Digest::of(text.expose().as_bytes()), text.expose().len() as u64),
     }
 }
 
@@ -94,6 +95,7 @@ impl<'a> Content<'a> {
     fn open(&self) -> io::Result<Box<dyn Read + 'a>> {
         match &self.file.content {
             EspContent::Text(text) => Ok(Box::new(text.as_bytes())),
+            EspContent::Secret(text) => Ok(Box::new(text.expose().as_bytes())),
             EspContent::Payload(payload) => {
                 let opened = self.source.open(payload).map_err(io::Error::other)?;
                 Ok(Box::new(Verified::new(opened, payload, self.source.describe())))

@@ -296,10 +296,10 @@ impl Check<'_> {
             Ok(content) => content.unwrap_or_default(),
             Err(_) => return Ok(None),
         };
-        let wanted = argument::grub(&content.arguments)?;
+        let wanted = argument::grub(&content.arguments, content.boot_password.as_ref())?;
         Ok(self.bytes(region, &wanted)?.map(|fault| match fault {
             Fault::Changed { .. } => {
-                Fault::Customization(format!("it does not have the kernel arguments that {FILE} has"))
+                Fault::Customization(format!("it does not have the kernel arguments and the password that {FILE} has"))
             }
             fault => fault,
         }))

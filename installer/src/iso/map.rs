@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use super::address::{Block, Extent, Offset};
 use super::layout::Part;
 use super::recipe::{self, BOOT_MENU, Content, ELTORITO, Recipe};
-use crate::release::{IsoRecipe, MANIFEST, Payload, Release};
+use crate::release::{IsoRecipe, MANIFEST, Payload, Purpose, Release};
 
 /// A boot sector's length in bytes.
 const BOOT_SECTOR: u64 = 512;
@@ -230,7 +230,7 @@ impl Region<'_> {
     /// not read, or what the installer checks by itself when it reads it.
     pub(super) fn is_of_installer(&self) -> bool {
         match (&self.wanted, &self.owner) {
-            (Wanted::Payload(_), _) => true,
+            (Wanted::Payload(payload), _) => payload.purpose != Purpose::BootPassword,
             (Wanted::Area, _) => true,
             (Wanted::Zeros, Owner::Padding(owner)) => matches!(**owner, Owner::File(_)),
             _ => false,

@@ -1,5 +1,6 @@
 //! The boot menu of a medium.
 
+use crate::config::boot_password::PROTECT;
 use crate::customization::{GRUB_FILE, argument};
 use crate::digest::Digest;
 
@@ -14,6 +15,8 @@ pub struct Menu<'a> {
     pub release: Digest,
     /// Kernel arguments of the definition.
     pub arguments: &'a [String],
+    /// The file with the password that editor and command line of the menu ask for, where the medium is built with one.
+    pub password: Option<&'a str>,
 }
 
 /// Consoles such that both show messages; the last one is `/dev/console`.
@@ -39,13 +42,14 @@ impl Menu<'_> {
     pub const ESP_MARK: &'static str = ".nqrust/medium";
 
     /// `/EFI/debian/grub.cfg`, where the signed GRUB begins: finds this very medium, whatever other media are
-    /// in the machine, and goes on with the menu there.
+    /// in the machine, and goes on with the menu there: as its own menu, because Esc in a menu within another one leads
+    /// to a command line that knows of no password.
     #[must_use]
     pub fn stub(&self) -> String {
         format!(
             "search --no-floppy --file --set=root /{}\n\
              set prefix=($root)/boot/grub\n\
-             configfile /boot/grub/grub.cfg\n",
+             source /boot/grub/grub.cfg\n",
             self.mark()
         )
     }
@@ -63,13 +67,20 @@ impl Menu<'_> {
         );
         // What somebody puts into the finished medium.
         let custom = format!("source /{GRUB_FILE}\n");
-        format!("# {}\n{HEAD}{find}{custom}\n{install}\n{serial}\n{LOCAL}\n{check}", self.title)
+        // Protected first of all, so that whatever fails later fails behind the password: also where its file is gone. One
+        // in the finished medium is stronger.
+        let protect = if self.password.is_some() { PROTECT } else { "" };
+        let password = self.password.map(|path| format!("source /{path}\n")).unwrap_or_default();
+        format!(
+            "# {}\n{protect}{HEAD}{find}{password}{custom}\n{install}\n{serial}\n{LOCAL}\n{check}",
+            self.title
+        )
     }
 
     fn entry(&self, title: &str, id: &str, mode: &str, consoles: &str) -> String {
         let arguments: String = self.arguments.iter().map(|argument| format!(" {argument}")).collect();
         format!(
-            "menuentry \"{title}\" --id {id} {{\n\
+            "menuentry \"{title}\" --id {id} --unrestricted {{\n\
              \x20   echo \"Loading the kernel ...\"\n\
              \x20   linux /boot/vmlinuz {live} nqrust.mode={mode} nqrust.release={release} {consoles}{arguments} ${custom}\n\
              \x20   echo \"Loading the initial RAM disk ...\"\n\
@@ -108,7 +119,7 @@ fi
 /// not bear the mark of a medium; shim looks for GRUB on the device that is root. On BIOS the disk becomes the
 /// first drive, where its loader expects itself.
 const LOCAL: &str = "\
-menuentry \"Boot from local disk\" --id local {
+menuentry \"Boot from local disk\" --id local --unrestricted {
     if [ \"$grub_platform\" = \"efi\" ]; then
         for disk in hd0 hd1 hd2 hd3 hd4 hd5 hd6 hd7; do
             for part in gpt1 gpt2 gpt3 gpt4 gpt5 gpt6 gpt7 gpt8 msdos1 msdos2 msdos3 msdos4; do
@@ -151,11 +162,12 @@ mod tests {
             volume: "NQRUST_1_0".into(),
             release: Digest::of(b""),
             arguments: &arguments,
+            password: None,
         };
         let text = menu.render();
         assert!(text.starts_with("# NQRust Hypervisor 1.0\nset timeout=10\nset default=install\n"), "{text}");
         for id in ["install", "install-serial", "local", "check"] {
-            assert!(text.contains(&format!("--id {id} {{")), "{id}");
+            assert!(text.contains(&format!("--id {id} --unrestricted {{")), "{id}");
         }
         let linux = text.lines().find(|line| line.trim_start().starts_with("linux ")).unwrap();
         assert_eq!(
@@ -167,6 +179,31 @@ mod tests {
         );
         assert!(text.find("\nsource /boot/grub/custom.cfg\n") < text.find("menuentry"), "{text}");
         assert!(menu.stub().contains("--file --set=root /.nqrust/e3b0c44298fc1c14\n"));
+        assert!(!text.contains("superusers"), "{text}");
+    }
+
+    #[test]
+    fn a_boot_password_shuts_the_menu_before_anything_else_and_no_entry() {
+        let menu = Menu {
+            title: "NQRust".into(),
+            volume: "NQRUST".into(),
+            release: Digest::of(b""),
+            arguments: &[],
+            password: Some("boot/grub/password.cfg"),
+        };
+        let text = menu.render();
+        let head = "# NQRust\nset superusers=\"root\"\nexport superusers\nset timeout=10\n";
+        assert!(text.starts_with(head), "{text}");
+        assert!(text.contains("\nfi\nsource /boot/grub/password.cfg\nsource /boot/grub/custom.cfg\n"), "{text}");
+        let entries: Vec<_> = text.lines().filter(|line| line.starts_with("menuentry ")).collect();
+        assert!(
+            entries.len() == 4 && entries.iter().all(|entry| entry.contains(" --unrestricted {")),
+            "{text}"
+        );
+        // A menu within another one is left with Esc, for a command line without a password.
+        assert!(
+            !menu.stub().contains("configfile") && menu.stub().contains("\nsource /boot/grub/grub.cfg\n")
+        );
     }
 
     #[test]

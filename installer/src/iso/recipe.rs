@@ -11,10 +11,10 @@ use super::layout::{Layout, Outline};
 use super::menu::{Menu, volume_id};
 use crate::customization::{self, area, argument};
 use crate::digest::Digest;
-use crate::release::{MANIFEST, Payload, Release};
+use crate::release::{MANIFEST, Payload, Purpose, Release};
 
 /// The number of the recipe that this program follows. It changes whenever the bytes of an ISO do.
-pub const NUMBER: u32 = 1;
+pub const NUMBER: u32 = 2;
 
 /// Where GRUB's El Torito image is on an ISO. It is the first file.
 pub const ELTORITO: &str = "boot/grub/eltorito.img";
@@ -74,6 +74,7 @@ impl<'a> Recipe<'a> {
             volume: volume_id(&format!("{id}_{version}")),
             release: self.digest,
             arguments: kernel_arguments,
+            password: self.release.payload(Purpose::BootPassword).map(|payload| payload.path.as_str()),
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn image(release: &Release) -> Vec<u8> {
             }
             Wanted::Eltorito => image.extend_from_slice(&eltorito),
             Wanted::Esp => image.extend(esp::image(&menu, release.epoch, loaders).unwrap()),
-            Wanted::Arguments => image.extend(argument::grub(&[]).unwrap()),
+            Wanted::Arguments => image.extend(argument::grub(&[], None).unwrap()),
         }
     }
     assert_eq!(image.len() as u64, map.size);

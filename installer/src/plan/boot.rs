@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::mirror::array_id;
 use crate::config::InstallConfig;
+use crate::config::boot_password::PROTECT;
 use crate::config::formats::kernel;
 use crate::release::Release;
 
@@ -91,6 +92,10 @@ pub(super) fn command_line(
         format!("nqrust.slot={}", slot.letter()),
         format!("nqrust.config={}", volumes.config),
         format!("nqrust.persistent={}", volumes.persistent),
+        // A boot that fails before the node's own system runs ends in no shell, which would be root's without a password:
+        // the initrd says why, waits, and starts the machine again (dracut.cmdline(7)).
+        "rd.shell=0".to_owned(),
+        "rd.emergency=reboot".to_owned(),
     ];
     words.extend(volumes.data.map(|data| format!("nqrust.data={data}")));
     if !volumes.arrays.is_empty() {
@@ -145,10 +150,18 @@ impl Slot {
     }
 }
 
+/// Where GRUB's configuration has the password of its menu, from the root of the EFI system partition.
+pub(super) const PASSWORD: &str = "grub/password.cfg";
+
 /// The node's `/grub/grub.cfg`. Slot b shows up once an update has put its kernel there.
-pub(super) fn grub_cfg(release: &Release, tty: Option<&str>, line: impl Fn(Slot) -> String) -> String {
-    let (unit, speed) = port(tty);
-    let mut text = String::from(
+pub(super) fn grub_cfg(release: &Release, config: &InstallConfig, line: impl Fn(Slot) -> String) -> String {
+    let (unit, speed) = port(config.install.tty.as_deref());
+    let mut text = String::new();
+    if config.os.boot_password.is_some() {
+        // The password is in a file of its own, because this one is printed with the plan.
+        text.push_str(&format!("{PROTECT}source ($root)/{PASSWORD}\n"));
+    }
+    text.push_str(
         "set timeout=5\n\
          set default=nqrust-a\n\
          if [ -s ($root)/grub/grubenv ]; then\n\
@@ -182,7 +195,7 @@ fn entry(release: &Release, slot: Slot, line: &str) -> String {
         Slot::B => format!("{} (slot b)", release.name),
     };
     format!(
-        "menuentry {} --id nqrust-{letter} {{\n\
+        "menuentry {} --id nqrust-{letter} --unrestricted {{\n\
          \x20 linux ($root)/nqrust/{letter}/vmlinuz {line}\n\
          \x20 initrd ($root)/nqrust/{letter}/initrd\n\
          }}\n",

@@ -30,7 +30,8 @@ pub(crate) use render::Losses;
 pub(crate) use takedown::describe as describe_holder;
 
 use crate::cards::Remembered;
-use crate::config::{Images, InstallConfig, Mode, Role};
+use crate::config::diagnostic::HIDDEN;
+use crate::config::{Images, InstallConfig, Mode, Role, Secret};
 use crate::digest::Digest;
 use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, FoundPartition, Holder, Inventory, Signature};
@@ -192,6 +193,13 @@ pub enum EspContent {
     Payload(Payload),
     /// Rendered by the plan.
     Text(String),
+    /// Rendered by the plan, and not shown with it.
+    #[serde(serialize_with = "hidden")]
+    Secret(Secret),
+}
+
+fn hidden<S: serde::Serializer>(_: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(HIDDEN)
 }
 
 /// An image to unpack.
@@ -479,7 +487,11 @@ fn esp(plan: &Plan, needed: &Needed, volume_id: u32) -> Result<Vec<EspFile>> {
     files.push(payload("EFI/BOOT/grubx64.efi", &needed.grub));
     files.extend(needed.mok_manager.iter().map(|manager| payload("EFI/BOOT/mmx64.efi", manager)));
     files.push(text("EFI/debian/grub.cfg", boot::stub(volume_id)));
-    files.push(text("grub/grub.cfg", boot::grub_cfg(release, config.install.tty.as_deref(), line)));
+    files.push(text("grub/grub.cfg", boot::grub_cfg(release, config, line)));
+    files.extend(config.os.boot_password.as_ref().map(|password| EspFile {
+        path: boot::PASSWORD.into(),
+        content: EspContent::Secret(Secret::new(password.grub_command())),
+    }));
     files.push(text("grub/grubenv", boot::environment()));
     files.push(payload("nqrust/a/vmlinuz", &needed.kernel));
     files.push(payload("nqrust/a/initrd", &needed.initrd));

@@ -202,6 +202,9 @@ fn describe_file(file: &EspFile) -> String {
             format!("{}  from {}, {}", file.path, payload.path, ByteSize::bytes(payload.size))
         }
         EspContent::Text(text) => format!("{}  {}", file.path, ByteSize::bytes(text.len() as u64)),
+        EspContent::Secret(text) => {
+            format!("{}  {}", file.path, ByteSize::bytes(text.expose().len() as u64))
+        }
     }
 }
 

@@ -184,6 +184,32 @@ fn the_boot_menu_of_a_node_is_as_written_here() {
 }
 
 #[test]
+fn a_boot_password_shuts_editor_and_command_line_but_no_entry_and_is_not_printed_with_the_plan() {
+    use crate::config::boot_password::tests::HASH;
+    let mut config = trial();
+    config.os.boot_password = Some(HASH.parse().unwrap());
+    let plan = try_plan(&config, &[disk("vda", ByteSize::gib(16))]).unwrap();
+    let Some(Step::Esp { files, .. }) = plan.steps.iter().find(|step| matches!(step, Step::Esp { .. }))
+    else {
+        panic!("{plan}")
+    };
+    let content = |path: &str| &files.iter().find(|file| file.path == path).unwrap().content;
+    let EspContent::Text(menu) = content("grub/grub.cfg") else { panic!("grub.cfg is text") };
+    let head = "set superusers=\"root\"\nexport superusers\nsource ($root)/grub/password.cfg\n";
+    assert!(menu.starts_with(head), "{menu}");
+    let mut entries = menu.lines().filter(|line| line.starts_with("menuentry "));
+    assert!(entries.all(|entry| entry.contains(" --unrestricted {")), "{menu}");
+    let EspContent::Secret(password) = content("grub/password.cfg") else { panic!("it is a secret") };
+    assert_eq!(password.expose(), format!("password_pbkdf2 root {HASH}\n"));
+    for shown in [serde_json::to_string(&plan).unwrap(), plan.to_string(), format!("{plan:?}")] {
+        assert!(!shown.contains("grub.pbkdf2"), "{shown}");
+    }
+    // Without one the menu is as it always was.
+    let open = try_plan(&trial(), &[disk("vda", ByteSize::gib(16))]).unwrap();
+    assert!(!serde_json::to_string(&open).unwrap().contains("superusers"));
+}
+
+#[test]
 fn the_addresses_of_cards_that_are_named_are_part_of_the_plan() {
     let mut config = trial();
     config.install.management_interface =

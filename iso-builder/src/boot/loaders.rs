@@ -50,6 +50,7 @@ const MODULES: &[&str] = &[
     "normal",
     "part_gpt",
     "part_msdos",
+    "password_pbkdf2",
     "reboot",
     "regexp",
     "search",
@@ -139,6 +140,8 @@ mod tests {
             ran.iter()
                 .all(|line| line.contains(&root.path().join("usr/lib/grub/i386-pc").display().to_string()))
         );
+        // Without it a menu with a password would be shut for everybody.
+        assert!(ran.iter().all(|line| line.contains(" password_pbkdf2 ")), "{ran:?}");
         assert!(ran[0].contains("(,gpt2)/grub") && ran[0].contains("--config") && ran[1].contains("iso9660"));
     }
 }

@@ -1,21 +1,26 @@
 //! The configurations that media carry. One that an install would refuse must not get onto a medium.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
-use installer::config::Distribution;
+use anyhow::{Context, Result};
 use installer::config::sources::{Document, Kind, check_partial, combine};
+use installer::config::{BootPassword, Distribution};
 use installer::failure::{Class, Classify, Failure};
 use installer::files;
 use installer::release::{Payload, Purpose};
 
 use crate::definition::{Definition, Loaded};
 
-/// The payloads of `install_defaults` and `install_config`, checked, with the files that hold them.
+/// Where a medium has the password of its boot menu.
+const PASSWORD: &str = "boot/grub/password.cfg";
+
+/// The payloads of `install_defaults` and `install_config`, checked, with the files that hold them. The password that the
+/// latter gives the boot menu is one more, which is written into `scratch`: GRUB reads it from a file of its own.
 ///
 /// Defaults are checked key by key: they are a part that something else completes. `install_config` has to be
 /// whole together with them.
-pub(super) fn payloads(loaded: &Loaded) -> Result<Vec<(Payload, PathBuf)>> {
+pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, PathBuf)>> {
     let definition = &loaded.definition;
     let wanted = [
         (&definition.install_defaults, "config/defaults.yaml", Purpose::InstallDefaults, Kind::Defaults),
@@ -30,7 +35,13 @@ pub(super) fn payloads(loaded: &Loaded) -> Result<Vec<(Payload, PathBuf)>> {
         let (sha256, size) = crate::cache::digest_of(&source)?;
         payloads.push((Payload { path: path.into(), purpose, size, sha256 }, source));
     }
-    check(documents)?;
+    if let Some(password) = check(documents)? {
+        let source = scratch.join("password.cfg");
+        fs::write(&source, password.grub_command())
+            .with_context(|| format!("writing {}", source.display()))?;
+        let (sha256, size) = crate::cache::digest_of(&source)?;
+        payloads.push((Payload { path: PASSWORD.into(), purpose: Purpose::BootPassword, size, sha256 }, source));
+    }
     check_distribution(definition, &texts)?;
     Ok(payloads)
 }
@@ -91,14 +102,16 @@ fn check_distribution(definition: &Definition, texts: &[String]) -> Result<()> {
         .into())
 }
 
-fn check(mut documents: Vec<Document>) -> Result<()> {
+/// Returns the password of the boot menu of a medium with these configurations: a menu has one only where a whole
+/// configuration is on the medium.
+fn check(mut documents: Vec<Document>) -> Result<Option<BootPassword>> {
     let whole = documents.iter().any(|document| document.kind() == Kind::Embedded);
     let checked = match documents.pop() {
-        None => Ok(()),
-        Some(only) if !whole => check_partial(only),
+        None => Ok(None),
+        Some(only) if !whole => check_partial(only).map(|()| None),
         Some(last) => {
             documents.push(last);
-            combine(&documents).map(drop)
+            combine(&documents).map(|combined| combined.config.os.boot_password)
         }
     };
     checked.map_err(|invalid| {

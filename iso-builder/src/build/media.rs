@@ -263,7 +263,7 @@ pub(crate) fn assemble(
     for (number, (path, content)) in recipe.files().into_iter().enumerate() {
         let file = match content {
             Content::Bytes(bytes) => small(&format!("file-{number}"), &bytes)?,
-            Content::Arguments => small("custom.cfg", &argument::grub(&[])?)?,
+            Content::Arguments => small("custom.cfg", &argument::grub(&[], None)?)?,
             Content::Area => blank_area(&scratch.join("custom.img"))?,
             Content::Payload(payload) => source(payload)?,
         };

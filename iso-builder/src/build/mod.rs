@@ -108,7 +108,8 @@ pub fn build(options: &Options, progress: &Progress) -> Result<Vec<Medium>> {
     let build = Build::begin(&options.inputs, progress)?;
     // What is wrong with a configuration, a release or the installer is told before anything that takes time.
     let installer = program::check(&options.installer, build.inputs.loaded.definition.architecture)?;
-    let configuration = configuration::payloads(&build.inputs.loaded)?;
+    let scratch = tempfile::tempdir_in(build.inputs.cache.scratch()).context("making a scratch directory")?;
+    let configuration = configuration::payloads(&build.inputs.loaded, scratch.path())?;
     files::make_directory(&options.output, 0o755)?;
     let distribution = build.distribution()?;
     let base = build.base()?;

@@ -52,7 +52,7 @@ impl Build<'_> {
             "base": base.digest()?,
             "overlays": digests(&overlays)?,
         });
-        self.inputs.cache.step(&Key::new("kernel", 5, inputs), |out| {
+        self.inputs.cache.step(&Key::new("kernel", 6, inputs), |out| {
             let work = Work::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))

@@ -32,7 +32,7 @@ const EXAMPLES: &str = "Examples:
 
 impl ConfigMedium {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let gathered: Gathered = Sources::from(self.configurations).read()?;
+        let mut gathered: Gathered = Sources::from(self.configurations).read()?;
         if gathered.content.is_empty() {
             bail!(
                 Failure::new(Class::Invalid, "there is no configuration for the volume")

@@ -8,6 +8,7 @@ use installer::cli::{Context, Format, print};
 use installer::customization::{Content, area, argument};
 use installer::failure::{Class, Classify, Failure};
 use installer::machine::Selector;
+use installer::iso::recipe::BOOT_MENU;
 use installer::release::Purpose;
 
 use crate::customize::change::{self, Wanted};
@@ -16,6 +17,8 @@ use crate::medium::Medium;
 
 /// The longest defaults that are read, in bytes.
 const MAX_DEFAULTS: u64 = 1 << 20;
+/// As much of a boot menu as is read, in bytes.
+const MAX_MENU: u64 = 1 << 20;
 /// Writes to standard output instead of a file.
 const STANDARD_OUTPUT: &str = "-";
 
@@ -103,7 +106,7 @@ impl Customize {
         let place = Place::find(&medium)?;
         let reset = self.reset;
         let (path, output) = (self.medium.clone(), self.output.clone());
-        let gathered = if reset { Gathered::default() } else { self.sources().read()? };
+        let mut gathered = if reset { Gathered::default() } else { self.sources().read()? };
         if gathered.content.is_empty() && !reset {
             let what = format!("there is nothing to customise {} with", path.display());
             bail!(
@@ -120,6 +123,9 @@ impl Customize {
         let defaults = defaults.zip(text.as_deref()).map(|(payload, text)| (payload.path.as_str(), text));
         for warning in gathered.check(defaults)? {
             context.progress.note("customize", format!("warning: {warning}"));
+        }
+        if gathered.content.boot_password.is_some() {
+            can_have_password(&medium)?;
         }
         let wanted = wanted(&gathered.content)?;
         drop(medium);
@@ -145,10 +151,27 @@ impl Customize {
     }
 }
 
+/// A medium that was built before menus could have a password would ask for it at every entry, and have no way to check
+/// it. A directory is not started by GRUB.
+fn can_have_password(medium: &Medium) -> Result<()> {
+    if medium.iso().is_none() {
+        return Ok(());
+    }
+    let menu =
+        medium.read_at_most(BOOT_MENU, MAX_MENU).class(Class::Verification, || format!("reading {BOOT_MENU}"))?;
+    if String::from_utf8_lossy(&menu).contains(" --unrestricted {") {
+        return Ok(());
+    }
+    let what =
+        "the boot menu of this medium cannot have a password, and the configuration has os.boot_password";
+    Err(Failure::new(Class::Invalid, what).hint("Build the medium again with this iso-builder.").into())
+}
+
 fn wanted(content: &Content) -> Result<Wanted> {
     let what = || "packing what the medium is to be customised with".to_owned();
     let area = area::bytes(content).class(Class::Invalid, what)?;
-    let grub = argument::grub(&content.arguments).class(Class::Invalid, what)?;
+    let grub =
+        argument::grub(&content.arguments, content.boot_password.as_ref()).class(Class::Invalid, what)?;
     Ok(Wanted { area, grub })
 }
 
@@ -199,5 +222,32 @@ fn show(shown: &Shown, path: &Path, context: &Context) -> Result<()> {
     match context.format {
         Format::Text => print(&format!("{}: {shown}", path.display())),
         Format::Json => print(&serde_json::to_string_pretty(shown)?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use installer::iso::Menu;
+    use crate::medium::testing::Sample;
+    use installer::digest::Digest;
+    use installer::failure::class_of;
+    use installer::release::MediumKind;
+
+    #[test]
+    fn a_medium_whose_menu_was_built_without_passwords_is_refused_one() {
+        let sample = Sample::new(MediumKind::Full).with_room();
+        let error = can_have_password(&Medium::open(&sample.iso()).unwrap()).unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+        assert!(error.to_string().contains("os.boot_password"), "{error}");
+        let menu = Menu {
+            title: "t".into(),
+            volume: "T".into(),
+            release: Digest::of(b""),
+            arguments: &[],
+            password: None,
+        };
+        std::fs::write(sample.tree().join(BOOT_MENU), menu.render()).unwrap();
+        can_have_password(&Medium::open(&sample.iso()).unwrap()).unwrap();
     }
 }

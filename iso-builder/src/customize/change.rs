@@ -205,13 +205,13 @@ mod tests {
     fn wanted(text: &str) -> Wanted {
         let nodes = [("default.yaml".to_owned(), installer::config::Secret::new(text.repeat(3000)))];
         let arguments = vec![text.parse().unwrap()];
-        let grub = argument::grub(&arguments).unwrap();
+        let grub = argument::grub(&arguments, None).unwrap();
         let content = Content { nodes: nodes.into(), arguments, ..Content::default() };
         Wanted { area: area::bytes(&content).unwrap(), grub }
     }
 
     fn original() -> Wanted {
-        Wanted { area: Vec::new(), grub: argument::grub(&[]).unwrap() }
+        Wanted { area: Vec::new(), grub: argument::grub(&[], None).unwrap() }
     }
 
     impl Failing {

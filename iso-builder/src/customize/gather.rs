@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use installer::config::sources::{Document, Kind, combine, state};
-use installer::config::{InstallConfig, Invalid, Pem, Secret, rules, shape};
+use installer::config::{BootPassword, InstallConfig, Invalid, Pem, Secret, rules, shape};
 use installer::customization::content::is_inner;
 use installer::customization::{Argument, Content, File, argument};
 use installer::failure::{Class, Classify, Failure};
@@ -138,8 +138,9 @@ impl Gathered {
     }
 
     /// Checks everything as the installer will, with the defaults of the medium (their name and text); every mistake of
-    /// every configuration comes at once. Returns what somebody should know all the same.
-    pub fn check(&self, defaults: Option<(&str, &str)>) -> Result<Vec<String>> {
+    /// every configuration comes at once. The password that the configurations give the boot menu becomes part of the
+    /// content. Returns what somebody should know all the same.
+    pub fn check(&mut self, defaults: Option<(&str, &str)>) -> Result<Vec<String>> {
         let content = &self.content;
         let size: usize = content.files.values().map(|file| file.bytes.len()).sum();
         if size > MOST_FILES {
@@ -150,11 +151,12 @@ impl Gathered {
                 .hint("Put what is larger into a container image.")
                 .into());
         }
-        argument::grub(&content.arguments).class(Class::Invalid, || "reading --argument".into())?;
+        argument::grub(&content.arguments, None).class(Class::Invalid, || "reading --argument".into())?;
         let line = argument::line(&content.arguments);
         let parameters = || Document::command_line(&line, shape::install_config());
         installer::config::sources::check_partial(parameters()).map_err(state::refusal)?;
         let (mut mistakes, mut warnings) = (Vec::new(), Vec::new());
+        let mut passwords = Passwords::default();
         for (name, text) in &content.nodes {
             let file = self.origins.get(name).map_or_else(|| name.clone(), |path| path.display().to_string());
             let mut documents: Vec<_> =
@@ -171,14 +173,43 @@ impl Gathered {
                             "{file} does not say install.automatic: true, so that an install asks somebody"
                         ));
                     }
+                    passwords.add(&combined.config, &file)?;
                     check_files(content, combined.config, &file)?;
                 }
             }
         }
-        match mistakes.is_empty() {
-            true => Ok(warnings),
-            false => Err(state::refusal(Invalid(mistakes)).into()),
+        if !mistakes.is_empty() {
+            return Err(state::refusal(Invalid(mistakes)).into());
         }
+        self.content.boot_password = passwords.of_menu();
+        Ok(warnings)
+    }
+}
+
+/// The passwords of the boot menu that configurations have. A medium has one menu, so all have to be the same.
+#[derive(Default)]
+struct Passwords(Option<(BootPassword, String)>);
+
+impl Passwords {
+    fn add(&mut self, config: &InstallConfig, file: &str) -> Result<()> {
+        let Some(password) = &config.os.boot_password else { return Ok(()) };
+        match &self.0 {
+            Some((known, other)) if known != password => {
+                let what = format!(
+                    "{other} and {file} have different os.boot_password, and a medium has one boot menu"
+                );
+                let hint = "Give both the same hash, or make a medium for each.";
+                Err(Failure::new(Class::Invalid, what).hint(hint).into())
+            }
+            _ => {
+                self.0 = Some((password.clone(), file.to_owned()));
+                Ok(())
+            }
+        }
+    }
+
+    fn of_menu(self) -> Option<BootPassword> {
+        self.0.map(|(password, _)| password)
     }
 }
 

@@ -96,9 +96,11 @@ pub fn is_customised(path: &Path) -> bool {
     matches!(content, Some(Ok(Some(_))))
 }
 
-/// Whether GRUB would read other arguments from `medium` than the area has. A directory is not started by GRUB.
-pub fn grub_differs(medium: &Medium, arguments: &[Argument]) -> bool {
-    let Ok(wanted) = argument::grub(arguments) else { return true };
+/// Whether GRUB would read other arguments, or another password, from `medium` than the area has. A directory is not
+/// started by GRUB.
+pub fn grub_differs(medium: &Medium, content: &Content) -> bool {
+    let wanted = argument::grub(&content.arguments, content.boot_password.as_ref());
+    let Ok(wanted) = wanted else { return true };
     let found = || medium.read_at_most(GRUB_FILE, argument::GRUB_LENGTH as u64);
     medium.iso().is_some() && !found().is_ok_and(|found| found == wanted)
 }

@@ -59,7 +59,7 @@ impl Bench {
 }
 
 fn wanted(gathered: &Gathered) -> Wanted {
-    let grub = argument::grub(&gathered.content.arguments).unwrap();
+    let grub = argument::grub(&gathered.content.arguments, gathered.content.boot_password.as_ref()).unwrap();
     Wanted { area: area::bytes(&gathered.content).unwrap(), grub }
 }
 
@@ -79,7 +79,7 @@ fn a_customised_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
     let bench = Bench::new();
     let before = fs::read(&bench.path).unwrap();
     assert_eq!(Shown::of(&Medium::open(&bench.path).unwrap()).state, State::AsBuilt);
-    let gathered = bench.sources().read().unwrap();
+    let mut gathered = bench.sources().read().unwrap();
     gathered.check(None).unwrap();
     let written = apply(&bench.path, &wanted(&gathered));
     assert!(written < 100 << 10, "{written}");
@@ -194,9 +194,68 @@ fn media_without_room_and_cut_ones_are_refused_and_not_written() {
 }
 
 fn refused(sources: &Sources) -> String {
-    let error = sources.read().and_then(|gathered| gathered.check(None)).unwrap_err();
+    let error = sources.read().and_then(|mut gathered| gathered.check(None)).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid, "{}", render(&error));
     render(&error)
+}
+
+/// A hash for GRUB's menu, of which `digit` makes one of several.
+fn boot_password(digit: char) -> String {
+    format!("grub.pbkdf2.sha512.10000.{}.{}", digit.to_string().repeat(128), "CD".repeat(64))
+}
+
+impl Bench {
+    fn protected(&self, hostname: &str, digit: char) -> PathBuf {
+        let text = fs::read_to_string(self.node(hostname)).unwrap();
+        let key = format!("os:\n  boot_password: {}\n", boot_password(digit));
+        let text = text.replacen("os:\n", &key, 1);
+        assert!(text.contains(&key), "{text}");
+        self.file(&format!("{hostname}.yaml"), &text)
+    }
+}
+
+#[test]
+fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_checked_there() {
+    let bench = Bench::new();
+    let sources = Sources {
+        fallback: Some(bench.protected("one", 'A')),
+        for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), bench.protected("two", 'A'))],
+        ..Sources::default()
+    };
+    let mut gathered = sources.read().unwrap();
+    gathered.check(None).unwrap();
+    apply(&bench.path, &wanted(&gathered));
+    let medium = Medium::open(&bench.path).unwrap();
+    let menu = medium.read_at_most(GRUB_FILE, 1 << 20).unwrap();
+    let line = format!(
+        "\nset superusers=\"root\"\nexport superusers\npassword_pbkdf2 root {}\n",
+        boot_password('A')
+    );
+    assert!(String::from_utf8_lossy(&menu).contains(&line));
+    assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
+    let shown = format!("{} {:?}", Shown::of(&medium), gathered.content);
+    assert!(!shown.contains("grub.pbkdf2"), "{shown}");
+    // Taken out of the menu alone, it is missed.
+    damage(&bench.path, b"password_pbkdf2");
+    let report = verify(&Medium::open(&bench.path).unwrap(), &Progress::silent()).unwrap();
+    let paths: Vec<_> = report.findings.iter().map(|finding| finding.path.as_str()).collect();
+    assert_eq!(paths, [GRUB_FILE]);
+}
+
+#[test]
+fn configurations_with_different_boot_passwords_do_not_go_onto_one_medium() {
+    let bench = Bench::new();
+    let sources = Sources {
+        fallback: Some(bench.protected("one", 'A')),
+        for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), bench.protected("two", 'B'))],
+        ..Sources::default()
+    };
+    let text = refused(&sources);
+    assert!(
+        text.contains("one.yaml") && text.contains("two.yaml") && text.contains("os.boot_password"),
+        "{text}"
+    );
+    assert!(!text.contains("grub.pbkdf2"), "{text}");
 }
 
 #[test]

@@ -271,7 +271,7 @@ proptest! {
         let nodes = texts.into_iter().enumerate().map(node).collect();
         let content = Content { nodes, arguments, ..Content::default() };
         for content in [content, Content::default()] {
-            let grub = argument::grub(&content.arguments).unwrap();
+            let grub = argument::grub(&content.arguments, content.boot_password.as_ref()).unwrap();
             let wanted = Wanted { area: area::bytes(&content).unwrap(), grub };
             let place = Place::find(&Medium::open(&built.path).unwrap()).unwrap();
             change::apply(&built.file, &place, &wanted).unwrap();

@@ -75,7 +75,7 @@ impl Sample {
     pub(crate) fn with_room(self) -> Self {
         let area = fs::File::create(self.tree().join(FILE)).unwrap();
         area.set_len(area::LENGTH).unwrap();
-        fs::write(self.tree().join(GRUB_FILE), argument::grub(&[]).unwrap()).unwrap();
+        fs::write(self.tree().join(GRUB_FILE), argument::grub(&[], None).unwrap()).unwrap();
         self
     }
 

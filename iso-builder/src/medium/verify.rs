@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use installer::cli::{Context, Format, print};
-use installer::customization::{FILE, GRUB_FILE};
+use installer::customization::{Content, FILE, GRUB_FILE};
 use installer::digest::Digest;
 use installer::failure::{Class, Failure};
 use installer::iso::recipe::BOOT_MENU;
@@ -401,14 +401,14 @@ fn check_length(medium: &Medium) -> Option<Finding> {
 /// What the medium was customised with has a digest of its own, and GRUB reads the same arguments.
 fn check_customisation(medium: &Medium) -> Option<Finding> {
     let shown = Shown::of(medium);
-    let arguments = match show::read(medium)? {
-        Ok(content) => content.map(|content| content.arguments).unwrap_or_default(),
-        Err(_) => Vec::new(),
+    let content = match show::read(medium)? {
+        Ok(content) => content.unwrap_or_default(),
+        Err(_) => Content::default(),
     };
     let (path, reason) = match shown.damage {
         Some(reason) => (FILE, reason),
-        None if show::grub_differs(medium, &arguments) => {
-            (GRUB_FILE, format!("it does not have the kernel arguments that {FILE} has"))
+        None if show::grub_differs(medium, &content) => {
+            (GRUB_FILE, format!("it does not have the kernel arguments and the password that {FILE} has"))
         }
         None => return None,
     };

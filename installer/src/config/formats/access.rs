@@ -73,6 +73,51 @@ pub fn password(text: &str) -> Checked {
     }
 }
 
+/// The rounds of a boot password: fewer are tried too fast, more keep who types it waiting.
+const BOOT_ROUNDS: std::ops::RangeInclusive<u32> = 1_000..=10_000_000;
+/// The length of its salt, in bytes.
+const BOOT_SALT: std::ops::RangeInclusive<usize> = 8..=128;
+/// The length of its hash, in bytes: what the program makes unless told otherwise. GRUB would take any, and a hash that was
+/// cut off would lock everybody out.
+const BOOT_HASH: usize = 64;
+
+/// A hash as grub-mkpasswd-pbkdf2(1) prints it: `grub.pbkdf2.sha512.ROUNDS.SALT.HASH`, the last two in hexadecimal. GRUB
+/// reads a number that begins with 0 as octal, so that one is refused.
+pub fn boot_password(text: &str) -> Checked {
+    let fault = |message: &str| Fault {
+        suggestion: Some("the text from `grub.pbkdf2.sha512.` on that `grub-mkpasswd-pbkdf2` prints".into()),
+        sensitive: true,
+        ..Fault::new(message)
+    };
+    let Some(rest) = text.strip_prefix("grub.pbkdf2.sha512.") else {
+        return Err(fault(
+            "is not a hash for GRUB, and clear text is not taken; `grub-mkpasswd-pbkdf2` makes the hash of a password",
+        ));
+    };
+    let parts: Vec<&str> = rest.split('.').collect();
+    let [rounds, salt, hash] = parts[..] else {
+        return Err(fault("is not whole: rounds, salt and hash follow each other with `.` between them"));
+    };
+    let number = rounds
+        .parse()
+        .ok()
+        .filter(|_| rounds.bytes().all(|b| b.is_ascii_digit()) && !rounds.starts_with('0'));
+    if !number.is_some_and(|number| BOOT_ROUNDS.contains(&number)) {
+        return Err(fault("has a number of rounds that is not 1000 to 10000000"));
+    }
+    let bytes = |text: &str| {
+        let hexadecimal = text.len().is_multiple_of(2) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        hexadecimal.then_some(text.len() / 2)
+    };
+    if !bytes(salt).is_some_and(|length| BOOT_SALT.contains(&length)) {
+        return Err(fault("has a salt that is not 8 to 128 bytes in hexadecimal digits"));
+    }
+    if bytes(hash) != Some(BOOT_HASH) {
+        return Err(fault("has a hash that is not 64 bytes in hexadecimal digits"));
+    }
+    Ok(())
+}
+
 /// A token: visible ASCII and inner spaces, so that it passes through environments, headers and files unchanged.
 pub fn token(text: &str) -> Checked {
     let body = text.bytes().all(|b| b.is_ascii_graphic() || b == b' ') && text.trim() == text;

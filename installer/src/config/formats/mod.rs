@@ -51,6 +51,7 @@ pub struct Format {
 /// Every format that a key of a configuration can have.
 static FORMATS: &[Format] = &[
     Format { name: "addon", code: "invalid-addon", check: kubernetes::addon },
+    Format { name: "boot-password", code: "invalid-boot-password", check: access::boot_password },
     Format { name: "byte-size", code: "invalid-size", check: storage::byte_size },
     Format { name: "check-name", code: "unknown-check", check: text::check_name },
     Format { name: "cidr", code: "invalid-network", check: network::cidr },

@@ -154,6 +154,9 @@ fn expected(bench: &Bench) -> Expected {
                 EspContent::Text(text) => {
                     File { path: file.path.to_lowercase(), content: Some(hash(text.as_bytes())) }
                 }
+                EspContent::Secret(text) => {
+                    File { path: file.path.to_lowercase(), content: Some(hash(text.expose().as_bytes())) }
+                }
             })),
             Step::Images { blobs, metadata } => {
                 let path =

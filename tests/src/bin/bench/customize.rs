@@ -74,7 +74,7 @@ fn sparse_iso(directory: &Path) -> Result<PathBuf> {
     let blank = |name: &str, length| File::create(tree.join(name)).and_then(|file| file.set_len(length));
     blank("rootfs.squashfs", LARGE.get())?;
     blank(FILE, area::LENGTH)?;
-    fs::write(tree.join(GRUB_FILE), argument::grub(&[])?)?;
+    fs::write(tree.join(GRUB_FILE), argument::grub(&[], None)?)?;
     fs::write(tree.join(MANIFEST), release().to_bytes())?;
     let script =
         r#"xorriso -as mkisofs -quiet -r -iso-level 3 "$1" | dd of="$2" bs=1M iflag=fullblock conv=sparse"#;

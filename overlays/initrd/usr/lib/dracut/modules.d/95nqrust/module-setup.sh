@@ -22,6 +22,9 @@ install() {
     # After livenet's own (29), which reads root=.
     inst_hook cmdline 35 "$moddir/parse-rootfs.sh"
     inst_script "$moddir/nqrustroot.sh" /sbin/nqrustroot
-    inst_multiple curl rm sha256sum sleep
+    # After what dracut itself puts there. Which of the two is run depends on where the boot ends.
+    inst_hook emergency 99 "$moddir/say-why.sh"
+    inst_hook shutdown-emergency 99 "$moddir/say-why.sh"
+    inst_multiple curl journalctl rm sed sha256sum sleep
     $SYSTEMCTL -q --root "$initdir" add-requires initrd-root-fs.target nqrust-boot.service
 }

@@ -1,0 +1,69 @@
+//! What the initrd of the image says when a boot fails in it, run by a shell with dracut's functions played.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on, helpers included")]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const MODULE: &str = "../overlays/initrd/usr/lib/dracut/modules.d/95nqrust";
+
+/// What stands on the console after the hook has run with these kernel parameters, and what it waited.
+fn said(shell: &str, emergency: &str) -> (String, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    fs::write(at("console"), "").unwrap();
+    // Below /dev, as the kernel names consoles.
+    fs::write(at("consoles"), format!("..{} -W- (EC p a)\nttyNONE -W-\n", at("console"))).unwrap();
+    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE).join("say-why.sh");
+    let played = format!(
+        "getargbool() {{ [ {shell} = 1 ]; }}\n\
+         getarg() {{ echo {emergency}; }}\n\
+         systemctl() {{ echo 'nqrust-boot.service loaded failed failed Mount'; }}\n\
+         journalctl() {{ echo \"error: mounting /oem ($*)\"; }}\n\
+         sleep() {{ echo \"$1\" >> {waited}; }}\n\
+         source_hook() {{ echo '\"/dev/disk/by-partuuid/x\" does not exist'; . {hook}; }}\n\
+         . {hook}\n. {hook}\n",
+        waited = at("waited"),
+        hook = hook.display(),
+    );
+    // The report is in memory of the initrd; here it would be the machine's.
+    let script = fs::read_to_string(&hook).unwrap();
+    assert!(script.contains("nqrust_report=/run/nqrust-boot-failed\n"));
+    fs::write(at("hook.sh"), script.replace("/run/nqrust-boot-failed", &at("report"))).unwrap();
+    let played = played.replace(&hook.display().to_string(), &at("hook.sh"));
+    let output =
+        Command::new("sh").arg("-c").arg(played).env("NQRUST_CONSOLES", at("consoles")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!Path::new("/dev/ttyNONE").exists(), "a console that is not there is not made");
+    let read = |name: &str| fs::read_to_string(at(name)).unwrap_or_default();
+    (read("console"), read("waited"))
+}
+
+#[test]
+fn a_boot_that_fails_in_the_initrd_says_why_on_the_console_and_waits_before_the_restart() {
+    let (console, waited) = said("0", "reboot");
+    for line in [
+        "THIS MACHINE CANNOT START: the boot failed before its system ran.\r\n",
+        "nqrust-boot.service has failed:\r\n",
+        "--unit nqrust-boot.service)\r\n",
+        "\"/dev/disk/by-partuuid/x\" does not exist\r\n",
+        "It starts again in 60 seconds.\r\n",
+    ] {
+        assert!(console.contains(line), "{line:?} in {console:?}");
+    }
+    assert_eq!(console.matches("CANNOT START").count(), 1);
+    assert_eq!(waited, "60\n", "the hook is run twice, and waits once");
+    assert!(said("0", "").0.contains("It stops in 60 seconds."));
+    assert_eq!(said("1", "").1, "", "who has asked for a shell gets it at once");
+}
+
+#[test]
+fn the_hook_is_part_of_the_initrd_wherever_a_boot_ends_in_it() {
+    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join(MODULE).join("module-setup.sh");
+    let setup = fs::read_to_string(setup).unwrap();
+    for hook in ["emergency", "shutdown-emergency"] {
+        assert!(setup.contains(&format!("inst_hook {hook} 99 \"$moddir/say-why.sh\"\n")), "{hook}");
+    }
+    assert!(setup.contains("inst_multiple curl journalctl "), "the hook's programs are there");
+}
