@@ -8,6 +8,7 @@ mod bases;
 mod cluster;
 mod console;
 mod customize;
+mod hardware;
 mod images;
 mod install_bios;
 mod install_registry;

@@ -1,0 +1,150 @@
+//! What people do to a node at its machine: they press keys in the boot menu, put the disk into another board, and change
+//! the network card.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use installer::size::ByteSize;
+use nqrust_tests::artifacts::{Artifacts, scenario};
+use nqrust_tests::console::ESCAPE;
+use nqrust_tests::disk::Disk;
+use nqrust_tests::identity::Identity;
+use nqrust_tests::medium::Medium;
+use nqrust_tests::node::{Checks, Document, MAC, NODE_DOCUMENT};
+use nqrust_tests::qemu::{Firmware, Machine, Vm};
+use nqrust_tests::ssh::Ssh;
+use nqrust_tests::steps;
+
+/// The password of the boot menu, and what grub-mkpasswd-pbkdf2 makes of it.
+const PASSWORD: &str = "correct horse";
+const HASH: &str = "grub.pbkdf2.sha512.10000.5AE15B2B2400C5DFE3276F4E2550EBBAC102CE035D49E0E3AAE872A9AE08C59B38317026AEBAC373053A15E81340A25F581304B78A4A13D5DFD7E48A3E141FC9.7EED6CF54330BDC1F4A09E7B97A88535B61944C6111D7FC8D9E49BFFCD9C8A4882AC89A58E8650895A67379CDD4B9B6D86C273B5855FC85EC821D04B822622C8";
+
+/// Another card than that of the install.
+const OTHER: &str = "52:54:00:6e:71:7f";
+
+/// From power on to a boot menu, and from a key to what it does: GRUB on BIOS takes long for a password's 10000 rounds where
+/// the processor is emulated.
+const FIRMWARE: Duration = Duration::from_secs(120);
+const ANSWER: Duration = Duration::from_secs(180);
+
+/// From a wrong password to the menu.
+const REFUSED: Duration = Duration::from_secs(8);
+
+#[test]
+#[ignore = "an install and four boots, beside those of the other tests"]
+fn a_node_finds_its_card_on_another_board_and_its_boot_menu_asks_for_the_password() {
+    scenario("hardware", |artifacts| {
+        let identity = Identity::load()?;
+        let mut document = Document::new("node-h").to_json(&identity);
+        document["os"]["boot_password"] = HASH.into();
+        let medium = Medium::shared("hardware", &document)?;
+        let disk = Disk::empty_raw(artifacts.disk("node.img"), ByteSize::gib(32))?;
+        let live = steps::node("install", Firmware::Bios, "").disk(&disk).cdrom(&medium.full);
+        install(&live, artifacts)?;
+        let mut checks = Checks::default();
+        let name = name_the_card(&disk, &identity, &mut document, artifacts)?;
+        another_board(&disk, &identity, &name, artifacts, &mut checks)?;
+        another_card(&disk, &name, artifacts)?;
+        checks.finish("a node on other hardware")
+    });
+}
+
+/// The medium's menu is shut too, and installs without a password.
+fn install(live: &Machine, artifacts: &Artifacts) -> Result<()> {
+    let mut vm = live.start(artifacts)?;
+    steps::expect(&mut vm, "Boot from local disk", FIRMWARE).context("the menu of the medium")?;
+    shut(&mut vm).context("the menu of the medium")?;
+    vm.serial.keys("\r")?;
+    steps::expect(&mut vm, steps::COMPLETE, steps::INSTALL).context("installing")?;
+    vm.wait_for_exit(steps::SHUTDOWN).context("waiting for the reboot after the install").map(drop)
+}
+
+/// Editor and command line of the menu on the console ask for a password, and the command line takes the right one.
+fn shut(vm: &mut Vm) -> Result<()> {
+    for key in ["e", "c"] {
+        vm.serial.keys(key)?;
+        vm.serial.wait_for("Enter username:", ANSWER).with_context(|| format!("pressing {key}"))?;
+        vm.serial.keys("root\r")?;
+        vm.serial.wait_for("Enter password:", ANSWER)?;
+        vm.serial.keys("hunter2\r")?;
+        vm.serial.wait_for("access denied", ANSWER)?;
+        // The menu comes back after a pause, which grows with every wrong password.
+        std::thread::sleep(REFUSED);
+        vm.serial.rest(ANSWER);
+    }
+    vm.serial.keys("c")?;
+    vm.serial.wait_for("Enter username:", ANSWER)?;
+    vm.serial.keys("root\r")?;
+    vm.serial.wait_for("Enter password:", ANSWER)?;
+    vm.serial.keys(&format!("{PASSWORD}\r"))?;
+    vm.serial.wait_for("grub>", ANSWER).context("the right password")?;
+    vm.serial.keys(&ESCAPE.to_string())?;
+    vm.serial.rest(Duration::from_secs(3));
+    Ok(())
+}
+
+/// Boots the node past its menu, and gives its card by the name that it has there.
+fn name_the_card(
+    disk: &Disk,
+    identity: &Identity,
+    document: &mut serde_json::Value,
+    artifacts: &Artifacts,
+) -> Result<String> {
+    let mut vm = steps::node("first-boot", Firmware::Bios, "").disk(disk).start(artifacts)?;
+    steps::expect(&mut vm, "(slot a)", FIRMWARE).context("the menu of the node")?;
+    shut(&mut vm).context("the menu of the node")?;
+    vm.serial.keys("\r")?;
+    let ssh = steps::log_in(&mut vm, identity, artifacts)?;
+    let name = card(&ssh, MAC)?;
+    document["install"]["management_interface"]["interfaces"] = serde_json::json!([{ "name": name }]);
+    ssh.write_as_root(NODE_DOCUMENT, document.to_string().as_bytes())
+        .context("changing the node document")?;
+    ssh.run("sudo -n installer apply && sync")?;
+    let record = ssh.run("sudo -n cat /oem/cards.json")?;
+    anyhow::ensure!(record.contains(MAC), "the card is not remembered: {record}");
+    drop(ssh);
+    vm.power_off(steps::SHUTDOWN)?;
+    Ok(name)
+}
+
+/// The name of the card with this address, in a bond too.
+fn card(ssh: &Ssh, address: &str) -> Result<String> {
+    let find = format!(
+        "for card in /sys/class/net/*; do [ -e $card/device ] || continue; \
+         grep -qs {address} $card/address $card/bonding_slave/perm_hwaddr && basename $card; done"
+    );
+    Ok(ssh.run(&format!("{{ {find}; true; }}"))?.trim().to_owned())
+}
+
+/// One more device in front of the card, and the card is called otherwise.
+fn another_board(
+    disk: &Disk,
+    identity: &Identity,
+    name: &str,
+    artifacts: &Artifacts,
+    checks: &mut Checks,
+) -> Result<()> {
+    let machine = steps::node("another-board", Firmware::Uefi, "").balloon().disk(disk);
+    let (vm, ssh) = steps::boot(&machine, identity, artifacts)?;
+    let now = card(&ssh, MAC)?;
+    checks.that(&format!("the card has another name ({name}, {now})"), now != name && !now.is_empty());
+    let status = ssh.run("sudo -n installer status")?;
+    checks.that(&format!("no card is missing: {status}"), !status.contains("MISSING"));
+    steps::collect_logs(&ssh, artifacts, "another-board")?;
+    drop(ssh);
+    vm.power_off(steps::SHUTDOWN)
+}
+
+/// With a card that is neither the remembered one nor in its place, the login says so first.
+fn another_card(disk: &Disk, name: &str, artifacts: &Artifacts) -> Result<()> {
+    let machine =
+        Machine::new("another-card", Firmware::Bios).balloon().disk(disk).isolated_network(OTHER, "");
+    let mut vm = machine.start(artifacts)?;
+    let console = steps::expect(&mut vm, " login: ", steps::BOOT).context("booting with another card")?;
+    for wanted in
+        [format!("NETWORK CARD MISSING: {name} ({MAC}) of network mgmt"), format!("{OTHER} (virtio_net")]
+    {
+        anyhow::ensure!(console.contains(&wanted), "no {wanted:?} above the login: {console}");
+    }
+    vm.kill()
+}
