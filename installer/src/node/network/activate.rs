@@ -18,6 +18,10 @@ use crate::config::InstallConfig;
 const CARD: Duration = Duration::from_secs(30);
 /// Between two looks at a device.
 const PAUSE: Duration = Duration::from_millis(500);
+/// What nmcli says when NetworkManager has not answered for the 25 s of a call over D-Bus, and how often it is asked then.
+/// A machine whose processors are taken away for so long, as happens to virtual ones, must not fail an install by it.
+const NO_ANSWER: &str = "Timeout was reached";
+const ATTEMPTS: usize = 4;
 
 /// What became of the profiles of a system, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,8 +91,17 @@ pub fn address_of(device: &str, runner: &dyn Runner, patience: Duration) -> Opti
     }
 }
 
+/// Everything that is asked of NetworkManager here may be asked twice.
 fn nmcli(runner: &dyn Runner, arguments: &[&str]) -> Result<Vec<u8>> {
-    runner.run(&Invocation::new("nmcli").args(arguments.iter().copied()))
+    let ask = || runner.run(&Invocation::new("nmcli").args(arguments.iter().copied()));
+    let mut answer = ask();
+    for _ in 1..ATTEMPTS {
+        if !answer.as_ref().is_err_and(|error| format!("{error:#}").contains(NO_ANSWER)) {
+            break;
+        }
+        answer = ask();
+    }
+    answer
 }
 
 struct Work<'a> {
@@ -255,6 +268,34 @@ mod tests {
         let ports = ["mgmt-port0", "mgmt-port1", "store-port0"];
         assert_eq!(asked, ports.map(|port| format!("nmcli --wait 30 connection up id nqrust-{port}")));
         assert_eq!(notes, ["warning: nqrust-mgmt-port1: refused"]);
+    }
+
+    /// A NetworkManager that leaves the first calls without an answer.
+    struct Slow(Mutex<usize>);
+
+    impl Runner for Slow {
+        fn run(&self, _: &Invocation) -> Result<Vec<u8>> {
+            let mut left = self.0.lock().unwrap();
+            if *left == 0 {
+                return Ok(Vec::new());
+            }
+            *left -= 1;
+            anyhow::bail!("Error: failed to reload connections: Timeout was reached.")
+        }
+    }
+
+    #[test]
+    fn a_network_manager_that_gives_no_answer_in_time_is_asked_again() {
+        for (unanswered, good) in [(0, true), (3, true), (4, false)] {
+            let slow = Slow(Mutex::new(unanswered));
+            let answer = nmcli(&slow, &["connection", "reload"]);
+            assert_eq!(answer.is_ok(), good, "{unanswered}");
+            assert_eq!(*slow.0.lock().unwrap(), 0);
+        }
+        // Any other answer is final.
+        let manager = Manager { refuses: "reload", ..Manager::default() };
+        nmcli(&manager, &["connection", "reload"]).unwrap_err();
+        assert_eq!(manager.asked.into_inner().unwrap().len(), 1);
     }
 
     #[test]
