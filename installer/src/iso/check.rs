@@ -298,9 +298,9 @@ impl Check<'_> {
         };
         let wanted = argument::grub(&content.arguments, content.boot_password.as_ref())?;
         Ok(self.bytes(region, &wanted)?.map(|fault| match fault {
-            Fault::Changed { .. } => {
-                Fault::Customization(format!("it does not have the kernel arguments and the password that {FILE} has"))
-            }
+            Fault::Changed { .. } => Fault::Customization(format!(
+                "it does not have the kernel arguments and the password that {FILE} has"
+            )),
             fault => fault,
         }))
     }

@@ -194,7 +194,10 @@ mod tests {
         let text = menu.render();
         let head = "# NQRust\nset superusers=\"root\"\nexport superusers\nset timeout=10\n";
         assert!(text.starts_with(head), "{text}");
-        assert!(text.contains("\nfi\nsource /boot/grub/password.cfg\nsource /boot/grub/custom.cfg\n"), "{text}");
+        assert!(
+            text.contains("\nfi\nsource /boot/grub/password.cfg\nsource /boot/grub/custom.cfg\n"),
+            "{text}"
+        );
         let entries: Vec<_> = text.lines().filter(|line| line.starts_with("menuentry ")).collect();
         assert!(
             entries.len() == 4 && entries.iter().all(|entry| entry.contains(" --unrestricted {")),

@@ -40,7 +40,8 @@ pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, 
         fs::write(&source, password.grub_command())
             .with_context(|| format!("writing {}", source.display()))?;
         let (sha256, size) = crate::cache::digest_of(&source)?;
-        payloads.push((Payload { path: PASSWORD.into(), purpose: Purpose::BootPassword, size, sha256 }, source));
+        payloads
+            .push((Payload { path: PASSWORD.into(), purpose: Purpose::BootPassword, size, sha256 }, source));
     }
     check_distribution(definition, &texts)?;
     Ok(payloads)
@@ -160,6 +161,39 @@ mod tests {
         }
         let told = installer::failure::render(&check_distribution(&k3s, &[]).unwrap_err());
         assert!(told.contains("brings k3s") && told.contains("`kubernetes: {distribution: k3s}`"), "{told}");
+    }
+
+    #[test]
+    fn a_boot_password_of_the_configuration_becomes_a_file_for_grub_and_one_of_the_defaults_alone_does_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let hash = format!("grub.pbkdf2.sha512.10000.{}.{}", "AB".repeat(64), "CD".repeat(64));
+        let file = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+        file("defaults.yaml", &format!("os: {{password: correct horse, boot_password: {hash}}}\n"));
+        file(
+            "config.yaml",
+            "token: shared-by-all-of-its-nodes\ninstall: {automatic: true, vip: 192.0.2.10}\n",
+        );
+        let made = |with: &str| {
+            let text = format!(
+                "{{id: a, name: a, version: '1', base: {{directory: {{path: .}}}}, install_defaults: defaults.yaml{with}}}"
+            );
+            file("image.yaml", &text);
+            let loaded = Loaded::read(&directory.path().join("image.yaml")).unwrap();
+            payloads(&loaded, directory.path()).unwrap()
+        };
+        let purposes =
+            |made: &[(Payload, PathBuf)]| made.iter().map(|(payload, _)| payload.purpose).collect::<Vec<_>>();
+        assert_eq!(purposes(&made("")), [Purpose::InstallDefaults]);
+        let whole = made(", install_config: config.yaml");
+        assert_eq!(
+            purposes(&whole),
+            [Purpose::InstallDefaults, Purpose::InstallConfig, Purpose::BootPassword]
+        );
+        let text = fs::read_to_string(&whole[2].1).unwrap();
+        assert_eq!(
+            (text.as_str(), whole[2].0.path.as_str()),
+            (&*format!("password_pbkdf2 root {hash}\n"), PASSWORD)
+        );
     }
 
     #[test]

@@ -7,8 +7,8 @@ use anyhow::{Context as _, Result, bail};
 use installer::cli::{Context, Format, print};
 use installer::customization::{Content, area, argument};
 use installer::failure::{Class, Classify, Failure};
-use installer::machine::Selector;
 use installer::iso::recipe::BOOT_MENU;
+use installer::machine::Selector;
 use installer::release::Purpose;
 
 use crate::customize::change::{self, Wanted};
@@ -157,8 +157,9 @@ fn can_have_password(medium: &Medium) -> Result<()> {
     if medium.iso().is_none() {
         return Ok(());
     }
-    let menu =
-        medium.read_at_most(BOOT_MENU, MAX_MENU).class(Class::Verification, || format!("reading {BOOT_MENU}"))?;
+    let menu = medium
+        .read_at_most(BOOT_MENU, MAX_MENU)
+        .class(Class::Verification, || format!("reading {BOOT_MENU}"))?;
     if String::from_utf8_lossy(&menu).contains(" --unrestricted {") {
         return Ok(());
     }
@@ -228,10 +229,10 @@ fn show(shown: &Shown, path: &Path, context: &Context) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use installer::iso::Menu;
     use crate::medium::testing::Sample;
     use installer::digest::Digest;
     use installer::failure::class_of;
+    use installer::iso::Menu;
     use installer::release::MediumKind;
 
     #[test]

@@ -32,7 +32,11 @@ struct Built {
 
 impl Built {
     fn new(kind: MediumKind) -> Self {
-        let (sample, path) = Sample::new(kind).build();
+        Self::of(Sample::new(kind))
+    }
+
+    fn of(sample: Sample) -> Self {
+        let (sample, path) = sample.build();
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let bytes = fs::read(&path).unwrap();
         let manifest = sample.release.to_bytes();
@@ -125,6 +129,24 @@ fn is_bulk(owner: &Owner) -> bool {
         Owner::Esp | Owner::Padding(_) => true,
         Owner::File(path) => path == FILE || path.ends_with(".squashfs"),
         _ => false,
+    }
+}
+
+#[test]
+fn the_boot_menu_of_a_medium_with_a_password_is_shut_and_nobody_opens_it_unseen() {
+    let built = Built::of(Sample::new(MediumKind::Full).with_boot_password());
+    let report = Outcome::of(&built.path).0.unwrap();
+    assert_eq!((report.findings.len(), report.coverage), (0, Coverage::Whole), "{report}");
+    assert!(!String::from_utf8_lossy(&built.sample.release.to_bytes()).contains("grub.pbkdf2"));
+    let (menu, password) = ("boot/grub/grub.cfg", "boot/grub/password.cfg");
+    for (line, instead, owner) in [
+        ("set superusers=", "#et superusers=", menu),
+        ("source /boot/grub/password.cfg", "source /boot/grub/passw0rd.cfg", menu),
+        ("password_pbkdf2 root", "password_pbkdf2 toor", password),
+        ("grub.pbkdf2.sha512.10000.AB", "grub.pbkdf2.sha512.10000.BA", password),
+    ] {
+        let found = built.with(built.find(line), instead.as_bytes());
+        assert_eq!(found.paths(), [owner], "{instead}");
     }
 }
 

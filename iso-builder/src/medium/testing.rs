@@ -79,6 +79,17 @@ impl Sample {
         self
     }
 
+    /// With a password of the boot menu, as a medium has it whose embedded configuration has one.
+    pub(crate) fn with_boot_password(mut self) -> Self {
+        let content = format!("password_pbkdf2 root grub.pbkdf2.sha512.10000.{}.CD\n", "AB".repeat(64));
+        let path = self.tree().join("boot/grub/password.cfg");
+        fs::write(&path, &content).unwrap();
+        let (size, sha256) = (content.len() as u64, Digest::of(content.as_bytes()));
+        let (path, purpose) = ("boot/grub/password.cfg".into(), Purpose::BootPassword);
+        self.release.payloads.push(Payload { path, purpose, size, sha256 });
+        self
+    }
+
     /// The ISO that the builder writes, with loaders, boot code and room for customising.
     pub(crate) fn build(mut self) -> (Self, PathBuf) {
         let loaders = self.directory.path().join("loaders");
