@@ -4,6 +4,7 @@
 //! says about itself, [`verify`] checks that it is true. Nothing is mounted and nothing is written.
 
 pub mod inspect;
+pub mod report;
 #[cfg(test)]
 mod tampering;
 #[cfg(test)]

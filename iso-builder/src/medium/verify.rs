@@ -1,11 +1,10 @@
 //! `iso-builder verify`: a medium is read whole and compared with what it was when it was built.
 //!
-//! Of an ISO every byte is, by `installer::iso`. Of an ISO that another recipe made, and of a directory, every payload
-//! is, by its digest in the manifest; and the manifest of such an ISO by the digest in its boot menu. Bytes behind the end
-//! of an ISO, as every stick has them, are none of it. A tool that moves the backup of the partition table to the end of
-//! a stick changes the partition table, and that is found.
+//! Of an ISO every byte is compared (`installer::iso`). Of a directory, and of an ISO that another recipe made, the payloads
+//! are, by their digests in the manifest, and the manifest of such an ISO by the digest in its boot menu. Bytes behind the
+//! end of an ISO, which every stick has, do not belong to it. A tool that moves the backup of the partition table to the
+//! end of a stick changes the partition table, which is a fault.
 
-use std::fmt;
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
 
@@ -16,23 +15,19 @@ use installer::customization::{Content, FILE, GRUB_FILE};
 use installer::digest::Digest;
 use installer::failure::{Class, Failure};
 use installer::iso::recipe::BOOT_MENU;
-use installer::iso::{self, Difference, Map, Owner, Scope, Source};
+use installer::iso::{self, Map, Scope, Source};
 use installer::progress::{Progress, Step};
-use installer::release::{MANIFEST, MediumKind, Payload, Release};
-use installer::size::ByteSize;
-use serde::Serialize;
+use installer::release::{MANIFEST, Payload, Release};
 
-use super::{COPY_AGAIN, Medium, counted, printable};
+pub use super::report::{Coverage, Fault, Finding, Report};
+use super::{COPY_AGAIN, Medium};
 use crate::customize::{Shown, show};
 
 /// The kernel argument that names the release.
-const RELEASE_ARGUMENT: &str = "nqrust.release=";
+pub(super) const RELEASE_ARGUMENT: &str = "nqrust.release=";
 const MAX_BOOT_MENU: u64 = 1 << 20;
 /// Large reads keep a drive streaming.
 const BUFFER: usize = 256 * 1024;
-/// What a medium lacks that another generation of the builder made.
-const OTHER_RECIPE: &str = "another version of iso-builder made this ISO; boot sectors, directories, boot menu and EFI \
-    system partition were not compared. Verify it with the iso-builder of its release.";
 
 /// Check that a medium is as it was built, but for what it was customised with.
 #[derive(Debug, Args)]
@@ -50,191 +45,6 @@ impl Verify {
             Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
         }
         report.into_result()
-    }
-}
-
-/// What a verification found.
-#[derive(Debug, Serialize)]
-pub struct Report {
-    /// Where the medium is.
-    pub medium: PathBuf,
-    /// Short name and version of the product.
-    pub release: String,
-    /// The kind of medium.
-    pub kind: MediumKind,
-    /// Digest of the release manifest.
-    pub release_sha256: Digest,
-    /// How many payloads should be on the medium.
-    pub payloads: usize,
-    /// Their bytes, by the manifest.
-    pub bytes: u64,
-    /// How many payloads are left to the network.
-    pub remote: usize,
-    /// Whether the boot menu was compared with the manifest (on ISOs only).
-    pub boot_menu_checked: bool,
-    /// How much of the medium was compared.
-    pub coverage: Coverage,
-    /// What the medium was customised with, in a few words.
-    pub customised: String,
-    /// What is wrong, in the order of the manifest.
-    pub findings: Vec<Finding>,
-}
-
-/// How much of a medium was compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Coverage {
-    /// Every byte of an ISO.
-    Whole,
-    /// The payloads of an ISO of another recipe, and the release that its boot menu names.
-    PayloadsOnly,
-    /// All files of a directory that the manifest names, which has nothing else to boot from.
-    Files,
-}
-
-/// One thing that is wrong.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// The file on the medium, another part of it by its name, or the medium itself.
-    pub path: String,
-    /// What is wrong with it.
-    #[serde(flatten)]
-    pub fault: Fault,
-}
-
-/// What can be wrong with a file.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "fault", rename_all = "kebab-case")]
-pub enum Fault {
-    /// It is not there.
-    Missing,
-    /// It ends too early.
-    Short {
-        /// Bytes there should be.
-        expected: u64,
-        /// Bytes there are.
-        found: u64,
-    },
-    /// It goes on after its end.
-    Long {
-        /// Bytes there should be.
-        expected: u64,
-    },
-    /// Its bytes are others.
-    Damaged {
-        /// What the manifest says.
-        expected: Digest,
-        /// What the bytes give.
-        found: Digest,
-    },
-    /// It is no payload, and is not what the builder writes there.
-    Changed {
-        /// The first byte that is another, counted from the beginning of the medium.
-        offset: u64,
-    },
-    /// It could not be compared.
-    NotCompared {
-        /// The damaged file that it is made of.
-        because: String,
-    },
-    /// It is a release manifest whose digest nothing else on the medium names.
-    ForeignManifest,
-    /// It cannot be read.
-    Unreadable {
-        /// Why.
-        reason: String,
-    },
-    /// What somebody customised the medium with is not as it was written.
-    Customisation {
-        /// What is wrong.
-        reason: String,
-    },
-    /// The boot menu does not say which release it boots.
-    UnnamedRelease,
-    /// The boot menu boots another release than the one on the medium.
-    OtherRelease {
-        /// What the boot menu should say.
-        expected: String,
-        /// What it says.
-        found: String,
-    },
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => write!(f, "missing"),
-            Self::Short { expected, found } => write!(f, "has {found} of {expected} bytes"),
-            Self::Long { expected } => write!(f, "is longer than its {expected} bytes"),
-            Self::Damaged { .. } => write!(f, "damaged: its SHA-256 is not that of the manifest"),
-            Self::Changed { offset } => {
-                write!(f, "changed: not what iso-builder writes, from byte {offset} of the medium on")
-            }
-            Self::NotCompared { because } => {
-                write!(f, "could not be compared, because {} is damaged", printable(because))
-            }
-            Self::ForeignManifest => {
-                write!(
-                    f,
-                    "damaged: nothing else on the medium names its SHA-256, so nothing was compared with it"
-                )
-            }
-            Self::Unreadable { reason } => write!(f, "cannot be read: {}", printable(reason)),
-            Self::Customisation { reason } => write!(f, "damaged: {}", printable(reason)),
-            Self::UnnamedRelease => write!(f, "does not name the release ({RELEASE_ARGUMENT}sha256:…)"),
-            Self::OtherRelease { found, .. } => {
-                write!(f, "names the release {}, which is not the digest of {MANIFEST}", printable(found))
-            }
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", printable(&self.path), self.fault)
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}: {}", self.medium.display(), printable(&self.release))?;
-        writeln!(f, "release sha256:{}", self.release_sha256)?;
-        for finding in &self.findings {
-            writeln!(f, "FAULT {finding}")?;
-        }
-        if self.remote > 0 {
-            writeln!(
-                f,
-                "{} left to the network, as on every net-install medium",
-                counted(self.remote, "image blob")
-            )?;
-        }
-        writeln!(f, "{}", self.customised)?;
-        if self.coverage == Coverage::PayloadsOnly {
-            writeln!(f, "warning: {OTHER_RECIPE}")?;
-        }
-        let (count, size) = (self.payloads, ByteSize::bytes(self.bytes));
-        match self.findings.len() {
-            0 if self.coverage == Coverage::Whole => write!(
-                f,
-                "all {count} payloads ({size}) are as the manifest says, and every other byte is what iso-builder writes"
-            ),
-            0 => write!(f, "all {count} payloads ({size}) are as the manifest says"),
-            faults => write!(f, "{}; {count} payloads ({size}) looked at", counted(faults, "fault")),
-        }
-    }
-}
-
-impl Report {
-    /// The failure that a report with findings is; it names the first.
-    pub fn into_result(self) -> Result<()> {
-        let Some(first) = self.findings.first() else { return Ok(()) };
-        let what = format!("verifying {}", self.medium.display());
-        let cause = match self.findings.len() {
-            1 => first.to_string(),
-            count => format!("{first}, and {}", counted(count - 1, "more fault")),
-        };
-        Err(Failure::new(Class::Verification, what).because(anyhow::anyhow!(cause)).hint(COPY_AGAIN).into())
     }
 }
 
@@ -310,25 +120,6 @@ fn compare_files(medium: &Medium, local: &[&Payload], bytes: u64, progress: &Pro
         step.done();
     }
     findings
-}
-
-impl Finding {
-    fn of(medium: &Medium, Difference { owner, fault }: Difference) -> Self {
-        let path = match owner {
-            Owner::Image => medium.path().display().to_string(),
-            owner => owner.to_string(),
-        };
-        let fault = match fault {
-            iso::Fault::Changed { at } => Fault::Changed { offset: at.0 },
-            iso::Fault::Damaged { expected, found } => Fault::Damaged { expected, found },
-            iso::Fault::CutOff { expected, found } => Fault::Short { expected, found },
-            iso::Fault::Unreadable(reason) => Fault::Unreadable { reason },
-            iso::Fault::Customization(reason) => Fault::Customisation { reason },
-            iso::Fault::Unknown(because) => Fault::NotCompared { because },
-            iso::Fault::Stranger => Fault::ForeignManifest,
-        };
-        Self { path, fault }
-    }
 }
 
 /// The payloads that should be on the medium, and how many are left to the network.
