@@ -46,9 +46,13 @@ impl ByteSize {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The largest unit that divides it.
-    fn exact(self) -> Option<(&'static str, u32)> {
-        UNITS.into_iter().rev().find(|(_, shift)| self.0 > 0 && self.0.is_multiple_of(1 << shift))
+    /// The size as documents have it, in the largest unit that divides it, such as `1500Gi`: what reads as the same size,
+    /// which the rounded form for people does not.
+    #[must_use]
+    pub fn exact(self) -> String {
+        let divides = |(_, shift): &(&str, u32)| self.0 > 0 && self.0.is_multiple_of(1 << shift);
+        let (unit, shift) = UNITS.into_iter().rev().find(divides).unwrap_or(UNITS[0]);
+        format!("{}{unit}", self.0 >> shift)
     }
 
     /// Rounded down to a multiple of `unit` bytes.
@@ -93,8 +97,7 @@ impl FromStr for ByteSize {
 
 impl serde::Serialize for ByteSize {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (unit, shift) = self.exact().unwrap_or(UNITS[0]);
-        serializer.collect_str(&format_args!("{}{unit}", self.0 >> shift))
+        serializer.serialize_str(&self.exact())
     }
 }
 
