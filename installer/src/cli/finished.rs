@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::media::Media;
 use crate::command::Runner;
 use crate::config::InstallConfig;
-use crate::failure::{Class, Failure};
+use crate::failure::{Class, Failure, causes, class_of};
 use crate::installed::{Decision, Node, Offer, Origin, Reason, decide, find, read};
 use crate::interactive::Present;
 use crate::inventory::Inventory;
@@ -46,6 +46,22 @@ impl Left {
 /// are none: the plan says why.
 pub(super) fn look(config: &InstallConfig, inventory: &Inventory, runner: &dyn Runner) -> Vec<Node> {
     written_disks(config, inventory).map(|disks| read(find(&disks), runner)).unwrap_or_default()
+}
+
+/// The finished node of a machine whose configuration cannot be had because of `error`, where there is one and no other.
+/// After a power failure the server that has the configuration can come back later than this machine, or not at all, and the
+/// node must not wait for it.
+pub(super) fn without_configuration(
+    error: &anyhow::Error,
+    inventory: &Inventory,
+    runner: &dyn Runner,
+) -> Option<Left> {
+    if class_of(error) != Class::Network {
+        return None;
+    }
+    let nodes = read(find(&inventory.disks.iter().collect::<Vec<_>>()), runner);
+    let reason = Reason::NoConfiguration(causes(error).join(": "));
+    (nodes.len() == 1).then_some(Left { nodes, reason })
 }
 
 /// What an install from this medium with this configuration would bring.
@@ -137,6 +153,35 @@ mod tests {
         let text = told("true", &[node("vda", true)], |_| ());
         assert!(text.contains("depends on what it has recorded: install.reinstall is true."), "{text}");
         assert_eq!(told("false", &[node("vda", false)], |_| ()), "", "an install was interrupted there");
+    }
+
+    /// No disk can be read.
+    struct Nothing;
+
+    impl Runner for Nothing {
+        fn run(&self, _: &crate::command::Invocation) -> Result<Vec<u8>> {
+            anyhow::bail!("Input/output error")
+        }
+    }
+
+    #[test]
+    fn a_node_starts_where_the_configuration_cannot_be_fetched_and_it_is_the_only_one() {
+        let left = |class, disks: &[Disk]| {
+            let error = Failure::new(class, "fetching http://192.0.2.1/node.yaml")
+                .because(anyhow::anyhow!("connection refused"));
+            let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
+            without_configuration(&error.into(), &inventory, &Nothing)
+        };
+        let (one, empty) = (node("vda", true), disk("vdb", ByteSize::gib(32)));
+        let why = left(Class::Network, &[empty.clone(), one.clone()]).unwrap().why();
+        assert_eq!(
+            why,
+            "Nothing is written: the configuration cannot be had: fetching http://192.0.2.1/node.yaml: connection refused."
+        );
+        // A configuration with mistakes wants somebody to look at it, and of two nodes nobody knows which is meant.
+        assert!(left(Class::Invalid, std::slice::from_ref(&one)).is_none());
+        assert!(left(Class::Network, &[one, node("vdc", true)]).is_none());
+        assert!(left(Class::Network, &[empty, node("vda", false)]).is_none());
     }
 
     #[test]

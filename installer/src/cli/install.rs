@@ -80,7 +80,10 @@ impl Args {
                     return Ok(());
                 }
                 Ok(media) => (install(&media, &context.progress, &mut record), media),
-                Err(error) => return record.end(Err(error)),
+                Err(error) => match self.without_configuration(&error) {
+                    Some((left, media)) => (Ok(Ended::Left(left)), media),
+                    None => return record.end(Err(error)),
+                },
             };
             match ended {
                 Ok(Ended::Installed(end, inventory)) => {
@@ -108,6 +111,13 @@ impl Args {
                 interactive::leave(&media, &manner, audience, &left, &context.progress)
             }
         }
+    }
+
+    /// The node that is there, and the medium, where the configuration cannot be had and a machine starts by itself.
+    fn without_configuration(&self, error: &anyhow::Error) -> Option<(Left, Media)> {
+        let inventory = self.reboot.then(|| Inventory::scan(&Roots::default()))?.ok()?;
+        let left = finished::without_configuration(error, &inventory, &SystemRunner)?;
+        Some((left, media::without_configuration(self.medium.as_deref()).ok()?))
     }
 
     /// The medium, and the configuration that there is.

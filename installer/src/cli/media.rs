@@ -7,7 +7,9 @@ use anyhow::Result;
 
 use super::customized::{self, Customized};
 use super::registries;
-use crate::config::sources::{Combined, Document, Effects, Gathering, Kind, Request, gather, url, volume};
+use crate::config::sources::{
+    Combined, Document, Effects, Gathering, Kind, Request, combine, gather, state::refusal, url, volume,
+};
 use crate::config::{Images, InstallConfig};
 use crate::customization::{self, Content, area};
 use crate::digest::Digest;
@@ -92,6 +94,13 @@ pub(super) fn prepare(
     let customization = (!machine.custom.is_empty()).then(|| area::bytes(&machine.custom)).transpose();
     let customization = customization.class(Class::Unexpected, || "packing the customisation".into())?;
     Ok(Media { source, release, combined, customization: customization.map(|bytes| Digest::of(&bytes)) })
+}
+
+/// The medium, with a configuration that says nothing.
+pub(super) fn without_configuration(medium: Option<&str>) -> Result<Media> {
+    let (source, release) = opened(source(medium)?)?;
+    let combined = combine(&[]).map_err(refusal)?;
+    Ok(Media { source, release, combined, customization: None })
 }
 
 /// Lets what is asked from now on go through the proxies of a configuration.

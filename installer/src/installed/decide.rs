@@ -26,6 +26,8 @@ pub enum Reason {
     Used(OnceWord),
     /// It is not known how the node was installed.
     Unknown,
+    /// The configuration could not be had, and why: it is not known what it says.
+    NoConfiguration(String),
 }
 
 /// Whether an automatic install may go over `nodes`, the finished nodes on the disks that it would write.

@@ -93,6 +93,7 @@ impl Reason {
             Self::Unknown => {
                 "it cannot be told whether the node was installed from this medium with this configuration".into()
             }
+            Self::NoConfiguration(why) => format!("the configuration cannot be had: {why}"),
         }
     }
 
@@ -101,6 +102,10 @@ impl Reason {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Unknown => "To install over it, do so at the console.",
+            Self::NoConfiguration(_) => {
+                "To install over it, start the medium again when its configuration can be had and has install.reinstall, or do \
+                 so at the console."
+            }
             _ => {
                 "To install over it once, start the medium with nqrust.install.reinstall=once:WORD, with a WORD that was \
                  not used before, or do so at the console."
