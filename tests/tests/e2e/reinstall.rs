@@ -24,8 +24,8 @@ const COUNTING: &str = "The node starts from its disk in";
 /// And when nobody has pressed one for a while.
 const STARTING: &str = "Starting the node from its disk";
 
-/// What only an install says.
-const INSTALLING: &str = "Erasing the disk";
+/// What only an install says, once, when it has done it.
+const INSTALLING: &str = "[ ok ] Erasing the disk";
 
 /// The node's own console.
 const LOGIN: &str = "node-a login: ";
