@@ -15,8 +15,9 @@ TEST_PACKAGES := xorriso gdisk docker-registry apache2-utils openssl skopeo umoc
 DEFINITION ?= configs/images/default.yaml
 OUTPUT ?= dist
 CARGO ?= cargo
-# Emulation works everywhere; ACCEL=kvm is quicker where it works.
-ACCEL ?= tcg
+# Emulation works everywhere; ACCEL=kvm is quicker where it works. With more room for translated code than these MiB, QEMU
+# stands still for minutes where a kernel uses memory that GRUB has run in.
+ACCEL ?= tcg,thread=multi,tb-size=128
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Programs that Debian does not have, built once from their Go modules. Debian's Go builds this helm.
 TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/nqrust/tools
@@ -100,7 +101,7 @@ run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console i
 	[ -e $(TARGET)/run/disk.qcow2 ] || qemu-img create -q -f qcow2 $(TARGET)/run/disk.qcow2 300G
 	iso=$$(ls $(OUTPUT)/*.iso | grep -v -e '-net-install\.iso$$' | head -n 1); \
 	display=none; [ -z "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || display=gtk; \
-	qemu-system-x86_64 -machine q35,accel=$(ACCEL) -cpu max -m 4096 -smp 2 -vga std -display "$$display" \
+	qemu-system-x86_64 -machine q35 -accel $(ACCEL) -cpu max -m 4096 -smp 2 -vga std -display "$$display" \
 	  -drive "if=virtio,format=qcow2,file=$(TARGET)/run/disk.qcow2" -cdrom "$$iso" \
 	  -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:2222-:22 -serial mon:stdio
 

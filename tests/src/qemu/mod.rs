@@ -24,6 +24,12 @@ use crate::segment::Segment;
 use crate::serial::Serial;
 use crate::wire::Wire;
 
+/// Emulation in software, with one thread for each processor and 128 MiB for translated code. GRUB on BIOS changes its own
+/// code all the time, and QEMU keeps each translation with the pages that it came from until the room is used up. With the
+/// 1 GiB that it takes by itself, the kernel later clears such a page a byte at a time past a hundred thousand of them: for
+/// a minute a processor stands still, and what waits for it gives up.
+const ACCELERATOR: &str = "tcg,thread=multi,tb-size=128";
+
 /// The memory balloon among QEMU's objects.
 const BALLOON: &str = "/machine/peripheral/balloon";
 
@@ -234,7 +240,7 @@ impl Machine {
     /// QEMU's arguments for the machine itself; `variables` is its copy of the UEFI variables.
     fn arguments(&self, variables: &Path) -> Vec<String> {
         let secure = self.firmware == Firmware::SecureBoot;
-        let mut args = words("-accel tcg,thread=multi -cpu max -display none -vga std -nodefaults");
+        let mut args = words(&format!("-accel {ACCELERATOR} -cpu max -display none -vga std -nodefaults"));
         args.extend(words("-device virtio-rng-pci -device qemu-xhci,id=usb"));
         args.extend(["-machine".into(), format!("q35,smm={}", if secure { "on" } else { "off" })]);
         args.extend(["-m".into(), (self.memory.get() >> 20).to_string()]);
