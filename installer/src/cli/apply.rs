@@ -8,6 +8,7 @@ use super::{Context, Format, print};
 use crate::command::SystemRunner;
 use crate::node::apply::{self, Outcome};
 use crate::node::boot::DOCUMENT;
+use crate::node::cards;
 use crate::node::trial::run as trial;
 
 /// Arguments of `installer apply`.
@@ -27,7 +28,7 @@ impl Apply {
         trial::refuse_during(&self.root)?;
         let running = self.root == Path::new("/");
         let outcome = if running && self.config == Path::new(DOCUMENT) {
-            apply::apply_running(&self.config, &self.root, &SystemRunner)?
+            cards::apply_running(&self.config, &self.root, &SystemRunner)?
         } else {
             apply::apply(&self.config, &self.root)?
         };

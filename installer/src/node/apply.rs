@@ -17,14 +17,13 @@ use super::cluster::{self, Facts};
 use super::files::{FileKind, NodeFile};
 use super::identity::MachineId;
 use super::render::{USER, hostname, render};
-use super::{cards, record, seed, write_files};
+use super::{record, seed, write_files};
 use crate::cards::{Cards, Remembered};
-use crate::command::Runner;
 use crate::config::password::{self, Kind};
 use crate::config::{self, InstallConfig, Secret};
 use crate::digest::{Digest, Hasher};
 use crate::files::{self, Attributes, Owner, Root};
-use crate::inventory::{Nic, nics};
+use crate::inventory::Nic;
 
 /// What an apply did.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -41,17 +40,6 @@ pub struct Outcome {
 /// A document with mistakes is [`Class::Invalid`] and changes nothing.
 pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
     apply_on(document, root, Facts::read(Path::new("/proc"))?, &[])
-}
-
-/// Applies the document of the running node at `root` because a person has asked for it: the network cards that it names
-/// are remembered as they are now, and logins say which of them are missing.
-pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Result<Outcome> {
-    let config = config::load(document)?;
-    let present = nics::scan(&root.join("sys"));
-    Remembered::beside(document).unwrap_or_default().after(&config, &present).keep_beside(document)?;
-    let outcome = apply_on(document, root, Facts::read(Path::new("/proc"))?, &present)?;
-    cards::show_missing(root, &config, runner)?;
-    Ok(outcome)
 }
 
 /// Applies the document at `document` to the directory `root`, on a machine of this size with these network cards; none

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::apply::{below, write};
+use super::apply::{Outcome, apply_on, below, write};
 use super::boot::DOCUMENT;
+use super::cluster::Facts;
 use super::network;
 use super::stages::watch::for_console;
 use crate::cards::{Cards, Found, Missing, Remembered, find, report};
@@ -74,11 +75,22 @@ pub fn show_missing(root: &Path, config: &InstallConfig, runner: &dyn Runner) ->
     Ok(missing.map(|missing| missing.lines()).unwrap_or_default())
 }
 
+/// Applies the document of the running node at `root` because a person has asked for it: the network cards that it names
+/// are remembered as they are now, and logins say which of them are missing.
+pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Result<Outcome> {
+    let config = config::load(document)?;
+    let present = nics::scan(&root.join("sys"));
+    Remembered::beside(document).unwrap_or_default().after(&config, &present).keep_beside(document)?;
+    let outcome = apply_on(document, root, Facts::read(Path::new("/proc"))?, &present)?;
+    show_missing(root, &config, runner)?;
+    Ok(outcome)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::apply::apply;
     use crate::node::apply::tests::image;
-    use crate::node::apply::{apply, apply_running};
     use crate::node::stages::look::tests::Programs;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;

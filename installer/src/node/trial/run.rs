@@ -23,6 +23,7 @@ use crate::files::{self, Root};
 use crate::inventory::nics;
 use crate::node::apply::{self, Outcome, below, write};
 use crate::node::boot::DOCUMENT;
+use crate::node::cards;
 use crate::node::cluster::Member;
 use crate::node::files::NodeFile;
 use crate::node::network::activate::{Changes, activate, address_of};
@@ -229,7 +230,7 @@ impl<'a> Trials<'a> {
             .class(Class::DiskIo, || "keeping the new network in the node document".to_owned())?;
         self.stop(&format!("{TIMER}.timer"));
         Trial::end(self.root, &Ended { how: How::Confirmed, notes: Vec::new() })?;
-        let mut outcome = apply::apply_running(&self.document(), self.root, self.runner)
+        let mut outcome = cards::apply_running(&self.document(), self.root, self.runner)
             .context("the new network stays; applying the rest of the node document")?;
         outcome.warnings.extend(restart(&before, &trial));
         Ok(outcome)
