@@ -129,7 +129,7 @@ fuzz: ## Fuzz what reads text from outside, MINUTES for each target (10 unless s
 	for target in $$(sed -n 's/^name = "\([a-z]*\)"$$/\1/p' tests/fuzz/Cargo.toml); do \
 	  mkdir -p $(TARGET)/fuzz/$$target; \
 	  RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run --fuzz-dir tests/fuzz --target-dir $(TARGET)/fuzz/build $$target \
-	    $(TARGET)/fuzz/$$target installer/tests/corpus -- -max_total_time=$$((60 * $(or $(MINUTES),10))); \
+	    $(TARGET)/fuzz/$$target crates/model/tests/corpus -- -max_total_time=$$((60 * $(or $(MINUTES),10))); \
 	done
 
 .PHONY: clean

@@ -11,13 +11,13 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::cards::Cards;
-use crate::command::Runner;
-use crate::config::InstallConfig;
-use crate::files::Root;
 use crate::node::files::NodeFile;
 use crate::node::network::activate::{Changes, activate, address_of};
 use crate::node::{apply, network};
-use crate::progress::Progress;
+use base::command::Runner;
+use base::files::Root;
+use base::progress::Progress;
+use model::config::InstallConfig;
 
 /// How long the management network may take to have an address.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,8 +70,8 @@ fn careful() -> NodeFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Invocation;
-    use crate::config::parse;
+    use base::command::Invocation;
+    use model::config::parse;
     use std::sync::Mutex;
 
     /// A NetworkManager whose bridge gets an address, and what it was asked for.

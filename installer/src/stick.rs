@@ -4,6 +4,7 @@
 //! It is mounted for as long as one file is written, in a mount namespace of its own, so that nothing else sees it and
 //! no mount outlives this process.
 
+use model::config::disk::Transport;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -11,11 +12,11 @@ use anyhow::Result;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::failure::{Class, Classify, Failure};
-use crate::files::write_atomically;
-use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature, Transport};
+use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature};
 use crate::plan::PartitionName;
-use crate::size::ByteSize;
+use base::failure::{Class, Classify, Failure};
+use base::files::write_atomically;
+use base::size::ByteSize;
 
 /// Room that a file system may need beside the content of a file, for its tables and directories.
 const SPARE: ByteSize = ByteSize::mib(1);
@@ -260,10 +261,10 @@ fn put(root: &Path, name: &str, content: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Invocation, Runner, SystemRunner};
-    use crate::failure::{class_of, render};
     use crate::inventory::{FoundEntry, Holder, HolderKind};
     use crate::plan::tests::disk;
+    use base::command::{Invocation, Runner, SystemRunner};
+    use base::failure::{class_of, render};
     use std::os::unix::fs::PermissionsExt;
 
     fn signature(kind: Kind) -> Signature {

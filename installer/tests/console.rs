@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use installer::digest::Digest;
-use installer::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
+use base::digest::Digest;
+use model::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
 
 /// How long a picture may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -3,9 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test ends where it cannot go on, helpers included")]
 
-#[path = "../../tests/support/programs.rs"]
-mod programs;
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -14,8 +11,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
 use installer::cards::Cards;
-use installer::config::{InstallConfig, parse};
 use installer::node::network;
+use model::config::{InstallConfig, parse};
 
 /// Glue between two daemons: everything happens below the current directory. `/run` and `/var/lib` are hidden
 /// because NetworkManager keeps state there whatever its arguments say.
@@ -84,7 +81,7 @@ fn apart() -> Command {
 /// Why NetworkManager cannot run here.
 fn missing() -> Option<String> {
     for program in ["NetworkManager", "nmcli", "dbus-daemon", "unshare", "ip"] {
-        if programs::find(program).is_none() {
+        if testing::programs::find(program).is_none() {
             return Some(format!("{program} is not on this machine"));
         }
     }
@@ -117,7 +114,7 @@ fn run(profiles: &[(String, Vec<u8>)], networking: bool, script: &str) -> tempfi
     fs::write(path.join("state"), format!("[main]\nNetworkingEnabled={networking}\n")).unwrap();
     let output = apart()
         .args(["sh", "-c", script])
-        .env("PATH", std::env::join_paths(programs::directories()).unwrap())
+        .env("PATH", std::env::join_paths(testing::programs::directories()).unwrap())
         .env("LC_ALL", "C.UTF-8")
         .current_dir(path)
         .output()
@@ -227,7 +224,7 @@ fn cases() -> Vec<(String, String)> {
 #[test]
 fn networkmanager_loads_every_profile_without_complaint() {
     if let Some(why) = missing() {
-        return programs::leave_out("networkmanager_loads_every_profile_without_complaint", &why);
+        return testing::programs::leave_out("networkmanager_loads_every_profile_without_complaint", &why);
     }
     let profiles: Vec<_> = cases().iter().flat_map(|(case, document)| profiles(case, document)).collect();
     assert!(profiles.len() > 100, "{} profiles", profiles.len());
@@ -237,7 +234,7 @@ fn networkmanager_loads_every_profile_without_complaint() {
 #[test]
 fn networkmanager_complains_where_a_profile_is_wrong() {
     if let Some(why) = missing() {
-        return programs::leave_out("networkmanager_complains_where_a_profile_is_wrong", &why);
+        return testing::programs::leave_out("networkmanager_complains_where_a_profile_is_wrong", &why);
     }
     let damaged: Vec<_> = profiles("damaged", &cases()[2].1)
         .into_iter()
@@ -265,7 +262,7 @@ fn a_card_is_found_by_its_address_whatever_its_name_and_a_further_card_is_up_wit
         (!able.status.success()).then(|| String::from_utf8_lossy(&able.stderr).trim().to_owned())
     });
     if let Some(why) = why {
-        return programs::leave_out("a_card_is_found_by_its_address_whatever_its_name_...", &why);
+        return testing::programs::leave_out("a_card_is_found_by_its_address_whatever_its_name_...", &why);
     }
     let document = "install:\n  management_interface:\n    interfaces:\n    - {hw_addr: '52:54:00:12:34:56'}\n    \
                     - {hw_addr: '52:54:00:12:34:57'}\n";

@@ -6,12 +6,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use installer::digest::Digest;
-use installer::inventory::{Disk, Inventory, Transport};
-use installer::release::{
-    Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
-};
-use installer::size::ByteSize;
+use base::digest::Digest;
+use base::size::ByteSize;
+use installer::inventory::{Disk, Inventory};
+use model::config::disk::Transport;
+use model::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path};
 
 /// In every secret of the document, and nowhere else.
 const MARK: &str = "Hunter2Marked";

@@ -9,18 +9,15 @@
     reason = "a test ends where it cannot go on, helpers included"
 )]
 
-#[path = "../../tests/support/programs.rs"]
-mod programs;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use installer::config::parse;
 use installer::node::cluster::{self, Facts};
 use installer::node::files::FileKind;
+use model::config::parse;
 
 /// Where systemd looks for what a package brings, and for what the machine's owner adds.
 const UNITS: [&str; 2] = ["usr/lib/systemd/system", "etc/systemd/system"];
@@ -112,9 +109,9 @@ fn verify(root: &Path, units: &[PathBuf]) -> Result<(), String> {
 }
 
 fn missing(test: &str) -> bool {
-    let missing = programs::find("systemd-analyze").is_none();
+    let missing = testing::programs::find("systemd-analyze").is_none();
     if missing {
-        programs::leave_out(test, "systemd-analyze is not on this machine");
+        testing::programs::leave_out(test, "systemd-analyze is not on this machine");
     }
     missing
 }

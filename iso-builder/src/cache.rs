@@ -12,8 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::digest::Digest;
-use installer::files;
+use base::digest::Digest;
+use base::files;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 

@@ -145,10 +145,6 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[path = "../tests/support/program.rs"]
-pub(crate) mod testing;
-
-#[cfg(test)]
 mod tests {
     use std::fs::File;
     use std::io::Write;
@@ -156,7 +152,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::elf::testing::{INTERPRETED, made};
+    use testing::elf::{INTERPRETED, made};
 
     fn of(bytes: &[u8]) -> Option<Program> {
         let mut file = tempfile::tempfile().unwrap();

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
-use installer::digest::{Digest, HashingReader};
-use installer::download::{Downloader, Patience, shown};
-use installer::failure::{Class, Classify, Failure};
-use installer::progress::{Progress, Step};
+use base::digest::{Digest, HashingReader};
+use base::failure::{Class, Classify, Failure};
+use base::progress::{Progress, Step};
+use transfer::download::{Downloader, Patience, shown};
 
-use crate::parallel::{self, locked};
+use base::parallel::{self, locked};
 
 /// Transfers at the same time.
 const PARALLEL: usize = 6;

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use installer::digest::{Digest, Hasher};
-use installer::failure::{Class, Failure};
+use base::digest::{Digest, Hasher};
+use base::failure::{Class, Failure};
 use walkdir::WalkDir;
 
 /// The digest of a file's content, or of a directory: names, kinds, contents, link targets and the user's execute
@@ -63,7 +63,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
         nix::unistd::mkfifo(&directory.path().join("pipe"), mode).unwrap();
-        let told = installer::failure::render(&digest(directory.path()).unwrap_err());
+        let told = base::failure::render(&digest(directory.path()).unwrap_err());
         assert!(told.contains("pipe is neither a file"), "{told}");
     }
 }

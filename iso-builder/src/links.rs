@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use installer::files::fill_atomically;
+use base::files::fill_atomically;
 
 /// Gives `source` the name `output` too, in place of what has that name; or copies it where the file systems differ or have
 /// no second names. The output is there whole or not at all.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
-use installer::files;
-use installer::progress::Progress;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files;
+use base::progress::Progress;
 
 use crate::cache::Cache;
 use crate::fetch::{self, Wanted};

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use installer::failure::{Class, Failure};
+use base::failure::{Class, Failure};
 use serde::{Deserialize, Serialize};
 
 use crate::steps::Request;
@@ -104,9 +104,9 @@ impl Outcome {
     #[must_use]
     pub fn of(error: &anyhow::Error) -> Self {
         Self {
-            class: installer::failure::class_of(error).exit_code(),
-            what: installer::failure::causes(error),
-            hints: installer::failure::hints(error).map(str::to_owned).collect(),
+            class: base::failure::class_of(error).exit_code(),
+            what: base::failure::causes(error),
+            hints: base::failure::hints(error).map(str::to_owned).collect(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use installer::failure::{Class, Failure};
+use base::failure::{Class, Failure};
 
 /// A program, and the Debian package that has it.
 const TOOLS: &[(&str, &str)] = &[

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use installer::size::ByteSize;
+use base::size::ByteSize;
 
 use crate::programs::{self, Ended};
 

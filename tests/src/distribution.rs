@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use installer::config::Distribution;
-use installer::digest::Digest;
+use base::digest::Digest;
+use model::config::Distribution;
 use serde_json::json;
 
 use crate::medium::{copy_tree, lock};

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use installer::digest::Digest;
-use installer::files;
+use base::digest::Digest;
+use base::files;
 
 use crate::medium::lock;
 use crate::paths;

@@ -4,12 +4,13 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use installer::config::{Profile, Role};
-use installer::digest::Digest;
+use base::digest::Digest;
+use base::size::ByteSize;
 use installer::plan::SectorSize;
-use installer::plan::layout::{Sizes, Wish, arrange};
-use installer::release::{MANIFEST, Payload, Purpose, Release, metadata_path};
-use installer::size::ByteSize;
+use installer::plan::layout::{Wish, arrange};
+use model::config::sizes::PartitionSizes;
+use model::config::{Profile, Role};
+use model::release::{MANIFEST, Payload, Purpose, Release, metadata_path};
 use nqrust_checker::{BootCode, Expected, File, Hash, Part, System};
 
 use crate::medium::Medium;
@@ -22,7 +23,7 @@ pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected>
     let wish = Wish {
         disk: size,
         sector: SectorSize::B512,
-        sizes: Sizes::of(Profile::Trial),
+        sizes: PartitionSizes::of(Profile::Trial),
         persistent: None,
         data: true,
     };

@@ -28,6 +28,5 @@ pub mod serial;
 pub mod serve;
 pub mod ssh;
 pub mod steps;
-pub mod supervisor;
 pub mod wire;
 pub mod write_log;

@@ -14,8 +14,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use installer::files;
-use installer::release::{MANIFEST, Release};
+use base::files;
+use model::release::{MANIFEST, Release};
 use serde_json::Value;
 use walkdir::WalkDir;
 

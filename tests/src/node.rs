@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 
 use anyhow::{Result, bail};
-use installer::release::Release;
+use model::release::Release;
 use serde_json::{Value, json};
 
 use crate::identity::Identity;
@@ -299,7 +299,7 @@ mod tests {
             let medium = Some("http://10.0.2.2:8000".to_owned());
             let document = Document { address, medium, ..Document::new("node") };
             let text = document.to_json(&identity).to_string();
-            assert!(installer::config::parse(&text, "e2e").is_ok(), "{text}");
+            assert!(model::config::parse(&text, "e2e").is_ok(), "{text}");
         }
     }
 }

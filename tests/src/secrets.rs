@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use installer::digest::Digest;
+use base::digest::Digest;
 use walkdir::WalkDir;
 
 use crate::identity::Identity;

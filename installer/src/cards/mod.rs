@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{InstallConfig, Interface};
 use crate::inventory::Nic;
-use crate::machine::Mac;
+use model::config::{InstallConfig, Interface};
+use model::machine::Mac;
 
 pub use report::Missing;
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::Remembered;
-use crate::files;
+use base::files;
 
 /// The name of the file beside the node document.
 pub const FILE: &str = "cards.json";

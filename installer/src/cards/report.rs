@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{Found, Remembered, find};
-use crate::config::InstallConfig;
-use crate::files;
 use crate::inventory::{Nic, nics};
+use base::files;
+use model::config::InstallConfig;
 
 /// What agetty(8) shows above every login while a card is missing: the OS image has a link to it in `/etc/issue.d`, before
 /// that of the stages. From the root.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::parse;
+use model::config::parse;
 
 fn config(cards: &str) -> InstallConfig {
     let text = format!("install: {{mode: install, management_interface: {{interfaces: [{cards}]}}}}");

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Context, Format, print};
-use crate::command::SystemRunner;
 use crate::node::apply::{self, Outcome};
 use crate::node::boot::DOCUMENT;
 use crate::node::cards;
 use crate::node::trial::run as trial;
+use base::command::SystemRunner;
 
 /// Arguments of `installer apply`.
 #[derive(Debug, clap::Args)]

@@ -1,14 +1,14 @@
 //! Who hears of an install from afar: the server of a fleet.
 
+use crate::inventory::read_identity;
 use std::path::Path;
 
 use anyhow::Result;
 
 use super::media;
-use crate::config::text::HttpUrl;
 use crate::fleet::{self, Patience, Reporter, Setup};
-use crate::machine::Identity;
-use crate::progress::Progress;
+use base::progress::Progress;
+use model::config::text::HttpUrl;
 
 /// The server, if there is one, and the tokens on the command line of the kernel, which no text may show.
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl Audience {
 
     /// Tells the server of one run from now on.
     pub(super) fn reporter(&self, progress: &Progress) -> Option<Reporter> {
-        let (machine, patience) = (Identity::read(Path::new("/")), Patience::default());
+        let (machine, patience) = (read_identity(Path::new("/")), Patience::default());
         let begin = |url| Reporter::begin(Setup { url, machine, patience, progress: progress.clone() });
         self.url.clone().map(begin)
     }

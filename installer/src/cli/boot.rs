@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Context, print};
-use crate::files;
 use crate::node::boot::{self, Places};
 use crate::node::mount::ThisMachine;
+use base::files;
 
 /// Arguments of `installer boot`.
 #[derive(Debug, clap::Args)]

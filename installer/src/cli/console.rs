@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::{Context, print};
-use crate::failure::{Class, Failure};
 use crate::node::status;
 use crate::node_console::look::ThisNode;
 use crate::node_console::{End, run};
 use crate::terminal::Console;
+use base::failure::{Class, Failure};
 
 /// Show this node, its cluster and how it does on the terminal, with what its administrator may do.
 #[derive(Debug, clap::Args)]

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::failure::render;
-use crate::files::read_text;
-use crate::progress::Progress;
-use crate::progress::plain::PlainLines;
 use crate::terminal::outlet::Outlet;
+use base::failure::render;
+use base::files::read_text;
+use base::progress::Progress;
+use base::progress::plain::PlainLines;
 
 /// The kernel's consoles, in one line.
 const ACTIVE: &str = "/sys/class/tty/console/active";

@@ -8,11 +8,11 @@ use std::io::{self, Read};
 
 use anyhow::Result;
 
-use crate::customization::area::{self, Damage};
-use crate::customization::{Content, FILE};
-use crate::digest::Digest;
-use crate::failure::{Class, Classify, Failure};
-use crate::medium::{PayloadSource, Transport};
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use medium::customization::area::{self, Damage};
+use medium::customization::{Content, FILE};
+use medium::sources::{PayloadSource, Transport};
 
 /// What there is.
 #[derive(Debug)]
@@ -92,10 +92,10 @@ fn reading(source: &dyn PayloadSource) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Secret;
-    use crate::download::testing::{AUTHORITY, Answer, Fake, Request};
-    use crate::failure::{class_of, render};
-    use crate::medium::{HttpMedium, LocalMedium};
+    use base::failure::{class_of, render};
+    use medium::sources::{HttpMedium, LocalMedium};
+    use model::config::Secret;
+    use testing::http::{AUTHORITY, Answer, Fake, Request};
 
     fn content() -> Content {
         let nodes = [("default.yaml".to_owned(), Secret::new("os: {hostname: customised}\n"))].into();

@@ -3,14 +3,14 @@
 use anyhow::Result;
 
 use super::media::Media;
-use crate::command::Runner;
-use crate::config::InstallConfig;
-use crate::failure::{Class, Failure, causes, class_of};
 use crate::installed::{Decision, Node, Offer, Origin, Reason, decide, find, read};
 use crate::interactive::Present;
 use crate::inventory::Inventory;
 use crate::plan::written_disks;
-use crate::progress::Progress;
+use base::command::Runner;
+use base::failure::{Class, Failure, causes, class_of};
+use base::progress::Progress;
+use model::config::InstallConfig;
 
 /// Nodes that an automatic install leaves as they are.
 #[derive(Clone, Debug)]
@@ -126,12 +126,12 @@ fn elsewhere(place: crate::installed::Place) -> Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::sources::combine;
     use crate::installed::find::tests::node;
     use crate::inventory::Disk;
-    use crate::medium::LocalMedium;
     use crate::plan::tests::{disk, release, trial};
-    use crate::size::ByteSize;
+    use base::size::ByteSize;
+    use medium::sources::LocalMedium;
+    use model::config::sources::combine;
 
     fn told(rule: &str, disks: &[Disk], change: fn(&mut InstallConfig)) -> String {
         let source = Box::new(LocalMedium::new("/nonexistent"));
@@ -159,7 +159,7 @@ mod tests {
     struct Nothing;
 
     impl Runner for Nothing {
-        fn run(&self, _: &crate::command::Invocation) -> Result<Vec<u8>> {
+        fn run(&self, _: &base::command::Invocation) -> Result<Vec<u8>> {
             anyhow::bail!("Input/output error")
         }
     }
@@ -195,7 +195,7 @@ mod tests {
         }
         let kept = told("false", &disks, |config| {
             config.install.data_disk = "/dev/vdb".parse().ok();
-            config.install.keep = vec![crate::config::Keep::Data];
+            config.install.keep = vec![model::config::Keep::Data];
         });
         assert_eq!(kept, "", "nothing of that disk is written");
     }

@@ -10,11 +10,6 @@ use super::interactive::{self, Manner};
 use super::media::Media;
 use super::record::Record;
 use super::{Context, consoles, media, preflight};
-use crate::command::SystemRunner;
-use crate::config::sources::Gathering;
-use crate::config::{self, InstallConfig, Secret};
-use crate::download::Patience;
-use crate::failure::{Class, Failure};
 use crate::install::{
     Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, finish, take_down, take_up,
 };
@@ -25,8 +20,13 @@ use crate::live::{is_live, set_up_network};
 use crate::node::cluster::Member;
 use crate::plan::Finish;
 use crate::preflight::join::pin;
-use crate::progress::Progress;
 use crate::resolve::{ThisMachine, resolve};
+use base::command::SystemRunner;
+use base::failure::{Class, Failure};
+use base::progress::Progress;
+use model::config::sources::Gathering;
+use model::config::{self, InstallConfig, Secret};
+use transfer::download::Patience;
 
 /// Install on this machine.
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,6 @@
 //! `installer install` where somebody can be asked: the machine behind the screens.
 
+use crate::inventory::read_identity;
 use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -17,13 +18,6 @@ use super::install::Consent;
 use super::media::{self, Media};
 use super::record::{Evidence, Record};
 use super::{consoles, install, preflight};
-use crate::command::SystemRunner;
-use crate::config::sources::{Combined, Document, Entry, Kind, Request};
-use crate::config::sources::{combine, state::refusal, url, volume};
-use crate::config::{Install, InstallConfig, Secret};
-use crate::download::Patience;
-use crate::failure::{Class, Classify, Failure, class_of};
-use crate::files::{read_text, write_atomically};
 use crate::install::start::start_node;
 use crate::install::{Cancel, finish};
 use crate::installed::Node;
@@ -33,15 +27,22 @@ use crate::interactive::{self, Destination, End, Facts, Machine, Origin, Present
 use crate::inventory::{Inventory, Roots};
 use crate::live::help::{self, Access};
 use crate::live::{is_live, set_up_network};
-use crate::machine::Identity;
 use crate::plan::{Finish, Plan};
 use crate::preflight::network::Offline;
 use crate::preflight::{Intent, Report};
-use crate::progress::plain::PlainLines;
-use crate::progress::{Event, Progress, Sink};
 use crate::report;
+use crate::sources::{url, volume};
 use crate::stick::{self, Survey, Volume};
 use crate::terminal::Console;
+use base::command::SystemRunner;
+use base::failure::{Class, Classify, Failure, class_of};
+use base::files::{read_text, write_atomically};
+use base::progress::plain::PlainLines;
+use base::progress::{Event, Progress, Sink};
+use model::config::sources::{Combined, Document, Entry, Kind, Request};
+use model::config::sources::{combine, state::refusal};
+use model::config::{Install, InstallConfig, Secret};
+use transfer::download::Patience;
 
 /// Whether somebody has ended the program while it installed.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -183,7 +184,7 @@ impl<'a> Player<'a> {
                 (url.clone(), "the console".to_owned(), None, self.media.combined.authorities.clone())
             }
             Origin::Volume => {
-                let volume = volume::read(&volume::Roots::default(), &mut || Identity::read(Path::new("/")))?;
+                let volume = volume::read(&volume::Roots::default(), &mut || read_identity(Path::new("/")))?;
                 let document = volume.ok_or_else(no_volume)?.document;
                 let name = document.name().to_owned();
                 documents.push(document);
@@ -402,7 +403,7 @@ struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Sink for Notes {
     fn show(&mut self, event: &Event) {
-        if event.state == crate::progress::State::Progress && event.bytes.is_none() {
+        if event.state == base::progress::State::Progress && event.bytes.is_none() {
             lock(&self.0).push(event.message.clone());
         }
     }
@@ -411,10 +412,10 @@ impl Sink for Notes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::medium::LocalMedium;
-    use crate::plan::tests::release;
     use crate::report::Method;
-    use crate::webhook::testing::{Manner as Answer, Server};
+    use medium::sources::LocalMedium;
+    use testing::release::release;
+    use testing::reports::{Manner as Answer, Server};
 
     fn media() -> Media {
         let combined = combine(&[]).unwrap();
@@ -444,7 +445,7 @@ mod tests {
              webhooks: [{{event: FAILED, method: POST, url: '{}/hook', payload: 'ended'}}]}}}}",
             server.url
         );
-        let config = crate::config::parse(&text, "f").unwrap();
+        let config = model::config::parse(&text, "f").unwrap();
         player.install(&config, &Progress::silent()).unwrap_err();
         let told = player.save_logs(&destination("logs")).unwrap();
         assert!(told.starts_with("The server has taken report-"), "{told}");

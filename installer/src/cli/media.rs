@@ -1,5 +1,6 @@
 //! What `plan` and `install` begin with: a medium, its manifest, and a configuration from all of its sources.
 
+use crate::inventory::read_identity;
 use std::io::Read;
 use std::path::Path;
 
@@ -7,23 +8,24 @@ use anyhow::Result;
 
 use super::customized::{self, Customized};
 use super::registries;
-use crate::config::sources::{
-    Combined, Document, Effects, Gathering, Kind, Request, combine, gather, state::refusal, url, volume,
-};
-use crate::config::{Images, InstallConfig};
-use crate::customization::{self, Content, area};
-use crate::digest::Digest;
-use crate::download::proxies::{Proxies, choose};
-use crate::failure::{Class, Classify};
-use crate::files::read_text;
-use crate::inventory::BOOT_MEDIUM;
-use crate::machine::Identity;
-use crate::medium::{
+use crate::sources::{url, volume};
+use base::digest::Digest;
+use base::failure::{Class, Classify};
+use base::files::read_text;
+use base::progress::Progress;
+use medium::customization::{self, Content, area};
+use medium::sources::BOOT_MEDIUM;
+use medium::sources::{
     Chain, HttpMedium, LocalMedium, PayloadSource, Place, Verified, expected_customization,
     expected_manifest, is_medium, is_url, read_release, source,
 };
-use crate::progress::Progress;
-use crate::release::{Payload, Purpose, Release};
+use model::config::sources::{
+    Combined, Document, Effects, Gathering, Kind, Request, combine, gather, state::refusal,
+};
+use model::config::{Images, InstallConfig};
+use model::machine::Identity;
+use model::release::{Payload, Purpose, Release};
+use transfer::download::proxies::{Proxies, choose};
 
 /// Where the kernel tells its command line.
 const COMMAND_LINE: &str = "/proc/cmdline";
@@ -181,7 +183,7 @@ struct ThisMachine<'a> {
 
 impl ThisMachine<'_> {
     fn identity(&mut self) -> &Identity {
-        self.identity.get_or_insert_with(|| Identity::read(Path::new("/")))
+        self.identity.get_or_insert_with(|| read_identity(Path::new("/")))
     }
 
     /// The configuration that a customised medium has for this machine. What is chosen is told, and why.
@@ -270,8 +272,8 @@ fn document(source: &dyn PayloadSource, payload: &Payload, kind: Kind) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::download::testing::{Answer, Fake};
-    use crate::progress::tests::Recorder;
+    use testing::http::{Answer, Fake};
+    use testing::progress::Recorder;
 
     #[test]
     fn iso_url_is_medium_by_another_name_and_local_is_no_other_medium() {
@@ -281,7 +283,7 @@ mod tests {
             ("install: {iso_url: 'http://a/medium/'}", Some("http://a/medium/")),
             ("install: {medium: 'http://a/medium'}", Some("http://a/medium")),
         ] {
-            assert_eq!(configured(&crate::config::parse(text, "f").unwrap()).as_deref(), named, "{text}");
+            assert_eq!(configured(&model::config::parse(text, "f").unwrap()).as_deref(), named, "{text}");
         }
     }
 
@@ -312,32 +314,32 @@ mod tests {
     fn medium(area: Option<&[u8]>) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let put = |path: &str, bytes: &[u8]| {
-            crate::files::write_atomically(&directory.path().join(path), bytes, 0o644).unwrap();
+            base::files::write_atomically(&directory.path().join(path), bytes, 0o644).unwrap();
         };
         let text = b"os: {hostname: built}\n";
         let payload = Payload {
             path: "config/install.yaml".into(),
             purpose: Purpose::InstallConfig,
             size: text.len() as u64,
-            sha256: crate::digest::Digest::of(text),
+            sha256: base::digest::Digest::of(text),
         };
         let release = Release {
-            format: crate::release::FORMAT,
+            format: model::release::FORMAT,
             id: "sample".into(),
             name: "Sample".into(),
             version: "1".into(),
             architecture: "amd64".into(),
             epoch: 0,
-            medium: crate::release::MediumKind::Full,
+            medium: model::release::MediumKind::Full,
             kernel: "6.1".into(),
             kernel_arguments: Vec::new(),
             payloads: vec![payload],
             images: Vec::new(),
-            containerd: crate::release::Containerd::default(),
+            containerd: model::release::Containerd::default(),
             iso: None,
         };
         put("config/install.yaml", text);
-        put(crate::release::MANIFEST, &release.to_bytes());
+        put(model::release::MANIFEST, &release.to_bytes());
         if let Some(area) = area {
             put(customization::FILE, area);
         }
@@ -345,7 +347,7 @@ mod tests {
     }
 
     fn content(name: &str) -> Content {
-        let nodes = [(name.to_owned(), crate::config::Secret::new("os: {hostname: customised}\n"))].into();
+        let nodes = [(name.to_owned(), model::config::Secret::new("os: {hostname: customised}\n"))].into();
         let authorities = [("own.pem".to_owned(), "a certificate".to_owned())].into();
         Content { nodes, authorities, ..Content::default() }
     }
@@ -393,8 +395,8 @@ mod tests {
         let short = &damaged[..last];
         for area in [&damaged[..], short, &customization::area::unfinished()[..], b"GARBAGE"] {
             let error = asked(&medium(Some(area))).unwrap_err();
-            assert_eq!(crate::failure::class_of(&error), crate::failure::Class::Verification);
-            let text = crate::failure::render(&error);
+            assert_eq!(base::failure::class_of(&error), base::failure::Class::Verification);
+            let text = base::failure::render(&error);
             assert!(
                 text.contains("reading custom.img") && text.contains("next: Run `iso-builder customize`"),
                 "{text}"

@@ -27,10 +27,10 @@ use std::io::Write;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::cluster_file;
-use crate::config;
-use crate::failure::{self, Class};
-use crate::progress::{Progress, Style};
+use base::failure::{self, Class};
+use base::progress::{Progress, Style};
+use model::cluster_file;
+use model::config;
 
 /// Installs the NQRust Hypervisor on a machine and keeps the node's configuration applied.
 #[derive(Debug, Parser)]

@@ -6,14 +6,14 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::{Context, Format, print};
-use crate::command::SystemRunner;
-use crate::config::Diagnostic;
-use crate::failure::{Class, Classify, Failure};
-use crate::files;
 use crate::node::cards;
 use crate::node::status;
 use crate::node::trial::{Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, State};
 use crate::node::trial::{Trials, standing};
+use base::command::SystemRunner;
+use base::failure::{Class, Classify, Failure};
+use base::files;
+use model::config::Diagnostic;
 
 /// Between two looks at a trial that is being set up.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -206,7 +206,7 @@ fn came_of(standing: &Standing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use model::config::parse;
 
     #[test]
     fn what_is_shown_can_be_tried_as_it_is() {

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::{Context, Format, finished, media, print};
-use crate::command::{Runner, SystemRunner};
-use crate::config::sources::Gathering;
-use crate::failure::{Class, Classify};
-use crate::files::read_text;
 use crate::inventory::{Inventory, Roots};
+use base::command::{Runner, SystemRunner};
+use base::failure::{Class, Classify};
+use base::files::read_text;
+use model::config::sources::Gathering;
 
 /// Print what an install would do. Touches nothing.
 #[derive(Debug, clap::Args)]

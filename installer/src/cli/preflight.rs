@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Context, Format, media, print};
-use crate::command::SystemRunner;
-use crate::config::sources::Gathering;
-use crate::config::{self, InstallConfig};
-use crate::failure::{Class, Classify};
-use crate::files::read_text;
-use crate::inventory::{BOOT_MEDIUM, Inventory, Roots};
-use crate::medium::is_medium;
+use crate::inventory::{Inventory, Roots};
 use crate::preflight::join::version;
 use crate::preflight::network::Offline;
 use crate::preflight::{Facts, Intent, LINK_PATIENCE, Report, SystemNetwork, inventory, report, run};
-use crate::progress::Progress;
+use base::command::SystemRunner;
+use base::failure::{Class, Classify};
+use base::files::read_text;
+use base::progress::Progress;
+use medium::sources::BOOT_MEDIUM;
+use medium::sources::is_medium;
+use model::config::sources::Gathering;
+use model::config::{self, InstallConfig};
 
 /// Check whether this machine is fit to become the node that a configuration describes. Writes nothing.
 #[derive(Debug, clap::Args)]

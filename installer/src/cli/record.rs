@@ -6,21 +6,21 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::command::{Runner, SystemRunner};
-use crate::config::redact::Secrets;
-use crate::config::{InstallConfig, Secret};
-use crate::failure::{Failure, causes, class_of, hints, render};
 use crate::fleet::Reporter;
-use crate::fleet::wire::Failed;
 use crate::inventory::{Inventory, Roots};
 use crate::plan::Plan;
-use crate::progress::Progress;
-use crate::progress::book::Book;
-use crate::progress::json::JsonLines;
-use crate::progress::plain::PlainLines;
-use crate::release::Release;
 use crate::report::{self, Archive, Known};
 use crate::webhook::{Facts, Hooks, Patience, Setup};
+use base::command::{Runner, SystemRunner};
+use base::failure::{Failure, causes, class_of, hints, render};
+use base::progress::Progress;
+use base::progress::book::Book;
+use base::progress::json::JsonLines;
+use base::progress::plain::PlainLines;
+use model::config::redact::Secrets;
+use model::config::{InstallConfig, Secret};
+use model::fleet::Failed;
+use model::release::Release;
 
 /// What is known of a run.
 pub(super) struct Record<'a> {
@@ -231,12 +231,12 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Invocation;
-    use crate::failure::Class;
-    use crate::machine::Identity;
-    use crate::progress::tests::Recorder;
-    use crate::webhook::testing::{Manner, Server};
+    use base::command::Invocation;
+    use base::failure::Class;
+    use model::machine::Identity;
     use std::path::Path;
+    use testing::progress::Recorder;
+    use testing::reports::{Manner, Server};
 
     /// A machine without programs.
     struct Bare;
@@ -252,7 +252,7 @@ mod tests {
         let progress = Progress::new(vec![Box::new(recorder.clone())]);
         let mut record =
             Record { runner: &Bare, directory: directory.into(), ..Record::begin(&progress, None, &[]) };
-        record.config(&crate::config::parse(text, "f").unwrap());
+        record.config(&model::config::parse(text, "f").unwrap());
         let failure = Failure::new(Class::DiskIo, "writing to vda").hint("Replace it.");
         let error = record.end::<()>(Err(failure.into())).unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo);
@@ -282,7 +282,7 @@ mod tests {
         let reporter = Reporter::begin(Setup { url, machine, patience, progress: progress.clone() });
         let tokens = ["MARK-path".to_owned()];
         let mut record = Record { runner: &Bare, ..Record::begin(&progress, Some(reporter), &tokens) };
-        record.config(&crate::config::parse("{token: MARK-cluster, os: {hostname: node-1}}", "f").unwrap());
+        record.config(&model::config::parse("{token: MARK-cluster, os: {hostname: node-1}}", "f").unwrap());
         drop(progress.step("wipe", "Erasing the disk", None));
         let failure = Failure::new(Class::DiskIo, "writing MARK-cluster to vda").hint("Replace it.");
         record.end::<()>(Err(failure.into())).unwrap_err();

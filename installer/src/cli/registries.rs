@@ -4,14 +4,14 @@ use std::io::Read;
 
 use anyhow::Result;
 
-use crate::config::InstallConfig;
-use crate::config::registries::{Registries, SETTING};
-use crate::digest::Digest;
-use crate::download::Patience;
-use crate::medium::{PayloadSource, Registry, RegistryMedium};
-use crate::oci::Repository;
-use crate::registry::{Client, Settings};
-use crate::release::Release;
+use base::digest::Digest;
+use formats::oci::Repository;
+use medium::sources::{PayloadSource, Registry, RegistryMedium};
+use model::config::InstallConfig;
+use model::config::registries::{Registries, SETTING};
+use model::release::Release;
+use transfer::download::Patience;
+use transfer::registry::{Client, Settings};
 
 /// The cluster's setting with further authorities, as PEM.
 const AUTHORITIES: &str = "additional-ca";
@@ -63,8 +63,8 @@ impl Registry for Configured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
-    use crate::release::{Image, Payload, Purpose};
+    use model::config::parse;
+    use model::release::{Image, Payload, Purpose};
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::sync::{Arc, Mutex};
@@ -97,7 +97,7 @@ mod tests {
         let config = format!("system_settings: {{containerd-registry: '{mirrors}'}}");
         let (size, sha256) = (bytes.len() as u64, Digest::of(bytes));
         let payload = Payload { path: "images/x".into(), purpose: Purpose::ImageBlob, size, sha256 };
-        let mut release = crate::plan::tests::release();
+        let mut release = testing::release::release();
         release.payloads = vec![payload.clone()];
         let name = "localhost/nqrust/tools:1".into();
         release.images = vec![Image {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Context, Format, print};
-use crate::cluster_file::{self, Checked, Report};
-use crate::failure::{Class, Failure};
+use base::failure::{Class, Failure};
+use model::cluster_file::{self, Checked, Report};
 
 /// Write the install configuration of each node of a cluster file.
 #[derive(Debug, clap::Args)]
@@ -73,7 +73,7 @@ fn show(cluster: &Checked, name: &str, format: Format) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{class_of, render};
+    use base::failure::{class_of, render};
 
     #[test]
     fn a_node_that_is_not_there_is_refused_with_the_names_of_those_that_are() {

@@ -6,9 +6,6 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::{Context, Format, print};
-use crate::command::SystemRunner;
-use crate::config;
-use crate::failure::{Class, Failure};
 use crate::fleet::herald::Herald;
 use crate::node::apply::below;
 use crate::node::boot::DOCUMENT;
@@ -17,6 +14,9 @@ use crate::node::stages::look::Subject;
 use crate::node::stages::watch::Watch;
 use crate::node::stages::{self, Stage};
 use crate::node::status::{self, Status};
+use base::command::SystemRunner;
+use base::failure::{Class, Failure};
+use model::config;
 
 /// Arguments of `installer status`.
 #[derive(Debug, clap::Args)]
@@ -172,9 +172,9 @@ fn tell(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::Digest;
-    use crate::failure::{class_of, render};
     use crate::node::images::BlobFault;
+    use base::digest::Digest;
+    use base::failure::{class_of, render};
 
     #[test]
     fn a_wait_that_takes_too_long_ends_with_the_stage_and_what_to_do() {

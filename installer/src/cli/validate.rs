@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Context, Format, media, print};
-use crate::cluster_file;
-use crate::config::sources::{Combined, Document, Kind, combine};
-use crate::config::{self, Diagnostic, Invalid, shape};
-use crate::failure::{Class, Failure};
-use crate::files;
+use base::failure::{Class, Failure};
+use base::files;
+use model::cluster_file;
+use model::config::sources::{Combined, Document, Kind, combine};
+use model::config::{self, Diagnostic, Invalid, shape};
 
 /// Arguments of `installer validate`.
 #[derive(Debug, clap::Args)]
@@ -154,7 +154,7 @@ fn diagnose_cluster(path: &Path) -> (Vec<Diagnostic>, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::class_of;
+    use base::failure::class_of;
 
     fn validate(files: Vec<PathBuf>, cluster: Option<PathBuf>, strict: bool) -> Validate {
         Validate { files, cluster, strict, show_sources: false, cmdline: None }

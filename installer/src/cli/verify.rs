@@ -5,12 +5,12 @@ use std::io::{self, Read};
 use anyhow::Result;
 
 use super::{Context, consoles, media};
-use crate::customization::{Damage, FILE, GRUB_FILE, area, argument};
-use crate::failure::{Class, Failure, class_of};
-use crate::iso::Scope;
-use crate::medium::{Compared, PayloadSource, Place, Verified, changed, compare, read_release, source};
-use crate::progress::Progress;
-use crate::release::{Payload, Release};
+use base::failure::{Class, Failure, class_of};
+use base::progress::Progress;
+use medium::customization::{Damage, FILE, GRUB_FILE, area, argument};
+use medium::iso::Scope;
+use medium::sources::{Compared, PayloadSource, Place, Verified, changed, compare, read_release, source};
+use model::release::{Payload, Release};
 
 /// Compare a medium with what it was when it was built, and name everything that is not as it was: every byte of an ISO,
 /// every payload of a directory or a server.
@@ -135,11 +135,11 @@ fn check_customisation(source: &dyn PayloadSource) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Secret;
-    use crate::customization::Content;
-    use crate::failure::render;
-    use crate::medium::LocalMedium;
     use crate::plan::tests::{contents, release};
+    use base::failure::render;
+    use medium::customization::Content;
+    use medium::sources::LocalMedium;
+    use model::config::Secret;
 
     /// A directory with all payloads.
     fn whole() -> tempfile::TempDir {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn every_changed_part_of_an_iso_is_named() {
-        use crate::iso::tests::{find, image, release};
+        use testing::iso::{find, image, release};
         let (directory, release) = (whole(), release());
         std::fs::write(directory.path().join("release.json"), release.to_bytes()).unwrap();
         let file = directory.path().join("medium.iso");

@@ -4,6 +4,7 @@
 //! takes what comes for the rest of that story. It is removed as soon as the server has heard that the node is ready,
 //! or wants to hear nothing more of this deployment.
 
+use crate::inventory::read_identity;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,17 +12,16 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::wire::Node;
 use super::{Patience, Reporter, Setup, Told, token};
-use crate::config::Secret;
-use crate::config::redact::Secrets;
-use crate::config::text::HttpUrl;
-use crate::files;
-use crate::machine::Identity;
 use crate::node::apply::below;
 use crate::node::boot::CONFIG;
 use crate::node::stages::{self, Name, Stage, State};
-use crate::progress::Progress;
+use base::files;
+use base::progress::Progress;
+use model::config::Secret;
+use model::config::redact::Secrets;
+use model::config::text::HttpUrl;
+use model::fleet::Node;
 
 /// The name of the file on the configuration partition; its mode is 0600.
 pub const FILE: &str = "fleet.json";
@@ -103,7 +103,7 @@ impl Herald {
             kept.url.parse::<HttpUrl>().map_err(|_| anyhow::anyhow!("it names no URL")).with_context(what)?;
         let mut secrets = about.secrets.clone();
         secrets.add_texts(token(&kept.url));
-        let setup = Setup { url, machine: Identity::read(root), patience, progress: progress.clone() };
+        let setup = Setup { url, machine: read_identity(root), patience, progress: progress.clone() };
         let reporter = Reporter::resume(setup, kept.run);
         reporter.trust(&kept.authorities);
         reporter.hide(&secrets);

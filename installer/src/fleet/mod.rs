@@ -10,7 +10,6 @@ mod post;
 mod queue;
 #[cfg(test)]
 mod tests;
-pub mod wire;
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,21 +18,19 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use uuid::Uuid;
 
-use crate::config::redact::Secrets;
-use crate::config::sources::words::words;
-use crate::config::text::HttpUrl;
-use crate::failure::{Class, Failure};
-use crate::machine::Identity;
-use crate::progress::{Event, Progress, Sink};
+use base::failure::{Class, Failure};
+use base::progress::{Event, Progress, Sink};
+use model::boot::parameter;
+use model::config::redact::Secrets;
+use model::config::sources::words::words;
+use model::config::text::HttpUrl;
+use model::fleet::{Failed, Hello, Line, Node};
+use model::machine::Identity;
 use queue::Queue;
-use wire::{Failed, Hello, Line, Node};
-
-/// The kernel parameter with the URL. It is about the run and no configuration of the node.
-pub const PARAMETER: &str = "nqrust.report";
 
 /// Kernel parameters whose URLs may carry tokens.
 const URLS: [&str; 5] = [
-    PARAMETER,
+    parameter::REPORT,
     "nqrust.install.config_url",
     "nqrust.install.configUrl",
     "harvester.install.config_url",
@@ -145,7 +142,7 @@ impl Reporter {
     /// Goes on telling of the run `run`, and listens to nothing.
     fn resume(setup: Setup, run: Uuid) -> Self {
         let Setup { url, machine, patience, progress } = setup;
-        let hello = Hello { v: wire::VERSION, run, machine, hostname: None, product: None };
+        let hello = Hello { v: model::fleet::VERSION, run, machine, hostname: None, product: None };
         let known = Known { hello, authorities: Vec::new(), secrets: Secrets::default() };
         let shared = Arc::new(Shared {
             url,
@@ -268,11 +265,11 @@ impl Sink for Listener {
 /// `Class::Invalid` where it is not an `http` or `https` URL, or stands there twice.
 pub fn destination(given: Option<&str>, command_line: &str) -> Result<Option<HttpUrl>> {
     let words = words(command_line);
-    let mut values = words.iter().filter(|word| word.key == PARAMETER);
+    let mut values = words.iter().filter(|word| word.key == parameter::REPORT);
     let (name, text) = match (given, values.next()) {
         (Some(given), _) => ("--report", given),
         (None, None) => return Ok(None),
-        (None, Some(word)) => (PARAMETER, word.value.as_ref().map_or("", |(text, _)| text)),
+        (None, Some(word)) => (parameter::REPORT, word.value.as_ref().map_or("", |(text, _)| text)),
     };
     let wrong = |why: String| {
         Failure::new(Class::Invalid, format!("reading {name}"))

@@ -8,11 +8,11 @@ use reqwest::blocking::Client;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 
-use super::wire::{self, Failed, Line, Node, beginning, end};
 use super::{Known, Shared};
-use crate::config::redact::Secrets;
-use crate::download::{client, is_passing, reason};
-use crate::failure::causes;
+use base::failure::causes;
+use model::config::redact::Secrets;
+use model::fleet::{self, Failed, Line, Node, beginning, end};
+use transfer::download::{client, is_passing, reason};
 
 /// So many lines go into one request.
 const LINES: usize = 100;
@@ -106,8 +106,8 @@ fn body(known: &Known, batch: &[Line]) -> Vec<u8> {
     let mut body = Vec::new();
     let hello = Line::Hello(known.hello.clone());
     for line in [hello].into_iter().chain(batch.iter().map(|line| presentable(line, &known.secrets))) {
-        let bytes = crate::encode::json_line(&line);
-        if body.len() + bytes.len() < wire::BODY {
+        let bytes = base::encode::json_line(&line);
+        if body.len() + bytes.len() < fleet::BODY {
             body.extend(bytes);
             body.push(b'\n');
         }
@@ -116,7 +116,7 @@ fn body(known: &Known, batch: &[Line]) -> Vec<u8> {
 }
 
 fn presentable(line: &Line, secrets: &Secrets) -> Line {
-    let short = |text: &str| beginning(&printable(&secrets.hide(text)), wire::MESSAGE);
+    let short = |text: &str| beginning(&printable(&secrets.hide(text)), fleet::MESSAGE);
     match line {
         Line::Hello(hello) => Line::Hello(hello.clone()),
         Line::Event(event) => {
@@ -134,7 +134,7 @@ fn presentable(line: &Line, secrets: &Secrets) -> Line {
             next: node.next.as_deref().map(short),
             ..node.clone()
         }),
-        Line::Log(log) => Line::Log(end(&secrets.hide(log), wire::LOG).to_owned()),
+        Line::Log(log) => Line::Log(end(&secrets.hide(log), fleet::LOG).to_owned()),
     }
 }
 
@@ -158,7 +158,7 @@ impl Connection {
             // What is trusted may change when the configuration is known.
             Trouble::Passing(causes(&error).pop().unwrap_or_default())
         })?;
-        let request = client.post(&*shared.url).header(CONTENT_TYPE, wire::CONTENT_TYPE).body(body);
+        let request = client.post(&*shared.url).header(CONTENT_TYPE, fleet::CONTENT_TYPE).body(body);
         let status = match request.send() {
             Ok(answer) => answer.status(),
             Err(error) if error.is_timeout() => {

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::wire::Line;
-use crate::progress::State;
+use base::progress::State;
+use model::fleet::Line;
 
 /// So many lines wait. A server that is away for long costs what happened in between, never what came of it.
 const WAITING: usize = 4096;
@@ -71,8 +71,8 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::wire::Node;
-    use crate::progress::Event;
+    use base::progress::Event;
+    use model::fleet::Node;
 
     fn line(seq: u64, step: &str, state: State, bytes: Option<u64>) -> Line {
         let (time, message) = (String::new(), String::new());

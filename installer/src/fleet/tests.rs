@@ -1,10 +1,11 @@
 //! Runs that report to a server on the loopback interface.
 
 use super::*;
-use crate::config::parse;
-use crate::progress::State;
-use crate::progress::tests::Recorder;
-use crate::webhook::testing::{Manner, Server};
+use base::progress::State;
+use model::config::parse;
+use model::fleet;
+use testing::progress::Recorder;
+use testing::reports::{Manner, Server};
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -113,8 +114,11 @@ fn a_failure_comes_with_its_log_and_without_secrets() {
         hints: vec!["Replace MARK-cluster.".into()],
         exit_code: 6,
     };
-    let log =
-        format!("dropped\n{}MARK-cluster {}/v1/report/MARK-token\n", "x\n".repeat(wire::LOG / 2), server.url);
+    let log = format!(
+        "dropped\n{}MARK-cluster {}/v1/report/MARK-token\n",
+        "x\n".repeat(fleet::LOG / 2),
+        server.url
+    );
     reporter.conclude(Some((failed, log)));
     let told: String =
         server.requests().iter().map(|r| r.split_once("\r\n\r\n").unwrap().1.to_owned()).collect();
@@ -210,8 +214,8 @@ fn the_url_comes_from_the_command_line_of_the_program_or_of_the_kernel() {
         (Some("MARK"), ""),
     ] {
         let error = destination(given, line).unwrap_err();
-        assert_eq!(crate::failure::class_of(&error), Class::Invalid);
-        assert!(!crate::failure::render(&error).contains("MARK"), "{error:#}");
+        assert_eq!(base::failure::class_of(&error), Class::Invalid);
+        assert!(!base::failure::render(&error).contains("MARK"), "{error:#}");
     }
 }
 

@@ -8,10 +8,10 @@ use std::io::Read;
 use anyhow::Result;
 
 use super::device::{self, AlignedBuffer, BlockDevice};
-use crate::failure::{Class, Failure};
-use crate::medium::{PayloadSource, Verified};
 use crate::plan::Partition;
-use crate::release::Payload;
+use base::failure::{Class, Failure};
+use medium::sources::{PayloadSource, Verified};
+use model::release::Payload;
 
 const SECTOR: usize = 512;
 

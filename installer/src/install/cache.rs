@@ -167,7 +167,7 @@ impl Write for Cached<'_> {
 
 impl Seek for Cached<'_> {
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
-        self.position = crate::fat::seek_to(target, self.position, self.length)?;
+        self.position = formats::fat::seek_to(target, self.position, self.length)?;
         Ok(self.position)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Result;
 
 use super::sys;
-use crate::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify, Failure};
 
 /// Whether somebody said stop.
 #[derive(Debug)]

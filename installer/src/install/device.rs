@@ -6,9 +6,9 @@ use std::io;
 use anyhow::Result;
 use nix::libc;
 
-use crate::failure::{Class, Failure, class_of};
 use crate::plan::{PartitionName, SectorSize};
-use crate::size::ByteSize;
+use base::failure::{Class, Failure, class_of};
+use base::size::ByteSize;
 
 /// How much is written or read at once.
 pub(super) const CHUNK: usize = 4 << 20;

@@ -13,9 +13,9 @@ use nix::libc::{O_CLOEXEC, O_DIRECT, O_EXCL};
 
 use super::device::{AlignedBuffer, BlockDevice, CHUNK, advice};
 use super::sys;
-use crate::failure::{Class, Classify, Failure};
 use crate::plan::{SectorSize, Target};
-use crate::size::ByteSize;
+use base::failure::{Class, Classify, Failure};
+use base::size::ByteSize;
 
 /// How long another program may look at the disk before that is a failure.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);

@@ -8,12 +8,12 @@ use anyhow::{Context, Result};
 use super::Cancel;
 use super::cache::Cached;
 use super::device::{self, BlockDevice};
-use crate::digest::Digest;
-use crate::failure::{Class, Classify, Failure};
-use crate::fat::{FatFile, Kind, Volume, write_volume};
-use crate::medium::{PayloadSource, Verified};
 use crate::plan::{EspContent, EspFile, Partition, files_of_slot_a};
-use crate::progress::Step;
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use base::progress::Step;
+use formats::fat::{FatFile, Kind, Volume, write_volume};
+use medium::sources::{PayloadSource, Verified};
 
 /// What the volume is called.
 const LABEL: &str = "NQRUST_ESP";

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 use uuid::Uuid;
 
 use super::device::{self, AlignedBuffer, BlockDevice};
-use crate::command::{Invocation, Runner};
-use crate::failure::{Class, Failure, class_of};
 use crate::plan::{Filesystem, Partition};
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Failure, class_of};
 
 /// Making or checking a file system on a slow, large disk.
 const LIMIT: Duration = Duration::from_secs(900);

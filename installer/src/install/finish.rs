@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::sys;
-use crate::command::{Invocation, Runner};
 use crate::inventory::Inventory;
 use crate::plan::Finish;
+use base::command::{Invocation, Runner};
 
 /// Ejects an optical boot medium if the drive lets it go, and asks the system's manager to restart the machine or power it off.
 pub fn finish(how: Finish, inventory: &Inventory, runner: &dyn Runner) -> Result<()> {

@@ -15,10 +15,10 @@ use anyhow::{Context, Result, ensure};
 use uuid::Uuid;
 
 use super::system::System;
-use crate::command::{Invocation, Runner};
-use crate::files::read_at_most;
 use crate::plan::{Partition, PartitionName, Plan, SectorSize};
-use crate::progress::Progress;
+use base::command::{Invocation, Runner};
+use base::files::read_at_most;
+use base::progress::Progress;
 
 /// The vendor of the variables that the specification names.
 const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
@@ -261,7 +261,7 @@ fn length(bytes: usize) -> [u8; 2] {
 mod tests {
     use super::*;
     use crate::plan::PartitionName;
-    use crate::size::ByteSize;
+    use base::size::ByteSize;
 
     const TITLE: &str = "NQRust Hypervisor";
     const OLD: Uuid = uuid::uuid!("11111111-2222-4333-8444-555555555555");
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn a_firmware_that_started_the_medium_again_is_not_told_a_second_time() {
         let directory = tempfile::tempdir().unwrap();
-        let told = |now| was_told(directory.path(), now, &crate::command::SystemRunner).unwrap();
+        let told = |now| was_told(directory.path(), now, &base::command::SystemRunner).unwrap();
         assert!(!told(1_000_000));
         assert!(told(1_000_100), "it came back at once");
         assert!(!told(1_000_200), "and is told again after that");

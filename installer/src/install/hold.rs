@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 
 use super::device::{self, AlignedBuffer, BlockDevice, Layer};
-use crate::failure::{Class, Failure};
+use base::failure::{Class, Failure};
 
 /// A disk of which one sector is held back: writes to it stay in memory and put zeros on the disk, reads see
 /// what was written. [`HeldBack::commit`] writes it.

@@ -11,10 +11,10 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::mirror::{Made, kernel_name};
 use super::{multipath, sys};
-use crate::command::SystemRunner;
-use crate::failure::{Class, Classify, Failure};
-use crate::files::{make_directory, read_text};
 use crate::plan::{Partition, PartitionName, Target};
+use base::command::SystemRunner;
+use base::failure::{Class, Classify, Failure};
+use base::files::{make_directory, read_text};
 
 /// Whether a mount may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use crate::inventory::Inventory;
     use crate::plan::tests::{GUID, disk, release, trial};
-    use crate::size::ByteSize;
+    use base::size::ByteSize;
 
     #[test]
     fn partitions_are_found_by_place_and_a_missing_one_is_named() {
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     #[ignore = "needs root and loop devices"]
     fn what_is_written_to_a_mount_is_there_in_the_next_and_not_in_a_read_only_one() {
-        use crate::command::{Invocation, Runner, SystemRunner};
+        use base::command::{Invocation, Runner, SystemRunner};
         let volume = tempfile::NamedTempFile::new().unwrap();
         volume.as_file().set_len(64 << 20).unwrap();
         SystemRunner.run(&Invocation::new("mkfs.ext4").args(["-q", "-F"]).arg(volume.path())).unwrap();

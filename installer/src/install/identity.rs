@@ -9,17 +9,17 @@ use uuid::Uuid;
 use super::persistent::directory;
 use super::readback::{self, Written};
 use crate::cards::{Remembered, record};
-use crate::config::Secret;
-use crate::digest::Digest;
-use crate::failure::{Class, Classify};
-use crate::files::write_atomically;
 use crate::fleet::herald;
 use crate::installed;
-use crate::progress::Progress;
-use crate::progress::book::Book;
-use crate::progress::json::JsonLines;
-use crate::progress::plain::PlainLines;
-use crate::release::Release;
+use base::digest::Digest;
+use base::failure::{Class, Classify};
+use base::files::write_atomically;
+use base::progress::Progress;
+use base::progress::book::Book;
+use base::progress::json::JsonLines;
+use base::progress::plain::PlainLines;
+use model::config::Secret;
+use model::release::Release;
 
 /// The name of the node document on the configuration partition.
 pub const DOCUMENT: &str = "node.yaml";
@@ -55,7 +55,7 @@ impl Identity {
         let mut files = vec![
             (DOCUMENT, self.document.expose().as_bytes(), 0o600),
             ("machine-id", self.machine_id.as_bytes(), 0o444),
-            (crate::release::MANIFEST, &self.manifest[..], 0o644),
+            (model::release::MANIFEST, &self.manifest[..], 0o644),
             (installed::FILE, self.installed.expose().as_bytes(), 0o600),
         ];
         files.extend(self.cards.iter().map(|cards| (record::FILE, cards.as_bytes(), record::MODE)));

@@ -7,12 +7,12 @@ use anyhow::Result;
 
 use super::Cancel;
 use super::device::{self, AlignedBuffer, BlockDevice, CHUNK};
-use crate::digest::Hasher;
-use crate::failure::{Class, Failure, class_of};
-use crate::medium::{PayloadSource, Recheck, Verified};
 use crate::plan::Partition;
-use crate::progress::Step;
-use crate::release::Payload;
+use base::digest::Hasher;
+use base::failure::{Class, Failure, class_of};
+use base::progress::Step;
+use medium::sources::{PayloadSource, Recheck, Verified};
+use model::release::Payload;
 
 /// So many chunks are on their way from the reader to the disk.
 const IN_FLIGHT: usize = 3;

@@ -11,11 +11,11 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::digest::Digest;
-use crate::failure::{Class, Classify};
-use crate::files::{read_at_most, write_atomically};
 use crate::plan::{Partition, Plan, SectorSize, Step};
-use crate::size::ByteSize;
+use base::digest::Digest;
+use base::failure::{Class, Classify};
+use base::files::{read_at_most, write_atomically};
+use base::size::ByteSize;
 
 /// Its name on the configuration partition.
 pub(super) const JOURNAL: &str = "install-journal.json";
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::inventory::Inventory;
     use crate::plan::tests::{GUID, disk, release, trial};
-    use crate::release::Release;
+    use model::release::Release;
 
     fn plan(size: ByteSize, release: &Release, guid: uuid::Uuid) -> Plan {
         let inventory = Inventory { disks: vec![disk("vda", size)], nics: vec![] };
@@ -162,14 +162,14 @@ mod tests {
         let mut later = release();
         later.version = "9.9.9".into();
         let mut other_image = release();
-        let rootfs = crate::release::Purpose::Rootfs;
+        let rootfs = model::release::Purpose::Rootfs;
         other_image.payloads.iter_mut().for_each(|payload| {
             if payload.purpose == rootfs {
                 payload.sha256 = Digest::of(b"another");
             }
         });
         let mut without_images = trial();
-        without_images.install.images = Some(crate::config::Images::Defer);
+        without_images.install.images = Some(model::config::Images::Defer);
         let inventory = Inventory { disks: vec![disk("vda", ByteSize::gib(16))], nics: vec![] };
         for other in [
             plan(ByteSize::gib(17), &release(), GUID),

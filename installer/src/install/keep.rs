@@ -14,11 +14,11 @@ use super::bootcode::NEXT_DEVICE;
 use super::device::{self, AlignedBuffer, BlockDevice, Layer};
 use super::overlay::Overlay;
 use super::{table, wipe};
-use crate::digest::Digest;
-use crate::failure::{Class, Failure};
 use crate::inventory::FoundPartition;
-use crate::partition_table::{self, Entry, Tables};
 use crate::plan::{DATA_LABEL, Kept, Partition, PartitionName, Plan};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use formats::partition_table::{self, Entry, Tables};
 
 /// So much at either end of a file system tells whether it is untouched: the superblock and the first of its
 /// structures, and what other formats keep at an end.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::device::{self, AlignedBuffer, BlockDevice};
-use crate::command::{Invocation, Runner};
-use crate::failure::{Class, Classify, Failure, class_of};
 use crate::plan::{Array, Partition};
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Classify, Failure, class_of};
 
 const LIMIT: Duration = Duration::from_secs(120);
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::command::{Invocation, Runner};
-use crate::failure::{Class, Classify};
 use crate::plan::{Partition, PartitionName, Target};
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Classify};
 
 /// udev has to see each device before the next.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -36,11 +36,11 @@ pub(super) fn partition_nodes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{class_of, render};
     use crate::install::tests::doubles::TestRunner;
     use crate::inventory::Inventory;
     use crate::plan::tests::{GUID, disk, release, trial};
-    use crate::size::ByteSize;
+    use base::failure::{class_of, render};
+    use base::size::ByteSize;
     use std::path::Path;
 
     #[test]

@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use super::device::{self, BlockDevice};
 use super::host::Host;
 use super::{Parts, table, wipe};
-use crate::config::{Wipe, WipeFailure};
-use crate::failure::{Class, Failure};
 use crate::plan::{DataDisk, PartitionName, Plan, Target, WipedDisk};
+use base::failure::{Class, Failure};
+use model::config::{Wipe, WipeFailure};
 
 /// Every other disk of a plan, opened before anything is written: one that cannot be had must cost nothing.
 pub(super) struct Others<'a> {

@@ -1,7 +1,7 @@
 //! In what state a run that failed leaves the disks, in words.
 
-use crate::failure::{Failure, class_of};
 use crate::plan::{Plan, Step, Target};
+use base::failure::{Failure, class_of};
 
 /// How far the writes of a run have come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

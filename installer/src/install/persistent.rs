@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::containerd;
-use crate::digest::Digest;
-use crate::failure::{Class, Classify};
-use crate::release::Containerd;
+use base::containerd;
+use base::digest::Digest;
+use base::failure::{Class, Classify};
+use model::release::Containerd;
 
 /// containerd's directories below its root, parents first, with their modes.
 const DIRECTORIES: [(&str, u32); 5] = [

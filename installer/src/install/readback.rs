@@ -13,8 +13,8 @@ use anyhow::Result;
 use super::device;
 use super::image::fill;
 use super::seed::each_at_once;
-use crate::digest::{Digest, Hasher};
-use crate::failure::{Class, Classify, Failure};
+use base::digest::{Digest, Hasher};
+use base::failure::{Class, Classify, Failure};
 
 /// How much is read at once.
 const PIECE: usize = 1 << 20;
@@ -102,7 +102,7 @@ fn first_difference(path: &Path, file: &Written<'_>) -> Result<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{class_of, render};
+    use base::failure::{class_of, render};
 
     fn written(name: &str, bytes: &'static [u8]) -> Written<'static> {
         Written {

@@ -19,14 +19,14 @@ use super::system::System;
 use super::take_over::take_over;
 use super::unpack::Unpacking;
 use super::{Cancel, bootcode, esp, filesystems, firmware, table, wipe};
-use crate::command::Runner;
-use crate::config::{InstallConfig, Secret};
-use crate::failure::{Class, Classify};
-use crate::medium::{PayloadSource, Seen};
 use crate::plan::{EspFile, Filesystem, Partition, PartitionName, Plan, Step, Target};
-use crate::progress::Progress;
-use crate::release::Payload;
-use crate::size::ByteSize;
+use base::command::Runner;
+use base::failure::{Class, Classify};
+use base::progress::Progress;
+use base::size::ByteSize;
+use medium::sources::{PayloadSource, Seen};
+use model::config::{InstallConfig, Secret};
+use model::release::Payload;
 
 /// Opens a disk of the plan for this process alone.
 pub type Opener<'a> = dyn Fn(&Target) -> Result<Box<dyn BlockDevice + 'a>> + 'a;
@@ -375,7 +375,7 @@ fn needed(plan: &Plan, name: PartitionName) -> Result<&Partition> {
 
 /// The most memory that this process has had at once.
 fn peak_memory() -> Option<ByteSize> {
-    let status = crate::files::read_text(Path::new("/proc/self/status")).ok()?;
+    let status = base::files::read_text(Path::new("/proc/self/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").trim().parse().ok().map(|kib: u64| ByteSize::bytes(kib << 10))
 }

@@ -21,13 +21,13 @@ use super::Cancel;
 use super::image::fill;
 use super::persistent::{Store, Unfinished};
 use super::readback::{self, Written};
-use crate::config::Role;
-use crate::digest::{Digest, HashingReader};
-use crate::failure::{Class, Classify, Failure, class_of};
-use crate::medium::{PayloadSource, Place, Seen, Verified, fetch_again};
 use crate::plan::images_of;
-use crate::progress::{Progress, Step};
-use crate::release::{Payload, Release};
+use base::digest::{Digest, HashingReader};
+use base::failure::{Class, Classify, Failure, class_of};
+use base::progress::{Progress, Step};
+use medium::sources::{PayloadSource, Place, Seen, Verified, fetch_again};
+use model::config::Role;
+use model::release::{Payload, Release};
 
 /// So many blobs are fetched at once from servers. More do not make a busy link faster, and registries limit them.
 pub const AT_ONCE: usize = 5;

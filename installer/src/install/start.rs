@@ -14,10 +14,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 
 use super::{firmware, sys};
-use crate::command::{Invocation, Runner};
-use crate::failure::{Class, Failure, causes};
-use crate::files::{make_directory, write_atomically};
 use crate::installed::Place;
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Failure, causes};
+use base::files::{make_directory, write_atomically};
 use boot_files::BootFiles;
 
 /// The firmware's variables, where the machine was started by UEFI.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::device::BlockDevice;
 use super::hold::HeldBack;
 use crate::plan::{Partition, PartitionName, Plan, SectorSize, Target};
-use crate::size::ByteSize;
+use base::size::ByteSize;
 
 /// One disk of the system, unbootable until its [`HeldBack::commit`].
 pub(super) struct SystemDisk<'a> {

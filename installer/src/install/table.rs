@@ -19,8 +19,8 @@ use uuid::Uuid;
 use super::bootcode::NEXT_DEVICE;
 use super::cache::Cached;
 use super::device::{self, AlignedBuffer, BlockDevice};
-use crate::failure::{Class, Classify};
 use crate::plan::{Partition, SectorSize};
+use base::failure::{Class, Classify};
 
 /// Writes protective MBR, with code that boots the next device, and both copies of the table. No barrier.
 pub(super) fn write(device: &dyn BlockDevice, guid: Uuid, partitions: &[Partition]) -> Result<()> {

@@ -12,8 +12,8 @@ use super::host::{Access, with_mount};
 use super::journal::JOURNAL;
 use super::persistent::Store;
 use super::{Parts, filesystems};
-use crate::failure::{Class, Classify, class_of};
 use crate::plan::{Filesystem, PartitionName, Plan, Step};
+use base::failure::{Class, Classify, class_of};
 
 /// The directory in which a check puts what it finds without a name. It belongs to the file system.
 const FOUND: &str = "lost+found";

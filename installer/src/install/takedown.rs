@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 
-use crate::command::{Invocation, Runner};
-use crate::failure::{Class, Failure};
 use crate::inventory::{Holder, HolderKind};
 use crate::plan::describe_holder;
-use crate::progress::Progress;
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Failure};
+use base::progress::Progress;
 
 /// Takes the holders down in their order. `sys` is sysfs. Nothing on a disk is written by this.
 pub fn take_down(holders: &[Holder], sys: &Path, runner: &dyn Runner, progress: &Progress) -> Result<()> {
@@ -45,8 +45,8 @@ fn one(holder: &Holder, sys: &Path, runner: &dyn Runner) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{class_of, render};
     use crate::install::tests::doubles::TestRunner;
+    use base::failure::{class_of, render};
 
     fn holder(kind: HolderKind, on: &str, name: Option<&str>, device: Option<&str>) -> Holder {
         Holder { on: on.into(), kind, name: name.map(Into::into), device: device.map(Into::into) }
@@ -64,8 +64,8 @@ mod tests {
     fn each_is_taken_down_in_its_own_way_and_named() {
         let sys = tempfile::tempdir().unwrap();
         let state = sys.path().join("block/md127/md/array_state");
-        crate::files::write_atomically(&state, b"active-idle\n", 0o644).unwrap();
-        let (ran, recorder) = (TestRunner::default(), crate::progress::tests::Recorder::default());
+        base::files::write_atomically(&state, b"active-idle\n", 0o644).unwrap();
+        let (ran, recorder) = (TestRunner::default(), testing::progress::Recorder::default());
         take_down(&holders(), sys.path(), &ran, &Progress::new(vec![Box::new(recorder.clone())])).unwrap();
         assert_eq!(*ran.commands.lock().unwrap(), ["swapoff /dev/dm-0", "dmsetup remove --retry vg0-swap"]);
         assert!(fs::read_to_string(&state).unwrap().starts_with("clear"));

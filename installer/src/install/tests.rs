@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::command::{Invocation, Runner};
-use crate::failure::{Class, class_of};
-use crate::medium::Place;
 use crate::plan::tests::{GUID, contents, disk, trial};
 use crate::plan::{PartitionName, Plan};
-use crate::progress::State;
-use crate::size::ByteSize;
+use base::command::{Invocation, Runner};
+use base::failure::{Class, class_of};
+use base::progress::State;
+use base::size::ByteSize;
 use doubles::{Act, Bench, TestDisk};
+use medium::sources::Place;
 
 mod continued;
 mod crash;
@@ -50,7 +50,7 @@ fn the_disk_holds_what_the_plan_says() {
     let bench = Bench::new();
     bench.run().unwrap();
     for (payload, bytes) in contents() {
-        if payload.purpose == crate::release::Purpose::Rootfs {
+        if payload.purpose == model::release::Purpose::Rootfs {
             assert!(bench.disk.bytes(bench.partition(PartitionName::RootA), bytes.len()) == *bytes);
         }
     }
@@ -62,7 +62,7 @@ fn the_disk_holds_what_the_plan_says() {
     assert_eq!(names.len(), 2);
     for entry in names {
         let bytes = std::fs::read(entry.path()).unwrap();
-        assert_eq!(entry.file_name().to_str().unwrap(), crate::digest::Digest::of(&bytes).to_string());
+        assert_eq!(entry.file_name().to_str().unwrap(), base::digest::Digest::of(&bytes).to_string());
         assert_eq!(mode(&entry.path()), 0o444);
     }
     assert!(store.join("io.containerd.metadata.v1.bolt/meta.db").exists());
@@ -106,7 +106,7 @@ fn the_partition_table_satisfies_other_programs_on_both_sector_sizes() {
         // Neither program can be told another sector size for a file.
         if sector == 512 {
             let run = |invocation: Invocation| {
-                let output = crate::command::SystemRunner.run(&invocation).unwrap();
+                let output = base::command::SystemRunner.run(&invocation).unwrap();
                 String::from_utf8(output).unwrap()
             };
             let text = run(Invocation::new("sgdisk").args(["-v", path]));
@@ -147,8 +147,8 @@ fn a_damaged_payload_stops_the_install_before_the_first_write() {
 
 #[test]
 fn a_medium_whose_boot_parts_were_changed_stops_the_install_before_the_first_write() {
-    let release = crate::iso::tests::release();
-    let image = crate::iso::tests::image(&release);
+    let release = testing::iso::release();
+    let image = testing::iso::image(&release);
     let medium = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut image = image.clone();
         change(&mut image);
@@ -158,7 +158,7 @@ fn a_medium_whose_boot_parts_were_changed_stops_the_install_before_the_first_wri
         bench
     };
     medium(&|_| ()).run().unwrap();
-    let shell = crate::iso::tests::find(&image, "rd.shell=0") + "rd.shell=".len();
+    let shell = testing::iso::find(&image, "rd.shell=0") + "rd.shell=".len();
     for (name, at) in [("boot/grub/grub.cfg", shell), ("boot sector", 100), ("volume descriptors", 33_000)] {
         let bench = medium(&|image| image[at] ^= 1);
         let (class, text) = bench.fail();
@@ -260,14 +260,14 @@ impl Loop {
     fn new(bench: &Bench, sector: u32) -> Self {
         let attach = Invocation::new("losetup").args(["--find", "--show", "--direct-io=on", "--sector-size"]);
         let attach = attach.arg(sector.to_string()).arg(bench.disk.file.path());
-        let output = crate::command::SystemRunner.run(&attach).unwrap();
+        let output = base::command::SystemRunner.run(&attach).unwrap();
         Self(String::from_utf8(output).unwrap().trim().to_owned())
     }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let _ = crate::command::SystemRunner.run(&Invocation::new("losetup").args(["--detach", &self.0]));
+        let _ = base::command::SystemRunner.run(&Invocation::new("losetup").args(["--detach", &self.0]));
     }
 }
 
@@ -284,7 +284,7 @@ fn a_real_block_device_takes_direct_writes_and_other_programs_accept_the_result(
         drop(disk);
         assert!(bench.disk.committed());
         let check = Invocation::new("sgdisk").args(["-v", &device.0]);
-        let text = crate::command::SystemRunner.run(&check).unwrap();
+        let text = base::command::SystemRunner.run(&check).unwrap();
         assert!(String::from_utf8_lossy(&text).contains("No problems found"));
         drop(device);
         // The volume alone, as a file: the programs know nothing of offsets.
@@ -293,6 +293,6 @@ fn a_real_block_device_takes_direct_writes_and_other_programs_accept_the_result(
         let bytes = bench.disk.bytes(esp.start.get(), usize::try_from(esp.size.get()).unwrap());
         volume.as_file().write_all_at(&bytes, 0).unwrap();
         let check = Invocation::new("sh").args(["-c", "fsck.vfat -n -v \"$0\" >&2"]).arg(volume.path());
-        crate::command::SystemRunner.run(&check).unwrap();
+        base::command::SystemRunner.run(&check).unwrap();
     }
 }

@@ -9,9 +9,9 @@ use uuid::Uuid;
 use super::device::BlockDevice;
 use super::host::{Access, Host, with_mount};
 use super::journal::Journal;
-use crate::partition_table::{self, Table};
 use crate::plan::{Partition, PartitionName, Plan};
-use crate::progress::Progress;
+use base::progress::Progress;
+use formats::partition_table::{self, Table};
 
 /// The plan to carry out on `device`, the disk of `plan`: that plan, or where the disk holds an unfinished install of the
 /// same content, the plan that continues it. `again` makes the same plan for another identity of the partition table.

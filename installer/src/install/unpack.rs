@@ -10,12 +10,12 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::Cancel;
-use crate::command::{Invocation, Runner};
-use crate::containerd::{Daemon, NAMESPACE, Places, Programs};
-use crate::failure::{Class, Classify, Failure};
 use crate::plan::UnpackedImage;
-use crate::progress::Progress;
-use crate::release::Containerd;
+use base::command::{Invocation, Runner};
+use base::containerd::{Daemon, NAMESPACE, Places, Programs};
+use base::failure::{Class, Classify, Failure};
+use base::progress::Progress;
+use model::release::Containerd;
 
 /// For the start, each image, and the stop. Gigabytes of small files take minutes on a slow disk.
 const LIMIT: Duration = Duration::from_secs(1800);

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::read::{Node, Origin};
 use super::record::Offer;
-use crate::config::{OnceWord, Reinstall};
+use model::config::{OnceWord, Reinstall};
 
 /// What an automatic install does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,11 +85,11 @@ pub fn words(rule: &Reinstall, nodes: &[Node]) -> Vec<OnceWord> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::digest::Digest;
     use crate::installed::find::{find, tests::node as disk};
     use crate::installed::read::{Identity, Known};
     use crate::installed::record::Record;
     use crate::installed::record::tests::offer;
+    use base::digest::Digest;
 
     pub(crate) fn node(origin: Origin) -> Node {
         let place = find(&[&disk("vda", true)]).remove(0);

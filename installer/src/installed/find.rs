@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::inventory::{Disk, FoundPartition, Kind};
 use crate::plan::{Partition, PartitionName, SectorSize};
-use crate::size::ByteSize;
+use base::size::ByteSize;
 
 /// A disk with a finished node.
 #[derive(Clone, Debug, PartialEq, Eq)]

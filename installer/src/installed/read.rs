@@ -11,11 +11,11 @@ use anyhow::{Result, anyhow};
 
 use super::find::Place;
 use super::record::{FILE, Record};
-use crate::command::{Invocation, Runner};
-use crate::config::{self, InstallConfig};
-use crate::digest::Digest;
-use crate::failure::causes;
-use crate::release::{MANIFEST, Release};
+use base::command::{Invocation, Runner};
+use base::digest::Digest;
+use base::failure::causes;
+use model::config::{self, InstallConfig};
+use model::release::{MANIFEST, Release};
 
 /// The node document on the configuration partition.
 const DOCUMENT: &str = "node.yaml";
@@ -141,10 +141,10 @@ fn known(manifest: &str) -> Option<Known> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::command::SystemRunner;
     use crate::installed::find::{find, tests::node};
     use crate::installed::record::tests::offer;
-    use crate::size::ByteSize;
+    use base::command::SystemRunner;
+    use base::size::ByteSize;
     use std::fs;
     use std::path::Path;
 
@@ -203,7 +203,7 @@ pub(crate) mod tests {
     #[test]
     fn a_node_of_an_older_installer_is_known_by_its_manifest() {
         let directory = tempfile::tempdir().unwrap();
-        let release = crate::plan::tests::release();
+        let release = testing::release::release();
         let manifest = String::from_utf8(release.to_bytes()).unwrap();
         let place = disk(directory.path(), "disk", &[("node.yaml", DOCUMENT), (MANIFEST, &manifest)]);
         let nodes = read(vec![place], &SystemRunner);

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::config::{InstallConfig, OnceWord, Secret, password};
-use crate::digest::Digest;
-use crate::release::Release;
+use base::digest::Digest;
+use model::config::{InstallConfig, OnceWord, Secret, password};
+use model::release::Release;
 
 /// Its name on the configuration partition.
 pub const FILE: &str = "installed.json";
@@ -212,8 +212,8 @@ fn hash(digest: Digest, salt: Uuid) -> Result<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::config::parse;
-    use crate::plan::tests::release;
+    use model::config::parse;
+    use testing::release::release;
 
     pub(crate) fn offer(document: &str) -> Offer {
         let sources = vec!["embedded configuration (config/install.yaml)".into()];

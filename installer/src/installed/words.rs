@@ -2,7 +2,7 @@
 
 use super::decide::Reason;
 use super::read::{Node, Origin};
-use crate::digest::Digest;
+use base::digest::Digest;
 
 impl Node {
     /// The disk, or both disks, that it is on.

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::config::rules::idle;
-use crate::config::sources::{Combined, Entry, Kind};
-use crate::config::{self, Diagnostic, InstallConfig, Method, Mode, Role, Severity};
-use crate::encode;
 use crate::terminal::form::Field;
+use base::encode;
+use model::config::rules::idle;
+use model::config::sources::{Combined, Entry, Kind};
+use model::config::{self, Diagnostic, InstallConfig, Method, Mode, Role, Severity};
 
 /// What diagnostics call the document.
 pub const NAME: &str = "answers on the console";
@@ -264,7 +264,7 @@ pub fn recorded(config: &InstallConfig) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::sources::{Document, combine};
+    use model::config::sources::{Document, combine};
     use serde_json::json;
 
     fn found(text: &str) -> Answers {
@@ -337,7 +337,7 @@ mod tests {
         let read = config::parse(&recorded(&config), "recorded").unwrap();
         assert!(read.install.automatic);
         assert_eq!(
-            InstallConfig { install: crate::config::Install { automatic: true, ..config.install }, ..config },
+            InstallConfig { install: model::config::Install { automatic: true, ..config.install }, ..config },
             read
         );
     }

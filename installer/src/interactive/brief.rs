@@ -23,7 +23,7 @@ pub fn brief(product: &str, step: Option<&str>, trouble: &Trouble, room: usize) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{Class, Failure};
+    use base::failure::{Class, Failure};
 
     fn trouble() -> Trouble {
         let failure = Failure::new(Class::DiskIo, "installing, step image")

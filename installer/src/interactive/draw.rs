@@ -11,11 +11,11 @@ use ratatui::text::{Line, Span};
 use super::screens::{Screen, order};
 use super::state::{Keepsake, Place, Review, Standing, State};
 use super::work::{Row, Work};
-use crate::config::Mode;
-use crate::progress::{self, measure::percent};
 use crate::terminal::page::{Page, Tone};
 use crate::terminal::text::{self, Scroll, wrapped};
 use crate::terminal::{Theme, form::Form};
+use base::progress::{self, measure::percent};
+use model::config::Mode;
 
 type Keys = &'static [(&'static str, &'static str)];
 

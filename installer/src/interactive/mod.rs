@@ -1,6 +1,6 @@
 //! The interactive installer: asks what an install configuration has to say, shows the plan, and shows the install.
 //!
-//! It only collects answers and shows events. What a value must be is for [`crate::config`] to say, what an install does
+//! It only collects answers and shows events. What a value must be is for [`model::config`] to say, what an install does
 //! for [`crate::plan`], whether the machine will do for [`crate::preflight`]; the work is done behind [`Machine`].
 //!
 //! | Module | What it does |
@@ -28,18 +28,18 @@ use std::fs::File;
 
 use anyhow::Result;
 
-use crate::config::redact::Secrets;
-use crate::config::sources::Combined;
-use crate::config::text::HttpUrl;
-use crate::config::{InstallConfig, Secret};
-use crate::failure::{Class, causes, class_of, hints};
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::plan::Plan;
 use crate::preflight::Report;
-use crate::progress::Progress;
 use crate::report::Method;
 use crate::stick::{Survey, Volume};
+use base::failure::{Class, causes, class_of, hints};
+use base::progress::Progress;
+use model::config::redact::Secrets;
+use model::config::sources::Combined;
+use model::config::text::HttpUrl;
+use model::config::{InstallConfig, Secret};
 
 /// What the machine is and does; a rehearsal has another one. Every call may take its time.
 pub trait Machine: Sync {

@@ -18,8 +18,8 @@ use anyhow::Result;
 use super::answers::Answers;
 use super::state::{Effect, Input, Outcome, State};
 use super::{End, Facts, Machine, Trouble, draw};
-use crate::failure::{Class, Failure};
 use crate::terminal::{Console, Key, Screen};
+use base::failure::{Class, Failure};
 use seat::Seat;
 
 /// How often the picture is made anew where nothing happens: clocks run.

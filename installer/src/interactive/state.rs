@@ -15,7 +15,6 @@ use super::answers::{Answers, is_mistake};
 use super::screens::{REPETITION, Screen, order, suggest};
 use super::work::Work;
 use super::{Facts, Present, Trouble};
-use crate::config::{InstallConfig, Mode};
 use crate::live::help::Access;
 use crate::plan::choose_disk;
 use crate::terminal::Key;
@@ -23,6 +22,7 @@ use crate::terminal::form::{Did, Field, Form, Kind};
 use crate::terminal::page::Tone;
 use crate::terminal::text::Scroll;
 use ending::leaving;
+use model::config::{InstallConfig, Mode};
 pub use standing::{COUNTDOWN, Standing};
 pub use types::{Effect, Finding, Input, Keepsake, Outcome, Place, Review, Saving};
 

@@ -12,12 +12,12 @@ use ratatui::layout::Size;
 use super::answers::Answers;
 use super::state::{Effect, Finding, Input, Outcome, Place, Review, State};
 use super::{Destination, Facts, draw};
-use crate::config::Secret;
-use crate::config::sources::{Document, Kind, combine};
 use crate::live::help::Access;
 use crate::stick::{Format, Survey, Volume};
 use crate::terminal::Key;
 use crate::terminal::testing::{shown, theme};
+use model::config::Secret;
+use model::config::sources::{Document, Kind, combine};
 
 /// A machine with two disks and two cards.
 pub(super) fn facts() -> Facts {
@@ -121,7 +121,7 @@ fn sticks() -> Survey {
     let volume = Volume {
         node: "/dev/sdc1".into(),
         format: Format::Vfat,
-        size: crate::size::ByteSize::gib(16),
+        size: base::size::ByteSize::gib(16),
         label: Some("LOGS".into()),
         uuid: Some("1234-ABCD".into()),
         disk: "/dev/sdc: 16 GiB, model Ultra Fit, serial 4C530001".into(),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::progress::measure::{per_second, percent};
-use crate::progress::{Event, State};
-use crate::size::ByteSize;
+use base::progress::measure::{per_second, percent};
+use base::progress::{Event, State};
+use base::size::ByteSize;
 
 /// Lines of the log that are kept.
 const LOG: usize = 2000;
@@ -121,8 +121,8 @@ fn clock(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Progress;
-    use crate::progress::tests::Recorder;
+    use base::progress::Progress;
+    use testing::progress::Recorder;
 
     fn told(work: &mut Work, tell: impl FnOnce(&Progress), at: u64) {
         let recorder = Recorder::default();

@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 use super::holders::Holder;
 use super::signatures::{Kind, Signature};
-use crate::size::ByteSize;
+use base::size::ByteSize;
+use model::config::disk::Transport;
 
 /// One disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,28 +110,6 @@ pub struct FoundEntry {
     pub kind: Uuid,
     /// PARTUUID.
     pub uuid: Uuid,
-}
-
-/// How a disk is attached, guessed from its place in the device tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
-pub enum Transport {
-    Nvme,
-    Virtio,
-    Usb,
-    Ata,
-    Sas,
-    Iscsi,
-    Mmc,
-    Scsi,
-    Other,
-}
-
-impl std::fmt::Display for Transport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.serialize(f)
-    }
 }
 
 impl Disk {

@@ -1,5 +1,6 @@
 //! Disks from `/sys/block`.
 
+use model::config::disk::Transport;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -13,8 +14,8 @@ use super::multipath::{self, Map};
 use super::signatures::{Content, Kind, Volume, Window};
 use super::udev::Record;
 use super::usage::Usage;
-use super::{Disk, FoundPartition, Roots, Transport, attribute, names, number, table};
-use crate::size::ByteSize;
+use super::{Disk, FoundPartition, Roots, attribute, names, number, table};
+use base::size::ByteSize;
 
 /// The kernel counts `size` and `start` in units of 512 bytes whatever the sector size
 /// (Documentation/ABI/stable/sysfs-block).

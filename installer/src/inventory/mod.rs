@@ -8,6 +8,7 @@
 mod disk;
 mod disks;
 mod holders;
+mod identity;
 mod multipath;
 pub(crate) mod nics;
 pub mod signatures;
@@ -20,12 +21,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-pub use disk::{Disk, DiskPath, FoundEntry, FoundPartition, Transport};
+pub use disk::{Disk, DiskPath, FoundEntry, FoundPartition};
 pub use holders::{Holder, HolderKind};
+pub use identity::read_identity;
 pub use signatures::{Kind, Signature};
-
-/// Where the live system mounts the medium that it was booted from.
-pub const BOOT_MEDIUM: &str = "/run/initramfs/live";
 
 /// What a scan reads. Of device nodes it reads the places where formats have their marks.
 #[derive(Clone, Debug)]
@@ -102,7 +101,7 @@ impl Inventory {
 /// The text of a small sysfs file without white space at its ends; `None` if absent, unreadable or empty.
 /// Many attributes exist only for some drivers, and some refuse to be read while a device is down.
 pub(crate) fn attribute(path: &Path) -> Option<String> {
-    let text = crate::files::read_at_most(path, 64 << 10).ok()?;
+    let text = base::files::read_at_most(path, 64 << 10).ok()?;
     let text = String::from_utf8_lossy(&text).trim_matches(['\0', ' ', '\n', '\t']).to_owned();
     (!text.is_empty()).then_some(text)
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use uuid::Uuid;
 
-use crate::command::{Invocation, Runner, SystemRunner};
+use base::command::{Invocation, Runner, SystemRunner};
 
 /// The CRC-32 that zip, Ethernet and GPT share.
 fn crc32(bytes: &[u8]) -> u32 {

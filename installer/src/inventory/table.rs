@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::{Disk, FoundEntry, FoundPartition};
-use crate::partition_table::{self, Entry};
+use formats::partition_table::{self, Entry};
 
 /// Gives each partition of `disk` its entry in the GUID partition table on `node`. Where the kernel shows none, because
 /// the first copy of the table is damaged, the second copy tells them.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::size::ByteSize;
+use base::size::ByteSize;
+use model::config::disk::Transport;
 
 mod content;
 mod holders;
@@ -181,7 +182,7 @@ fn an_inventory_goes_through_json_unchanged() {
 
 #[test]
 fn partitions_have_their_entries_and_those_of_the_second_copy_count_where_the_first_is_damaged() {
-    use crate::command::{Invocation, Runner, SystemRunner};
+    use base::command::{Invocation, Runner, SystemRunner};
     use std::os::unix::fs::FileExt;
     let uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
     let machine = Machine::new("");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Roots;
-use crate::files::read_at_most;
+use base::files::read_at_most;
 
 /// The properties of one device; none where udev does not run or does not know it.
 pub(super) struct Record(BTreeMap<String, String>);

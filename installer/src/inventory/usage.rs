@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{BOOT_MEDIUM, Roots, attribute, names};
-use crate::files::read_at_most;
+use medium::sources::BOOT_MEDIUM;
+
+use super::{Roots, attribute, names};
+use base::files::read_at_most;
 
 /// One line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 struct Mount {

@@ -12,11 +12,11 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::is_live;
-use crate::command::{Invocation, Runner};
-use crate::config::Secret;
-use crate::failure::{Class, Classify, Failure, causes};
 use crate::node::network::MANAGEMENT;
 use crate::node::stages::addresses;
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Classify, Failure, causes};
+use model::config::Secret;
 
 /// The account: what has to be looked at is root's.
 pub const ACCOUNT: &str = "root";
@@ -143,7 +143,7 @@ fn letter(byte: u8) -> Option<char> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{class_of, render};
+    use base::failure::{class_of, render};
     use std::collections::BTreeMap;
     use std::sync::Mutex;
 

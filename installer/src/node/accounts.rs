@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use anyhow::{Result, bail};
 
 use super::render::USER;
-use crate::files::{Home, Owner};
+use base::files::{Home, Owner};
 
 /// User and group id of the login user; further users have the numbers that follow.
 const FIRST_ID: u32 = 1000;
@@ -24,20 +24,20 @@ pub struct Account {
     /// Whether it is a member of `sudo`.
     pub sudo: bool,
     /// Hash of the password; none: no password lets it in.
-    pub hash: Option<crate::config::Secret>,
+    pub hash: Option<model::config::Secret>,
 }
 
 impl Account {
     /// The login user, who administers the node.
     #[must_use]
-    pub fn login(hash: Option<crate::config::Secret>) -> Self {
+    pub fn login(hash: Option<model::config::Secret>) -> Self {
         Self { name: USER.to_owned(), id: FIRST_ID, sudo: true, hash }
     }
 
     /// The user at `index` of the document's further users. Numbers follow the order of the document, so that files of
     /// theirs stay theirs while the order stays.
     #[must_use]
-    pub fn further(index: usize, name: &str, sudo: bool, hash: Option<crate::config::Secret>) -> Self {
+    pub fn further(index: usize, name: &str, sudo: bool, hash: Option<model::config::Secret>) -> Self {
         let id = FIRST_ID + 1 + u32::try_from(index).unwrap_or(0);
         Self { name: name.to_owned(), id, sudo, hash }
     }
@@ -212,7 +212,7 @@ pub(super) mod tests {
     }
 
     fn login(hash: Option<&str>) -> Account {
-        Account::login(hash.map(crate::config::Secret::new))
+        Account::login(hash.map(model::config::Secret::new))
     }
 
     #[test]

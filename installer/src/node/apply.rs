@@ -19,11 +19,11 @@ use super::identity::MachineId;
 use super::render::{USER, hostname, render};
 use super::{record, seed, write_files};
 use crate::cards::{Cards, Remembered};
-use crate::config::password::{self, Kind};
-use crate::config::{self, InstallConfig, Secret};
-use crate::digest::{Digest, Hasher};
-use crate::files::{self, Attributes, Owner, Root};
 use crate::inventory::Nic;
+use base::digest::{Digest, Hasher};
+use base::files::{self, Attributes, Owner, Root};
+use model::config::password::{self, Kind};
+use model::config::{self, InstallConfig, Secret};
 
 /// What an apply did.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -205,9 +205,9 @@ pub fn below(root: &Path, path: &str) -> PathBuf {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::failure::{Class, class_of};
     use crate::node::accounts::tests::debian;
     use crate::node::record::{LASTING, MANIFEST};
+    use base::failure::{Class, class_of};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use std::fs;

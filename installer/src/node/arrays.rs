@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::files::read_text;
+use base::files::read_text;
 
 /// One array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

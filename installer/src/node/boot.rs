@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::apply::{self, below};
-use super::cmdline::{Installed, Volume};
 use super::mount::{Machine, Source};
 use super::seed;
-use crate::config::{self, InstallConfig};
-use crate::failure::{Class, Classify};
-use crate::files::{self, Root};
+use base::failure::{Class, Classify};
+use base::files::{self, Root};
+use model::boot::{Installed, Volume};
+use model::config::{self, InstallConfig};
 
 /// Directories of the image that last, besides `/var`. Each is kept below [`KEPT`] and filled from the image
 /// at the first boot.
@@ -136,8 +136,8 @@ fn kept(root: &Path, directory: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{Failure, class_of};
     use crate::node::apply::tests::image;
+    use base::failure::{Failure, class_of};
 
     const CMDLINE: &str = "root=x nqrust.slot=a nqrust.config=PARTUUID=0a0b0c0d-0000-4000-8000-000000000003 \
         nqrust.persistent=PARTUUID=0A0B0C0D-0000-4000-8000-000000000007 \

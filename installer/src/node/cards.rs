@@ -15,10 +15,10 @@ use super::cluster::Facts;
 use super::network;
 use super::stages::watch::for_console;
 use crate::cards::{Cards, Found, Missing, Remembered, find, report};
-use crate::command::{Invocation, Runner};
-use crate::config::{self, InstallConfig};
-use crate::files::Root;
 use crate::inventory::nics;
+use base::command::{Invocation, Runner};
+use base::files::Root;
+use model::config::{self, InstallConfig};
 
 /// For one program.
 const LIMIT: Duration = Duration::from_secs(10);

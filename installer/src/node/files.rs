@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::digest::Digest;
+use base::digest::Digest;
 
 /// What a [`NodeFile`] is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

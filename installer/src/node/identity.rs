@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use crate::files;
+use base::files;
 
 /// A machine id, machine-id(5): 32 lower-case hexadecimal digits, not all zero.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::apply::below;
-use crate::config::{Images, Role};
-use crate::digest::{Digest, HashingReader};
-use crate::progress::Progress;
-use crate::release::Release;
+use base::digest::{Digest, HashingReader};
+use base::progress::Progress;
+use model::config::{Images, Role};
+use model::release::Release;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -131,7 +131,7 @@ fn users(release: &Release, role: Role, digest: &Digest) -> Vec<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::release::{Containerd, FORMAT, Image, MediumKind};
+    use model::release::{Containerd, FORMAT, Image, MediumKind};
     use std::fs;
 
     /// Two images that share a blob, the second for management nodes only.

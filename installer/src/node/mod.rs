@@ -9,7 +9,6 @@ pub mod arrays;
 pub mod boot;
 pub mod cards;
 pub mod cluster;
-pub mod cmdline;
 pub mod files;
 pub mod identity;
 pub mod images;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::mount::MsFlags;
 
-use crate::failure::{Class, Failure};
+use base::failure::{Class, Failure};
 
 /// How long a device may take to appear.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -108,7 +108,7 @@ fn hint(source: &Source) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::class_of;
+    use base::failure::class_of;
 
     #[test]
     fn a_device_that_does_not_come_is_named() {

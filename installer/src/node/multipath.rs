@@ -2,8 +2,8 @@
 
 use super::files::NodeFile;
 use super::render::NOTE;
-use crate::config::os::{MultiPathDevice, MultiPathLists};
-use crate::config::{ExternalStorage, MultiPath};
+use model::config::os::{MultiPathDevice, MultiPathLists};
+use model::config::{ExternalStorage, MultiPath};
 
 /// The file, where the document wants multipathd.
 pub(super) fn file(storage: &ExternalStorage) -> Option<NodeFile> {
@@ -33,7 +33,7 @@ fn only(devices: &[MultiPathDevice]) -> String {
 }
 
 fn of_lists(lists: &MultiPathLists) -> String {
-    let wwids = |ids: &[crate::config::Line]| {
+    let wwids = |ids: &[model::config::Line]| {
         ids.iter().map(|id| format!("    wwid {}\n", quoted(id))).collect::<String>()
     };
     section("blacklist", &(of_devices(&lists.blacklist) + &wwids(&lists.blacklist_wwids)))
@@ -66,7 +66,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use model::config::parse;
 
     fn text(config: &str) -> Option<String> {
         let document = format!("os: {{external_storage_config: {config}}}");

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::apply::write;
 use super::files::NodeFile;
-use crate::digest::Digest;
-use crate::failure::{Class, Failure};
-use crate::files::{self, Root};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files::{self, Root};
 
 /// Where the record of the files below `/etc` is, from the root.
 pub const MANIFEST: &str = "etc/nqrust/applied.json";

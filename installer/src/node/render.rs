@@ -5,8 +5,8 @@ use super::files::NodeFile;
 use super::identity::MachineId;
 use super::{multipath, network};
 use crate::cards::Cards;
-use crate::config::InstallConfig;
-use crate::config::formats::access;
+use model::config::InstallConfig;
+use model::config::formats::access;
 
 /// The user that a person logs in as.
 pub const USER: &str = "rancher";
@@ -101,7 +101,7 @@ fn login(config: &InstallConfig) -> NodeFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use model::config::parse;
     use proptest::prelude::*;
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::files::{self, Attributes, Directory, EntryKind, Owner};
+use base::files::{self, Attributes, Directory, EntryKind, Owner};
 
 /// Copies what of `from` is missing in `to`; never changes what is there. A copy that was cut short is
 /// completed by the next one. Both must be directories; a missing `from` means nothing to copy.
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_copy_for_one_owner_is_that_owners_all_through() {
-        if !crate::files::tests::root_runs() {
+        if !testing::privileges::root_runs() {
             return;
         }
         let directory = tempfile::tempdir().unwrap();

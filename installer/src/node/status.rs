@@ -9,18 +9,18 @@ use serde::Serialize;
 use super::apply::{self, below};
 use super::arrays::{self, Array};
 use super::boot::{CONFIG, DATA, DOCUMENT, PERSISTENT};
-use super::cmdline::{Installed, Slot};
 use super::images;
 use super::record::Applied;
 use super::stages::look::Subject;
 use super::stages::watch::{self, Ready};
 use super::stages::{self, Stage};
 use crate::cards::Missing;
-use crate::command::Runner;
-use crate::config::{self, Images};
-use crate::failure::{Class, Failure};
-use crate::files;
-use crate::release::Release;
+use base::command::Runner;
+use base::failure::{Class, Failure};
+use base::files;
+use model::boot::{Installed, Slot};
+use model::config::{self, Images};
+use model::release::Release;
 
 /// The release manifest that an install leaves on the node.
 pub const RELEASE: &str = "/oem/release.json";
@@ -196,9 +196,9 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::class_of;
     use crate::node::apply::tests::image;
     use crate::node::images::tests::{release as sample, store};
+    use base::failure::class_of;
     use std::fs;
 
     const MOUNTINFO: &str = "\

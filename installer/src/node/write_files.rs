@@ -5,9 +5,9 @@
 use anyhow::{Context, Result, bail};
 
 use super::accounts::Accounts;
-use crate::config::WriteFile;
-use crate::config::encoding;
-use crate::files::{Attributes, Owner, Root};
+use base::files::{Attributes, Owner, Root};
+use model::config::WriteFile;
+use model::config::encoding;
 
 /// What a file that says nothing else may: its owner reads and writes.
 const MODE: u32 = 0o600;

@@ -10,11 +10,6 @@ use anyhow::Result;
 
 use super::network::{Present, Proposal};
 use super::{Cluster, Facts, Node, Power};
-use crate::command::{Invocation, Runner, SystemRunner};
-use crate::config::redact::{Secrets, without_secrets};
-use crate::config::sources::{Combined, Document, Kind, combine};
-use crate::config::{self, InstallConfig};
-use crate::files;
 use crate::interactive::answers::Answers;
 use crate::inventory::{Inventory, Roots, nics};
 use crate::node::apply::below;
@@ -27,6 +22,11 @@ use crate::node::status::Status;
 use crate::node::trial::{Ended, How, Networks, Span, Standing, Trials, standing};
 use crate::report;
 use crate::stick::{self, Survey, Volume};
+use base::command::{Invocation, Runner, SystemRunner};
+use base::files;
+use model::config::redact::{Secrets, without_secrets};
+use model::config::sources::{Combined, Document, Kind, combine};
+use model::config::{self, InstallConfig};
 
 /// Where support bundles are kept; for root alone.
 pub const BUNDLES: &str = "/var/lib/nqrust/support";

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::state::{Effect, Input, State};
 use super::{Action, End, Node, draw};
-use crate::failure::causes;
 use crate::terminal::Console;
+use base::failure::causes;
 
 /// How long keys are waited for before there is a look at what else has come.
 const TICK: Duration = Duration::from_secs(1);

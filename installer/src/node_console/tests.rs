@@ -14,16 +14,16 @@ use super::state::{Effect, Input, State, View};
 use super::{Action, Cluster, Facts, Node, Power, draw};
 use crate::cards::Missing;
 use crate::cards::report::{MissingCard, PresentCard};
-use crate::command::{Invocation, Runner};
 use crate::node::arrays::{Array, State as Health};
-use crate::node::cmdline::Slot;
 use crate::node::images::tests::release;
 use crate::node::stages::{Name, Stage, State as Standing};
 use crate::node::status::{Blobs, Status};
-use crate::size::ByteSize;
 use crate::stick::{Format, Survey, Volume};
 use crate::terminal::testing::shown;
 use crate::terminal::{Capabilities, Key, Theme};
+use base::command::{Invocation, Runner};
+use base::size::ByteSize;
+use model::boot::Slot;
 
 fn stage(name: Name, state: Standing, detail: &str) -> Stage {
     let since = Some("2026-03-02T10:41:07Z".to_owned());
@@ -408,7 +408,7 @@ fn the_example_for_a_serial_line_does_what_the_unit_of_the_screen_does() {
     let manual = fs::read_to_string(root.join("docs/node-console.md")).unwrap();
     let (_, rest) = manual.split_once("```yaml\n").unwrap();
     let (document, _) = rest.split_once("```").unwrap();
-    let config = crate::config::parse(document, "docs/node-console.md").unwrap();
+    let config = model::config::parse(document, "docs/node-console.md").unwrap();
     let [file] = config.os.write_files.as_slice() else { panic!("{document}") };
     let drop_in = "overlays/rootfs/usr/lib/systemd/system/getty@tty1.service.d/20-nqrust-console.conf";
     let unit = fs::read_to_string(root.join(drop_in)).unwrap();
@@ -437,7 +437,7 @@ fn a_node_that_never_had_a_trial_fills_in_its_present_network_and_tells_what_wou
     let present = node.network().unwrap();
     assert_eq!(present.nics[0].mac, "52:54:00:00:00:03", "a card in a bond has its own address");
     let text = "install: {management_interface: {interfaces: [{name: ens3}]}}";
-    let networks = crate::node::trial::Networks::of(&crate::config::parse(text, "f").unwrap());
+    let networks = crate::node::trial::Networks::of(&model::config::parse(text, "f").unwrap());
     let proposal = node.propose(&networks).unwrap();
     assert_eq!(proposal.differences, ["install.management_interface.interfaces[0].name: none -> ens3"]);
     assert!(!proposal.grave && proposal.warnings[0].contains("k3s-agent.service"), "{proposal:?}");

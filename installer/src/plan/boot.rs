@@ -1,14 +1,12 @@
 //! What the boot loader reads: kernel command lines, GRUB's configuration and its environment block.
 
-use std::fmt;
-
 use uuid::Uuid;
 
-use super::mirror::array_id;
-use crate::config::InstallConfig;
-use crate::config::boot_password::PROTECT;
-use crate::config::formats::kernel;
-use crate::release::Release;
+use model::boot::{Slot, Volume, array_id, parameter};
+use model::config::InstallConfig;
+use model::config::boot_password::PROTECT;
+use model::config::formats::kernel;
+use model::release::Release;
 
 /// The length of GRUB's environment block; GRUB writes it in place and never changes its size.
 const ENVIRONMENT: usize = 1024;
@@ -16,25 +14,6 @@ const ENVIRONMENT: usize = 1024;
 /// How long the initrd waits for disks, in seconds; an array of which a disk is missing starts without it after two
 /// thirds of that (dracut.cmdline(7), `rd.retry`).
 const DISKS_LIMIT: u32 = 60;
-
-/// Where a file system lies, as a kernel command line names it.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Volume {
-    /// A partition, by its unique id.
-    Partition(Uuid),
-    /// An array, by its identity.
-    Array(Uuid),
-}
-
-impl fmt::Display for Volume {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Partition(uuid) => write!(f, "PARTUUID={uuid}"),
-            // The link that udev makes for an array which runs.
-            Self::Array(uuid) => write!(f, "/dev/disk/by-id/md-uuid-{}", array_id(*uuid)),
-        }
-    }
-}
 
 /// What a kernel command line names.
 #[derive(Clone, Debug)]
@@ -89,15 +68,15 @@ pub(super) fn command_line(
         "ro".into(),
         // Every partition is mounted by name; systemd shall not mount the ESP on its own.
         "systemd.gpt_auto=0".to_owned(),
-        format!("nqrust.slot={}", slot.letter()),
-        format!("nqrust.config={}", volumes.config),
-        format!("nqrust.persistent={}", volumes.persistent),
+        format!("{}={slot}", parameter::SLOT),
+        format!("{}={}", parameter::CONFIG, volumes.config),
+        format!("{}={}", parameter::PERSISTENT, volumes.persistent),
         // A boot that fails before the node's own system runs ends in no shell, which would be root's without a password:
         // the initrd says why, waits, and starts the machine again (dracut.cmdline(7)).
         "rd.shell=0".to_owned(),
         "rd.emergency=reboot".to_owned(),
     ];
-    words.extend(volumes.data.map(|data| format!("nqrust.data={data}")));
+    words.extend(volumes.data.map(|data| format!("{}={data}", parameter::DATA)));
     if !volumes.arrays.is_empty() {
         words.extend(volumes.arrays.iter().map(|array| format!("rd.md.uuid={}", array_id(*array))));
         words.push(format!("rd.retry={DISKS_LIMIT}"));
@@ -132,22 +111,6 @@ fn port(tty: Option<&str>) -> (u8, u32) {
     // The kernel's own speed where a line names none is 9600 (Documentation/admin-guide/serial-console.rst).
     let unnamed = if unit.is_some() && tty.is_some() { 9600 } else { 115_200 };
     (unit.unwrap_or(0), speed.unwrap_or(unnamed))
-}
-
-/// The two places for an OS image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
-    A,
-    B,
-}
-
-impl Slot {
-    pub(super) fn letter(self) -> char {
-        match self {
-            Self::A => 'a',
-            Self::B => 'b',
-        }
-    }
 }
 
 /// Where GRUB's configuration has the password of its menu, from the root of the EFI system partition.
@@ -188,7 +151,7 @@ pub(super) fn grub_cfg(release: &Release, config: &InstallConfig, line: impl Fn(
 }
 
 fn entry(release: &Release, slot: Slot, line: &str) -> String {
-    let letter = slot.letter();
+    let letter = slot;
     let title = match slot {
         Slot::A => format!("{} {} (slot a)", release.name, release.version),
         // An update may bring another version than the one that wrote this file.

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::takedown::is_leftover;
-use crate::config::{DiskClauses, DiskSelector};
-use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, Holder, Inventory};
+use base::failure::{Class, Failure};
+use model::config::{DiskClauses, DiskSelector};
 
 /// The key of the configuration that names the disk to install on.
 pub(super) const SYSTEM: &str = "install.device";

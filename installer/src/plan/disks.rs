@@ -7,11 +7,12 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::choose::{DATA, chosen, deliberate, named, twins, usable};
-use super::layout::{self, Partition, SectorSize, Sizes};
+use super::layout::{self, Partition, SectorSize};
 use super::{Target, refuse};
-use crate::config::{Install, Role, Wipe, WipeFailure};
-use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature};
+use base::failure::{Class, Failure};
+use model::config::sizes::PartitionSizes;
+use model::config::{Install, Role, Wipe, WipeFailure};
 
 const LIST: &str = "install.wipe_disks_list";
 const ALL: &str = "install.wipe_all_disks";
@@ -73,7 +74,7 @@ pub(super) fn without_effect(install: &Install, system: &Disk, data: Option<&Dis
 }
 
 /// What becomes of the data disk. Its table's identity follows from that of the system disk's.
-pub(super) fn arrange(disk: &Disk, sizes: Sizes, system_guid: Uuid) -> Result<DataDisk, Failure> {
+pub(super) fn arrange(disk: &Disk, sizes: PartitionSizes, system_guid: Uuid) -> Result<DataDisk, Failure> {
     let disk_guid = Uuid::new_v5(&system_guid, b"data-disk");
     let target = target(disk)?;
     let partitions = layout::arrange_data(disk.size, target.sector, sizes, disk_guid)

@@ -11,9 +11,9 @@ use super::choose::DATA;
 use super::disks::target;
 use super::layout::Stays;
 use super::{Plan, Target};
-use crate::config::{Install, Keep, Role};
-use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature};
+use base::failure::{Class, Failure};
+use model::config::{Install, Keep, Role};
 
 const KEY: &str = "install.keep";
 

@@ -1,10 +1,10 @@
 //! Where each partition lies: arithmetic, and nothing but.
 
+use model::config::sizes::PartitionSizes;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::config::Profile;
-use crate::size::ByteSize;
+use base::size::ByteSize;
 
 /// Partitions begin and end on multiples of this: right for every sector, stripe and erase block size in use.
 pub const ALIGNMENT: ByteSize = ByteSize::mib(1);
@@ -136,56 +136,6 @@ impl Partition {
     }
 }
 
-/// How large each partition is, by profile.
-#[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    /// EFI system partition.
-    pub esp: ByteSize,
-    /// Configuration partition.
-    pub config: ByteSize,
-    /// Each slot, recovery included.
-    pub slot: ByteSize,
-    /// Persistent partition where data shares the disk.
-    pub persistent: ByteSize,
-    /// The smallest persistent partition.
-    pub persistent_minimum: ByteSize,
-    /// The smallest data partition.
-    pub data_minimum: ByteSize,
-    /// The smallest disk with data on it.
-    pub disk_minimum: ByteSize,
-    /// The smallest disk without data on it: that of a witness, or with data on a disk of its own.
-    pub witness_minimum: ByteSize,
-}
-
-impl Sizes {
-    /// The sizes of a profile.
-    #[must_use]
-    pub const fn of(profile: Profile) -> Self {
-        match profile {
-            Profile::Production => Self {
-                esp: ByteSize::gib(1),
-                config: ByteSize::mib(256),
-                slot: ByteSize::gib(6),
-                persistent: ByteSize::gib(150),
-                persistent_minimum: ByteSize::gib(150),
-                data_minimum: ByteSize::gib(50),
-                disk_minimum: ByteSize::gib(250),
-                witness_minimum: ByteSize::gib(180),
-            },
-            Profile::Trial => Self {
-                esp: ByteSize::mib(512),
-                config: ByteSize::mib(64),
-                slot: ByteSize::gib(2),
-                persistent: ByteSize::gib(6),
-                persistent_minimum: ByteSize::gib(2),
-                data_minimum: ByteSize::gib(1),
-                disk_minimum: ByteSize::gib(10),
-                witness_minimum: ByteSize::gib(9),
-            },
-        }
-    }
-}
-
 /// What a layout depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
@@ -194,7 +144,7 @@ pub struct Wish {
     /// Its sectors.
     pub sector: SectorSize,
     /// The sizes of the profile.
-    pub sizes: Sizes,
+    pub sizes: PartitionSizes,
     /// The size of the persistent partition, if the configuration gives one.
     pub persistent: Option<ByteSize>,
     /// Whether there is a data partition on it.
@@ -275,7 +225,7 @@ pub fn arrange_before(wish: Wish, kept: Stays, disk_guid: Uuid) -> Result<Vec<Pa
 }
 
 /// The partitions whose sizes the profile gives.
-fn fixed(sizes: Sizes) -> [(PartitionName, ByteSize); 6] {
+fn fixed(sizes: PartitionSizes) -> [(PartitionName, ByteSize); 6] {
     use PartitionName::{Bios, Config, Esp, Recovery, RootA, RootB};
     let slot = sizes.slot;
     [
@@ -314,7 +264,7 @@ fn place(all: impl Iterator<Item = (PartitionName, ByteSize)>, disk_guid: Uuid) 
 pub fn arrange_data(
     disk: ByteSize,
     sector: SectorSize,
-    sizes: Sizes,
+    sizes: PartitionSizes,
     disk_guid: Uuid,
 ) -> Result<Vec<Partition>, LayoutError> {
     let needed = sizes.data_minimum;

@@ -10,10 +10,10 @@ use uuid::Uuid;
 use super::choose::chosen;
 use super::layout::{self, Partition, PartitionName, Wish};
 use super::{Target, disks, refuse};
-use crate::config::{DiskSelector, Install};
-use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, FoundPartition, Inventory};
-use crate::size::ByteSize;
+use base::failure::{Class, Failure};
+use base::size::ByteSize;
+use model::config::{DiskSelector, Install};
 
 /// The key of the configuration that names the second disk.
 pub(super) const MIRROR: &str = "install.mirror";
@@ -52,14 +52,8 @@ impl Array {
     /// The identity as the md driver's programs and udev write it: four groups of eight digits.
     #[must_use]
     pub fn id(&self) -> String {
-        array_id(self.uuid)
+        model::boot::array_id(self.uuid)
     }
-}
-
-pub(super) fn array_id(uuid: Uuid) -> String {
-    let digits = uuid.simple().to_string();
-    let groups: Vec<_> = (0..4).filter_map(|group| digits.get(group * 8..group * 8 + 8)).collect();
-    groups.join(":")
 }
 
 /// The disk of `install.mirror`. Refuses one that has another part in the install, and one that cannot be the

@@ -30,16 +30,18 @@ pub(crate) use render::Losses;
 pub(crate) use takedown::describe as describe_holder;
 
 use crate::cards::Remembered;
-use crate::config::diagnostic::HIDDEN;
-use crate::config::{Images, InstallConfig, Mode, Role, Secret};
-use crate::digest::Digest;
-use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, FoundPartition, Holder, Inventory, Signature};
-use crate::release::{Payload, Release};
 use crate::resolve::Reference;
-use crate::size::ByteSize;
-use boot::{Slot, Volume, Volumes};
-use layout::{LayoutError, Sizes, Wish};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::size::ByteSize;
+use boot::Volumes;
+use layout::{LayoutError, Wish};
+use model::boot::{Slot, Volume};
+use model::config::diagnostic::HIDDEN;
+use model::config::sizes::PartitionSizes;
+use model::config::{Images, InstallConfig, Mode, Role, Secret};
+use model::release::{Payload, Release};
 use payloads::Needed;
 
 /// What an install will do.
@@ -291,7 +293,7 @@ pub fn plan(
     let taken_down = takedown::order(install, inventory, &held, kept.as_ref())?;
     warnings.extend(disks::without_effect(install, disk, data));
     warnings.extend(disks::unread(chosen.iter().copied()));
-    let sizes = Sizes::of(install.profile);
+    let sizes = PartitionSizes::of(install.profile);
     let wish = Wish {
         disk: twin.map_or(disk.size, |twin| twin.size.min(disk.size)),
         sector: target.sector,

@@ -6,11 +6,11 @@ use anyhow::Result;
 
 use super::UnpackedImage;
 use super::layout::{Partition, PartitionName};
-use crate::config::Role;
-use crate::digest::Digest;
-use crate::failure::{Class, Failure};
-use crate::release::{Payload, Purpose, Release};
-use crate::size::ByteSize;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::size::ByteSize;
+use model::config::Role;
+use model::release::{Payload, Purpose, Release};
 
 /// Sectors of GRUB's core are counted in 16 bits, and its partition has 1 MiB.
 const CORE_LIMIT: ByteSize = ByteSize::mib(1);

@@ -5,10 +5,10 @@ use std::fmt;
 use uuid::Uuid;
 
 use super::{EspContent, EspFile, Finish, Kept, Partition, Plan, SectorSize, Step, Target, describe_holder};
-use crate::config::Images;
 use crate::inventory::FoundPartition;
-use crate::release::Payload;
-use crate::size::ByteSize;
+use base::size::ByteSize;
+use model::config::Images;
+use model::release::Payload;
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -156,7 +156,7 @@ fn made(f: &mut fmt::Formatter<'_>, partitions: &[Partition]) -> fmt::Result {
 
 /// The name that a value has in documents.
 fn word(value: &impl serde::Serialize) -> String {
-    let value = crate::encode::json(value);
+    let value = base::encode::json(value);
     value.as_str().unwrap_or_default().to_owned()
 }
 

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use super::Kept;
-use crate::config::{Install, Wipe};
-use crate::failure::{Class, Failure};
 use crate::inventory::{Disk, Holder, HolderKind, Inventory};
+use base::failure::{Class, Failure};
+use model::config::{Install, Wipe};
 
 /// Whether a system starts such a holder by itself, and it can be taken down without a loss.
 pub(super) fn is_leftover(holder: &Holder) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! The tables are read as the kernel keeps them, in `/sys/firmware/dmi/tables/DMI`; no program is run.
 
-use crate::size::ByteSize;
+use base::size::ByteSize;
 
 /// A memory module (7.18) and a range of addresses that modules fill (7.20).
 const MODULE: u8 = 17;

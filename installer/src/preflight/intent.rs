@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::join::{Ports, Version};
-use crate::config::network::NetworkMethod;
-use crate::config::{
+use crate::node::network;
+use model::config::network::NetworkMethod;
+use model::config::{
     DiskSelector, Distribution, InstallConfig, Interface, Method, Mode, Network, Profile, Role, Secret,
     VipMode,
 };
-use crate::node::network;
 
 /// Variables of `os.environment` that name a proxy.
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];

@@ -4,9 +4,9 @@
 //! etcd and no virtual machines, so it gets along with what etcd's documentation calls a small cluster
 //! (<https://etcd.io/docs/v3.5/op-guide/hardware/>), and a trial of one with half of that.
 
-use crate::config::{Profile, Role};
-use crate::plan::layout::Sizes;
-use crate::size::ByteSize;
+use base::size::ByteSize;
+use model::config::sizes::PartitionSizes;
+use model::config::{Profile, Role};
 
 /// The least that a machine should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Limits {
     /// The limits for a node.
     #[must_use]
     pub const fn of(role: Role, profile: Profile) -> Self {
-        let sizes = Sizes::of(profile);
+        let sizes = PartitionSizes::of(profile);
         let witness = matches!(role, Role::Witness);
         let disk = if witness { sizes.witness_minimum } else { sizes.disk_minimum };
         let (cpus, memory, nic, roomy_disk) = match (profile, witness) {
@@ -43,7 +43,7 @@ impl Limits {
     /// The limits for the system's disk where data has a disk of its own.
     #[must_use]
     pub const fn without_data(self, profile: Profile) -> Self {
-        let disk = Sizes::of(profile).witness_minimum;
+        let disk = PartitionSizes::of(profile).witness_minimum;
         Self { disk, roomy_disk: disk, ..self }
     }
 }

@@ -6,9 +6,9 @@
 use std::path::Path;
 
 use super::dmi;
-use crate::files::{read_at_most, read_text};
 use crate::inventory::{Inventory, Roots};
-use crate::size::ByteSize;
+use base::files::{read_at_most, read_text};
+use base::size::ByteSize;
 
 /// Something about the machine, or why it is not known, a clause.
 pub type Fact<T> = Result<T, String>;

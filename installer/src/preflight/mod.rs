@@ -26,12 +26,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
-use crate::config::{Profile, Role};
-use crate::failure::Class;
 use crate::inventory::{Inventory, Nic, Roots};
+use base::failure::Class;
 pub use checks::CHECKS;
 pub use intent::Intent;
 pub use machine::Facts;
+use model::config::{Profile, Role};
 pub use network::{Network, SystemNetwork};
 pub use report::{Report, Verdict};
 
@@ -185,11 +185,6 @@ pub struct Subject<'a> {
     pub now: SystemTime,
     /// Answers that come later are too late.
     pub until: Instant,
-}
-
-/// The names of all checks, in the order of the registry.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    CHECKS.iter().map(|check| check.name)
 }
 
 /// Looks at the disks and cards of this machine once every management card has a link; without one, after `patience`.

@@ -17,7 +17,7 @@ pub use super::dns::Answer;
 use super::join::{Question, Seen};
 pub use super::ntp::{Offset, Time};
 use super::{dns, join, ntp};
-use crate::files::read_text;
+use base::files::read_text;
 
 /// Why there is no answer, as clauses that follow the name of who was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]

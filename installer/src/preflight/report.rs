@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::join::Authority;
 use super::{CHECKS, Outcome, Severity, profile_name};
-use crate::config::{Profile, Role};
-use crate::failure::{Class, Failure};
-use crate::progress::Progress;
+use base::failure::{Class, Failure};
+use base::progress::Progress;
+use model::config::{Profile, Role};
 
 /// What every check said.
 #[derive(Clone, Debug, Serialize)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::command::{Invocation, Runner};
-use crate::failure::causes;
+use base::command::{Invocation, Runner};
+use base::failure::causes;
 
 /// The most that is kept of each, from its end.
 const KEPT: usize = 8 << 20;

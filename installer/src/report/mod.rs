@@ -13,13 +13,13 @@ use anyhow::Result;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::command::Runner;
-use crate::config::InstallConfig;
-use crate::config::redact::{Secrets, without_secrets};
-use crate::failure::{Class, Classify};
-use crate::files::write_atomically;
-use crate::fleet::wire;
 use crate::inventory::Inventory;
+use base::command::Runner;
+use base::failure::{Class, Classify};
+use base::files::write_atomically;
+use model::config::InstallConfig;
+use model::config::redact::{Secrets, without_secrets};
+use model::fleet;
 
 pub use send::{Method, send};
 
@@ -99,13 +99,13 @@ impl Archive {
 #[must_use]
 pub fn log(plan: Option<&str>, lines: &str, runner: &dyn Runner) -> String {
     let plan = plan.unwrap_or("The install ended before there was a plan.\n");
-    format!("{}\n\n{plan}\n{lines}", wire::end(&collect::kernel(runner), KERNEL).trim_end())
+    format!("{}\n\n{plan}\n{lines}", fleet::end(&collect::kernel(runner), KERNEL).trim_end())
 }
 
 /// The files of the report with their content.
 fn files(known: &Known<'_>, runner: &dyn Runner) -> Vec<(&'static str, String)> {
     let inventory = match known.inventory {
-        Some(inventory) => crate::encode::json_text(inventory),
+        Some(inventory) => base::encode::json_text(inventory),
         None => "The install ended before the machine was looked at.\n".into(),
     };
     let plan = known.plan.unwrap_or("The install ended before there was a plan.\n");
@@ -135,11 +135,11 @@ fn pack(name: &str, files: &[(&str, String)], seconds: u64) -> std::io::Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Invocation;
-    use crate::config::redact::tests::MARKED;
+    use base::command::Invocation;
     use std::collections::BTreeMap;
     use std::io::Read;
     use std::os::unix::fs::PermissionsExt;
+    use testing::documents::MARKED;
 
     /// A machine that has written every secret into its logs, and has no `journalctl`.
     struct Careless;
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_report_has_everything_that_is_known_and_no_secret() {
-        let config = crate::config::parse(MARKED, "f").unwrap();
+        let config = model::config::parse(MARKED, "f").unwrap();
         let mut secrets = Secrets::default();
         secrets.add(&config);
         let known = Known {

@@ -9,9 +9,9 @@ use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 
 use super::Archive;
-use crate::config::text::HttpUrl;
-use crate::download::{client, reason};
-use crate::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify, Failure};
+use model::config::text::HttpUrl;
+use transfer::download::{client, reason};
 
 /// How long the server may take to be reached.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -45,7 +45,7 @@ pub fn send(archive: &Archive, url: &HttpUrl, method: Method, authorities: &[Str
             .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")))
     };
     let client = client(url, authorities, builder).map_err(|error| {
-        let why = crate::failure::causes(&error).pop().unwrap_or_default();
+        let why = base::failure::causes(&error).pop().unwrap_or_default();
         Failure::new(Class::Network, what()).because(anyhow!("{why}"))
     })?;
     let request = match method {
@@ -92,8 +92,8 @@ fn advice(status: StatusCode, method: Method) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{class_of, render};
-    use crate::webhook::testing::{Manner, Server};
+    use base::failure::{class_of, render};
+    use testing::reports::{Manner, Server};
 
     fn sent(path: &str, method: Method, manner: Manner) -> (Result<()>, Vec<String>) {
         let server = Server::new(&[manner]);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::{Fetch, plain_http};
-use crate::config::formats::access;
-use crate::config::{InstallConfig, SshKey};
-use crate::download::shown;
-use crate::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify, Failure};
+use model::config::formats::access;
+use model::config::{InstallConfig, SshKey};
+use transfer::download::shown;
 
 /// Every list of keys with its dotted path.
 pub(super) fn lists(config: &InstallConfig) -> Vec<(String, &[SshKey])> {
@@ -92,7 +92,7 @@ fn source(entry: &str) -> String {
 mod tests {
     use super::super::tests::{Shelf, config};
     use super::*;
-    use crate::failure::{class_of, render};
+    use base::failure::{class_of, render};
 
     const ONE: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g";
     const TWO: &str =

@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use super::{Content, Fetch, LIMIT};
-use crate::download::{Downloader, Patience};
-use crate::failure::{Class, Classify};
-use crate::files::read_at_most;
+use base::failure::{Class, Classify};
+use base::files::read_at_most;
+use transfer::download::{Downloader, Patience};
 
 /// Reads files and asks servers.
 #[derive(Clone, Debug, Default)]
@@ -49,11 +49,11 @@ impl Fetch for ThisMachine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::download::testing::{AUTHORITY, Answer, Fake, Manner};
-    use crate::failure::{class_of, render};
+    use base::failure::{class_of, render};
     use std::fs::{self, Permissions};
     use std::io::{Read, Write};
     use std::time::Duration;
+    use testing::http::{AUTHORITY, Answer, Fake, Manner};
 
     #[test]
     fn a_file_that_everybody_can_read_is_noticed() {

@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::config::InstallConfig;
+use model::config::InstallConfig;
 
 pub use machine::ThisMachine;
 
@@ -55,7 +55,7 @@ pub fn references(config: &InstallConfig) -> Vec<Reference> {
         secrets::places(config).into_iter().map(|(key, place)| reference(key, place.to_string())).collect();
     found.extend(keys::lists(config).into_iter().flat_map(|(key, entries)| {
         keys::remote(entries)
-            .map(move |url| Reference { key: key.clone(), from: crate::download::shown(&url) })
+            .map(move |url| Reference { key: key.clone(), from: transfer::download::shown(&url) })
     }));
     found
 }
@@ -79,7 +79,7 @@ pub fn resolve(
 /// Told where a URL without TLS is used for something that matters.
 fn plain_http(key: &str, url: &str, warn: &mut dyn FnMut(String)) {
     if url.starts_with("http://") {
-        let url = crate::download::shown(url);
+        let url = transfer::download::shown(url);
         warn(format!("{key} comes from {url} without TLS; whoever is on the way can read and change it"));
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::failure::{Class, Failure};
+    use base::failure::{Class, Failure};
 
     /// Files and servers of a test, and what was asked for.
     #[derive(Default)]
@@ -124,7 +124,7 @@ mod tests {
     }
 
     pub(super) fn config(text: &str) -> InstallConfig {
-        crate::config::parse(text, "test").unwrap()
+        model::config::parse(text, "test").unwrap()
     }
 
     #[test]

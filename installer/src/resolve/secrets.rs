@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::{Fetch, plain_http};
-use crate::config::formats::{Checked, access};
-use crate::config::{InstallConfig, Secret};
-use crate::download::shown;
-use crate::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify, Failure};
+use model::config::formats::{Checked, access};
+use model::config::{InstallConfig, Secret};
+use transfer::download::shown;
 
 /// Where a secret is.
 pub(super) enum Place<'a> {
@@ -105,7 +105,7 @@ fn obtain(
 mod tests {
     use super::super::tests::{Shelf, config};
     use super::*;
-    use crate::failure::{class_of, render};
+    use base::failure::{class_of, render};
     use proptest::prelude::*;
 
     fn run(text: &str, shelf: &Shelf) -> (Result<InstallConfig>, Vec<String>) {

@@ -23,7 +23,7 @@ use super::keys::{Decoder, ESCAPE_PATIENCE, Key};
 use super::outlet::{self, Outlet};
 use super::output::{Output, ending};
 use super::{Capabilities, Theme};
-use crate::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify, Failure};
 
 /// How long a terminal may take for what puts it back.
 const FAREWELL: Duration = Duration::from_secs(1);

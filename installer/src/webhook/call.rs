@@ -6,10 +6,10 @@ use std::time::Duration;
 use reqwest::blocking::{Client, Response};
 use reqwest::redirect::Policy;
 
-use super::template::{Escape, Values, is_json, render};
-use crate::config::webhook::{Event, HttpMethod, Webhook};
-use crate::download::{client, reason};
-use crate::failure::causes;
+use base::failure::causes;
+use model::config::formats::webhook::{Escape, Values, is_json, render};
+use model::config::webhook::{Event, HttpMethod, Webhook};
+use transfer::download::{client, reason};
 
 /// How long and how often a delivery is tried.
 #[derive(Clone, Copy, Debug)]

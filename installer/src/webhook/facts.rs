@@ -3,8 +3,8 @@
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
-use crate::files::read_text;
 use crate::inventory::Roots;
+use base::files::read_text;
 
 /// Name and addresses; empty where the machine has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,9 +7,6 @@
 
 mod call;
 mod facts;
-pub mod template;
-#[cfg(test)]
-pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -22,10 +19,10 @@ use std::time::{Duration, Instant};
 pub use call::Patience;
 use call::{Call, name};
 pub use facts::Facts;
-use template::Values;
+use model::config::formats::webhook::Values;
 
-use crate::config::webhook::{Event, Webhook};
-use crate::progress::{self, Progress, Sink, State};
+use base::progress::{self, Progress, Sink, State};
+use model::config::webhook::{Event, Webhook};
 
 /// So many events wait for their delivery; an install has about a dozen steps.
 const WAITING: usize = 64;

@@ -2,10 +2,10 @@
 
 use std::net::TcpListener;
 
-use super::testing::{Manner, Server};
 use super::*;
-use crate::config::parse;
-use crate::progress::tests::Recorder;
+use model::config::parse;
+use testing::progress::Recorder;
+use testing::reports::{Manner, Server};
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::command::{Invocation, Runner};
-use installer::failure::{Class, Failure};
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Failure};
 
 /// shim, signed by Microsoft.
 pub const SHIM: &str = "shimx64.efi";
@@ -120,7 +120,7 @@ mod tests {
     fn a_missing_loader_is_named_with_every_place_that_was_searched() {
         let directory = tempfile::tempdir().unwrap();
         let error = collect(directory.path(), directory.path(), &Recorder(Mutex::default())).unwrap_err();
-        let text = installer::failure::render(&error);
+        let text = base::failure::render(&error);
         assert!(text.contains("no shimx64.efi") && text.contains("shimx64.efi.signed.latest"), "{text}");
     }
 

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::config::sources::{Document, Kind, check_partial, combine};
-use installer::config::{BootPassword, Distribution};
-use installer::failure::{Class, Classify, Failure};
-use installer::files;
-use installer::release::{Payload, Purpose};
+use base::failure::{Class, Classify, Failure};
+use base::files;
+use model::config::sources::{Document, Kind, check_partial, combine};
+use model::config::{BootPassword, Distribution};
+use model::release::{Payload, Purpose};
 
 use crate::definition::{Definition, Loaded};
 
@@ -60,7 +60,7 @@ pub(super) fn manifests(loaded: &Loaded) -> Result<Vec<(PathBuf, String)>> {
     // What is wrong with them is told when they become payloads.
     let Ok(combined) = combine(&documents) else { return Ok(Vec::new()) };
     let file = loaded.resolve(embedded);
-    let named = |manifest: installer::config::Manifest| {
+    let named = |manifest: model::config::Manifest| {
         (
             PathBuf::from(format!("{} (kubernetes.manifests, {})", file.display(), manifest.name)),
             manifest.content.to_string(),
@@ -159,7 +159,7 @@ mod tests {
             let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
             assert_eq!(check_distribution(definition, &texts).is_ok(), fits, "{texts:?}");
         }
-        let told = installer::failure::render(&check_distribution(&k3s, &[]).unwrap_err());
+        let told = base::failure::render(&check_distribution(&k3s, &[]).unwrap_err());
         assert!(told.contains("brings k3s") && told.contains("`kubernetes: {distribution: k3s}`"), "{told}");
     }
 

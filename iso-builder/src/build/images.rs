@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use installer::files;
-use installer::release::{Image, Payload};
+use base::files;
+use model::release::{Image, Payload};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use installer::command::SystemRunner;
-use installer::config::Role;
-use installer::digest::Digest;
-use installer::files;
+use base::command::SystemRunner;
+use base::digest::Digest;
+use base::files;
+use base::progress::Progress;
+use base::size::ByteSize;
 use installer::node::cluster::vip_image;
-use installer::progress::Progress;
-use installer::size::ByteSize;
+use model::config::Role;
 use serde_json::json;
 use walkdir::WalkDir;
 

@@ -1,9 +1,9 @@
 //! The Kubernetes distribution of a build: its images, and the step that lays out what goes into the OS image.
 
 use anyhow::{Context, Result};
-use installer::config::Distribution;
-use installer::digest::Digest;
-use installer::progress::Progress;
+use base::digest::Digest;
+use base::progress::Progress;
+use model::config::Distribution;
 use serde_json::json;
 
 use super::inputs::{STORE, imported, stored};

@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::config::Role;
-use installer::customization::{self, area, argument};
-use installer::digest::Digest;
-use installer::files;
-use installer::iso::recipe::{self, Content, Recipe};
-use installer::iso::{boot, esp};
-use installer::release::{
+use base::digest::Digest;
+use base::files;
+use medium::customization::{self, area, argument};
+use medium::iso::recipe::{self, Content, Recipe};
+use medium::iso::{boot, esp};
+use model::config::Role;
+use model::release::{
     Containerd, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
 };
 use serde_json::json;
@@ -42,7 +42,7 @@ pub enum Target {
 pub(super) struct Parts {
     kernel: Outputs,
     payloads: Vec<(Payload, PathBuf)>,
-    images: Vec<installer::release::Image>,
+    images: Vec<model::release::Image>,
     release: String,
     iso: IsoRecipe,
 }

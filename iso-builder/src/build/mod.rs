@@ -23,9 +23,9 @@ mod sbom;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::digest::Digest;
-use installer::files;
-use installer::progress::Progress;
+use base::digest::Digest;
+use base::files;
+use base::progress::Progress;
 use serde::Serialize;
 
 use crate::cache::{Cache, Outputs};

@@ -118,6 +118,6 @@ impl Build<'_> {
     }
 }
 
-fn digests(paths: &[PathBuf]) -> Result<Vec<installer::digest::Digest>> {
+fn digests(paths: &[PathBuf]) -> Result<Vec<base::digest::Digest>> {
     paths.iter().map(|path| inputs::digest(path)).collect()
 }

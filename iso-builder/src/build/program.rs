@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use installer::failure::{Class, Failure};
+use base::failure::{Class, Failure};
 
 use crate::definition::Architecture;
 use crate::elf;
@@ -59,10 +59,10 @@ pub(super) fn check(path: &Path, architecture: Architecture) -> Result<PathBuf> 
 mod tests {
     use std::fs;
 
-    use installer::failure::class_of;
+    use base::failure::class_of;
 
     use super::*;
-    use crate::elf::testing::{INTERPRETED, made};
+    use testing::elf::{INTERPRETED, made};
 
     #[test]
     fn only_a_static_program_of_this_architecture_and_version_is_taken_as_installer() {

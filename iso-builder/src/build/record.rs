@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::digest::Digest;
-use installer::files;
-use installer::progress::Progress;
+use base::digest::Digest;
+use base::files;
+use base::progress::Progress;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::Cache;

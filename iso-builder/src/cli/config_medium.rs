@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use base::failure::{Class, Failure};
 use installer::cli::Context;
-use installer::failure::{Class, Failure};
 
 use super::customize::Configurations;
 use crate::customize::volume;

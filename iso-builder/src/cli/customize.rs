@@ -4,12 +4,12 @@ use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use base::failure::{Class, Classify, Failure};
 use installer::cli::{Context, Format, print};
-use installer::customization::{Content, area, argument};
-use installer::failure::{Class, Classify, Failure};
-use installer::iso::recipe::BOOT_MENU;
-use installer::machine::Selector;
-use installer::release::Purpose;
+use medium::customization::{Content, area, argument};
+use medium::iso::recipe::BOOT_MENU;
+use model::machine::Selector;
+use model::release::Purpose;
 
 use crate::customize::change::{self, Wanted};
 use crate::customize::{Gathered, Place, Shown, Sources, copy};
@@ -230,10 +230,10 @@ fn show(shown: &Shown, path: &Path, context: &Context) -> Result<()> {
 mod tests {
     use super::*;
     use crate::medium::testing::Sample;
-    use installer::digest::Digest;
-    use installer::failure::class_of;
-    use installer::iso::Menu;
-    use installer::release::MediumKind;
+    use base::digest::Digest;
+    use base::failure::class_of;
+    use medium::iso::Menu;
+    use model::release::MediumKind;
 
     #[test]
     fn a_medium_whose_menu_was_built_without_passwords_is_refused_one() {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use base::digest::Digest;
+use base::size::ByteSize;
 use installer::cli::{Context, Format, print};
-use installer::config::Role;
-use installer::digest::Digest;
-use installer::size::ByteSize;
+use model::config::Role;
 use serde::Serialize;
 
 use super::build::InputArguments;

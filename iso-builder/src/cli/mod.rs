@@ -11,10 +11,10 @@ mod serve;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use base::failure::Class;
+use base::progress::{Progress, Style};
 use clap::{CommandFactory, Parser, Subcommand};
 use installer::cli::{Context, Format, print};
-use installer::failure::Class;
-use installer::progress::{Progress, Style};
 
 use crate::definition::Definition;
 use crate::medium;

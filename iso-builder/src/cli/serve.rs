@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::Result;
+use base::failure::{Class, Failure};
 use installer::cli::{Context, Format, print};
-use installer::failure::{Class, Failure};
 use serde_json::json;
 
 use crate::medium::counted;
@@ -229,8 +229,8 @@ impl TryFrom<Serve> for Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::failure::render;
     use clap::Parser;
-    use installer::failure::render;
 
     #[derive(Parser)]
     struct Line {

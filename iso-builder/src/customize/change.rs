@@ -10,8 +10,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::Result;
-use installer::customization::area::{self, HEADER};
-use installer::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify, Failure};
+use medium::customization::area::{self, HEADER};
 use nix::libc;
 
 use super::place::{Place, Span};
@@ -182,7 +182,7 @@ fn split(spans: &[Span], length: u64) -> (Vec<Span>, Vec<Span>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use installer::customization::{Content, argument};
+    use medium::customization::{Content, argument};
     use std::cell::{Cell, RefCell};
 
     /// A device that loses power after so many writes, the last of which may reach it in part. What was not flushed by
@@ -203,7 +203,7 @@ mod tests {
     }
 
     fn wanted(text: &str) -> Wanted {
-        let nodes = [("default.yaml".to_owned(), installer::config::Secret::new(text.repeat(3000)))];
+        let nodes = [("default.yaml".to_owned(), model::config::Secret::new(text.repeat(3000)))];
         let arguments = vec![text.parse().unwrap()];
         let grub = argument::grub(&arguments, None).unwrap();
         let content = Content { nodes: nodes.into(), arguments, ..Content::default() };

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use installer::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify, Failure};
 
 use super::change::{self, Wanted};
 use super::place::{Place, Span};

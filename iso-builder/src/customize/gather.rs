@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use installer::config::sources::{Document, Kind, combine, state};
-use installer::config::{BootPassword, InstallConfig, Invalid, Pem, Secret, rules, shape};
-use installer::customization::content::is_inner;
-use installer::customization::{Argument, Content, File, argument};
-use installer::failure::{Class, Classify, Failure};
-use installer::files::{read_at_most, read_text};
-use installer::machine::{Nodes, Selector};
+use base::failure::{Class, Classify, Failure};
+use base::files::{read_at_most, read_text};
+use medium::customization::content::is_inner;
+use medium::customization::{Argument, Content, File, argument};
+use model::config::sources::{Document, Kind, combine, state};
+use model::config::{BootPassword, InstallConfig, Invalid, Pem, Secret, rules, shape};
+use model::machine::{Nodes, Selector};
 
 /// What the fallback is called in a directory of configurations.
 const DEFAULT: &str = "default";
@@ -154,7 +154,7 @@ impl Gathered {
         argument::grub(&content.arguments, None).class(Class::Invalid, || "reading --argument".into())?;
         let line = argument::line(&content.arguments);
         let parameters = || Document::command_line(&line, shape::install_config());
-        installer::config::sources::check_partial(parameters()).map_err(state::refusal)?;
+        model::config::sources::check_partial(parameters()).map_err(state::refusal)?;
         let (mut mistakes, mut warnings) = (Vec::new(), Vec::new());
         let mut passwords = Passwords::default();
         for (name, text) in &content.nodes {

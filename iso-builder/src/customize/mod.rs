@@ -1,7 +1,7 @@
 //! Customising finished media: configurations, certificates, kernel arguments and files go into an ISO, a written stick
 //! or a netboot set without unpacking it, in a time that does not depend on its size.
 //!
-//! What the area holds, and its bytes, are `installer::customization`'s; here is where it lies and how it is changed.
+//! What the area holds, and its bytes, are `medium::customization`'s; here is where it lies and how it is changed.
 //!
 //! | Module | What it knows |
 //! |---|---|

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use installer::customization::{FILE, GRUB_FILE, area, argument};
-use installer::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify, Failure};
+use medium::customization::{FILE, GRUB_FILE, area, argument};
 
-use crate::iso9660::{self, Extent, Iso};
 use crate::medium::Medium;
+use formats::iso9660::{self, Extent, Iso};
 
 /// A run of bytes of a file or device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Result;
-use installer::customization::{Argument, Content, Damage, FILE, GRUB_FILE, area, argument};
-use installer::digest::Digest;
-use installer::machine::Selector;
+use base::digest::Digest;
+use medium::customization::{Argument, Content, Damage, FILE, GRUB_FILE, area, argument};
+use model::machine::Selector;
 use serde::Serialize;
 
 use crate::medium::inspect::ConfigSummary;
@@ -136,7 +136,7 @@ impl Shown {
             Ok(nodes) => nodes,
             Err(error) => return Self { damage: Some(format!("{error:#}")), ..Self::empty(State::Damaged) },
         };
-        let configuration = |chosen: installer::machine::Chosen<'_>| {
+        let configuration = |chosen: model::machine::Chosen<'_>| {
             let text = content.nodes.get(chosen.file)?.expose();
             Some(Configuration {
                 machine: chosen.selector.cloned(),
@@ -148,7 +148,7 @@ impl Shown {
             name: name.clone(),
             sha256: Digest::of(pem.as_bytes()),
         };
-        let file = |(path, file): (&String, &installer::customization::File)| ShownFile {
+        let file = |(path, file): (&String, &medium::customization::File)| ShownFile {
             path: format!("/{path}"),
             mode: format!("{:04o}", file.mode),
             size: file.bytes.len(),

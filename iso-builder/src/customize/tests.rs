@@ -5,12 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use base::digest::Digest;
+use base::failure::{Class, class_of, render};
+use base::progress::Progress;
 use installer::cli::{Context, Format};
-use installer::customization::{FILE, GRUB_FILE, area, argument};
-use installer::digest::Digest;
-use installer::failure::{Class, class_of, render};
-use installer::progress::Progress;
-use installer::release::MediumKind;
+use medium::customization::{FILE, GRUB_FILE, area, argument};
+use model::release::MediumKind;
 
 use super::change::Wanted;
 use super::show::{Shown, State, is_customised};
@@ -19,7 +19,7 @@ use crate::medium::testing::{Sample, damage};
 use crate::medium::verify::{Fault, verify};
 use crate::medium::{Inspect, Medium, Verify};
 
-const CERTIFICATE: &str = include_str!("../../../installer/src/config/sources/fixtures/ca.pem");
+use testing::http::AUTHORITY as CERTIFICATE;
 
 /// A medium with room, and configurations beside it.
 struct Bench {

@@ -1,16 +1,16 @@
 //! A volume with configurations alone, for machines that start a medium as it was built. The installer reads it by its
-//! label (`installer::config::sources::volume`).
+//! label (`installer::sources::volume`).
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use installer::config::Secret;
-use installer::customization::Content;
-use installer::digest::Digest;
-use installer::failure::{Class, Classify};
-use installer::fat::{self, FatFile, Kind, Volume};
-use installer::size::ByteSize;
+use base::digest::Digest;
+use base::failure::{Class, Classify};
+use base::size::ByteSize;
+use formats::fat::{self, FatFile, Kind, Volume};
+use medium::customization::Content;
+use model::config::Secret;
 
 /// The label that FAT has room for.
 const LABEL: &str = "NQRUST-CONF";
@@ -62,7 +62,7 @@ fn files(content: &Content) -> Vec<(String, &Secret)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use installer::command::{Invocation, Runner, SystemRunner};
+    use base::command::{Invocation, Runner, SystemRunner};
     use std::os::unix::fs::PermissionsExt;
 
     fn content(names: &[&str]) -> Content {

@@ -4,7 +4,7 @@ mod read;
 
 use std::path::PathBuf;
 
-use installer::config::registries::Registries;
+use model::config::registries::Registries;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use installer::config::diagnostic::LISTED;
-use installer::download::Patience;
-use installer::failure::{Class, Classify, Failure};
-use installer::registry::{Client, Settings};
-use installer::release::is_boot_menu_word;
-use installer::size::ByteSize;
+use base::failure::{Class, Classify, Failure};
+use base::size::ByteSize;
+use model::config::diagnostic::LISTED;
+use model::release::is_boot_menu_word;
+use transfer::download::Patience;
+use transfer::registry::{Client, Settings};
 
 use super::{Base, Definition};
 use crate::images::Source;
@@ -168,7 +168,7 @@ impl Loaded {
 /// Reads the YAML strictly. The message has line and column, the user's own line, and for an unknown word the
 /// known one that is most like it.
 fn read(file: &Path) -> Result<Definition> {
-    let text = installer::files::read_text(file)
+    let text = base::files::read_text(file)
         .class(Class::Invalid, || format!("reading the image definition {}", file.display()))?;
     serde_saphyr::from_str(&text).map_err(|error| {
         let message = error.to_string();
@@ -227,7 +227,7 @@ mod tests {
         for (text, hint) in [("id: x\nnmae: y\n", "Did you mean `name`?"), ("zebra: 1\n", "prints every key")]
         {
             std::fs::write(&file, text).unwrap();
-            let told = installer::failure::render(&Loaded::read(&file).unwrap_err());
+            let told = base::failure::render(&Loaded::read(&file).unwrap_err());
             assert!(told.contains(hint), "{told}");
         }
     }
@@ -242,7 +242,7 @@ mod tests {
             missing.join(", ")
         );
         std::fs::write(&file, text).unwrap();
-        let told = installer::failure::render(&Loaded::read(&file).unwrap_err());
+        let told = base::failure::render(&Loaded::read(&file).unwrap_err());
         assert!(told.contains("no directory") && told.contains("and 900 more mistakes"), "{told}");
         assert_eq!(told.matches("there is no directory").count(), 100);
     }

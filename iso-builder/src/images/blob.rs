@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use installer::digest::{Digest, Hasher};
+use base::digest::{Digest, Hasher};
 use serde::{Deserialize, Serialize};
 
 use super::store::Store;

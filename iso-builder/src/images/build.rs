@@ -5,7 +5,7 @@ use std::collections::hash_map;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use installer::failure::{Class, Failure};
+use base::failure::{Class, Failure};
 
 use super::contents::Contents;
 use super::image::{self, StoredImage};
@@ -140,6 +140,6 @@ mod tests {
         let settings = Settings { architecture: "amd64", epoch: 0 };
         let error =
             build(&specs.each_ref(), settings, &store, &mut |_| panic!("asked for packages")).unwrap_err();
-        assert_eq!(installer::failure::class_of(&error), Class::Invalid);
+        assert_eq!(base::failure::class_of(&error), Class::Invalid);
     }
 }

@@ -13,10 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use installer::command::{Invocation, Runner, SystemRunner};
-use installer::containerd::{BLOBS, Daemon, METADATA, NAMESPACE, Places, Programs};
-use installer::failure::{Class, Failure};
-use installer::files::{make_directory, read_at_most};
+use base::command::{Invocation, Runner, SystemRunner};
+use base::containerd::{BLOBS, Daemon, METADATA, NAMESPACE, Places, Programs};
+use base::failure::{Class, Failure};
+use base::files::{make_directory, read_at_most};
 use tempfile::TempDir;
 
 use super::blob::Blob;

@@ -6,7 +6,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use installer::digest::Digest;
+use base::digest::Digest;
 use tar::EntryType;
 
 use super::keep::keeps;

@@ -1,8 +1,8 @@
 //! Configuration and manifest of an image, as the OCI image specification has them.
 
 use anyhow::Result;
-use installer::config::Role;
-use installer::oci::{Descriptor, ImageReference};
+use formats::oci::{Descriptor, ImageReference};
+use model::config::Role;
 use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;

@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use base::digest::{Digest, Hasher};
 use flate2::{Compression, GzBuilder};
-use installer::digest::{Digest, Hasher};
 use tar::{EntryType, Header};
 
 use super::blob::Blob;

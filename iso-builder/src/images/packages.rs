@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use installer::command::Invocation;
+use base::command::Invocation;
 
 use super::spec::LayerSpec;
 

@@ -9,10 +9,10 @@ use std::collections::btree_map::Entry as Slot;
 use std::path::Path;
 
 use anyhow::Result;
-use installer::config::Role;
-use installer::failure::{Class, Failure};
-use installer::files::read_at_most;
-use installer::oci::ImageReference;
+use base::failure::{Class, Failure};
+use base::files::read_at_most;
+use formats::oci::ImageReference;
+use model::config::Role;
 
 use super::image::StoredImage;
 use super::spec::{Images, Source};
@@ -179,7 +179,7 @@ mod tests {
     use super::super::blob::Blob;
     use super::super::image::Target;
     use super::*;
-    use installer::digest::Digest;
+    use base::digest::Digest;
 
     fn image(name: &str, content: &str, roles: &[Role]) -> StoredImage {
         let blob = Blob { digest: Digest::of(content.as_bytes()), size: 1 };
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!((united.len(), &united[0].roles[..]), (1, &[Role::Management, Role::Worker][..]));
         let other = vec![same[0].clone(), image("a.b/c:1", "y", &[])];
         let error = plan.with_roles(other).unwrap_err();
-        assert_eq!(installer::failure::class_of(&error), Class::Invalid);
+        assert_eq!(base::failure::class_of(&error), Class::Invalid);
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
         std::fs::write(&path, "# all\n\nnginx:1 # web\n  a.b/c@sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881\n").unwrap();
         assert_eq!(list(&path).unwrap().len(), 2);
         std::fs::write(&path, "nginx:1\nNo\na b\n").unwrap();
-        let told = installer::failure::render(&list(&path).unwrap_err());
+        let told = base::failure::render(&list(&path).unwrap_err());
         assert!(told.contains(":2: ") && told.contains(":3: "), "{told}");
     }
 }

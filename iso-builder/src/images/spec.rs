@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use formats::oci::ImageReference;
 use garde::Validate;
-use installer::config::{Distribution, Role};
-use installer::oci::ImageReference;
+use model::config::{Distribution, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

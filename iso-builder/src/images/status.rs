@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use installer::command::{Invocation, Runner, SystemRunner};
+use base::command::{Invocation, Runner, SystemRunner};
 
 use crate::steps::Resolved;
 
@@ -73,7 +73,7 @@ fn stanza(file: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use installer::digest::Digest;
+    use base::digest::Digest;
 
     #[test]
     fn a_layer_says_which_of_the_packages_it_holds() {

@@ -6,12 +6,12 @@ use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::config::Role;
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
-use installer::files::{make_directory, write_atomically};
-use installer::oci::Descriptor;
-use installer::release::{Image, Payload, Purpose};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files::{make_directory, write_atomically};
+use formats::oci::Descriptor;
+use model::config::Role;
+use model::release::{Image, Payload, Purpose};
 use serde::Serialize;
 
 use super::blob::{Blob, BlobWriter};
@@ -287,7 +287,7 @@ mod tests {
         let image = image(&store, "localhost/a:1", vec![], &[b"layer"]);
         fs::write(store.blob_path(image.layers[0].digest), b"Layer").unwrap();
         let error = store.finish(std::slice::from_ref(&image)).unwrap_err();
-        assert_eq!(installer::failure::class_of(&error), Class::Verification);
+        assert_eq!(base::failure::class_of(&error), Class::Verification);
         store.add(b"layer").unwrap();
         store.finish(&[image]).unwrap();
     }

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use installer::containerd::{Daemon, NAMESPACE};
-use installer::failure::{Class, Failure};
+use base::containerd::{Daemon, NAMESPACE};
+use base::failure::{Class, Failure};
 
 use super::image::StoredImage;
 use super::metadata::PINNED;

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use installer::config::Distribution;
-use installer::digest::Digest;
-use installer::download::{Downloader, Patience};
-use installer::failure::{Class, Failure};
-use installer::files;
-use installer::progress::Progress;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files;
+use base::progress::Progress;
+use model::config::Distribution;
 use serde::{Deserialize, Serialize};
+use transfer::download::{Downloader, Patience};
 
 use super::spec::{Artifacts, checksums};
 use super::{Kubernetes, Version};
@@ -180,7 +180,7 @@ impl Obtain<'_> {
         }
         let list = format!("{url}/{}", checksums(self.loaded.definition.architecture.debian()));
         let text = Downloader::new(&list, Patience::default(), HINT)?.document(&list, LIST)?;
-        let digests = read_list(&String::from_utf8_lossy(&text), names, &installer::download::shown(&list))?;
+        let digests = read_list(&String::from_utf8_lossy(&text), names, &transfer::download::shown(&list))?;
         Ok(LockedRelease::new(spec, digests))
     }
 
@@ -205,7 +205,7 @@ impl Obtain<'_> {
                 missing.len()
             );
             return Err(Failure::new(Class::Network, what)
-                .because(anyhow::anyhow!("the first is {}", installer::download::shown(&first.url)))
+                .because(anyhow::anyhow!("the first is {}", transfer::download::shown(&first.url)))
                 .hint("Build once without --offline.")
                 .into());
         }

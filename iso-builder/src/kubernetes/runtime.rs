@@ -7,8 +7,8 @@
 //! its files into the OS image, and at each boot the directories lead there ([`super::system`]).
 
 use anyhow::Result;
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
 
 use super::Version;
 use crate::images::image::StoredImage;
@@ -88,8 +88,8 @@ mod tests {
         let told = |images: &[&str]| {
             let mut images: Vec<_> = images.iter().map(|name| image(name)).collect();
             let error = take(&mut images, &version).unwrap_err();
-            assert_eq!(installer::failure::class_of(&error), Class::Invalid);
-            installer::failure::render(&error)
+            assert_eq!(base::failure::class_of(&error), Class::Invalid);
+            base::failure::render(&error)
         };
         assert!(told(&all[..1]).contains("they have no image rancher/rke2-runtime"));
         let other = told(&["rancher/rke2-runtime:v1.33.2-rke2r1"]);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use installer::config::Distribution;
+use model::config::Distribution;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -3,7 +3,7 @@
 //! Everything is part of the read-only OS image. So an update to another slot, and the way back, changes the distribution
 //! together with the system, and nothing of it is unpacked on a node.
 
-use installer::config::Distribution;
+use model::config::Distribution;
 
 use super::Version;
 use super::runtime::data_directory;

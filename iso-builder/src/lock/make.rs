@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
-use installer::oci::ImageReference;
-use installer::progress::Progress;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::progress::Progress;
+use formats::oci::ImageReference;
 
 use super::{Lock, LockedFile, Request};
 use crate::cache::Cache;

@@ -11,10 +11,10 @@ mod make;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
-use installer::files;
-use installer::oci::ImageReference;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files;
+use formats::oci::ImageReference;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Base, Loaded, PackageSource};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use installer::digest::Digest;
+use base::digest::Digest;
 
 /// The file's text: one line for each file, sorted by name.
 #[must_use]

@@ -5,13 +5,13 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use base::digest::Digest;
+use base::size::ByteSize;
 use clap::Args;
 use installer::cli::{Context, Format, print};
-use installer::config::{Mode, Role};
-use installer::digest::Digest;
-use installer::release::{Image, MediumKind, Payload, Purpose, Release};
-use installer::size::ByteSize;
 use jiff::Timestamp;
+use model::config::{Mode, Role};
+use model::release::{Image, MediumKind, Payload, Purpose, Release};
 use serde::Serialize;
 
 use super::{Medium, counted, printable};
@@ -164,7 +164,7 @@ impl ConfigSummary {
     /// What the document is about; none where it is not readable as an install configuration.
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
-        let config = installer::config::parse(text, "").ok()?;
+        let config = model::config::parse(text, "").ok()?;
         Some(Self {
             hostname: config.os.hostname.map(|name| name.to_string()),
             mode: config.install.mode,

@@ -20,16 +20,16 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use installer::digest::Digest;
-use installer::failure::{Class, Classify, Failure};
-use installer::iso::Map;
-use installer::iso::layout::PARTITION;
-use installer::release::{MANIFEST, ParseReleaseError, Payload, Release};
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use medium::iso::Map;
+use medium::iso::layout::PARTITION;
+use model::release::{MANIFEST, ParseReleaseError, Payload, Release};
 
 pub use inspect::Inspect;
 pub use verify::Verify;
 
-use crate::iso9660::{self, Behind, Iso, Source};
+use formats::iso9660::{self, Behind, Iso, Source};
 
 /// The longest manifest that is read, in bytes: room for tens of thousands of payloads.
 const MAX_MANIFEST: u64 = 32 << 20;

@@ -4,11 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
-use installer::iso::{self, Difference, Owner};
-use installer::release::{MANIFEST, MediumKind};
-use installer::size::ByteSize;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::size::ByteSize;
+use medium::iso::{self, Difference, Owner};
+use model::release::{MANIFEST, MediumKind};
 use serde::Serialize;
 
 use super::verify::RELEASE_ARGUMENT;

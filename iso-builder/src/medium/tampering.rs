@@ -5,13 +5,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use installer::config::Secret;
-use installer::customization::{Content, FILE, area, argument};
-use installer::digest::Digest;
-use installer::failure::{class_of, render};
-use installer::iso::{Map, Owner};
-use installer::progress::Progress;
-use installer::release::{MANIFEST, MediumKind};
+use base::digest::Digest;
+use base::failure::{class_of, render};
+use base::progress::Progress;
+use medium::customization::{Content, FILE, area, argument};
+use medium::iso::{Map, Owner};
+use model::config::Secret;
+use model::release::{MANIFEST, MediumKind};
 use proptest::prelude::*;
 
 use super::testing::Sample;
@@ -212,7 +212,7 @@ fn a_loader_or_a_script_changed_in_the_esp_image_is_found() {
 fn a_directory_entry_that_points_elsewhere_is_found_in_each_of_the_two_trees() {
     let built = Built::new(MediumKind::Full);
     let live = |volume| Owner::Directory(volume, "live".into());
-    for volume in [installer::iso::map::Volume::Device, installer::iso::map::Volume::Partition] {
+    for volume in [medium::iso::map::Volume::Device, medium::iso::map::Volume::Partition] {
         let place = built.region(&live(volume));
         let name = built.bytes[place.clone()].windows(7).position(|window| window == b"VMLINUZ").unwrap();
         // A record has the first block 2 bytes after its beginning, the name 33 bytes.

@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use installer::customization::{FILE, GRUB_FILE, area, argument};
-use installer::digest::Digest;
-use installer::iso::Recipe;
-use installer::progress::Progress;
-use installer::release::{Containerd, FORMAT, Image, MediumKind, Payload, Purpose, Release};
+use base::digest::Digest;
+use base::progress::Progress;
+use medium::customization::{FILE, GRUB_FILE, area, argument};
+use medium::iso::Recipe;
+use model::release::{Containerd, FORMAT, Image, MediumKind, Payload, Purpose, Release};
 
 use crate::boot::loaders;
 use crate::build::media::{assemble, boot_code};
-use crate::iso9660::testing::make_iso;
+use testing::xorriso::make_iso;
 
 /// A medium that is being made.
 pub(crate) struct Sample {

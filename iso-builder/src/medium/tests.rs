@@ -1,10 +1,10 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
+use base::failure::{class_of, render};
+use base::progress::{Event, Progress, Sink, State};
 use installer::cli::{Context, Format};
-use installer::failure::{class_of, render};
-use installer::progress::{Event, Progress, Sink, State};
-use installer::release::{MediumKind, Purpose};
+use model::release::{MediumKind, Purpose};
 
 use super::inspect::Description;
 use super::testing::{CONFIG, Sample, damage};
@@ -122,7 +122,7 @@ fn what_is_not_a_medium_is_named_with_what_was_expected() {
     fs::create_dir(&other).unwrap();
     fs::write(other.join("file"), b"x").unwrap();
     let iso = directory.path().join("other.iso");
-    crate::iso9660::testing::make_iso(&other, &iso);
+    ::testing::xorriso::make_iso(&other, &iso);
     let write = |name: &str, content: &[u8]| {
         let path = directory.path().join(name);
         fs::write(&path, content).unwrap();

@@ -1,6 +1,6 @@
 //! `iso-builder verify`: a medium is read whole and compared with what it was when it was built.
 //!
-//! Of an ISO every byte is compared (`installer::iso`). Of a directory, and of an ISO that another recipe made, the payloads
+//! Of an ISO every byte is compared (`medium::iso`). Of a directory, and of an ISO that another recipe made, the payloads
 //! are, by their digests in the manifest, and the manifest of such an ISO by the digest in its boot menu. Bytes behind the
 //! end of an ISO, which every stick has, do not belong to it. A tool that moves the backup of the partition table to the
 //! end of a stick changes the partition table, which is a fault.
@@ -9,15 +9,16 @@ use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
 
 use anyhow::Result;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::progress::{Progress, Step};
 use clap::Args;
+use formats::iso9660::address::Source;
 use installer::cli::{Context, Format, print};
-use installer::customization::{Content, FILE, GRUB_FILE};
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
-use installer::iso::recipe::BOOT_MENU;
-use installer::iso::{self, Map, Scope, Source};
-use installer::progress::{Progress, Step};
-use installer::release::{MANIFEST, Payload, Release};
+use medium::customization::{Content, FILE, GRUB_FILE};
+use medium::iso::recipe::BOOT_MENU;
+use medium::iso::{self, Map, Scope};
+use model::release::{MANIFEST, Payload, Release};
 
 pub use super::report::{Coverage, Fault, Finding, Report};
 use super::{COPY_AGAIN, Medium};

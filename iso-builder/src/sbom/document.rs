@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use installer::digest::Digest;
-use installer::oci::ImageReference;
+use base::digest::Digest;
+use formats::oci::ImageReference;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;

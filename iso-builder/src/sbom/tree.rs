@@ -9,8 +9,8 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
 
 use super::database;
 use super::document::ImageContents;
@@ -314,7 +314,7 @@ mod tests {
         let mut bad = image;
         bad.layers.push(store.add(b"no layer").unwrap());
         let error = Layers::new(&store).image(&bad).unwrap_err();
-        assert_eq!(installer::failure::class_of(&error), Class::Invalid);
+        assert_eq!(base::failure::class_of(&error), Class::Invalid);
         assert!(format!("{error:#}").contains("localhost/a:1"), "{error:#}");
     }
 

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use installer::digest::Digest;
-use installer::failure::{Class, Classify, Failure};
-use installer::files::{read_text, write_atomically};
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use base::files::{read_text, write_atomically};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rcgen::{

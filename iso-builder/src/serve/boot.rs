@@ -7,9 +7,9 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use installer::digest::Digest;
-use installer::iso::menu::SCREEN_FIRST;
-use installer::release::Purpose;
+use base::digest::Digest;
+use medium::iso::menu::SCREEN_FIRST;
+use model::release::Purpose;
 
 use super::files::Files;
 use super::machines::Why;
@@ -234,7 +234,7 @@ pub fn is_plain(word: &str) -> bool {
 mod tests {
     use super::*;
     use crate::serve::testing::{golden, medium};
-    use installer::release::MediumKind;
+    use model::release::MediumKind;
 
     const BASE: &str = "http://192.0.2.1:8080";
     const DEPLOYMENT: Deployment<'static> = Deployment {
@@ -325,9 +325,9 @@ mod tests {
         let (one, other) =
             (once("0123456789abcdef0123456789abcdef"), once("1123456789abcdef0123456789abcdef"));
         assert!(one != other && !one.contains("0123456789abcdef"), "{one}");
-        let shape = installer::config::shape::install_config();
-        let document = installer::config::sources::Document::command_line(&one, shape);
-        assert!(installer::config::sources::check_partial(document).is_ok(), "{one}");
+        let shape = model::config::shape::install_config();
+        let document = model::config::sources::Document::command_line(&one, shape);
+        assert!(model::config::sources::check_partial(document).is_ok(), "{one}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use installer::machine::Identity;
+use model::machine::Identity;
 
 use super::machines::{Answer, Fit, Machine, MachineId, Moment, Permission, State, Why};
 use super::marks::{self, MarkKey};

@@ -3,9 +3,9 @@
 use std::io;
 
 use anyhow::{Result, anyhow};
-use installer::digest::Digest;
-use installer::failure::{Class, Classify, Failure};
-use installer::release::Purpose;
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use model::release::Purpose;
 
 use super::files::{Files, Served};
 
@@ -51,7 +51,7 @@ fn whole(served: &Served) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::serve::testing::{medium, write_manifest};
-    use installer::release::{MediumKind, Payload};
+    use model::release::{MediumKind, Payload};
 
     /// A medium with a document of defaults of this length; what its defaults are.
     fn defaults_of(text: &str, on_the_medium: Option<&str>) -> Result<Vec<(String, String)>> {
@@ -71,10 +71,10 @@ mod tests {
         let long = format!("# {}\nos: {{hostname: a}}\n", "x".repeat(3 << 20));
         assert!(defaults_of(&long, None).unwrap()[0].1 == long);
         let huge = "#".repeat(usize::try_from(DEFAULTS).unwrap() + 1);
-        let error = installer::failure::render(&defaults_of(&huge, None).unwrap_err());
+        let error = base::failure::render(&defaults_of(&huge, None).unwrap_err());
         assert!(error.contains("config/defaults.yaml") && error.contains("longer than"), "{error}");
         let error = defaults_of("os: {hostname: a}\n", Some("os: {hostname: b}\n")).unwrap_err();
-        let error = installer::failure::render(&error);
+        let error = base::failure::render(&error);
         assert!(error.contains("not what the release manifest says"), "{error}");
     }
 }

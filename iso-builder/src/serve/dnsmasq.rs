@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Result, anyhow};
-use installer::failure::{Class, Classify, Failure};
-use installer::files::write_atomically;
+use base::failure::{Class, Classify, Failure};
+use base::files::write_atomically;
 use tempfile::{Builder, TempDir};
 use tokio::process::{Child, Command};
 
@@ -204,7 +204,7 @@ pub fn ended(status: std::io::Result<std::process::ExitStatus>) -> anyhow::Error
 mod tests {
     use super::*;
     use crate::serve::testing::golden;
-    use installer::failure::render;
+    use base::failure::render;
 
     fn settings(mode: Mode) -> Settings {
         Settings {

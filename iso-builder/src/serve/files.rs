@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use installer::digest::Digest;
-use installer::failure::{Class, Classify, Failure};
-use installer::release::{MANIFEST, Payload, Purpose, Release};
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use model::release::{MANIFEST, Payload, Purpose, Release};
 
-use crate::iso9660;
 use crate::medium::Medium;
+use formats::iso9660;
 
 /// Where a run of bytes of a file is in the file that holds it.
 #[derive(Clone, Copy, Debug)]

@@ -45,7 +45,7 @@ impl Hosts {
     #[must_use]
     pub fn of_this_host(base: Option<&str>) -> Self {
         let read = |path: &str| {
-            let bytes = installer::files::read_at_most(path.as_ref(), LIMIT);
+            let bytes = base::files::read_at_most(path.as_ref(), LIMIT);
             bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
         };
         let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());

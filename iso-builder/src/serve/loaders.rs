@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use installer::failure::{Class, Classify};
-use installer::files::read_at_most;
-use installer::release::Purpose;
+use base::failure::{Class, Classify};
+use base::files::read_at_most;
+use model::release::Purpose;
 
 use super::files::{Files, Served};
 
@@ -51,7 +51,7 @@ pub fn collect(directory: &Path, files: &Files) -> Result<(BTreeMap<String, Serv
 mod tests {
     use super::*;
     use crate::serve::testing::medium;
-    use installer::release::MediumKind;
+    use model::release::MediumKind;
 
     #[test]
     fn loaders_that_this_host_has_are_served_and_others_are_named() {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use installer::machine::{Identity, Selector};
+use model::machine::{Identity, Selector};
 
 /// One mark in the form `kind:value`, in lower case: `mac:52:54:00:12:34:56`, `serial:cz1234`, `uuid:…`,
 /// `asset-tag:rack 7`. Equal marks are the same mark to a [`Selector`] too, which compares without case.

@@ -9,12 +9,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use installer::cluster_file;
-use installer::config::Secret;
-use installer::config::sources::{Document, Effects, Gathering, Kind, Request, gather};
-use installer::failure::{Class, Classify, Failure, causes};
-use installer::files;
-use installer::machine::{Nodes, Selector};
+use base::failure::{Class, Classify, Failure, causes};
+use base::files;
+use model::cluster_file;
+use model::config::Secret;
+use model::config::sources::{Document, Effects, Gathering, Kind, Request, gather};
+use model::machine::{Nodes, Selector};
 
 use super::boot;
 use super::machines::{Fit, Machine};

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::Result;
-use installer::config::Secret;
-use installer::machine::{Identity, Mac};
+use model::config::Secret;
+use model::machine::{Identity, Mac};
 
 use super::choose::{Choice, Told, choose};
 use super::fleet::view::Action;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use installer::failure::{Class, Classify, Failure, causes};
-use installer::progress::Progress;
+use base::failure::{Class, Classify, Failure, causes};
+use base::progress::Progress;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tempfile::TempDir;
 use tokio::net::TcpListener;

@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::Result;
-use installer::config::Secret;
-use installer::failure::causes;
-use installer::machine::identity::{real_text, real_uuid};
-use installer::machine::{Identity, Mac};
-use installer::percent;
-use installer::progress::Progress;
+use base::failure::causes;
+use base::percent;
+use base::progress::Progress;
+use model::config::Secret;
+use model::machine::identity::{real_text, real_uuid};
+use model::machine::{Identity, Mac};
 use uuid::Uuid;
 
 use super::boot::{self, BOOT, CONFIGURATION, Deployment, GRUB, MEDIUM, System};

@@ -7,8 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use installer::failure::{Class, Classify, Failure};
-use installer::files::make_directory;
+use base::failure::{Class, Classify, Failure};
+use base::files::make_directory;
 use nix::unistd::{Uid, getegid};
 
 /// The permission to write, of the group and of others.
@@ -73,7 +73,7 @@ fn refused(directory: &Path, why: &str, hint: &str) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use installer::failure::{class_of, render};
+    use base::failure::{class_of, render};
     use nix::unistd::{Gid, chown};
     use std::path::PathBuf;
 

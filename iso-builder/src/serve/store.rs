@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use anyhow::{Result, anyhow};
-use installer::digest::Digest;
+use base::digest::Digest;
 use serde::Serialize;
 
 use super::machines::{Machine, MachineId, Moment};

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use installer::config::Secret;
-use installer::digest::Digest;
-use installer::machine::{Identity, Selector};
-use installer::release::{MediumKind, Payload, Purpose};
+use base::digest::Digest;
+use model::config::Secret;
+use model::machine::{Identity, Selector};
+use model::release::{MediumKind, Payload, Purpose};
 
 use super::nodes::Configurations;
 use crate::medium::testing::Sample;
@@ -48,7 +48,7 @@ pub(crate) fn write_manifest(sample: &Sample) -> PathBuf {
 pub(crate) fn golden(name: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/serve/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        installer::files::write_atomically(&path, text.as_bytes(), 0o644).unwrap();
+        base::files::write_atomically(&path, text.as_bytes(), 0o644).unwrap();
     }
     assert_eq!(fs::read_to_string(&path).unwrap(), text, "{}", path.display());
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use installer::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify, Failure};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -44,7 +44,7 @@ pub fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use installer::failure::{class_of, render};
+    use base::failure::{class_of, render};
     use std::process::Command;
 
     /// A key and a certificate of its own for 127.0.0.1, in `directory`.

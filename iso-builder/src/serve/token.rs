@@ -10,10 +10,10 @@ use std::fs::File;
 use std::io::Read;
 
 use anyhow::Result;
+use base::failure::{Class, Classify};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use installer::config::Secret;
-use installer::failure::{Class, Classify};
+use model::config::Secret;
 use ring::hmac;
 use uuid::Uuid;
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use installer::command::{Invocation, Runner, SystemRunner};
-use installer::files;
+use base::command::{Invocation, Runner, SystemRunner};
+use base::files;
 
 use super::Request;
 use super::packages::{Repository, long};

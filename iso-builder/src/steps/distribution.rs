@@ -6,13 +6,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::config::Distribution as Kind;
-use installer::failure::{Class, Failure};
-use installer::files;
+use base::failure::{Class, Failure};
+use base::files;
+use model::config::Distribution as Kind;
 use serde::{Deserialize, Serialize};
 
 use super::Request;
-use super::base::archive;
+use super::base_image::archive;
 use super::tree::{Tree, place_file};
 use crate::kubernetes::Version;
 use crate::kubernetes::system::{self, Content, RKE2_RUNTIME};

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::command::{Runner, SystemRunner};
-use installer::failure::{Class, Failure};
-use installer::files;
+use base::command::{Runner, SystemRunner};
+use base::failure::{Class, Failure};
+use base::files;
 
 use super::Request;
 use super::tree::{Tree, place_file};

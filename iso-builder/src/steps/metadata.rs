@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use installer::config::Role;
-use installer::containerd::Programs;
-use installer::failure::{Class, Failure};
-use installer::files;
+use base::containerd::Programs;
+use base::failure::{Class, Failure};
+use base::files;
+use model::config::Role;
 use serde::{Deserialize, Serialize};
 
 use super::Request;

@@ -3,7 +3,7 @@
 //! A [`Request`] carries everything: absolute paths, parameters, and the directory for outputs. Nothing here
 //! decides what is to be built; `build` does.
 
-mod base;
+mod base_image;
 mod bootstrap;
 mod distribution;
 mod kernel;
@@ -16,7 +16,7 @@ mod within;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::files;
+use base::files;
 use serde::{Deserialize, Serialize};
 
 use crate::sandbox::Outcome;
@@ -68,7 +68,7 @@ pub enum Work {
         include: Vec<String>,
     },
     /// Makes `base.tar` from another source than Debian packages.
-    Import(base::Source),
+    Import(base_image::Source),
     /// Writes the digest of a directory that a base is made from, to [`SURVEY`].
     Survey(PathBuf),
     /// Makes `vmlinuz`, `initrd`, `kernel-release` and `loaders/` from `base.tar`.
@@ -86,7 +86,7 @@ pub enum Work {
     Metadata(metadata::Metadata),
 }
 
-pub use base::{SURVEY, Source};
+pub use base_image::{SURVEY, Source};
 pub use distribution::{Distribution, OVERLAY};
 pub use metadata::{Metadata, WRITTEN, Written};
 pub use packages::Repository;
@@ -98,7 +98,7 @@ pub fn main(request: &Path, outcome: &Path) -> u8 {
     match read(request).and_then(|request| request.run()) {
         Ok(()) => 0,
         Err(error) => {
-            let bytes = installer::encode::json_line(&Outcome::of(&error));
+            let bytes = base::encode::json_line(&Outcome::of(&error));
             let _ = std::fs::write(outcome, bytes);
             1
         }
@@ -120,8 +120,8 @@ impl Request {
             Work::Extract { suite, repository, include } => {
                 bootstrap::extract(&self, suite, repository, include)
             }
-            Work::Import(source) => base::import(&self, source),
-            Work::Survey(directory) => base::survey(&self, directory),
+            Work::Import(source) => base_image::import(&self, source),
+            Work::Survey(directory) => base_image::survey(&self, directory),
             Work::Kernel { base, overlays } => kernel::make(&self, base, overlays),
             Work::Distribution(from) => distribution::make(&self, from),
             Work::Rootfs(rootfs) => rootfs::make(&self, rootfs),

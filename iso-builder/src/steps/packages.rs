@@ -8,10 +8,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use installer::command::{Invocation, Runner, SystemRunner};
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
-use installer::files;
+use base::command::{Invocation, Runner, SystemRunner};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files;
 use serde::{Deserialize, Serialize};
 
 use super::Request;
@@ -173,7 +173,7 @@ mod tests {
         ] {
             let failure = explain(&anyhow::anyhow!("I: running\n{said}"), "bookworm");
             assert_eq!(failure.class(), class, "{said}");
-            let text = installer::failure::render(&failure.into());
+            let text = base::failure::render(&failure.into());
             assert!(text.contains(said.lines().next().unwrap()) && !text.contains("I: running"), "{text}");
         }
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use anyhow::{Context, Result};
-use installer::command::{Invocation, Runner, SystemRunner};
-use installer::files;
+use base::command::{Invocation, Runner, SystemRunner};
+use base::files;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};

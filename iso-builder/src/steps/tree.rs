@@ -6,8 +6,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::command::{Invocation, Runner, SystemRunner};
-use installer::files;
+use base::command::{Invocation, Runner, SystemRunner};
+use base::files;
 use nix::mount::{MsFlags, mount};
 use walkdir::WalkDir;
 

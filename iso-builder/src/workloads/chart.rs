@@ -7,11 +7,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use base::failure::{Class, Classify, Failure};
+use base::files;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use flate2::read::GzDecoder;
 use flate2::{Compression, GzBuilder};
-use installer::failure::{Class, Classify, Failure};
-use installer::files;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use walkdir::WalkDir;

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use installer::config::Role;
-use installer::failure::{Class, Failure};
-use installer::oci::ImageReference;
+use base::failure::{Class, Failure};
+use formats::oci::ImageReference;
+use model::config::Role;
 
 use super::Found;
 use super::spec::ImagePolicy;
@@ -69,8 +69,8 @@ fn every(roles: &[Role]) -> Vec<Role> {
 mod tests {
     use super::*;
     use crate::workloads::Origin;
-    use installer::digest::Digest;
-    use installer::failure::{class_of, render};
+    use base::digest::Digest;
+    use base::failure::{class_of, render};
 
     fn image(text: &str) -> ImageReference {
         text.parse().unwrap()

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
+use base::failure::{Class, Failure};
 use base64::prelude::{BASE64_STANDARD, Engine};
-use installer::config::Role;
-use installer::failure::{Class, Failure};
-use installer::oci::ImageReference;
+use formats::oci::ImageReference;
+use model::config::Role;
 use serde_json::Value;
 
 use super::chart::Chart;

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use installer::command::{Invocation, Runner};
-use installer::failure::{Class, Classify, Failure, class_of};
-use installer::files;
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Classify, Failure, class_of};
+use base::files;
 
 /// The version of Kubernetes that templates are told unless the definition says another.
 pub const KUBE_VERSION: &str = "1.36.0";

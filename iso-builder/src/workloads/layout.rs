@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use installer::config::Role;
-use installer::digest::{Digest, Hasher};
-use installer::failure::{Class, Classify, Failure};
-use installer::files;
+use base::digest::{Digest, Hasher};
+use base::failure::{Class, Classify, Failure};
+use base::files;
 use installer::node::cluster::SHIPPED;
+use model::config::Role;
 use serde_json::Value;
 use walkdir::WalkDir;
 

@@ -20,8 +20,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use installer::config::Role;
-use installer::oci::ImageReference;
+use formats::oci::ImageReference;
+use model::config::Role;
 
 use self::chart::Chart;
 pub use self::complete::{check, included};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use garde::Validate;
-use installer::config::Role;
+use model::config::Role;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

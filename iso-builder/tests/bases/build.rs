@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use installer::digest::Digest;
+use base::digest::Digest;
 use serde_json::{Value, json};
 
 /// How a build ended.
@@ -26,7 +26,7 @@ pub(crate) fn build(directory: &Path, base: &Value) -> Ended {
         .arg(directory.join("cache"))
         .arg(&definition)
         .env("SOURCE_DATE_EPOCH", "1700000000")
-        .env("NQRUST_INSTALLER", crate::program::installer(directory))
+        .env("NQRUST_INSTALLER", testing::elf::installer(directory))
         .output()
         .unwrap();
     let told = String::from_utf8(output.stderr).unwrap();

@@ -6,6 +6,4 @@ mod build;
 mod entries;
 mod forms;
 mod layers;
-#[path = "../support/program.rs"]
-mod program;
 mod refused;

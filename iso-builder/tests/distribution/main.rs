@@ -3,10 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod drift;
-#[path = "../support/program.rs"]
-mod program;
-#[path = "../../../tests/support/programs.rs"]
-mod programs;
 mod public;
 mod refused;
 mod release;

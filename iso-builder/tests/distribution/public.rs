@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use installer::config::Distribution;
 use iso_builder::definition::{Base, Loaded};
 use iso_builder::kubernetes::spec::Artifacts;
+use model::config::Distribution;
 use serde_json::{Value, json};
 
 use crate::release::{Place, k3s, publish, rke2};
@@ -16,7 +16,7 @@ fn configs() -> PathBuf {
 
 fn published(distribution: Distribution) -> Loaded {
     let file = configs().join(format!("hypervisor-{}.yaml", distribution.name()));
-    Loaded::read(&file).unwrap_or_else(|error| panic!("{}", installer::failure::render(&error)))
+    Loaded::read(&file).unwrap_or_else(|error| panic!("{}", base::failure::render(&error)))
 }
 
 fn packages(loaded: &Loaded) -> Vec<String> {

@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::program;
-use installer::digest::Digest;
+use base::digest::Digest;
 use serde_json::{Value, json};
+use testing::elf;
 
 pub(crate) const RKE2: &str = "v1.33.1+rke2r1";
 pub(crate) const K3S: &str = "v1.33.1+k3s1";
@@ -179,7 +179,7 @@ impl Place {
             .arg(self.path("cache"))
             .arg(self.path("image.yaml"))
             .env("SOURCE_DATE_EPOCH", "1700000000")
-            .env("NQRUST_INSTALLER", program::installer(&self.path("")))
+            .env("NQRUST_INSTALLER", elf::installer(&self.path("")))
             .output()
             .unwrap();
         Ended {

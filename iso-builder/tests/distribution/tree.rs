@@ -8,8 +8,8 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::programs;
 use crate::release::{K3S, Place, RKE2, VIP, k3s, k3s_here, publish, rke2, rke2_here};
+use testing::programs;
 
 /// Every file below `root`: its mode, or what it links to.
 fn files(root: &Path) -> BTreeMap<String, String> {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::programs;
 use crate::scene::{Scene, TOKEN};
 use crate::server::serve;
+use testing::programs;
 
 const PROBE: &str = include_str!("probe.js");
 /// A slow machine starts a browser slowly.

@@ -3,7 +3,5 @@
 
 mod browser;
 mod golden;
-#[path = "../../../tests/support/programs.rs"]
-mod programs;
 mod scene;
 mod server;

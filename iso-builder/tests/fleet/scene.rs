@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use installer::config::Secret;
-use installer::fleet::wire::{Failed, Hello, Line, Node};
-use installer::machine::{Identity, Selector};
-use installer::progress::{Event as Told, State};
+use base::progress::{Event as Told, State};
 use iso_builder::serve::fleet::routes::{Fleet, Known, Reply, Request};
 use iso_builder::serve::fleet::view::Action;
 use iso_builder::serve::machines::{MachineId, Moment};
 use iso_builder::serve::nodes::Configurations;
 use iso_builder::serve::registry::Registry;
+use model::config::Secret;
+use model::fleet::{Failed, Hello, Line, Node};
+use model::machine::{Identity, Selector};
 use uuid::Uuid;
 
 /// When the tests look.

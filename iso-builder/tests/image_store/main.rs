@@ -119,7 +119,7 @@ fn a_blob_damaged_before_the_import_is_found_after_it() {
     fs::write(store.blob_path(images[0].config.digest), b"damaged").unwrap();
     let error =
         metadata::prepare(&Containerd::of_host(root.path(), "amd64"), &store, &images, EPOCH).unwrap_err();
-    let text = installer::failure::render(&error);
+    let text = base::failure::render(&error);
     let missing = format!("the blob {} is missing", images[0].config.digest);
     assert!(text.contains(&missing), "{text}");
 }
@@ -132,12 +132,12 @@ fn a_containerd_that_does_not_start_is_quoted() {
     let version = containerd.version().unwrap();
     containerd.programs.prefix = vec![];
     containerd.programs.containerd = "false".into();
-    let text = installer::failure::render(&containerd.write(&version, &store, &images).unwrap_err());
+    let text = base::failure::render(&containerd.write(&version, &store, &images).unwrap_err());
     assert!(text.contains("before it answered"), "{text}");
     containerd.programs.containerd = "/no/such/containerd".into();
     for error in [containerd.write(&version, &store, &images).unwrap_err(), containerd.version().unwrap_err()]
     {
-        let text = installer::failure::render(&error);
+        let text = base::failure::render(&error);
         assert!(text.contains("next: Install the packages containerd"), "{text}");
     }
 }
@@ -149,6 +149,6 @@ fn a_path_too_long_for_a_socket_is_named() {
     let mut containerd = Containerd::of_host(root.path(), "amd64");
     let version = containerd.version().unwrap();
     containerd.scratch_inside = root.path().join("x".repeat(100));
-    let text = installer::failure::render(&containerd.write(&version, &store, &images).unwrap_err());
+    let text = base::failure::render(&containerd.write(&version, &store, &images).unwrap_err());
     assert!(text.contains("too long for containerd's socket"), "{text}");
 }

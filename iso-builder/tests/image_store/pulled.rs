@@ -5,10 +5,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use installer::config::Role;
-use installer::digest::Digest;
-use installer::failure::{Class, class_of, render};
-use installer::files::read_at_most;
+use base::digest::Digest;
+use base::failure::{Class, class_of, render};
+use base::files::read_at_most;
 use iso_builder::bolt::{self, Bucket};
 use iso_builder::images::Store;
 use iso_builder::images::blob::Blob;
@@ -16,6 +15,7 @@ use iso_builder::images::containerd::Containerd;
 use iso_builder::images::image::{StoredImage, Target};
 use iso_builder::images::metadata::version::{COMMON_SCHEMA, NodeContainerd, Writer, compatible};
 use iso_builder::images::metadata::{self, Metadata, schema_version};
+use model::config::Role;
 use serde_json::{Value, json};
 
 use super::EPOCH;

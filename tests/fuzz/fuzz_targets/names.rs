@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../../installer/tests/exercise/mod.rs"]
+#[path = "../../../crates/medium/tests/exercise/mod.rs"]
 mod exercise;
 
 fuzz_target!(|text: &str| exercise::names(text));

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use arguments::{disk_arguments, escaped, nic_arguments, words};
-use installer::size::ByteSize;
+use base::size::ByteSize;
 use serde_json::json;
 
 use crate::artifacts::Artifacts;

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use installer::release::{Payload, Purpose};
-use installer::size::ByteSize;
+use base::size::ByteSize;
+use model::release::{Payload, Purpose};
 use nix::unistd::Uid;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::disk::Disk;

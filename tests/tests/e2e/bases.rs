@@ -9,8 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use installer::digest::Digest;
-use installer::release::Purpose;
+use base::digest::Digest;
+use model::release::Purpose;
 use nqrust_tests::artifacts::scenario;
 use nqrust_tests::builder::Place;
 use nqrust_tests::identity::Identity;

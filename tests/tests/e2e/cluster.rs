@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use installer::config::Distribution;
-use installer::size::ByteSize;
+use base::size::ByteSize;
+use model::config::Distribution;
 use nqrust_tests::artifacts::{Artifacts, scenario, scenario_alone};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
@@ -25,10 +25,10 @@ use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{Checks, Document, MAC};
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
-use nqrust_tests::supervisor::{Authorities, Manner, Supervisor};
 use nqrust_tests::wire::Wire;
 use nqrust_tests::{paths, programs, secrets, steps};
 use serde_json::{Value, json};
+use testing::supervisor::{Authorities, Manner, Supervisor};
 
 use crate::bad_input::refused_in_vm;
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use installer::size::ByteSize;
+use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::console::{
     ANSWER, CLEAR, DOWN, ESCAPE, HELP, MAKE, NEXT, PAGE_DOWN, RETRY, plug_in, screen,
@@ -19,8 +19,8 @@ use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, INSTALL_LOGS, MAC, NODE_DOCUMENT};
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
-use nqrust_tests::supervisor::{Authorities, Manner, Supervisor};
 use nqrust_tests::{medium, paths, programs, secrets, steps};
+use testing::supervisor::{Authorities, Manner, Supervisor};
 
 /// What K3s answers at, its supervisor and its API.
 const K3S: u16 = 6443;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use installer::release::{Purpose, Release};
+use model::release::{Purpose, Release};
 use nix::unistd::Uid;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::faults::{Fault, Relay};

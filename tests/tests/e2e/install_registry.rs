@@ -5,8 +5,8 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use installer::release::{Purpose, Release};
-use installer::size::ByteSize;
+use base::size::ByteSize;
+use model::release::{Purpose, Release};
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::faults::{Fault, Relay};
@@ -88,7 +88,7 @@ fn publish(medium: &Medium, release: &Release, registry: &Registry, artifacts: &
         let mut inspect = Command::new("skopeo");
         inspect.args(["inspect", "--raw"]).arg(&from);
         let manifest = programs::run(&mut inspect, steps::COMMAND)?.success("skopeo inspect")?;
-        if installer::digest::Digest::of(manifest.as_bytes()) != image.digest {
+        if base::digest::Digest::of(manifest.as_bytes()) != image.digest {
             bail!("skopeo reads another manifest of {} from the medium", image.name);
         }
     }

@@ -1,7 +1,7 @@
 //! The net-install ISO as a USB stick on UEFI; its blobs come from a web server.
 
 use anyhow::{Context, Result, bail};
-use installer::size::ByteSize;
+use base::size::ByteSize;
 use nqrust_tests::artifacts::scenario;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::http::Server;

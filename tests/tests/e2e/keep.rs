@@ -1,7 +1,7 @@
 //! A node that is installed again and keeps the data of virtual machines.
 
 use anyhow::Result;
-use installer::size::ByteSize;
+use base::size::ByteSize;
 use nqrust_tests::artifacts::scenario;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;

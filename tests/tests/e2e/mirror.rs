@@ -2,7 +2,7 @@
 //! not have.
 
 use anyhow::{Context, Result};
-use installer::size::ByteSize;
+use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;

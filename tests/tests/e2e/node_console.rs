@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use installer::size::ByteSize;
+use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::console::{ANSWER, ESCAPE, picture, press};
 use nqrust_tests::deadline::Deadline;
@@ -14,9 +14,9 @@ use nqrust_tests::identity::{Identity, USER};
 use nqrust_tests::node::{Checks, MAC, NODE_DOCUMENT};
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
-use nqrust_tests::supervisor::{Authorities, Manner, Supervisor, node};
 use nqrust_tests::{medium, secrets, steps};
 use serde_json::json;
+use testing::supervisor::{Authorities, Manner, Supervisor, node};
 
 use crate::console::{cluster, join, manner};
 

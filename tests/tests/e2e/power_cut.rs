@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use installer::config::Role;
-use installer::size::ByteSize;
+use base::size::ByteSize;
+use model::config::Role;
 use nqrust_checker::crash::{Log, State, prefixes};
 use nqrust_checker::{Expected, Verdict, judge};
 use nqrust_tests::artifacts::{Artifacts, scenario};

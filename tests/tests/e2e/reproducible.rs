@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use installer::digest::Digest;
+use base::digest::Digest;
 use nqrust_tests::artifacts::scenario;
 use nqrust_tests::builder::Place;
 use nqrust_tests::identity::Identity;

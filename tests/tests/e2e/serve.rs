@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use installer::files::write_atomically;
-use installer::size::ByteSize;
+use base::files::write_atomically;
+use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;

@@ -3,8 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::fleet::wire::Line;
-use crate::webhook::testing::{Manner, Server};
+use model::fleet::Line;
+use model::machine::Identity;
+use testing::reports::{Manner, Server};
 
 /// What an install leaves on a node that reports to `server`; and its run.
 fn node_of(server: &Server) -> (tempfile::TempDir, Uuid) {

@@ -10,11 +10,11 @@ use crate::install::device;
 use crate::install::host::Access;
 use crate::install::image;
 use crate::install::seed::{Seeding, each_at_once};
-use crate::iso::Scope;
-use crate::medium::{Compared, Place, changed, compare, fetch_again};
 use crate::plan::{PartitionName, UnpackedImage};
-use crate::release::Payload;
-use crate::size::ByteSize;
+use base::size::ByteSize;
+use medium::iso::Scope;
+use medium::sources::{Compared, Place, changed, compare, fetch_again};
+use model::release::Payload;
 
 impl Run<'_, '_> {
     /// Compares what the medium boots from, which costs some MiB, and ends the install where that was changed.

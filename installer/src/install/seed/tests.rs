@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::*;
-use crate::failure::{class_of, render};
-use crate::release::{Containerd, Image, Purpose, metadata_path};
+use base::failure::{class_of, render};
+use model::release::{Containerd, Image, Purpose, metadata_path};
 
 const BLOBS: &str = "io.containerd.content.v1.content/blobs/sha256";
 const RKE2: &str = "/var/lib/rancher/rke2/agent/containerd";
@@ -79,7 +79,7 @@ impl Blobs {
     }
 
     fn release(&self, root: &str) -> Release {
-        let mut release = crate::plan::tests::release();
+        let mut release = testing::release::release();
         release.payloads = self.content.iter().map(|(payload, _)| payload.clone()).collect();
         release.containerd = Containerd { root: root.into(), unpack: false };
         let blobs: Vec<_> = release.payloads(Purpose::ImageBlob).map(|blob| blob.sha256).collect();
@@ -352,7 +352,7 @@ fn a_blob_that_a_server_damages_is_fetched_again_and_counted_once() {
             let blobs = Blobs { manner: Some((1, manner)), ..Blobs::of(&[400, 300_000, 90_000], place) };
             blobs.bad.store(damaged, Ordering::SeqCst);
             let blobs: &Blobs = Box::leak(Box::new(blobs));
-            let recorder = crate::progress::tests::Recorder::default();
+            let recorder = testing::progress::Recorder::default();
             let progress = Progress::new(vec![Box::new(recorder.clone())]);
             let release = blobs.release("/var/lib/containerd");
             let done = seed_store(&Source(blobs), &release, Role::Worker, partition.path(), &progress);

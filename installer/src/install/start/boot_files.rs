@@ -137,7 +137,7 @@ impl Write for Part<'_> {
 
 impl Seek for Part<'_> {
     fn seek(&mut self, target: SeekFrom) -> io::Result<u64> {
-        self.position = crate::fat::seek_to(target, self.position, self.length)?;
+        self.position = formats::fat::seek_to(target, self.position, self.length)?;
         Ok(self.position)
     }
 }
@@ -145,11 +145,11 @@ impl Seek for Part<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fat::{FatFile, Kind, MINIMUM, Volume, write_volume};
     use crate::inventory::Inventory;
     use crate::plan::tests::{GUID, disk, release, trial};
     use crate::plan::{EspContent, PartitionName, Step};
-    use crate::size::ByteSize;
+    use base::size::ByteSize;
+    use formats::fat::{FatFile, Kind, MINIMUM, Volume, write_volume};
 
     /// The `grub.cfg` that an install with this configuration writes.
     fn grub_cfg(arguments: &str) -> String {

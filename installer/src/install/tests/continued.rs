@@ -6,8 +6,8 @@ use nqrust_checker::crash::Entry;
 use super::crash::{Crash, older_node, verdict};
 use super::doubles::copy_data;
 use super::*;
-use crate::failure::render;
 use crate::install::journal::JOURNAL;
+use base::failure::render;
 
 const IMAGE: &str = "live/rootfs.squashfs";
 const BLOBS: [&str; 2] = ["images/blobs/sha256/one", "images/blobs/sha256/two"];

@@ -8,9 +8,9 @@ use nqrust_checker::{BootCode, Expected, File, Hash, Part, System, Verdict, judg
 
 use super::doubles::{Ext4Machine, Recording, copy_data};
 use super::*;
-use crate::digest::Digest;
 use crate::plan::{EspContent, Step};
-use crate::release::{MANIFEST, Payload, Purpose, Release};
+use base::digest::Digest;
+use model::release::{MANIFEST, Payload, Purpose, Release};
 
 /// Random parts of the writes between two flushes. `make soak` takes other numbers from `NQRUST_SEED`.
 fn seeds() -> Vec<u64> {
@@ -83,7 +83,7 @@ impl Crash {
         let document = &self.bench.plan.document;
         let draft = |guid| crate::plan::plan(document, &inventory, release, guid);
         let machine = Ext4Machine::new(&self.disk, &self.bench.plan);
-        let progress = crate::progress::Progress::new(vec![Box::new(self.bench.recorder.clone())]);
+        let progress = base::progress::Progress::new(vec![Box::new(self.bench.recorder.clone())]);
         let plan = take_up(draft(OTHER).unwrap(), &&*self.disk, &machine, &progress, &draft);
         self.bench.plan = plan;
     }
@@ -332,16 +332,16 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
 fn foreign(disk: &TestDisk) {
     let path = disk.file.path();
     let make = Invocation::new("sgdisk").args(["-n", "1:4196352:+300M", "-t", "1:ef00", "-n", "2:0:0"]);
-    crate::command::SystemRunner.run(&make.arg(path)).unwrap();
+    base::command::SystemRunner.run(&make.arg(path)).unwrap();
     disk.file().write_all_at(&[0xfa; 440], 0).unwrap();
-    let mut esp = crate::fat::Region::new(disk.file(), 4_196_352 * 512, 300 << 20);
-    let volume = crate::fat::Volume {
+    let mut esp = formats::fat::Region::new(disk.file(), 4_196_352 * 512, 300 << 20);
+    let volume = formats::fat::Volume {
         label: "OTHER",
         id: 7,
         sector: 512,
         epoch: 1_700_000_000,
-        kind: crate::fat::Kind::Fat32,
+        kind: formats::fat::Kind::Fat32,
     };
-    let loader = crate::fat::FatFile::new("EFI/BOOT/BOOTX64.EFI", &b"another loader"[..]);
-    crate::fat::write_volume(&mut esp, volume, vec![loader]).unwrap();
+    let loader = formats::fat::FatFile::new("EFI/BOOT/BOOTX64.EFI", &b"another loader"[..]);
+    formats::fat::write_volume(&mut esp, volume, vec![loader]).unwrap();
 }

@@ -118,7 +118,7 @@ fn a_failed_write_on_a_wiped_disk_leaves_the_system_disk_as_it_was() {
 fn a_disk_that_cannot_be_wiped_is_told_and_passed_over_where_that_is_wanted() {
     let tolerant = |change: fn(&mut Bench)| {
         let mut bench = bench();
-        bench.plan.document.install.wipe_failure = crate::config::WipeFailure::Warn;
+        bench.plan.document.install.wipe_failure = model::config::WipeFailure::Warn;
         change(&mut bench);
         bench.run().unwrap();
         assert!(bench.disk.committed());
@@ -183,7 +183,7 @@ fn the_table_of_the_data_disk_satisfies_other_programs() {
     bench.run().unwrap();
     let path = bench.others["vdb"].file.path().to_str().unwrap();
     let run = |invocation: Invocation| {
-        String::from_utf8(crate::command::SystemRunner.run(&invocation).unwrap()).unwrap()
+        String::from_utf8(base::command::SystemRunner.run(&invocation).unwrap()).unwrap()
     };
     let text = run(Invocation::new("sgdisk").args(["-v", path]));
     assert!(text.contains("No problems found"), "{text}");
@@ -201,7 +201,7 @@ fn wipe_none_spares_content_that_makes_no_partitions() {
         disks[1].logical_sector = sector;
         let mut config = trial();
         config.install.data_disk = "/dev/vdb".parse().ok();
-        config.install.wipe = crate::config::Wipe::None;
+        config.install.wipe = model::config::Wipe::None;
         Bench::with(&disks, config)
     };
     for sector in [512, 4096] {

@@ -8,7 +8,7 @@ use nqrust_checker::crash::Entry;
 use super::crash::{Crash, verdict};
 use super::doubles::Fault;
 use super::*;
-use crate::failure::{class_of, render};
+use base::failure::{class_of, render};
 
 /// So many of the requests of each kind fail in turn, spread over the install; all of them with `NQRUST_FAULTS=all`.
 const SPREAD: usize = 12;

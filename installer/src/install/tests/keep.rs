@@ -10,12 +10,12 @@ use super::super::device::Layer;
 use super::super::keep::{erase, replace_table};
 use super::super::overlay::Overlay;
 use super::*;
-use crate::config::{InstallConfig, Keep};
-use crate::failure::{class_of, render};
 use crate::inventory::{Disk, FoundEntry, FoundPartition};
-use crate::partition_table::{self, Tables};
 use crate::plan::Partition;
 use crate::plan::tests::found;
+use base::failure::{class_of, render};
+use formats::partition_table::{self, Tables};
+use model::config::{InstallConfig, Keep};
 
 const NEW: Uuid = uuid::uuid!("0f7c8f57-5f39-4f6a-8f7f-4b0d5d1b2c3d");
 

@@ -5,9 +5,9 @@ use std::os::unix::fs::FileExt;
 use anyhow::Result;
 
 use super::*;
-use crate::command::Runner;
-use crate::failure::{class_of, render};
 use crate::plan::Step;
+use base::command::Runner;
+use base::failure::{class_of, render};
 
 /// The program that makes arrays, as far as the disks see it; the other programs are those of the other tests.
 struct Mdadm<'a> {

@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 use serde_json::json;
 
 use super::*;
-use crate::digest::Digest;
-use crate::failure::{class_of, render};
-use crate::progress::tests::Recorder;
+use base::digest::Digest;
+use base::failure::{class_of, render};
+use testing::progress::Recorder;
 
 static GO_ON: AtomicBool = AtomicBool::new(false);
 static STOP: AtomicBool = AtomicBool::new(true);
@@ -87,7 +87,7 @@ fn a_stop_ends_the_unpacking_of_an_image() {
 fn a_live_system_without_containerd_is_found_before_anything_is_written() {
     let mut unpacking = Unpacking::of_live_system();
     unpacking.programs.containerd = "/nonexistent/containerd".into();
-    let error = unpacking.check(&crate::command::SystemRunner).unwrap_err();
+    let error = unpacking.check(&base::command::SystemRunner).unwrap_err();
     assert_eq!(class_of(&error), Class::Hardware);
     assert!(render(&error).contains("/nonexistent/containerd does not run"), "{}", render(&error));
 }
@@ -151,7 +151,7 @@ fn a_real_containerd_leaves_snapshots_that_the_next_one_starts_containers_from()
     };
 
     let daemon = start();
-    let feed: Box<crate::containerd::Feed<'_>> = Box::new(move |mut pipe| Ok(pipe.write_all(&bytes)?));
+    let feed: Box<base::containerd::Feed<'_>> = Box::new(move |mut pipe| Ok(pipe.write_all(&bytes)?));
     let import = ["--namespace", NAMESPACE, "images", "import", "--no-unpack", "-"];
     daemon.ctr_while(import, Some(feed), &mut || Ok(())).unwrap();
     assert_eq!(ctr(&daemon, &["snapshots", "ls"]).lines().count(), 1, "nothing but a heading");

@@ -5,14 +5,14 @@ use ratatui::layout::{Rect, Size};
 use ratatui::style::Style;
 
 use super::{paragraph, styled};
-use crate::config::Secret;
 use crate::interactive::brief::brief;
 use crate::interactive::state::{Review, State};
 use crate::interactive::{End, Trouble};
-use crate::progress;
 use crate::terminal::qr::{self, Code};
 use crate::terminal::text::{self, Scroll, wrapped};
 use crate::terminal::{Theme, form::Form};
+use base::progress;
+use model::config::Secret;
 
 /// Rows of what can be done after a failure: a heading, the choices, and one that is empty.
 const CHOICES: u16 = 9;

@@ -3,15 +3,15 @@
 use std::sync::mpsc::Sender;
 
 use super::Heard;
-use crate::config::InstallConfig;
-use crate::config::redact::Secrets;
 use crate::interactive::screens::Screen;
 use crate::interactive::state::{Effect, Finding, Input, Outcome, Review};
 use crate::interactive::{Machine, Trouble};
 use crate::plan::{Losses, Plan};
 use crate::preflight::Report;
 use crate::preflight::report::Verdict;
-use crate::progress::{Event, Progress, Sink};
+use base::progress::{Event, Progress, Sink};
+use model::config::InstallConfig;
+use model::config::redact::Secrets;
 
 /// Does it; says what came of it, if anybody waits for that.
 pub(super) fn carry_out(machine: &dyn Machine, effect: Effect, sender: &Sender<Heard>) -> Option<Outcome> {

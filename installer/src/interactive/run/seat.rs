@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::Heard;
-use crate::config::Secret;
 use crate::interactive::{Machine, Trouble};
 use crate::terminal::capabilities::term_of_device;
 use crate::terminal::{Console, Keyboard, Screen};
+use model::config::Secret;
 
 /// How soon a thread that waits for keys sees that it is over, or that a shell wants the console.
 const PATIENCE: Duration = Duration::from_millis(200);

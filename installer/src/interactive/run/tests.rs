@@ -6,17 +6,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::config::sources::Combined;
-use crate::config::{InstallConfig, Secret};
 use crate::interactive::tests::facts;
 use crate::interactive::{Destination, Origin};
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::plan::Plan;
 use crate::preflight::Report;
-use crate::progress::Progress;
 use crate::stick::{Survey, Volume};
 use crate::terminal::outlet::Outlet;
+use base::progress::Progress;
+use model::config::sources::Combined;
+use model::config::{InstallConfig, Secret};
 
 /// A machine that lets somebody in, and can do nothing else.
 struct Hut;

@@ -2,8 +2,8 @@
 
 use super::super::answers::Answers;
 use super::{choice, line, secret};
-use crate::config::{Mode, VipMode};
 use crate::terminal::form::{Choice, Field};
+use model::config::{Mode, VipMode};
 
 pub(super) fn fields(answers: &Answers) -> Vec<Field> {
     let config = answers.understood();

@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::super::Facts;
 use super::super::answers::Answers;
 use super::{choice, remark};
-use crate::config::Role;
 use crate::inventory::{Disk, Kind as Content};
 use crate::plan;
 use crate::terminal::form::{Choice, Field};
+use model::config::Role;
 
 /// Keys whose value is a disk, and what stands for none.
 const DEVICE: &str = "install.device";
@@ -148,9 +148,9 @@ pub(super) fn suggest(answers: &mut Answers, facts: &Facts) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::sources::Combined;
     use crate::interactive::tests::facts;
     use crate::inventory::{Holder, HolderKind};
+    use model::config::sources::Combined;
 
     fn root_on(node: &str) -> Holder {
         Holder { on: node.into(), kind: HolderKind::Mount, name: Some("/".into()), device: None }

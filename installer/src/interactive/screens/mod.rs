@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::Facts;
 use super::answers::{Answers, Origin};
-use crate::config::Mode;
-use crate::config::shape::{self, Shape};
 use crate::terminal::form::{Choice, Field, Kind};
+use model::config::Mode;
+use model::config::shape::{self, Shape};
 
 /// A screen with questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::super::answers::Answers;
 use super::{line, take_text};
-use crate::config::Method;
 use crate::terminal::form::Field;
+use model::config::Method;
 
 /// The proxy for both kinds of URLs is asked for once.
 const PROXY: [&str; 2] = ["os.environment.HTTP_PROXY", "os.environment.HTTPS_PROXY"];

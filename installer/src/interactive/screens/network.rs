@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::super::answers::Answers;
 use super::{choice, line, remark, take_plain};
-use crate::config::Method;
 use crate::inventory::Nic;
 use crate::terminal::form::{Choice, Field};
+use model::config::Method;
 
 const CARDS: &str = "install.management_interface.interfaces";
 const SERVERS: &str = "os.dns_nameservers";

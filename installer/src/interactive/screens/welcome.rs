@@ -3,8 +3,8 @@
 use super::super::Facts;
 use super::super::answers::Answers;
 use super::choice;
-use crate::config::Mode;
 use crate::terminal::form::{Choice, Field};
+use model::config::Mode;
 
 pub(super) fn fields(answers: &Answers, facts: &Facts) -> Vec<Field> {
     let modes = vec![

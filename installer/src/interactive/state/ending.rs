@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{Effect, Keepsake, Place, Review, State};
-use crate::config::Mode;
 use crate::interactive::answers::is_mistake;
 use crate::interactive::screens::{Screen, order};
 use crate::interactive::work::Work;
@@ -12,6 +11,7 @@ use crate::terminal::Key;
 use crate::terminal::form::{Choice, Did, Field, Form};
 use crate::terminal::page::Tone;
 use crate::terminal::text::Scroll;
+use model::config::Mode;
 
 impl State {
     /// Goes back to where a place that lies in front of another was entered from.

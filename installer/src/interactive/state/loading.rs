@@ -52,7 +52,7 @@ impl State {
             return self.wait("Reading the volume", Effect::Fetch(Origin::Volume));
         }
         let url = self.url();
-        match crate::config::formats::network::http_url(&url) {
+        match model::config::formats::network::http_url(&url) {
             Ok(()) => self.wait("Fetching the configuration", Effect::Fetch(Origin::Url(url))),
             Err(fault) => {
                 self.message = Some((Tone::Error, format!("the URL {}", fault.message)));

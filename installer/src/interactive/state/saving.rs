@@ -1,14 +1,14 @@
 //! Saving logs, or the answers, on a stick or a server.
 
 use super::{Effect, Keepsake, Place, Saving, State};
-use crate::config::InstallConfig;
-use crate::config::text::HttpUrl;
 use crate::interactive::{Destination, Trouble};
 use crate::report::Method;
 use crate::stick::Survey;
 use crate::terminal::Key;
 use crate::terminal::form::{Choice, Did, Field, Form};
 use crate::terminal::page::Tone;
+use model::config::InstallConfig;
+use model::config::text::HttpUrl;
 
 const WHERE: &str = "where";
 const METHOD: &str = "method";

@@ -1,17 +1,17 @@
 //! What there is to say and to do: places, inputs, effects and what comes of them.
 
 use super::Standing;
-use crate::config::sources::Combined;
-use crate::config::{InstallConfig, Secret};
 use crate::interactive::screens::Screen;
 use crate::interactive::{Destination, End, Origin, Present, Trouble};
 use crate::inventory::Inventory;
 use crate::live::help::Access;
-use crate::progress::Event;
 use crate::report::Method;
 use crate::stick::{Survey, Volume};
 use crate::terminal::Key;
 use crate::terminal::text::Scroll;
+use base::progress::Event;
+use model::config::sources::Combined;
+use model::config::{InstallConfig, Secret};
 
 /// What is on the screen.
 #[derive(Clone, Debug)]

@@ -2,9 +2,9 @@
 
 use super::flow::to_plan;
 use super::*;
-use crate::failure::{Class, Failure};
 use crate::interactive::{End, Trouble};
 use crate::report::Method;
+use base::failure::{Class, Failure};
 
 const SIZE: Size = Size { width: 80, height: 24 };
 

@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{Mode, Role};
-use crate::failure::{Class, Failure};
 use crate::interactive::{End, Origin, Trouble};
-use crate::progress::Progress;
+use base::failure::{Class, Failure};
+use base::progress::Progress;
+use model::config::{Mode, Role};
 
 const NEXT: Key = Key::Function(8);
 
@@ -331,7 +331,7 @@ fn steps_and_the_log_of_an_install_are_shown_as_they_come() {
     press(&mut state, &[Key::Enter]);
     type_text(&mut state, "yes");
     press(&mut state, &[Key::Enter]);
-    let recorder = crate::progress::tests::Recorder::default();
+    let recorder = testing::progress::Recorder::default();
     let progress = Progress::new(vec![Box::new(recorder.clone())]);
     progress.step("wipe", "Erasing the disk", None).done();
     progress.note("wipe", "a remark");

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::failure::{Class, Failure};
 use crate::interactive::Trouble;
-use crate::progress::{Event, State as Stage};
+use base::failure::{Class, Failure};
+use base::progress::{Event, State as Stage};
 
 fn compare(name: &str, state: &mut State) {
     for (width, height) in [(80, 24), (120, 40)] {

@@ -96,7 +96,7 @@ fn a_node_that_does_not_start_leaves_the_choices_and_says_why() {
     let mut state = left();
     assert_eq!(tick(&mut state, 31), [Effect::StartNode]);
     let failure =
-        crate::failure::Failure::new(crate::failure::Class::Hardware, "the node cannot be started from here")
+        base::failure::Failure::new(base::failure::Class::Hardware, "the node cannot be started from here")
             .hint("Take the medium out.");
     let trouble = crate::interactive::Trouble::of(&failure.into(), None);
     state.step(Input::Ended(Outcome::NotEnded(trouble)), Duration::from_secs(32));

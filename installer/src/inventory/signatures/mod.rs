@@ -30,7 +30,7 @@ use std::os::unix::fs::FileExt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::size::ByteSize;
+use base::size::ByteSize;
 use bytes::Bytes;
 
 /// Something that was found.

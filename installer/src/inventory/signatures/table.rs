@@ -2,8 +2,8 @@
 
 use super::bytes::Bytes;
 use super::{Kind, Signature, Volume};
-use crate::partition_table::{self, Table, Tables};
-use crate::size::ByteSize;
+use base::size::ByteSize;
+use formats::partition_table::{self, Table, Tables};
 
 /// Sizes of sectors that a table may be made for.
 const SECTORS: [u64; 2] = [512, 4096];

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::reserved::{PODS, reserved};
 use super::{Node, Part, supervisor, text};
-use crate::config::registries::{self, Registries};
-use crate::config::{Cidr, Distribution, Method, Mode, Role, Secret};
 use crate::node::files::NodeFile;
+use model::config::registries::{self, Registries};
+use model::config::{Cidr, Distribution, Method, Mode, Role, Secret};
 
 /// The audit policy's file; not in `config.yaml.d`, where it would be read as configuration.
 const AUDIT: &str = "audit-policy.yaml";
@@ -28,7 +28,7 @@ pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
     // The rules of the document have refused what does not parse.
     let registries = setting.and_then(|value| Registries::parse(value.expose())).unwrap_or_default();
     if !registries.is_empty() {
-        let value = crate::encode::json(&registries);
+        let value = base::encode::json(&registries);
         files.push(NodeFile::new(&node.etc("registries.yaml"), 0o600, text(&value)));
     }
     files

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::files;
+use base::files;
 
 /// The size of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ pub use self::shipped::{SHIPPED, shipped};
 use self::vip::Vip;
 pub use self::vip::vip_image;
 use super::files::NodeFile;
-use crate::config::{Distribution, InstallConfig, Mode, Role, VipMode};
+use model::config::{Distribution, InstallConfig, Mode, Role, VipMode};
 
 /// What the node does in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

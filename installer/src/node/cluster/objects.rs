@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{Node, text};
-use crate::config::{Addon, Distribution, VipMode};
 use crate::node::boot::DATA;
 use crate::node::files::NodeFile;
+use model::config::{Addon, Distribution, VipMode};
 
 /// The repository of charts that the hypervisor's cluster has inside.
 const CHARTS: &str = "http://harvester-cluster-repo.cattle-system.svc/charts";
@@ -164,7 +164,7 @@ fn chart_config(name: &str, values: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::formats::kubernetes;
+    use model::config::formats::kubernetes;
 
     #[test]
     fn every_addon_that_a_document_may_name_is_known() {

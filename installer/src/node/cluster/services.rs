@@ -3,8 +3,8 @@
 //! Links do no harm where the image lacks the unit they name: systemd passes over what a target wants and nobody has.
 
 use super::{Node, Part};
-use crate::config::{Distribution, Role};
 use crate::node::files::NodeFile;
+use model::config::{Distribution, Role};
 
 /// The node's password in its cluster is kept where `/etc`, which starts fresh at every boot, does not lose it:
 /// without it the cluster takes the node for another one of the same name and refuses it.

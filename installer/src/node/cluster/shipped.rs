@@ -7,9 +7,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::starts_cluster;
-use crate::config::InstallConfig;
-use crate::files;
 use crate::node::files::NodeFile;
+use base::files;
+use model::config::InstallConfig;
 
 /// Where the OS image has them, from the root. `iso-builder` writes them there.
 pub const SHIPPED: &str = "usr/share/nqrust/manifests";
@@ -44,7 +44,7 @@ pub fn shipped(config: &InstallConfig, root: &Path) -> Result<Vec<NodeFile>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use model::config::parse;
 
     fn image() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();

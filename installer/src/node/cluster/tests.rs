@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::config::parse;
 use crate::node::files::FileKind;
+use model::config::parse;
 
 const FACTS: Facts = Facts { cpus: 16, memory: 64 * 1024 };
 
@@ -189,7 +189,7 @@ fn files_with_secrets_are_for_root_only_and_no_path_is_told_twice() {
 fn a_node_that_has_no_cluster_gets_nothing() {
     assert!(rendered("install: {mode: install}").is_empty());
     let lost = InstallConfig {
-        install: crate::config::Install { mode: Mode::Join, ..Default::default() },
+        install: model::config::Install { mode: Mode::Join, ..Default::default() },
         ..InstallConfig::default()
     };
     assert!(files(&lost, None, FACTS).is_empty(), "a server without a cluster to join would start one");

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{Node, Part, text};
 use crate::node::files::NodeFile;
 use crate::node::network::management_device;
-use crate::oci::{ImageReference, ParseReferenceError};
+use formats::oci::{ImageReference, ParseReferenceError};
 
 /// The image of kube-vip.
 pub(super) const IMAGE: &str = "ghcr.io/kube-vip/kube-vip:v1.2.3";

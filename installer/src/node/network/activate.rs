@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::{ANY, Chain, PROFILES, chains, profile_id};
-use crate::command::{Invocation, Runner};
-use crate::config::InstallConfig;
+use base::command::{Invocation, Runner};
+use model::config::InstallConfig;
 
 /// How long a card may take: link, and what an 802.3ad partner needs.
 const CARD: Duration = Duration::from_secs(30);
@@ -187,8 +187,8 @@ impl Work<'_> {
 mod tests {
     use super::*;
     use crate::cards::Cards;
-    use crate::config::parse;
     use crate::node::network::files;
+    use model::config::parse;
     use std::sync::Mutex;
 
     /// A NetworkManager that refuses some commands, and what it was asked for.

@@ -15,10 +15,10 @@ use uuid::Uuid;
 use super::files::NodeFile;
 use crate::cards::Cards;
 pub use crate::cards::MANAGEMENT;
-use crate::config::network::{HashPolicy, LacpRate, NetworkMethod};
-use crate::config::rules::prefix_length;
-use crate::config::{BondOptions, InstallConfig, Interface, ManagementInterface, Method, Network};
 use keyfile::Keyfile;
+use model::config::network::{HashPolicy, LacpRate, NetworkMethod};
+use model::config::rules::prefix_length;
+use model::config::{BondOptions, InstallConfig, Interface, ManagementInterface, Method, Network};
 
 /// The namespace of the profiles' UUIDs: a number drawn once, so that a profile keeps its identity.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f0d_3a52_8f1b_4c7e_9d64_1b0c_57a2_e83d);
@@ -389,8 +389,8 @@ fn inherit_hardware_addresses() -> NodeFile {
 mod tests {
     use super::*;
     use crate::cards::Remembered;
-    use crate::config::parse;
     use crate::inventory::Nic;
+    use model::config::parse;
 
     /// The text of the profile `nqrust-NAME` of a document.
     fn profile(document: &str, name: &str) -> String {

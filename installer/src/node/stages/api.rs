@@ -13,8 +13,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Identity, StatusCode};
 use serde::Deserialize;
 
-use crate::download::reason;
 use crate::node::apply::below;
+use transfer::download::reason;
 
 /// For one question, in all.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -10,9 +10,6 @@ use super::api::{self, Registration};
 use super::network::{self, Wanted};
 use super::{Facts, Service, Stage, stages};
 use crate::cards::Missing;
-use crate::command::{Invocation, Runner};
-use crate::config::redact::Secrets;
-use crate::config::{self, Images, InstallConfig, Method};
 use crate::fleet::herald::{About, Herald};
 use crate::node::apply::below;
 use crate::node::boot::DOCUMENT;
@@ -23,8 +20,11 @@ use crate::node::images;
 use crate::node::network::{MANAGEMENT, management_device};
 use crate::node::render::hostname;
 use crate::node::status::{self, Blobs};
-use crate::progress::Progress;
-use crate::release::Release;
+use base::command::{Invocation, Runner};
+use base::progress::Progress;
+use model::config::redact::Secrets;
+use model::config::{self, Images, InstallConfig, Method};
+use model::release::Release;
 
 /// For one program.
 const LIMIT: Duration = Duration::from_secs(10);

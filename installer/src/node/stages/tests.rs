@@ -12,11 +12,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::api::{Registration, node, ping};
 use super::*;
 use crate::cards::Remembered;
-use crate::config::{Distribution, parse};
+use model::config::{Distribution, parse};
 
-const AUTHORITY: &str = include_str!("../../config/sources/fixtures/ca.pem");
-const SERVER: &str = include_str!("../../config/sources/fixtures/server.pem");
-const KEY: &str = include_str!("../../config/sources/fixtures/server.key");
+use testing::http::{AUTHORITY, CERTIFICATE as SERVER, KEY};
 
 fn member(first: bool) -> Member {
     Member {

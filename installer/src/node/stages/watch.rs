@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::look::Subject;
 use super::{Stage, all_done, current, mark};
-use crate::command::{Invocation, Runner};
-use crate::files::{self, Attributes, Root};
 use crate::node::apply::below;
+use base::command::{Invocation, Runner};
+use base::files::{self, Attributes, Root};
 
 /// What was seen last since the machine started.
 pub const SEEN: &str = "/run/nqrust/stages.json";

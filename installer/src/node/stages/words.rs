@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::config::diagnostic::HIDDEN;
+use model::config::diagnostic::HIDDEN;
 
 /// The longest message that is shown as it is, in characters.
 const LONGEST: usize = 300;

@@ -4,11 +4,11 @@
 use std::net::Ipv4Addr;
 
 use super::networks::{Difference, KEYS, Networks};
-use crate::config::sources::{Document, Kind, combine};
-use crate::config::{Diagnostic, InstallConfig, Invalid, Method, Role};
-use crate::failure::{Class, Failure};
 use crate::node::cluster::Member;
 use crate::node::network::management_device;
+use base::failure::{Class, Failure};
+use model::config::sources::{Document, Kind, combine};
+use model::config::{Diagnostic, InstallConfig, Invalid, Method, Role};
 
 /// What is said of keys that are no networks.
 const OTHERS: &str = "only `install.management_interface`, `install.networks` and `os.dns_nameservers` are changed on trial; \
@@ -120,7 +120,7 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{class_of, render};
+    use base::failure::{class_of, render};
 
     const WORKER: &str = "# the node's own\nserver_url: https://192.0.2.10\ntoken: a-long-and-random-shared-text\n\
         os:\n  hostname: node-2\n  dns_nameservers: [192.0.2.53]\n\

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::config::sources::merge::Piece;
-use crate::config::{InstallConfig, ManagementInterface, Network};
+use model::config::sources::merge::Piece;
+use model::config::{InstallConfig, ManagementInterface, Network};
 
 /// The keys of a document that make up its networks, as dotted paths.
 pub const KEYS: [&str; 3] = ["install.management_interface", "install.networks", "os.dns_nameservers"];
@@ -54,7 +54,7 @@ impl Networks {
     #[must_use]
     pub fn to_yaml(&self) -> String {
         // Maps, lists, texts and numbers always serialise.
-        crate::encode::yaml(&self.value())
+        base::encode::yaml(&self.value())
     }
 
     fn value(&self) -> Value {
@@ -123,7 +123,7 @@ impl std::fmt::Display for Difference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::parse;
+    use model::config::parse;
 
     fn networks(text: &str) -> Networks {
         Networks::of(&parse(text, "f").unwrap())

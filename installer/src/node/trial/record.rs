@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::networks::{Difference, Networks};
-use crate::digest::Digest;
-use crate::failure::{Class, Failure};
-use crate::files::{self, Attributes, Root};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files::{self, Attributes, Root};
 
 /// The trial under way, from the root. For root alone, as the profiles in it are.
 const TRIAL: &str = "run/nqrust/network-trial.json";

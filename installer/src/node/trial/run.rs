@@ -15,11 +15,6 @@ use super::change::{Change, Present};
 use super::networks::Networks;
 use super::record::{Ended, How, Kept, Side, Span, State, Trial, keep, uptime};
 use crate::cards::{Cards, Remembered};
-use crate::command::{Invocation, Runner};
-use crate::config::{self, InstallConfig};
-use crate::digest::Digest;
-use crate::failure::{Class, Classify, Failure, causes};
-use crate::files::{self, Root};
 use crate::inventory::nics;
 use crate::node::apply::{self, Outcome, below, write};
 use crate::node::boot::DOCUMENT;
@@ -29,6 +24,11 @@ use crate::node::files::NodeFile;
 use crate::node::network::activate::{Changes, activate, address_of};
 use crate::node::network::{self, management_device};
 use crate::node::record::Applied;
+use base::command::{Invocation, Runner};
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure, causes};
+use base::files::{self, Root};
+use model::config::{self, InstallConfig};
 
 /// The document that was replaced by the last change that was confirmed.
 pub const PREVIOUS: &str = "/oem/node.previous.yaml";

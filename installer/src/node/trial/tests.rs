@@ -9,10 +9,10 @@ use anyhow::Result;
 
 use super::run::PREVIOUS;
 use super::*;
-use crate::command::{Invocation, Runner};
-use crate::failure::{Class, class_of, render};
 use crate::node::apply::tests::image;
 use crate::node::apply::{apply, below};
+use base::command::{Invocation, Runner};
+use base::failure::{Class, class_of, render};
 
 const DOCUMENT: &str = "# kept by hand\nserver_url: https://192.0.2.10\ntoken: MARK-and-random-shared-text\n\
     os: {hostname: node-2, dns_nameservers: [192.0.2.53], sysctls: {kernel.panic: 5}}\n\

@@ -7,7 +7,7 @@ use crate::node::accounts::tests::debian;
 mod races;
 
 fn file(text: &str) -> WriteFile {
-    crate::config::parse(&format!("os: {{write_files: [{text}]}}"), "f").unwrap().os.write_files.remove(0)
+    model::config::parse(&format!("os: {{write_files: [{text}]}}"), "f").unwrap().os.write_files.remove(0)
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn owners_are_those_of_the_node() {
 
 #[test]
 fn a_file_in_a_home_is_its_users_unless_the_document_names_another_owner() {
-    if !crate::files::tests::root_runs() {
+    if !testing::privileges::root_runs() {
         return;
     }
     let place = tempfile::tempdir().unwrap();

@@ -2,11 +2,11 @@
 
 use super::super::network::{Page, Present, Proposal};
 use super::*;
-use crate::config::sources::{Combined, Document, Kind, combine};
 use crate::interactive::answers::Answers;
 use crate::inventory::Nic;
 use crate::node::trial::{Difference, Ended, How, Networks, Now, Span, Standing, State as Stage};
 use crate::terminal::page::Tone;
+use model::config::sources::{Combined, Document, Kind, combine};
 
 const DOCUMENT: &str = "server_url: https://192.0.2.110\ntoken: a-long-and-random-shared-text\n\
     os: {hostname: node-2, dns_nameservers: [192.0.2.53]}\ninstall:\n  mode: join\n  role: worker\n  management_interface:\n    \

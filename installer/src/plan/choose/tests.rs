@@ -1,8 +1,8 @@
 use super::*;
-use crate::failure::render;
-use crate::inventory::Transport;
 use crate::plan::tests::{disk, mounted};
-use crate::size::ByteSize;
+use base::failure::render;
+use base::size::ByteSize;
+use model::config::disk::Transport;
 
 /// A small SSD, a large hard disk, and a stick.
 fn machine() -> Inventory {

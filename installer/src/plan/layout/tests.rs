@@ -1,10 +1,11 @@
 use super::*;
+use model::config::Profile;
 use proptest::prelude::*;
 
 const GUID: Uuid = uuid::uuid!("6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90");
 
 fn wish(disk: ByteSize, profile: Profile) -> Wish {
-    Wish { disk, sector: SectorSize::B512, sizes: Sizes::of(profile), persistent: None, data: true }
+    Wish { disk, sector: SectorSize::B512, sizes: PartitionSizes::of(profile), persistent: None, data: true }
 }
 
 #[test]
@@ -89,7 +90,7 @@ proptest! {
         let wish = Wish {
             disk: whole(disk),
             sector,
-            sizes: Sizes::of(Profile::Trial),
+            sizes: PartitionSizes::of(Profile::Trial),
             persistent: persistent.map(ByteSize::bytes),
             data: true,
         };
@@ -116,7 +117,7 @@ proptest! {
     ) {
         let sector = if four_k { SectorSize::B4096 } else { SectorSize::B512 };
         let disk = ByteSize::bytes(disk / sector.bytes() * sector.bytes());
-        let layout = arrange_data(disk, sector, Sizes::of(Profile::Trial), GUID).unwrap();
+        let layout = arrange_data(disk, sector, PartitionSizes::of(Profile::Trial), GUID).unwrap();
         prop_assert_eq!(layout.len(), 1);
         prop_assert_eq!((layout[0].start, layout[0].name), (ALIGNMENT, PartitionName::Data));
         prop_assert!(layout[0].size.get().is_multiple_of(ALIGNMENT.get()));
@@ -136,7 +137,7 @@ proptest! {
         let sector = if four_k { SectorSize::B4096 } else { SectorSize::B512 };
         let profile = if production { Profile::Production } else { Profile::Trial };
         let disk = ByteSize::bytes(disk / sector.bytes() * sector.bytes());
-        let sizes = Sizes::of(profile);
+        let sizes = PartitionSizes::of(profile);
         let persistent = persistent.map(ByteSize::bytes);
         let Ok(layout) = arrange(Wish { disk, sector, sizes, persistent, data }, GUID) else {
             return Ok(());

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::*;
-use crate::config::Wipe;
 use crate::inventory::specimens::Specimen;
 use crate::inventory::tests::Machine;
+use model::config::Wipe;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;

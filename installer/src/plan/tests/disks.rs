@@ -1,7 +1,7 @@
 //! Plans that concern more than one disk.
 
 use super::*;
-use crate::config::{Wipe, WipeFailure};
+use model::config::{Wipe, WipeFailure};
 
 /// Disks `vda` for the system, `vdb` and `vdc`, all with something on them.
 fn disks() -> Vec<Disk> {
@@ -139,7 +139,7 @@ fn a_size_of_the_persistent_partition_is_for_one_disk() {
 
 #[test]
 fn a_data_disk_has_a_least_size_by_profile() {
-    use crate::config::Profile::{Production, Trial};
+    use model::config::Profile::{Production, Trial};
     for (profile, least) in [(Production, ByteSize::gib(50)), (Trial, ByteSize::gib(1))] {
         let mut config = with_data();
         config.install.profile = profile;

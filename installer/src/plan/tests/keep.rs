@@ -1,8 +1,8 @@
 //! Plans that keep the data partition.
 
 use super::*;
-use crate::config::{Keep, Wipe};
 use crate::inventory::FoundEntry;
+use model::config::{Keep, Wipe};
 
 const KEPT: Uuid = uuid::uuid!("1d2c3b4a-0000-4000-8000-00000000000d");
 

@@ -80,7 +80,7 @@ fn a_disk_that_cannot_be_the_mirror_is_refused_with_the_reason() {
             config.install.data_disk = "/dev/vdb".parse().ok();
         }),
         ("install.keep and install.mirror are set", Class::Invalid, |config, _| {
-            config.install.keep = vec![crate::config::Keep::Data];
+            config.install.keep = vec![model::config::Keep::Data];
         }),
         ("install.mirror is set and install.device is not", Class::Invalid, |config, disks| {
             config.install.device = None;
@@ -108,7 +108,7 @@ fn a_disk_that_cannot_be_the_mirror_is_refused_with_the_reason() {
 #[test]
 fn wipe_none_spares_the_mirror_too() {
     let mut config = config();
-    config.install.wipe = crate::config::Wipe::None;
+    config.install.wipe = model::config::Wipe::None;
     let mut disks = disks(ByteSize::gib(16), ByteSize::gib(16));
     disks[1].partitions.push(found("vdb", 1, Some("home"), None));
     let (class, text) = refusal(&config, &disks);
@@ -118,7 +118,7 @@ fn wipe_none_spares_the_mirror_too() {
 #[test]
 fn an_image_that_fits_a_slot_and_not_its_array_is_refused() {
     let mut release = release();
-    let slot = layout::Sizes::of(crate::config::Profile::Trial).slot;
+    let slot = model::config::sizes::PartitionSizes::of(model::config::Profile::Trial).slot;
     for payload in &mut release.payloads {
         if payload.purpose == Purpose::Rootfs {
             payload.size = slot.get();

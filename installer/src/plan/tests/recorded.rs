@@ -111,6 +111,6 @@ fn a_damaged_table_is_data_that_somebody_may_miss() {
         plan.to_string().contains("lost    /dev/sde  partition table (GPT, first copy damaged)"),
         "{plan}"
     );
-    config.install.wipe = crate::config::Wipe::None;
+    config.install.wipe = model::config::Wipe::None;
     assert!(refused(&config, &old_raid()).contains("/dev/sde is not empty"));
 }

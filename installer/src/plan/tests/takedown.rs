@@ -1,8 +1,8 @@
 //! Plans for disks that leftovers of earlier systems hold.
 
 use super::*;
-use crate::config::{Keep, Wipe};
 use crate::inventory::{FoundEntry, Holder, HolderKind};
+use model::config::{Keep, Wipe};
 
 fn holder(kind: HolderKind, on: &str, name: Option<&str>, device: Option<&str>) -> Holder {
     Holder { on: on.into(), kind, name: name.map(Into::into), device: device.map(Into::into) }

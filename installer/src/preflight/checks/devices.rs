@@ -2,13 +2,14 @@
 
 use super::judge;
 use super::machine::node;
-use crate::config::Interface;
-use crate::failure::Failure;
-use crate::inventory::{Disk, Inventory, Nic, Transport};
+use crate::inventory::{Disk, Inventory, Nic};
 use crate::plan::choose_disk;
 use crate::preflight::limits::{Limits, speed};
 use crate::preflight::network::Trouble;
 use crate::preflight::{Intent, Outcome, Subject};
+use base::failure::Failure;
+use model::config::Interface;
+use model::config::disk::Transport;
 
 pub(super) fn disk_size(subject: &Subject<'_>) -> Outcome {
     let disk = match target(subject) {

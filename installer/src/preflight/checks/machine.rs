@@ -2,11 +2,11 @@
 
 use uuid::Uuid;
 
-use crate::config::Role;
-use crate::machine::identity::is_shared;
 use crate::preflight::limits::Limits;
 use crate::preflight::{Outcome, Subject};
-use crate::size::ByteSize;
+use base::size::ByteSize;
+use model::config::Role;
+use model::machine::identity::is_shared;
 
 /// Says why a fact is not known, or judges it.
 macro_rules! known {
@@ -100,7 +100,7 @@ pub(super) fn dmi_uuid(subject: &Subject<'_>) -> Outcome {
 pub(super) fn node(subject: &Subject<'_>) -> String {
     let kind = if subject.intent.role == Role::Witness { "witness" } else { "node" };
     match subject.intent.profile {
-        crate::config::Profile::Production => format!("a {kind} in production"),
-        crate::config::Profile::Trial => format!("a {kind} for a trial"),
+        model::config::Profile::Production => format!("a {kind} in production"),
+        model::config::Profile::Trial => format!("a {kind} for a trial"),
     }
 }

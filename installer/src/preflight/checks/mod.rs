@@ -11,8 +11,8 @@ mod servers;
 use super::Severity::{Error, Off, Warning};
 use super::network::Trouble;
 use super::{Check, Levels, Outcome, Severity};
-use crate::config::Role;
-use crate::failure::Class;
+use base::failure::Class;
+use model::config::Role;
 
 const fn levels(production: Severity, trial: Severity) -> Levels {
     Levels { production, trial, off_for: &[] }

@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use super::der;
-use crate::digest::Digest;
+use base::digest::Digest;
 
 /// What a cluster shows as its authority.
 #[derive(Clone, Debug)]

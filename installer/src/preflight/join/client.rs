@@ -17,9 +17,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CertificateError, ClientConfig};
 
 use super::Authority;
-use crate::config::Secret;
-use crate::download::{carried, reason};
 use crate::preflight::network::Trouble;
+use model::config::Secret;
+use transfer::download::{carried, reason};
 
 /// How long a server may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(7);

@@ -24,7 +24,7 @@ pub use self::token::{Login, Token};
 pub use self::version::Version;
 use super::intent::is_server;
 use super::network::{Offset, Trouble};
-use crate::config::{Distribution, InstallConfig};
+use model::config::{Distribution, InstallConfig};
 
 /// What to ask, and where.
 #[derive(Clone, Debug)]

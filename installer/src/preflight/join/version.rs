@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::command::{Invocation, Runner};
-use crate::config::Distribution;
+use base::command::{Invocation, Runner};
+use model::config::Distribution;
 
 /// A version, such as `v1.33.1+rke2r1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

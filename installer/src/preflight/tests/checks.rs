@@ -1,9 +1,9 @@
 //! Every check: passes, finds, cannot run.
 
 use super::*;
-use crate::config::Role;
-use crate::inventory::Transport;
 use crate::preflight::intent::{Claim, Proxy};
+use model::config::Role;
+use model::config::disk::Transport;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 54);

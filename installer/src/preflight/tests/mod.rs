@@ -15,10 +15,10 @@ use std::time::{Duration, Instant, SystemTime};
 use super::join::{Question, Seen};
 use super::network::{Answer, Holder, Network, Offset, Time, Trouble};
 use super::{CHECKS, Check, Facts, Intent, Outcome, Subject};
-use crate::config::{Interface, Profile};
 use crate::inventory::{Inventory, Nic, Roots};
 use crate::plan::tests::disk;
-use crate::size::ByteSize;
+use base::size::ByteSize;
+use model::config::{Interface, Profile};
 
 /// A machine made of files.
 struct Machine(tempfile::TempDir);

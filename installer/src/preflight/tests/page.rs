@@ -1,8 +1,8 @@
 //! The tables of `docs/installing.md` are made from the registry and the limits; `UPDATE_GOLDEN=1` writes them anew.
 
-use crate::config::{Profile, Role};
 use crate::preflight::limits::{Limits, speed};
 use crate::preflight::{CHECKS, Severity, profile_name};
+use model::config::{Profile, Role};
 
 const BEGIN: &str =
     "<!-- Made from installer/src/preflight; UPDATE_GOLDEN=1 cargo test -p installer writes it anew. -->\n";

@@ -1,12 +1,13 @@
 //! The registry as a whole: what is run, what is left out, what stops an install, and how it is told.
 
 use super::*;
-use crate::config::{InstallConfig, Role};
-use crate::failure::{Class, render};
 use crate::preflight::intent::{Claim, Proxy};
-use crate::preflight::{Report, Severity, names, report, run};
-use crate::progress::Progress;
-use crate::progress::tests::Recorder;
+use crate::preflight::{Report, Severity, checks::CHECKS, report, run};
+use base::failure::{Class, render};
+use base::progress::Progress;
+use model::checks::NAMES;
+use model::config::{InstallConfig, Role};
+use testing::progress::Recorder;
 
 /// A small machine that lacks everything, in profile trial or production.
 fn small(intent: &Intent) -> Report {
@@ -35,7 +36,8 @@ fn stops(report: &Report) -> Vec<&str> {
 
 #[test]
 fn names_are_unique_and_stable_in_form() {
-    let all: Vec<_> = names().collect();
+    let all: Vec<_> = CHECKS.iter().map(|check| check.name).collect();
+    assert_eq!(all, NAMES, "configurations skip checks by these names");
     for (index, name) in all.iter().enumerate() {
         assert!(!all[index + 1..].contains(name), "{name}");
         assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'), "{name}");
@@ -190,7 +192,7 @@ fn a_report_reads_the_same_for_people_and_programs() {
 #[test]
 fn the_list_has_every_check_with_its_severities() {
     let (text, json) = (report::list_text(), report::list_json());
-    for (name, check) in names().zip(json.as_array().unwrap()) {
+    for (name, check) in NAMES.into_iter().zip(json.as_array().unwrap()) {
         assert_eq!(check["name"], name);
         assert!(text.lines().any(|line| line.split(' ').next() == Some(name)), "{text}");
     }
@@ -233,7 +235,7 @@ fn a_card_that_has_just_come_up_gets_time_for_its_link() {
 }
 
 fn intent(text: &str) -> Intent {
-    Intent::of(&crate::config::parse(text, "node.yaml").unwrap())
+    Intent::of(&model::config::parse(text, "node.yaml").unwrap())
 }
 
 #[test]
@@ -276,9 +278,9 @@ install:
 #[test]
 fn a_node_that_joins_looks_for_its_cluster_and_leaves_the_cluster_s_address_alone() {
     let mut config = InstallConfig::default();
-    config.install.mode = crate::config::Mode::Join;
+    config.install.mode = model::config::Mode::Join;
     config.install.vip = Some([192, 0, 2, 100].into());
-    config.install.management_interface = Some(crate::config::ManagementInterface::default());
+    config.install.management_interface = Some(model::config::ManagementInterface::default());
     config.server_url = Some("https://cluster.example.org:443".parse().unwrap());
     let intent = Intent::of(&config);
     assert!(intent.claims.is_empty() && intent.dhcp);
@@ -298,7 +300,7 @@ fn a_node_that_joins_brings_the_token_of_its_role() {
         assert!(!format!("{intent:?}").contains("hush"));
         intent.join.unwrap()
     };
-    let text = |token: Option<crate::config::Secret>| token.map(|token| token.expose().to_owned());
+    let text = |token: Option<model::config::Secret>| token.map(|token| token.expose().to_owned());
     for (role, token, agent_token) in [
         ("management", "hush-of-servers-0123", Some("hush-of-agents-0123")),
         ("witness", "hush-of-servers-0123", Some("hush-of-agents-0123")),
@@ -322,7 +324,7 @@ fn a_node_that_joins_brings_the_token_of_its_role() {
 
 #[test]
 fn an_unknown_check_is_a_mistake_with_a_suggestion() {
-    let error = crate::config::parse("install:\n  skip_checks: [nic-sped]\n", "node.yaml").unwrap_err();
+    let error = model::config::parse("install:\n  skip_checks: [nic-sped]\n", "node.yaml").unwrap_err();
     let text = render(&error);
     assert!(text.contains("[unknown-check]") && text.contains("nic-speed"), "{text}");
 }

@@ -1,7 +1,7 @@
 //! Which images of an archive are taken, and under which names.
 
-use installer::digest::Digest;
-use installer::oci::ImageReference;
+use base::digest::Digest;
+use formats::oci::ImageReference;
 
 /// An image of an archive.
 #[derive(Clone, Debug)]

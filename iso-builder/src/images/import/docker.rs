@@ -4,10 +4,10 @@
 //! `diff_ids` say what the layers have to be.
 
 use anyhow::{Context, Result, anyhow};
-use installer::digest::Digest;
-use installer::failure::{Class, Classify, Failure};
-use installer::files;
-use installer::oci::Platform;
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use base::files;
+use formats::oci::Platform;
 use serde::Deserialize;
 
 use super::super::image::{CONFIG, StoredImage, descriptor, write_manifest};

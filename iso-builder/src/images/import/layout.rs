@@ -6,10 +6,10 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use installer::digest::Digest;
-use installer::failure::{Class, Classify, Failure};
-use installer::files;
-use installer::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform};
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use base::files;
+use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform};
 
 use super::super::blob::Blob;
 use super::super::image::{INDEX, MANIFEST, StoredImage, Target};
@@ -160,7 +160,7 @@ impl Layout<'_, '_> {
 
     fn placed(&mut self, descriptor: &Descriptor) -> Result<Blob> {
         let hint = "Make the archive or layout again, for instance with `skopeo copy`, or download it again.";
-        self.blobs.place(descriptor).map_err(|error| match installer::failure::class_of(&error) {
+        self.blobs.place(descriptor).map_err(|error| match base::failure::class_of(&error) {
             Class::Verification => {
                 let what = format!("the blob {} is damaged or missing", descriptor.digest.oci());
                 let source = error.reallocate_into_boxed_dyn_error_without_backtrace();

@@ -17,11 +17,11 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use installer::config::Role;
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
-use installer::files;
-use installer::oci::ImageReference;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files;
+use formats::oci::ImageReference;
+use model::config::Role;
 
 use super::image::StoredImage;
 use super::store::Store;

@@ -10,9 +10,9 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use installer::digest::{Digest, Hasher, HashingReader};
-use installer::failure::{Class, Failure};
-use installer::oci::Descriptor;
+use base::digest::{Digest, Hasher, HashingReader};
+use base::failure::{Class, Failure};
+use formats::oci::Descriptor;
 
 use super::super::blob::{Blob, Loose};
 use super::super::store::Store;

@@ -12,9 +12,9 @@ pub mod version;
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use installer::containerd::NAMESPACE;
-use installer::digest::Digest;
-use installer::files::read_at_most;
+use base::containerd::NAMESPACE;
+use base::digest::Digest;
+use base::files::read_at_most;
 
 pub(super) use self::normal::PINNED;
 use self::normal::{descend, normalise};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
-use installer::containerd::NAMESPACE;
-use installer::digest::Digest;
+use base::containerd::NAMESPACE;
+use base::digest::Digest;
 
 use super::super::blob::Blob;
 use super::super::image::StoredImage;

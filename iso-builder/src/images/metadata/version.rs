@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use installer::failure::{Class, Failure};
+use base::failure::{Class, Failure};
 use serde::{Deserialize, Serialize};
 
 /// The schema of every containerd 1.2 to 1.7. Version 4 came with containerd 2.0.
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!(result.is_ok(), reads, "{writer:?} {node:?}");
             if let Err(failure) = result {
                 assert_eq!(failure.class(), Class::Invalid);
-                let text = installer::failure::render(&failure.into());
+                let text = base::failure::render(&failure.into());
                 assert!(
                     text.contains(&format!("containerd {wrote} wrote")) && text.contains("next: "),
                     "{text}"

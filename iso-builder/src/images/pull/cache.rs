@@ -7,10 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use installer::digest::{Digest, Hasher};
-use installer::failure::{Class, Classify, Failure, class_of};
-use installer::files::{make_directory, read_at_most};
-use installer::medium::fetch_again;
+use base::digest::{Digest, Hasher};
+use base::failure::{Class, Classify, Failure, class_of};
+use base::files::{make_directory, read_at_most};
+use medium::sources::fetch_again;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::super::blob::Blob;

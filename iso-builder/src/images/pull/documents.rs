@@ -3,16 +3,16 @@
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow};
-use installer::digest::Digest;
-use installer::failure::{Class, Failure};
-use installer::files::read_at_most;
-use installer::oci::{Document, ImageManifest, ImageReference, Platform, Repository};
-use installer::progress::Progress;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files::read_at_most;
+use base::progress::Progress;
+use formats::oci::{Document, ImageManifest, ImageReference, Platform, Repository};
 
 use super::super::blob::Blob;
 use super::super::image::{StoredImage, Target};
-use super::{BlobCache, Pinned, Registry, transfer};
-use crate::parallel::{self, locked};
+use super::{BlobCache, Pinned, Registry, blobs};
+use base::parallel::{self, locked};
 
 /// No index or manifest of a sane image is larger; registries allow 4 MiB.
 const LIMIT: u64 = 4 << 20;
@@ -94,10 +94,8 @@ impl Documents<'_> {
             }
         };
         let ImageManifest { media_type, config, layers } = manifest;
-        let named = |descriptor: &installer::oci::Descriptor| Blob {
-            digest: descriptor.digest,
-            size: descriptor.size,
-        };
+        let named =
+            |descriptor: &formats::oci::Descriptor| Blob { digest: descriptor.digest, size: descriptor.size };
         self.check_platform(pinned, named(&config))?;
         Ok(StoredImage {
             name: pinned.reference.clone(),
@@ -132,7 +130,7 @@ impl Documents<'_> {
     /// Whether the image is for the platform, by its own word: an index may say nothing, and not every image has one.
     fn check_platform(&self, pinned: &Pinned, config: Blob) -> Result<()> {
         if !self.cache.holds(config)? {
-            transfer::one(config, &[&pinned.reference], self.registry, self.cache, &mut |_| ())?;
+            blobs::one(config, &[&pinned.reference], self.registry, self.cache, &mut |_| ())?;
         }
         let bytes = read_at_most(&self.cache.path(config.digest), LIMIT)?;
         let platform: Platform =

@@ -4,22 +4,22 @@
 //! documents ([`documents`]), then the blobs ([`blobs`]), each once however many images have it. [`cache`] keeps them
 //! between builds.
 
+mod blobs;
 pub mod cache;
 mod documents;
-mod transfer;
 
 use std::io::Read;
 
 use anyhow::Result;
-use installer::digest::Digest;
-use installer::oci::{ImageReference, Repository};
-use installer::registry::Client;
+use base::digest::Digest;
+use formats::oci::{ImageReference, Repository};
 use serde::{Deserialize, Serialize};
+use transfer::registry::Client;
 
 use super::blob::Blob;
+pub use blobs::blobs;
 pub use cache::BlobCache;
 pub use documents::{documents, resolve};
-pub use transfer::blobs;
 
 /// Images and blobs on their way at the same time, unless the caller says otherwise.
 pub const TRANSFERS: usize = 6;
@@ -68,7 +68,7 @@ impl Registry for Offline {
 }
 
 fn offline(what: &str) -> anyhow::Error {
-    use installer::failure::{Class, Failure};
+    use base::failure::{Class, Failure};
     Failure::new(
         Class::Network,
         format!("{what} is not in the cache, or damaged there, and --offline was given"),

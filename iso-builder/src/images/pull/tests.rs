@@ -4,8 +4,8 @@ use std::io::{self, Cursor};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use installer::failure::{Class, Failure, class_of, render};
-use installer::progress::Progress;
+use base::failure::{Class, Failure, class_of, render};
+use base::progress::Progress;
 use proptest::prelude::*;
 use serde_json::json;
 

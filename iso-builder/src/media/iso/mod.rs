@@ -2,7 +2,7 @@
 //!
 //! Level 3 (files of any length) with Rock Ridge names, two El Torito entries, a boot sector for BIOS and a GUID
 //! partition table. One FAT image is El Torito's entry for UEFI and the EFI system partition of a stick. What lies where
-//! is `installer::iso`'s to say, for the medium check of the installer has to know it too; here files are copied there.
+//! is `medium::iso`'s to say, for the medium check of the installer has to know it too; here files are copied there.
 //! `iso9660` reads what is written.
 //!
 //! Owners, modes and times are given, so that those of the sources leave no trace: the same content makes the same
@@ -17,13 +17,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use installer::failure::{Class, Failure};
-use installer::iso::Layout;
-use installer::iso::boot;
-use installer::iso::layout::{Outline, Part};
-use installer::iso::recipe::ELTORITO;
-use installer::progress::{Progress, Step};
-use installer::size::ByteSize;
+use base::failure::{Class, Failure};
+use base::progress::{Progress, Step};
+use base::size::ByteSize;
+use medium::iso::Layout;
+use medium::iso::boot;
+use medium::iso::layout::{Outline, Part};
+use medium::iso::recipe::ELTORITO;
 use uuid::Uuid;
 
 /// What an ISO is made of.

@@ -2,12 +2,12 @@
 
 use std::io::Read;
 
-use installer::command::{Invocation, Runner, SystemRunner};
-use installer::iso::layout::PARTITION;
+use base::command::{Invocation, Runner, SystemRunner};
+use medium::iso::layout::PARTITION;
 use proptest::prelude::*;
 
 use super::*;
-use crate::iso9660::{self, Kind};
+use formats::iso9660::{self, Kind};
 
 const EPOCH: u64 = 1_709_209_845;
 
@@ -190,7 +190,7 @@ fn a_source_that_is_not_there_leaves_nothing_behind() {
     iso.hybrid = "nowhere".into();
     let output = sample.directory.path().join("output.iso");
     let error = iso.write(&output, "iso", &Progress::silent()).unwrap_err();
-    assert!(installer::failure::render(&error).contains("nowhere"), "{error:#}");
+    assert!(base::failure::render(&error).contains("nowhere"), "{error:#}");
     assert!(!output.exists() && !output.with_extension("iso.new").exists());
 }
 
@@ -198,7 +198,7 @@ fn a_source_that_is_not_there_leaves_nothing_behind() {
 fn a_disk_that_is_too_small_is_told_before_anything_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let error = check_space(&directory.path().join("x.iso"), ByteSize::gib(1 << 30)).unwrap_err();
-    assert_eq!(installer::failure::class_of(&error), Class::DiskIo);
+    assert_eq!(base::failure::class_of(&error), Class::DiskIo);
 }
 
 proptest! {

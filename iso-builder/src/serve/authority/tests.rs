@@ -1,5 +1,5 @@
 use super::*;
-use installer::failure::{class_of, render};
+use base::failure::{class_of, render};
 use std::os::unix::fs::PermissionsExt;
 
 fn now() -> Timestamp {

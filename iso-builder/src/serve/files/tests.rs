@@ -1,8 +1,8 @@
 use super::*;
 use crate::medium::testing::Sample;
 use crate::serve::testing::{INITRD, medium, write_manifest};
-use installer::failure::{class_of, render};
-use installer::release::MediumKind;
+use base::failure::{class_of, render};
+use model::release::MediumKind;
 
 /// All of a file, read in pieces of `piece` bytes.
 fn content(served: &Served, piece: usize) -> Vec<u8> {

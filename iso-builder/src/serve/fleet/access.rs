@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use installer::config::Secret;
-use installer::digest::Digest;
+use base::digest::Digest;
+use model::config::Secret;
 
 use crate::serve::token::same;
 

@@ -1,6 +1,6 @@
 //! One machine in the list of the fleet.
 
-use installer::machine::Identity;
+use model::machine::Identity;
 
 use super::html::{Text, ago, bytes, duration, icon, maybe};
 use super::stage::{Group, Stage, WAY};

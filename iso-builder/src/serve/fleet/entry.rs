@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use installer::config::Secret;
-use installer::failure::{Class, Classify};
-use installer::files::write_atomically;
+use base::failure::{Class, Classify};
+use base::files::write_atomically;
+use model::config::Secret;
 
 use super::routes::PAGE;
 

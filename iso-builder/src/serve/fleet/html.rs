@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use installer::size::ByteSize;
+use base::size::ByteSize;
 
 use crate::serve::machines::Moment;
 

@@ -1,6 +1,6 @@
 //! The page of one machine: what it is, what it has done, its log.
 
-use installer::progress::State;
+use base::progress::State;
 
 use super::card;
 use super::html::{Text, duration, maybe};

@@ -27,7 +27,7 @@ pub mod view;
 
 use std::collections::BTreeMap;
 
-use installer::fleet::wire::{Hello, Line};
+use model::fleet::{Hello, Line};
 
 use super::machines::{MachineId, Moment};
 use story::{Outcome, Story};

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
-use installer::config::Secret;
-use installer::digest::Digest;
-use installer::fleet::wire::Hello;
+use base::digest::Digest;
+use model::config::Secret;
+use model::fleet::Hello;
 
 use super::access::Access;
 use super::story::{self, Outcome};
@@ -22,7 +22,7 @@ pub const PAGE: &str = "/fleet";
 /// The fleet as JSON.
 pub const JSON: &str = "/v1/fleet";
 /// The longest body of a report, in bytes.
-const BODY: usize = installer::fleet::wire::BODY;
+const BODY: usize = model::fleet::BODY;
 /// Machines that the page shows, at most; the others are counted, and are in the JSON.
 const SHOWN: usize = 2000;
 /// The longest form, in bytes.

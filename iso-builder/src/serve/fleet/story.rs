@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use installer::failure::Class;
-use installer::fleet::wire::{self, Failed, Hello, Line, Node};
-use installer::progress::{self, Event, measure};
+use base::failure::Class;
+use base::progress::{self, Event, measure};
 use jiff::Timestamp;
+use model::fleet::{self, Failed, Hello, Line, Node};
 use uuid::Uuid;
 
 use super::stage::Stage;
@@ -115,7 +115,7 @@ pub fn read(body: &[u8]) -> Result<(Hello, Vec<Line>), Absurd> {
     let Some(Line::Hello(hello)) = lines.next().and_then(|line| serde_json::from_str(line).ok()) else {
         return Err(Absurd::Format);
     };
-    if hello.v != wire::VERSION {
+    if hello.v != fleet::VERSION {
         return Err(Absurd::Format);
     }
     [&hello.hostname, &hello.product].into_iter().flatten().try_for_each(|text| short(text, 256))?;
@@ -164,7 +164,7 @@ fn check(line: &Line) -> Result<(), Absurd> {
 
 fn long(text: &str) -> Result<(), Absurd> {
     let strange = |c: char| c.is_control() && !"\n\r\t".contains(c);
-    if text.len() > wire::MESSAGE || text.chars().any(strange) { Err(Absurd::Text) } else { Ok(()) }
+    if text.len() > fleet::MESSAGE || text.chars().any(strange) { Err(Absurd::Text) } else { Ok(()) }
 }
 
 fn short(text: &str, limit: usize) -> Result<(), Absurd> {

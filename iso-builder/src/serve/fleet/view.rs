@@ -1,7 +1,7 @@
 //! The fleet as it is shown: what the page and the JSON of `/v1/fleet` are made of. Times are RFC 3339.
 
-use installer::fleet::wire::Failed;
-use installer::machine::{Identity, Selector};
+use model::fleet::Failed;
+use model::machine::{Identity, Selector};
 use serde::Serialize;
 
 use super::stage::{Group, Stage};
@@ -281,7 +281,7 @@ fn is_about(story: &Story, machine: &Machine) -> bool {
 
 /// The stage of the step that failed.
 fn failed_in(story: &Story) -> Option<Stage> {
-    let failed = |step: &&Step| step.state == installer::progress::State::Failed;
+    let failed = |step: &&Step| step.state == base::progress::State::Failed;
     let step = story.steps.iter().rev().find(failed).or(story.steps.last())?;
     Stage::of_step(&step.id)
 }

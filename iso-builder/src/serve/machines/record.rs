@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use installer::machine::{Identity, Mac, Selector};
+use model::machine::{Identity, Mac, Selector};
 use serde::{Deserialize, Serialize};
 
 use super::{Event, MachineId, Moment, Permission, State};

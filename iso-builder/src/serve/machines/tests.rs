@@ -1,7 +1,7 @@
 use super::*;
 use crate::serve::testing::told;
 use crate::serve::token::Ticket;
-use installer::machine::Identity;
+use model::machine::Identity;
 use std::net::IpAddr;
 
 const NOW: Moment = Moment(1_700_000_000);

@@ -9,9 +9,9 @@ use crate::serve::files::Files;
 use crate::serve::nodes::Configurations;
 use crate::serve::registry::Registry;
 use crate::serve::testing::{INITRD, medium, write_manifest};
-use installer::digest::Digest;
-use installer::medium::{HttpMedium, PayloadSource as _};
-use installer::release::{MediumKind, Payload, Purpose};
+use base::digest::Digest;
+use medium::sources::{HttpMedium, PayloadSource as _};
+use model::release::{MediumKind, Payload, Purpose};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// A server in a thread of its own.
@@ -416,7 +416,7 @@ fn fetch(server: &Server, digest: &str, begun: Option<&[u8]>) -> (String, Option
 #[test]
 fn the_initrd_hands_over_the_os_image_whole_and_only_if_it_is_the_right_one() {
     let server = Server::start(Limits::default());
-    let digest = installer::digest::Digest::of(&rootfs()).oci();
+    let digest = base::digest::Digest::of(&rootfs()).oci();
     let (_, image) = fetch(&server, &digest, None);
     assert!(image.as_deref() == Some(&rootfs()));
     // A transfer that broke off goes on; one of something else begins anew.
@@ -425,7 +425,7 @@ fn the_initrd_hands_over_the_os_image_whole_and_only_if_it_is_the_right_one() {
     let (said, image) = fetch(&server, &digest, Some(b"something else"));
     assert!(image.as_deref() == Some(&rootfs()) && said.contains("has the SHA-256"), "{said}");
     assert!(fetch(&server, &digest, Some(&rootfs())).1.as_deref() == Some(&rootfs()));
-    let other = installer::digest::Digest::of(b"").oci();
+    let other = base::digest::Digest::of(b"").oci();
     let (said, image) = fetch(&server, &other, None);
     assert!(image.is_none() && said.contains("is not the one that this boot is for"), "{said}");
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::serve::testing::{NODE, SECRETS, told};
-use installer::failure::{class_of, render};
+use base::failure::{class_of, render};
 
 /// The names of the configurations that name a machine which tells this.
 fn naming<'a>(loaded: &'a Configurations, query: &str) -> Vec<&'a str> {
@@ -99,7 +99,6 @@ fn a_change_of_any_file_is_noticed() {
     std::fs::write(directory.path().join("serial-A.yaml"), NODE).unwrap();
     let added = stamp(&origin);
     assert_ne!(added, before);
-    installer::files::write_atomically(&directory.path().join("default.yaml"), NODE.as_bytes(), 0o644)
-        .unwrap();
+    base::files::write_atomically(&directory.path().join("default.yaml"), NODE.as_bytes(), 0o644).unwrap();
     assert_ne!(stamp(&origin), added, "another file of the same length");
 }

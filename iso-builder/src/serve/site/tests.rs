@@ -5,8 +5,8 @@ use crate::serve::nodes::Origin;
 use crate::serve::store::{Change, Look, MachineStore};
 use crate::serve::testing::{NODE, SECRETS, medium};
 use crate::serve::{store, token};
-use installer::progress::Sink;
-use installer::release::MediumKind;
+use base::progress::Sink;
+use model::release::MediumKind;
 
 const NOW: Moment = Moment(1_700_000_000);
 const KNOWN: &str = "mac=52:54:00:00:00:01&mac=&uuid=&serial=CZ1&asset=No%20Asset%20Tag";
@@ -237,7 +237,7 @@ fn a_name_that_is_not_the_servers_opens_nothing() {
 struct Log(Arc<std::sync::Mutex<Vec<String>>>);
 
 impl Sink for Log {
-    fn show(&mut self, event: &installer::progress::Event) {
+    fn show(&mut self, event: &base::progress::Event) {
         self.0.lock().unwrap().push(event.message.clone());
     }
 }

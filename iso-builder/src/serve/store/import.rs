@@ -9,8 +9,8 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
-use installer::failure::{Class, Classify};
-use installer::machine::Identity;
+use base::failure::{Class, Classify};
+use model::machine::Identity;
 use serde::Deserialize;
 
 use super::sqlite::unreadable;

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, anyhow};
-use installer::failure::{Class, Classify, Failure};
-use installer::files;
+use base::failure::{Class, Classify, Failure};
+use base::files;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use rusqlite::{Connection, TransactionBehavior, params};

@@ -1,9 +1,9 @@
 //! Charts, rendered by a real helm.
 
 use super::*;
+use base::command::Invocation;
+use base::digest::Digest;
 use base64::prelude::{BASE64_STANDARD, Engine};
-use installer::command::Invocation;
-use installer::digest::Digest;
 
 /// A chart with a chart inside, values, conditions, hooks, tests, a definition of a kind, and a file to leave out.
 fn chart(given: &Given, directory: &str) {

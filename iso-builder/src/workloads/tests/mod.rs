@@ -5,8 +5,8 @@ mod charts;
 use std::fs;
 
 use super::*;
-use installer::command::{Runner, SystemRunner};
-use installer::failure::{Class, class_of, render};
+use base::command::{Runner, SystemRunner};
+use base::failure::{Class, class_of, render};
 use installer::node::cluster::SHIPPED;
 use proptest::prelude::*;
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use installer::digest::Digest;
+use base::digest::Digest;
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use installer::customization::{FILE, GRUB_FILE, area, argument};
-use installer::digest::Digest;
-use installer::release::{MANIFEST, Payload, Purpose, Release};
-use installer::size::ByteSize;
+use base::digest::Digest;
+use base::size::ByteSize;
+use medium::customization::{FILE, GRUB_FILE, area, argument};
+use model::release::{MANIFEST, Payload, Purpose, Release};
 use nix::sys::resource::{UsageWho, getrusage};
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::paths;

@@ -4,7 +4,7 @@
 //! `tests/fixtures/bench-overlay`.
 
 use anyhow::{Context, Result};
-use installer::size::ByteSize;
+use base::size::ByteSize;
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::Identity;

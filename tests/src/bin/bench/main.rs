@@ -20,8 +20,8 @@ use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use base::files;
 use figure::Figure;
-use installer::files;
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::paths;
 

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use installer::digest::{Digest, Hasher};
-use installer::files::write_atomically;
-use installer::release::{Image, MANIFEST, Payload, Purpose, Release};
-use installer::size::ByteSize;
+use base::digest::{Digest, Hasher};
+use base::files::write_atomically;
+use base::size::ByteSize;
+use model::release::{Image, MANIFEST, Payload, Purpose, Release};
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;

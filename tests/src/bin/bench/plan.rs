@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use installer::config::{Images, Install, InstallConfig};
-use installer::digest::Digest;
+use base::digest::Digest;
 use installer::inventory::Inventory;
 use installer::plan::plan;
-use installer::release::{Payload, Purpose, Release};
+use model::config::{Images, Install, InstallConfig};
+use model::release::{Payload, Purpose, Release};
 use serde_json::{Value, json};
 
 use crate::figure::{Figure, Limit};

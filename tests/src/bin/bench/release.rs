@@ -1,6 +1,6 @@
 //! Release manifests of media that no build has made.
 
-use installer::release::{Containerd, FORMAT, MediumKind, Payload, Release};
+use model::release::{Containerd, FORMAT, MediumKind, Payload, Release};
 
 /// A manifest with these payloads, and else as little as there can be.
 pub(crate) fn release(payloads: Vec<Payload>) -> Release {

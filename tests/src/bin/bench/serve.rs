@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use installer::digest::Digest;
-use installer::release::{MANIFEST, Payload, Purpose};
+use base::digest::Digest;
+use model::release::{MANIFEST, Payload, Purpose};
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::paths;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use installer::config;
+use model::config;
 
 use crate::figure::{Figure, Limit};
 

@@ -10,7 +10,7 @@ use nqrust_checker::crash::Entry;
 
 use crate::install::BlockDevice;
 use crate::plan::{Partition, PartitionName, Plan, SectorSize, Target};
-use crate::size::ByteSize;
+use base::size::ByteSize;
 
 /// What happened on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

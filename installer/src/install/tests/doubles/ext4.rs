@@ -12,10 +12,10 @@ use anyhow::{Context, Result};
 use nix::unistd::{Whence, lseek};
 
 use super::TestDisk;
-use crate::command::{Invocation, Runner, SystemRunner};
-use crate::digest::Digest;
 use crate::install::{Access, BlockDevice, Host, Made, Mounted};
 use crate::plan::{Partition, PartitionName, Plan, Target};
+use base::command::{Invocation, Runner, SystemRunner};
+use base::digest::Digest;
 
 /// So much of a file system is compared, and written, at once.
 const PIECE: u64 = 64 << 10;

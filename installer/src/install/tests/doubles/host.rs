@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 
-use crate::command::{Invocation, Runner};
 use crate::install::{Access, Host, Made, Mounted};
 use crate::plan::{Partition, PartitionName, Target};
+use base::command::{Invocation, Runner};
 
 /// Partition nodes are names, file systems are directories.
 pub(in crate::install) struct TestHost {

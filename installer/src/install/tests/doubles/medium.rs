@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 
-use crate::iso::Source;
-use crate::medium::{PayloadSource, Place};
 use crate::plan::tests::{contents, release};
-use crate::release::Payload;
+use formats::iso9660::address::Source;
+use medium::sources::{PayloadSource, Place};
+use model::release::Payload;
 
 /// The small medium of the plan's tests, in memory; one payload may be damaged, after so many good openings, and so many
 /// times.

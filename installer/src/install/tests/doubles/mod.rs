@@ -17,14 +17,15 @@ pub(in crate::install) use host::{TestHost, TestRunner};
 pub(in crate::install) use medium::TestMedium;
 
 use super::super::{BlockDevice, Cancel, Host, Parts, Unpacking, execute};
-use crate::command::Runner;
-use crate::config::{InstallConfig, Secret};
-use crate::failure::{Class, class_of, render};
 use crate::inventory::Inventory;
 use crate::plan::tests::{GUID, disk, release, trial};
 use crate::plan::{PartitionName, Plan, Target};
-use crate::progress::{Progress, tests::Recorder};
-use crate::size::ByteSize;
+use base::command::Runner;
+use base::failure::{Class, class_of, render};
+use base::progress::Progress;
+use base::size::ByteSize;
+use model::config::{InstallConfig, Secret};
+use testing::progress::Recorder;
 
 /// Everything for one run.
 pub(in crate::install) struct Bench {

@@ -109,7 +109,7 @@ impl Node {
 
 #[test]
 fn a_temporary_name_that_a_user_swaps_for_a_link_reaches_no_other_file() {
-    if !crate::files::tests::root_runs() {
+    if !testing::privileges::root_runs() {
         return;
     }
     let (node, file) = (Node::new(), file("{path: /home/bob/app.conf, content: x, permissions: '0644'}"));
@@ -138,7 +138,7 @@ fn a_temporary_name_that_a_user_swaps_for_a_link_reaches_no_other_file() {
 
 #[test]
 fn a_file_that_a_user_swaps_for_a_link_passes_no_mode_or_owner_on() {
-    if !crate::files::tests::root_runs() {
+    if !testing::privileges::root_runs() {
         return;
     }
     let (node, file) = (Node::new(), file("{path: /home/bob/app2.conf, content: x, permissions: '0666'}"));
@@ -157,7 +157,7 @@ fn a_file_that_a_user_swaps_for_a_link_passes_no_mode_or_owner_on() {
 
 #[test]
 fn a_directory_that_a_user_swaps_for_a_link_leads_nowhere() {
-    if !crate::files::tests::root_runs() {
+    if !testing::privileges::root_runs() {
         return;
     }
     let (node, file) = (Node::new(), file("{path: /home/bob/conf/secret, content: x, permissions: '0666'}"));

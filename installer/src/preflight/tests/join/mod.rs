@@ -5,21 +5,17 @@ mod nodes;
 mod servers;
 mod trust;
 
-#[path = "../../../../../tests/src/supervisor.rs"]
-#[allow(dead_code, unreachable_pub)]
-mod double;
-
 use std::os::fd::{AsRawFd, IntoRawFd};
 
-use double::{Authorities, Manner, Supervisor};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, socket};
+use testing::supervisor::{Authorities, Manner, Supervisor};
 
 use super::*;
-use crate::config::{Distribution, Role, Secret};
-use crate::digest::Digest;
 use crate::preflight::SystemNetwork;
 use crate::preflight::intent::Join;
 use crate::preflight::join::Ports;
+use base::digest::Digest;
+use model::config::{Distribution, Role, Secret};
 
 /// What nobody else may see.
 const SERVER: &str = "hush-of-servers";

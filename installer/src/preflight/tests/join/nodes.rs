@@ -1,8 +1,8 @@
 //! What the nodes of the cluster have to do with the one that joins.
 
-use super::double::node;
 use super::*;
 use crate::preflight::join::Version;
+use testing::supervisor::node;
 
 const CONTROL: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/etcd"];
 const WITNESS: &str = "node-role.harvesterhci.io/witness";
@@ -61,8 +61,8 @@ fn a_second_witness_is_refused() {
         talk.expect("join-witness", "found", "node-4 (192.0.2.14) is the witness of the cluster");
         assert!(talk.next("join-witness").contains("kubectl delete node node-4"));
     }
-    use crate::config::Profile::Production;
     use crate::preflight::Severity::{Error, Off};
+    use model::config::Profile::Production;
     let of = |role| check("join-witness").severity(role, Production);
     assert_eq!([of(Role::Witness), of(Role::Management), of(Role::Worker)], [Error, Off, Off]);
 }

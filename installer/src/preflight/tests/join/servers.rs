@@ -1,13 +1,14 @@
 //! Whether a supervisor answers, and which.
 
-use super::double::Fault;
 use super::*;
-use crate::failure::Class;
 use crate::preflight::network::Offline;
-use crate::preflight::{names, run};
+use crate::preflight::run;
+use base::failure::Class;
+use model::checks::NAMES;
+use testing::supervisor::Fault;
 
 fn joins() -> impl Iterator<Item = &'static str> {
-    names().filter(|name| name.starts_with("join-"))
+    NAMES.into_iter().filter(|name| name.starts_with("join-"))
 }
 
 #[test]
@@ -122,7 +123,7 @@ fn an_install_that_cannot_join_ends_with_the_exit_code_for_that() {
     let intent = joining(Role::Worker, closed(), SERVER);
     let failure = run(&facts, &intent, &SystemNetwork::default()).verdict_in_full().unwrap_err();
     assert_eq!(failure.class(), Class::Join);
-    let text = crate::failure::render(&failure.into());
+    let text = base::failure::render(&failure.into());
     assert!(text.contains("join-server: https://127.0.0.1:") && text.contains("[join-server]"), "{text}");
     let skip = vec!["join-server".to_owned()];
     assert!(run(&facts, &Intent { skip, ..intent }, &SystemNetwork::default()).verdict().is_ok());

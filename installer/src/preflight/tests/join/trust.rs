@@ -1,11 +1,11 @@
 //! Which authority is believed, and that nobody else gets to see the token.
 
-use super::double::Fault;
 use super::*;
-use crate::config::InstallConfig;
 use crate::preflight::join::{Question, Token, ask, pin};
+use model::config::InstallConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use testing::supervisor::Fault;
 
 /// What nobody may be asked before it is known who it is.
 fn assert_nobody_saw_the_token(server: &Supervisor) {

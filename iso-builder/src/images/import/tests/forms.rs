@@ -133,8 +133,8 @@ fn an_archive_has_to_be_the_one_that_was_published() {
     assert_eq!(import(&list(Digest::of(&bytes), "images.tar.zst")).unwrap(), bytes.len() as u64);
     let refused = |list: PathBuf, word: &str| {
         let error = import(&list).unwrap_err();
-        let told = installer::failure::render(&error);
-        assert_eq!(installer::failure::class_of(&error), Class::Verification, "{told}");
+        let told = base::failure::render(&error);
+        assert_eq!(base::failure::class_of(&error), Class::Verification, "{told}");
         assert!(told.contains(word) && told.contains("images.tar.zst"), "{told}");
     };
     refused(list(Digest::of(b""), "images.tar.zst"), "is not the file whose checksum is in");

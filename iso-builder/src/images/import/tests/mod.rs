@@ -95,8 +95,8 @@ impl Place {
     /// An import that fails: with this class, telling all of `words`, and leaving nothing but placed blobs.
     pub(super) fn refused(&self, path: &Path, references: &[&str], class: Class, words: &[&str]) {
         let error = self.import(path, references).unwrap_err();
-        let told = installer::failure::render(&error);
-        assert_eq!(installer::failure::class_of(&error), class, "{told}");
+        let told = base::failure::render(&error);
+        assert_eq!(base::failure::class_of(&error), class, "{told}");
         let name = path.file_name().unwrap().to_str().unwrap();
         for word in words.iter().chain(&[name]) {
             assert!(told.contains(word), "{word:?} is not in {told}");

@@ -13,12 +13,12 @@ use crate::serve::net::{Limits, listen, serve};
 use crate::serve::nodes::{Configurations, Origin};
 use crate::serve::registry::Registry;
 use crate::serve::testing::{NODE, medium};
-use installer::config::Secret;
-use installer::fleet::wire::Failed;
+use base::progress::Progress;
 use installer::fleet::{Patience, Reporter, Setup};
-use installer::machine::Identity;
-use installer::progress::Progress;
-use installer::release::MediumKind;
+use model::config::Secret;
+use model::fleet::Failed;
+use model::machine::Identity;
+use model::release::MediumKind;
 
 /// A server with a configuration for one machine, while the process lives.
 fn server() -> SocketAddr {

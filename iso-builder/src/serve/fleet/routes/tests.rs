@@ -1,9 +1,9 @@
 use super::*;
 use crate::serve::machines::{Machine, Permission, State};
 use crate::serve::testing::{configurations, told};
-use installer::fleet::wire::{Failed, Line, Node};
-use installer::machine::Identity;
-use installer::progress;
+use base::progress;
+use model::fleet::{Failed, Line, Node};
+use model::machine::Identity;
 use uuid::Uuid;
 
 const NOW: Moment = Moment(1_700_000_000);

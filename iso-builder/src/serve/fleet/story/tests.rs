@@ -1,6 +1,6 @@
 use super::*;
-use installer::machine::Identity;
-use installer::progress::State;
+use base::progress::State;
+use model::machine::Identity;
 use proptest::prelude::*;
 
 const NOW: Moment = Moment(1_700_000_000);

@@ -1,8 +1,8 @@
 use super::*;
 use crate::serve::fleet::story::tests::{hello, told};
 use crate::serve::machines::Event;
-use installer::fleet::wire::{Line, Node};
-use installer::progress::{self, State as StepState};
+use base::progress::{self, State as StepState};
+use model::fleet::{Line, Node};
 
 const NOW: Moment = Moment(1_700_000_000);
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::serve::store::sqlite::Sqlite;
 use crate::serve::testing::told;
-use installer::failure::{class_of, render};
+use base::failure::{class_of, render};
 use serde_json::{Value, json};
 
 /// A machine as the earlier version kept it.

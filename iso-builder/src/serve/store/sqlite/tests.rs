@@ -1,7 +1,7 @@
 use super::*;
 use crate::serve::machines::{Event, Moment, Permission, State};
 use crate::serve::testing::told;
-use installer::failure::{class_of, render};
+use base::failure::{class_of, render};
 use std::os::unix::fs::PermissionsExt;
 
 const NOW: Moment = Moment(7);

@@ -1,0 +1,73 @@
+//! Acting with a user's rights while root runs: what root does in a directory of a user, the kernel then allows or
+//! refuses as it would to that user.
+//!
+//! Linux keeps the identity for file access per thread (setfsuid(2)): other threads go on as root, and no process has to
+//! be forked. While it is not root's, the capabilities that override file permissions are gone too (capabilities(7),
+//! "Effect of user ID changes on capabilities"). Supplementary groups stay those of the process.
+
+use std::io;
+use std::marker::PhantomData;
+
+use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
+
+use super::directory::Owner;
+
+/// No identity: the kernel refuses it and answers with the present one.
+const ASK: u32 = u32::MAX;
+
+/// This thread acts as somebody else until this is dropped.
+pub(super) struct Acting {
+    before: Owner,
+    /// The identity is the thread's; the value must not leave it.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Acting {
+    /// Takes the identity of `owner`.
+    ///
+    /// # Errors
+    /// The kernel refuses it: this process is not root's, or its user namespace does not have that user.
+    pub(super) fn like(owner: Owner) -> io::Result<Self> {
+        // The group first: without root's user id it could not be changed any more.
+        let group = setfsgid(Gid::from_raw(owner.group)).as_raw();
+        let user = setfsuid(Uid::from_raw(owner.user)).as_raw();
+        let acting = Self { before: Owner { user, group }, _thread: PhantomData };
+        let now = (setfsuid(Uid::from_raw(ASK)).as_raw(), setfsgid(Gid::from_raw(ASK)).as_raw());
+        if now != (owner.user, owner.group) {
+            let what =
+                format!("the rights of user {} and group {} cannot be taken here", owner.user, owner.group);
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+        Ok(acting)
+    }
+}
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        setfsuid(Uid::from_raw(self.before.user));
+        setfsgid(Gid::from_raw(self.before.group));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use testing::privileges::root_runs;
+
+    #[test]
+    fn the_rights_are_a_users_until_the_end_of_the_scope() {
+        if !root_runs() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let secret = directory.path().join("secret");
+        std::fs::write(&secret, "x").unwrap();
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+        {
+            let _acting = Acting::like(Owner { user: 1001, group: 1001 }).unwrap();
+            assert_eq!(std::fs::read(&secret).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+        assert_eq!(std::fs::read(&secret).unwrap(), b"x");
+    }
+}

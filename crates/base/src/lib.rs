@@ -1,0 +1,12 @@
+//! The ground floor: what every other crate stands on, and what knows nothing of installing or of media.
+
+pub mod command;
+pub mod containerd;
+pub mod digest;
+pub mod encode;
+pub mod failure;
+pub mod files;
+pub mod parallel;
+pub mod percent;
+pub mod progress;
+pub mod size;

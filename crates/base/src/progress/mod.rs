@@ -1,0 +1,343 @@
+//! Progress of long work: one stream of events, several ways to show it.
+//!
+//! Work calls [`Progress::step`] and reports bytes on the [`Step`]. A [`Sink`] shows events: [`plain`] lines
+//! for logs, pipes and consoles, [`json`] lines for programs, [`bars`] for a terminal. [`Progress`] fans out
+//! to any number of sinks and limits the rate of byte counts to [`RATE`].
+//!
+//! The fields of an event are a contract (`--progress json`): `v`, `seq`, `time`, `step`, `state`, `bytes`,
+//! `total`, `message`; the last event has the step `run`, a `result` and the `exit_code`.
+
+pub mod bars;
+pub mod book;
+pub mod json;
+pub mod measure;
+pub mod plain;
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+/// Byte counts of one step are shown at most this often.
+pub const RATE: Duration = Duration::from_millis(200);
+
+/// One event. Serialises to the JSON of `--progress json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Version of this format: 1.
+    pub v: u32,
+    /// Counts up from 1.
+    pub seq: u64,
+    /// RFC 3339, UTC.
+    pub time: String,
+    /// Stable name of the step; `run` for the whole.
+    pub step: String,
+    /// Where the step is.
+    pub state: State,
+    /// Bytes done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Bytes to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// For people.
+    pub message: String,
+    /// Only on the last event: `done` or `failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<State>,
+    /// Only on the last event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
+}
+
+/// Where a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It has begun.
+    Started,
+    /// Bytes have moved.
+    Progress,
+    /// It came to its end.
+    Done,
+    /// It did not.
+    Failed,
+}
+
+/// Shows events.
+pub trait Sink: Send {
+    /// Shows one event. Errors of the terminal or pipe are the sink's to swallow: progress never fails work.
+    fn show(&mut self, event: &Event);
+}
+
+/// How `--progress` is to be shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Style {
+    /// Bars on a terminal, lines elsewhere.
+    #[default]
+    Auto,
+    /// One line now and then.
+    Plain,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Style {
+    /// The sink for standard error (`plain`, bars) or standard output (`json`).
+    #[must_use]
+    pub fn sink(self) -> Box<dyn Sink> {
+        use std::io::IsTerminal;
+        match self {
+            Self::Json => Box::new(json::JsonLines::new(io::stdout())),
+            Self::Auto if io::stderr().is_terminal() => Box::new(bars::Bars::default()),
+            Self::Auto | Self::Plain => Box::new(plain::PlainLines::new(io::stderr())),
+        }
+    }
+}
+
+/// Receives the progress of one run and passes it to the sinks. Clones share the run.
+#[derive(Clone)]
+pub struct Progress(Arc<Mutex<Run>>);
+
+struct Run {
+    sinks: Vec<Box<dyn Sink>>,
+    seq: u64,
+    finished: bool,
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Progress")
+    }
+}
+
+impl Progress {
+    /// Progress shown by `sinks`.
+    #[must_use]
+    pub fn new(sinks: Vec<Box<dyn Sink>>) -> Self {
+        Self(Arc::new(Mutex::new(Run { sinks, seq: 0, finished: false })))
+    }
+
+    /// Progress that nobody sees.
+    #[must_use]
+    pub fn silent() -> Self {
+        Self::new(Vec::new())
+    }
+
+    /// Adds a sink; it sees events from now on.
+    pub fn add(&self, sink: Box<dyn Sink>) {
+        self.lock().sinks.push(sink);
+    }
+
+    /// Begins the step `id` of `total` bytes (`None` where bytes mean nothing).
+    #[must_use]
+    pub fn step(&self, id: &str, message: impl Into<String>, total: Option<u64>) -> Step {
+        let step = Step {
+            progress: self.clone(),
+            id: id.to_owned(),
+            message: message.into(),
+            bytes: 0,
+            total,
+            shown: Instant::now(),
+            open: true,
+        };
+        step.emit(State::Started);
+        step
+    }
+
+    /// Begins a step, does `work`, and ends the step as the work ended.
+    pub fn within<T>(
+        &self,
+        id: &str,
+        message: impl Into<String>,
+        work: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let step = self.step(id, message, None);
+        let value = work()?;
+        step.done();
+        Ok(value)
+    }
+
+    /// Tells something that is not a step of its own.
+    pub fn note(&self, step: &str, message: impl Into<String>) {
+        self.emit(step, State::Progress, None, None, message.into(), None);
+    }
+
+    /// Ends a run that has told of steps and not of its end, so that every stream of events has a last one.
+    pub fn conclude(&self, exit_code: u8) {
+        let open = {
+            let run = self.lock();
+            run.seq > 0 && !run.finished
+        };
+        if open {
+            self.finish(if exit_code == 0 { "Done" } else { "Failed" }, exit_code);
+        }
+    }
+
+    /// The last event of a run.
+    pub fn finish(&self, message: impl Into<String>, exit_code: u8) {
+        self.lock().finished = true;
+        let state = if exit_code == 0 { State::Done } else { State::Failed };
+        self.emit("run", state, None, None, message.into(), Some(exit_code));
+    }
+
+    fn emit(
+        &self,
+        step: &str,
+        state: State,
+        bytes: Option<u64>,
+        total: Option<u64>,
+        message: String,
+        exit_code: Option<u8>,
+    ) {
+        let mut run = self.lock();
+        run.seq += 1;
+        let event = Event {
+            v: 1,
+            seq: run.seq,
+            time: now(),
+            step: step.to_owned(),
+            state,
+            bytes,
+            total,
+            message,
+            result: exit_code.map(|_| state),
+            exit_code,
+        };
+        for sink in &mut run.sinks {
+            sink.show(&event);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Run> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The present moment in RFC 3339, UTC, to the millisecond.
+fn now() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let millis = i64::try_from(since.as_millis()).unwrap_or_default();
+    jiff::Timestamp::from_millisecond(millis).map(|time| format!("{time:.3}")).unwrap_or_default()
+}
+
+/// One step under way. Dropped before [`Step::done`], it has failed.
+#[derive(Debug)]
+pub struct Step {
+    progress: Progress,
+    id: String,
+    message: String,
+    bytes: u64,
+    total: Option<u64>,
+    shown: Instant,
+    open: bool,
+}
+
+impl Step {
+    /// So many more bytes are done.
+    pub fn advance(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        if self.shown.elapsed() >= RATE {
+            self.shown = Instant::now();
+            self.emit(State::Progress);
+        }
+    }
+
+    /// How many bytes are done.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What was done after the first `bytes` has to be done again.
+    pub fn back_to(&mut self, bytes: u64) {
+        self.bytes = self.bytes.min(bytes);
+    }
+
+    /// The step came to its end.
+    pub fn done(mut self) {
+        self.open = false;
+        self.emit(State::Done);
+    }
+
+    /// Counts what is read through `inner` on this step.
+    pub fn reader<'a, R: Read + 'a>(&'a mut self, inner: R) -> impl Read + 'a {
+        struct Counting<'a, R>(&'a mut Step, R);
+        impl<R: Read> Read for Counting<'_, R> {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                let count = self.1.read(buffer)?;
+                self.0.advance(count as u64);
+                Ok(count)
+            }
+        }
+        Counting(self, inner)
+    }
+
+    fn emit(&self, state: State) {
+        let bytes = self.total.map(|_| self.bytes);
+        self.progress.emit(&self.id, state, bytes, self.total, self.message.clone(), None);
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        if self.open {
+            self.emit(State::Failed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps events for a test to look at.
+    #[derive(Clone, Default)]
+    struct Recorder(Arc<Mutex<Vec<Event>>>);
+
+    impl Sink for Recorder {
+        fn show(&mut self, event: &Event) {
+            self.0.lock().unwrap().push(event.clone());
+        }
+    }
+
+    #[test]
+    fn a_run_with_steps_has_one_end_and_one_without_has_none() {
+        let recorder = Recorder::default();
+        let progress = Progress::new(vec![Box::new(recorder.clone())]);
+        progress.conclude(0);
+        assert!(recorder.0.lock().unwrap().is_empty());
+        progress.step("copy", "copying", None).done();
+        progress.conclude(4);
+        progress.conclude(4);
+        let events = recorder.0.lock().unwrap();
+        assert_eq!(events.iter().filter(|event| event.step == "run").count(), 1);
+        assert_eq!(events.last().unwrap().exit_code, Some(4));
+    }
+
+    #[test]
+    fn events_are_numbered_and_a_dropped_step_has_failed() {
+        let recorder = Recorder::default();
+        let progress = Progress::new(vec![Box::new(recorder.clone())]);
+        let mut copy = progress.step("copy", "copying", Some(10));
+        copy.advance(10);
+        copy.done();
+        drop(progress.step("format", "formatting", None));
+        progress.finish("stopped", 6);
+        let events = recorder.0.lock().unwrap();
+        let told: Vec<_> = events.iter().map(|e| (e.seq, e.step.as_str(), e.state, e.bytes)).collect();
+        assert_eq!(
+            told,
+            [
+                (1, "copy", State::Started, Some(0)),
+                (2, "copy", State::Done, Some(10)),
+                (3, "format", State::Started, None),
+                (4, "format", State::Failed, None),
+                (5, "run", State::Failed, None),
+            ]
+        );
+        assert_eq!(events.last().unwrap().exit_code, Some(6));
+    }
+}

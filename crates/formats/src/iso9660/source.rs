@@ -1,0 +1,52 @@
+//! Bounded reads from an image. Addresses and sources are `medium::iso`'s.
+
+use std::io;
+
+pub use crate::iso9660::address::{BLOCK_SIZE, Block, Extent, Offset, Source};
+
+use super::Error;
+
+/// What lies behind the beginning of something else, as a partition does.
+#[derive(Debug)]
+pub struct Behind<S> {
+    /// The whole.
+    pub source: S,
+    /// Where this begins.
+    pub start: Offset,
+}
+
+impl<S: Source> Source for Behind<S> {
+    fn read_at(&self, buffer: &mut [u8], offset: Offset) -> io::Result<usize> {
+        self.source.read_at(buffer, self.start.plus(offset.0))
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.source.length()?.saturating_sub(self.start.0))
+    }
+}
+
+/// Reads exactly `length` bytes at `offset`. The memory is taken only after it is known that the image is
+/// that long, so a wild length costs nothing.
+pub(super) fn read_exactly(
+    source: &impl Source,
+    image_length: u64,
+    offset: Offset,
+    length: u32,
+) -> Result<Vec<u8>, Error> {
+    let end = offset.plus(u64::from(length));
+    if end.0 > image_length {
+        return Err(Error::Truncated { needed: end.0, length: image_length });
+    }
+    let mut bytes = vec![0; length as usize];
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = offset.plus(done as u64);
+        match source.read_at(&mut bytes[done..], at) {
+            Ok(0) => return Err(Error::Truncated { needed: end.0, length: at.0 }),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(Error::Io { offset: at, source }),
+        }
+    }
+    Ok(bytes)
+}

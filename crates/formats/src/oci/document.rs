@@ -1,0 +1,275 @@
+//! Manifests and indexes (image-spec 1.1, `manifest.md` and `image-index.md`; Docker's image manifest version 2,
+//! schema 2).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use base::digest::Digest;
+
+/// Media types of manifests, ours and Docker's.
+const MANIFESTS: [&str; 2] =
+    ["application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json"];
+
+/// Media types of indexes, ours and Docker's.
+const INDEXES: [&str; 2] =
+    ["application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json"];
+
+/// What names a blob inside a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Descriptor {
+    /// What the blob is.
+    #[serde(default)]
+    pub media_type: String,
+    /// SHA-256 of the blob; other algorithms are not read.
+    #[serde(with = "prefixed")]
+    pub digest: Digest,
+    /// The blob's length in bytes.
+    pub size: u64,
+    /// What is said about the blob, for instance its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// What the image runs on, in an index.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<Platform>,
+}
+
+/// Digests as the specifications write them, `sha256:…`.
+mod prefixed {
+    use super::Digest;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&digest.oci())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = text.strip_prefix("sha256:").and_then(|digits| digits.parse().ok());
+        digits.ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not sha256: and 64 digits")))
+    }
+}
+
+/// What an image runs on, in Go's names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Platform {
+    /// `amd64`, `arm64`, …
+    pub architecture: String,
+    /// `linux`, …
+    pub os: String,
+    /// A kind of the architecture: `v7` of `arm`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+}
+
+/// The manifest of one image.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageManifest {
+    /// Its own media type; that of OCI where it does not say.
+    #[serde(default = "oci_manifest")]
+    pub media_type: String,
+    /// The configuration.
+    pub config: Descriptor,
+    /// The layers, lowest first.
+    pub layers: Vec<Descriptor>,
+}
+
+/// The manifests of an image for several platforms.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageIndex {
+    /// Its own media type; that of OCI where it does not say.
+    #[serde(default = "oci_index")]
+    pub media_type: String,
+    /// The manifests, some of which may be no images (attestations).
+    pub manifests: Vec<Descriptor>,
+}
+
+fn oci_manifest() -> String {
+    MANIFESTS[0].to_owned()
+}
+
+fn oci_index() -> String {
+    INDEXES[0].to_owned()
+}
+
+/// What a reference leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Document {
+    /// One image.
+    Manifest(ImageManifest),
+    /// An image for several platforms.
+    Index(ImageIndex),
+}
+
+/// Why a document cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseDocumentError {
+    /// Not JSON, or not of either shape.
+    #[error("it is not the manifest of an image")]
+    Json(#[from] serde_json::Error),
+    /// Something else, for instance Docker's schema 1.
+    #[error("its type {0:?} is neither an image manifest nor an index (OCI, or Docker's schema 2)")]
+    Kind(String),
+}
+
+impl Document {
+    /// Reads a document. `media_type` is what it was announced as; where that is empty or general, the document's own
+    /// word counts, and else its shape.
+    pub fn parse(bytes: &[u8], media_type: &str) -> Result<Self, ParseDocumentError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Head {
+            #[serde(default)]
+            schema_version: u32,
+            #[serde(default)]
+            media_type: String,
+            #[serde(default)]
+            manifests: Option<serde::de::IgnoredAny>,
+        }
+        let head: Head = serde_json::from_slice(bytes)?;
+        let known = |kind: &&str| MANIFESTS.contains(kind) || INDEXES.contains(kind);
+        // What says nothing of the kind is passed over; what says another kind is believed.
+        let vague = |kind: &&str| {
+            kind.is_empty() || matches!(*kind, "application/json" | "application/octet-stream" | "text/plain")
+        };
+        let said = [head.media_type.as_str(), media_type.split(';').next().unwrap_or_default().trim()];
+        let said = said.into_iter().find(|kind| !vague(kind));
+        if let Some(kind) = said.filter(|kind| !known(kind)) {
+            return Err(ParseDocumentError::Kind(kind.to_owned()));
+        }
+        if head.schema_version != 2 {
+            return Err(ParseDocumentError::Kind(format!("schema version {}", head.schema_version)));
+        }
+        match said.map_or(head.manifests.is_some(), |kind| INDEXES.contains(&kind)) {
+            true => Ok(Self::Index(serde_json::from_slice(bytes)?)),
+            false => Ok(Self::Manifest(serde_json::from_slice(bytes)?)),
+        }
+    }
+}
+
+impl ImageIndex {
+    /// The manifest for Linux on `architecture` (Go's name). Of several the first counts, as it does for containerd. One
+    /// that names no platform may be for any: it counts where no other fits, and the image's configuration decides.
+    #[must_use]
+    pub fn choose(&self, architecture: &str) -> Option<&Descriptor> {
+        let fits = |platform: &Platform| platform.os == "linux" && platform.architecture == architecture;
+        let named = self.manifests.iter().find(|manifest| manifest.platform.as_ref().is_some_and(fits));
+        let unnamed =
+            || self.manifests.iter().find(|manifest| manifest.platform.is_none() && manifest.is_manifest());
+        named.or_else(unnamed)
+    }
+
+    /// The platforms that there are, for a message.
+    #[must_use]
+    pub fn platforms(&self) -> Vec<String> {
+        let platforms = self.manifests.iter().filter_map(|manifest| manifest.platform.as_ref());
+        platforms.filter(|platform| platform.os != "unknown").map(ToString::to_string).collect()
+    }
+}
+
+impl std::fmt::Display for Platform {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.os, self.architecture)?;
+        self.variant.iter().try_for_each(|variant| write!(f, "/{variant}"))
+    }
+}
+
+impl Descriptor {
+    /// Whether it names an index.
+    #[must_use]
+    pub fn is_index(&self) -> bool {
+        INDEXES.contains(&self.media_type.as_str())
+    }
+
+    /// Whether it names the manifest of an image.
+    #[must_use]
+    pub fn is_manifest(&self) -> bool {
+        MANIFESTS.contains(&self.media_type.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn descriptor(media_type: &str, platform: Option<(&str, &str)>) -> serde_json::Value {
+        let platform = platform.map(|(os, architecture)| json!({ "os": os, "architecture": architecture }));
+        json!({ "mediaType": media_type, "digest": Digest::of(b"x").oci(), "size": 3, "platform": platform })
+    }
+
+    fn manifest(own: Option<&str>) -> Vec<u8> {
+        let mut document =
+            json!({ "schemaVersion": 2, "config": descriptor("c", None), "layers": [descriptor("l", None)] });
+        if let Some(own) = own {
+            document["mediaType"] = own.into();
+        }
+        serde_json::to_vec(&document).unwrap()
+    }
+
+    fn index(platforms: &[(&str, &str)]) -> Vec<u8> {
+        let manifests: Vec<_> =
+            platforms.iter().map(|platform| descriptor(MANIFESTS[0], Some(*platform))).collect();
+        serde_json::to_vec(&json!({ "schemaVersion": 2, "manifests": manifests })).unwrap()
+    }
+
+    #[test]
+    fn both_families_are_read_whoever_names_the_kind() {
+        for kind in MANIFESTS {
+            for (own, announced) in [(Some(kind), ""), (None, kind), (Some(kind), "application/json")] {
+                assert!(
+                    matches!(Document::parse(&manifest(own), announced), Ok(Document::Manifest(_))),
+                    "{kind}"
+                );
+            }
+        }
+        for kind in INDEXES.into_iter().chain(["", "application/json; charset=utf-8"]) {
+            assert!(matches!(Document::parse(&index(&[]), kind), Ok(Document::Index(_))), "{kind}");
+        }
+    }
+
+    #[test]
+    fn digests_are_written_as_they_are_read() {
+        let text = serde_json::to_string(&descriptor("x", Some(("linux", "amd64")))).unwrap();
+        let read: Descriptor = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            serde_json::to_value(&read).unwrap(),
+            serde_json::from_str::<serde_json::Value>(&text).unwrap()
+        );
+        assert!(serde_json::from_str::<Descriptor>(&text.replace("sha256:", "")).is_err());
+    }
+
+    #[test]
+    fn other_kinds_are_named_in_the_error() {
+        let one = br#"{"schemaVersion": 1, "fsLayers": []}"#;
+        assert!(Document::parse(one, "").unwrap_err().to_string().contains("schema version 1"));
+        let helm = "application/vnd.cncf.helm.config.v1+json";
+        assert!(Document::parse(&manifest(Some(helm)), "").unwrap_err().to_string().contains(helm));
+        for bytes in [&b""[..], b"[]", b"{", br#"{"schemaVersion": 2}"#, b"<html>"] {
+            assert!(Document::parse(bytes, "").is_err());
+        }
+    }
+
+    #[test]
+    fn the_platform_is_chosen_and_an_attestation_is_not() {
+        let bytes =
+            index(&[("unknown", "unknown"), ("linux", "arm64"), ("windows", "amd64"), ("linux", "amd64")]);
+        let Ok(Document::Index(index)) = Document::parse(&bytes, "") else { panic!() };
+        assert_eq!(index.choose("amd64"), index.manifests.last());
+        assert_eq!(index.choose("riscv64"), None);
+        assert_eq!(index.platforms(), ["linux/arm64", "windows/amd64", "linux/amd64"]);
+    }
+
+    #[test]
+    fn a_manifest_that_names_no_platform_counts_where_no_other_fits() {
+        let arm = descriptor(MANIFESTS[0], Some(("linux", "arm64")));
+        let [unnamed, artifact] = [MANIFESTS[0], "application/json"].map(|kind| descriptor(kind, None));
+        let index: ImageIndex =
+            serde_json::from_value(json!({ "manifests": [artifact, arm, unnamed] })).unwrap();
+        assert_eq!(index.choose("arm64"), index.manifests.get(1));
+        assert_eq!(index.choose("amd64"), index.manifests.get(2));
+    }
+}

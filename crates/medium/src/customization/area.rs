@@ -1,0 +1,244 @@
+//! The area as bytes. All numbers are little-endian.
+//!
+//! | offset | length | what |
+//! |---|---|---|
+//! | 0 | 16 | `NQRUST-CUSTOM` and zeros |
+//! | 16 | 4 | version, 1 |
+//! | 20 | 4 | 0 while the area is being written, else 1 |
+//! | 24 | 8 | length of the archive in bytes |
+//! | 32 | 32 | SHA-256 of the archive |
+//! | 64 | to [`HEADER`] | zeros |
+//! | [`HEADER`] | as said | the archive ([`super::content`]) |
+//! | behind it | to [`LENGTH`] | zeros |
+//!
+//! A header of zeros says that the medium is as it was built. Whoever changes the area writes [`UNFINISHED`] first and
+//! the true header last, so that a change which was cut short is never taken for a configuration.
+
+use std::io::{self, Read};
+
+use super::Content;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+
+/// Bytes before the archive: a block of every kind of disk.
+pub const HEADER: usize = 4096;
+/// Room for the archive in bytes.
+pub const CAPACITY: usize = 16 << 20;
+/// Length of the file in bytes.
+pub const LENGTH: u64 = (HEADER + CAPACITY) as u64;
+
+const MAGIC: [u8; 16] = *b"NQRUST-CUSTOM\0\0\0";
+const VERSION: u32 = 1;
+const FINISHED: u32 = 1;
+/// How many bytes of the header say something.
+const USED: usize = 64;
+
+/// What is wrong with an area, a clause.
+#[derive(Debug, thiserror::Error)]
+pub enum Damage {
+    /// Neither zeros nor a header.
+    #[error("it does not begin like one")]
+    NotOne,
+    /// Made by another program than this one.
+    #[error("it is of version {0}, which this program does not know")]
+    Version(u32),
+    /// Somebody is writing it, or was when the power went.
+    #[error("writing it was begun and not finished")]
+    Unfinished,
+    /// The header contradicts itself.
+    #[error("its header is damaged")]
+    Header,
+    /// Its length is more than there is room for.
+    #[error("it should have {0} bytes, and there is room for {CAPACITY}")]
+    Length(u64),
+    /// The bytes are others than were written.
+    #[error("its archive, from byte {HEADER} on, has the SHA-256 {found} instead of {expected}")]
+    Digest {
+        /// What they have.
+        found: Digest,
+        /// What the header says.
+        expected: Digest,
+    },
+    /// An archive that holds what it must not.
+    #[error("its archive is not as it should be: {0}")]
+    Archive(String),
+    /// It ends too early, or cannot be read.
+    #[error("it cannot be read")]
+    Read(#[source] io::Error),
+}
+
+/// Why content cannot be in an area, a clause.
+#[derive(Debug, thiserror::Error)]
+pub enum Unfit {
+    /// There is no room for so many bytes.
+    #[error("it has {0} bytes, and there is room for {CAPACITY}")]
+    TooLarge(usize),
+    /// A path that no archive has.
+    #[error("a file cannot be packed")]
+    Path(#[source] io::Error),
+}
+
+impl Damage {
+    /// The failure of reading the area that `what` names.
+    #[must_use]
+    pub fn failure(self, what: String) -> Failure {
+        let hint = "Run `iso-builder customize` on the medium again, or with --reset.";
+        Failure::new(Class::Verification, what).because(self).hint(hint)
+    }
+}
+
+/// The header of an area that is being written.
+#[must_use]
+pub fn unfinished() -> [u8; HEADER] {
+    header(0, 0, &[0; 32])
+}
+
+/// The area that holds `content`, up to the last byte that is not zero for sure; empty for no content, which is how
+/// media are built.
+pub fn bytes(content: &Content) -> Result<Vec<u8>, Unfit> {
+    if content.is_empty() {
+        return Ok(Vec::new());
+    }
+    let archive = content.pack().map_err(Unfit::Path)?;
+    if archive.len() > CAPACITY {
+        return Err(Unfit::TooLarge(archive.len()));
+    }
+    let mut area = header(FINISHED, archive.len() as u64, Digest::of(&archive).as_bytes()).to_vec();
+    area.extend(archive);
+    Ok(area)
+}
+
+/// What is in the area; none in that of a medium as it was built.
+pub fn read(mut area: impl Read) -> Result<Option<Content>, Damage> {
+    let mut header = [0; HEADER];
+    area.read_exact(&mut header).map_err(Damage::Read)?;
+    let Some((length, expected)) = parse(&header)? else { return Ok(None) };
+    let mut archive = vec![0; length];
+    area.read_exact(&mut archive).map_err(Damage::Read)?;
+    let found = Digest::of(&archive);
+    if found != expected {
+        return Err(Damage::Digest { found, expected });
+    }
+    Content::unpack(&archive).map(Some)
+}
+
+/// Whether an area was changed since the medium was built, by its header alone.
+pub fn is_used(area: impl Read) -> io::Result<bool> {
+    let mut header = Vec::with_capacity(HEADER);
+    area.take(HEADER as u64).read_to_end(&mut header)?;
+    Ok(header.iter().any(|byte| *byte != 0))
+}
+
+fn header(state: u32, length: u64, sha256: &[u8; 32]) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..16].copy_from_slice(&MAGIC);
+    header[16..20].copy_from_slice(&VERSION.to_le_bytes());
+    header[20..24].copy_from_slice(&state.to_le_bytes());
+    header[24..32].copy_from_slice(&length.to_le_bytes());
+    header[32..USED].copy_from_slice(sha256);
+    header
+}
+
+/// Length and SHA-256 of the archive; none where there is none.
+fn parse(header: &[u8; HEADER]) -> Result<Option<(usize, Digest)>, Damage> {
+    if header.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    if header[..16] != MAGIC {
+        return Err(Damage::NotOne);
+    }
+    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    if word(16) != VERSION {
+        return Err(Damage::Version(word(16)));
+    }
+    let state = word(20);
+    if state > FINISHED || header[USED..].iter().any(|byte| *byte != 0) {
+        return Err(Damage::Header);
+    }
+    if state != FINISHED {
+        return Err(Damage::Unfinished);
+    }
+    let length = u64::from(word(24)) | u64::from(word(28)) << 32;
+    let fits = usize::try_from(length).ok().filter(|length| *length <= CAPACITY);
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(&header[32..USED]);
+    Ok(Some((fits.ok_or(Damage::Length(length))?, Digest::from_bytes(sha256))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::customization::content::File;
+    use model::config::Secret;
+    use proptest::prelude::*;
+
+    fn content() -> Content {
+        let nodes = [("default.yaml".to_owned(), Secret::new("install: {automatic: true}\n"))];
+        Content { nodes: nodes.into(), ..Content::default() }
+    }
+
+    fn area() -> Vec<u8> {
+        bytes(&content()).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_zeros_are_no_content() {
+        assert_eq!(read(&*area()).unwrap(), Some(content()));
+        assert_eq!(read(io::repeat(0)).unwrap(), None);
+        assert!(bytes(&Content::default()).unwrap().is_empty());
+        assert!(is_used(&*area()).unwrap() && is_used(&unfinished()[..]).unwrap());
+        assert!(!is_used(io::repeat(0)).unwrap());
+    }
+
+    #[test]
+    fn the_same_content_makes_the_same_bytes() {
+        assert_eq!(area(), area());
+    }
+
+    #[test]
+    fn every_kind_of_damage_is_told() {
+        let changed = |at: usize, byte: u8| {
+            let mut area = area();
+            area[at] = byte;
+            read(&*area).unwrap_err().to_string()
+        };
+        assert_eq!(changed(0, b'n'), "it does not begin like one");
+        assert_eq!(changed(16, 9), "it is of version 9, which this program does not know");
+        assert_eq!(changed(20, 0), "writing it was begun and not finished");
+        assert_eq!(changed(20, 7), "its header is damaged");
+        assert_eq!(changed(100, 7), "its header is damaged");
+        let archive = Digest::of(&area()[HEADER..]);
+        let said = changed(HEADER + 600, b'?');
+        assert!(said.starts_with("its archive, from byte 4096 on, has the SHA-256 "), "{said}");
+        assert!(said.ends_with(&format!(" instead of {archive}")), "{said}");
+        let said = changed(40, 7);
+        assert!(said.contains(&format!("has the SHA-256 {archive} instead of ")), "{said}");
+        assert!(changed(31, 0x80).ends_with("bytes, and there is room for 16777216"));
+        assert_eq!(read(&unfinished()[..]).unwrap_err().to_string(), "writing it was begun and not finished");
+        for cut in [0, 10, HEADER, area().len() - 1] {
+            assert!(matches!(read(&area()[..cut]), Err(Damage::Read(_))), "{cut}");
+        }
+    }
+
+    #[test]
+    fn more_than_there_is_room_for_is_refused() {
+        let mut large = content();
+        let blob = |length| File { mode: 0o600, bytes: vec![7; length] };
+        large.files.insert("blob".into(), blob(CAPACITY));
+        assert!(matches!(bytes(&large), Err(Unfit::TooLarge(size)) if size > CAPACITY));
+        large.files.insert("blob".into(), blob(CAPACITY - 8192));
+        assert_eq!(read(&*bytes(&large).unwrap()).unwrap(), Some(large));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_reading_panic(noise: Vec<u8>, at in 0_usize..200) {
+            let mut bytes = area();
+            for (place, byte) in bytes[at..].iter_mut().zip(&noise) {
+                *place = *byte;
+            }
+            let _ = read(&*bytes);
+            let _ = read(&*noise);
+        }
+    }
+}

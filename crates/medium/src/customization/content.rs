@@ -1,0 +1,299 @@
+//! What is in an area: a tar archive of regular files.
+//!
+//! | Path | What it is |
+//! |---|---|
+//! | `nodes/…` | install configurations, by the names of [`model::machine::nodes`] |
+//! | `ca/….pem` | certificates of authorities to trust |
+//! | `files/…` | files for the node; the rest of the path is where they go |
+//! | `arguments` | kernel arguments, one a line |
+//! | `boot-password` | the password of the boot menu, a hash for GRUB |
+//!
+//! The archive is uncompressed, of one order, without times and owners: the same content makes the same bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io::{self, Read};
+
+use tar::{Archive, Builder, EntryType, Header};
+
+use super::Argument;
+use super::area::{CAPACITY, Damage};
+use model::config::{BootPassword, Secret};
+
+const NODES: &str = "nodes";
+const AUTHORITIES: &str = "ca";
+const FILES: &str = "files";
+const ARGUMENTS: &str = "arguments";
+const BOOT_PASSWORD: &str = "boot-password";
+/// Permissions in the archive of what says nothing of them.
+const PRIVATE: u32 = 0o600;
+/// Nothing that runs as another user.
+const PERMISSIONS: u32 = 0o777;
+
+/// The content of an area.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Content {
+    /// Install configurations, by the names of their files.
+    pub nodes: BTreeMap<String, Secret>,
+    /// Certificates (PEM), by the names of their files.
+    pub authorities: BTreeMap<String, String>,
+    /// Files for the node, by their paths without a leading `/`.
+    pub files: BTreeMap<String, File>,
+    /// Kernel arguments, in their order.
+    pub arguments: Vec<Argument>,
+    /// The password of the boot menu, which the configurations have. It is here a second time so that whoever compares the
+    /// menu with the area need not read configurations.
+    pub boot_password: Option<BootPassword>,
+}
+
+/// A file for the node.
+#[derive(Clone, PartialEq, Eq)]
+pub struct File {
+    /// Its permissions, at most `0o777`.
+    pub mode: u32,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}, {} bytes", self.mode, self.bytes.len())
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.arguments.iter().map(Argument::key).collect::<Vec<_>>();
+        f.debug_struct("Content")
+            .field("nodes", &self.nodes.keys())
+            .field("authorities", &self.authorities.keys())
+            .field("files", &self.files.keys())
+            .field("arguments", &keys)
+            .field("boot_password", &self.boot_password)
+            .finish()
+    }
+}
+
+impl Content {
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The archive. Fails on a path that leads elsewhere, as [`Content::unpack`] would.
+    pub(super) fn pack(&self) -> io::Result<Vec<u8>> {
+        let mut archive = Builder::new(Vec::new());
+        let mut add = |path: &str, mode: u32, bytes: &[u8]| {
+            if !is_inner(path) {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{path:?} leads elsewhere")));
+            }
+            let mut header = Header::new_gnu();
+            header.set_entry_type(EntryType::Regular);
+            header.set_mode(mode & PERMISSIONS);
+            header.set_size(bytes.len() as u64);
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_mtime(0);
+            archive.append_data(&mut header, path, bytes)
+        };
+        if !self.arguments.is_empty() {
+            let text: String = self.arguments.iter().map(|argument| format!("{argument}\n")).collect();
+            add(ARGUMENTS, PRIVATE, text.as_bytes())?;
+        }
+        for (name, pem) in &self.authorities {
+            add(&format!("{AUTHORITIES}/{name}"), PRIVATE, pem.as_bytes())?;
+        }
+        if let Some(password) = &self.boot_password {
+            add(BOOT_PASSWORD, PRIVATE, password.expose().as_bytes())?;
+        }
+        for (path, file) in &self.files {
+            add(&format!("{FILES}/{path}"), file.mode, &file.bytes)?;
+        }
+        for (name, text) in &self.nodes {
+            add(&format!("{NODES}/{name}"), PRIVATE, text.expose().as_bytes())?;
+        }
+        archive.into_inner()
+    }
+
+    /// What the archive holds. Anything that [`Content::pack`] does not write is refused.
+    pub(super) fn unpack(archive: &[u8]) -> Result<Self, Damage> {
+        let bad = |error: io::Error| Damage::Archive(error.to_string());
+        let mut content = Self::default();
+        let mut known = BTreeSet::new();
+        for entry in Archive::new(archive).entries().map_err(bad)? {
+            let mut entry = entry.map_err(bad)?;
+            let path = String::from_utf8(entry.path_bytes().into_owned())
+                .map_err(|_| Damage::Archive("a path is not UTF-8".into()))?;
+            if entry.header().entry_type() != EntryType::Regular {
+                return Err(Damage::Archive(format!("{path:?} is not a regular file")));
+            }
+            let mode = entry.header().mode().map_err(bad)? & PERMISSIONS;
+            if !known.insert(path.clone()) {
+                return Err(Damage::Archive(format!("{path:?} is there twice")));
+            }
+            let mut bytes = Vec::new();
+            entry.by_ref().take(CAPACITY as u64).read_to_end(&mut bytes).map_err(bad)?;
+            content.take(&path, File { mode, bytes })?;
+        }
+        Ok(content)
+    }
+
+    fn take(&mut self, path: &str, file: File) -> Result<(), Damage> {
+        let bad = |why: &str| Damage::Archive(format!("{path:?} {why}"));
+        let text = |file: File| String::from_utf8(file.bytes).map_err(|_| bad("is not text in UTF-8"));
+        if path == ARGUMENTS {
+            let words = text(file)?;
+            let words = words.lines().map(str::parse).collect::<Result<Vec<Argument>, _>>();
+            self.arguments = words.map_err(|why| bad(&format!("has a word that {why}")))?;
+            return Ok(());
+        }
+        if path == BOOT_PASSWORD {
+            let password = text(file)?.parse().map_err(|_| bad("is not a password hash for GRUB"))?;
+            return match self.boot_password.replace(password) {
+                Some(_) => Err(bad("is there twice")),
+                None => Ok(()),
+            };
+        }
+        let (directory, name) = path.split_once('/').ok_or_else(|| bad("has no place there"))?;
+        if !is_inner(name) || (directory != FILES && name.contains('/')) {
+            return Err(bad("leads elsewhere"));
+        }
+        let name = name.to_owned();
+        match directory {
+            NODES => drop(self.nodes.insert(name, Secret::new(text(file)?))),
+            AUTHORITIES => drop(self.authorities.insert(name, text(file)?)),
+            FILES => drop(self.files.insert(name, file)),
+            _ => return Err(bad("has no place there")),
+        }
+        Ok(())
+    }
+}
+
+/// Whether a path stays below the directory that it is relative to, and is written in the one way that there is.
+#[must_use]
+pub fn is_inner(path: &str) -> bool {
+    let part = |part: &str| !matches!(part, "" | "." | "..") && part.len() <= 255;
+    path.len() <= 4096
+        && path.split('/').all(part)
+        && !path.contains(['\\', '\0'])
+        && !path.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn full() -> Content {
+        Content {
+            nodes: [("mac-52-54-00-00-00-01.yaml".to_owned(), Secret::new("token: x"))].into(),
+            authorities: [("own.pem".to_owned(), "-----BEGIN".to_owned())].into(),
+            files: [
+                ("etc/motd".to_owned(), File { mode: 0o755, bytes: b"\0\xff".to_vec() }),
+                ("x/".to_owned() + &"y/".repeat(90) + "z", File { mode: 0o600, bytes: vec![1; 5000] }),
+            ]
+            .into(),
+            arguments: vec!["quiet".parse().unwrap(), "a=b".parse().unwrap()],
+            boot_password: Some(testing::documents::HASH.parse().unwrap()),
+        }
+    }
+
+    /// An archive of one entry, made without the care of the one who packs.
+    fn archive(path: &str, kind: EntryType, bytes: &[u8]) -> Vec<u8> {
+        let mut header = Header::new_old();
+        header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
+        header.set_entry_type(kind);
+        header.set_mode(0o600);
+        header.set_size(bytes.len() as u64);
+        header.set_cksum();
+        let mut archive = Builder::new(Vec::new());
+        archive.append(&header, bytes).unwrap();
+        archive.into_inner().unwrap()
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        assert_eq!(Content::unpack(&full().pack().unwrap()).unwrap(), full());
+        assert_eq!(Content::unpack(&Content::default().pack().unwrap()).unwrap(), Content::default());
+    }
+
+    #[test]
+    fn debug_output_does_not_show_what_files_hold() {
+        let text = format!("{:?}", full());
+        assert!(text.contains("mac-52-54-00-00-00-01.yaml") && text.contains("quiet"), "{text}");
+        assert!(!text.contains("token") && !text.contains("255"), "{text}");
+    }
+
+    #[test]
+    fn a_path_that_leads_elsewhere_is_not_packed() {
+        for path in ["/etc/motd", "../x", "a//b", "a/./b", "", "a\nb"] {
+            let files = [(path.to_owned(), File { mode: 0o600, bytes: Vec::new() })].into();
+            Content { files, ..Content::default() }.pack().unwrap_err();
+        }
+    }
+
+    #[test]
+    fn what_nobody_packs_is_refused() {
+        for path in [
+            "nodes/../x.yaml",
+            "/etc/passwd",
+            "nodes/a/b.yaml",
+            "files/../../x",
+            "files//x",
+            "files/",
+            "other",
+            "x/y",
+        ] {
+            let error = Content::unpack(&archive(path, EntryType::Regular, b"x")).unwrap_err();
+            assert!(matches!(error, Damage::Archive(_)), "{path}: {error}");
+        }
+        for kind in
+            [EntryType::Symlink, EntryType::Link, EntryType::Directory, EntryType::Char, EntryType::GNUSparse]
+        {
+            let error = Content::unpack(&archive("files/x", kind, b"")).unwrap_err();
+            assert!(matches!(error, Damage::Archive(_)), "{kind:?}: {error}");
+        }
+        for (path, bytes) in
+            [("arguments", &b"a b\n"[..]), ("arguments", b"\xff"), ("nodes/default.yaml", b"\xff")]
+        {
+            Content::unpack(&archive(path, EntryType::Regular, bytes)).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_member_that_is_there_twice_is_refused_whatever_it_is() {
+        for path in ["arguments", "nodes/default.yaml", "ca/own.pem", "files/x"] {
+            let mut twice = archive(path, EntryType::Regular, b"one");
+            twice.truncate(1024);
+            twice.extend(archive(path, EntryType::Regular, b"two"));
+            let told = Content::unpack(&twice).unwrap_err().to_string();
+            assert!(told.ends_with(&format!("{path:?} is there twice")), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_longer_than_the_archive_costs_no_memory() {
+        let mut bytes = archive("files/x", EntryType::Regular, b"x");
+        bytes[124..136].copy_from_slice(b"77777777777\0");
+        let mut header = Header::new_old();
+        header.as_mut_bytes().copy_from_slice(&bytes[..512]);
+        header.set_cksum();
+        bytes[..512].copy_from_slice(header.as_bytes());
+        Content::unpack(&bytes).unwrap_err();
+    }
+
+    proptest! {
+        #[test]
+        fn no_archive_makes_the_reading_panic(noise: Vec<u8>, at in 0_usize..3000) {
+            let mut bytes = full().pack().unwrap();
+            for (place, byte) in bytes[at..].iter_mut().zip(&noise) {
+                *place = *byte;
+            }
+            if let Ok(content) = Content::unpack(&bytes) {
+                prop_assert!(content.files.keys().all(|path| is_inner(path)));
+            }
+            let _ = Content::unpack(&noise);
+        }
+    }
+}

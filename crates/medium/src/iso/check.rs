@@ -1,0 +1,343 @@
+//! Comparing an image with its [`Map`].
+//!
+//! The image is read from its beginning to its end, once; only the three boot loaders, of which the EFI system partition
+//! is made again, and the kernel arguments of the customization area are read a second time (some 8 MiB). Memory does not
+//! depend on the length of the image.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, Read};
+
+use anyhow::Result;
+
+use super::map::{Map, Owner, Region, Wanted, manifest};
+use super::{boot, esp};
+use crate::customization::{FILE, area, argument};
+use base::digest::{Digest, Hasher};
+use formats::iso9660::address::{Offset, Source};
+use model::release::Payload;
+
+/// Large reads keep a drive streaming.
+const CHUNK: usize = 1 << 20;
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+/// How much of an image is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All of it.
+    Whole,
+    /// What firmware, boot loaders and the kernel read beside payloads, without the area for customising and the padding
+    /// behind files: for callers that read payloads and area themselves.
+    Boot,
+}
+
+/// Something in an image that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// What it belongs to.
+    pub owner: Owner,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What is wrong with some bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// They are others than the builder writes.
+    Changed {
+        /// The first one that is, counted from the beginning of the image.
+        at: Offset,
+    },
+    /// A payload whose digest is another.
+    Damaged {
+        /// What the manifest says.
+        expected: Digest,
+        /// What the bytes give.
+        found: Digest,
+    },
+    /// The image ends before they do.
+    CutOff {
+        /// Bytes there should be.
+        expected: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// They cannot be read.
+    Unreadable(String),
+    /// What somebody customised the medium with contradicts itself.
+    Customization(String),
+    /// They could not be compared, because what they are made of is damaged.
+    Unknown(String),
+    /// A release manifest whose digest nothing else on the medium names.
+    Stranger,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Changed { at } => {
+                write!(f, "is not what the builder writes, from byte {at} of the medium on")
+            }
+            Self::Damaged { expected, found } => write!(f, "has the SHA-256 {found} instead of {expected}"),
+            Self::CutOff { expected, found } => write!(f, "has {found} of {expected} bytes"),
+            Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
+            Self::Customization(why) => f.write_str(why),
+            Self::Unknown(why) => write!(f, "could not be compared, because {why} is damaged"),
+            Self::Stranger => {
+                f.write_str("is not the manifest of this medium: nothing else on it names its SHA-256")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.owner, self.fault)
+    }
+}
+
+/// Compares the image in `source` with `map`, which it may be longer than. `read` hears of bytes that were read and ends the
+/// check with an error; whatever is wrong with the image is no error.
+pub fn check(
+    source: &dyn Source,
+    map: &Map<'_>,
+    scope: Scope,
+    read: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<Vec<Difference>> {
+    let mut check = Check { source, map, read, buffer: vec![0; CHUNK] };
+    let length = source.length()?;
+    let mut found = Vec::new();
+    if length < map.size {
+        let fault = Fault::CutOff { expected: map.size, found: length };
+        found.push(Difference { owner: Owner::Image, fault });
+    }
+    let (mut agreeing, mut contradicting) = (0, 0);
+    for region in &map.regions {
+        if scope == Scope::Boot && region.is_of_installer() {
+            continue;
+        }
+        let fault = check.region(region)?;
+        if region.names_release() {
+            agreeing += usize::from(fault.is_none());
+            contradicting += usize::from(matches!(fault, Some(Fault::Changed { .. })));
+        }
+        found.extend(fault.map(|fault| Difference { owner: region.owner.clone(), fault }));
+    }
+    if agreeing == 0 && contradicting > 0 {
+        // Compared with the wrong manifest everything is wrong.
+        return Ok(vec![Difference { owner: manifest(), fault: Fault::Stranger }]);
+    }
+    // That an image is cut off says it for whatever else was there, but for files, which people know by name.
+    found.retain(|difference| {
+        let cut = matches!(difference.fault, Fault::CutOff { .. });
+        !cut || matches!(difference.owner, Owner::Image | Owner::File(_))
+    });
+    Ok(found)
+}
+
+struct Check<'c> {
+    source: &'c dyn Source,
+    map: &'c Map<'c>,
+    read: &'c mut dyn FnMut(u64) -> Result<()>,
+    buffer: Vec<u8>,
+}
+
+impl Check<'_> {
+    fn region(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
+        match &region.wanted {
+            Wanted::Bytes(bytes) => self.bytes(region, bytes),
+            Wanted::Zeros => self.zeros(region.at, region.length),
+            Wanted::Payload(payload) => self.payload(region, payload),
+            Wanted::BootSector | Wanted::Eltorito => self.boot_code(region),
+            Wanted::Esp => match self.esp()? {
+                Ok(image) => self.bytes(region, &image),
+                Err(fault) => Ok(Some(fault)),
+            },
+            Wanted::Area => self.area(region),
+            Wanted::Arguments => self.arguments(region),
+        }
+    }
+
+    /// Reads `length` bytes at `at` piece by piece; `each` says with `false` that it has seen enough.
+    fn pieces(
+        &mut self,
+        at: Offset,
+        length: u64,
+        mut each: impl FnMut(u64, &[u8]) -> bool,
+    ) -> Result<Option<Fault>> {
+        let mut done = 0;
+        while done < length {
+            let wanted = usize::try_from(length - done).unwrap_or(CHUNK).min(CHUNK);
+            let count = match self.source.read_at(&mut self.buffer[..wanted], at.plus(done)) {
+                Ok(0) => return Ok(Some(Fault::CutOff { expected: length, found: done })),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    let why = format!("at byte {}: {error}", at.plus(done));
+                    return Ok(Some(Fault::Unreadable(why)));
+                }
+            };
+            (self.read)(count as u64)?;
+            if !each(done, &self.buffer[..count]) {
+                break;
+            }
+            done += count as u64;
+        }
+        Ok(None)
+    }
+
+    /// Compares with what `wanted` gives for each run of bytes: where it begins in the region, and how long it is.
+    fn compare<'w>(
+        &mut self,
+        (at, length): (Offset, u64),
+        wanted: impl Fn(usize, usize) -> &'w [u8],
+    ) -> Result<Option<Fault>> {
+        let mut different = None;
+        let trouble = self.pieces(at, length, |done, piece| {
+            let mut seen = 0;
+            while seen < piece.len() {
+                let start = usize::try_from(done).unwrap_or(usize::MAX).saturating_add(seen);
+                let wanted = wanted(start, piece.len() - seen);
+                let found = &piece[seen..seen + wanted.len()];
+                if found != wanted {
+                    let first =
+                        found.iter().zip(wanted).take_while(|(found, wanted)| found == wanted).count();
+                    different = Some(at.plus(done + (seen + first) as u64));
+                    return false;
+                }
+                seen += wanted.len();
+            }
+            true
+        })?;
+        Ok(different.map(|at| Fault::Changed { at }).or(trouble))
+    }
+
+    fn bytes(&mut self, region: &Region<'_>, bytes: &[u8]) -> Result<Option<Fault>> {
+        self.compare((region.at, region.length), |start, length| &bytes[start..start + length])
+    }
+
+    fn zeros(&mut self, at: Offset, length: u64) -> Result<Option<Fault>> {
+        self.compare((at, length), |_, length| &ZEROS[..length.min(ZEROS.len())])
+    }
+
+    fn payload(&mut self, region: &Region<'_>, payload: &Payload) -> Result<Option<Fault>> {
+        let mut hasher = Hasher::default();
+        let trouble = self.pieces(region.at, region.length, |_, piece| {
+            hasher.update(piece);
+            true
+        })?;
+        let (expected, found) = (payload.sha256, hasher.finish());
+        Ok(trouble.or_else(|| (found != expected).then_some(Fault::Damaged { expected, found })))
+    }
+
+    /// Boot code has no copy to compare it with: its digest is that of the manifest but for the addresses in it, and
+    /// these are written into it anew.
+    fn boot_code(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
+        let found = match self.whole(region)? {
+            Ok(found) => found,
+            Err(fault) => return Ok(Some(fault)),
+        };
+        let (iso, eltorito) = (self.map.iso, self.map.eltorito);
+        let written: Result<Cow<'_, [u8]>> = (|| match region.wanted {
+            Wanted::BootSector => {
+                anyhow::ensure!(boot::boot_sector_digest(&found)? == iso.boot_sector_sha256);
+                Ok(boot::first_sector(&found, eltorito, self.map.size)?.to_vec().into())
+            }
+            _ => {
+                anyhow::ensure!(boot::eltorito_digest(&found)? == iso.eltorito_sha256);
+                let mut image = found.clone();
+                boot::patch_eltorito(&mut image, eltorito)?;
+                Ok(image.into())
+            }
+        })();
+        let first = match written {
+            Ok(written) => found.iter().zip(&*written).position(|(found, written)| found != written),
+            Err(_) => Some(0),
+        };
+        Ok(first.map(|first| Fault::Changed { at: region.at.plus(first as u64) }))
+    }
+
+    /// The EFI system partition, made anew of the loaders on the medium.
+    fn esp(&mut self) -> Result<Result<Vec<u8>, Fault>> {
+        let mut contents = Vec::new();
+        for (at, payload) in self.map.loaders {
+            let mut bytes = Vec::new();
+            let read = Reader::new(self.source, at, payload.size).read_to_end(&mut bytes);
+            if read.is_err() || Digest::of(&bytes) != payload.sha256 {
+                return Ok(Err(Fault::Unknown(payload.path.clone())));
+            }
+            contents.push(bytes);
+        }
+        let [shim, grub, mok] = &contents[..] else { anyhow::bail!("there are not three boot loaders") };
+        let recipe = &self.map.recipe;
+        esp::image(&recipe.menu(), recipe.release.epoch, [shim, grub, mok]).map(Ok)
+    }
+
+    fn area(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
+        let mut reader = Reader::new(self.source, region.at, region.length);
+        if let Err(damage) = area::read(&mut reader) {
+            let cut = self.source.length()? < region.at.0 + region.length;
+            let why = format!("{:#}", anyhow::Error::from(damage));
+            return Ok(Some(if cut {
+                Fault::CutOff { expected: region.length, found: reader.read }
+            } else {
+                Fault::Customization(why)
+            }));
+        }
+        (self.read)(reader.read)?;
+        let rest = (region.at.plus(reader.read), region.length - reader.read);
+        self.zeros(rest.0, rest.1)
+    }
+
+    /// The file that GRUB reads has the arguments of the area. One of a damaged area cannot be judged; that is told of the
+    /// area.
+    fn arguments(&mut self, region: &Region<'_>) -> Result<Option<Fault>> {
+        let content = match area::read(Reader::new(self.source, self.map.area, area::LENGTH)) {
+            Ok(content) => content.unwrap_or_default(),
+            Err(_) => return Ok(None),
+        };
+        let wanted = argument::grub(&content.arguments, content.boot_password.as_ref())?;
+        Ok(self.bytes(region, &wanted)?.map(|fault| match fault {
+            Fault::Changed { .. } => Fault::Customization(format!(
+                "it does not have the kernel arguments and the password that {FILE} has"
+            )),
+            fault => fault,
+        }))
+    }
+
+    /// A region that fits into memory.
+    fn whole(&mut self, region: &Region<'_>) -> Result<Result<Vec<u8>, Fault>> {
+        let (at, length) = (region.at, region.length);
+        let mut bytes = Vec::with_capacity(usize::try_from(length)?);
+        let trouble = self.pieces(at, length, |_, piece| {
+            bytes.extend_from_slice(piece);
+            true
+        })?;
+        Ok(trouble.map_or(Ok(bytes), Err))
+    }
+}
+
+/// Reads a region as a stream.
+struct Reader<'s> {
+    source: &'s dyn Source,
+    at: Offset,
+    length: u64,
+    /// How many bytes were read.
+    read: u64,
+}
+
+impl<'s> Reader<'s> {
+    fn new(source: &'s dyn Source, at: Offset, length: u64) -> Self {
+        Self { source, at, length, read: 0 }
+    }
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.length - self.read).unwrap_or(usize::MAX);
+        let wanted = buffer.len().min(left);
+        let count = self.source.read_at(&mut buffer[..wanted], self.at.plus(self.read))?;
+        self.read += count as u64;
+        Ok(count)
+    }
+}

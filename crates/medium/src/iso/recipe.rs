@@ -1,0 +1,127 @@
+//! Which files an ISO has, in which order, and what is in those that are no payloads: all of it follows from the
+//! release manifest.
+
+use std::borrow::Cow;
+
+use anyhow::{Context, Result};
+use uuid::Uuid;
+
+use super::esp;
+use super::layout::{Layout, Outline};
+use super::menu::{Menu, volume_id};
+use crate::customization::{self, area, argument};
+use base::digest::Digest;
+use model::release::{MANIFEST, Payload, Purpose, Release};
+
+/// The number of the recipe that this program follows. It changes whenever the bytes of an ISO do.
+pub const NUMBER: u32 = 2;
+
+/// Where GRUB's El Torito image is on an ISO. It is the first file.
+pub const ELTORITO: &str = "boot/grub/eltorito.img";
+/// The boot menu.
+pub const BOOT_MENU: &str = "boot/grub/grub.cfg";
+/// What the signed GRUB reads first where firmware started it from the file system of an optical disc.
+const STUB: &str = "EFI/debian/grub.cfg";
+
+/// What a file holds.
+#[derive(Clone, Debug)]
+pub enum Content<'a> {
+    /// These bytes.
+    Bytes(Cow<'a, [u8]>),
+    /// The kernel arguments that GRUB adds: none, until somebody customises the medium.
+    Arguments,
+    /// The area for customising: zeros likewise.
+    Area,
+    /// A payload.
+    Payload(&'a Payload),
+}
+
+impl Content<'_> {
+    /// Length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Arguments => argument::GRUB_LENGTH as u64,
+            Self::Area => area::LENGTH,
+            Self::Payload(payload) => payload.size,
+        }
+    }
+}
+
+/// How the ISO of one release is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipe<'a> {
+    /// The release.
+    pub release: &'a Release,
+    manifest: &'a [u8],
+    digest: Digest,
+}
+
+impl<'a> Recipe<'a> {
+    /// The recipe for `release`, whose manifest has the bytes `manifest`.
+    #[must_use]
+    pub fn new(release: &'a Release, manifest: &'a [u8]) -> Self {
+        Self { release, manifest, digest: Digest::of(manifest) }
+    }
+
+    /// The boot menu.
+    #[must_use]
+    pub fn menu(&self) -> Menu<'a> {
+        let Release { id, name, version, kernel_arguments, .. } = self.release;
+        Menu {
+            title: format!("{name} {version}"),
+            volume: volume_id(&format!("{id}_{version}")),
+            release: self.digest,
+            arguments: kernel_arguments,
+            password: self.release.payload(Purpose::BootPassword).map(|payload| payload.path.as_str()),
+        }
+    }
+
+    /// The GUID of the partition table.
+    #[must_use]
+    pub fn guid(&self) -> Uuid {
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, self.digest.as_bytes())
+    }
+
+    /// The files behind [`ELTORITO`], in the order in which they lie.
+    #[must_use]
+    pub fn files(&self) -> Vec<(String, Content<'a>)> {
+        let menu = self.menu();
+        let text = |text: String| Content::Bytes(Cow::Owned(text.into_bytes()));
+        let mut files = vec![
+            (MANIFEST.to_owned(), Content::Bytes(Cow::Borrowed(self.manifest))),
+            (menu.mark(), text(String::new())),
+            (BOOT_MENU.to_owned(), text(menu.render())),
+            (STUB.to_owned(), text(menu.stub())),
+            (customization::GRUB_FILE.to_owned(), Content::Arguments),
+            (customization::FILE.to_owned(), Content::Area),
+        ];
+        let here = self.release.payloads.iter().filter(|payload| !payload.is_remote_on(self.release.medium));
+        files.extend(here.map(|payload| (payload.path.clone(), Content::Payload(payload))));
+        files
+    }
+
+    /// The payloads that the EFI system partition is made of, in the order of [`esp::LOADERS`].
+    pub fn loaders(&self) -> Result<[&'a Payload; 3]> {
+        let release: &'a Release = self.release;
+        let find = |number: usize| {
+            let (purpose, path) = esp::LOADERS[number];
+            release.payload(purpose).with_context(|| format!("the release has no payload for {path}"))
+        };
+        Ok([find(0)?, find(1)?, find(2)?])
+    }
+
+    /// Where everything lies. `eltorito` is the length of GRUB's El Torito image in bytes.
+    pub fn layout(&self, eltorito: u64) -> Result<Layout> {
+        let (menu, files) = (self.menu(), self.files());
+        let behind = files.iter().map(|(path, content)| (path.as_str(), content.length()));
+        Layout::new(&Outline {
+            volume: &menu.volume,
+            guid: self.guid(),
+            epoch: self.release.epoch,
+            files: [(ELTORITO, eltorito)].into_iter().chain(behind).collect(),
+            esp: esp::length(&menu, self.loaders()?.map(|payload| payload.size))?,
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! An ISO in memory, made of its own map. That the writer of `iso-builder` writes the same is tested there, where every
+//! byte of such an ISO is changed too.
+
+use super::*;
+use base::digest::Digest;
+use model::release::Release;
+use testing::iso::{find, image, release};
+
+fn differences(release: &Release, image: &[u8], scope: Scope) -> Vec<String> {
+    let manifest = release.to_bytes();
+    let map = Map::of(release, &manifest).unwrap().unwrap();
+    let found = check(&image.to_vec(), &map, scope, &mut |_| Ok(())).unwrap();
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_bytes_of_an_iso_change_only_with_the_number_of_the_recipe() {
+    let image = image(&release());
+    // Another digest here means that media which were built before would be called changed. Raise `recipe::NUMBER`, which is
+    // in the manifest and thereby in this digest, and then write the new one down.
+    assert_eq!(
+        (recipe::NUMBER, Digest::of(&image).to_string().as_str()),
+        (2, "26554e3809d2246b8a651e3c380cfcdba0a44827394bdb42a8b9a447b2b92948"),
+    );
+}
+
+#[test]
+fn an_iso_as_it_was_built_has_no_difference_and_every_byte_is_read_once() {
+    let (release, bytes) = (release(), image(&release()));
+    let manifest = release.to_bytes();
+    let map = Map::of(&release, &manifest).unwrap().unwrap();
+    let mut read = 0;
+    let found = check(&bytes, &map, Scope::Whole, &mut |count| {
+        read += count;
+        Ok(())
+    });
+    assert_eq!((found.unwrap(), read), (vec![], map.size));
+    let mut stick = bytes;
+    stick.extend([0xAA; 5000]);
+    assert_eq!(differences(&release, &stick, Scope::Whole), [""; 0], "what is behind the ISO is none of it");
+}
+
+#[test]
+fn before_an_install_payloads_are_left_to_their_readers_and_boot_parts_are_compared() {
+    let (release, bytes) = (release(), image(&release()));
+    let manifest = release.to_bytes();
+    let map = Map::of(&release, &manifest).unwrap().unwrap();
+    for region in &map.regions {
+        let mut changed = bytes.clone();
+        changed[region.at.0 as usize + region.length as usize / 2] ^= 0x10;
+        let found = differences(&release, &changed, Scope::Boot);
+        let loader = map.loaders.iter().any(|(at, _)| *at == region.at);
+        match region.is_of_installer() && !loader {
+            true => assert_eq!(found, [""; 0], "{}", region.owner),
+            false => assert_eq!(found.len(), 1, "{} {found:?}", region.owner),
+        }
+    }
+}
+
+#[test]
+fn a_manifest_of_another_medium_is_named_itself_and_not_everything_else() {
+    let other = Release { epoch: 1_800_000_000, ..release() };
+    let found = differences(&other, &image(&release()), Scope::Whole);
+    let [only] = &found[..] else { panic!("{found:?}") };
+    assert!(only.starts_with("release.json: is not the manifest of this medium"), "{only}");
+}
+
+#[test]
+fn an_image_that_is_cut_off_is_told_once_and_by_the_files_that_it_lacks() {
+    let (release, bytes) = (release(), image(&release()));
+    let found = differences(&release, &bytes[..find(&bytes, "menuentry") + 20], Scope::Whole);
+    assert!(
+        found[0].starts_with("the ISO: has ") && found[1].starts_with("boot/grub/grub.cfg: has "),
+        "{found:?}"
+    );
+    assert!(found.iter().all(|line| !line.contains("padding")), "{found:?}");
+}
+
+#[test]
+fn a_release_of_another_recipe_or_of_none_has_no_map() {
+    let older = Release { iso: None, ..release() };
+    let mut newer = release();
+    newer.iso.as_mut().unwrap().recipe += 1;
+    for release in [older, newer] {
+        assert!(Map::of(&release, &release.to_bytes()).unwrap().is_none());
+    }
+    let mut impossible = release();
+    impossible.payloads[0].path = "a/very/deep/path/that/no/ISO/has/file".into();
+    assert!(Map::of(&impossible, &impossible.to_bytes()).is_err());
+}

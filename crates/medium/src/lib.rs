@@ -1,0 +1,5 @@
+//! A medium: what its ISO has at every byte, what can be changed on it afterwards, and the sources that payloads are read from.
+
+pub mod customization;
+pub mod iso;
+pub mod sources;

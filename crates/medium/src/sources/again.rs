@@ -1,0 +1,52 @@
+//! Fetching anew what comes damaged.
+
+use anyhow::Result;
+
+use base::failure::{Class, class_of};
+
+/// So often something is fetched whose content is wrong, before that is an error.
+const ATTEMPTS: usize = 3;
+
+/// Does `fetch` again where what came was damaged on its way: proxies cut bodies short, and the checksum of TCP misses one
+/// damaged packet in some ten thousand. `told` hears of each failure that is not the last.
+pub fn fetch_again<T>(
+    mut fetch: impl FnMut() -> Result<T>,
+    mut told: impl FnMut(&anyhow::Error),
+) -> Result<T> {
+    for _ in 1..ATTEMPTS {
+        match fetch() {
+            Err(error) if class_of(&error) == Class::Verification => told(&error),
+            done => return done,
+        }
+    }
+    fetch()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::Failure;
+
+    #[test]
+    fn only_damage_is_fetched_again_and_not_forever() {
+        for (class, damaged, calls, told) in [
+            (Class::Verification, 0, 1, 0),
+            (Class::Verification, 1, 2, 1),
+            (Class::Verification, 2, 3, 2),
+            (Class::Verification, 9, 3, 2),
+            (Class::Network, 9, 1, 0),
+            (Class::DiskIo, 9, 1, 0),
+        ] {
+            let (mut called, mut heard) = (0, 0);
+            let fetch = || {
+                called += 1;
+                match called > damaged {
+                    true => Ok(()),
+                    false => Err(Failure::new(class, "no").into()),
+                }
+            };
+            let done = fetch_again(fetch, |_| heard += 1);
+            assert_eq!((done.is_ok(), called, heard), (damaged < calls, calls, told), "{class:?} {damaged}");
+        }
+    }
+}

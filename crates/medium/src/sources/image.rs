@@ -1,0 +1,147 @@
+//! The ISO that a mounted medium is: what firmware, boot loaders and the kernel read of it is compared with what the
+//! builder writes ([`crate::iso`]).
+//!
+//! A directory, a server and a medium that another recipe made have no image to compare; their payloads are still
+//! checked by whoever reads them.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use nix::sys::stat::{major, minor};
+use nix::sys::statfs::{FsType, statfs};
+
+use super::PayloadSource;
+use crate::iso::layout::PARTITION;
+use crate::iso::{self, Difference, Map, Scope};
+use base::failure::{Class, Classify, Failure};
+use base::progress::Progress;
+use formats::iso9660::address::Source;
+use model::release::{MANIFEST, Release};
+
+/// `ISOFS_SUPER_MAGIC` of the kernel (include/uapi/linux/magic.h).
+const ISO9660: FsType = FsType(0x9660);
+/// The unit of `start` in `/sys/class/block`, in bytes.
+const SECTOR: u64 = 512;
+
+/// How a medium compares with what was written.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// It is no image: a directory, or a server.
+    NoImage,
+    /// It is an image of which this program does not know how it was made.
+    OtherRecipe,
+    /// It is an image, with these differences.
+    Image(Vec<Difference>),
+}
+
+/// Compares the image that `source` is, whose manifest says `release`. The bytes are shown as the step `shown`, if that is
+/// given; an error of `cancel` ends the check.
+pub fn compare(
+    source: &dyn PayloadSource,
+    release: &Release,
+    scope: Scope,
+    shown: Option<(&Progress, &str)>,
+    cancel: &dyn Fn() -> Result<()>,
+) -> Result<Compared> {
+    let Some(image) = source.image()? else { return Ok(Compared::NoImage) };
+    let manifest = source.manifest()?;
+    let map = Map::of(release, &manifest)
+        .class(Class::Verification, || format!("understanding {MANIFEST} of {}", source.describe()))?;
+    let Some(map) = map else { return Ok(Compared::OtherRecipe) };
+    let begin = |(progress, id): (&Progress, &str)| {
+        progress.step(id, format!("Checking {}", source.describe()), Some(map.size))
+    };
+    let mut step = shown.map(begin);
+    let differences = iso::check(image.as_ref(), &map, scope, &mut |bytes| {
+        step.iter_mut().for_each(|step| step.advance(bytes));
+        cancel()
+    })?;
+    if let Some(step) = step.filter(|_| differences.is_empty()) {
+        step.done();
+    }
+    Ok(Compared::Image(differences))
+}
+
+/// The failure of a medium with `differences`.
+#[must_use]
+pub fn changed(source: &dyn PayloadSource, differences: &[Difference]) -> Failure {
+    let told: Vec<_> = differences.iter().map(ToString::to_string).collect();
+    Failure::new(Class::Verification, format!("{} is not as it was built", source.describe()))
+        .because(anyhow!("{}", told.join("\n           ")))
+        .hint("Write the medium again from a file that `iso-builder verify` finds good, or use another one.")
+}
+
+/// The device that holds the ISO which is mounted at `root`; none where `root` is another file system, or a directory
+/// within one. `sys` is where sysfs is.
+pub(super) fn beneath(root: &Path, sys: &Path) -> Result<Option<PathBuf>> {
+    let what = || format!("looking for the device of {}", root.display());
+    let Ok(metadata) = fs::metadata(root) else { return Ok(None) };
+    let above = fs::metadata(root.join("..")).class(Class::DiskIo, what)?;
+    let is_iso = statfs(root).is_ok_and(|stat| stat.filesystem_type() == ISO9660);
+    if !is_iso || above.dev() == metadata.dev() {
+        return Ok(None);
+    }
+    let number = format!("{}:{}", major(metadata.dev()), minor(metadata.dev()));
+    whole_device(&sys.join("dev/block").join(number)).class(Class::DiskIo, what).map(Some)
+}
+
+/// The node of the device whose entry in sysfs is `entry`; of a medium's first partition that of the whole medium, which
+/// has the image from its beginning on.
+fn whole_device(entry: &Path) -> std::io::Result<PathBuf> {
+    let entry = fs::canonicalize(entry)?;
+    let start = fs::read_to_string(entry.join("start")).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let first = start.and_then(|start| start.checked_mul(SECTOR)) == Some(PARTITION.offset().0);
+    let device = match entry.parent() {
+        Some(whole) if first && entry.join("partition").exists() => whole,
+        _ => entry.as_path(),
+    };
+    let name = device.file_name().ok_or(std::io::ErrorKind::NotFound)?;
+    Ok(Path::new("/dev").join(name))
+}
+
+/// Opens the image at `path`.
+pub(super) fn open(path: &Path) -> Result<Box<dyn Source>> {
+    let file = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
+    Ok(Box::new(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn an_image_on_a_stick_begins_with_the_stick_and_not_with_its_partition() {
+        let sys = tempfile::tempdir().unwrap();
+        for (device, files) in [
+            ("sda/sda1", &[("partition", "1\n"), ("start", "64\n")][..]),
+            ("sdb/sdb1", &[("partition", "1\n"), ("start", "2048\n")]),
+            ("sr0", &[]),
+        ] {
+            let entry = sys.path().join("devices").join(device);
+            fs::create_dir_all(&entry).unwrap();
+            for (name, text) in files {
+                fs::write(entry.join(name), text).unwrap();
+            }
+        }
+        fs::create_dir_all(sys.path().join("dev/block")).unwrap();
+        for (number, device, node) in
+            [("8:1", "sda/sda1", "/dev/sda"), ("8:17", "sdb/sdb1", "/dev/sdb1"), ("11:0", "sr0", "/dev/sr0")]
+        {
+            let link = sys.path().join("dev/block").join(number);
+            symlink(sys.path().join("devices").join(device), &link).unwrap();
+            assert_eq!(whole_device(&link).unwrap(), Path::new(node));
+        }
+        assert!(whole_device(&sys.path().join("dev/block/9:9")).is_err());
+    }
+
+    #[test]
+    fn a_directory_is_no_image() {
+        let directory = tempfile::tempdir().unwrap();
+        for root in [directory.path(), Path::new("/nowhere")] {
+            assert_eq!(beneath(root, Path::new("/sys")).unwrap(), None);
+        }
+    }
+}

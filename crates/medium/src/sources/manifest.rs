@@ -1,0 +1,84 @@
+//! The release manifest of a medium, and the digests that the kernel command line demands of what a medium has.
+//!
+//! A signature of the manifest would be checked in [`read_release`], over the bytes that become a [`Release`]; see
+//! [`crate::iso`].
+
+use anyhow::Result;
+
+use super::PayloadSource;
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use model::release::Release;
+
+/// The kernel parameter with the digest of the manifest that belongs to the running system.
+const MANIFEST: &str = "nqrust.release=";
+
+/// The kernel parameter with the digest of the `custom.img` of a medium on a server.
+const CUSTOMIZATION: &str = "nqrust.custom=";
+
+/// The digest that the kernel command line `cmdline` demands of the manifest, if any. Two that differ are refused: one of
+/// them was added to a boot menu that already had one.
+pub fn expected_manifest(cmdline: &str) -> Result<Option<Digest>> {
+    expected(cmdline, MANIFEST)
+}
+
+/// The digest that the kernel command line `cmdline` demands of what a medium on a server was customised with, if any.
+/// Two that differ are refused as well.
+pub fn expected_customization(cmdline: &str) -> Result<Option<Digest>> {
+    expected(cmdline, CUSTOMIZATION)
+}
+
+fn expected(cmdline: &str, parameter: &str) -> Result<Option<Digest>> {
+    let mut named =
+        cmdline.split_whitespace().filter_map(|word| word.strip_prefix(parameter)).map(|digest| {
+            digest.parse::<Digest>().class(Class::Invalid, || format!("reading {parameter}{digest}"))
+        });
+    let Some(first) = named.next().transpose()? else { return Ok(None) };
+    for other in named {
+        let other = other?;
+        if other != first {
+            let what = format!("the kernel command line has {parameter} twice");
+            let why = anyhow::anyhow!("it names {first} and {other}");
+            let hint = "Boot with one of them, or write the medium again.";
+            return Err(Failure::new(Class::Verification, what).because(why).hint(hint).into());
+        }
+    }
+    Ok(Some(first))
+}
+
+/// Reads the manifest of `source` and checks it against `expected`.
+pub fn read_release(source: &dyn PayloadSource, expected: Option<Digest>) -> Result<Release> {
+    let bytes = source.manifest()?;
+    let found = Digest::of(&bytes);
+    if let Some(expected) = expected.filter(|expected| *expected != found) {
+        let what = format!("the release manifest of {} is not the one of this boot", source.describe());
+        return Err(Failure::new(Class::Verification, what)
+            .because(anyhow::anyhow!("its SHA-256 is {found}, and the kernel command line says {expected}"))
+            .hint("Boot from the medium that is to be installed, or write it again.")
+            .into());
+    }
+    Release::parse(&bytes)
+        .class(Class::Verification, || format!("reading the release manifest of {}", source.describe()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::class_of;
+
+    #[test]
+    fn a_command_line_that_names_two_releases_is_refused() {
+        let [one, other] = [b"one", b"two"].map(|bytes| Digest::of(bytes.as_slice()));
+        let word = |digest: Digest| format!("{MANIFEST}{}", digest.oci());
+        assert_eq!(expected_manifest("quiet").unwrap(), None);
+        for line in [word(one), format!("{0} quiet {0}", word(one))] {
+            assert_eq!(expected_manifest(&line).unwrap(), Some(one));
+        }
+        for line in [format!("{} {}", word(one), word(other)), format!("{} quiet {}", word(other), word(one))]
+        {
+            assert_eq!(class_of(&expected_manifest(&line).unwrap_err()), Class::Verification);
+        }
+        let garbled = format!("{} {MANIFEST}nonsense", word(one));
+        assert_eq!(class_of(&expected_manifest(&garbled).unwrap_err()), Class::Invalid);
+    }
+}

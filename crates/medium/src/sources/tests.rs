@@ -1,0 +1,357 @@
+use super::*;
+use base::digest::Digest;
+use base::failure::{Class, class_of, render};
+use model::release::Purpose;
+use proptest::prelude::*;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use testing::http::{AUTHORITY, Answer as FakeAnswer, Fake, Manner as FakeManner};
+use transfer::download::Patience;
+
+/// How the server treats one request.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    /// As the standards say.
+    Good,
+    /// Whole file whatever the range.
+    IgnoreRange,
+    /// Breaks off after so many bytes of the body.
+    Cut(usize),
+    /// Sends so many bytes and then nothing more.
+    Stall(usize),
+    /// Answers with this status and no body.
+    Status(u16),
+    /// Announces and sends a shorter file.
+    Short(usize),
+    /// Flips a bit of the byte at this place.
+    Corrupt(usize),
+    /// Answers a range request with another range.
+    OtherRange,
+}
+
+struct Server {
+    url: String,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+/// Serves `content` under every path; the manner of each request in turn, the last for all further ones.
+fn serve(content: Vec<u8>, manners: Vec<Manner>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let log = requests.clone();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let manner = manners[number.min(manners.len() - 1)];
+            let (content, log) = (content.clone(), log.clone());
+            std::thread::spawn(move || drop(answer(stream.unwrap(), &content, manner, &log)));
+        }
+    });
+    Server { url, requests }
+}
+
+fn answer(
+    mut stream: TcpStream,
+    content: &[u8],
+    manner: Manner,
+    log: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
+    let mut head = String::new();
+    for line in BufReader::new(stream.try_clone()?).lines() {
+        let line = line?;
+        if line.is_empty() {
+            break;
+        }
+        head.push_str(&line.to_lowercase());
+        head.push('\n');
+    }
+    let range = head.lines().find_map(|line| line.strip_prefix("range: bytes="));
+    let start: usize = range.and_then(|range| range.trim_end_matches('-').parse().ok()).unwrap_or(0);
+    log.lock().unwrap().push(head);
+    let mut content = content.to_vec();
+    if let Manner::Status(status) = manner {
+        return write!(stream, "HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    }
+    match manner {
+        Manner::Short(length) => content.truncate(length),
+        Manner::Corrupt(place) => content[place] ^= 1,
+        _ => {}
+    }
+    let total = content.len();
+    let (start, told) = match manner {
+        Manner::IgnoreRange => (0, 0),
+        Manner::OtherRange if start > 0 => (start, start + 1),
+        _ => (start, start),
+    };
+    if start >= total && total > 0 {
+        return write!(stream, "HTTP/1.1 416 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    }
+    let body = &content[start..];
+    let status = match start {
+        0 => "200 OK".to_owned(),
+        _ => format!("206 Part\r\nContent-Range: bytes {told}-{}/{total}", total - 1),
+    };
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nETag: \"v1\"\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    )?;
+    match manner {
+        Manner::Cut(count) => stream.write_all(&body[..count.min(length)]),
+        Manner::Stall(count) => {
+            stream.write_all(&body[..count.min(length)])?;
+            // Until the client hangs up.
+            std::io::copy(&mut stream, &mut std::io::sink()).map(drop)
+        }
+        _ => stream.write_all(body),
+    }
+}
+
+fn content() -> Vec<u8> {
+    (0..200_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+fn payload(bytes: &[u8]) -> Payload {
+    Payload {
+        path: "live/rootfs.squashfs".into(),
+        purpose: Purpose::Rootfs,
+        size: bytes.len() as u64,
+        sha256: Digest::of(bytes),
+    }
+}
+
+fn fetch(manners: Vec<Manner>) -> (anyhow::Result<Vec<u8>>, Server) {
+    let bytes = content();
+    let server = serve(bytes.clone(), manners);
+    let patience = Patience {
+        connect: Duration::from_secs(5),
+        read: Duration::from_millis(300),
+        attempts: 3,
+        pause: Duration::from_millis(1),
+        limit: None,
+    };
+    let result = (|| {
+        let medium = HttpMedium::with_patience(&server.url, patience)?;
+        let payload = payload(&bytes);
+        let mut reader = Verified::new(medium.open(&payload)?, &payload, medium.describe());
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got)?;
+        Ok(got)
+    })();
+    (result, server)
+}
+
+#[test]
+fn a_transfer_that_breaks_off_goes_on_where_it_stopped() {
+    let (result, server) = fetch(vec![Manner::Cut(70_000), Manner::Cut(50_000), Manner::Good]);
+    assert!(result.unwrap() == content());
+    let requests = server.requests.lock().unwrap();
+    assert_eq!(requests.len(), 3);
+    assert!(requests[1].contains("range: bytes=70000-"), "{}", requests[1]);
+    assert!(requests[1].contains("if-range: \"v1\""), "{}", requests[1]);
+    assert!(requests[2].contains("range: bytes=120000-"), "{}", requests[2]);
+}
+
+#[test]
+fn a_server_that_stalls_or_ignores_ranges_is_borne_with() {
+    assert!(fetch(vec![Manner::Stall(90_000), Manner::IgnoreRange]).0.unwrap() == content());
+    assert!(fetch(vec![Manner::Status(503), Manner::Status(429), Manner::Good]).0.unwrap() == content());
+}
+
+#[test]
+fn what_cannot_get_better_is_an_error_with_the_url_and_its_class() {
+    let cases: [(Vec<Manner>, Class, &str); 8] = [
+        (vec![Manner::Status(404)], Class::Network, "does not exist (404)"),
+        (vec![Manner::Status(403)], Class::Network, "403"),
+        (vec![Manner::Status(500)], Class::Network, "gave up after 3 attempts"),
+        (vec![Manner::Stall(0)], Class::Network, "gave up after 3 attempts"),
+        (vec![Manner::Cut(10), Manner::Status(416)], Class::Verification, "ends before byte 10"),
+        (vec![Manner::Cut(10), Manner::OtherRange], Class::Network, "another range"),
+        (vec![Manner::Short(1000)], Class::Verification, "has 1000 bytes instead of 200000"),
+        (vec![Manner::Corrupt(123_456)], Class::Verification, "instead of"),
+    ];
+    for (manners, class, told) in cases {
+        let (result, server) = fetch(manners.clone());
+        let error = result.unwrap_err();
+        let text = render(&error);
+        assert_eq!(class_of(&error), class, "{manners:?}: {text}");
+        assert!(text.contains(told) && text.contains(&server.url), "{manners:?}: {text}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_network_failure() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let patience = Patience { attempts: 2, pause: Duration::from_millis(1), ..Patience::default() };
+    let medium = HttpMedium::with_patience(&format!("http://{address}"), patience).unwrap();
+    let error = medium.probe(&payload(b"x")).unwrap_err();
+    assert_eq!(class_of(&error), Class::Network);
+    assert!(render(&error).contains(&address.to_string()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn whatever_breaks_on_the_way_the_bytes_are_right_or_there_is_an_error(
+        cuts in proptest::collection::vec((0_usize..150_000, 0_u8..4), 0..5),
+    ) {
+        let mut manners: Vec<_> = cuts.iter().map(|(place, kind)| match kind {
+            0 => Manner::Cut(*place),
+            1 => Manner::IgnoreRange,
+            2 => Manner::Corrupt(*place),
+            _ => Manner::Status(502),
+        }).collect();
+        manners.push(Manner::Good);
+        if let Ok(bytes) = fetch(manners).0 {
+            prop_assert!(bytes == content());
+        }
+    }
+}
+
+/// A medium in a directory that holds `files`.
+fn local(files: &[(&str, &[u8])]) -> (tempfile::TempDir, LocalMedium) {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        let path = directory.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+    let medium = LocalMedium::new(directory.path());
+    (directory, medium)
+}
+
+#[test]
+fn what_the_medium_lacks_comes_from_the_server() {
+    let bytes = content();
+    let server = serve(bytes.clone(), vec![Manner::Good]);
+    let (_directory, medium) = local(&[("held", b"here")]);
+    let held = Payload { path: "held".into(), ..payload(b"here") };
+    let remote = HttpMedium::new(&server.url).unwrap();
+    let chain = Chain::new(Box::new(medium), vec![Box::new(remote)]);
+    assert_eq!(chain.place(&held), Some(Place::Here));
+    assert_eq!(chain.place(&payload(&bytes)), Some(Place::Network));
+    let read = |payload: &Payload| {
+        let mut got = Vec::new();
+        chain.open(payload).unwrap().read_to_end(&mut got).unwrap();
+        got
+    };
+    assert_eq!(read(&held), b"here");
+    assert!(read(&payload(&bytes)) == bytes);
+}
+
+#[test]
+fn a_payload_that_is_nowhere_is_named() {
+    let (_directory, medium) = local(&[]);
+    let error = medium.open(&payload(b"x")).err().unwrap();
+    assert_eq!(class_of(&error), Class::Verification);
+    assert!(render(&error).contains("live/rootfs.squashfs is not on the medium"));
+}
+
+#[test]
+fn a_manifest_that_the_kernel_command_line_does_not_know_is_refused() {
+    let release = testing::release::release().to_bytes();
+    let (_directory, medium) = local(&[("release.json", &release)]);
+    let line = |digest: Digest| format!("quiet nqrust.release={} ro\n", digest.oci());
+    let good = expected_manifest(&line(Digest::of(&release))).unwrap();
+    assert_eq!(read_release(&medium, good).unwrap().id, "nqrust");
+    let error = read_release(&medium, expected_manifest(&line(Digest::of(b""))).unwrap()).unwrap_err();
+    assert_eq!(class_of(&error), Class::Verification);
+    assert_eq!(expected_manifest("quiet").unwrap(), None);
+    assert!(expected_manifest("nqrust.release=sha256:12").is_err());
+    let custom = expected_customization(&format!("quiet nqrust.custom={}", Digest::of(b"x").oci())).unwrap();
+    assert_eq!(custom, Some(Digest::of(b"x")));
+    assert!(expected_customization("nqrust.custom=sha256:12").is_err());
+}
+
+#[test]
+fn a_file_beside_the_payloads_is_read_or_known_to_be_absent() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("custom.img"), b"area").unwrap();
+    let local = LocalMedium::new(directory.path());
+    let patience = Patience { attempts: 2, pause: Duration::from_millis(1), ..Patience::default() };
+    let http = |manner| {
+        let server = serve(b"area".to_vec(), vec![manner]);
+        HttpMedium::with_patience(&server.url, patience).unwrap()
+    };
+    let read = |source: &dyn PayloadSource| {
+        source.beside("custom.img").map(|file| {
+            file.map(|mut file| {
+                let mut text = String::new();
+                file.read_to_string(&mut text).unwrap();
+                text
+            })
+        })
+    };
+    assert_eq!(read(&local).unwrap().as_deref(), Some("area"));
+    assert_eq!(read(&http(Manner::Good)).unwrap().as_deref(), Some("area"));
+    assert_eq!(local.beside("other").unwrap().map(drop), None);
+    assert_eq!(read(&http(Manner::Status(404))).unwrap(), None);
+    assert_eq!(class_of(&read(&http(Manner::Status(403))).unwrap_err()), Class::Network);
+}
+
+#[test]
+fn a_payload_over_https_is_not_taken_from_where_there_is_no_tls() {
+    let plain = Fake::start(|_| FakeAnswer::ok(b"x"));
+    let to = plain.url();
+    let server = Fake::with_tls(move |request| {
+        FakeAnswer::new(307, b"").with(&format!("Location: {to}{}", request.path))
+    });
+    let medium = HttpMedium::trusting(&server.url(), &[AUTHORITY.to_owned()]).unwrap();
+    for error in [
+        medium.open(&payload(b"x")).err().unwrap(),
+        medium.probe(&payload(b"x")).unwrap_err(),
+        medium.manifest().unwrap_err(),
+        medium.beside("custom.img").err().unwrap(),
+    ] {
+        let text = render(&error);
+        assert_eq!(class_of(&error), Class::Network, "{text}");
+        for part in [&server.url(), &plain.url(), "without TLS"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+    assert!(plain.requests("").is_empty());
+}
+
+#[test]
+fn a_file_without_a_digest_is_never_put_together_from_two_versions() {
+    let (old, new) = (vec![b'o'; 100_000], vec![b'n'; 100_000]);
+    let patience = Patience { attempts: 3, pause: Duration::from_millis(1), ..Patience::default() };
+    // Validators of the first and of the second answer, and whether the second one is the rest of what was asked for.
+    for (first, second, ranged, good) in [
+        ("ETag: \"1\"", "ETag: \"1\"", true, true),
+        ("ETag: \"1\"", "ETag: \"2\"", true, false),
+        ("ETag: \"1\"", "ETag: \"2\"", false, false),
+        ("ETag: \"1\"", "X-None: 1", true, false),
+        ("ETag: W/\"1\"", "ETag: W/\"1\"", true, false),
+        ("X-None: 1", "X-None: 1", true, false),
+        (
+            "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+            "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+            true,
+            false,
+        ),
+    ] {
+        let (old, other) = (old.clone(), if good { old.clone() } else { new.clone() });
+        let whole = old.clone();
+        let server = Fake::start(move |request| match (request.before, ranged) {
+            (0, _) => FakeAnswer::ok(&old).with(first).in_manner(FakeManner::Cut(70_000)),
+            (_, true) => FakeAnswer::range(&other, request).with(second),
+            (_, false) => FakeAnswer::ok(&other).with(second),
+        });
+        let medium = HttpMedium::with_patience(&server.url(), patience).unwrap();
+        let mut bytes = Vec::new();
+        let read = medium.beside("custom.img").unwrap().unwrap().read_to_end(&mut bytes);
+        assert_eq!(read.is_ok(), good, "{first}, {second}, {ranged}");
+        match read {
+            Ok(_) => assert!(bytes == whole),
+            Err(error) => {
+                let text = render(&anyhow::Error::from(error));
+                assert!(text.contains("custom.img") && text.contains("start again"), "{text}");
+                assert!(bytes.iter().all(|byte| *byte == b'o'), "{first}, {second}, {ranged}");
+            }
+        }
+    }
+}

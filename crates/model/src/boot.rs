@@ -1,0 +1,228 @@
+//! The boot contract: the kernel parameters by which the installer tells an installed node which slot runs and where its
+//! file systems are. The planner writes them, the node's initrd reads them.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use uuid::Uuid;
+
+use base::failure::{Class, Failure};
+
+/// Kernel parameters that the boot loader or a person gives to our programs, and that are no configuration keys.
+pub mod parameter {
+    /// What the live system does: `check` looks at the medium and installs nothing.
+    pub const MODE: &str = "nqrust.mode";
+    /// The digest of the release manifest that the boot files belong to.
+    pub const RELEASE: &str = "nqrust.release";
+    /// The digest of the customization area.
+    pub const CUSTOM: &str = "nqrust.custom";
+    /// The URL of the OS image, for a machine that booted over the network.
+    pub const ROOTFS: &str = "nqrust.rootfs";
+    /// The slot that runs, `a` or `b`.
+    pub const SLOT: &str = "nqrust.slot";
+    /// The file system with the node document.
+    pub const CONFIG: &str = "nqrust.config";
+    /// The file system with what lasts.
+    pub const PERSISTENT: &str = "nqrust.persistent";
+    /// The file system with the data of virtual machines.
+    pub const DATA: &str = "nqrust.data";
+    /// The URL that an install reports to.
+    pub const REPORT: &str = "nqrust.report";
+
+    /// All of them.
+    pub const ALL: [&str; 9] = [MODE, RELEASE, CUSTOM, ROOTFS, SLOT, CONFIG, PERSISTENT, DATA, REPORT];
+}
+
+/// The two places for an OS image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Slot {
+    /// Written by the install.
+    A,
+    /// Written by the first update.
+    B,
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::A => "a",
+            Self::B => "b",
+        })
+    }
+}
+
+/// What udev's links to arrays begin with.
+const ARRAYS: &str = "/dev/disk/by-id/md-uuid-";
+
+/// Where a file system lies: a partition by the unique id in its GPT entry, or an array by its identity. Written and read
+/// as `PARTUUID=` and the id, or as the link that udev makes for an array which runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Volume {
+    Partition(Uuid),
+    Array(Uuid),
+}
+
+impl Volume {
+    /// Where udev puts the link to its device.
+    #[must_use]
+    pub fn device(&self) -> PathBuf {
+        match self {
+            Self::Partition(uuid) => format!("/dev/disk/by-partuuid/{uuid}").into(),
+            Self::Array(_) => self.to_string().into(),
+        }
+    }
+
+    fn parse(name: &str, value: &str) -> Result<Self> {
+        let partition =
+            || value.strip_prefix("PARTUUID=").filter(|id| id.len() == 36)?.parse().ok().map(Self::Partition);
+        let array = || read_array_id(value.strip_prefix(ARRAYS)?).map(Self::Array);
+        partition().or_else(array).ok_or_else(|| {
+            wrong(format!("{name} is {value:?}, neither PARTUUID= and an id nor the link of an array"))
+        })
+    }
+}
+
+impl fmt::Display for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Partition(uuid) => write!(f, "PARTUUID={uuid}"),
+            Self::Array(uuid) => write!(f, "{ARRAYS}{}", array_id(*uuid)),
+        }
+    }
+}
+
+/// The identity of an array as the md driver's programs and udev write it: four groups of eight hexadecimal digits.
+#[must_use]
+pub fn array_id(uuid: Uuid) -> String {
+    let digits = uuid.simple().to_string();
+    let groups: Vec<_> = (0..4).filter_map(|group| digits.get(group * 8..group * 8 + 8)).collect();
+    groups.join(":")
+}
+
+fn read_array_id(text: &str) -> Option<Uuid> {
+    let uuid = Uuid::try_parse(&text.replace(':', "")).ok()?;
+    (array_id(uuid) == text.to_ascii_lowercase()).then_some(uuid)
+}
+
+/// What the command line of an installed node says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// Which slot runs.
+    pub slot: Slot,
+    /// Where the configuration is.
+    pub config: Volume,
+    /// Where that is which lasts.
+    pub persistent: Volume,
+    /// Where the data of virtual machines is, if anywhere.
+    pub data: Option<Volume>,
+}
+
+impl Installed {
+    /// Reads a command line; `None` where it is not that of an installed node (it has no `nqrust.config`).
+    /// Of a parameter that comes twice the last counts, as for the kernel.
+    pub fn parse(line: &str) -> Result<Option<Self>> {
+        let value = |name: &str| {
+            let mut values =
+                line.split_whitespace().rev().filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            values.next()
+        };
+        let Some(config) = value(parameter::CONFIG) else { return Ok(None) };
+        let slot = match value(parameter::SLOT) {
+            Some("a") => Slot::A,
+            Some("b") => Slot::B,
+            other => {
+                return Err(wrong(format!(
+                    "{} is {:?}, not a or b",
+                    parameter::SLOT,
+                    other.unwrap_or_default()
+                )));
+            }
+        };
+        let persistent = value(parameter::PERSISTENT).unwrap_or_default();
+        let data = value(parameter::DATA).map(|value| Volume::parse(parameter::DATA, value));
+        Ok(Some(Self {
+            slot,
+            config: Volume::parse(parameter::CONFIG, config)?,
+            persistent: Volume::parse(parameter::PERSISTENT, persistent)?,
+            data: data.transpose()?,
+        }))
+    }
+}
+
+fn wrong(what: String) -> anyhow::Error {
+    Failure::new(Class::Invalid, format!("reading the kernel command line: {what}"))
+        .hint("Correct the parameters in the boot menu (key e).")
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "0A0B0C0D-0000-4000-8000-00000000000A";
+    const B: &str = "0a0b0c0d-0000-4000-8000-00000000000b";
+
+    #[test]
+    fn the_parameters_of_an_installed_node_are_read() {
+        let line =
+            format!("root=x ro nqrust.slot=b nqrust.config=PARTUUID={A} nqrust.persistent=PARTUUID={B}\n");
+        let installed = Installed::parse(&line).unwrap().unwrap();
+        assert_eq!(installed.slot, Slot::B);
+        assert_eq!(
+            installed.config.device(),
+            PathBuf::from("/dev/disk/by-partuuid/0a0b0c0d-0000-4000-8000-00000000000a")
+        );
+        assert_eq!(installed.data, None);
+    }
+
+    #[test]
+    fn arrays_are_named_by_their_links() {
+        let link = "/dev/disk/by-id/md-uuid-0a0b0c0d:00004000:80000000:0000000A";
+        let line =
+            format!("nqrust.slot=a nqrust.config={link} nqrust.persistent=PARTUUID={B} nqrust.data={link}");
+        let installed = Installed::parse(&line).unwrap().unwrap();
+        assert_eq!(installed.config.device(), PathBuf::from(link.to_ascii_lowercase()));
+        assert_eq!(installed.data, Some(installed.config));
+    }
+
+    #[test]
+    fn a_live_boot_is_not_an_installed_node() {
+        assert_eq!(Installed::parse("root=live:CDLABEL=x nqrust.configuration=1").unwrap(), None);
+    }
+
+    #[test]
+    fn parameters_that_cannot_be_right_are_named() {
+        let good = format!("nqrust.slot=a nqrust.config=PARTUUID={A} nqrust.persistent=PARTUUID={B}");
+        for (from, to, named) in [
+            ("slot=a", "slot=c", "nqrust.slot"),
+            ("nqrust.slot=a", "", "nqrust.slot"),
+            (B, "../../sda", "nqrust.persistent"),
+            ("nqrust.persistent", "x", "nqrust.persistent"),
+            ("config=PARTUUID=", "config=UUID=", "nqrust.config"),
+            ("config=PARTUUID=", "config=/dev/disk/by-id/md-uuid-", "nqrust.config"),
+        ] {
+            let error = Installed::parse(&good.replace(from, to)).unwrap_err();
+            assert!(error.to_string().contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_the_installer_writes_is_what_the_node_reads() {
+        let (partition, array) = (Volume::Partition(A.parse().unwrap()), Volume::Array(B.parse().unwrap()));
+        let line = format!(
+            "{}={} {}={partition} {}={array} {}={array}",
+            parameter::SLOT,
+            Slot::A,
+            parameter::CONFIG,
+            parameter::PERSISTENT,
+            parameter::DATA
+        );
+        let read = Installed::parse(&line).unwrap().unwrap();
+        assert_eq!(
+            read,
+            Installed { slot: Slot::A, config: partition, persistent: array, data: Some(array) }
+        );
+    }
+}

@@ -1,0 +1,172 @@
+//! Text to a cluster file: mistakes of form, then those of each node, then those of the whole; all at once.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::layers::{self, Node};
+use super::places::{MOVED, SHARED_ONLY, is_within, place_of, within};
+use super::{ClusterFile, Counts, nodes, render, rules, shape};
+use crate::config::diagnostic::{Problem, Source};
+use crate::config::echo::{self, Mistakes};
+use crate::config::rules::Finding;
+use crate::config::tree::{self, Span};
+use crate::config::walk::{Help, Walk};
+use crate::config::{Diagnostic, Invalid, Mode, Severity};
+use base::failure::{Class, Classify, Failure};
+use base::files;
+
+/// A cluster file without mistakes.
+#[derive(Debug)]
+pub struct Checked {
+    /// The name of the cluster.
+    pub name: String,
+    /// How many nodes of which role it has.
+    pub counts: Counts,
+    /// The document of each node, in the order of the file.
+    pub documents: Vec<render::Rendered>,
+    /// The digest of each template that a node is made from, by name.
+    pub templates: std::collections::BTreeMap<String, String>,
+    /// What somebody should know about it, in the order of its lines.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Reads and checks the file at `path`. A file that cannot be read and a document with mistakes are
+/// [`Class::Invalid`].
+pub fn load(path: &Path) -> Result<Checked> {
+    let name = path.display().to_string();
+    let text = files::read_text(path).class(Class::Invalid, || format!("reading the cluster file {name}"))?;
+    check(&text, &name).map_err(|invalid| {
+        let count = invalid.errors();
+        let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
+        let what = format!("the cluster file {name} has {mistakes}\n{invalid}");
+        Failure::new(Class::Invalid, what).because(invalid).into()
+    })
+}
+
+/// Reads and checks a document; `name` is what messages call it. Every mistake and every warning comes with its place.
+pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
+    let tree = tree::read(text).map_err(|problem| Source::unread(name, text).diagnose(vec![problem]))?;
+    let mut walk = Walk { help: Some(Help { within, place: place_of }), ..Walk::default() };
+    let value = tree.root.as_ref().and_then(|root| walk.value(root, shape(), "")).unwrap_or_default();
+    misplaced(&mut walk);
+    let typed = |value: Value| match value {
+        Value::Null => Some(ClusterFile::default()),
+        value => serde_json::from_value(value).ok(),
+    };
+    let file = typed(value.clone()).unwrap_or_else(|| {
+        walk.problems.push(unusable());
+        ClusterFile::default()
+    });
+    let mistakes = Mistakes::of(walk.problems.iter());
+    let nodes = layers::nodes(&file);
+    let judge = |file: &ClusterFile, nodes: &[Node]| {
+        let mut findings = rules::check(file, nodes);
+        findings.extend(nodes::check(file, nodes, &mistakes));
+        findings
+    };
+    let other = |value: Value| typed(value).map(|file| judge(&file, &layers::nodes(&file)));
+    let findings = echo::undisputed(judge(&file, &nodes), &[&walk.unusable], &value, other);
+    note(&mut walk, findings, &mistakes);
+    if nodes.iter().any(|node| node.config.is_none()) && is_clean(&walk) {
+        walk.problems.push(unusable());
+    }
+    let clean = is_clean(&walk);
+    let told = Source::new(name, text, walk.hidden, &tree.comments).diagnose(walk.problems);
+    if clean { Ok(accept(&file, nodes, told.0)) } else { Err(told) }
+}
+
+/// What is said where the formats accept what a type then refuses: a defect here, and still no reason to accept the
+/// document.
+fn unusable() -> Problem {
+    let message = "the document holds a value that cannot be used";
+    Problem::new(Span::default(), "", "invalid-value", message)
+}
+
+fn is_clean(walk: &Walk) -> bool {
+    walk.problems.iter().all(|problem| problem.severity == Severity::Warning)
+}
+
+impl Checked {
+    /// The cluster in a few words: how many nodes of which role, and which one creates it.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Counts { management, witness, worker } = self.counts;
+        let some = |count: usize, noun: &str| {
+            let plural = if noun.ends_with('s') { "es" } else { "s" };
+            (count > 0).then(|| format!("{count} {noun}{}", if count == 1 { "" } else { plural }))
+        };
+        let parts = [some(management, "management node"), some(witness, "witness"), some(worker, "worker")];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        let creator = self.documents.iter().find(|document| document.entry.mode == Mode::Create);
+        let creator = creator.map(|document| format!("; {} creates it", document.entry.hostname));
+        format!("the cluster `{}`, {}{}", self.name, parts.join(", "), creator.unwrap_or_default())
+    }
+}
+
+fn accept(file: &ClusterFile, nodes: Vec<Node>, warnings: Vec<Diagnostic>) -> Checked {
+    Checked {
+        name: file.name().to_owned(),
+        counts: rules::counts(&nodes),
+        documents: nodes.iter().map(|node| render::document(file, node)).collect(),
+        templates: render::digests(file, &nodes),
+        warnings,
+    }
+}
+
+/// Keys of an install configuration that stand in a part of the file that is not theirs.
+fn misplaced(walk: &mut Walk) {
+    let mut problems = Vec::new();
+    for (path, span) in &walk.places {
+        let inner = within(path);
+        if inner.is_empty() || inner == path {
+            continue;
+        }
+        if let Some((key, why, instead)) = MOVED.iter().find(|(key, ..)| *key == inner) {
+            let message = format!("`{key}` has no place here: {why}");
+            let suggestion = (!instead.is_empty()).then(|| (*instead).to_owned());
+            problems.push(Problem::new(*span, path, "misplaced-key", message).suggest(suggestion));
+        } else if !is_within(path, "cluster") && SHARED_ONLY.contains(&inner) {
+            let message = format!("all nodes share `{inner}`, so it stands in `cluster`");
+            let suggestion = Some(format!("cluster.{inner}"));
+            problems.push(Problem::new(*span, path, "misplaced-key", message).suggest(suggestion));
+        }
+    }
+    // The places have no order, and two mistakes can begin at one character.
+    problems.sort_by(|one, other| one.path.cmp(&other.path));
+    walk.problems.extend(problems);
+}
+
+/// Places what rules have found. A finding about a value that is one of the `mistakes`, or that holds one or is in one,
+/// is an echo of that mistake and is dropped.
+fn note(walk: &mut Walk, findings: Vec<Finding>, mistakes: &Mistakes) {
+    let mut missing = HashSet::new();
+    for Finding { severity, path, code, message, suggestion } in findings {
+        if mistakes.within(&path) || walk.unusable.has_around(&path) {
+            continue;
+        }
+        // The rules of the whole and those of a node can miss the same key.
+        if code == "missing-value" && !missing.insert(path.clone()) {
+            continue;
+        }
+        let (span, exact) = place(&walk.places, &path);
+        // A whole group is too much to underline; its beginning will do.
+        let span = if exact { span } else { Span { end: span.start, ..span } };
+        let problem = Problem { severity, ..Problem::new(span, path, code, message).suggest(suggestion) };
+        walk.problems.push(problem);
+    }
+}
+
+/// Where the document has the value at `path`, or what is nearest above it; and whether it is the value itself.
+fn place(places: &HashMap<String, Span>, path: &str) -> (Span, bool) {
+    let mut at = path;
+    loop {
+        match places.get(at) {
+            Some(span) => return (*span, at == path),
+            None if at.is_empty() => return (Span::default(), false),
+            None => at = at.rfind(['.', '[']).map_or("", |end| &at[..end]),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Tells the findings of rules that are only echoes of other mistakes.
+//!
+//! A rule sees the typed configuration, in which a default stands where a value has a mistake. What it finds about that
+//! place, or because of that default, is no mistake of the document: `mode: isntall` does not make `token` missing.
+//! [`Mistakes`] are the places with a mistake of their own. [`Unusable`] tries what may have been meant: a finding counts
+//! only if the rules have it whatever that was. Install configurations and cluster files use both.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use serde_json::{Map, Value};
+
+use super::diagnostic::Problem;
+use super::formats;
+use super::rules::Finding;
+use super::shape::Shape;
+
+/// How many other values are tried for all unusable ones together. With more of them the rules wait until the mistakes
+/// are mended: each try judges the whole document.
+const TRIES: usize = 32;
+
+/// The dotted paths that have a mistake.
+#[derive(Debug, Default)]
+pub struct Mistakes(BTreeSet<String>);
+
+impl Mistakes {
+    /// The places of `problems`.
+    pub fn of<'p>(problems: impl Iterator<Item = &'p Problem>) -> Self {
+        Self(problems.map(|problem| problem.path.clone()).collect())
+    }
+
+    /// Whether there is a mistake at `path` or below it.
+    pub fn within(&self, path: &str) -> bool {
+        let below = |separator: char| {
+            let start = format!("{path}{separator}");
+            self.0.range(start.clone()..).next().is_some_and(|first| first.starts_with(&start))
+        };
+        self.0.contains(path) || below('.') || below('[')
+    }
+}
+
+/// The values of a document that cannot be used.
+#[derive(Debug, Default)]
+pub struct Unusable {
+    /// Those that could have been one of few, by their paths without the numbers of list elements.
+    single: BTreeMap<String, Single>,
+    /// The paths of groups and lists.
+    groups: HashSet<String>,
+}
+
+/// Unusable values of one key, which is in one place, or in each element of a list.
+#[derive(Debug)]
+struct Single {
+    /// What may have been meant.
+    candidates: Vec<Value>,
+    paths: Vec<String>,
+}
+
+impl Unusable {
+    /// Notes that the document has no usable value at `path`, which is of this `shape`.
+    pub fn note(&mut self, path: &str, shape: &Shape) {
+        if shape.is_group() {
+            self.groups.insert(path.to_owned());
+            return;
+        }
+        let key = without_numbers(path);
+        if let Some(single) = self.single.get_mut(&key) {
+            return single.paths.push(path.to_owned());
+        }
+        let candidates = candidates(shape);
+        if !candidates.is_empty() {
+            self.single.insert(key, Single { candidates, paths: vec![path.to_owned()] });
+        }
+    }
+
+    /// Whether `path` is in a group that is unusable as a whole.
+    pub fn has_around(&self, path: &str) -> bool {
+        let mut ends = path.match_indices(['.', '[']).map(|(end, _)| &path[..end]);
+        ends.any(|above| self.groups.contains(above))
+    }
+}
+
+/// Those of the `findings` about the document `value` that the rules have whatever the `unusable` values were to be.
+/// `judge` finds what the rules have about a document with another value in such a place; nothing where that is none.
+pub fn undisputed(
+    mut findings: Vec<Finding>,
+    unusable: &[&Unusable],
+    value: &Value,
+    judge: impl Fn(Value) -> Option<Vec<Finding>>,
+) -> Vec<Finding> {
+    let all = || unusable.iter().flat_map(|unusable| unusable.single.values());
+    if all().map(|single| single.candidates.len()).sum::<usize>() > TRIES {
+        return Vec::new();
+    }
+    for single in all() {
+        for candidate in &single.candidates {
+            if findings.is_empty() {
+                return findings;
+            }
+            let mut document = value.clone();
+            let mut filled = false;
+            for path in &single.paths {
+                filled |= fill(&mut document, path, candidate);
+            }
+            if let Some(others) = filled.then(|| judge(document)).flatten() {
+                let others: HashSet<_> = others.iter().map(|other| (&other.path, other.code)).collect();
+                findings.retain(|finding| others.contains(&(&finding.path, finding.code)));
+            }
+        }
+    }
+    findings
+}
+
+/// What a value of this shape can be: all of it where that is little, and otherwise its extremes.
+fn candidates(shape: &Shape) -> Vec<Value> {
+    match shape {
+        Shape::Choice(words) => words.iter().map(|word| Value::from(word.as_str())).collect(),
+        Shape::Truth => vec![Value::from(false), Value::from(true)],
+        Shape::Number { least, most } => vec![Value::from(*least), Value::from(*most)],
+        Shape::Text { format: Some(format), .. } => {
+            formats::extremes(format.name).iter().map(|text| Value::from(*text)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The path with `[]` for each element of a list.
+fn without_numbers(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    let mut inside = false;
+    for c in path.chars() {
+        inside &= c != ']';
+        if !inside {
+            text.push(c);
+        }
+        inside |= c == '[';
+    }
+    text
+}
+
+/// Puts `candidate` where `document` has nothing at `path`, and makes the groups around it. Not where a list around it is
+/// missing, nor where another source has given a value.
+fn fill(document: &mut Value, path: &str, candidate: &Value) -> bool {
+    let (mut here, mut rest) = (document, path);
+    loop {
+        let (step, deeper) = rest.split_once('.').unwrap_or((rest, ""));
+        let (key, numbers) = step.split_at(step.find('[').unwrap_or(step.len()));
+        let Value::Object(map) = here else { return false };
+        if !map.contains_key(key) && numbers.is_empty() {
+            let value = if deeper.is_empty() { candidate.clone() } else { Value::Object(Map::new()) };
+            map.insert(key.to_owned(), value);
+            if deeper.is_empty() {
+                return true;
+            }
+        }
+        let numbers =
+            numbers.split_terminator(']').map(|number| number.trim_start_matches('[').parse::<usize>());
+        let inner = numbers.fold(map.get_mut(key), |list, number| list?.get_mut(number.ok()?));
+        match inner {
+            Some(inner) if !deeper.is_empty() => (here, rest) = (inner, deeper),
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_within_its_own_place_and_those_around_it() {
+        let at = |path: &str| Problem::new(crate::config::tree::Span::default(), path, "code", "no");
+        let problems = [at("install.mode"), at("os.users[2].name"), at("a-b")];
+        let mistakes = Mistakes::of(problems.iter());
+        for path in ["install", "install.mode", "os", "os.users", "os.users[2]", "a-b"] {
+            assert!(mistakes.within(path), "{path}");
+        }
+        for path in ["", "install.mod", "inst", "os.users[2].name.first", "os.users[1]", "a"] {
+            assert!(!mistakes.within(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_slip_in_one_value_is_one_mistake() {
+        for (path, install) in [
+            ("install.mode", "automatic: true, device: /dev/disk/by-id/a, mode: isntall"),
+            ("install.mode", "mode: jion, vip: 192.0.2.10"),
+            ("install.role", "mode: create, role: woker"),
+            ("install.automatic", "automatic: yes, mode: join"),
+            (
+                "install.cluster_pod_cidr",
+                "cluster_pod_cidr: 10.60.0.0/160, cluster_service_cidr: 10.52.0.0/16",
+            ),
+            ("install.cluster_service_cidr", "cluster_service_cidr: 10.60.0.0/160, cluster_dns: 10.60.0.10"),
+            ("install", "[automatic]"),
+        ] {
+            let (open, close) = if install.starts_with('[') { ("", "") } else { ("{", "}") };
+            let text = format!("install: {open}{install}{close}\n");
+            let told = crate::config::check(&text, "node.yaml").unwrap_err().0;
+            let told: Vec<_> = told.iter().map(|told| (told.path.as_str(), told.message.as_str())).collect();
+            assert!(told.len() == 1 && told[0].0 == path, "{text}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_whatever_was_meant_is_told_beside_the_slip() {
+        let text = "install: {mode: isntall, device: /dev/disk/by-id/a, mirror: /dev/disk/by-id/a}\n";
+        let told = crate::config::check(text, "node.yaml").unwrap_err().0;
+        let codes: Vec<_> = told.iter().map(|told| told.path.as_str()).collect();
+        assert_eq!(codes, ["install.mode", "install.mirror"]);
+    }
+
+    #[test]
+    fn a_value_is_put_only_where_there_is_none() {
+        let document = json!({"install": {"list": [{}, {"b": 1}]}, "os": 5});
+        let filled = |path: &str| {
+            let mut document = document.clone();
+            fill(&mut document, path, &json!("x")).then_some(document)
+        };
+        let changed = json!({"install": {"list": [{"b": "x"}, {"b": 1}]}, "os": 5});
+        assert_eq!(filled("install.list[0].b"), Some(changed));
+        let changed = json!({"install": {"list": [{}, {"b": 1}], "new": {"b": "x"}}, "os": 5});
+        assert_eq!(filled("install.new.b"), Some(changed));
+        for path in ["install.list[1].b", "install.list[2].b", "install.others[0].b", "os.b", "os"] {
+            assert_eq!(filled(path), None, "{path}");
+        }
+        assert_eq!(without_numbers("a[10].b[3].c"), "a[].b[].c");
+    }
+}

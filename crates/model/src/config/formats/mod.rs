@@ -1,0 +1,155 @@
+//! What single values must look like. A check sees one text and says what is wrong with it, without
+//! repeating it: the user's line is shown underlined, and the text may be a secret.
+
+pub mod access;
+pub mod kernel;
+pub mod kubernetes;
+pub mod network;
+pub mod storage;
+pub mod text;
+pub mod webhook;
+
+/// What is wrong with a text, and what to write instead.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// A clause that continues "the value …".
+    pub message: String,
+    /// A text that the check would accept.
+    pub suggestion: Option<String>,
+    /// Whether the text holds something that must not be shown.
+    pub sensitive: bool,
+}
+
+impl Fault {
+    /// A fault without a suggestion.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), suggestion: None, sensitive: false }
+    }
+
+    /// Adds a text that the check would accept.
+    #[must_use]
+    pub fn suggest(self, suggestion: Option<String>) -> Self {
+        Self { suggestion, ..self }
+    }
+}
+
+/// The outcome of a check.
+pub type Checked = Result<(), Fault>;
+
+/// A named check.
+#[derive(Debug)]
+pub struct Format {
+    /// The `format` of the JSON Schema.
+    pub name: &'static str,
+    /// The stable code of a diagnostic.
+    pub code: &'static str,
+    /// The check.
+    pub check: fn(&str) -> Checked,
+}
+
+/// Every format that a key of a configuration can have.
+static FORMATS: &[Format] = &[
+    Format { name: "addon", code: "invalid-addon", check: kubernetes::addon },
+    Format { name: "boot-password", code: "invalid-boot-password", check: access::boot_password },
+    Format { name: "byte-size", code: "invalid-size", check: storage::byte_size },
+    Format { name: "check-name", code: "unknown-check", check: text::check_name },
+    Format { name: "cidr", code: "invalid-network", check: network::cidr },
+    Format { name: "device", code: "invalid-device", check: storage::device },
+    Format { name: "environment-name", code: "invalid-environment-name", check: text::environment_name },
+    Format { name: "file-mode", code: "invalid-permissions", check: access::file_mode },
+    Format { name: "group-name", code: "invalid-group-name", check: network::group_name },
+    Format { name: "header-name", code: "invalid-header-name", check: text::header_name },
+    Format { name: "header-value", code: "invalid-header-value", check: text::header_value },
+    Format { name: "hook-payload", code: "invalid-payload", check: webhook::payload },
+    Format { name: "hook-url", code: "invalid-webhook-url", check: webhook::url },
+    Format { name: "hostname", code: "invalid-hostname", check: network::hostname },
+    Format { name: "interface", code: "invalid-interface-name", check: network::interface },
+    Format { name: "ipv4", code: "invalid-address", check: network::ipv4 },
+    Format { name: "iso-url", code: "invalid-iso-url", check: storage::iso_url },
+    Format { name: "kernel-arguments", code: "invalid-kernel-arguments", check: kernel::arguments },
+    Format { name: "label-key", code: "invalid-label", check: kubernetes::label_key },
+    Format { name: "label-value", code: "invalid-label-value", check: kubernetes::label_value },
+    Format { name: "line", code: "invalid-line", check: text::line },
+    Format { name: "mac", code: "invalid-hardware-address", check: network::mac },
+    Format { name: "medium-url", code: "invalid-medium-url", check: storage::medium_url },
+    Format { name: "module", code: "invalid-module", check: kernel::module },
+    Format { name: "owner", code: "invalid-owner", check: access::owner },
+    Format { name: "password", code: "invalid-password", check: access::password },
+    Format { name: "path", code: "invalid-path", check: storage::absolute_path },
+    Format { name: "pem", code: "invalid-certificate", check: text::pem },
+    Format { name: "persistent-path", code: "invalid-persistent-path", check: storage::persistent_path },
+    Format { name: "reinstall-rule", code: "invalid-reinstall", check: super::reinstall::check },
+    Format { name: "san", code: "invalid-san", check: network::san },
+    Format { name: "secret", code: "invalid-secret", check: text::secret },
+    Format { name: "server-url", code: "invalid-server-url", check: network::server_url },
+    Format { name: "setting", code: "unknown-setting", check: kubernetes::setting },
+    Format { name: "sha256", code: "invalid-digest", check: text::sha256 },
+    Format { name: "short-name", code: "invalid-name", check: network::short_name },
+    Format { name: "size-clause", code: "invalid-size-clause", check: storage::size_clause },
+    Format { name: "ssh-key", code: "invalid-ssh-key", check: access::ssh_key },
+    Format { name: "sysctl-key", code: "invalid-sysctl-key", check: kernel::sysctl_key },
+    Format { name: "sysctl-value", code: "invalid-sysctl-value", check: kernel::sysctl_value },
+    Format { name: "taint", code: "invalid-taint", check: kubernetes::taint },
+    Format { name: "text", code: "invalid-text", check: text::text },
+    Format { name: "time-server", code: "invalid-time-server", check: network::time_server },
+    Format { name: "token", code: "invalid-token", check: access::token },
+    Format { name: "tty", code: "invalid-tty", check: kernel::tty },
+    Format { name: "url", code: "invalid-url", check: network::http_url },
+    Format { name: "user-name", code: "invalid-user-name", check: access::user_name },
+];
+
+/// The format of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| format.name == name)
+}
+
+/// For a format whose key has a default that rules judge: texts between which every other one lies, to find out what
+/// follows from the default alone.
+#[must_use]
+pub fn extremes(name: &str) -> &'static [&'static str] {
+    match name {
+        // All addresses, and a few that no network has (RFC 5737).
+        "cidr" => &["0.0.0.0/0", "192.0.2.0/32"],
+        _ => &[],
+    }
+}
+
+/// The fault of a text that is not `ok`.
+fn ensure(ok: bool, message: impl Into<String>) -> Checked {
+    if ok { Ok(()) } else { Err(Fault::new(message)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_codes_are_unique() {
+        for (index, format) in FORMATS.iter().enumerate() {
+            for other in &FORMATS[index + 1..] {
+                assert!(format.name != other.name && format.code != other.code, "{}", other.name);
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_fault_never_repeats_the_text(text in "[a-zA-Z0-9$/+=_]{12,60}") {
+            for format in FORMATS {
+                if let Err(fault) = (format.check)(&text) {
+                    proptest::prop_assert!(!fault.message.contains(&text), "{}", format.name);
+                }
+            }
+        }
+
+        #[test]
+        fn no_accepted_text_can_break_out_of_a_line(text in "\\PC{0,20}[\n\r\0]\\PC{0,20}") {
+            // These may have several lines by their nature.
+            let several = ["hook-payload", "pem", "secret", "text"];
+            for format in FORMATS.iter().filter(|format| !several.contains(&format.name)) {
+                proptest::prop_assert!((format.check)(&text).is_err(), "{}", format.name);
+            }
+        }
+    }
+}

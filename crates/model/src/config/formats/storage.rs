@@ -1,0 +1,129 @@
+//! Disks, sizes and where payloads come from.
+
+use super::{Checked, Fault, ensure};
+use crate::config::disk::SizeClause;
+use base::size::ByteSize;
+
+/// A size, as [`ByteSize`] reads it.
+pub fn byte_size(text: &str) -> Checked {
+    if text.parse::<ByteSize>().is_ok() && !text.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let suggestion = text
+        .strip_suffix("GB")
+        .or(text.strip_suffix('G'))
+        .map(|count| format!("{}Gi", count.trim()))
+        .filter(|text| text.parse::<ByteSize>().is_ok());
+    Err(Fault::new("is not a size: write a whole number with Ki, Mi, Gi or Ti, such as 150Gi")
+        .suggest(suggestion))
+}
+
+/// The path of a disk: absolute, below `/dev`, without detours.
+pub fn device(text: &str) -> Checked {
+    let below = text.strip_prefix("/dev/").unwrap_or_default();
+    let name = |part: &str| {
+        !matches!(part, "" | "." | "..") && !part.chars().any(|c| c.is_control() || c.is_whitespace())
+    };
+    if text.len() <= 255 && below.split('/').all(name) {
+        return Ok(());
+    }
+    let bare = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    Err(Fault::new("is not the path of a disk below /dev, such as /dev/disk/by-id/…")
+        .suggest(bare.then(|| format!("/dev/{text}"))))
+}
+
+/// The URL of the directory that has the content of a medium.
+pub fn medium_url(text: &str) -> Checked {
+    super::network::http_url(text)
+}
+
+/// Where a medium is: `local`, a path, or the URL of a directory.
+pub fn iso_url(text: &str) -> Checked {
+    if text == "local" || absolute_path(text).is_ok() {
+        return Ok(());
+    }
+    if text.starts_with("ftp://") || text.starts_with("tftp://") {
+        return Err(Fault::new("is not read over FTP or TFTP; serve the medium over HTTP"));
+    }
+    medium_url(text)?;
+    let path = text.split(['?', '#']).next().unwrap_or_default();
+    ensure(
+        !path.to_ascii_lowercase().ends_with(".iso"),
+        "is an ISO as one file; serve its content as a directory and give the directory's URL",
+    )
+}
+
+/// A path from the root, without detours and control characters.
+pub fn absolute_path(text: &str) -> Checked {
+    let part = |part: &str| !matches!(part, "" | "." | "..") && !part.chars().any(char::is_control);
+    let below = text.strip_prefix('/').unwrap_or_default();
+    ensure(
+        text.len() <= 1024 && !below.is_empty() && below.split('/').all(part),
+        "is not a path from the root such as /etc/motd, without '.', '..' and a '/' at the end",
+    )
+}
+
+/// Trees that are not the node's own, or that the installer keeps itself.
+const NOT_PERSISTENT: [&str; 9] = ["/tmp", "/proc", "/sys", "/dev", "/run", "/boot", "/usr", "/oem", "/etc"];
+
+/// A directory whose content can be kept: not one that begins afresh at every boot for a reason.
+pub fn persistent_path(text: &str) -> Checked {
+    absolute_path(text)?;
+    let below =
+        |tree: &str| text.strip_prefix(tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    match NOT_PERSISTENT.into_iter().find(|tree| below(tree)) {
+        Some("/etc") if text != "/etc" => Ok(()),
+        Some(tree) => Err(Fault::new(format!("cannot be kept: {tree} is not for content that lasts"))),
+        None => {
+            ensure(!text.contains([' ', '\\', '"']), "has a character that cannot be in the path of a mount")
+        }
+    }
+}
+
+/// A range of sizes.
+pub fn size_clause(text: &str) -> Checked {
+    match text.parse::<SizeClause>() {
+        Ok(SizeClause { least: Some(least), most: Some(most) }) if least > most => {
+            Err(Fault::new("is an empty range: its end is before its beginning"))
+        }
+        Ok(_) => Ok(()),
+        Err(_) => Err(Fault::new("is not a range of sizes such as >=480Gi, <=2Ti or 480Gi..2Ti")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decimal_unit_is_answered_with_the_binary_one() {
+        assert_eq!(byte_size("150Gi"), Ok(()));
+        assert_eq!(byte_size("150GB").unwrap_err().suggestion.as_deref(), Some("150Gi"));
+        assert_eq!(byte_size("many").unwrap_err().suggestion, None);
+    }
+
+    #[test]
+    fn a_device_is_a_path_below_dev() {
+        for text in ["/dev/sda", "/dev/disk/by-id/ata-QEMU_1", "/dev/disk/by-path/pci-0000:00:1f.2"] {
+            assert_eq!(device(text), Ok(()), "{text}");
+        }
+        for text in
+            ["", "sda", "/dev", "/dev/", "/etc/passwd", "/dev/../etc", "/dev//sda", "dev/sda", "/dev/a b"]
+        {
+            assert!(device(text).is_err(), "{text:?}");
+        }
+        assert_eq!(device("sda").unwrap_err().suggestion.as_deref(), Some("/dev/sda"));
+    }
+
+    #[test]
+    fn a_medium_is_an_http_url_without_credentials() {
+        for text in ["http://192.0.2.1/media/", "https://example.org:8443/x"] {
+            assert_eq!(medium_url(text), Ok(()), "{text}");
+        }
+        for text in
+            ["", "ftp://a/", "http://", "http:///x", "http://a b/", "https://u:p@a/", "/mnt", "http://["]
+        {
+            assert!(medium_url(text).is_err(), "{text:?}");
+        }
+    }
+}

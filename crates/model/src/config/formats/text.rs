@@ -1,0 +1,94 @@
+//! Text of all kinds.
+
+use super::{Checked, Fault, ensure};
+use crate::checks;
+
+/// One line of printable text, perhaps empty.
+pub fn line(text: &str) -> Checked {
+    ensure(
+        text.len() <= 4096 && !text.chars().any(|c| c.is_control() && c != '\t'),
+        "is not one line of text",
+    )
+}
+
+/// Any text without control characters other than line ends and tabs.
+pub fn text(text: &str) -> Checked {
+    ensure(text.len() <= 1 << 20, "is longer than 1 MiB")?;
+    ensure(!text.chars().any(|c| c.is_control() && !"\n\r\t".contains(c)), "holds a control character")
+}
+
+/// A text that must not be seen.
+pub fn secret(text: &str) -> Checked {
+    ensure(text.len() <= 1 << 20 && !text.contains('\0'), "cannot be used as text")
+}
+
+/// The name of a variable (POSIX, 8.1).
+pub fn environment_name(text: &str) -> Checked {
+    let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let first = text.bytes().next().is_some_and(|b| !b.is_ascii_digit());
+    ensure(text.len() <= 255 && body && first, "is not the name of a variable: letters, digits and '_'")
+}
+
+/// The name of a field of an HTTP header (RFC 9110, 5.1).
+pub fn header_name(text: &str) -> Checked {
+    let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+    ensure((1..=256).contains(&text.len()) && body, "is not the name of a header field")
+}
+
+/// The value of a field of an HTTP header (RFC 9110, 5.5): visible characters, spaces and tabs. A line end would begin
+/// another field, or another request.
+pub fn header_value(text: &str) -> Checked {
+    let printable = !text.chars().any(|c| c.is_control() && c != '\t');
+    let message = "holds a line end or another control character, which a header field cannot have";
+    ensure(text.len() <= 1 << 16, "is longer than 64 KiB, and no server takes such a header field")?;
+    ensure(printable, message)
+}
+
+/// Certificates between their `BEGIN` and `END` lines; a private key is no certificate.
+pub fn pem(text: &str) -> Checked {
+    if text.contains("PRIVATE KEY") {
+        return Err(Fault { sensitive: true, ..Fault::new("is a private key; give the certificate") });
+    }
+    let whole = reqwest::Certificate::from_pem_bundle(text.as_bytes()).is_ok_and(|found| !found.is_empty());
+    ensure(whole, "is not a certificate in PEM, from BEGIN CERTIFICATE to END CERTIFICATE")
+}
+
+/// A SHA-256 digest.
+pub fn sha256(text: &str) -> Checked {
+    ensure(text.parse::<base::digest::Digest>().is_ok(), "is not a SHA-256 digest of 64 hexadecimal digits")
+}
+
+/// The name of a check of the machine.
+pub fn check_name(text: &str) -> Checked {
+    if checks::NAMES.contains(&text) {
+        return Ok(());
+    }
+    let near = crate::config::walk::nearest(text, checks::NAMES.into_iter());
+    Err(Fault::new("is not the name of a check; `installer preflight --list` shows them")
+        .suggest(near.map(str::to_owned)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_value_has_no_control_characters() {
+        for value in ["a\r\nX-Other: b", "a\nb", "a\rb", "a\0b", "\u{7f}", "\u{1b}[0m", "a\u{85}b"] {
+            assert!(header_value(value).is_err(), "{value:?}");
+        }
+        for value in ["", "Bearer abc", "a\tb", "grüße", "\"q\""] {
+            assert_eq!(header_value(value), Ok(()), "{value:?}");
+        }
+        for name in ["", "X Node", "X-Node:", "X\r\nY", "X\0", "näme", "(x)"] {
+            assert!(header_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_check_is_answered_with_the_right_one() {
+        assert_eq!(check_name("nic-speed"), Ok(()));
+        assert_eq!(check_name("nicspeed").unwrap_err().suggestion.as_deref(), Some("nic-speed"));
+        assert_eq!(check_name("weather").unwrap_err().suggestion, None);
+    }
+}

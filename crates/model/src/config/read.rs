@@ -1,0 +1,79 @@
+//! Reading and writing documents: files and text to [`InstallConfig`] and back.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::diagnostic::{Diagnostic, Invalid};
+use super::sources::{self, Document, Kind};
+use super::{InstallConfig, Secret, password};
+use base::encode;
+use base::failure::{Class, Classify, Failure};
+use base::files;
+
+/// A document without mistakes.
+#[derive(Debug)]
+pub struct Accepted {
+    /// What it says.
+    pub config: InstallConfig,
+    /// What somebody should know about it, in the order of its lines.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Reads and checks the file at `path`. A file that cannot be read and a document with mistakes are
+/// [`Class::Invalid`].
+pub fn load(path: &Path) -> Result<InstallConfig> {
+    let text = files::read_text(path)
+        .class(Class::Invalid, || format!("reading the configuration {}", path.display()))?;
+    parse(&text, &path.display().to_string())
+}
+
+/// Reads and checks a document; `name` is what messages call it. All mistakes come in one error, which holds
+/// an [`Invalid`].
+pub fn parse(text: &str, name: &str) -> Result<InstallConfig> {
+    check(text, name).map(|accepted| accepted.config).map_err(|invalid| {
+        let count = invalid.errors();
+        let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
+        let what = format!("the configuration {name} has {mistakes}\n{invalid}");
+        Failure::new(Class::Invalid, what).because(invalid).into()
+    })
+}
+
+/// Reads and checks a document; every mistake and every warning with its place.
+pub fn check(text: &str, name: &str) -> Result<Accepted, Invalid> {
+    let combined = sources::combine(&[Document::yaml(Kind::File, name, text)])?;
+    Ok(Accepted { config: combined.config, warnings: combined.warnings })
+}
+
+impl InstallConfig {
+    /// The document as YAML, every text that could be taken for something else in quotes. It holds secrets:
+    /// files with it have mode 0600.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        encode::yaml(self)
+    }
+
+    /// The document as a node keeps it: passwords in clear text replaced by their yescrypt hashes.
+    /// A hash of a method that the node does not accept is [`Class::Invalid`].
+    pub fn for_node(&self) -> Result<Self> {
+        let mut node = self.clone();
+        let stored = |key: &str, secret: &Option<Secret>| {
+            secret.as_ref().map(|secret| storable(key, secret)).transpose()
+        };
+        node.os.password = stored("os.password", &self.os.password)?;
+        for (index, user) in node.os.users.iter_mut().enumerate() {
+            user.password = stored(&format!("os.users[{index}].password"), &user.password)?;
+        }
+        Ok(node)
+    }
+}
+
+fn storable(key: &str, secret: &Secret) -> Result<Secret> {
+    match password::kind(secret.expose()) {
+        password::Kind::Hash => Ok(secret.clone()),
+        password::Kind::Clear => password::hash(secret.expose()),
+        password::Kind::Unsupported(why) => Err(Failure::new(Class::Invalid, format!("`{key}` is {why}"))
+            .hint("Give the password in clear text, or a hash made by `mkpasswd --method=yescrypt`.")
+            .into()),
+    }
+}

@@ -1,0 +1,253 @@
+//! The setting `containerd-registry`: where the container runtime finds images, as the hypervisor's cluster writes it
+//! (JSON) and as RKE2 and K3s read it (`registries.yaml`).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::secret::Secret;
+
+/// The name of the setting.
+pub const SETTING: &str = "containerd-registry";
+
+/// Mirrors of registries, and how to talk to registries. Holds secrets.
+///
+/// Read with the names of the setting, and also with those of `registries.yaml`; written with the latter.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Registries {
+    /// Where the images of a registry are looked for first, by the registry's host; `*` is every other host.
+    #[serde(alias = "Mirrors", default, deserialize_with = "or_default")]
+    pub mirrors: BTreeMap<String, Mirror>,
+    /// How to talk to a host.
+    #[serde(alias = "Configs", default, deserialize_with = "or_default")]
+    pub configs: BTreeMap<String, Registry>,
+    /// Deprecated upstream, by host as `configs` is; moved there.
+    #[serde(alias = "Auths", default, deserialize_with = "or_default", skip_serializing)]
+    #[schemars(skip)]
+    auths: BTreeMap<String, Auth>,
+}
+
+/// Servers that have the images of another.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mirror {
+    /// URLs, asked in this order. Plain HTTP is used where one says `http://`.
+    #[serde(
+        rename = "endpoint",
+        alias = "Endpoint",
+        alias = "Endpoints",
+        alias = "endpoints",
+        default,
+        deserialize_with = "or_default"
+    )]
+    pub endpoints: Vec<String>,
+    /// Other paths on these servers: regular expressions for the path of a repository, and what it becomes.
+    #[serde(
+        rename = "rewrite",
+        alias = "Rewrite",
+        alias = "Rewrites",
+        alias = "rewrites",
+        default,
+        deserialize_with = "or_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub rewrites: BTreeMap<String, String>,
+}
+
+/// How to talk to a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Registry {
+    /// Who asks.
+    #[serde(alias = "Auth", default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Auth>,
+    /// Whom to trust.
+    #[serde(alias = "TLS", alias = "Tls", default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+}
+
+/// A name and a password, or both as `auth` in Docker's way.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Auth {
+    #[serde(alias = "Username", default, skip_serializing_if = "String::is_empty")]
+    pub username: String,
+    #[serde(alias = "Password", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(with = "Secret")]
+    pub password: String,
+    #[serde(alias = "Auth", default, skip_serializing_if = "String::is_empty")]
+    #[schemars(with = "Secret")]
+    pub auth: String,
+    #[serde(
+        alias = "IdentityToken",
+        alias = "identityToken",
+        default,
+        skip_serializing_if = "String::is_empty"
+    )]
+    #[schemars(with = "Secret")]
+    pub identity_token: String,
+}
+
+/// The fields are secrets, also to logs.
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Auth").finish_non_exhaustive()
+    }
+}
+
+/// Whom to trust.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    #[serde(alias = "CAFile", alias = "caFile", default, skip_serializing_if = "String::is_empty")]
+    pub ca_file: String,
+    #[serde(alias = "CertFile", alias = "certFile", default, skip_serializing_if = "String::is_empty")]
+    pub cert_file: String,
+    #[serde(alias = "KeyFile", alias = "keyFile", default, skip_serializing_if = "String::is_empty")]
+    pub key_file: String,
+    #[serde(
+        alias = "InsecureSkipVerify",
+        alias = "insecureSkipVerify",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
+    pub insecure_skip_verify: bool,
+}
+
+/// The cluster writes `null` where there is nothing.
+fn or_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: Default + Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl Registries {
+    /// Reads the value of the setting; `None` where it is not one. An empty text asks for nothing. The reason is not
+    /// told, for it could quote a password.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.trim().is_empty() {
+            return Some(Self::default());
+        }
+        let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).ok()?;
+        let mut registries: Self = serde_json::from_value(object.into()).ok()?;
+        registries.merge_auths();
+        Some(registries)
+    }
+
+    /// Moves what is written in the deprecated place to where it belongs; what is there already counts.
+    pub fn merge_auths(&mut self) {
+        for (host, auth) in std::mem::take(&mut self.auths) {
+            self.configs.entry(host).or_default().auth.get_or_insert(auth);
+        }
+    }
+
+    /// Whether other servers are asked in the place of this host.
+    #[must_use]
+    pub fn has_mirror(&self, host: &str) -> bool {
+        self.mirrors.contains_key(host) || self.mirrors.contains_key("*")
+    }
+
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.mirrors.is_empty() && self.configs.is_empty()
+    }
+
+    /// With paths that are relative to `directory` made good from here.
+    #[must_use]
+    pub fn relative_to(mut self, directory: &Path) -> Self {
+        for tls in self.configs.values_mut().filter_map(|registry| registry.tls.as_mut()) {
+            if !tls.ca_file.is_empty() {
+                tls.ca_file = directory.join(&tls.ca_file).to_string_lossy().into_owned();
+            }
+        }
+        self
+    }
+}
+
+impl std::fmt::Debug for Registries {
+    /// Names the hosts and nothing else.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let configs: Vec<_> = self.configs.keys().chain(self.auths.keys()).collect();
+        let mirrors: Vec<_> = self.mirrors.keys().collect();
+        f.debug_struct("Registries").field("mirrors", &mirrors).field("configs", &configs).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_of_the_cluster_becomes_that_of_the_distribution() {
+        let setting = r#"{
+            "Mirrors": {"docker.io": {"Endpoints": ["https://mirror.example.org"], "Rewrites": null},
+                        "*": {"Endpoints": ["https://all.example.org"], "Rewrites": {"^(.*)$": "hub/$1"}}},
+            "Configs": {"mirror.example.org": {"Auth": {"Username": "u", "Password": "p"},
+                                               "TLS": {"CAFile": "/oem/ca.pem", "InsecureSkipVerify": false}}},
+            "Auths": {"other.example.org": {"Auth": "dTpw"}, "mirror.example.org": {"Username": "older"}}
+        }"#;
+        let written = serde_json::to_value(Registries::parse(setting).unwrap()).unwrap();
+        let expected = serde_json::json!({
+            "mirrors": {
+                "docker.io": {"endpoint": ["https://mirror.example.org"]},
+                "*": {"endpoint": ["https://all.example.org"], "rewrite": {"^(.*)$": "hub/$1"}},
+            },
+            "configs": {
+                "mirror.example.org": {
+                    "auth": {"username": "u", "password": "p"},
+                    "tls": {"ca_file": "/oem/ca.pem"},
+                },
+                "other.example.org": {"auth": {"auth": "dTpw"}},
+            },
+        });
+        assert_eq!(written, expected);
+        assert!(serde_json::from_value::<Registries>(written).ok() == Registries::parse(setting));
+    }
+
+    #[test]
+    fn debug_output_names_hosts_and_no_secret() {
+        let setting = r#"{"Mirrors": {"docker.io": {}}, "Configs": {"a.example.org": {"Auth": {"Password": "hunter2"}}}}"#;
+        let shown = format!("{:?}", Registries::parse(setting).unwrap());
+        assert!(
+            shown.contains("docker.io") && shown.contains("a.example.org") && !shown.contains("hunter2"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn files_are_found_beside_the_document_unless_their_path_is_absolute() {
+        let setting = r#"{"Configs": {"a": {"TLS": {"CAFile": "certs/ca.pem"}}, "b": {"TLS": {"CAFile": "/ca.pem"}}, "c": {}}}"#;
+        let registries = Registries::parse(setting).unwrap().relative_to(Path::new("/images"));
+        let file = |host: &str| registries.configs[host].tls.clone().unwrap_or_default().ca_file;
+        assert_eq!([file("a"), file("b"), file("c")], ["/images/certs/ca.pem", "/ca.pem", ""]);
+    }
+
+    #[test]
+    fn the_schema_marks_every_secret() {
+        let schema = schemars::schema_for!(Registries);
+        let text = serde_json::to_string(&schema).unwrap();
+        let auth = &schema.as_value()["$defs"]["Auth"]["properties"];
+        for key in ["password", "auth", "identity_token"] {
+            assert!(auth[key].to_string().contains("Secret"), "{key}: {text}");
+        }
+        assert!(auth["username"]["type"].is_string() && !text.contains("auths"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_allowed_and_anything_else_is_not() {
+        for text in ["", " ", "{}", r#"{"Mirrors":null,"Configs":null,"Auths":null}"#] {
+            assert!(Registries::parse(text).unwrap().is_empty(), "{text:?}");
+        }
+        for text in ["x", "[]", r#"{"Mirror": {}}"#, r#"{"Mirrors": {"a": {"Endpoints": "b"}}}"#] {
+            assert!(Registries::parse(text).is_none(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Documents to one checked configuration. Each document is held against the shape by itself, so that a mistake
+//! is one in whatever source; the rules see the merged configuration, and what they find is placed at the
+//! source of the value that it is about.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::Kind;
+use super::document::{Document, Part};
+use super::merge::Piece;
+use crate::config::diagnostic::{Diagnostic, Invalid, Problem, Ranges, Severity};
+use crate::config::echo::{self, Mistakes};
+use crate::config::rules::{self, Finding};
+use crate::config::shape::{self, Shape};
+use crate::config::tree::{self, Node, Span};
+use crate::config::walk::Walk;
+use crate::config::{InstallConfig, Webhook};
+use base::encode;
+
+/// The widest value that a listing shows, in characters.
+const WIDTH: usize = 60;
+
+/// A configuration and where it came from.
+#[derive(Debug, Default)]
+pub struct Combined {
+    /// The configuration.
+    pub config: InstallConfig,
+    /// Where each value came from, by path. What no source gives is not listed.
+    pub entries: Vec<Entry>,
+    /// Certificates (PEM) of authorities to trust beside the usual ones.
+    pub authorities: Vec<String>,
+    /// What somebody should know about it, document by document.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// One value and its place.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Entry {
+    /// Dotted key.
+    #[serde(skip)]
+    pub path: String,
+    /// Which source.
+    pub source: Kind,
+    /// The document, as diagnostics name it.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// From 1.
+    pub column: usize,
+    /// The value as text; none for a secret.
+    pub value: Option<String>,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, source, file, line, column, value } = self;
+        let value = value.as_deref().unwrap_or("[hidden]");
+        write!(f, "{path} = {value}\n    {source}, {file}:{line}:{column}")
+    }
+}
+
+impl Combined {
+    /// The listing for people.
+    #[must_use]
+    pub fn listing(&self) -> String {
+        self.entries.iter().map(|entry| format!("{entry}\n")).collect()
+    }
+
+    /// The listing for programs: an object with an entry for each path.
+    #[must_use]
+    pub fn sources(&self) -> Value {
+        Value::Object(self.entries.iter().map(|each| (each.path.clone(), encode::json(each))).collect())
+    }
+}
+
+/// Merges `documents`, the weakest first, and checks the result; every mistake of every document comes at once.
+#[expect(
+    clippy::expect_used,
+    reason = "a value that is no configuration is one of the mistakes that end this before"
+)]
+pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
+    let mut examined = Examined::of(documents, shape::install_config());
+    let Some(merged) = examined.merged.take() else {
+        return examined.verdict(documents).map(|warnings| Combined { warnings, ..Combined::default() });
+    };
+    let config = serde_json::from_value::<InstallConfig>(merged.value());
+    match &config {
+        Ok(config) if !examined.unread => {
+            let unusable: Vec<_> = examined.walks.iter().map(|walk| &walk.unusable).collect();
+            let judge = |value| serde_json::from_value(value).ok().map(|config| rules::check(&config));
+            let findings = echo::undisputed(rules::check(config), &unusable, &merged.value(), judge);
+            examined.breaches(documents, findings, &merged);
+        }
+        Err(_) if examined.is_clean() => {
+            // The formats accept what a type then refuses: a defect here, and still no reason to accept the document.
+            let message = "the document holds a value that cannot be used";
+            let problem = Problem::new(examined.place(merged.source, ""), "", "invalid-value", message);
+            examined.walks[merged.source].problems.push(problem);
+        }
+        _ => {}
+    }
+    let entries = examined.entries(documents, &merged);
+    let warnings = examined.verdict(documents)?;
+    let authorities = authorities(&merged.value());
+    Ok(Combined {
+        config: config.expect("documents without mistakes are a configuration"),
+        entries,
+        authorities,
+        warnings,
+    })
+}
+
+/// What can be used of documents that have mistakes, to tell of the failure: the webhooks that are right
+/// themselves, and the certificates and the name that they need. Nothing else is in it.
+#[must_use]
+pub fn salvage(documents: &[Document]) -> InstallConfig {
+    let examined = Examined::of(documents, shape::install_config());
+    let mut saved = InstallConfig::default();
+    saved.install.webhooks = documents.iter().rev().find_map(hooks).unwrap_or_default();
+    let Some(merged) = &examined.merged else { return saved };
+    let value = merged.value();
+    let authorities = authorities(&value).into_iter();
+    saved.install.ca_certificates = authorities.filter_map(|pem| pem.parse().ok()).collect();
+    saved.os.hostname =
+        value.pointer("/os/hostname").and_then(Value::as_str).and_then(|name| name.parse().ok());
+    saved
+}
+
+/// The webhooks of one document that have no mistake, each by itself; none where it has no list of them.
+fn hooks(document: &Document) -> Option<Vec<Webhook>> {
+    let group = |node: &Node, name: &str| match &node.kind {
+        tree::Kind::Map(entries) => {
+            entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node.clone())
+        }
+        _ => None,
+    };
+    let root = document.content().as_ref().ok()?.root.as_ref()?;
+    let tree::Kind::List(items) = group(&group(root, "install")?, "webhooks")?.kind else { return None };
+    let Shape::List(shape) = shape::install_config().at("install")?.at("webhooks")? else { return None };
+    let one = |item: &Node| {
+        let mut walk = Walk::default();
+        let value = walk.value(item, shape, "")?;
+        let right = walk.problems.iter().all(|problem| problem.severity == Severity::Warning);
+        right.then(|| serde_json::from_value(value).ok()).flatten()
+    };
+    Some(items.iter().filter_map(one).collect())
+}
+
+/// Checks a document that is only a part of a configuration: key by key. The rules, most of which need the
+/// whole, wait until its parts are put together.
+pub fn check_partial(document: Document) -> Result<(), Invalid> {
+    let documents = [document];
+    Examined::of(&documents, shape::install_config()).verdict(&documents).map(drop)
+}
+
+/// The texts of `install.ca_certificates`.
+pub(super) fn authorities(config: &Value) -> Vec<String> {
+    let list = config.pointer("/install/ca_certificates").and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(|pem| pem.as_str().map(str::to_owned)).collect()
+}
+
+/// Documents that have been held against their shape.
+#[derive(Debug)]
+pub(super) struct Examined {
+    walks: Vec<Walk>,
+    /// All of them merged; none if they say nothing.
+    pub(super) merged: Option<Piece>,
+    /// Whether one could not be read at all.
+    unread: bool,
+}
+
+impl Examined {
+    /// Holds `documents`, the weakest first, against `shape`.
+    pub(super) fn of(documents: &[Document], shape: &Shape) -> Self {
+        let mut examined = Self { walks: Vec::new(), merged: None, unread: false };
+        for (source, document) in documents.iter().enumerate() {
+            let mut walk = Walk::default();
+            match document.content() {
+                Err(problem) => {
+                    walk.problems.push(problem.clone());
+                    examined.unread = true;
+                }
+                Ok(content) => {
+                    walk.problems.extend_from_slice(&content.problems);
+                    walk.hidden.extend_from_slice(&content.hidden);
+                    if let Some(root) = &content.root {
+                        let value = walk.value(root, shape, "").unwrap_or_else(|| Value::Object(Map::new()));
+                        let keys = document.only().map(|part| part.keys).unwrap_or_default();
+                        let piece = Piece::of(&value, source);
+                        let piece = keys.iter().fold(piece, |piece, key| piece.closed_at(key));
+                        examined.merged = Some(match examined.merged.take() {
+                            Some(weaker) => weaker.under(piece),
+                            None => piece,
+                        });
+                    }
+                }
+            }
+            for refused in document.refused() {
+                if let Some(span) = walk.places.get(refused.path) {
+                    walk.problems.push(Problem::new(*span, refused.path, refused.code, refused.message));
+                }
+            }
+            if let Some(part) = document.only() {
+                walk.problems.extend(others(part, &walk.places));
+            }
+            examined.walks.push(walk);
+        }
+        examined
+    }
+
+    /// Whether nothing is wrong so far.
+    pub(super) fn is_clean(&self) -> bool {
+        self.walks.iter().flat_map(|walk| &walk.problems).all(|problem| problem.severity == Severity::Warning)
+    }
+
+    /// The text at a path such as `/install/config_url`, with the number of its source.
+    pub(super) fn text(&self, pointer: &str) -> Option<(String, usize)> {
+        let merged = self.merged.as_ref()?;
+        let text = merged.value().pointer(pointer)?.as_str()?.to_owned();
+        let path = pointer.trim_start_matches('/').replace('/', ".");
+        Some((text, merged.nearest(&path).0))
+    }
+
+    /// Every warning, document by document; with a mistake, every mistake beside them.
+    pub(super) fn verdict(self, documents: &[Document]) -> Result<Vec<Diagnostic>, Invalid> {
+        let clean = self.is_clean();
+        let mut all: Vec<Diagnostic> = Vec::new();
+        for (walk, document) in self.walks.into_iter().zip(documents) {
+            all.extend(document.source(walk.hidden).diagnose(walk.problems).0);
+        }
+        if clean { Ok(all) } else { Err(Invalid(all)) }
+    }
+
+    /// Places what the rules have found. A finding about a value that has a mistake of its own in one of the
+    /// documents, or that holds one or is in one, is an echo of that mistake and is dropped.
+    fn breaches(&mut self, documents: &[Document], findings: Vec<Finding>, merged: &Piece) {
+        let mistakes = Mistakes::of(self.walks.iter().flat_map(|walk| &walk.problems));
+        for Finding { severity, path, code, message, suggestion } in findings {
+            let lost = || self.walks.iter().any(|walk| walk.unusable.has_around(&path));
+            if mistakes.within(&path) || lost() {
+                continue;
+            }
+            let (nearest, at) = merged.nearest(&path);
+            let source = if merged.is_group(&path) { self.lacking(documents, nearest, at) } else { nearest };
+            let span = self.place(source, at);
+            // A whole group is too much to underline; its beginning will do.
+            let known = at == path && self.walks[source].places.contains_key(at);
+            let span = if known { span } else { Span { end: span.start, ..span } };
+            let problem = Problem { severity, ..Problem::new(span, path, code, message).suggest(suggestion) };
+            self.walks[source].problems.push(problem);
+        }
+    }
+
+    /// The source whose group `at` lacks something, where `nearest` is the strongest that has the group. Parameters are
+    /// mostly put there by what boots a machine, so the strongest document that somebody has written comes before them.
+    fn lacking(&self, documents: &[Document], nearest: usize, at: &str) -> usize {
+        let written = |(document, walk): (&Document, &Walk)| {
+            let kind = document.kind();
+            let written = matches!(kind, Kind::Embedded | Kind::Volume | Kind::Url | Kind::File);
+            written && walk.places.contains_key(at)
+        };
+        let given = documents[nearest].kind() == Kind::KernelParameters;
+        let having = || documents.iter().zip(&self.walks).rposition(written);
+        given.then(having).flatten().unwrap_or(nearest)
+    }
+
+    /// Where a document has the value at `path`, or what is nearest above it.
+    fn place(&self, source: usize, path: &str) -> Span {
+        let places = &self.walks[source].places;
+        let mut at = path;
+        loop {
+            match places.get(at) {
+                Some(span) => return *span,
+                None if at.is_empty() => return Span::default(),
+                None => at = at.rfind(['.', '[']).map_or("", |end| &at[..end]),
+            }
+        }
+    }
+
+    fn entries(&self, documents: &[Document], merged: &Piece) -> Vec<Entry> {
+        let hidden: Vec<_> = self.walks.iter().map(|walk| Ranges::new(walk.hidden.clone())).collect();
+        let entry = |(path, source, value): (String, usize, Value)| {
+            let span = self.place(source, &path);
+            let hidden = hidden[source].contains(span.start);
+            Entry {
+                source: documents[source].kind(),
+                file: documents[source].name().to_owned(),
+                line: span.line,
+                column: span.column,
+                value: (!hidden).then(|| shown(&value)),
+                path,
+            }
+        };
+        merged.leaves().into_iter().filter(|(path, ..)| !path.is_empty()).map(entry).collect()
+    }
+}
+
+/// The keys that a part must not have, of several inside each other the outermost.
+fn others(part: &Part, places: &HashMap<String, Span>) -> Vec<Problem> {
+    let stray: BTreeMap<&String, &Span> = places.iter().filter(|(path, _)| !part.has(path)).collect();
+    let outermost = |path: &&String| {
+        let above = path.rfind(['.', '[']).map_or("", |end| &path[..end]);
+        part.has(above)
+    };
+    let problem = |path: &String| Problem::new(*stray[path], path, "other-key", part.message);
+    stray.keys().copied().filter(outermost).map(problem).collect()
+}
+
+/// A value on one line that is not too long.
+fn shown(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.char_indices().nth(WIDTH) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}

@@ -1,0 +1,145 @@
+//! One source's document.
+
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::{Kind, cmdline};
+use crate::config::diagnostic::{Problem, Source};
+use crate::config::shape::Shape;
+use crate::config::tree::{self, Node, Span};
+
+/// What diagnostics call the kernel command line.
+pub const COMMAND_LINE: &str = "kernel command line";
+
+/// A document with the name that diagnostics give it.
+#[derive(Debug)]
+pub struct Document {
+    kind: Kind,
+    name: String,
+    text: String,
+    content: Result<Content, Problem>,
+    refused: Vec<Refused>,
+    part: Option<Part>,
+}
+
+/// A document that has some keys only, each of which it replaces as a whole.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Their dotted paths.
+    pub(super) keys: &'static [&'static str],
+    /// What is said of any other key.
+    pub(super) message: &'static str,
+}
+
+impl Part {
+    /// Whether the key at `path` is one of the part, is in one of its keys, or holds one of them.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let holds = |group: &str, path: &str| {
+            path.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        path.is_empty() || self.keys.iter().any(|key| holds(key, path) || holds(path, key))
+    }
+}
+
+/// A document that could be read.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) root: Option<Node>,
+    pub(super) comments: Vec<Span>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) hidden: Vec<Range<usize>>,
+}
+
+/// A key that this source must not have.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) path: &'static str,
+    pub(super) code: &'static str,
+    pub(super) message: &'static str,
+}
+
+impl Document {
+    /// A YAML document. That it is none comes to light when it is checked.
+    #[must_use]
+    pub fn yaml(kind: Kind, name: impl Into<String>, text: impl Into<String>) -> Self {
+        let text = text.into();
+        let content = tree::read(&text).map(|tree| Content {
+            root: tree.root,
+            comments: tree.comments,
+            problems: Vec::new(),
+            hidden: Vec::new(),
+        });
+        Self { kind, name: name.into(), text, content, refused: Vec::new(), part: None }
+    }
+
+    /// The parameters of a kernel command line that are configuration of this `shape`.
+    #[must_use]
+    pub fn command_line(line: &str, shape: &Shape) -> Self {
+        // A line is one line, whatever somebody has pasted.
+        let text = line.trim_end().replace(['\n', '\r'], " ");
+        let cmdline::Parameters { root, problems, hidden } = cmdline::parse(&text, shape);
+        let content = Ok(Content { root, comments: Vec::new(), problems, hidden });
+        let (kind, name) = (Kind::KernelParameters, COMMAND_LINE.to_owned());
+        Self { kind, name, text, content, refused: Vec::new(), part: None }
+    }
+
+    /// What somebody answered on the console: a part of a configuration with canonical keys.
+    #[must_use]
+    pub fn answers(answers: &Value) -> Self {
+        Self::yaml(Kind::Console, "answers on the console", base::encode::yaml(answers))
+    }
+
+    /// Makes the key at `path` a mistake in this document.
+    #[must_use]
+    pub(super) fn refuse(mut self, path: &'static str, code: &'static str, message: &'static str) -> Self {
+        self.refused.push(Refused { path, code, message });
+        self
+    }
+
+    /// Says that this document has only `keys`, dotted paths, and replaces each of them as a whole, also where it is a
+    /// group; any other key is a mistake, of which `message` is said.
+    #[must_use]
+    pub fn part(mut self, keys: &'static [&'static str], message: &'static str) -> Self {
+        self.part = Some(Part { keys, message });
+        self
+    }
+
+    /// Which source it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The name that diagnostics give it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it says nothing at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.content, Ok(Content { root: None, problems, .. }) if problems.is_empty())
+    }
+
+    pub(super) fn content(&self) -> Result<&Content, &Problem> {
+        self.content.as_ref()
+    }
+
+    pub(super) fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    pub(super) fn only(&self) -> Option<&Part> {
+        self.part.as_ref()
+    }
+
+    /// The text, for excerpts, with what must not be shown of it.
+    pub(super) fn source(&self, hidden: Vec<Range<usize>>) -> Source<'_> {
+        match &self.content {
+            Ok(content) => Source::new(&self.name, &self.text, hidden, &content.comments),
+            Err(_) => Source::unread(&self.name, &self.text),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Which source is asked when, and what stops an install.
+
+use std::sync::LazyLock;
+
+use anyhow::{Result, bail};
+
+use super::super::state::{Effects, Gathering, Machine, Request, Want, gather, run};
+use super::*;
+use crate::config::shape::Shape;
+use base::failure::{Class, Failure, class_of, render};
+
+/// A shape with the keys that lead from source to source.
+static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
+    let text = || Shape::Text { format: None, secret: false };
+    let install = ["config_url", "config_sha256", "medium", "device"].map(|key| (key.to_owned(), text()));
+    let certificates = ("ca_certificates".to_owned(), Shape::List(Box::new(text())));
+    Shape::Record(
+        vec![(
+            "install".to_owned(),
+            Shape::Record(install.into_iter().chain([certificates]).collect(), Vec::new()),
+        )],
+        Vec::new(),
+    )
+});
+
+/// Sources that say what a test wants, and the order in which they were asked.
+#[derive(Default)]
+struct Fakes {
+    medium: Option<&'static str>,
+    volume: Option<&'static str>,
+    line: &'static str,
+    url: Option<&'static str>,
+    broken: &'static str,
+    asked: Vec<String>,
+}
+
+impl Fakes {
+    fn ask(&mut self, source: &str, detail: &str) -> Result<()> {
+        self.asked.push(format!("{source} {detail}").trim().to_owned());
+        if source == self.broken {
+            return Err(Failure::new(Class::DiskIo, format!("{source} is broken")).into());
+        }
+        Ok(())
+    }
+}
+
+impl Effects for Fakes {
+    fn medium(&mut self, url: Option<&Request>) -> Result<Vec<Document>> {
+        self.ask("medium", url.map_or("", |request| &request.url))?;
+        let embedded = self.medium.map(|text| yaml(Kind::Embedded, text));
+        let defaults = yaml(Kind::Defaults, "install: {device: default}\n");
+        Ok([defaults].into_iter().chain(embedded).collect())
+    }
+
+    fn volume(&mut self) -> Result<Option<Document>> {
+        self.ask("volume", "")?;
+        Ok(self.volume.map(|text| yaml(Kind::Volume, text)))
+    }
+
+    fn command_line(&mut self) -> Result<String> {
+        self.ask("line", "")?;
+        Ok(self.line.to_owned())
+    }
+
+    fn fetch(&mut self, request: &Request) -> Result<Document> {
+        self.ask("url", &request.url)?;
+        match self.url {
+            Some(text) => Ok(yaml(Kind::Url, text)),
+            None => bail!("nothing there"),
+        }
+    }
+}
+
+fn at_hand() -> Gathering {
+    Gathering { medium_at_hand: true, ..Gathering::default() }
+}
+
+fn order(gathering: Gathering, mut fakes: Fakes) -> (Vec<String>, Vec<Kind>) {
+    let mut machine = Machine::new(gathering, &SHAPE);
+    run(&mut machine, &mut fakes).unwrap();
+    (fakes.asked, machine.documents().iter().map(Document::kind).collect())
+}
+
+#[test]
+fn sources_are_asked_in_order_and_documents_come_by_strength() {
+    let fakes = Fakes {
+        medium: Some("install: {config_url: http://weak/}"),
+        volume: Some("install: {device: volume}"),
+        line: "nqrust.install.config_url=http://strong/",
+        url: Some("install: {device: url}"),
+        ..Fakes::default()
+    };
+    let (asked, kinds) = order(at_hand(), fakes);
+    assert_eq!(asked, ["medium", "volume", "line", "url http://strong/"]);
+    let expected = [Kind::Defaults, Kind::Embedded, Kind::Volume, Kind::Url, Kind::KernelParameters];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn absent_sources_are_no_error_and_nothing_is_fetched_that_nobody_names() {
+    let (asked, kinds) = order(at_hand(), Fakes::default());
+    assert_eq!(asked, ["medium", "volume", "line"]);
+    assert_eq!(kinds, [Kind::Defaults, Kind::KernelParameters]);
+    let (asked, _) = order(Gathering::default(), Fakes::default());
+    assert_eq!(asked, ["volume", "line"], "no medium is asked that is neither there nor named");
+}
+
+#[test]
+fn a_machine_without_a_medium_finds_it_and_then_what_it_names() {
+    let fakes = Fakes {
+        line: "nqrust.install.medium=http://medium/",
+        medium: Some("install: {config_url: http://late/}"),
+        url: Some("install: {device: url}"),
+        ..Fakes::default()
+    };
+    let (asked, _) = order(Gathering::default(), fakes);
+    assert_eq!(asked, ["volume", "line", "medium http://medium/", "url http://late/"]);
+    let fakes = Fakes {
+        line: "nqrust.install.config_url=http://first/",
+        url: Some("install: {medium: http://second/}"),
+        ..Fakes::default()
+    };
+    let (asked, _) = order(Gathering::default(), fakes);
+    assert_eq!(asked, ["volume", "line", "url http://first/", "medium http://second/"]);
+}
+
+#[test]
+fn a_file_stands_in_place_of_three_sources_and_a_given_line_of_the_kernels_own() {
+    let gathering = || Gathering { file: Some(yaml(Kind::File, "install: {device: file}")), ..at_hand() };
+    let fakes = || Fakes {
+        medium: Some("install: {device: embedded}"),
+        line: "nqrust.install.config_url=http://x/",
+        ..Fakes::default()
+    };
+    let (asked, kinds) = order(gathering(), fakes());
+    assert_eq!(asked, ["medium", "line"]);
+    assert_eq!(kinds, [Kind::Defaults, Kind::File, Kind::KernelParameters]);
+    let given = Gathering { command_line: Some("nqrust.install.device=x".into()), ..gathering() };
+    assert_eq!(order(given, fakes()).0, ["medium"]);
+    let ignoring = Gathering { ignore_command_line: true, ..gathering() };
+    assert_eq!(order(ignoring, fakes()).1, [Kind::Defaults, Kind::File]);
+}
+
+#[test]
+fn a_source_that_fails_ends_it_and_nothing_takes_its_place() {
+    for (broken, after) in [("medium", 1), ("volume", 2), ("line", 3), ("url", 4)] {
+        let mut fakes = Fakes {
+            medium: Some("install: {device: fine}"),
+            line: "nqrust.install.config_url=http://x/",
+            url: Some(""),
+            broken,
+            ..Fakes::default()
+        };
+        let mut machine = Machine::new(at_hand(), &SHAPE);
+        let error = run(&mut machine, &mut fakes).unwrap_err();
+        assert_eq!(class_of(&error), Class::DiskIo, "{broken}");
+        assert_eq!(fakes.asked.len(), after, "{broken}: {:?}", fakes.asked);
+    }
+}
+
+#[test]
+fn mistakes_at_hand_are_told_before_anything_is_fetched() {
+    let mut fakes = Fakes {
+        medium: Some("install: {devise: x}"),
+        line: "nqrust.install.config_url=http://x/ nqrust.install.nonsense=1",
+        ..Fakes::default()
+    };
+    let error = run(&mut Machine::new(at_hand(), &SHAPE), &mut fakes).unwrap_err();
+    assert_eq!((class_of(&error), fakes.asked.len()), (Class::Invalid, 3));
+    let told = render(&error);
+    assert!(told.contains("devise") && told.contains("nonsense"), "{told}");
+}
+
+#[test]
+fn the_request_says_who_names_it_and_what_to_trust() {
+    let mut machine = Machine::new(Gathering::default(), &SHAPE);
+    machine.take(
+        &Want::Volume,
+        vec![yaml(Kind::Volume, "install: {config_sha256: ab, ca_certificates: [pem]}")],
+    );
+    let line = Document::command_line("nqrust.install.config_url=http://x/", &SHAPE);
+    machine.take(&Want::CommandLine, vec![line]);
+    let expected = Request {
+        url: "http://x/".into(),
+        named_by: "kernel command line".into(),
+        sha256: Some("ab".into()),
+        authorities: vec!["pem".into()],
+    };
+    assert_eq!(machine.want().unwrap(), Want::Fetch(expected));
+}
+
+#[test]
+fn authorities_that_came_with_the_medium_are_trusted_whatever_documents_name() {
+    use testing::http::AUTHORITY;
+    struct Customised(Vec<String>);
+    impl Effects for Customised {
+        fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
+            Ok(vec![yaml(Kind::Embedded, "install: {config_url: 'http://x/'}\n")])
+        }
+        fn authorities(&self) -> Vec<String> {
+            vec![AUTHORITY.to_owned()]
+        }
+        fn volume(&mut self) -> Result<Option<Document>> {
+            Ok(None)
+        }
+        fn command_line(&mut self) -> Result<String> {
+            Ok(String::new())
+        }
+        fn fetch(&mut self, request: &Request) -> Result<Document> {
+            self.0.clone_from(&request.authorities);
+            Ok(yaml(Kind::Url, "os: {hostname: a}\n"))
+        }
+    }
+    let mut customised = Customised(Vec::new());
+    let combined = gather(at_hand(), &mut customised).unwrap();
+    assert_eq!(customised.0, [AUTHORITY]);
+    assert_eq!(combined.authorities, [AUTHORITY]);
+    assert_eq!(combined.config.install.ca_certificates.len(), 1);
+}
+
+#[test]
+fn neither_a_fetched_document_nor_a_file_leads_to_another_url() {
+    use super::super::combine::Examined;
+    let text = "install: {config_url: http://next/}";
+    let fetched = Fakes { line: "nqrust.install.config_url=http://x/", url: Some(text), ..Fakes::default() };
+    let filed = Gathering { file: Some(yaml(Kind::File, text)), ..Gathering::default() };
+    for (gathering, mut fakes, code) in
+        [(at_hand(), fetched, "chained-config-url"), (filed, Fakes::default(), "url-not-followed")]
+    {
+        let mut machine = Machine::new(gathering, &SHAPE);
+        run(&mut machine, &mut fakes).unwrap();
+        let documents = machine.documents();
+        let found = Examined::of(documents, &SHAPE).verdict(documents).unwrap_err();
+        let found: Vec<_> = found.0.iter().map(|d| (d.code, d.path.as_str(), d.column)).collect();
+        assert_eq!(found, [(code, "install.config_url", 23)]);
+    }
+}
+
+#[test]
+fn defaults_alone_are_no_configuration() {
+    struct Nothing;
+    impl Effects for Nothing {
+        fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
+            Ok(vec![yaml(Kind::Defaults, "os: {modules: [kvm]}\n")])
+        }
+        fn volume(&mut self) -> Result<Option<Document>> {
+            Ok(None)
+        }
+        fn command_line(&mut self) -> Result<String> {
+            Ok("quiet nqrust.mode=install\n".into())
+        }
+        fn fetch(&mut self, _: &Request) -> Result<Document> {
+            bail!("nobody names a URL")
+        }
+    }
+    let error = gather(at_hand(), &mut Nothing).unwrap_err();
+    assert_eq!(class_of(&error), Class::Invalid);
+    let answers = Some(Document::answers(&serde_json::json!({ "os": { "hostname": "a" } })));
+    let combined = gather(Gathering { answers, ..at_hand() }, &mut Nothing).unwrap();
+    assert_eq!((combined.config.os.modules.len(), combined.entries.len()), (1, 2));
+}

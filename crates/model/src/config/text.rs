@@ -1,0 +1,226 @@
+//! Texts that have been checked: a value of one of these types has passed the check of its format.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::config::formats::webhook;
+
+use super::formats::{self, access, kernel, kubernetes, network, storage, text};
+
+/// Text that does not pass the check of its type.
+#[derive(Debug, thiserror::Error)]
+#[error("{text:?} {fault}")]
+pub struct TextError {
+    text: String,
+    fault: String,
+}
+
+macro_rules! checked_text {
+    ($(#[$meta:meta])* $name:ident, $format:literal, $check:path) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl FromStr for $name {
+            type Err = TextError;
+
+            fn from_str(text: &str) -> Result<Self, TextError> {
+                match $check(text) {
+                    Ok(()) => Ok(Self(text.to_owned())),
+                    Err(formats::Fault { message, .. }) => {
+                        Err(TextError { text: text.to_owned(), fault: message })
+                    }
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = TextError;
+
+            fn try_from(text: String) -> Result<Self, TextError> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(text: $name) -> Self {
+                text.0
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "format": $format })
+            }
+        }
+    };
+}
+
+checked_text! {
+    /// A host name: RFC 1123, lower case, at most 64 characters.
+    Hostname, "hostname", network::hostname
+}
+checked_text! {
+    /// The hardware address of one network card, in the spelling of the document.
+    MacAddress, "mac", network::mac
+}
+checked_text! {
+    /// The kernel's name of a network card.
+    InterfaceName, "interface", network::interface
+}
+checked_text! {
+    /// A short name of ours that goes into names of files and network devices: letters, digits and `-`.
+    NetworkName, "short-name", network::short_name
+}
+checked_text! {
+    /// The name of a cluster, of a pool of machines or of a template.
+    GroupName, "group-name", network::group_name
+}
+checked_text! {
+    /// The name or the address of a time server.
+    TimeServer, "time-server", network::time_server
+}
+checked_text! {
+    /// The address of a cluster, `https://HOST`.
+    ServerUrl, "server-url", network::server_url
+}
+
+impl ServerUrl {
+    /// The host of the cluster.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        let rest = self.0.strip_prefix("https://").unwrap_or(&self.0);
+        rest.split([':', '/']).next().unwrap_or(rest)
+    }
+}
+
+checked_text! {
+    /// A name or an address that a certificate is good for.
+    San, "san", network::san
+}
+checked_text! {
+    /// An `http` or `https` URL without credentials.
+    HttpUrl, "url", network::http_url
+}
+checked_text! {
+    /// The URL of a webhook, perhaps with placeholders.
+    HookUrl, "hook-url", webhook::url
+}
+checked_text! {
+    /// The body of a webhook, perhaps with placeholders.
+    #[derive(Default)]
+    HookPayload, "hook-payload", webhook::payload
+}
+checked_text! {
+    /// Where a medium is: `local`, a path, or the URL of a directory.
+    IsoUrl, "iso-url", storage::iso_url
+}
+checked_text! {
+    /// The path of a disk.
+    DevicePath, "device", storage::device
+}
+checked_text! {
+    /// A path from the root, without detours.
+    AbsolutePath, "path", storage::absolute_path
+}
+checked_text! {
+    /// A directory whose content can be kept.
+    PersistentPath, "persistent-path", storage::persistent_path
+}
+checked_text! {
+    /// Permissions in octal digits.
+    FileMode, "file-mode", access::file_mode
+}
+checked_text! {
+    /// A user, or user and group joined by `:`.
+    Owner, "owner", access::owner
+}
+checked_text! {
+    /// A login name.
+    UserName, "user-name", access::user_name
+}
+checked_text! {
+    /// The name of a kernel module.
+    ModuleName, "module", kernel::module
+}
+checked_text! {
+    /// The value of a kernel setting, one line.
+    SysctlValue, "sysctl-value", kernel::sysctl_value
+}
+checked_text! {
+    /// Arguments of the kernel command line.
+    KernelArguments, "kernel-arguments", kernel::arguments
+}
+checked_text! {
+    /// A console with its speed.
+    Tty, "tty", kernel::tty
+}
+checked_text! {
+    /// A public key as in authorized_keys(5), without options, or where to fetch some.
+    SshKey, "ssh-key", access::ssh_key
+}
+checked_text! {
+    /// One line of text.
+    Line, "line", text::line
+}
+checked_text! {
+    /// Text of any number of lines.
+    #[derive(Default)]
+    Text, "text", text::text
+}
+checked_text! {
+    /// Certificates in PEM.
+    Pem, "pem", text::pem
+}
+checked_text! {
+    /// A SHA-256 digest, 64 hexadecimal digits.
+    Sha256, "sha256", text::sha256
+}
+checked_text! {
+    /// The name of a check of the machine.
+    CheckName, "check-name", text::check_name
+}
+checked_text! {
+    /// The value of a Kubernetes label.
+    LabelValue, "label-value", kubernetes::label_value
+}
+checked_text! {
+    /// A taint, `KEY=VALUE:EFFECT`.
+    Taint, "taint", kubernetes::taint
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_checked_text_gets_in() {
+        assert!("node-1".parse::<Hostname>().is_ok());
+        assert!("Node 1".parse::<Hostname>().is_err());
+        assert!(serde_json::from_str::<ModuleName>("\"../x\"").is_err());
+    }
+}

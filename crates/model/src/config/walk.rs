@@ -1,0 +1,382 @@
+//! Holds a document against its shape: finds every mistake that can be seen key by key, and gathers what is
+//! right into a value with canonical key names.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+
+use super::diagnostic::{LISTED, Problem, is_word};
+use super::echo::Unusable;
+use super::formats::Format;
+use super::redact::has_password;
+use super::shape::{Shape, camel, join};
+use super::tree::{Key, Kind, Node, Span};
+
+/// What the walk has found so far.
+#[derive(Debug, Default)]
+pub struct Walk {
+    /// The mistakes.
+    pub problems: Vec<Problem>,
+    /// Character offsets that must not be shown: secrets, and whatever stands below unknown keys.
+    pub hidden: Vec<Range<usize>>,
+    /// Where the value of each dotted path stands.
+    pub places: HashMap<String, Span>,
+    /// The values that have a mistake, so that rules see a default in their places.
+    pub unusable: Unusable,
+    /// For a document that is not an install configuration but has parts of one inside.
+    pub help: Option<Help>,
+}
+
+/// How a document of another kind helps with keys that it does not have.
+#[derive(Clone, Copy, Debug)]
+pub struct Help {
+    /// The path inside the part of an install configuration that holds this path of the document.
+    pub within: fn(&str) -> &str,
+    /// The path of the document where a key of this name would do.
+    pub place: fn(&str) -> Option<String>,
+}
+
+impl Walk {
+    /// The part of `node` that fits `shape`; `None` where nothing does. Mistakes are noted.
+    pub fn value(&mut self, node: &Node, shape: &Shape, path: &str) -> Option<Value> {
+        let value = self.fitting(node, shape, path);
+        let left_out = node.is_nothing() && shape.is_group();
+        if value.is_none() && !left_out {
+            self.unusable.note(path, shape);
+        }
+        value
+    }
+
+    fn fitting(&mut self, node: &Node, shape: &Shape, path: &str) -> Option<Value> {
+        self.places.insert(path.to_owned(), node.span);
+        if let Shape::Text { secret: true, .. } = shape {
+            self.hidden.push(node.span.range());
+        }
+        if let Kind::Scalar { text, .. } = &node.kind
+            && has_password(text)
+        {
+            self.hidden.push(node.span.range());
+        }
+        match (shape, &node.kind) {
+            // Nothing below a group or a list asks for nothing.
+            (shape, _) if shape.is_group() && node.is_nothing() => None,
+            (Shape::Record(shapes, required), Kind::Map(entries)) => {
+                let object = self.record(entries, shapes, path);
+                self.is_complete(node, &object, required, path).then_some(Value::Object(object))
+            }
+            (Shape::Dictionary { keys, values }, Kind::Map(entries)) => {
+                Some(self.dictionary(entries, *keys, values, path))
+            }
+            (Shape::List(shape), Kind::List(items)) => self.list(items, shape, path),
+            (Shape::Text { format, .. }, Kind::Scalar { text, .. }) if !node.is_nothing() => {
+                self.text(node, text, *format, path)
+            }
+            (Shape::Choice(words), Kind::Scalar { text, .. }) if !node.is_nothing() => {
+                self.choice(node, text, words, path)
+            }
+            (Shape::Either(shapes), _) => match shapes.iter().find(|shape| fits(shape, node)) {
+                Some(shape) => self.value(node, shape, path),
+                None => {
+                    self.mismatch(node, shape, path);
+                    None
+                }
+            },
+            (Shape::Number { least, most }, Kind::Scalar { text, plain: true }) if is_number(text) => {
+                self.number(node, text, *least, *most, path)
+            }
+            (Shape::Truth, Kind::Scalar { text, plain: true })
+                if matches!(text.as_str(), "true" | "false") =>
+            {
+                Some(Value::Bool(text == "true"))
+            }
+            _ => {
+                self.mismatch(node, shape, path);
+                None
+            }
+        }
+    }
+
+    fn record(
+        &mut self,
+        entries: &[(Key, Node)],
+        shapes: &[(String, Shape)],
+        path: &str,
+    ) -> Map<String, Value> {
+        let mut object = Map::new();
+        let mut seen: HashMap<&str, &Key> = HashMap::new();
+        for (key, node) in entries {
+            let Some((name, shape)) = shapes.iter().find(|(name, _)| is_spelling(&key.text, name)) else {
+                self.hidden.push(node.span.range());
+                self.unknown(key, shapes, path);
+                continue;
+            };
+            let below = join(path, name);
+            if let Some(first) = seen.insert(name, key) {
+                self.twice(key, first, &below, matches!(shape, Shape::Text { secret: true, .. }), node);
+                continue;
+            }
+            if let Some(value) = self.value(node, shape, &below) {
+                object.insert(name.clone(), value);
+            }
+        }
+        object
+    }
+
+    /// Whether a group has every key that it cannot be without; those that the document does not name are noted.
+    fn is_complete(
+        &mut self,
+        node: &Node,
+        object: &Map<String, Value>,
+        required: &[String],
+        path: &str,
+    ) -> bool {
+        let absent: Vec<_> = required.iter().filter(|name| !object.contains_key(*name)).collect();
+        for name in &absent {
+            let below = join(path, name);
+            if !self.places.contains_key(&below) {
+                let start = Span { end: node.span.start, ..node.span };
+                let message = format!("the group needs `{name}`");
+                self.problems.push(Problem::new(start, below, "missing-value", message));
+            }
+        }
+        absent.is_empty()
+    }
+
+    fn dictionary(
+        &mut self,
+        entries: &[(Key, Node)],
+        keys: Option<&'static Format>,
+        values: &Shape,
+        path: &str,
+    ) -> Value {
+        let mut object = Map::new();
+        let mut seen: HashMap<&str, &Key> = HashMap::new();
+        for (key, node) in entries {
+            let below = join(path, if is_key(&key.text) { &key.text } else { "?" });
+            if let Some(first) = seen.insert(&key.text, key) {
+                self.twice(key, first, &below, values.is_secret(), node);
+                continue;
+            }
+            if let Some(format) = keys
+                && let Err(fault) = (format.check)(&key.text)
+            {
+                if values.is_secret() {
+                    self.hidden.push(node.span.range());
+                }
+                let message = format!("the key {}", fault.message);
+                self.problems
+                    .push(Problem::new(key.span, below, format.code, message).suggest(fault.suggestion));
+                continue;
+            }
+            if let Some(value) = self.value(node, values, &below) {
+                object.insert(key.text.clone(), value);
+            }
+        }
+        Value::Object(object)
+    }
+
+    fn list(&mut self, items: &[Node], shape: &Shape, path: &str) -> Option<Value> {
+        let mut values = Vec::new();
+        let mut whole = true;
+        for (index, node) in items.iter().enumerate() {
+            match (self.value(node, shape, &format!("{path}[{index}]")), shape) {
+                (Some(value), _) => values.push(value),
+                // An element with a mistake leaves an empty group, so that later ones keep their places.
+                (None, Shape::Record(_, required)) if required.is_empty() => {
+                    values.push(Value::Object(Map::new()));
+                }
+                (None, _) => whole = false,
+            }
+        }
+        // With an element missing the places of the others would be wrong: rules do not see such a list.
+        whole.then_some(Value::Array(values))
+    }
+
+    fn text(&mut self, node: &Node, text: &str, format: Option<&Format>, path: &str) -> Option<Value> {
+        if let Some(format) = format
+            && let Err(fault) = (format.check)(text)
+        {
+            if fault.sensitive {
+                self.hidden.push(node.span.range());
+            }
+            let message = format!("the value {}", fault.message);
+            let problem = Problem::new(node.span, path, format.code, message).suggest(fault.suggestion);
+            self.problems.push(problem);
+            return None;
+        }
+        Some(Value::from(text))
+    }
+
+    fn number(&mut self, node: &Node, text: &str, least: u32, most: u32, path: &str) -> Option<Value> {
+        match text.parse::<u32>() {
+            Ok(number) if (least..=most).contains(&number) => Some(Value::from(number)),
+            Err(_) if most == u32::MAX => {
+                self.note(node, path, "wrong-type", "the number is too large");
+                None
+            }
+            _ => {
+                let message = format!("the number is not from {least} to {most}");
+                self.note(node, path, "number-out-of-range", &message);
+                None
+            }
+        }
+    }
+
+    fn choice(&mut self, node: &Node, text: &str, words: &[String], path: &str) -> Option<Value> {
+        if words.iter().any(|word| word == text) {
+            return Some(Value::from(text));
+        }
+        let shown: Vec<_> = words.iter().map(|word| if word.is_empty() { "''" } else { word }).collect();
+        let message = format!("the value is not one of {}", shown.join(", "));
+        let problem = Problem::new(node.span, path, "unknown-value", message);
+        self.problems.push(problem.suggest(nearest(text, words.iter().map(String::as_str))));
+        None
+    }
+
+    fn unknown(&mut self, key: &Key, shapes: &[(String, Shape)], path: &str) {
+        // A value that has slipped into the place of a key could be a secret.
+        if !is_word(&key.text) {
+            self.hidden.push(key.span.range());
+            let message = "this is not a key";
+            self.problems.push(Problem::new(key.span, join(path, "?"), "unknown-key", message));
+            return;
+        }
+        let within = self.help.map_or(path, |help| (help.within)(path));
+        if let Some(reason) = super::retired::reason(&join(within, &super::shape::snake(&key.text))) {
+            let message = format!("`{}` is not a key any more: {reason}", key.text);
+            self.problems.push(Problem::new(key.span, join(path, &key.text), "retired-key", message));
+            return;
+        }
+        let group = if path.is_empty() { "the document".to_owned() } else { format!("`{path}`") };
+        let message = format!("unknown key `{}` in {group}", key.text);
+        let elsewhere = || {
+            let name = super::shape::snake(&key.text);
+            match self.help {
+                Some(help) => (help.place)(&name),
+                None => super::shape::install_config().places(&name, "").into_iter().next(),
+            }
+        };
+        // Only what is listed needs a suggestion, and the walk follows the lines. To look through all keys for each of
+        // 100,000 mistakes would take minutes.
+        let suggestion = (self.problems.len() < LISTED).then(|| {
+            let nearby = nearest(&key.text, shapes.iter().map(|(name, _)| name.as_str()));
+            nearby.map(str::to_owned).or_else(elsewhere)
+        });
+        let suggestion = suggestion.flatten();
+        let problem = Problem::new(key.span, join(path, &key.text), "unknown-key", message);
+        self.problems.push(problem.suggest(suggestion));
+    }
+
+    fn twice(&mut self, key: &Key, first: &Key, path: &str, secret: bool, node: &Node) {
+        if secret {
+            self.hidden.push(node.span.range());
+        }
+        let line = first.span.line;
+        let problem = if key.text == first.text {
+            let message = format!("the key stands here a second time; the first is in line {line}");
+            Problem::new(key.span, path, "duplicate-key", message)
+        } else {
+            let message = format!("line {line} says the same in another spelling; keep one");
+            Problem::new(key.span, path, "both-spellings", message)
+        };
+        self.problems.push(problem);
+    }
+
+    fn mismatch(&mut self, node: &Node, shape: &Shape, path: &str) {
+        if node.is_nothing() {
+            self.note(node, path, "empty-value", "the key has no value; give one or leave the key out");
+            return;
+        }
+        if let (Shape::Record(..) | Shape::Dictionary { .. }, Kind::Scalar { .. }) = (shape, &node.kind) {
+            // Nobody knows what this was to be.
+            self.hidden.push(node.span.range());
+        }
+        let (wanted, suggestion) = match (shape, &node.kind) {
+            (Shape::Record(..) | Shape::Dictionary { .. }, _) => ("a group of keys", None),
+            (Shape::List(_), _) => ("a list, each element on a line with '-'", None),
+            (Shape::Number { .. }, Kind::Scalar { text, .. }) => {
+                ("a whole number", is_number(text).then(|| text.clone()))
+            }
+            (Shape::Number { .. }, _) => ("a whole number", None),
+            (Shape::Truth, Kind::Scalar { text, .. }) => ("true or false", truth(text).map(str::to_owned)),
+            (Shape::Truth, _) => ("true or false", None),
+            (Shape::Text { .. } | Shape::Choice(_), _) => ("a single value", None),
+            (Shape::Either(_), _) => ("another kind of value", None),
+        };
+        let message = match node.kind {
+            Kind::Scalar { .. } if matches!(shape, Shape::Number { .. } | Shape::Truth) => {
+                format!("expected {wanted}")
+            }
+            _ => format!("expected {wanted}, found {}", node.noun()),
+        };
+        self.problems.push(Problem::new(node.span, path, "wrong-type", message).suggest(suggestion));
+    }
+
+    fn note(&mut self, node: &Node, path: &str, code: &'static str, message: &str) {
+        self.problems.push(Problem::new(node.span, path, code, message));
+    }
+}
+
+/// Whether `text` is `name` in `snake_case` or in `camelCase`, where acronyms may stand in capitals
+/// (`guaranteedInstanceManagerCPU`).
+pub fn is_spelling(text: &str, name: &str) -> bool {
+    let camel = camel(name);
+    let capitals = text.bytes().any(|b| b.is_ascii_uppercase()) && !text.contains('_');
+    let initial = text.as_bytes().first() == camel.as_bytes().first();
+    text == name || text == camel || capitals && initial && text.eq_ignore_ascii_case(&camel)
+}
+
+/// Whether a node is of the kind that the shape describes.
+fn fits(shape: &Shape, node: &Node) -> bool {
+    match (shape, &node.kind) {
+        (Shape::Record(..) | Shape::Dictionary { .. }, Kind::Map(_)) | (Shape::List(_), Kind::List(_)) => {
+            true
+        }
+        (
+            Shape::Text { .. } | Shape::Choice(_) | Shape::Number { .. } | Shape::Truth,
+            Kind::Scalar { .. },
+        ) => !node.is_nothing(),
+        _ => false,
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn is_key(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_graphic())
+}
+
+/// What older YAML, and people, write for truth values.
+fn truth(text: &str) -> Option<&'static str> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "y" | "1" => Some("true"),
+        "false" | "no" | "off" | "n" | "0" => Some("false"),
+        _ => None,
+    }
+}
+
+/// The word that somebody probably meant: the fewest slips away, and not too many for its length.
+pub fn nearest<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
+    let bare = |text: &str| text.to_ascii_lowercase().replace(['_', '-'], "");
+    let slips = |word: &str| strsim::damerau_levenshtein(&bare(text), &bare(word));
+    let best = words.min_by_key(|word| slips(word))?;
+    (slips(best) <= (best.len() / 3).max(1)).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_near() {
+        let words = ["hostname", "ssh_authorized_keys", "password"];
+        let near = |text| nearest(text, words.iter().copied());
+        assert_eq!(near("hostnam"), Some("hostname"));
+        assert_eq!(near("ssh-authorized-keys"), Some("ssh_authorized_keys"));
+        assert_eq!(near("pasword"), Some("password"));
+        assert_eq!(near("labels"), None);
+    }
+}

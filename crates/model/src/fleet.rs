@@ -1,0 +1,117 @@
+//! What is said to the server of a fleet: the body of a request is a few JSON objects, one a line, each with one key
+//! that says what it is. The first is a [`Line::Hello`].
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::machine::Identity;
+use base::progress::Event;
+
+/// The version of this format.
+pub const VERSION: u32 = 1;
+/// The media type of a body.
+pub const CONTENT_TYPE: &str = "application/x-ndjson";
+/// The longest body that is sent, in bytes, log included.
+pub const BODY: usize = 1 << 20;
+/// The longest log that is sent, in bytes.
+pub const LOG: usize = 200 << 10;
+/// The longest message of an event, and the longest error, in bytes.
+pub const MESSAGE: usize = 4 << 10;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Line {
+    /// Who speaks; the first line of every request, and no other.
+    Hello(Hello),
+    /// An event of the progress.
+    Event(Event),
+    /// Why the run failed; after its last event.
+    Failure(Failed),
+    /// What there is to read about a failure; the latest counts.
+    Log(String),
+    /// How far the installed node has come into its cluster; the latest counts.
+    Node(Node),
+}
+
+/// Who speaks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub v: u32,
+    /// Drawn anew for every run, so that a second install of a machine is not taken for the first going on.
+    pub run: Uuid,
+    /// What the machine is known by.
+    pub machine: Identity,
+    /// The name that the node will have, once it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// What is installed, once it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub product: Option<String>,
+}
+
+/// Why a run failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// What failed and why, outermost first.
+    pub causes: Vec<String>,
+    /// What to do next, each a sentence.
+    pub hints: Vec<String>,
+    /// That of the process.
+    pub exit_code: u8,
+}
+
+/// How far an installed node has come into its cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// The cluster says that it is ready.
+    pub ready: bool,
+    /// It does not become ready unless somebody does something.
+    pub failed: bool,
+    /// The stage that it is in, as `installer status` calls it; the last one where it is ready.
+    pub stage: String,
+    /// What was seen of that stage, or the last error in words.
+    pub detail: String,
+    /// What a person can do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// `text`, or as much of its beginning as `limit` bytes hold, with a mark that there was more.
+#[must_use]
+pub fn beginning(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let mark = "…";
+    let most = limit.saturating_sub(mark.len());
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}{mark}", &text[..end])
+}
+
+/// `text`, or as much of its end as `limit` bytes hold, from the beginning of a line on where there is one.
+#[must_use]
+pub fn end(text: &str, limit: usize) -> &str {
+    if text.len() <= limit {
+        return text;
+    }
+    let begin = (text.len() - limit..).find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let tail = &text[begin..];
+    tail.find('\n').map_or(tail, |at| &tail[at + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_long_loses_its_end_and_a_log_its_beginning() {
+        assert_eq!(beginning("äöü", 6), "äöü");
+        assert_eq!(beginning("äöüx", 6), "ä…");
+        assert_eq!(beginning("äöü", 0), "…");
+        assert_eq!(end("one\ntwo\nthree", 13), "one\ntwo\nthree");
+        assert_eq!(end("one\ntwo\nthree", 8), "three");
+        assert_eq!(end("äöü", 3), "ü");
+    }
+}

@@ -1,0 +1,10 @@
+//! What both programs must agree on: the configuration of a node, the cluster file, the release manifest, what a machine is,
+//! and what a node reports. Values, their readers and their rules; nothing here opens a device or a connection.
+
+pub mod boot;
+pub mod checks;
+pub mod cluster_file;
+pub mod config;
+pub mod fleet;
+pub mod machine;
+pub mod release;

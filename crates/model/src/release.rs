@@ -1,0 +1,404 @@
+//! The release manifest, `release.json`: what a medium carries.
+//!
+//! `iso-builder` writes it, `installer` believes nothing on a medium that is not in it. Its own digest is on
+//! the kernel command line of the boot entries (`nqrust.release=`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Distribution, Role};
+use base::containerd;
+use base::digest::Digest;
+
+/// The name of the manifest at the root of a medium.
+pub const MANIFEST: &str = "release.json";
+
+/// The version of the manifest's format that this program writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// Where programs of a node keep their state. It is on the persistent partition.
+pub const STATE: &str = "/var/lib/";
+
+/// What a medium carries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Release {
+    /// The version of this format, [`FORMAT`].
+    pub format: u32,
+    /// Short name of the product: lower-case letters, digits and `-`.
+    pub id: String,
+    /// The product's name for people.
+    pub name: String,
+    /// The product's version.
+    pub version: String,
+    /// Debian's name of the architecture, `amd64`.
+    pub architecture: String,
+    /// The moment that all timestamps of the build carry, in seconds since 1970.
+    pub epoch: u64,
+    /// Which kind of medium this is.
+    pub medium: MediumKind,
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel: String,
+    /// Kernel arguments that the definition adds to every boot.
+    pub kernel_arguments: Vec<String>,
+    /// The files of the medium, in the order in which an install reads them.
+    pub payloads: Vec<Payload>,
+    /// The container images that the payloads make up.
+    pub images: Vec<Image>,
+    /// The containerd that runs them on a node. Manifests of older builders do not say it.
+    #[serde(default)]
+    pub containerd: Containerd,
+    /// How ISOs of this release are written, so that every byte of one can be checked. Manifests of older builders do
+    /// not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iso: Option<IsoRecipe>,
+}
+
+/// What a checker of an ISO cannot know from the rest of the manifest; see [`medium::iso`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IsoRecipe {
+    /// Which generation of the writer made the ISO, [`medium::iso::recipe::NUMBER`] today. Later ones may say more.
+    pub recipe: u32,
+    /// Length of GRUB's El Torito image in bytes.
+    pub eltorito_size: u64,
+    /// SHA-256 of that image with zeros where the writer puts addresses ([`medium::iso::boot::eltorito_digest`]).
+    pub eltorito_sha256: Digest,
+    /// SHA-256 of GRUB's boot sector for USB sticks likewise ([`medium::iso::boot::boot_sector_digest`]).
+    pub boot_sector_sha256: Digest,
+}
+
+/// Where a node's containerd looks, and what it finds there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Containerd {
+    /// Its root directory on the node, below [`STATE`]: Debian's `/var/lib/containerd`, or the one that RKE2 or K3s
+    /// give to theirs.
+    pub root: String,
+    /// Whether an install unpacks the images into snapshots too, so that first pods start without that.
+    pub unpack: bool,
+}
+
+impl Default for Containerd {
+    fn default() -> Self {
+        Self { root: "/var/lib/containerd".into(), unpack: false }
+    }
+}
+
+impl Containerd {
+    /// The distribution of Kubernetes whose containerd it is; none for the OS image's own.
+    #[must_use]
+    pub fn distribution(&self) -> Option<Distribution> {
+        Distribution::ALL.into_iter().find(|distribution| distribution.containerd_root() == self.root)
+    }
+
+    /// The root directory as a path on the persistent partition, which is `/var` of the node.
+    #[must_use]
+    pub fn on_partition(&self) -> &str {
+        self.root.strip_prefix("/var/").unwrap_or(&self.root)
+    }
+
+    /// The directory of the blobs on the node.
+    #[must_use]
+    pub fn blobs(&self) -> String {
+        format!("{}/{}", self.root, containerd::BLOBS)
+    }
+
+    /// Whether the root is a plain path of directories below [`STATE`].
+    fn is_safe(&self) -> bool {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let name = |name: &str| !matches!(name, "" | "." | "..") && name.chars().all(plain);
+        self.root.strip_prefix(STATE).is_some_and(|rest| rest.split('/').all(name))
+    }
+}
+
+/// The kinds of media.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MediumKind {
+    /// Everything is on the medium.
+    Full,
+    /// The blobs of the container images are fetched over the network.
+    NetInstall,
+}
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Payload {
+    /// Path from the root of the medium, without a leading slash.
+    pub path: String,
+    /// What the file is for.
+    pub purpose: Purpose,
+    /// Length in bytes.
+    pub size: u64,
+    /// SHA-256 of the content.
+    pub sha256: Digest,
+}
+
+/// What a payload is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Purpose {
+    /// The Linux kernel.
+    Kernel,
+    /// The initial RAM file system for live, netboot and installed boots.
+    Initrd,
+    /// The OS image, a squashfs.
+    Rootfs,
+    /// shim, the first loader on UEFI (goes to `EFI/BOOT/BOOTX64.EFI`).
+    Shim,
+    /// The MOK manager that shim starts when keys are to be enrolled.
+    MokManager,
+    /// GRUB for UEFI, signed.
+    GrubEfi,
+    /// GRUB's boot sector for BIOS (`boot.img`, 512 bytes).
+    GrubBoot,
+    /// GRUB's core for BIOS and hard disks (`core.img`).
+    GrubCore,
+    /// The OCI index of the image store.
+    ImageIndex,
+    /// containerd's metadata database for the images of one role; see [`metadata_path`].
+    ImageMetadata,
+    /// A blob of a container image: manifest, configuration or layer.
+    ImageBlob,
+    /// An install configuration embedded when the medium was built.
+    InstallConfig,
+    /// What the image definition gives every install that says nothing else: a part of a configuration.
+    InstallDefaults,
+    /// What GRUB reads the password of the medium's boot menu from, where the embedded configuration has one.
+    BootPassword,
+}
+
+/// Where a medium has containerd's metadata for the images of `role`. Each role has a database of its own, because
+/// containerd takes an image for damaged whose blobs its database names and its store lacks.
+#[must_use]
+pub fn metadata_path(role: &str) -> String {
+    format!("images/metadata/{role}.db")
+}
+
+/// One container image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// The full reference that nodes use, for instance `localhost/nqrust/tools:1.0`.
+    pub name: String,
+    /// Digest of its manifest.
+    pub digest: Digest,
+    /// The roles whose nodes need it; empty means every role.
+    pub roles: Vec<String>,
+    /// Digests of all its blobs: index where it has one, manifest, configuration, layers.
+    pub blobs: Vec<Digest>,
+    /// How many of the first blobs are documents: index and manifest. Registries have those under another path.
+    pub documents: usize,
+}
+
+impl Payload {
+    /// Whether a net-install medium leaves this payload to the network.
+    #[must_use]
+    pub fn is_remote_on(&self, medium: MediumKind) -> bool {
+        medium == MediumKind::NetInstall && self.purpose == Purpose::ImageBlob
+    }
+}
+
+impl Release {
+    /// Reads a manifest. Refuses another format version, paths that leave the medium, and a store outside [`STATE`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseReleaseError> {
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let Version { format } = serde_json::from_slice(bytes)?;
+        if format != FORMAT {
+            return Err(ParseReleaseError::Format(format));
+        }
+        let release: Self = serde_json::from_slice(bytes)?;
+        for payload in &release.payloads {
+            let safe = !payload.path.is_empty()
+                && payload.path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+            if !safe {
+                return Err(ParseReleaseError::Path(payload.path.clone()));
+            }
+        }
+        let mut words = release.kernel_arguments.iter();
+        if let Some(word) = words.find(|word| !is_boot_menu_word(word)) {
+            return Err(ParseReleaseError::Menu(word.clone()));
+        }
+        if let Some(text) =
+            [&release.name, &release.version].into_iter().find(|t| t.contains(char::is_control))
+        {
+            return Err(ParseReleaseError::Menu(text.clone()));
+        }
+        match release.containerd.is_safe() {
+            true => Ok(release),
+            false => Err(ParseReleaseError::Root(release.containerd.root)),
+        }
+    }
+
+    /// The canonical bytes: indented JSON with a final newline. The same manifest gives the same bytes.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "an empty manifest must be impossible, and so is this failure")]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let bytes = serde_json::to_vec_pretty(self);
+        let mut bytes = bytes.expect("structures of strings, numbers and lists always become JSON");
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// The images that a node of `role` has.
+    pub fn images_for(&self, role: Role) -> impl Iterator<Item = &Image> {
+        let needed = move |name: &String| name == role.name();
+        self.images.iter().filter(move |image| image.roles.is_empty() || image.roles.iter().any(needed))
+    }
+
+    /// A payload by what a person knows: a blob by the images that need it, anything else by its path.
+    #[must_use]
+    pub fn describe(&self, payload: &Payload) -> String {
+        if payload.purpose != Purpose::ImageBlob {
+            return payload.path.clone();
+        }
+        let needs = |image: &&Image| image.blobs.contains(&payload.sha256);
+        let mut names = self.images.iter().filter(needs).map(|image| image.name.as_str());
+        let first = names.next().unwrap_or("no image");
+        let blob = format!("blob {} of {first}", payload.sha256.oci());
+        match names.count() {
+            0 => blob,
+            others => format!("{blob} and {others} more"),
+        }
+    }
+
+    /// The only payload with this purpose, if there is one.
+    #[must_use]
+    pub fn payload(&self, purpose: Purpose) -> Option<&Payload> {
+        self.payloads.iter().find(|payload| payload.purpose == purpose)
+    }
+
+    /// containerd's metadata for the images of `role`.
+    #[must_use]
+    pub fn image_metadata(&self, role: &str) -> Option<&Payload> {
+        let path = metadata_path(role);
+        self.payloads(Purpose::ImageMetadata).find(|payload| payload.path == path)
+    }
+
+    /// All payloads with this purpose.
+    pub fn payloads(&self, purpose: Purpose) -> impl Iterator<Item = &Payload> {
+        self.payloads.iter().filter(move |payload| payload.purpose == purpose)
+    }
+}
+
+/// Whether `word` can be a kernel argument in a boot menu: GRUB passes it on unchanged, and it ends neither its line nor
+/// its menu entry.
+#[must_use]
+pub fn is_boot_menu_word(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_graphic() && !"\"'\\$;{}".contains(c))
+}
+
+/// Why a file is not a release manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseReleaseError {
+    /// Not JSON, or not of this shape.
+    #[error("the release manifest is not readable")]
+    Json(#[from] serde_json::Error),
+    /// Written by another generation of the builder.
+    #[error("the release manifest has format {0}; this program reads format {FORMAT}")]
+    Format(u32),
+    /// A path that does not stay on the medium.
+    #[error("the release manifest names the path {0:?}, which is not a plain relative path")]
+    Path(String),
+    /// What would change the meaning of a boot menu that it is written into.
+    #[error("the release manifest has {0:?}, which cannot stand in a boot menu")]
+    Menu(String),
+    /// A place for images that does not last.
+    #[error("the release manifest keeps images in {0:?}, which is not a plain path below {STATE}")]
+    Root(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(path: &str) -> Release {
+        Release {
+            format: FORMAT,
+            id: "nqrust".into(),
+            name: "NQRust Hypervisor".into(),
+            version: "1.0".into(),
+            architecture: "amd64".into(),
+            epoch: 0,
+            medium: MediumKind::Full,
+            kernel: "6.1.0".into(),
+            kernel_arguments: vec![],
+            payloads: vec![Payload {
+                path: path.into(),
+                purpose: Purpose::Rootfs,
+                size: 0,
+                sha256: Digest::of(b""),
+            }],
+            images: vec![],
+            containerd: Containerd::default(),
+            iso: None,
+        }
+    }
+
+    #[test]
+    fn printing_and_reading_give_the_same_manifest() {
+        let release = sample("rootfs.squashfs");
+        assert_eq!(Release::parse(&release.to_bytes()).unwrap(), release);
+    }
+
+    #[test]
+    fn paths_that_leave_the_medium_are_refused() {
+        for path in ["../etc/passwd", "/etc/passwd", "a//b", "a/./b", ""] {
+            assert!(Release::parse(&sample(path).to_bytes()).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_says_nothing_of_containerd_means_that_of_debian() {
+        let mut value = serde_json::to_value(sample("rootfs.squashfs")).unwrap();
+        assert!(value.as_object_mut().unwrap().remove("containerd").is_some());
+        let release = Release::parse(&serde_json::to_vec(&value).unwrap()).unwrap();
+        assert_eq!(release, sample("rootfs.squashfs"));
+        assert_eq!(release.containerd.on_partition(), "lib/containerd");
+    }
+
+    #[test]
+    fn a_store_that_is_not_on_the_persistent_partition_is_refused() {
+        let parse = |root: &str| {
+            let containerd = Containerd { root: root.into(), unpack: false };
+            Release::parse(&Release { containerd, ..sample("rootfs.squashfs") }.to_bytes())
+        };
+        parse("/var/lib/rancher/rke2/agent/containerd").unwrap();
+        for root in [
+            "",
+            "/",
+            "/var/lib",
+            "/var/lib/",
+            "/var/lib/../../etc",
+            "/var/lib//x",
+            "/var/log/x",
+            "var/lib/x",
+            "/var/lib/a b",
+        ] {
+            assert!(matches!(parse(root), Err(ParseReleaseError::Root(_))), "{root}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_that_would_write_a_boot_menu_of_its_own_is_refused() {
+        let parse = |name: &str, word: &str| {
+            let (name, kernel_arguments) = (name.into(), vec![word.into()]);
+            Release::parse(&Release { name, kernel_arguments, ..sample("rootfs.squashfs") }.to_bytes())
+        };
+        parse("NQRust Hypervisor", "console=ttyS1,115200n8").unwrap();
+        for (name, word) in
+            [("a\nlinux /evil", "quiet"), ("a", "a b"), ("a", "x\n}"), ("a", ""), ("a", "$(x)"), ("a", "a;b")]
+        {
+            assert!(matches!(parse(name, word), Err(ParseReleaseError::Menu(_))), "{name:?} {word:?}");
+        }
+    }
+
+    #[test]
+    fn another_format_is_named_before_anything_else_is_read() {
+        let error = Release::parse(br#"{"format": 2, "news": true}"#).unwrap_err();
+        assert!(matches!(error, ParseReleaseError::Format(2)));
+    }
+}

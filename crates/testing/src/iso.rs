@@ -1,0 +1,59 @@
+//! An ISO in memory, made of its own map. That the writer of `iso-builder` writes the same is tested there, where every
+//! byte of such an ISO is changed too.
+
+use medium::customization::argument;
+use medium::iso::map::{Map, Wanted};
+use medium::iso::{boot, esp, recipe};
+use model::release::{IsoRecipe, Release};
+
+use crate::release::contents;
+
+/// Boot code that nothing starts.
+fn boot_code() -> ([u8; 512], Vec<u8>) {
+    ([0x90; 512], (0..4000_u32).map(|n| (n % 251) as u8).collect())
+}
+
+/// The release of the plan's tests, as an ISO has it.
+pub fn release() -> Release {
+    let (hybrid, eltorito) = boot_code();
+    let iso = IsoRecipe {
+        recipe: recipe::NUMBER,
+        eltorito_size: eltorito.len() as u64,
+        eltorito_sha256: boot::eltorito_digest(&eltorito).unwrap(),
+        boot_sector_sha256: boot::boot_sector_digest(&hybrid).unwrap(),
+    };
+    Release { iso: Some(iso), ..crate::release::release() }
+}
+
+/// The ISO of `release`.
+pub fn image(release: &Release) -> Vec<u8> {
+    let (hybrid, mut eltorito) = boot_code();
+    let manifest = release.to_bytes();
+    let map = Map::of(release, &manifest).unwrap().unwrap();
+    let content = |path: &str| &contents().iter().find(|(payload, _)| payload.path == path).unwrap().1;
+    let menu = map.recipe.menu();
+    let loaders = map.loaders.map(|(_, payload)| content(&payload.path));
+    boot::patch_eltorito(&mut eltorito, map.eltorito).unwrap();
+    let mut image = Vec::new();
+    for region in &map.regions {
+        assert_eq!(region.at.0, image.len() as u64, "no gap before {}", region.owner);
+        match &region.wanted {
+            Wanted::Bytes(bytes) => image.extend_from_slice(bytes),
+            Wanted::Zeros | Wanted::Area => image.resize(image.len() + region.length as usize, 0),
+            Wanted::Payload(payload) => image.extend_from_slice(content(&payload.path)),
+            Wanted::BootSector => {
+                image.extend(boot::first_sector(&hybrid, map.eltorito, map.size).unwrap());
+            }
+            Wanted::Eltorito => image.extend_from_slice(&eltorito),
+            Wanted::Esp => image.extend(esp::image(&menu, release.epoch, loaders).unwrap()),
+            Wanted::Arguments => image.extend(argument::grub(&[], None).unwrap()),
+        }
+    }
+    assert_eq!(image.len() as u64, map.size);
+    image
+}
+
+/// Where `text` is.
+pub fn find(image: &[u8], text: &str) -> usize {
+    image.windows(text.len()).position(|window| window == text.as_bytes()).unwrap()
+}

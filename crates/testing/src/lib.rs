@@ -1,0 +1,22 @@
+//! What the tests of several crates share: servers that answer as they are told, a small release, documents with marks in
+//! them. Nothing that ships depends on this crate.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    missing_debug_implementations
+)]
+
+pub mod documents;
+pub mod elf;
+pub mod http;
+pub mod iso;
+pub mod privileges;
+pub mod programs;
+pub mod progress;
+pub mod release;
+pub mod reports;
+pub mod supervisor;
+pub mod xorriso;

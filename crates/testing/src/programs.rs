@@ -1,0 +1,32 @@
+//! Programs that tests need and that not every machine has. `make setup` brings all of them.
+
+use std::path::{Path, PathBuf};
+
+/// Where NetworkManager is when `make setup` has unpacked it: its package would take over the network of the host.
+const UNPACKED: &str = "nqrust/tools/network-manager";
+
+/// The directories to look for programs in: those of the user and of administrators, and what `make setup` unpacks.
+pub fn directories() -> Vec<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let mut found: Vec<_> =
+        variable("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default();
+    found.extend(["/usr/sbin".into(), "/sbin".into()]);
+    let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| variable("HOME").map(|home| Path::new(&home).join(".cache")));
+    if let Some(cache) = cache {
+        found.extend([cache.join(UNPACKED).join("usr/sbin"), cache.join(UNPACKED).join("usr/bin")]);
+    }
+    found
+}
+
+/// Where a program is.
+pub fn find(program: &str) -> Option<PathBuf> {
+    directories().into_iter().map(|directory| directory.join(program)).find(|file| file.is_file())
+}
+
+/// Says that `test` cannot be made here. Where `CI` is set that is a failure: nobody reads what is left out there.
+pub fn leave_out(test: &str, why: &str) {
+    let ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false");
+    assert!(!ci, "{test} cannot be made here: {why}; `make setup` brings what tests need");
+    eprintln!("skipped: {test}: {why}; `make setup` brings what tests need");
+}

@@ -1,0 +1,76 @@
+//! The release manifest of a small medium, and what its payloads hold.
+
+use base::digest::Digest;
+use model::release::{Containerd, FORMAT, Image, MediumKind, Payload, Purpose, Release};
+
+/// The payloads of a small medium and their content.
+pub fn contents() -> &'static [(Payload, Vec<u8>)] {
+    static CONTENTS: std::sync::LazyLock<Vec<(Payload, Vec<u8>)>> = std::sync::LazyLock::new(make);
+    &CONTENTS
+}
+
+fn make() -> Vec<(Payload, Vec<u8>)> {
+    let pattern = |seed: u8, length: usize| -> Vec<u8> {
+        (0..length).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8 ^ seed)).collect()
+    };
+    let all = [
+        ("EFI/BOOT/BOOTX64.EFI", Purpose::Shim, 9_000),
+        ("EFI/BOOT/grubx64.efi", Purpose::GrubEfi, 12_345),
+        ("EFI/BOOT/mmx64.efi", Purpose::MokManager, 800),
+        ("live/vmlinuz", Purpose::Kernel, 300_001),
+        ("live/initrd", Purpose::Initrd, 700_000),
+        ("live/rootfs.squashfs", Purpose::Rootfs, 9_437_184 + 4096),
+        ("images/blobs/sha256/one", Purpose::ImageBlob, 5_000),
+        ("images/blobs/sha256/two", Purpose::ImageBlob, 70_000),
+        ("images/blobs/sha256/witness", Purpose::ImageBlob, 60),
+        ("images/metadata/default.db", Purpose::ImageMetadata, 32_768),
+        ("images/metadata/management.db", Purpose::ImageMetadata, 32_768),
+        ("images/metadata/witness.db", Purpose::ImageMetadata, 32_768),
+        ("images/metadata/worker.db", Purpose::ImageMetadata, 32_768),
+        ("boot/boot.img", Purpose::GrubBoot, 512),
+        ("boot/core.img", Purpose::GrubCore, 40_000),
+    ];
+    let made = (1..).zip(all).map(|(seed, (path, purpose, length))| {
+        let mut bytes = pattern(seed, length);
+        if purpose == Purpose::GrubCore {
+            // The end of GRUB's block list, whose first entry is filled in by the install.
+            bytes[0x1e8..0x1f4].fill(0);
+        }
+        let payload =
+            Payload { path: path.into(), purpose, size: bytes.len() as u64, sha256: Digest::of(&bytes) };
+        (payload, bytes)
+    });
+    made.collect()
+}
+
+/// The manifest.
+pub fn release() -> Release {
+    let payloads: Vec<_> = contents().iter().map(|(payload, _)| payload.clone()).collect();
+    let blob = |name: &str| payloads.iter().find(|p| p.path.ends_with(name)).unwrap().sha256;
+    let image = |name: &str, roles: &[&str], blobs: &[Digest]| Image {
+        name: format!("localhost/nqrust/{name}:1"),
+        digest: blobs[0],
+        roles: roles.iter().map(ToString::to_string).collect(),
+        blobs: blobs.to_vec(),
+        documents: 1,
+    };
+    let images = vec![
+        image("tools", &[], &[blob("one"), blob("two")]),
+        image("quorum", &["witness"], &[blob("witness"), blob("two")]),
+    ];
+    Release {
+        format: FORMAT,
+        id: "nqrust".into(),
+        name: "NQRust Hypervisor".into(),
+        version: "0.1.0".into(),
+        architecture: "amd64".into(),
+        epoch: 1_700_000_000,
+        medium: MediumKind::Full,
+        kernel: "6.1.0".into(),
+        kernel_arguments: vec!["quiet".into()],
+        payloads,
+        images,
+        containerd: Containerd::default(),
+        iso: None,
+    }
+}

@@ -1,0 +1,78 @@
+//! A server on the loopback interface that keeps what it is sent and answers as it is told.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// How the server treats one request.
+#[derive(Clone, Copy, Debug)]
+pub enum Manner {
+    Status(u16),
+    /// Says nothing until the client goes away.
+    Hang,
+    /// Closes the connection without a word.
+    Close,
+}
+
+/// A server that keeps every request as text.
+#[derive(Clone)]
+pub struct Server {
+    pub url: String,
+    pub requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// The manner of each request in turn, the last for all further ones.
+    pub fn new(manners: &[Manner]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = Self { url, requests: Arc::default() };
+        let (manners, requests) = (manners.to_vec(), server.requests.clone());
+        std::thread::spawn(move || {
+            for (number, stream) in listener.incoming().enumerate() {
+                let manner = manners[number.min(manners.len() - 1)];
+                let requests = requests.clone();
+                std::thread::spawn(move || drop(answer(stream.unwrap(), manner, &requests)));
+            }
+        });
+        server
+    }
+
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// The paths of all requests.
+    pub fn paths(&self) -> Vec<String> {
+        self.requests().iter().map(|r| r.split_whitespace().nth(1).unwrap().to_owned()).collect()
+    }
+}
+
+fn answer(mut stream: TcpStream, manner: Manner, requests: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut request = String::new();
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        request.push_str(&line);
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    request.push_str(&String::from_utf8_lossy(&body));
+    requests.lock().unwrap().push(request);
+    match manner {
+        Manner::Status(status) => write!(
+            stream,
+            "HTTP/1.1 {status} X\r\nLocation: /elsewhere\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        ),
+        Manner::Hang => std::io::copy(&mut reader, &mut std::io::sink()).map(drop),
+        Manner::Close => Ok(()),
+    }
+}

@@ -1,0 +1,93 @@
+//! Documents: read whole into memory, with a limit, before anybody sees them.
+//!
+//! A document without a known digest is of one version only if it came by one answer. So a transfer that breaks off
+//! begins again from the first byte, and nothing of the earlier attempt is kept.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::blocking::Response;
+use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
+
+use super::trouble::{self, Trouble};
+use super::{Attempts, Downloader, reason, redirect, shown};
+use base::failure::{Class, Failure};
+
+/// What is read at once, in bytes.
+const PIECE: usize = 16 << 10;
+
+/// The cause of a failure where a server has more to send than a document may have.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("it has more than {0} bytes")]
+pub struct TooLarge(pub u64);
+
+/// Why the body of an answer was not read to its end.
+#[derive(Debug)]
+pub enum BodyError {
+    /// It is larger than it may be.
+    TooLarge(TooLarge),
+    /// The time for all attempts is over.
+    Late,
+    /// The connection failed.
+    Read(io::Error),
+}
+
+impl Downloader {
+    /// The file at `url`, of at most `limit` bytes, all of them from one answer.
+    ///
+    /// # Errors
+    /// `Class::Network`; the cause is [`TooLarge`] where it is larger, and [`super::Absent`] where it does not exist.
+    pub fn document(&self, url: &str, limit: u64) -> Result<Vec<u8>, Failure> {
+        let mut attempts = Attempts::new(self.patience.for_documents());
+        loop {
+            match self.attempt(url, limit, &attempts) {
+                Ok(bytes) => return Ok(bytes),
+                Err(Trouble::Lasting(failure)) => return Err(failure),
+                Err(Trouble::Passing(passing)) => {
+                    let what = || format!("downloading {}", shown(url));
+                    attempts.pause(passing).map_err(|why| trouble::given_up(what(), &why))?;
+                }
+            }
+        }
+    }
+
+    fn attempt(&self, url: &str, limit: u64, attempts: &Attempts) -> Result<Vec<u8>, Trouble> {
+        let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
+        let response = redirect::get(&self.client, url, &headers, None);
+        let response = response.map_err(|why| trouble::of_no_answer(url, self.hint, why))?;
+        if response.status() != StatusCode::OK {
+            return Err(trouble::of_status(url, self.hint, &response));
+        }
+        body(response, limit, attempts).map_err(|error| match error {
+            BodyError::TooLarge(cause) => trouble::lasting(url, self.hint, Class::Network, cause),
+            BodyError::Late => {
+                let why = "it takes longer than a file of this kind may take";
+                Trouble::Lasting(trouble::given_up(format!("downloading {}", shown(url)), why))
+            }
+            BodyError::Read(error) => Trouble::passing(reason(&error)),
+        })
+    }
+}
+
+/// The body of an answer if it has at most `limit` bytes, whatever its head announces, and comes in the time of
+/// `attempts`. Not more than that is read, and little more than that is held.
+pub fn body(mut response: Response, limit: u64, attempts: &Attempts) -> Result<Vec<u8>, BodyError> {
+    let too_large = || BodyError::TooLarge(TooLarge(limit));
+    if response.content_length().is_some_and(|announced| announced > limit) {
+        return Err(too_large());
+    }
+    let (mut bytes, mut piece) = (Vec::new(), vec![0; PIECE]);
+    loop {
+        match response.read(&mut piece).map_err(BodyError::Read)? {
+            0 => return Ok(bytes),
+            count => bytes.extend_from_slice(&piece[..count]),
+        }
+        if bytes.len() as u64 > limit {
+            return Err(too_large());
+        }
+        if attempts.is_late(Duration::ZERO) {
+            return Err(BodyError::Late);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! How long to wait, how often to try, and the one loop of attempts that all transfers share.
+
+use std::time::{Duration, Instant};
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+/// The longest pause that a server is granted (`Retry-After`). Whoever asks for more is not waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+
+/// The time for a document of a few MiB, all attempts together, where nothing else is said: a server that sends a byte
+/// now and then does not hold up a program for ever.
+const DOCUMENT: Duration = Duration::from_secs(600);
+
+/// How long to wait, and how often to try.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// For a connection.
+    pub connect: Duration,
+    /// For the next bytes.
+    pub read: Duration,
+    /// Attempts in a row that bring no byte, before giving up.
+    pub attempts: u32,
+    /// The pause after the first failed attempt; each further one is twice as long, up to 30 seconds.
+    pub pause: Duration,
+    /// For a whole file, all attempts together.
+    pub limit: Option<Duration>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(15),
+            read: Duration::from_secs(60),
+            attempts: 7,
+            pause: Duration::from_secs(1),
+            limit: None,
+        }
+    }
+}
+
+impl Patience {
+    /// With a limit for the whole, as small files have.
+    pub fn for_documents(self) -> Self {
+        Self { limit: self.limit.or(Some(DOCUMENT)), ..self }
+    }
+
+    /// The pause after so many failed attempts in a row (RFC 9110 leaves the choice to the client).
+    fn after(&self, failed: u32) -> Duration {
+        let factor = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.pause.saturating_mul(factor).min(Duration::from_secs(30))
+    }
+}
+
+/// Trouble that trying again may mend.
+#[derive(Debug)]
+pub struct Passing {
+    why: String,
+    /// How long the server asks to wait.
+    wait: Option<Duration>,
+}
+
+impl Passing {
+    /// Trouble that may be over soon.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into(), wait: None }
+    }
+
+    /// With the time that an answer asks to wait for.
+    pub fn asking(mut self, headers: &HeaderMap) -> Self {
+        self.wait = headers.get(RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?));
+        self
+    }
+}
+
+/// Seconds, or a date (RFC 9110, 10.2.3).
+fn retry_after(value: &str) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();
+    let wait = Duration::try_from(date.duration_since(jiff::Timestamp::now())).unwrap_or_default();
+    // This machine's clock may be wrong, so a date far away is no reason to give up.
+    Some(wait.min(LONGEST_WAIT))
+}
+
+/// The attempts at one thing.
+#[derive(Debug)]
+pub struct Attempts {
+    patience: Patience,
+    /// In a row, without success.
+    failed: u32,
+    /// When to give up whatever comes.
+    deadline: Option<Instant>,
+}
+
+impl Attempts {
+    /// None yet; the time for the whole begins now.
+    pub fn new(patience: Patience) -> Self {
+        let deadline = patience.limit.map(|limit| Instant::now() + limit);
+        Self { patience, failed: 0, deadline }
+    }
+
+    /// Something came; further trouble starts anew.
+    pub fn succeeded(&mut self) {
+        self.failed = 0;
+    }
+
+    /// Whether the time for the whole is over, or will be after a pause.
+    pub fn is_late(&self, pause: Duration) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() + pause >= deadline)
+    }
+
+    /// Waits before the next attempt. Where there is to be none, the error says why.
+    pub fn pause(&mut self, trouble: Passing) -> Result<(), String> {
+        let Passing { why, wait } = trouble;
+        self.failed += 1;
+        let wait = wait.unwrap_or_default();
+        if wait > LONGEST_WAIT {
+            return Err(format!("{why} and asks to come back in {} seconds", wait.as_secs()));
+        }
+        let pause = self.patience.after(self.failed).max(wait);
+        if self.failed >= self.patience.attempts || self.is_late(pause) {
+            return Err(format!("{why}; gave up after {} attempts", self.failed));
+        }
+        std::thread::sleep(pause);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_and_stop_growing() {
+        let patience = Patience::default();
+        let seconds = |failed| patience.after(failed).as_secs();
+        assert_eq!([seconds(1), seconds(2), seconds(3), seconds(6), seconds(60)], [1, 2, 4, 30, 30]);
+    }
+
+    #[test]
+    fn a_server_says_when_to_come_back_in_seconds_or_as_a_date() {
+        assert_eq!(retry_after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("soon"), None);
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(100);
+        let later = later.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let wait = retry_after(&later).unwrap().as_secs();
+        assert!((98..=100).contains(&wait), "{wait}");
+    }
+
+    #[test]
+    fn a_pause_that_is_asked_for_is_made_and_one_without_reason_is_not() {
+        let patience = Patience { pause: Duration::ZERO, ..Patience::default() };
+        let asking = |wait| Passing { why: "busy".into(), wait: Some(Duration::from_millis(wait)) };
+        let begun = Instant::now();
+        Attempts::new(patience).pause(asking(60)).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(60));
+        let refused = Attempts::new(patience).pause(asking(3_600_000)).unwrap_err();
+        assert_eq!(refused, "busy and asks to come back in 3600 seconds");
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,298 @@
+//! Files of any size: read as they come, and over broken connections to their end.
+//!
+//! After a broken connection the rest is asked for. Whether that rest may be of another version of the file depends on
+//! who reads: [`Version::Digest`] goes on whatever the server says, for a mixture has another digest than the one that
+//! the reader expects; [`Version::Confirmed`] goes on only where the server confirms by a strong validator (RFC 9110,
+//! 8.8.1 and 13.1.5) that it is the same file, and else ends with an error.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::blocking::Response;
+use reqwest::header::{
+    ACCEPT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
+};
+
+use super::trouble::{self, Trouble};
+use super::{Attempts, Authoriser, Downloader, reason, redirect, shown};
+use base::failure::{Class, Failure};
+
+/// How the rest of a file is known to belong to what was read before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    /// The reader knows the digest of the whole and checks it.
+    Digest,
+    /// The server has to confirm it.
+    Confirmed,
+}
+
+impl Downloader {
+    /// The file at `url`, of `size` bytes where that is known, for a reader that knows its digest and checks it at the
+    /// end: a resumed transfer may hold parts of two versions. Nothing is asked before the first read.
+    #[must_use]
+    pub fn open(&self, url: &str, size: Option<u64>) -> Download {
+        self.download(url, size, Version::Digest)
+    }
+
+    /// The file at `url`, whose digest is not known. Reading fails where the connection breaks off and the server does
+    /// not confirm that it still has the same file. Nothing is asked before the first read.
+    #[must_use]
+    pub fn stream(&self, url: &str) -> Download {
+        self.download(url, None, Version::Confirmed)
+    }
+
+    fn download(&self, url: &str, size: Option<u64>, same: Version) -> Download {
+        Download {
+            url: url.into(),
+            from: self.clone(),
+            size,
+            same,
+            position: 0,
+            attempts: Attempts::new(self.patience),
+            validator: None,
+            body: None,
+            authoriser: None,
+            renewed: false,
+            status: None,
+        }
+    }
+}
+
+/// One file on its way. Reading goes on over broken connections until the file is complete.
+pub struct Download {
+    url: Arc<str>,
+    from: Downloader,
+    /// The length that the file must have; a server that announces another is not read.
+    size: Option<u64>,
+    same: Version,
+    position: u64,
+    attempts: Attempts,
+    /// What names the file's version on the server, for If-Range.
+    validator: Option<String>,
+    body: Option<Response>,
+    authoriser: Option<Arc<dyn Authoriser>>,
+    /// Whether the header for the server has been renewed since the last byte came.
+    renewed: bool,
+    /// The status of the last answer that was not what was asked for.
+    status: Option<StatusCode>,
+}
+
+impl std::fmt::Debug for Download {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let url = shown(&self.url);
+        f.debug_struct("Download")
+            .field("url", &url)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Download {
+    /// Without the bytes before `offset`.
+    #[must_use]
+    pub fn starting_at(mut self, offset: u64) -> Self {
+        self.position = offset;
+        self
+    }
+
+    /// From a server that wants to know who asks.
+    #[must_use]
+    pub fn authorised(mut self, authoriser: Arc<dyn Authoriser>) -> Self {
+        self.authoriser = Some(authoriser);
+        self
+    }
+
+    /// The next byte to be read.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The status of the last answer that was not what was asked for.
+    pub fn status(&self) -> Option<StatusCode> {
+        self.status
+    }
+
+    /// Connects now, however often that has to be tried.
+    pub fn connect_patiently(&mut self) -> Result<(), Failure> {
+        loop {
+            match self.connect() {
+                Ok(()) => return Ok(()),
+                Err(trouble) => self.bear(trouble)?,
+            }
+        }
+    }
+
+    /// Waits after passing trouble; gives up on lasting trouble, and on passing trouble that does not pass.
+    fn bear(&mut self, trouble: Trouble) -> Result<(), Failure> {
+        self.body = None;
+        match trouble {
+            Trouble::Lasting(failure) => Err(failure),
+            Trouble::Passing(_) if self.needs_confirmation() && self.validator.is_none() => {
+                let why =
+                    "the connection broke off, and the server does not name the version of the file (ETag)";
+                Err(self.not_the_same(why))
+            }
+            Trouble::Passing(trouble) => self.attempts.pause(trouble).map_err(|why| self.enough(&why)),
+        }
+    }
+
+    fn enough(&self, why: &str) -> Failure {
+        trouble::given_up(format!("downloading {} (at byte {})", shown(&self.url), self.position), why)
+    }
+
+    /// Whether the server has to confirm that what it sends next belongs to what was read.
+    fn needs_confirmation(&self) -> bool {
+        self.same == Version::Confirmed && self.position > 0
+    }
+
+    fn not_the_same(&self, why: &str) -> Failure {
+        let what = format!("downloading {} (at byte {})", shown(&self.url), self.position);
+        Failure::new(Class::Network, what)
+            .because(anyhow::anyhow!("{why}"))
+            .hint("Leave the file on the server as it is while it is transferred, and start again.")
+    }
+
+    fn connect(&mut self) -> Result<(), Trouble> {
+        let header = match &self.authoriser {
+            Some(authoriser) => authoriser.authorization().map_err(Trouble::Lasting)?,
+            None => None,
+        };
+        let mut response = self.ask(header.as_ref())?;
+        if let Some(authoriser) = &self.authoriser
+            && response.status() == StatusCode::UNAUTHORIZED
+            && !self.renewed
+        {
+            self.renewed = true;
+            let header = authoriser.renew(header.as_ref()).map_err(Trouble::Lasting)?;
+            response = self.ask(header.as_ref())?;
+        }
+        self.status = (!response.status().is_success()).then(|| response.status());
+        let skip = self.accept(&response)?;
+        self.validator = self.validator_of(&response).or(self.validator.take().filter(|_| self.position > 0));
+        if skip > 0 {
+            let skipped = io::copy(&mut (&mut response).take(skip), &mut io::sink());
+            if skipped.map_err(|error| Trouble::passing(reason(&error)))? < skip {
+                return Err(Trouble::passing("the connection broke off"));
+            }
+        }
+        self.body = Some(response);
+        Ok(())
+    }
+
+    /// Asks for the rest of the file.
+    fn ask(&self, header: Option<&HeaderValue>) -> Result<Response, Trouble> {
+        let mut headers = HeaderMap::new();
+        // The bytes of the file are wanted, not a compressed form whose ranges mean something else.
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if self.position > 0 {
+            let range = HeaderValue::from_str(&format!("bytes={}-", self.position));
+            headers.extend(range.ok().map(|range| (RANGE, range)));
+            let validator = self.validator.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+            headers.extend(validator.map(|validator| (IF_RANGE, validator)));
+        }
+        redirect::get(&self.from.client, &self.url, &headers, header)
+            .map_err(|why| trouble::of_no_answer(&self.url, self.from.hint, why))
+    }
+
+    /// Judges the head of an answer; returns how many bytes of its body are known already.
+    fn accept(&self, response: &Response) -> Result<u64, Trouble> {
+        let status = response.status();
+        match status {
+            StatusCode::OK => {
+                self.check_length(response.content_length())?;
+                // The server ignores ranges, or the file has changed; the digest decides about the latter.
+                if self.needs_confirmation() {
+                    let why = "the server began anew, as one does whose file has changed";
+                    return Err(Trouble::Lasting(self.not_the_same(why)));
+                }
+                Ok(self.position)
+            }
+            StatusCode::PARTIAL_CONTENT => {
+                let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
+                let (start, total) = range.and_then(content_range).unwrap_or((0, None));
+                self.check_length(total)?;
+                let found = self.validator_of(response);
+                if self.needs_confirmation() && (found.is_none() || found != self.validator) {
+                    let why = "the rest that the server sent is that of another version of the file";
+                    return Err(Trouble::Lasting(self.not_the_same(why)));
+                }
+                match start == self.position {
+                    true => Ok(0),
+                    false => {
+                        Err(self
+                            .lasting(Class::Network, "the server answered with another range than asked for"))
+                    }
+                }
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE => {
+                let why = format!("the file on the server ends before byte {}", self.position);
+                Err(self.lasting(Class::Verification, why))
+            }
+            _ => Err(trouble::of_status(&self.url, self.from.hint, response)),
+        }
+    }
+
+    /// What names the version of the file in an answer: a strong `ETag`, for a weak one must not be used for ranges
+    /// (RFC 9110, 13.1.5). A date names it well enough where the digest decides in the end.
+    fn validator_of(&self, response: &Response) -> Option<String> {
+        let header = |name| response.headers().get(name)?.to_str().ok().map(str::to_owned);
+        let date = || header(LAST_MODIFIED).filter(|_| self.same == Version::Digest);
+        header(ETAG).filter(|tag| !tag.starts_with("W/")).or_else(date)
+    }
+
+    fn check_length(&self, announced: Option<u64>) -> Result<(), Trouble> {
+        match (announced, self.size) {
+            (Some(announced), Some(size)) if announced != size => {
+                let why = format!("the file on the server has {announced} bytes instead of {size}");
+                Err(self.lasting(Class::Verification, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn lasting(&self, class: Class, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Trouble {
+        trouble::lasting(&self.url, self.from.hint, class, why)
+    }
+}
+
+impl Read for Download {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() || self.size == Some(self.position) {
+            return Ok(0);
+        }
+        loop {
+            let Some(body) = &mut self.body else {
+                self.connect_patiently().map_err(io::Error::other)?;
+                continue;
+            };
+            let trouble = match body.read(buffer) {
+                // A body without an announced length may end early and say nothing.
+                Ok(0) if self.size.is_some() => Trouble::passing("the connection broke off"),
+                Ok(0) => return Ok(0),
+                Ok(count) => {
+                    let left = self.size.map_or(u64::MAX, |size| size - self.position);
+                    let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
+                    self.position += count as u64;
+                    self.attempts.succeeded();
+                    self.renewed = false;
+                    if self.attempts.is_late(Duration::ZERO) {
+                        let why = self.enough("it takes longer than a file of this kind may take");
+                        return Err(io::Error::other(why));
+                    }
+                    return Ok(count);
+                }
+                Err(error) => Trouble::passing(reason(&error)),
+            };
+            self.bear(trouble).map_err(io::Error::other)?;
+        }
+    }
+}
+
+/// First byte and total length of a `Content-Range`.
+fn content_range(value: &str) -> Option<(u64, Option<u64>)> {
+    let (range, total) = value.strip_prefix("bytes ")?.split_once('/')?;
+    let (start, _) = range.split_once('-')?;
+    Some((start.parse().ok()?, total.parse().ok()))
+}

@@ -1,0 +1,67 @@
+//! What keeps a transfer from its end, and whether trying again can help.
+
+use std::error::Error;
+
+use reqwest::StatusCode;
+use reqwest::blocking::Response;
+
+use super::redirect::Unanswered;
+use super::{Absent, Distrusted, Passing, is_distrusted, is_passing, reason, shown};
+use base::failure::{Class, Failure};
+
+/// Whether trying again can help.
+pub(super) enum Trouble {
+    Passing(Passing),
+    Lasting(Failure),
+}
+
+impl Trouble {
+    pub(super) fn passing(why: impl Into<String>) -> Self {
+        Self::Passing(Passing::new(why))
+    }
+}
+
+/// A failure of downloading `url` that trying again does not mend.
+pub(super) fn lasting(
+    url: &str,
+    hint: &str,
+    class: Class,
+    why: impl Into<Box<dyn Error + Send + Sync>>,
+) -> Trouble {
+    let failure = Failure::new(class, format!("downloading {}", shown(url)));
+    Trouble::Lasting(failure.because(why).hint(hint))
+}
+
+/// The failure after the last attempt.
+pub(super) fn given_up(what: String, why: &str) -> Failure {
+    Failure::new(Class::Network, what)
+        .because(anyhow::anyhow!("{why}"))
+        .hint("Check the network and the server, then start again.")
+}
+
+/// What to make of a request without an answer.
+pub(super) fn of_no_answer(url: &str, hint: &str, why: Unanswered) -> Trouble {
+    match why {
+        Unanswered::Request(error) if is_distrusted(&error) => {
+            lasting(url, hint, Class::Network, Distrusted(reason(&error)))
+        }
+        Unanswered::Request(error) => Trouble::passing(reason(&error)),
+        Unanswered::Redirect(why) => lasting(url, why.hint(), Class::Network, why),
+        Unanswered::Address => lasting(url, hint, Class::Network, "it is not a URL"),
+    }
+}
+
+/// What to make of an answer that is not the file.
+pub(super) fn of_status(url: &str, hint: &str, response: &Response) -> Trouble {
+    match response.status() {
+        StatusCode::NOT_FOUND | StatusCode::GONE => {
+            let failure = Failure::new(Class::Network, format!("{} is not there", shown(url)));
+            Trouble::Lasting(failure.because(Absent).hint(hint))
+        }
+        status if is_passing(status) => {
+            let trouble = Passing::new(format!("the server answered {status}"));
+            Trouble::Passing(trouble.asking(response.headers()))
+        }
+        status => lasting(url, hint, Class::Network, format!("the server answered {status}")),
+    }
+}

@@ -1,0 +1,141 @@
+//! Who to be for a registry: what `registries.yaml` says, then what docker has been told.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use docker_credential::{CredentialRetrievalError, DockerCredential};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use super::endpoint::is_hub;
+use base::failure::{Class, Failure};
+use model::config::registries::Auth;
+use model::config::secret::Secret;
+
+/// The name under which docker keeps the login to its own registry.
+const HUB: &str = "https://index.docker.io/v1/";
+
+/// A user name and its password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Credential {
+    pub(super) user: String,
+    pub(super) password: Secret,
+}
+
+impl Credential {
+    /// What an entry of `registries.yaml` says, if it says anything.
+    pub(super) fn configured(auth: &Auth, host: &str) -> Result<Option<Self>, Failure> {
+        let what = || Failure::new(Class::Invalid, format!("reading registries.configs.{host:?}.auth"));
+        let hint = "Give a user name and a password.";
+        if !auth.username.is_empty() {
+            return Ok(Some(Self { user: auth.username.clone(), password: Secret::new(&*auth.password) }));
+        }
+        if !auth.auth.is_empty() {
+            let decoded = BASE64_STANDARD.decode(auth.auth.trim()).ok();
+            let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+            let pair = decoded.as_deref().and_then(|text| text.trim_end_matches('\0').split_once(':'));
+            let (user, password) = pair.ok_or_else(|| {
+                let why = "auth is not the base64 form of user:password";
+                what().because(anyhow::anyhow!(why)).hint(hint)
+            })?;
+            return Ok(Some(Self { user: user.to_owned(), password: Secret::new(password) }));
+        }
+        match auth.identity_token.is_empty() {
+            true => Ok(None),
+            false => Err(what().because(anyhow::anyhow!("identity tokens are not supported")).hint(hint)),
+        }
+    }
+
+    /// What the configuration of docker says in `directory`, asking its credential helpers.
+    pub(super) fn of_docker(directory: &Path, host: &str) -> Result<Option<Self>, Failure> {
+        let path = directory.join("config.json");
+        let what =
+            || Failure::new(Class::Network, format!("asking {} for the login to {host}", path.display()));
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(what().because(error)),
+        };
+        let helpers: Helpers = serde_json::from_slice(&bytes).map_err(|error| {
+            // Its text could quote a password.
+            let place = format!("it is not as docker writes it (line {})", error.line());
+            what().because(anyhow::anyhow!(place)).hint(format!("Log in again: docker login {host}"))
+        })?;
+        let names = if is_hub(host) { vec![HUB, "docker.io"] } else { vec![host] };
+        for name in names {
+            match docker_credential::get_credential_from_reader(&*bytes, name) {
+                Ok(DockerCredential::UsernamePassword(user, password)) => {
+                    return Ok(Some(Self { user, password: Secret::new(password) }));
+                }
+                Ok(DockerCredential::IdentityToken(_)) => {
+                    let why = "it holds an identity token, which is not supported";
+                    let hint = format!("Give user name and password under registries.configs.{host:?}.auth.");
+                    return Err(what().because(anyhow::anyhow!(why)).hint(hint));
+                }
+                Err(error) if is_nothing(&error) => {}
+                Err(error) => {
+                    let (why, hint) = helpers.explain(&error, name);
+                    return Err(what().because(anyhow::anyhow!(why)).hint(hint));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether docker simply has no login for a registry.
+fn is_nothing(error: &CredentialRetrievalError) -> bool {
+    match error {
+        CredentialRetrievalError::NoCredentialConfigured => true,
+        // What every helper made with docker's library says, and what docker itself looks for.
+        CredentialRetrievalError::HelperFailure { stdout, stderr, .. } => {
+            [stdout, stderr].iter().any(|text| text.contains("credentials not found"))
+        }
+        _ => false,
+    }
+}
+
+/// The programs that keep docker's credentials.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Helpers {
+    #[serde(default)]
+    creds_store: Option<String>,
+    #[serde(default)]
+    cred_helpers: Option<BTreeMap<String, String>>,
+}
+
+impl Helpers {
+    /// Why there is no answer and what to do; nothing of what a helper wrote, for that could be a secret.
+    fn explain(&self, error: &CredentialRetrievalError, name: &str) -> (String, String) {
+        let own = self.cred_helpers.as_ref().and_then(|helpers| helpers.get(name));
+        let own = own.filter(|helper| !helper.is_empty()).or(self.creds_store.as_ref());
+        let helper = format!("docker-credential-{}", own.map_or("?", String::as_str));
+        let again = format!("Log in again: docker login {name}");
+        match error {
+            CredentialRetrievalError::HelperCommunicationError => {
+                let hint = format!("Install {helper}, or name another helper (credsStore, credHelpers).");
+                (format!("the credential helper {helper} cannot be started"), hint)
+            }
+            CredentialRetrievalError::MalformedHelperResponse => {
+                (format!("the answer of the credential helper {helper} is not understood"), again)
+            }
+            CredentialRetrievalError::HelperFailure { .. } => {
+                (format!("the credential helper {helper} failed"), again)
+            }
+            CredentialRetrievalError::CredentialMismatchError => {
+                ("auth says another user or password than username and password do".into(), again)
+            }
+            _ => ("the login is not written as docker writes it".into(), again),
+        }
+    }
+}
+
+/// Where docker keeps its configuration.
+pub(super) fn docker_directory() -> Option<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
+    let named = std::env::var_os("DOCKER_CONFIG").filter(|value| !value.is_empty());
+    named.map(PathBuf::from).or_else(home)
+}

@@ -1,0 +1,223 @@
+//! Pulling from registries of container images (distribution-spec 1.1), for `iso-builder` and for a net-install.
+//!
+//! A [`Client`] knows where to look ([`endpoint`]: mirrors and rewrites as in `registries.yaml`), who to be there
+//! ([`credentials`]), and asks one place after the other. What it hands out:
+//!
+//! - documents (manifests and indexes) of at most 4 MiB; their bytes are kept as they came, and checked ([`site`]);
+//! - blobs: read through [`download`](crate::download), which goes on over broken connections. Whoever reads a blob
+//!   checks its digest.
+//!
+//! Nothing is stored here, and no platform chosen.
+
+mod blob;
+mod challenge;
+mod credentials;
+mod endpoint;
+mod problem;
+mod rate;
+mod site;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+
+use crate::download::Patience;
+use base::digest::Digest;
+use base::failure::Failure;
+use base::size::ByteSize;
+use blob::Blob;
+use endpoint::{Endpoint, Server};
+use formats::oci::{ImageReference, Repository};
+use model::config::registries::Registries;
+use problem::{Problem, summary};
+use rate::{Limited, Limiter};
+use site::Site;
+
+/// Where and how to pull.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Mirrors, logins and certificates of single hosts.
+    pub registries: Registries,
+    /// Certificates (PEM) of authorities that vouch for servers, beside those of the machine.
+    pub authorities: Vec<String>,
+    /// Whether to use the logins of docker (`$DOCKER_CONFIG` or `~/.docker`), where `registries` has none.
+    pub docker_config: bool,
+    /// How long to wait, and how often to try.
+    pub patience: Patience,
+    /// Bytes a second, all transfers together.
+    pub rate: Option<ByteSize>,
+}
+
+/// A manifest or an index as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The document, byte by byte.
+    pub bytes: Vec<u8>,
+    /// What it is, by its own word or else by its shape; empty where it is neither manifest nor index.
+    pub media_type: String,
+    /// The digest of the bytes.
+    pub digest: Digest,
+}
+
+/// Pulls from registries; clones share connections, logins and the limit. May be used from several threads at once, not
+/// from asynchronous code.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    settings: Settings,
+    docker: Option<PathBuf>,
+    limiter: Option<Limiter>,
+    sites: Mutex<HashMap<Server, Arc<Site>>>,
+    /// Where a repository was found last.
+    found: Mutex<HashMap<Repository, Endpoint>>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("registries", &self.0.settings.registries).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Checks the settings; asks nobody yet.
+    pub fn new(settings: Settings) -> Result<Self> {
+        let docker = settings.docker_config.then(credentials::docker_directory).flatten();
+        Self::with_docker(settings, docker)
+    }
+
+    /// As [`Client::new`], with docker's configuration in another directory.
+    fn with_docker(mut settings: Settings, docker: Option<PathBuf>) -> Result<Self> {
+        settings.registries.merge_auths();
+        endpoint::check(&settings.registries)?;
+        Ok(Self(Arc::new(Inner {
+            limiter: settings.rate.map(Limiter::new),
+            settings,
+            docker,
+            sites: Mutex::default(),
+            found: Mutex::default(),
+        })))
+    }
+
+    /// The manifest or the index that `image` names, checked against its digest if it has one.
+    ///
+    /// Fails with `Class::Network` where no endpoint has it or lets us have it, and with `Class::Verification`
+    /// where one sent something else.
+    pub fn document(&self, image: &ImageReference) -> Result<Fetched> {
+        // A tag may be another one elsewhere, so it is looked for in the order that was asked for.
+        let endpoints = self.endpoints(image.repository(), image.digest().is_some())?;
+        let bytes = self.first(image, endpoints, |site, endpoint| {
+            let bytes = site.manifest(endpoint, image)?;
+            let digest = Digest::of(&bytes);
+            match image.digest().filter(|wanted| *wanted != digest) {
+                None => Ok(bytes),
+                Some(wanted) => Err(Problem::other_digest(digest, wanted)),
+            }
+        })?;
+        Ok(Fetched { media_type: media_type(&bytes), digest: Digest::of(&bytes), bytes })
+    }
+
+    /// The bytes of a blob from `offset` on. Reading goes on over broken connections, and at the next endpoint when one
+    /// does not recover. Whoever reads checks the digest.
+    pub fn blob(
+        &self,
+        repository: &Repository,
+        digest: Digest,
+        size: u64,
+        offset: u64,
+    ) -> Result<Box<dyn Read + Send>> {
+        if offset >= size {
+            return Ok(Box::new(io::empty()));
+        }
+        let mut blob = Blob::new(self.clone(), repository, digest, size, offset)?;
+        blob.open()?;
+        Ok(Box::new(Limited::new(blob, self.0.limiter.clone())))
+    }
+
+    /// Whether a blob is there in full length. Its last byte is asked for: what a server has sent already when the
+    /// connection is closed may be megabytes.
+    pub fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()> {
+        Ok(Blob::new(self.clone(), repository, digest, size, size.saturating_sub(1))?.open()?)
+    }
+
+    /// Asks one endpoint after the other until one has what is wanted.
+    fn first<T>(
+        &self,
+        image: &ImageReference,
+        endpoints: Vec<Endpoint>,
+        ask: impl Fn(&Site, &Endpoint) -> Result<T, Problem>,
+    ) -> Result<T, Failure> {
+        let mut problems = Vec::new();
+        for endpoint in endpoints {
+            let site = self.site(&endpoint.server)?;
+            let result = ask(&site, &endpoint);
+            site.remember(&result);
+            match result {
+                Ok(value) => {
+                    self.remember(image.repository(), endpoint);
+                    return Ok(value);
+                }
+                Err(problem) => problems.push((endpoint.server, problem)),
+            }
+        }
+        Err(self.summary(format!("pulling {image}"), &problems))
+    }
+
+    fn summary(&self, what: String, problems: &[(Server, Problem)]) -> Failure {
+        summary(what, problems, self.0.docker.is_some())
+    }
+
+    /// The places for a repository, at last those that did not answer. Where it does not matter which place it is
+    /// (`anywhere`), the one where the repository was found before comes first.
+    fn endpoints(&self, repository: &Repository, anywhere: bool) -> Result<Vec<Endpoint>, Failure> {
+        let mut list = endpoint::endpoints(&self.0.settings.registries, repository)?;
+        let found = self.0.found.lock().unwrap_or_else(PoisonError::into_inner).get(repository).cloned();
+        let sites = self.0.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        list.sort_by_key(|endpoint| {
+            let silent = sites.get(&endpoint.server).is_some_and(|site| site.is_silent());
+            (silent, anywhere && found.as_ref() != Some(endpoint))
+        });
+        Ok(list)
+    }
+
+    fn remember(&self, repository: &Repository, endpoint: Endpoint) {
+        self.0.found.lock().unwrap_or_else(PoisonError::into_inner).insert(repository.clone(), endpoint);
+    }
+
+    /// The server, prepared when it is asked first.
+    fn site(&self, server: &Server) -> Result<Arc<Site>, Failure> {
+        let inner = &self.0;
+        let mut sites = inner.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(site) = sites.get(server) {
+            return Ok(site.clone());
+        }
+        let site = Site::new(server, &inner.settings, inner.docker.as_deref())?;
+        let site = Arc::new(site);
+        sites.insert(server.clone(), site.clone());
+        Ok(site)
+    }
+}
+
+/// What a document is, by its own word or by its shape. OCI lets a document say nothing; Docker's always say it.
+fn media_type(bytes: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head {
+        #[serde(default)]
+        media_type: String,
+        manifests: Option<serde::de::IgnoredAny>,
+        layers: Option<serde::de::IgnoredAny>,
+    }
+    match serde_json::from_slice::<Head>(bytes) {
+        Ok(head) if !head.media_type.is_empty() => head.media_type,
+        Ok(Head { manifests: Some(_), .. }) => "application/vnd.oci.image.index.v1+json".into(),
+        Ok(Head { layers: Some(_), .. }) => "application/vnd.oci.image.manifest.v1+json".into(),
+        _ => String::new(),
+    }
+}

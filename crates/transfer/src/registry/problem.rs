@@ -1,0 +1,199 @@
+//! Why an endpoint did not give what was wanted, and what all of them together mean for a user.
+
+use std::error::Error as _;
+
+use reqwest::StatusCode;
+use reqwest::blocking::Response;
+use serde::Deserialize;
+
+use super::endpoint::Server;
+use crate::download::redirect::{RedirectError, Unanswered};
+use crate::download::{BodyError, Distrusted, Download, Passing, is_distrusted, is_passing, reason};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+
+/// What kind of trouble, as far as it decides what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It is not there.
+    Missing,
+    /// A login is wanted, or the one that was given is not good for it.
+    Refused,
+    /// No answer, or none that helps, however often it was tried.
+    Silent,
+    /// The certificate is not trusted.
+    Distrusted,
+    /// Something else than was asked for.
+    Damaged,
+    /// An answer that nothing can be done with.
+    Strange,
+    /// A redirect that is not followed.
+    Redirect,
+}
+
+/// Why one endpoint did not give what was wanted.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
+pub(super) struct Problem {
+    pub(super) kind: Kind,
+    pub(super) why: String,
+}
+
+/// Whether trying again can help.
+pub(super) enum Trouble {
+    Passing(Passing),
+    Lasting(Problem),
+}
+
+impl Problem {
+    pub(super) fn new(kind: Kind, why: impl Into<String>) -> Self {
+        Self { kind, why: why.into() }
+    }
+
+    /// A refusal; `login` tells whether a user name and a password were given.
+    pub(super) fn refused(status: u16, login: bool) -> Self {
+        let why = match (status, login) {
+            (401, true) => "it does not accept the user name and the password (401)".into(),
+            (401, false) => "it wants a login, or there is no such repository (401)".into(),
+            (_, true) => format!("the user may not read this repository ({status})"),
+            (_, false) => format!("this repository may not be read without a login ({status})"),
+        };
+        Self::new(Kind::Refused, why)
+    }
+
+    /// What a status means.
+    pub(super) fn of_status(status: StatusCode, login: bool) -> Self {
+        match status.as_u16() {
+            code @ (401 | 403 | 407) => Self::refused(code, login),
+            404 | 410 => Self::new(Kind::Missing, "it does not have it (404)"),
+            _ => Self::new(Kind::Strange, format!("it answered {status}")),
+        }
+    }
+
+    /// Something else than was asked for.
+    pub(super) fn other_digest(found: Digest, wanted: Digest) -> Self {
+        Self::new(
+            Kind::Damaged,
+            format!("what it sent has the digest {} instead of {}", found.oci(), wanted.oci()),
+        )
+    }
+
+    /// What a refusal means whose body may explain it (distribution-spec 1.1, error codes).
+    pub(super) fn told(status: StatusCode, body: &[u8], login: bool) -> Self {
+        let Ok(Refusal { errors }) = serde_json::from_slice(body) else {
+            return Self::of_status(status, login);
+        };
+        let Some(Reason { code, message }) = errors.first().filter(|_| status != StatusCode::UNAUTHORIZED)
+        else {
+            return Self::of_status(status, login);
+        };
+        match code.as_str() {
+            "UNAUTHORIZED" => Self::refused(401, login),
+            "DENIED" => Self::refused(403, login),
+            "NAME_UNKNOWN" => Self::new(Kind::Missing, "it does not have this repository (404)"),
+            "MANIFEST_UNKNOWN" | "NOT_FOUND" | "MANIFEST_BLOB_UNKNOWN" => {
+                Self::new(Kind::Missing, "it does not have this tag or digest (404)")
+            }
+            _ if message.is_empty() => Self::of_status(status, login),
+            _ => {
+                let said = message.chars().filter(|c| !c.is_control()).take(200);
+                Self::new(Kind::Strange, format!("it refused ({status}): {}", said.collect::<String>()))
+            }
+        }
+    }
+
+    /// Why a download ended.
+    pub(super) fn of_download(download: &Download, failure: &Failure, login: bool) -> Self {
+        let cause = failure.source();
+        if let Some(problem) = cause.and_then(|cause| cause.downcast_ref::<Self>()) {
+            return problem.clone();
+        }
+        let why = cause.map_or_else(|| failure.to_string(), ToString::to_string);
+        match download.status() {
+            _ if failure.class() == Class::Verification => Self::new(Kind::Damaged, why),
+            _ if cause.is_some_and(|cause| cause.is::<RedirectError>()) => Self::new(Kind::Redirect, why),
+            Some(status) if !is_passing(status) => Self::of_status(status, login),
+            _ if cause.is_some_and(|cause| cause.is::<Distrusted>()) => Self::new(Kind::Distrusted, why),
+            _ => Self::new(Kind::Silent, why),
+        }
+    }
+}
+
+/// How registries explain a refusal.
+#[derive(Deserialize)]
+struct Refusal {
+    errors: Vec<Reason>,
+}
+
+#[derive(Deserialize)]
+struct Reason {
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl Trouble {
+    /// What to make of a request without an answer.
+    pub(super) fn of_no_answer(why: Unanswered) -> Self {
+        let (kind, why) = match why {
+            Unanswered::Request(error) if is_distrusted(&error) => (Kind::Distrusted, reason(&error)),
+            Unanswered::Request(error) => return Self::Passing(Passing::new(reason(&error))),
+            Unanswered::Redirect(error) => (Kind::Redirect, error.to_string()),
+            Unanswered::Address => (Kind::Strange, "its address is not a URL".into()),
+        };
+        Self::Lasting(Problem::new(kind, why))
+    }
+
+    /// What to make of an answer whose status is not the one that was hoped for.
+    pub(super) fn of_status(response: &Response, login: bool) -> Self {
+        let status = response.status();
+        match is_passing(status) {
+            true => Self::Passing(Passing::new(format!("it answered {status}")).asking(response.headers())),
+            false => Self::Lasting(Problem::of_status(status, login)),
+        }
+    }
+
+    /// What to make of an answer that cannot be read to its end; `what` names it.
+    pub(super) fn of_body(what: &str, error: &BodyError) -> Self {
+        match error {
+            BodyError::TooLarge(limit) => {
+                Self::Lasting(Problem::new(Kind::Strange, format!("{what} is not taken: {limit}")))
+            }
+            BodyError::Late => Self::Lasting(Problem::new(Kind::Silent, format!("{what} comes too slowly"))),
+            BodyError::Read(error) => Self::Passing(Passing::new(reason(error))),
+        }
+    }
+}
+
+/// One failure for the problems of all endpoints. `docker` tells whether docker's logins are used.
+pub(super) fn summary(what: String, problems: &[(Server, Problem)], docker: bool) -> Failure {
+    let told: Vec<_> = problems.iter().map(|(server, problem)| format!("{server}: {problem}")).collect();
+    let any = |kind| problems.iter().find(|(_, problem)| problem.kind == kind).map(|(server, _)| server);
+    let class = if any(Kind::Damaged).is_some() { Class::Verification } else { Class::Network };
+    let mut hints = Vec::new();
+    if let Some(Server { host, .. }) = any(Kind::Refused) {
+        let command = if docker { format!("Run \"docker login {host}\", or give") } else { "Give".into() };
+        hints.push(format!("{command} user name and password under registries.configs.{host:?}.auth."));
+    }
+    if any(Kind::Missing).is_some() {
+        hints.push("Check the name and the tag of the image.".into());
+    }
+    if let Some(Server { host, .. }) = any(Kind::Distrusted) {
+        let key = format!("registries.configs.{host:?}.tls.ca_file");
+        hints.push(format!("Name the file with the certificate of the registry's authority as {key}."));
+    }
+    if any(Kind::Silent).is_some() || any(Kind::Strange).is_some() {
+        hints.push(
+            "Check the network, the proxy and the endpoints under registries, then start again.".into(),
+        );
+    }
+    if any(Kind::Redirect).is_some() {
+        hints.push(
+            "Name the server that it redirects to under registries, or have the redirect corrected.".into(),
+        );
+    }
+    if any(Kind::Damaged).is_some() {
+        hints.push("Ask who runs the registry or the mirror, or name another one under registries.".into());
+    }
+    Failure::new(class, what).because(anyhow::anyhow!(told.join("; "))).hint(hints.join(" "))
+}

@@ -1,0 +1,96 @@
+//! A limit on the bytes a second of all transfers together.
+
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base::size::ByteSize;
+
+/// How long a single read may keep the line for itself; small enough that no server takes a slow reader for a dead one.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Shared by everything that is to stay below the limit together.
+#[derive(Clone, Debug)]
+pub(super) struct Limiter {
+    rate: u64,
+    /// When everything that has been read so far is paid for.
+    paid: Arc<Mutex<Instant>>,
+}
+
+impl Limiter {
+    /// So many bytes a second.
+    pub(super) fn new(rate: ByteSize) -> Self {
+        Self { rate: rate.get().max(1), paid: Arc::new(Mutex::new(Instant::now())) }
+    }
+
+    /// The most that one read takes.
+    fn slice(&self) -> usize {
+        let bytes = u128::from(self.rate) * SLICE.as_millis() / 1000;
+        usize::try_from(bytes).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Waits until so many bytes more are paid for. Time in which nothing was read is not saved up.
+    fn pay(&self, bytes: usize) {
+        #[allow(clippy::cast_precision_loss)]
+        let price = Duration::from_secs_f64(bytes as f64 / self.rate as f64);
+        let now = Instant::now();
+        let until = {
+            let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+            *paid = (*paid).max(now) + price;
+            *paid
+        };
+        std::thread::sleep(until - now);
+    }
+}
+
+/// Reads below a limit, where there is one.
+#[derive(Debug)]
+pub(super) struct Limited<R> {
+    inner: R,
+    limiter: Option<Limiter>,
+}
+
+impl<R: Read> Limited<R> {
+    pub(super) fn new(inner: R, limiter: Option<Limiter>) -> Self {
+        Self { inner, limiter }
+    }
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(limiter) = &self.limiter else { return self.inner.read(buffer) };
+        let length = buffer.len().min(limiter.slice());
+        let count = self.inner.read(&mut buffer[..length])?;
+        limiter.pay(count);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_that_share_a_limit_stay_below_it_together() {
+        let limiter = Limiter::new(ByteSize::mib(1));
+        let begun = Instant::now();
+        let reader = || {
+            let limiter = Some(limiter.clone());
+            std::thread::spawn(|| {
+                io::copy(&mut Limited::new(io::repeat(0).take(128 << 10), limiter), &mut io::sink())
+            })
+        };
+        let readers = [reader(), reader()];
+        for reader in readers {
+            assert_eq!(reader.join().unwrap().unwrap(), 128 << 10);
+        }
+        assert!(begun.elapsed() >= Duration::from_millis(250), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_changed() {
+        let mut bytes = Vec::new();
+        Limited::new(&b"abc"[..], None).read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes, b"abc");
+    }
+}

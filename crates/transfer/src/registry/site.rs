@@ -1,0 +1,399 @@
+//! One server that speaks the interface of a registry: how to reach it, and who to be for it.
+//!
+//! Manifests and tokens are read here, with a limit for each and with retries. Blobs go through [`Downloader`], which
+//! asks here for the `Authorization` header. Redirects of all of them are followed by [`redirect`], which sends the login
+//! and the token to this server's origin only.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use reqwest::blocking::Response;
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use reqwest::{StatusCode, Url};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::Settings;
+use super::challenge::Challenge;
+use super::credentials::Credential;
+use super::endpoint::{Endpoint, Server};
+use super::problem::{Kind, Problem, Trouble};
+use crate::download::{Attempts, Authoriser, Downloader, Patience, body, client, is_passing, redirect};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use formats::oci::ImageReference;
+use model::config::registries::Tls;
+
+/// How we call ourselves.
+const AGENT: &str = concat!("nqrust/", env!("CARGO_PKG_VERSION"));
+
+/// What we can read, for `Accept`. Registries convert to what is accepted, or refuse.
+const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
+                        application/vnd.docker.distribution.manifest.list.v2+json, \
+                        application/vnd.docker.distribution.manifest.v2+json";
+
+/// The digest that a registry says a manifest has.
+const CONTENT_DIGEST: &str = "Docker-Content-Digest";
+
+/// The largest manifest or index in bytes: what registries and containerd take.
+const MANIFEST: u64 = 4 << 20;
+
+/// The largest answer of a token service in bytes.
+const TOKEN: u64 = 1 << 20;
+
+/// The largest explanation of a refusal that is read, in bytes.
+const REFUSAL: u64 = 64 << 10;
+
+/// One server.
+pub(super) struct Site {
+    server: Server,
+    downloader: Downloader,
+    credential: Option<Credential>,
+    patience: Patience,
+    /// The headers that let us read, by path.
+    grants: Mutex<HashMap<String, Option<HeaderValue>>>,
+    /// Whether it gave no answer when it was asked last.
+    silent: AtomicBool,
+}
+
+impl Site {
+    /// Prepares to talk to a server; asks it for nothing yet. Runs docker's credential helpers.
+    pub(super) fn new(server: &Server, settings: &Settings, docker: Option<&Path>) -> Result<Self, Failure> {
+        let registries = &settings.registries;
+        let config = server.config.as_ref().and_then(|key| registries.configs.get(key));
+        let tls = config.and_then(|config| config.tls.clone()).unwrap_or_default();
+        let authorities = authorities(&server.host, &tls, &settings.authorities)?;
+        let patience = settings.patience;
+        let builder = || {
+            reqwest::blocking::Client::builder()
+                .connect_timeout(patience.connect)
+                .timeout(patience.read)
+                .tls_danger_accept_invalid_certs(tls.insecure_skip_verify)
+                .user_agent(AGENT)
+        };
+        let base = server.to_string();
+        let prepared =
+            |error| Failure::new(Class::Network, format!("preparing to ask {base}")).because(error);
+        let blocking = client(&base, &authorities, builder).map_err(prepared)?;
+        let auth = config.and_then(|config| config.auth.as_ref());
+        let configured = auth.map(|auth| Credential::configured(auth, &server.host)).transpose()?.flatten();
+        let credential = match (configured, docker) {
+            (None, Some(directory)) => Credential::of_docker(directory, &server.host)?,
+            (configured, _) => configured,
+        };
+        Ok(Self {
+            server: server.clone(),
+            downloader: Downloader::over(blocking, patience, ""),
+            credential,
+            patience,
+            grants: Mutex::default(),
+            silent: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub(super) fn downloader(&self) -> &Downloader {
+        &self.downloader
+    }
+
+    /// Whether a user name and a password are known for it.
+    pub(super) fn has_login(&self) -> bool {
+        self.credential.is_some()
+    }
+
+    /// Whether it gave no answer when it was asked last.
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// Remembers whether it answers.
+    pub(super) fn remember<T>(&self, result: &Result<T, Problem>) {
+        let silent = matches!(result, Err(problem) if problem.kind == Kind::Silent);
+        self.silent.store(silent, Ordering::Relaxed);
+    }
+
+    /// The manifest or index of an image, as it is, of at most 4 MiB.
+    pub(super) fn manifest(&self, endpoint: &Endpoint, image: &ImageReference) -> Result<Vec<u8>, Problem> {
+        let url = endpoint.url("manifests", &image.version());
+        let accepted = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPTED))]);
+        let mut grant = self.grant(&endpoint.path)?;
+        let mut renewed = false;
+        let mut attempts = self.attempts();
+        loop {
+            let trouble = match self.get(&url, &accepted, grant.as_ref()) {
+                // The token may have expired.
+                Ok(response) if response.status() == StatusCode::UNAUTHORIZED && !renewed => {
+                    renewed = true;
+                    grant = self.renew(&endpoint.path, grant.as_ref())?;
+                    continue;
+                }
+                Ok(response) => match self.read_manifest(response, &attempts) {
+                    Ok(bytes) => return Ok(bytes),
+                    Err(trouble) => trouble,
+                },
+                Err(trouble) => trouble,
+            };
+            self.bear(&mut attempts, trouble)?;
+        }
+    }
+
+    fn read_manifest(&self, response: Response, attempts: &Attempts) -> Result<Vec<u8>, Trouble> {
+        if response.status() != StatusCode::OK {
+            return Err(self.refusal(response, attempts));
+        }
+        let named =
+            response.headers().get(CONTENT_DIGEST).and_then(|value| value.to_str().ok()?.parse().ok());
+        let bytes =
+            body(response, MANIFEST, attempts).map_err(|error| Trouble::of_body("what it sent", &error))?;
+        let found = Digest::of(&bytes);
+        match named.filter(|named| *named != found) {
+            None => Ok(bytes),
+            Some(named) => Err(Trouble::Lasting(Problem::other_digest(found, named))),
+        }
+    }
+
+    /// Why there is no manifest, as far as the answer tells it.
+    fn refusal(&self, response: Response, attempts: &Attempts) -> Trouble {
+        let status = response.status();
+        let login = self.has_login();
+        if is_passing(status) {
+            return Trouble::of_status(&response, login);
+        }
+        let told = status.is_client_error().then(|| body(response, REFUSAL, attempts).ok()).flatten();
+        Trouble::Lasting(Problem::told(status, &told.unwrap_or_default(), login))
+    }
+
+    fn get(
+        &self,
+        url: &str,
+        headers: &HeaderMap,
+        authorization: Option<&HeaderValue>,
+    ) -> Result<Response, Trouble> {
+        redirect::get(self.downloader.client(), url, headers, authorization).map_err(Trouble::of_no_answer)
+    }
+
+    fn attempts(&self) -> Attempts {
+        Attempts::new(self.patience.for_documents())
+    }
+
+    /// The header that lets us read at `path`.
+    fn grant(&self, path: &str) -> Result<Option<HeaderValue>, Problem> {
+        let known = self.grants.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
+        match known {
+            Some(grant) => Ok(grant),
+            None => self.obtain(path, false),
+        }
+    }
+
+    /// Another header than the one that was refused, unless somebody else got one in the meantime.
+    fn renew(&self, path: &str, refused: Option<&HeaderValue>) -> Result<Option<HeaderValue>, Problem> {
+        let known = self.grants.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned();
+        match known {
+            Some(grant) if grant.as_ref() != refused => Ok(grant),
+            _ => self.obtain(path, true),
+        }
+    }
+
+    fn obtain(&self, path: &str, refused: bool) -> Result<Option<HeaderValue>, Problem> {
+        let mut attempts = self.attempts();
+        loop {
+            match self.ask(path, refused, &attempts) {
+                Ok(grant) => {
+                    let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+                    grants.insert(path.to_owned(), grant.clone());
+                    return Ok(grant);
+                }
+                Err(trouble) => self.bear(&mut attempts, trouble)?,
+            }
+        }
+    }
+
+    fn bear(&self, attempts: &mut Attempts, trouble: Trouble) -> Result<(), Problem> {
+        match trouble {
+            Trouble::Lasting(problem) => Err(problem),
+            Trouble::Passing(passing) => {
+                attempts.pause(passing).map_err(|why| Problem::new(Kind::Silent, why))
+            }
+        }
+    }
+
+    /// Asks how the server wants to be told who asks, and obeys. `refused` tells that reading has been refused already.
+    fn ask(&self, path: &str, refused: bool, attempts: &Attempts) -> Result<Option<HeaderValue>, Trouble> {
+        match self.challenge()? {
+            // Some ask for a login only where an image is not for everybody.
+            Challenge::None if refused => self.basic(),
+            // The answer to the request itself will say what is missing.
+            Challenge::None => Ok(None),
+            Challenge::Basic => self.basic(),
+            Challenge::Bearer { realm, service } => self.token(&realm, service.as_deref(), path, attempts),
+        }
+    }
+
+    fn challenge(&self) -> Result<Challenge, Trouble> {
+        let url = format!("{}/v2/", self.server);
+        let response = self.get(&url, &HeaderMap::new(), None)?;
+        if is_passing(response.status()) {
+            return Err(Trouble::of_status(&response, self.has_login()));
+        }
+        if !redirect::is_from(&response, &url) {
+            // Where the password goes is for the registry alone to say.
+            return Ok(Challenge::None);
+        }
+        let value = response.headers().get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+        Ok(Challenge::read(value))
+    }
+
+    /// A token to read at `path`, from the service that the registry names.
+    fn token(
+        &self,
+        realm: &str,
+        service: Option<&str>,
+        path: &str,
+        attempts: &Attempts,
+    ) -> Result<Option<HeaderValue>, Trouble> {
+        let strange = |why: &str| Trouble::Lasting(Problem::new(Kind::Strange, why));
+        let mut url =
+            Url::parse(realm).map_err(|_| strange("the address of its token service is not one"))?;
+        if !is_safe(&url, self.server.plain) {
+            let why = "it wants the login at an address without TLS, where others could read it";
+            return Err(strange(why));
+        }
+        url.query_pairs_mut().append_pair("scope", &format!("repository:{path}:pull"));
+        if let Some(service) = service {
+            url.query_pairs_mut().append_pair("service", service);
+        }
+        let response = self.get(url.as_str(), &HeaderMap::new(), self.basic()?.as_ref())?;
+        if !response.status().is_success() {
+            return Err(Trouble::of_status(&response, self.has_login()));
+        }
+        let bytes = body(response, TOKEN, attempts);
+        let bytes = bytes.map_err(|error| Trouble::of_body("the answer of its token service", &error))?;
+        match token_in(&bytes) {
+            Some(token) => header(&format!("Bearer {token}")),
+            // What the service wrote instead may be a secret all the same.
+            None => Err(strange("its token service answered without a token")),
+        }
+    }
+
+    /// The header with the login, where there is one.
+    fn basic(&self) -> Result<Option<HeaderValue>, Trouble> {
+        let Some(Credential { user, password }) = &self.credential else { return Ok(None) };
+        let pair = BASE64_STANDARD.encode(format!("{user}:{}", password.expose()));
+        header(&format!("Basic {pair}"))
+    }
+}
+
+/// Whether a login and a token may go to a token service: not in clear text on behalf of a registry that has TLS.
+fn is_safe(realm: &Url, plain: bool) -> bool {
+    realm.scheme() == "https" || (plain && realm.scheme() == "http")
+}
+
+/// The token in the answer of a token service; older services call it otherwise.
+fn token_in(answer: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        token: Option<String>,
+        access_token: Option<String>,
+    }
+    let Answer { token, access_token } = serde_json::from_slice(answer).ok()?;
+    token.or(access_token).filter(|token| !token.is_empty())
+}
+
+/// A header that no log shows.
+fn header(value: &str) -> Result<Option<HeaderValue>, Trouble> {
+    let Ok(mut header) = HeaderValue::from_str(value) else {
+        let why = "its token is not one that a request can carry";
+        return Err(Trouble::Lasting(Problem::new(Kind::Strange, why)));
+    };
+    header.set_sensitive(true);
+    Ok(Some(header))
+}
+
+/// Lets us read at one path of a site.
+pub(super) struct Pass {
+    pub(super) site: Arc<Site>,
+    pub(super) path: String,
+}
+
+impl Authoriser for Pass {
+    fn authorization(&self) -> Result<Option<HeaderValue>, Failure> {
+        self.site.grant(&self.path).map_err(carried)
+    }
+
+    fn renew(&self, refused: Option<&HeaderValue>) -> Result<Option<HeaderValue>, Failure> {
+        self.site.renew(&self.path, refused).map_err(carried)
+    }
+}
+
+fn carried(problem: Problem) -> Failure {
+    Failure::new(Class::Network, "asking for access").because(problem)
+}
+
+/// The certificates (PEM) to trust beside those of the machine.
+fn authorities(host: &str, tls: &Tls, general: &[String]) -> Result<Vec<String>, Failure> {
+    let what =
+        |key: &str| Failure::new(Class::Invalid, format!("reading registries.configs.{host:?}.tls.{key}"));
+    if !tls.cert_file.is_empty() || !tls.key_file.is_empty() {
+        let why = "client certificates are not supported";
+        let hint = "Use a user name and a password (auth), or a mirror that wants no certificate.";
+        return Err(what("cert_file").because(anyhow::anyhow!(why)).hint(hint));
+    }
+    let mut all = general.to_vec();
+    if !tls.ca_file.is_empty() {
+        let named = |error: std::io::Error| anyhow::anyhow!("{}: {error}", tls.ca_file);
+        let pem = fs::read_to_string(&tls.ca_file).map_err(|error| {
+            what("ca_file").because(named(error)).hint("Name a file with certificates in PEM form.")
+        })?;
+        if certificates(&pem).is_none_or(|found| found.is_empty()) {
+            let why = anyhow::anyhow!("{} holds no certificate in PEM form", tls.ca_file);
+            return Err(what("ca_file").because(why).hint("Name a file with certificates in PEM form."));
+        }
+        all.push(pem);
+    }
+    Ok(all)
+}
+
+/// The certificates of a PEM text.
+fn certificates(pem: &str) -> Option<Vec<CertificateDer<'static>>> {
+    CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_for_a_registry_with_tls_goes_to_a_token_service_with_tls_only() {
+        for (realm, plain, safe) in [
+            ("https://auth.example.org/token", false, true),
+            ("HTTPS://auth.example.org/token", false, true),
+            ("http://auth.example.org/token", false, false),
+            ("http://auth.example.org/token", true, true),
+            ("ftp://auth.example.org/token", true, false),
+        ] {
+            assert_eq!(is_safe(&Url::parse(realm).unwrap(), plain), safe, "{realm} {plain}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_found_by_both_of_its_names() {
+        for (answer, token) in [
+            (r#"{"token": "a", "expires_in": 300}"#, Some("a")),
+            (r#"{"access_token": "b"}"#, Some("b")),
+            (r#"{"token": "a", "access_token": "b"}"#, Some("a")),
+            (r#"{"token": ""}"#, None),
+            (r#"{"errors": []}"#, None),
+            ("token", None),
+        ] {
+            assert_eq!(token_in(answer.as_bytes()).as_deref(), token, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Packing a directory that is a root file system, without a copy of it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use base::command::{Invocation, Runner, SystemRunner};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files;
+use walkdir::WalkDir;
+
+use super::super::packages::long;
+
+/// What the kernel shows for an owner that a user namespace does not know.
+const NOBODY: u32 = 65534;
+
+/// Directories whose content belongs to a running system.
+const OF_THE_KERNEL: [&str; 3] = ["dev", "proc", "sys"];
+
+/// Files that make systemd believe that it runs in a container; they are in exports of containers.
+const CONTAINER_MARKS: [&str; 2] = [".dockerenv", "run/.containerenv"];
+
+/// Whether a base takes a path over: relative, without a leading `.`.
+pub(super) fn is_wanted(path: &Path) -> bool {
+    !OF_THE_KERNEL.iter().any(|directory| path.starts_with(directory) && path != Path::new(directory))
+        && !CONTAINER_MARKS.iter().any(|mark| path == Path::new(mark))
+}
+
+/// Packs the directory: sorted, every time `epoch`.
+pub(super) fn pack(directory: &Path, scratch: &Path, archive: &Path, epoch: u64) -> Result<()> {
+    let list = list(directory, scratch)?;
+    let tar =
+        long(Invocation::new("tar")).args(options(directory, scratch, &list, archive.as_os_str(), epoch)?);
+    SystemRunner.run(&tar).with_context(|| format!("packing {}", directory.display()))?;
+    Ok(())
+}
+
+/// The digest of what [`pack`] would write.
+pub(super) fn digest(directory: &Path, scratch: &Path) -> Result<Digest> {
+    let list = list(directory, scratch)?;
+    let told = scratch.join("told");
+    let mut tar = Command::new("tar")
+        .args(options(directory, scratch, &list, OsStr::new("-"), 0)?)
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(&told)?)
+        .spawn()
+        .context("starting tar")?;
+    let digest = Digest::of_reader(tar.stdout.take().context("reading from tar")?)?.0;
+    if !tar.wait()?.success() {
+        let told = String::from_utf8_lossy(&fs::read(&told)?).trim().to_owned();
+        return Err(anyhow::anyhow!(told).context(format!("reading {}", directory.display())));
+    }
+    Ok(digest)
+}
+
+fn options(
+    directory: &Path,
+    scratch: &Path,
+    list: &Path,
+    archive: &OsStr,
+    epoch: u64,
+) -> Result<Vec<OsString>> {
+    // Whatever the directory's own owner and mode (a temporary directory's is 0700), this is `/`.
+    let root = scratch.join("root");
+    files::make_directory(&root, 0o755)?;
+    let fixed = [
+        "--create",
+        "--numeric-owner",
+        "--format=posix",
+        "--xattrs",
+        "--xattrs-include=*",
+        "--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime",
+        "--no-recursion",
+        "--null",
+        "--verbatim-files-from",
+    ];
+    let mut options: Vec<OsString> = fixed.into_iter().map(Into::into).collect();
+    options.push(format!("--mtime=@{epoch}").into());
+    for (option, value) in [
+        ("--file", archive),
+        ("--directory", root.as_os_str()),
+        ("--add-file", OsStr::new(".")),
+        ("--directory", directory.as_os_str()),
+        ("--files-from", list.as_os_str()),
+    ] {
+        options.extend([option.into(), value.to_owned()]);
+    }
+    Ok(options)
+}
+
+/// Writes the sorted list of what belongs to the base, for tar.
+fn list(directory: &Path, scratch: &Path) -> Result<std::path::PathBuf> {
+    let file = scratch.join("list");
+    let mut names = std::io::BufWriter::new(File::create(&file)?);
+    let foreign = foreign_owners()?;
+    let walk = WalkDir::new(directory).min_depth(1).sort_by_file_name().into_iter();
+    // A directory of the kernel is not even entered: a mounted /proc has no end.
+    let walk = walk.filter_entry(|entry| {
+        entry.path().strip_prefix(directory).is_ok_and(|path| path.as_os_str().is_empty() || is_wanted(path))
+    });
+    for entry in walk {
+        let entry = entry.map_err(|error| refused(directory, error.into()))?;
+        let metadata = entry.metadata()?;
+        let kind = metadata.file_type();
+        if kind.is_block_device() || kind.is_char_device() || kind.is_socket() {
+            continue;
+        }
+        if foreign && is_nobodys(&metadata) {
+            let path = entry.path().display();
+            return Err(refused(
+                directory,
+                anyhow::anyhow!("{path} belongs to somebody this user cannot stand for"),
+            ));
+        }
+        names.write_all(b"./")?;
+        names.write_all(entry.path().strip_prefix(directory)?.as_os_str().as_bytes())?;
+        names.write_all(b"\0")?;
+    }
+    names.flush()?;
+    Ok(file)
+}
+
+fn is_nobodys(metadata: &Metadata) -> bool {
+    metadata.uid() == NOBODY || metadata.gid() == NOBODY
+}
+
+fn refused(directory: &Path, error: anyhow::Error) -> anyhow::Error {
+    Failure::new(Class::Invalid, format!("{} cannot be read with its owners", directory.display()))
+        .because(error)
+        .hint(
+            "Build as root; or let root make an archive of it, with `tar --create --numeric-owner --xattrs \
+             --xattrs-include='*' --file base.tar --directory DIRECTORY .`, and name that in base.archive.",
+        )
+        .into()
+}
+
+/// Whether this process sees some owners only as nobody: in a user namespace, that is.
+fn foreign_owners() -> Result<bool> {
+    let map = files::read_text(Path::new("/proc/self/uid_map"))?;
+    Ok(map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_top_of_the_tree_has_directories_of_the_kernel() {
+        for path in ["dev", "proc", "usr/lib/modules/6.1/kernel/drivers/net/can/dev/can-dev.ko", "devices/x"]
+        {
+            assert!(is_wanted(Path::new(path)), "{path}");
+        }
+        for path in ["dev/null", "proc/1/environ", "sys/kernel", ".dockerenv", "run/.containerenv"] {
+            assert!(!is_wanted(Path::new(path)), "{path}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! OCI layouts: finding the image, and its layers in order (image-spec 1.1, `image-layout.md`).
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use base::command::{Invocation, Runner, SystemRunner};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files;
+use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform};
+use serde::de::DeserializeOwned;
+
+use super::super::Request;
+use super::super::packages::long;
+use super::super::tree::Tree;
+use super::{archive, unreadable};
+use crate::images::import::DOCUMENT;
+
+/// What the annotation of an image's name is called.
+const NAME: &str = "org.opencontainers.image.ref.name";
+
+/// How layers may be called, before `+gzip` and the like. How one is compressed is told by its first bytes.
+const LAYERS: [&str; 4] = [
+    "application/vnd.oci.image.layer.v1.tar",
+    "application/vnd.oci.image.layer.nondistributable.v1.tar",
+    "application/vnd.docker.image.rootfs.diff.tar",
+    "application/vnd.docker.image.rootfs.foreign.diff.tar",
+];
+
+const COMPRESSIONS: [&str; 5] = ["", "+gzip", "+zstd", ".gzip", ".zstd"];
+
+/// The architecture of a base.
+const ARCHITECTURE: &str = "amd64";
+
+fn fits(platform: &Platform) -> bool {
+    platform.os == "linux" && platform.architecture == ARCHITECTURE
+}
+
+fn name(descriptor: &Descriptor) -> Option<&str> {
+    descriptor.annotations.get(NAME).map(String::as_str)
+}
+
+/// Layers that are not tar archives, encrypted ones for instance, are refused rather than guessed at.
+fn is_layer(media_type: &str) -> bool {
+    let mut rests = LAYERS.iter().filter_map(|layer| media_type.strip_prefix(layer));
+    rests.any(|rest| COMPRESSIONS.contains(&rest))
+}
+
+/// Unpacks the layers of an image.
+pub(super) fn unpack(request: &Request, path: &Path, reference: Option<&str>, tree: &Tree) -> Result<()> {
+    let layout = if path.is_dir() { path.to_owned() } else { unpack_archive(path, &request.scratch)? };
+    let bytes = files::read_at_most(&layout.join("index.json"), DOCUMENT)
+        .map_err(|error| no_layout(path, &layout, error))?;
+    let index: ImageIndex = parse(&bytes, "index.json", path)?;
+    let image = Image { path, layout: &layout };
+    let manifest = image.resolve(&choose(index, reference, path)?)?;
+    let platform: Platform = parse(&image.bytes(&manifest.config)?, "configuration", path)?;
+    if !fits(&platform) {
+        return Err(other_platform(path, &format!("it is for {platform}")));
+    }
+    for layer in &manifest.layers {
+        if !is_layer(&layer.media_type) {
+            return Err(unknown_layer(path, layer));
+        }
+        archive::unpack(&image.blob(&layer.digest)?, tree, &request.scratch, archive::Kind::Layer)
+            .with_context(|| format!("applying the layer {} of {}", layer.digest, path.display()))?;
+    }
+    Ok(())
+}
+
+/// The files of an archived layout. Whose they are does not matter, and an ordinary user could not keep it.
+fn unpack_archive(path: &Path, scratch: &Path) -> Result<PathBuf> {
+    let directory = scratch.join("layout");
+    files::make_directory(&directory, 0o755)?;
+    let tar = long(Invocation::new("tar")).args(["--extract", "--no-same-owner", "--no-same-permissions"]);
+    let tar = tar.arg("--file").arg(path).arg("--directory").arg(&directory);
+    SystemRunner.run(&tar).map_err(|error| unreadable(path, "OCI archive", error))?;
+    Ok(directory)
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8], what: &str, path: &Path) -> Result<T> {
+    let parsed = serde_json::from_slice(bytes).with_context(|| format!("reading its {what}"));
+    parsed.map_err(|error| unreadable(path, "OCI layout", error))
+}
+
+fn no_layout(path: &Path, layout: &Path, error: anyhow::Error) -> anyhow::Error {
+    let failure = Failure::new(Class::Invalid, format!("{} is not a readable OCI layout", path.display()));
+    let hint = if layout.join("manifest.json").exists() || layout.join("repositories").exists() {
+        "This is an archive in Docker's own form; convert it: skopeo copy docker-archive:FILE oci-archive:NEW"
+    } else if layout.join("usr").exists() {
+        "This is a root file system; name it in base.archive or base.directory."
+    } else {
+        "An OCI layout has index.json at its top; `skopeo copy` makes one."
+    };
+    failure.because(error).hint(hint).into()
+}
+
+fn other_platform(path: &Path, why: &str) -> anyhow::Error {
+    Failure::new(Class::Invalid, format!("{} has no image for linux/amd64", path.display()))
+        .because(anyhow::anyhow!("{why}"))
+        .hint("Take the image of that platform: skopeo copy --override-arch amd64 --override-os linux …")
+        .into()
+}
+
+fn unknown_layer(path: &Path, layer: &Descriptor) -> anyhow::Error {
+    let what = format!("{} has a layer that cannot be unpacked", path.display());
+    Failure::new(Class::Invalid, what)
+        .because(anyhow::anyhow!("the layer {} is of the type {:?}", layer.digest, layer.media_type))
+        .hint("Name an image whose layers are tar archives: plain, gzip or zstd, and not encrypted.")
+        .into()
+}
+
+/// The image that is meant: by its name, and among several of that name by its platform.
+fn choose(index: ImageIndex, reference: Option<&str>, path: &Path) -> Result<Descriptor> {
+    let names: Vec<String> = index.manifests.iter().filter_map(name).map(str::to_owned).collect();
+    let meant = |d: &Descriptor| reference.is_none() || name(d) == reference;
+    let mut matching: Vec<Descriptor> = index.manifests.into_iter().filter(meant).collect();
+    if matching.len() > 1 {
+        matching.retain(|d| d.platform.as_ref().is_none_or(fits));
+    }
+    if matching.len() == 1
+        && let Some(only) = matching.pop()
+    {
+        return Ok(only);
+    }
+    let names = if names.is_empty() {
+        "it names none".to_owned()
+    } else {
+        format!("its names are: {}", names.join(", "))
+    };
+    Err(Failure::new(Class::Invalid, format!("{} does not say which image is meant", path.display()))
+        .because(anyhow::anyhow!("{} images fit; {names}", matching.len()))
+        .hint("Name one of them in base.oci.reference.")
+        .into())
+}
+
+/// A layout, and the path that the user knows it by.
+struct Image<'a> {
+    path: &'a Path,
+    layout: &'a Path,
+}
+
+impl Image<'_> {
+    /// Reads a manifest, through an index of platforms where there is one.
+    fn resolve(&self, descriptor: &Descriptor) -> Result<ImageManifest> {
+        let index = match self.document(descriptor)? {
+            Document::Manifest(manifest) => return Ok(manifest),
+            Document::Index(index) => index,
+        };
+        let platforms = || format!("its platforms are: {}", index.platforms().join(", "));
+        let found = index.choose(ARCHITECTURE).ok_or_else(|| other_platform(self.path, &platforms()))?;
+        match self.document(found)? {
+            Document::Manifest(manifest) => Ok(manifest),
+            Document::Index(_) => {
+                Err(unreadable(self.path, "OCI layout", anyhow::anyhow!("its index leads to another index")))
+            }
+        }
+    }
+
+    fn document(&self, descriptor: &Descriptor) -> Result<Document> {
+        let document = Document::parse(&self.bytes(descriptor)?, &descriptor.media_type);
+        let document = document.with_context(|| format!("reading {}", descriptor.digest.oci()));
+        document.map_err(|error| unreadable(self.path, "OCI layout", error))
+    }
+
+    fn bytes(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
+        let bytes = files::read_at_most(&self.blob(&descriptor.digest)?, DOCUMENT);
+        bytes.map_err(|error| unreadable(self.path, "OCI layout", error))
+    }
+
+    /// The file of a blob, after its content was compared with its digest.
+    fn blob(&self, digest: &Digest) -> Result<PathBuf> {
+        let file = self.layout.join("blobs/sha256").join(digest.to_string());
+        let why = match crate::cache::digest_of(&file) {
+            Ok((found, _)) if found == *digest => return Ok(file),
+            Ok((found, _)) => anyhow::anyhow!("its digest is {found}"),
+            Err(error) => error,
+        };
+        let what = format!("the blob {digest} of {} is damaged or missing", self.path.display());
+        Err(Failure::new(Class::Verification, what)
+            .because(why)
+            .hint("Make the layout again, for instance with `skopeo copy`.")
+            .into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(manifests: &str) -> ImageIndex {
+        serde_json::from_str(&format!(r#"{{"manifests": [{manifests}]}}"#)).unwrap()
+    }
+
+    fn entry(digit: char, name: &str, architecture: &str) -> String {
+        let digest = digit.to_string().repeat(64);
+        format!(
+            r#"{{"digest": "sha256:{digest}", "size": 1, "annotations": {{"{NAME}": "{name}"}},
+                "platform": {{"os": "linux", "architecture": "{architecture}"}}}}"#
+        )
+    }
+
+    #[test]
+    fn among_several_platforms_ours_is_meant_and_among_several_names_the_reference() {
+        let all = [entry('1', "a", "arm64"), entry('2', "a", "amd64"), entry('3', "b", "amd64")].join(",");
+        let chosen = |reference| choose(index(&all), reference, Path::new("x")).map(|d| d.digest.to_string());
+        assert!(chosen(Some("a")).unwrap().starts_with('2'));
+        assert!(chosen(Some("b")).unwrap().starts_with('3'));
+        let told = base::failure::render(&chosen(None).unwrap_err());
+        assert!(told.contains("2 images fit; its names are: a, a, b"), "{told}");
+        assert!(choose(index(""), None, Path::new("x")).is_err());
+    }
+
+    #[test]
+    fn only_tar_archives_are_layers() {
+        assert!(is_layer("application/vnd.oci.image.layer.v1.tar+zstd"));
+        assert!(is_layer("application/vnd.docker.image.rootfs.diff.tar.gzip"));
+        assert!(!is_layer("application/vnd.oci.image.layer.v1.tar+gzip+encrypted"));
+        assert!(!is_layer("application/vnd.in-toto+json") && !is_layer(""));
+    }
+}
