@@ -1,4 +1,5 @@
-//! Prints the structure as a table: each crate's files, lines and public type names, then every circle with what ties it.
+//! Prints the structure as a table: each crate's files, lines and public type names, the names that stand twice, then every
+//! circle with what ties it. With a folder as argument, only what lies in it.
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
@@ -13,10 +14,23 @@ fn main() -> Result<()> {
         let twice = names.values().filter(|files| files.len() > 1).count();
         println!("{:<14} {:>6} {:>8} {:>12} {:>10}", one.name, one.files(), one.lines(), names.len(), twice);
     }
+    let folder = std::env::args().nth(1).unwrap_or_default();
+    for one in crates.iter().filter(|one| one.sources.starts_with(&folder)) {
+        for (name, files) in one.public_types().into_iter().filter(|(_, files)| files.len() > 1) {
+            println!(
+                "twice: {name}: {}",
+                files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+            );
+        }
+    }
     let imports = imports::imports(&crates);
     for (title, found) in
         [("files", circles::file_circles(&imports)), ("folders", circles::folder_circles(&imports))]
     {
+        let found: Vec<_> = found
+            .into_iter()
+            .filter(|circle| circle.rooms.iter().any(|room| room.starts_with(&folder)))
+            .collect();
         println!("\ncircles among {title}: {}", found.len());
         for circle in found {
             print!("{circle}");
