@@ -26,9 +26,15 @@ HELM := $(TOOLS)/helm-$(HELM_VERSION)/helm
 # NetworkManager's program and its command line, without the service that would take over the network of this host.
 NETWORK_MANAGER := $(TOOLS)/network-manager/usr/sbin/NetworkManager
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(HELM)))
-ISO_BUILDER := $(TARGET)/release/iso-builder
-# Without --installer it takes the one that `binaries` builds.
-BUILD := $(ISO_BUILDER) build
+# What `binaries` builds: `dev` is what tests run too and is compiled once for both; `release` takes three times as long.
+PROFILE ?= dev
+BUILT := $(TARGET)/x86_64-unknown-linux-gnu/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+# Without --installer the builder takes the installer beside it.
+PROGRAMS := $(TARGET)/bin
+BUILD := $(PROGRAMS)/iso-builder build
+# One call for the whole workspace, so that every test is compiled with the same features of its dependencies.
+TEST := $(CARGO) test --workspace --locked
+E2E := $(TEST) --test e2e --
 
 .PHONY: help
 help: ## List the targets.
@@ -36,8 +42,13 @@ help: ## List the targets.
 
 .PHONY: setup
 setup: ## Install what building and all tests need, or name it; check Rust.
-	@$(MAKE) --no-print-directory host HOST_PACKAGES="$(HOST_PACKAGES) $(TEST_PACKAGES)"
-	@$(MAKE) --no-print-directory $(NETWORK_MANAGER)
+	@go=""; command -v helm >/dev/null || command -v go >/dev/null || go=golang-go; \
+	$(MAKE) --no-print-directory host HOST_PACKAGES="$(HOST_PACKAGES) $(TEST_PACKAGES) $$go"
+	@$(MAKE) --no-print-directory helm $(NETWORK_MANAGER)
+
+.PHONY: helm
+helm: ## Build helm, which definitions with charts need, where there is none.
+	@command -v helm >/dev/null || $(MAKE) --no-print-directory $(HELM)
 
 .PHONY: host
 host: ## Install what building needs, or name it; check Rust.
@@ -45,7 +56,6 @@ host: ## Install what building needs, or name it; check Rust.
 	for package in $(HOST_PACKAGES); do \
 	  [ "$$(dpkg-query -W -f '$${db:Status-Status}' "$$package" 2>/dev/null)" = installed ] || missing+=" $$package"; \
 	done; \
-	command -v helm >/dev/null || command -v go >/dev/null || missing+=" golang-go"; \
 	if [ -n "$$missing" ]; then \
 	  if [ "$$(id -u)" = 0 ]; then as_root=(env); \
 	  elif sudo -n true 2>/dev/null; then as_root=(sudo env); \
@@ -58,8 +68,7 @@ host: ## Install what building needs, or name it; check Rust.
 	fi; \
 	command -v $(CARGO) >/dev/null || { \
 	  printf 'error: Rust is missing: there is no %s in PATH\n  next: Install Rust %s or later with rustup.\n' \
-	    '$(CARGO)' "$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)" >&2; exit 1; }; \
-	command -v helm >/dev/null || $(MAKE) --no-print-directory $(HELM)
+	    '$(CARGO)' "$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)" >&2; exit 1; }
 
 $(HELM):
 	@echo 'building helm $(HELM_VERSION), once; this takes minutes'
@@ -77,14 +86,24 @@ $(NETWORK_MANAGER):
 	@mv $(TOOLS)/network-manager.new $(TOOLS)/network-manager; touch $@
 
 .PHONY: binaries
-binaries: host ## Build the installer (static) and the iso-builder.
-	RUSTFLAGS="-C target-feature=+crt-static" \
-	  $(CARGO) build --release --locked --target x86_64-unknown-linux-gnu -p installer
-	$(CARGO) build --release --locked -p iso-builder
+binaries: host ## Build installer and iso-builder, both static, into target/bin.
+	$(CARGO) build --profile $(PROFILE) --locked -p installer -p iso-builder
+	@mkdir -p $(PROGRAMS)
+	@for program in installer iso-builder; do \
+	  cmp -s $(BUILT)/$$program $(PROGRAMS)/$$program || install $(BUILT)/$$program $(PROGRAMS)/$$program; \
+	done
 
 .PHONY: iso
-iso: binaries ## Build the media of DEFINITION into OUTPUT.
-	$(BUILD) $(DEFINITION) -o $(OUTPUT)
+iso: ## Build the media of DEFINITION into OUTPUT.
+	@start=$$SECONDS; \
+	$(MAKE) --no-print-directory binaries; programs=$$((SECONDS - start)); \
+	$(BUILD) $(DEFINITION) -o $(OUTPUT); media=$$((SECONDS - start - programs)); \
+	printf 'programs %d:%02d min, media %d:%02d min\n' \
+	  $$((programs / 60)) $$((programs % 60)) $$((media / 60)) $$((media % 60))
+
+.PHONY: release
+release: ## Build the media as they are released: programs optimised as a whole; takes minutes more.
+	@$(MAKE) --no-print-directory iso PROFILE=release
 
 .PHONY: lint
 lint: host ## Check the format and the lints.
@@ -92,8 +111,24 @@ lint: host ## Check the format and the lints.
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 .PHONY: test
-test: setup lint binaries ## Run all tests, those in virtual machines included.
-	$(CARGO) test --workspace --locked
+test: ## The short loop: format, lints, all tests without a machine, then one install and its boots on UEFI.
+	@start=$$SECONDS; mkdir -p $(TARGET); \
+	$(MAKE) --no-print-directory setup lint binaries; \
+	$(TEST) 2>&1 | tee $(TARGET)/test.log; \
+	$(E2E) install_uefi:: 2>&1 | tee -a $(TARGET)/test.log; \
+	$(COUNT)
+
+.PHONY: e2e
+e2e: setup binaries ## The other tests in virtual machines; prints the slowest.
+	@start=$$SECONDS; rm -f $(TARGET)/e2e/seconds; \
+	$(E2E) --skip install_uefi:: 2>&1 | tee $(TARGET)/test.log; \
+	echo 'the slowest, in seconds:'; sort -rn $(TARGET)/e2e/seconds | head -n 10; \
+	$(COUNT)
+
+# The last line of a run: what the test programs counted, in $(TARGET)/test.log, and the time since $$start.
+COUNT := awk -v seconds=$$((SECONDS - start)) '/^test result/ { passed += $$4; failed += $$6; left += $$8 } \
+	  END { printf "%d tests passed, %d failed, %d left for make soak, %d:%02d min\n", \
+	    passed, failed, left, seconds / 60, seconds % 60 }' $(TARGET)/test.log
 
 .PHONY: run
 run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console is also on this terminal.
@@ -106,19 +141,21 @@ run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console i
 	  -nic user,model=virtio-net-pci,hostfwd=tcp:127.0.0.1:2222-:22 -serial mon:stdio
 
 .PHONY: bench
-bench: binaries ## Measure builds, an install and the network server, or only PARTS; writes target/bench.json.
-	$(MAKE) host HOST_PACKAGES="$(HOST_PACKAGES) $(TEST_PACKAGES) nginx-light"
+bench: ## Measure builds, an install and the network server, or only PARTS; writes target/bench.json.
+	$(MAKE) setup TEST_PACKAGES="$(TEST_PACKAGES) nginx-light"
+	$(MAKE) binaries PROFILE=release
 	$(CARGO) run -q --release --locked -p nqrust-tests --bin bench -- $(PARTS)
 
 # Each round is a whole run with the tests in their own order, so what fails once in ten is seen; the cluster of three
 # machines, which takes a machine for itself, is part of it. Power cuts and faults of the unit tests come in their long
 # form, with other random numbers each time.
 .PHONY: soak
-soak: setup binaries ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
+soak: setup ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
+	$(MAKE) binaries PROFILE=release
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \
-	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(CARGO) test -p installer --locked --lib install::; \
-	  $(CARGO) test -p nqrust-tests --locked --test e2e -- --include-ignored; \
+	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(TEST) --lib -- install::; \
+	  $(E2E) --include-ignored; \
 	done
 
 # The sanitizers are options that the compiler offers only in its nightly form, or when told that it may.

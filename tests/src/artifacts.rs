@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
@@ -101,7 +102,13 @@ pub fn scenario_alone(name: &str, test: impl FnOnce(&Artifacts) -> Result<()>) {
 
 #[allow(clippy::panic)]
 fn run(name: &str, alone: bool, test: impl FnOnce(&Artifacts) -> Result<()>) {
-    let outcome = turn(alone).and_then(|_turn| Artifacts::new(name).and_then(|artifacts| test(&artifacts)));
+    let outcome = turn(alone).and_then(|_turn| {
+        let begun = Instant::now();
+        let outcome = Artifacts::new(name).and_then(|artifacts| test(&artifacts));
+        // `make e2e` shows the slowest of them.
+        append(&paths::e2e().join("seconds"), &format!("{:5} {name}\n", begun.elapsed().as_secs()))?;
+        outcome
+    });
     if let Err(error) = outcome {
         panic!("{error:#}\n\nlogs and screenshots: {}", paths::e2e().join(name).display());
     }

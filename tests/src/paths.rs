@@ -25,14 +25,14 @@ pub fn e2e() -> PathBuf {
     target().join("e2e")
 }
 
-/// The static `installer` that goes into images; `NQRUST_INSTALLER` names another.
+/// The `installer` that goes into images; `NQRUST_INSTALLER` names another.
 pub fn installer() -> Result<PathBuf> {
-    program("NQRUST_INSTALLER", "x86_64-unknown-linux-gnu/release/installer")
+    program("NQRUST_INSTALLER", "bin/installer")
 }
 
-/// The release build of `iso-builder`; `NQRUST_ISO_BUILDER` names another.
+/// The `iso-builder` under test; `NQRUST_ISO_BUILDER` names another.
 pub fn iso_builder() -> Result<PathBuf> {
-    program("NQRUST_ISO_BUILDER", "release/iso-builder")
+    program("NQRUST_ISO_BUILDER", "bin/iso-builder")
 }
 
 fn program(variable: &str, below_target: &str) -> Result<PathBuf> {

@@ -13,15 +13,11 @@ use crate::elf;
 
 /// The version of this builder, which is also that of the installers that it takes.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Where `make` builds the installer, from the directory of the builder.
-const MADE: &str = "../x86_64-unknown-linux-gnu/release/installer";
 const NEXT: &str = "Build it with `make binaries` and leave out --installer, or name such a program.";
 
-/// The installer that belongs to the builder at `program`: the one that `make` builds, or else one beside it.
+/// The installer that belongs to the builder at `program`: the one beside it, where `make` puts both.
 pub(crate) fn standard(program: &Path) -> PathBuf {
-    let made = program.with_file_name(MADE);
-    let beside = program.with_file_name("installer");
-    if !made.exists() && beside.exists() { beside } else { made }
+    program.with_file_name("installer")
 }
 
 /// The full path of the installer at `path`, if it is one for images of this architecture.
@@ -89,17 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_installer_named_the_one_that_make_builds_is_taken() {
-        let target = tempfile::tempdir().unwrap();
-        let builder = target.path().join("release/iso-builder");
-        let made = target.path().join("release/../x86_64-unknown-linux-gnu/release/installer");
-        fs::create_dir_all(target.path().join("x86_64-unknown-linux-gnu/release")).unwrap();
-        fs::create_dir(target.path().join("release")).unwrap();
-        assert_eq!(standard(&builder), made);
-        // What `cargo build` puts there is a dynamic one.
-        fs::write(target.path().join("release/installer"), "").unwrap();
-        assert_eq!(standard(&builder), target.path().join("release/installer"));
-        fs::write(&made, "").unwrap();
-        assert_eq!(standard(&builder), made);
+    fn without_an_installer_named_the_one_beside_the_builder_is_taken() {
+        assert_eq!(standard(Path::new("/made/bin/iso-builder")), Path::new("/made/bin/installer"));
     }
 }
