@@ -117,7 +117,7 @@ bench: binaries ## Measure builds, an install and the network server, or only PA
 soak: setup binaries ## Run the end-to-end tests ROUNDS times (10 unless set); stops at the first failure.
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \
-	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(CARGO) test -p installer --locked --lib install::; \
+	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(CARGO) test -p installer --locked --lib execute::; \
 	  $(CARGO) test -p nqrust-tests --locked --test e2e -- --include-ignored; \
 	done
 

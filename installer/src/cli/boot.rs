@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{Context, print};
 use crate::node::boot::{self, Places};
 use crate::node::mount::ThisMachine;
 use base::files;
+use base::program::{Context, print};
 
 /// Arguments of `installer boot`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Boot {
+pub(super) struct BootArgs {
     /// The root of the new system.
     #[arg(long, value_name = "DIR", default_value = "/sysroot")]
     root: PathBuf,
 }
 
-impl Boot {
+impl BootArgs {
     pub(super) fn run(self, _context: &Context) -> Result<()> {
         let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
         let places = Places { root: &self.root, run: Path::new("/run") };

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Context, print};
 use crate::node::status;
-use crate::node_console::look::ThisNode;
-use crate::node_console::{End, run};
-use crate::terminal::Console;
+use crate::ui::node_page::look::ThisNode;
+use crate::ui::node_page::{End, run};
+use crate::ui::toolkit::Console;
 use base::failure::{Class, Failure};
+use base::program::{Context, print};
 
 /// Show this node, its cluster and how it does on the terminal, with what its administrator may do.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ConsoleArgs {
     /// Nobody has logged in on this terminal yet: only show, and let somebody log in. For the units of the consoles.
     #[arg(long)]
     login: bool,
@@ -26,7 +26,7 @@ pub(super) struct Args {
     idle_limit: Option<u16>,
 }
 
-impl Args {
+impl ConsoleArgs {
     pub(super) fn run(self, _: &Context) -> Result<()> {
         if !self.login {
             if !nix::unistd::geteuid().is_root() {

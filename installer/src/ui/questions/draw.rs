@@ -1,0 +1,335 @@
+//! A state as a picture, and the picture of a console that follows another one.
+
+mod ending;
+mod standing;
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::screens::{Screen, order};
+use super::state::{Keepsake, Place, Review, Standing, State};
+use super::work::{Row, Work};
+use crate::ui::toolkit::page::{Page, Tone};
+use crate::ui::toolkit::text::{self, Scroll, wrapped};
+use crate::ui::toolkit::{Theme, form::Form};
+use base::progress::{self, measure::percent};
+use model::config::Mode;
+
+type Keys = &'static [(&'static str, &'static str)];
+
+/// Screens after those with questions: plan, confirmation, progress, result.
+const AFTER: usize = 4;
+
+/// Draws the state.
+pub fn state(state: &mut State, frame: &mut Frame<'_>, theme: Theme) {
+    let mode = state.mode();
+    let (title, keys) = head(state, mode);
+    let mut keys = keys.to_vec();
+    let counts = matches!(state.place, Place::Standing(Standing { left: Some(_), .. }));
+    if state.facts.can_help && !counts && !matches!(state.place, Place::Help(_) | Place::Leave(_)) {
+        keys.push(("F9", "help access"));
+    }
+    let place = place(state, mode);
+    let rehearsal = if state.facts.rehearsal { "REHEARSAL  " } else { "" };
+    let place = format!("{rehearsal}{}  {place}", state.facts.product);
+    let message = match (&state.busy, &state.message) {
+        (Some(what), _) => Some((Tone::Plain, format!("{what} ..."))),
+        (None, Some((tone, text))) => Some((*tone, text.clone())),
+        (None, None) => None,
+    };
+    let message = message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
+    let body = Page { title, place: place.trim(), keys: &keys, message }.draw(frame, theme);
+    match &mut state.place {
+        Place::Asking(_) | Place::Load | Place::Leave(_) | Place::Save(..) | Place::Help(_) => {
+            state.form.draw(frame, body, theme);
+        }
+        Place::Review(review) => self::review(review, frame, body, theme),
+        Place::Unfit(review) => ending::unfit(review, &mut state.form, frame, body, theme),
+        Place::Standing(standing) => standing::standing(standing, &mut state.form, frame, body, theme),
+        Place::Disks(scroll, _) => standing::disks(&state.facts.inventory, scroll, frame, body, theme),
+        Place::Confirm(review) => confirm(review, &mut state.form, frame, body, theme),
+        Place::Working { log: Some(scroll) } => log(&state.work, scroll, frame, body),
+        Place::Working { log: None } => work(&state.work, frame, body, theme),
+        Place::Failed(trouble, scroll) => {
+            ending::failed(trouble, scroll, &mut state.form, frame, body, theme);
+        }
+        Place::Done { .. } if state.facts.rehearsal => {
+            let text = "This was a rehearsal. Nothing has been written; a real installation would begin now.";
+            paragraph(text, theme.good(), frame, body);
+        }
+        Place::Done { record } => {
+            let record = record.clone();
+            ending::done(record.as_deref(), state.end_when_done(), frame, body, theme);
+        }
+        Place::Code(_) => ending::code(state, frame, body, theme),
+        Place::Recorded(text, scroll, _) => ending::recorded(text, scroll, frame, body, theme),
+    }
+}
+
+/// Draws what a console shows while another one leads.
+pub fn follower(state: &State, leader: &str, frame: &mut Frame<'_>, theme: Theme) {
+    let keys: Keys = &[("Enter", "answer here")];
+    let title = "Install: another console leads";
+    let body = Page { title, place: &state.facts.product, keys, message: None }.draw(frame, theme);
+    let now = match state.place.base() {
+        Place::Working { .. } => format!(
+            "The installation goes on: step {} of {}. {}",
+            (state.work.steps.1 + 1).min(state.work.steps.0),
+            state.work.steps.0,
+            state.work.current().map(|row| row.message.clone()).unwrap_or_default()
+        ),
+        Place::Failed(..) => "The installation has failed.".to_owned(),
+        Place::Done { .. } => "The installation is complete.".to_owned(),
+        _ => {
+            let title = head(state, state.mode()).0;
+            format!("The questions are being answered: {}.", title.trim_start_matches("Install: "))
+        }
+    };
+    let text = format!(
+        "This machine is being set up on the console {leader}.\n\n{now}\n\nPress Enter to answer on this console. Nothing that has been \
+         answered is lost."
+    );
+    paragraph(&text, Style::new(), frame, body);
+}
+
+/// The title and the keys of what is on the screen.
+fn head(state: &State, mode: Mode) -> (&'static str, Keys) {
+    match &state.place {
+        Place::Asking(screen) => (screen.title(mode), asking_keys(*screen, mode)),
+        Place::Load => {
+            let keys = &[("Up/Down", "choose"), ("Enter", "read it"), ("Esc", "back"), ("F10", "leave")];
+            ("Install: a configuration", keys)
+        }
+        Place::Review(review) if review.plan.is_some() => (
+            "Install: the plan",
+            &[("Enter", "go on"), ("Esc", "back"), ("Up/Down/PgUp/PgDn", "read"), ("F10", "leave")],
+        ),
+        Place::Review(_) => {
+            ("Install: the plan", &[("Enter", "put it right"), ("Esc", "back"), ("F10", "leave")])
+        }
+        Place::Unfit(_) => (
+            "Install: this machine",
+            &[
+                ("Up/Down", "choose"),
+                ("Enter", "do it"),
+                ("Esc", "back"),
+                ("PgUp/PgDn", "read"),
+                ("F10", "leave"),
+            ],
+        ),
+        Place::Standing(Standing { left: Some(_), .. }) => {
+            ("Install: a finished node", &[("any key", "stop")])
+        }
+        Place::Standing(_) => (
+            "Install: a finished node",
+            &[("Up/Down", "choose"), ("Enter", "do it"), ("PgUp/PgDn", "read"), ("F10", "leave")],
+        ),
+        Place::Disks(..) => {
+            ("Install: the disks", &[("Up/Down/PgUp/PgDn", "read"), ("Esc", "back"), ("F10", "leave")])
+        }
+        Place::Confirm(_) => {
+            ("Install: the last question", &[("Enter", "go on"), ("Esc", "back"), ("F10", "leave")])
+        }
+        Place::Working { log: None } => ("Install: progress", &[("F7", "log"), ("F10", "leave")]),
+        Place::Working { .. } => {
+            ("Install: log", &[("F7", "steps"), ("Up/Down/PgUp/PgDn", "read"), ("F10", "leave")])
+        }
+        Place::Failed(..) => (
+            "Install: it has failed",
+            &[("Up/Down", "choose"), ("Enter", "do it"), ("PgUp/PgDn", "read"), ("F10", "leave")],
+        ),
+        Place::Done { .. } if state.facts.rehearsal => {
+            ("Install: end of the rehearsal", &[("Enter", "end"), ("F10", "leave")])
+        }
+        Place::Done { .. } => (
+            "Install: complete",
+            &[("Enter", "go on"), ("F6", "save for the next node"), ("F4", "show it"), ("F10", "leave")],
+        ),
+        Place::Save(saving, _) => (
+            match saving.what {
+                Keepsake::Logs => "Install: save the logs",
+                Keepsake::Configuration => "Install: the next node",
+            },
+            &[
+                ("Up/Down", "choose"),
+                ("Enter", "save"),
+                ("F5", "look again"),
+                ("Esc", "back"),
+                ("F10", "leave"),
+            ],
+        ),
+        Place::Code(_) => ("Install: short report", &[("Esc", "back"), ("F10", "leave")]),
+        Place::Recorded(..) => (
+            "Install: the configuration",
+            &[("Up/Down/PgUp/PgDn", "read"), ("Esc", "back"), ("F10", "leave")],
+        ),
+        Place::Help(_) => (
+            "Install: help access",
+            &[("Up/Down", "choose"), ("Enter", "do it"), ("Esc", "back"), ("F10", "leave")],
+        ),
+        Place::Leave(_) => ("Install: leave", &[("Up/Down", "choose"), ("Enter", "do it"), ("Esc", "back")]),
+    }
+}
+
+fn asking_keys(screen: Screen, mode: Mode) -> Keys {
+    match screen {
+        Screen::Welcome => &[
+            ("Up/Down", "move"),
+            ("Enter", "choose"),
+            ("F3", "load configuration"),
+            ("F5", "look again"),
+            ("F10", "leave"),
+        ],
+        Screen::Disks => &[
+            ("Up/Down", "move"),
+            ("Space/Enter", "choose"),
+            ("F8", "next"),
+            ("Esc", "back"),
+            ("F5", "look again"),
+            ("F10", "leave"),
+        ],
+        Screen::Network => &[
+            ("Up/Down", "move"),
+            ("Space", "mark"),
+            ("F8", "next"),
+            ("Esc", "back"),
+            ("F5", "try"),
+            ("F10", "leave"),
+        ],
+        Screen::Cluster if mode == Mode::Create => &[
+            ("Tab", "move"),
+            ("F8", "next"),
+            ("Esc", "back"),
+            ("F4", "show token"),
+            ("F6", "make token"),
+            ("F10", "leave"),
+        ],
+        Screen::Cluster => &[
+            ("Tab", "move"),
+            ("F8", "next"),
+            ("Esc", "back"),
+            ("F4", "show token"),
+            ("F5", "ask cluster"),
+            ("F10", "leave"),
+        ],
+        Screen::Access => {
+            &[("Tab", "move"), ("F8", "next"), ("Esc", "back"), ("F4", "show password"), ("F10", "leave")]
+        }
+        Screen::Names => &[("Tab", "move"), ("F8", "next"), ("Esc", "back"), ("F10", "leave")],
+    }
+}
+
+/// How far one has come.
+fn place(state: &State, mode: Mode) -> String {
+    let order = order(mode);
+    let at = match &state.place {
+        Place::Asking(screen) => order.iter().position(|one| one == screen),
+        Place::Review(_) | Place::Unfit(_) => Some(order.len()),
+        Place::Confirm(_) => Some(order.len() + 1),
+        Place::Working { .. } => Some(order.len() + 2),
+        Place::Done { .. } | Place::Failed(..) => Some(order.len() + 3),
+        Place::Load | Place::Leave(_) | Place::Standing(_) | Place::Disks(..) => None,
+        Place::Save(..) | Place::Code(_) | Place::Recorded(..) | Place::Help(_) => None,
+    };
+    at.map(|at| format!("{} of {}", at + 1, order.len() + AFTER)).unwrap_or_default()
+}
+
+/// Text in rows of this width.
+fn styled(text: &str, width: usize, style: Style) -> Vec<(String, Style)> {
+    wrapped(text, width).into_iter().map(|row| (row, style)).collect()
+}
+
+/// Draws text at the top; returns what is left below it.
+fn paragraph(text: &str, style: Style, frame: &mut Frame<'_>, area: Rect) -> Rect {
+    let rows = styled(text, usize::from(area.width), style);
+    let height = u16::try_from(rows.len()).unwrap_or(u16::MAX).min(area.height);
+    text::draw(frame, Rect { height, ..area }, &rows, &mut Scroll::default());
+    Rect { y: area.y + height, height: area.height - height, ..area }
+}
+
+fn review(review: &mut Review, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
+    let width = usize::from(body.width);
+    let styled = |text: &str, style: Style| styled(text, width, style);
+    let mut rows = Vec::new();
+    if let Some(plan) = &review.plan {
+        rows.extend(plan.lines().flat_map(|line| {
+            let lost = review.erased.iter().any(|erased| erased == line);
+            styled(if line.is_empty() { " " } else { line }, if lost { theme.error() } else { Style::new() })
+        }));
+        for finding in &review.findings {
+            rows.extend(styled(" ", Style::new()));
+            rows.extend(styled(&format!("Warning: {}: {}", finding.check, finding.text), theme.warning()));
+            rows.extend(styled(&format!("  {}", finding.next), Style::new()));
+        }
+        if !review.left_out.is_empty() {
+            rows.extend(styled(" ", Style::new()));
+            let text = format!("Left out of the checks: {}", review.left_out.join(", "));
+            rows.extend(styled(&text, theme.warning()));
+        }
+    } else if !review.mistakes.is_empty() {
+        rows.extend(styled("There is no plan yet:", theme.heading()));
+        for (_, mistake) in &review.mistakes {
+            rows.extend(styled(&format!("! {mistake}"), theme.error()));
+        }
+    }
+    text::draw(frame, body, &rows, &mut review.scroll);
+}
+
+fn confirm(review: &Review, form: &mut Form, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
+    // The question has to be seen where there is little room.
+    let room = usize::from(body.height.saturating_sub(6)).max(1);
+    let mut lost = wrapped(&review.erased.join("\n"), usize::from(body.width));
+    if lost.len() > room {
+        let more = lost.len() - room + 1;
+        lost.truncate(room - 1);
+        lost.push(format!("and {more} more lines; Esc goes back to the plan"));
+    }
+    let rest = paragraph(&lost.join("\n"), theme.error(), frame, body);
+    let rest = paragraph("\nThis cannot be undone.\n\n", Style::new(), frame, rest);
+    form.draw(frame, rest, theme);
+}
+
+fn work(work: &Work, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
+    let (steps, done) = work.steps;
+    let share = percent(u64::try_from(done).unwrap_or(0), u64::try_from(steps).unwrap_or(0));
+    let heading = format!("Step {} of {steps}, {} so far", (done + 1).min(steps), work.elapsed());
+    let rest = paragraph(&heading, theme.heading(), frame, body);
+    let width = usize::from(body.width).saturating_sub(8).min(60);
+    let (full, empty) = theme.gauge();
+    let filled = width * usize::try_from(share).unwrap_or(0) / 100;
+    let bar = format!("{}{} {share:3} %", full.repeat(filled), empty.repeat(width - filled));
+    let rest = paragraph(&format!("{bar}\n\n"), Style::new(), frame, rest);
+    let room = usize::from(rest.height);
+    let mut rows: Vec<_> = work.rows.iter().flat_map(|row| step(work, row, theme)).collect();
+    let more = rows.len().saturating_sub(room);
+    rows.drain(..more);
+    for (y, row) in rows.into_iter().enumerate() {
+        let y = rest.y.saturating_add(u16::try_from(y).unwrap_or(u16::MAX));
+        frame.render_widget(row, Rect { y, height: 1, ..rest }.intersection(rest));
+    }
+}
+
+/// The rows of one step.
+fn step(work: &Work, row: &Row, theme: Theme) -> Vec<Line<'static>> {
+    let (mark, style) = match row.state {
+        Some(progress::State::Done) => ("[ ok ]", theme.good()),
+        Some(progress::State::Failed) => ("[FAIL]", theme.error()),
+        _ => ("[....]", theme.heading()),
+    };
+    let mut rows = vec![Line::from(vec![Span::styled(mark, style), Span::raw(format!(" {}", row.message))])];
+    let running = matches!(row.state, Some(progress::State::Started | progress::State::Progress));
+    let measure = work.measure(row);
+    if running && !measure.is_empty() {
+        rows.push(Line::raw(format!("       {measure}")));
+    }
+    rows
+}
+
+fn log(work: &Work, scroll: &mut Scroll, frame: &mut Frame<'_>, body: Rect) {
+    let width = usize::from(body.width);
+    let rows = work.log.iter().flat_map(|line| wrapped(if line.is_empty() { " " } else { line }, width));
+    let rows: Vec<_> = rows.map(|row| (row, Style::new())).collect();
+    text::draw(frame, body, &rows, scroll);
+}

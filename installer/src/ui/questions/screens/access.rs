@@ -1,0 +1,19 @@
+//! Who may log in.
+
+use super::super::answers::{Answers, Origin};
+use super::{REPETITION, line, secret};
+use crate::ui::toolkit::form::Field;
+
+pub(super) fn fields(answers: &Answers) -> Vec<Field> {
+    let id = "os.password";
+    let text = match answers.origin(id) {
+        Some(Origin::Answered) => answers.text(id),
+        _ => String::new(),
+    };
+    vec![
+        Field::text("", "Somebody has to be able to log in: with a password, with SSH keys, or with both."),
+        secret(answers, id, "Password of rancher", "8 characters or more"),
+        Field::secret(REPETITION, "Again", &text),
+        line(answers, "os.ssh_authorized_keys", "SSH keys", "a key, github:NAME or a URL"),
+    ]
+}

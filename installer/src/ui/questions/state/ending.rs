@@ -1,0 +1,272 @@
+//! From the plan to the end: what is shown when every question has been answered.
+
+use std::time::Duration;
+
+use super::{Effect, Keepsake, Place, Review, State};
+use crate::ui::questions::answers::is_mistake;
+use crate::ui::questions::screens::{Screen, order};
+use crate::ui::questions::work::Work;
+use crate::ui::questions::{End, Facts, Trouble};
+use crate::ui::toolkit::Key;
+use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::page::Tone;
+use crate::ui::toolkit::text::Scroll;
+use model::config::Mode;
+
+impl State {
+    /// Goes back to where a place that lies in front of another was entered from.
+    pub(super) fn back_from(&mut self) -> Vec<Effect> {
+        self.message = None;
+        match std::mem::replace(&mut self.place, Place::Load) {
+            Place::Save(_, back) | Place::Code(back) | Place::Recorded(_, _, back) => self.show(*back),
+            Place::Help(back) | Place::Leave(back) | Place::Disks(_, back) => self.show(*back),
+            other => self.show(other),
+        }
+    }
+
+    /// Shows a place again.
+    pub(super) fn show(&mut self, place: Place) -> Vec<Effect> {
+        match place {
+            Place::Asking(screen) => self.ask(screen),
+            Place::Load => self.ask(Screen::Welcome),
+            Place::Confirm(review) => self.place = Place::Review(review),
+            // The plan came while nobody looked.
+            Place::Review(Review { plan: None, mistakes, .. })
+                if mistakes.is_empty() && self.busy.is_none() =>
+            {
+                return self.review();
+            }
+            Place::Unfit(review) => self.show_unfit(review),
+            Place::Standing(standing) => self.show_standing(standing),
+            Place::Failed(trouble, _) => self.fail(trouble),
+            Place::Save(saving, back) => self.show_saving(saving, back),
+            Place::Help(back) => self.show_help(back),
+            other => self.place = other,
+        }
+        Vec::new()
+    }
+
+    /// Shows the plan, or what is still missing.
+    pub(super) fn review(&mut self) -> Vec<Effect> {
+        let checked = self.answers.check(true);
+        let mistakes: Vec<_> = checked.diagnostics.iter().filter(|said| is_mistake(said)).collect();
+        let mode = self.mode();
+        let told = mistakes
+            .iter()
+            .map(|said| (self.screen_of(mode, &said.path), format!("{}: {}", said.path, said.message)));
+        let mistakes: Vec<_> = told.collect();
+        self.form = Form::default();
+        self.config = checked.config.map(|mut config| {
+            config.install.automatic = false;
+            Box::new(config)
+        });
+        self.place = Place::Review(Review { mistakes, ..Review::default() });
+        match self.config.clone() {
+            Some(config) => self.wait("Checking the machine and making the plan", Effect::Plan(config)),
+            None => Vec::new(),
+        }
+    }
+
+    /// The screen on which a value is asked for.
+    fn screen_of(&self, mode: Mode, path: &str) -> Option<Screen> {
+        order(mode).iter().copied().find(|screen| {
+            let fields = screen.fields(&self.answers, &self.facts);
+            let mut ids = fields.iter().map(|field| field.id.as_str()).filter(|id| !id.is_empty());
+            ids.any(|id| path.starts_with(id)) || screen.groups().contains(&path)
+        })
+    }
+
+    pub(super) fn review_key(&mut self, key: Key) -> Vec<Effect> {
+        let Place::Review(review) = &mut self.place else { return Vec::new() };
+        match key {
+            Key::Escape => {
+                let last = order(self.mode()).last().copied().unwrap_or(Screen::Welcome);
+                self.message = None;
+                self.ask(last);
+            }
+            Key::Enter | Key::Function(8) if review.plan.is_some() => {
+                let review = review.clone();
+                self.message = None;
+                self.form = Form::new(vec![Field::line("word", "Type yes to go on", "")]);
+                self.place = Place::Confirm(review);
+            }
+            Key::Enter | Key::Function(8) => {
+                if let Some(screen) = review.mistakes.iter().find_map(|(screen, _)| *screen) {
+                    self.ask(screen);
+                }
+            }
+            _ => {
+                review.scroll.key(key);
+            }
+        }
+        Vec::new()
+    }
+
+    pub(super) fn confirm_key(&mut self, key: Key, now: Duration) -> Vec<Effect> {
+        let Place::Confirm(review) = &self.place else { return Vec::new() };
+        match (key, self.form.key(key)) {
+            (Key::Escape, _) => {
+                self.message = None;
+                self.place = Place::Review(review.clone());
+            }
+            (_, Did::Accepted) => {
+                let word = self.form.field("word").and_then(Field::typed).unwrap_or_default();
+                if word.trim().eq_ignore_ascii_case("yes") {
+                    self.review = review.clone();
+                    return self.install(now);
+                }
+                self.message =
+                    Some((Tone::Warning, "Type the word yes to go on, or press Esc to go back.".into()));
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn install(&mut self, now: Duration) -> Vec<Effect> {
+        self.message = None;
+        if self.facts.rehearsal {
+            self.place = Place::Done { record: None };
+            return Vec::new();
+        }
+        self.failure = None;
+        self.work = Work::of(self.review.steps.clone(), now);
+        self.place = Place::Working { log: None };
+        self.config.clone().map(Effect::Install).into_iter().collect()
+    }
+
+    pub(super) fn failed_key(&mut self, key: Key, now: Duration) -> Vec<Effect> {
+        let Place::Failed(_, scroll) = &mut self.place else { return Vec::new() };
+        if matches!(key, Key::PageUp | Key::PageDown) {
+            scroll.key(key);
+            return Vec::new();
+        }
+        let did = self.form.key(key);
+        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
+        match chosen.and_then(|at| after_failure(&self.facts).get(at).copied()) {
+            Some((Next::Again, _)) => return self.install(now),
+            Some((Next::Change, _)) => self.ask(Screen::Welcome),
+            Some((Next::Log, _)) => self.place = Place::Working { log: Some(Scroll::at_end()) },
+            Some((Next::Save, _)) => return self.keep(Keepsake::Logs),
+            Some((Next::Code, _)) => {
+                let back = std::mem::replace(&mut self.place, Place::Load);
+                self.place = Place::Code(Box::new(back));
+            }
+            Some((Next::Help, _)) => return self.help(),
+            Some((Next::PowerOff, _)) if self.facts.can_quit => {
+                return self.wait("Ending", Effect::End(End::Quit));
+            }
+            Some((Next::PowerOff, _)) => return self.wait("Ending", Effect::End(End::PowerOff)),
+            None => {}
+        }
+        Vec::new()
+    }
+
+    /// Shows why it failed, and what can be done now.
+    pub(super) fn fail(&mut self, trouble: Trouble) {
+        let options = after_failure(&self.facts).into_iter().map(|(_, name)| Choice::new(name)).collect();
+        self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
+        self.failure = Some(trouble.clone());
+        self.place = Place::Failed(trouble, Scroll::default());
+    }
+
+    /// The install is over. Somebody who lets somebody in just now sees it afterwards.
+    pub(super) fn settle(&mut self, place: Place) {
+        match &mut self.place {
+            Place::Help(back) => **back = place,
+            _ => drop(self.show(place)),
+        }
+    }
+
+    /// What failed, where the present place is about that.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.failure.as_ref()
+    }
+
+    pub(super) fn done_key(&mut self, key: Key) -> Vec<Effect> {
+        match (key, self.config.clone()) {
+            (Key::Enter, _) => {
+                let end = self.end_when_done();
+                self.wait("Ending", Effect::End(end))
+            }
+            (Key::Function(4), Some(config)) if !self.facts.rehearsal => {
+                self.wait("Making a configuration of the answers", Effect::Show(config))
+            }
+            (Key::Function(6), Some(_)) if !self.facts.rehearsal => self.keep(Keepsake::Configuration),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What becomes of the machine after an install: nothing where somebody has started it from a shell.
+    #[must_use]
+    pub fn end_when_done(&self) -> End {
+        match &self.config {
+            _ if self.facts.rehearsal || self.facts.can_quit => End::Quit,
+            Some(config) if config.install.poweroff => End::PowerOff,
+            _ => End::Restart,
+        }
+    }
+
+    pub(super) fn leave_key(&mut self, key: Key) -> Vec<Effect> {
+        let did = self.form.key(key);
+        let chosen = self.form.field("leave").and_then(Field::chosen);
+        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let back = matches!(key, Key::Escape | Key::Function(10)) || (took && chosen == Some(0));
+        if back {
+            return self.back_from();
+        }
+        let hows = ways_out(&self.facts);
+        match chosen.filter(|_| took).and_then(|at| hows.get(at.checked_sub(1)?)) {
+            Some((how, _)) => self.wait("Ending", Effect::End(*how)),
+            None => Vec::new(),
+        }
+    }
+}
+
+/// What can be done after a failure.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Again,
+    Change,
+    Log,
+    Save,
+    Code,
+    Help,
+    PowerOff,
+}
+
+/// The same, and what each is called.
+fn after_failure(facts: &Facts) -> Vec<(Next, &'static str)> {
+    let all = [
+        (Next::Again, "Try again with the same answers"),
+        (Next::Change, "Change the answers"),
+        (Next::Log, "Read the log"),
+        (Next::Save, "Save the logs on a stick, or send them to a server"),
+        (Next::Code, "Show a short report as a QR code"),
+        (Next::Help, "Let somebody log in to this system, to help"),
+        (Next::PowerOff, if facts.can_quit { "End the program" } else { "Power off" }),
+    ];
+    all.into_iter().filter(|(next, _)| facts.can_help || !matches!(next, Next::Help)).collect()
+}
+
+/// The ways to end, and what each is called.
+fn ways_out(facts: &Facts) -> Vec<(End, &'static str)> {
+    match facts.can_quit {
+        true => vec![(End::Quit, "End the program")],
+        false => vec![(End::Restart, "Restart the machine"), (End::PowerOff, "Power the machine off")],
+    }
+}
+
+pub(super) fn leaving(facts: &Facts, working: bool) -> Field {
+    let back = if working { "Go on with the installation" } else { "Go back to the questions" };
+    let ways = ways_out(facts).into_iter().map(|(_, name)| match working {
+        true => {
+            Choice::new(name).with("The installation ends in the middle; starting it again does it over.")
+        }
+        false => Choice::new(name),
+    });
+    let options = [Choice::new(back)].into_iter().chain(ways).collect();
+    Field::choice("leave", "Leave?", options, Some(0))
+}
