@@ -10,7 +10,9 @@ use super::finished_nodes::{self, UntouchedNodes};
 use super::fitness;
 use super::gather::{Media, kernel_command_line};
 use super::report::RunRecord;
-use crate::execute::{Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, take_down, take_up};
+use crate::execute::{
+    Cancel, DOCUMENT, OpenDisk, RunParts, SystemHost, Unpacking, execute, take_down, take_up,
+};
 use crate::installed::decide::words;
 use crate::installed::{Decision, Record as Installed, decide};
 use crate::inventory::{Inventory, Roots};
@@ -79,7 +81,7 @@ pub(crate) fn carry_out(
     let cancel = cancel()?;
     let host = SystemHost::new()?;
     take_down(&plan.taken_down, &roots.sys, &SystemRunner, progress)?;
-    let disk = Disk::open(&plan.disk)?;
+    let disk = OpenDisk::open(&plan.disk)?;
     let mut plan = take_up(plan, &disk, &host, progress, &draft);
     if let Some(authority) = &preflight.authority {
         pin(&mut plan.document, authority);
@@ -88,9 +90,9 @@ pub(crate) fn carry_out(
         Some(_) => record.kept_by_node()?,
         None => None,
     };
-    let parts = Parts {
+    let parts = RunParts {
         device: &disk,
-        open: &|target| Ok(Box::new(Disk::open(target)?)),
+        open: &|target| Ok(Box::new(OpenDisk::open(target)?)),
         source: media.source.as_ref(),
         runner: &SystemRunner,
         host: &host,

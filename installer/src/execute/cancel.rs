@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 
-use super::sys;
+use super::kernel_calls;
 use base::failure::{Class, Classify, Failure};
 
 /// Whether somebody said stop.
@@ -14,7 +14,7 @@ pub struct Cancel(&'static AtomicBool);
 impl Cancel {
     /// Set by SIGINT and SIGTERM, which no longer end the process.
     pub fn on_signals() -> Result<Self> {
-        let flag = sys::catch_stop_signals();
+        let flag = kernel_calls::catch_stop_signals();
         flag.map(Self).class(Class::Unexpected, || "installing signal handlers".into())
     }
 

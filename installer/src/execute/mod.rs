@@ -4,53 +4,34 @@
 //! made before it; the disk is unbootable from the first write on; and the last write, one sector, makes it
 //! bootable after all else has been flushed and read back. A failure or a power cut in between leaves a disk
 //! that does not boot, and that the next run continues or does over ([`take_up`]).
+//!
+//! `run` goes through the steps of a plan with what `parts` gives it. The steps are in folders by what they are about:
+//! `disk` is the lowest; `payload`, `boot` and `data` write on it; `resume` goes on with an interrupted install.
 
-mod bootcode;
-mod cache;
+mod boot;
 mod cancel;
-mod device;
+mod data;
 mod disk;
-mod esp;
-mod filesystems;
-mod finish;
-mod firmware;
-mod hold;
-mod host;
-mod identity;
-mod image;
-mod journal;
-mod keep;
-mod mirror;
-mod multipath;
-mod others;
-mod outcome;
-mod overlay;
-mod persistent;
-mod readback;
+mod kernel_calls;
+mod parts;
+mod payload;
+mod resume;
 mod run;
-mod seed;
-pub mod start;
-mod sys;
-mod system;
-mod table;
-mod take_over;
-mod takedown;
-mod unfinished;
-mod unpack;
-mod wipe;
 
+pub use boot::finish::finish;
+pub use boot::start::start_node;
 pub use cancel::Cancel;
-pub use device::BlockDevice;
-pub use disk::Disk;
-pub use finish::finish;
-pub use host::{Access, Host, Mounted, SystemHost};
-pub use identity::DOCUMENT;
-pub use mirror::Made;
-pub use run::{Opener, Parts, execute};
-pub use seed::{AT_ONCE, seed_store};
-pub use takedown::take_down;
-pub use unfinished::take_up;
-pub use unpack::Unpacking;
+pub use disk::device::BlockDevice;
+pub use disk::host::{Host, MountAccess, Mounted, SystemHost};
+pub use disk::mirror::MadeArray;
+pub use disk::open_disk::OpenDisk;
+pub use disk::takedown::take_down;
+pub use parts::{DiskOpener, RunParts};
+pub use payload::node_files::DOCUMENT;
+pub use payload::seed::seed_store;
+pub use payload::unpack::Unpacking;
+pub use resume::unfinished::take_up;
+pub use run::execute;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! One run of a plan, step by step.
 
+mod outcome;
 mod payloads;
 
 use std::collections::BTreeMap;
@@ -7,81 +8,51 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::device::{self, BlockDevice};
-use super::host::{Access, Host, with_mount};
-use super::identity::{Identity, Log};
-use super::journal::Journal;
-use super::keep::{self, Guard, Keeper};
-use super::mirror::{self, Arrays};
-use super::others::{self, Others};
-use super::outcome::{Touched, told};
-use super::system::System;
-use super::take_over::take_over;
-use super::unpack::Unpacking;
-use super::{Cancel, bootcode, esp, filesystems, firmware, table, wipe};
+use super::boot::bios;
+use super::boot::esp;
+use super::boot::firmware;
+use super::data::keep::{self, KeptCheck, KeptGuard};
+use super::data::other_disks::{self, OtherDisks};
+use super::disk::device;
+use super::disk::filesystems;
+use super::disk::host::{MountAccess, with_mount};
+use super::disk::mirror::{self, Arrays};
+use super::disk::system_disks::System;
+use super::disk::table;
+use super::disk::wipe;
+use super::parts::RunParts;
+use super::payload::node_files::{InstallLog, NodeFiles};
+use super::resume::journal::Journal;
+use super::resume::take_over::take_over;
 use crate::plan::{EspFile, Filesystem, Partition, PartitionName, Plan, Step, Target};
-use base::command::Runner;
 use base::failure::{Class, Classify};
-use base::progress::Progress;
 use base::size::ByteSize;
-use medium::sources::{PayloadSource, Seen};
-use model::config::{InstallConfig, Secret};
+use medium::sources::Seen;
 use model::release::Payload;
-
-/// Opens a disk of the plan for this process alone.
-pub type Opener<'a> = dyn Fn(&Target) -> Result<Box<dyn BlockDevice + 'a>> + 'a;
-
-/// What a run works with.
-#[allow(missing_debug_implementations)]
-pub struct Parts<'a> {
-    /// The disk of the system.
-    pub device: &'a dyn BlockDevice,
-    /// Opens another disk that the plan writes on.
-    pub open: &'a Opener<'a>,
-    /// Where payloads come from.
-    pub source: &'a dyn PayloadSource,
-    /// Runs other programs, such as `mkfs.ext4`.
-    pub runner: &'a dyn Runner,
-    /// Partition nodes and mounts.
-    pub host: &'a dyn Host,
-    /// Hears of every step.
-    pub progress: &'a Progress,
-    /// Says when to stop.
-    pub cancel: &'a Cancel,
-    /// Turns the configuration into the text of the node document; passwords are hashed in it.
-    pub document: &'a dyn Fn(&InstallConfig) -> Result<Secret>,
-    /// What the node keeps to tell the server of its fleet how it comes into its cluster.
-    pub fleet: Option<&'a Secret>,
-    /// What the node keeps about this install, for the next one to know.
-    pub installed: &'a Secret,
-    /// Unpacks images, where the release wants that.
-    pub unpacking: &'a Unpacking,
-    /// What the checks of the machine said, for the log.
-    pub preflight: &'a str,
-}
+use outcome::{DiskTouched, told};
 
 /// Carries out the plan. After an error the disk is as it was if nothing was written yet, and otherwise does
 /// not boot; the error says which.
-pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
-    let guard = Guard::new(parts.device, plan.kept_here());
-    let log = Log::begin(&format!("{plan}\n{}", parts.preflight), parts.progress);
-    // Made before the first write: a document that cannot be made must not cost a disk.
+pub fn execute(plan: &Plan, parts: &RunParts<'_>) -> Result<()> {
+    let guard = KeptGuard::new(parts.device, plan.kept_here());
+    let log = InstallLog::begin(&format!("{plan}\n{}", parts.preflight), parts.progress);
+    // MadeArray before the first write: a document that cannot be made must not cost a disk.
     let document =
         (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;
     let arrays = Arrays::new(parts.runner);
     check_programs(plan, parts, &arrays)?;
     let second = plan.mirror.as_ref().map(|mirror| (parts.open)(&mirror.disk)).transpose()?;
-    let others = Others::open(plan, parts)?;
+    let others = OtherDisks::open(plan, parts)?;
     let system = System::new(plan, &guard, second.as_deref())?;
-    system.each(|disk| others::spare(plan, &disk.device, disk.target))?;
+    system.each(|disk| other_disks::spare(plan, &disk.device, disk.target))?;
     if let Some((device, data)) = others.data(plan) {
-        others::spare(plan, device, &data.disk)?;
+        other_disks::spare(plan, device, &data.disk)?;
     }
     let keeper = keep::rehearse(plan, parts.device, others.kept())?;
     plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
     let (seen, nodes, members) = (Seen::default(), BTreeMap::new(), Vec::new());
     let installed = parts.installed.clone();
-    let identity = Identity::new(document, &plan.release, installed, &plan.cards, parts.fleet.cloned());
+    let identity = NodeFiles::new(document, &plan.release, installed, &plan.cards, parts.fleet.cloned());
     let mut run = Run {
         plan,
         parts,
@@ -102,7 +73,7 @@ pub fn execute(plan: &Plan, parts: &Parts<'_>) -> Result<()> {
 }
 
 /// Fails where a program is missing that only some plans need, which must not cost a disk.
-fn check_programs(plan: &Plan, parts: &Parts<'_>, arrays: &Arrays<'_>) -> Result<()> {
+fn check_programs(plan: &Plan, parts: &RunParts<'_>, arrays: &Arrays<'_>) -> Result<()> {
     if plan.steps.iter().any(|step| matches!(step, Step::Unpack { .. })) {
         parts.unpacking.check(parts.runner)?;
     }
@@ -114,13 +85,13 @@ fn check_programs(plan: &Plan, parts: &Parts<'_>, arrays: &Arrays<'_>) -> Result
 
 struct Run<'r, 'a> {
     plan: &'r Plan,
-    parts: &'r Parts<'a>,
+    parts: &'r RunParts<'a>,
     system: System<'r>,
     arrays: Arrays<'r>,
-    others: Others<'a>,
-    keeper: Option<Keeper<'r>>,
-    log: Log,
-    identity: Identity,
+    others: OtherDisks<'a>,
+    keeper: Option<KeptCheck<'r>>,
+    log: InstallLog,
+    identity: NodeFiles,
     seen: Seen,
     /// Where file systems are: partitions, or arrays of them.
     nodes: BTreeMap<PartitionName, PathBuf>,
@@ -132,14 +103,14 @@ struct Run<'r, 'a> {
 
 impl Run<'_, '_> {
     fn steps(&mut self) -> Result<()> {
-        let mut touched = Touched::default();
+        let mut touched = DiskTouched::default();
         for step in &self.plan.steps {
             let done = self.parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
-                touched = touched.max(Touched::by(step));
+                touched = touched.max(DiskTouched::by(step));
                 self.step(step)
             });
             if self.system.committed() {
-                touched = Touched::Committed;
+                touched = DiskTouched::Committed;
             }
             done.map_err(|error| told(error, step, self.plan, (touched, self.begun)))?;
         }
@@ -148,12 +119,12 @@ impl Run<'_, '_> {
 
     /// What follows the commit. The node is complete without it, so that trouble here is told and no more.
     fn conclude(&mut self) {
-        let Parts { host, progress, .. } = *self.parts;
+        let RunParts { host, progress, .. } = *self.parts;
         if let Some(variables) = host.firmware_variables() {
             firmware::enter_each(&variables, self.plan, &self.system, progress);
         }
         // The log on the node ends with the commit.
-        let stored = self.mounted(PartitionName::Persistent, Access::Write, |root| self.log.store(root));
+        let stored = self.mounted(PartitionName::Persistent, MountAccess::Write, |root| self.log.store(root));
         if let Err(error) = stored {
             progress.note("run", format!("The end of the log is not on the node: {error:#}"));
         }
@@ -228,7 +199,7 @@ impl Run<'_, '_> {
     }
 
     fn esp(&self, id: &str, volume: (u32, u64), files: &[EspFile]) -> Result<()> {
-        let Parts { source, cancel, progress, .. } = *self.parts;
+        let RunParts { source, cancel, progress, .. } = *self.parts;
         let partition = needed(self.plan, PartitionName::Esp)?;
         let mut shown = progress.step(id, "Writing the boot files", Some(esp::total(files)));
         esp::write(&self.system, partition, volume, files, source, &mut shown, cancel)?;
@@ -240,7 +211,7 @@ impl Run<'_, '_> {
     fn boot_code(&self, boot: &Payload, core: &Payload) -> Result<()> {
         self.system.each(|disk| {
             let partition = disk.partition(PartitionName::Bios)?;
-            bootcode::write(&disk.device, partition, boot, core, self.parts.source)
+            bios::write(&disk.device, partition, boot, core, self.parts.source)
         })
     }
 
@@ -261,7 +232,7 @@ impl Run<'_, '_> {
 
     fn data_disk(&mut self, filesystem: &Filesystem) -> Result<()> {
         let (device, data) = self.others.data(self.plan).context("the plan has no data disk")?;
-        self.nodes.extend(others::make_data(device, data, self.parts.host)?);
+        self.nodes.extend(other_disks::make_data(device, data, self.parts.host)?);
         self.mkfs(filesystem)?;
         device::barrier(device)
     }
@@ -278,7 +249,7 @@ impl Run<'_, '_> {
         }
         if self.plan.mirror.is_none() {
             let journal = Journal::of(self.plan)?;
-            self.mounted(PartitionName::Config, Access::Write, |root| journal.write(root))?;
+            self.mounted(PartitionName::Config, MountAccess::Write, |root| journal.write(root))?;
             device::barrier(&self.system)?;
             self.begun = true;
         }
@@ -295,11 +266,11 @@ impl Run<'_, '_> {
 
     fn node(&mut self) -> Result<()> {
         self.begun = false;
-        self.mounted(PartitionName::Config, Access::Write, |root| {
+        self.mounted(PartitionName::Config, MountAccess::Write, |root| {
             self.identity.write(root)?;
             Journal::remove(root)
         })?;
-        self.mounted(PartitionName::Persistent, Access::Write, |root| self.log.store(root))?;
+        self.mounted(PartitionName::Persistent, MountAccess::Write, |root| self.log.store(root))?;
         device::barrier(&self.system)
     }
 
@@ -318,11 +289,11 @@ impl Run<'_, '_> {
             arrays.try_for_each(|array| mirror::verify(&disk.device, disk.partition(array.partition)?, array))
         })?;
         if let Some((device, data)) = self.others.data(self.plan) {
-            others::verify_data(device, data)?;
+            other_disks::verify_data(device, data)?;
         }
         self.check_kept()?;
         self.on_each_disk(|| {
-            self.mounted(PartitionName::Config, Access::Read, |root| self.identity.verify(root))
+            self.mounted(PartitionName::Config, MountAccess::Read, |root| self.identity.verify(root))
         })?;
         device::barrier(&self.system)
     }
@@ -350,7 +321,7 @@ impl Run<'_, '_> {
     fn mounted<T>(
         &self,
         name: PartitionName,
-        access: Access,
+        access: MountAccess,
         work: impl FnOnce(&Path) -> Result<T>,
     ) -> Result<T> {
         let done = with_mount(self.parts.host, self.node_of(name)?, access, work);

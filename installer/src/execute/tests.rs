@@ -4,6 +4,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use super::boot::esp;
+use super::disk::table;
 use super::*;
 use crate::plan::tests::{GUID, contents, disk, trial};
 use crate::plan::{PartitionName, Plan};
@@ -278,8 +280,8 @@ fn a_real_block_device_takes_direct_writes_and_other_programs_accept_the_result(
         let mut bench = Bench::with_sector(sector);
         let device = Loop::new(&bench, sector);
         bench.plan.disk.path = device.0.clone().into();
-        let disk = Disk::open(&bench.plan.disk).unwrap();
-        assert!(Disk::open(&bench.plan.disk).is_err(), "a second installer gets in");
+        let disk = OpenDisk::open(&bench.plan.disk).unwrap();
+        assert!(OpenDisk::open(&bench.plan.disk).is_err(), "a second installer gets in");
         bench.run_on(&disk).unwrap();
         drop(disk);
         assert!(bench.disk.committed());

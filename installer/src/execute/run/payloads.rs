@@ -1,16 +1,18 @@
 //! The steps that move payloads.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::{Parts, Run, needed};
-use crate::execute::device;
-use crate::execute::host::Access;
-use crate::execute::image;
-use crate::execute::seed::{Seeding, each_at_once};
+use super::{Run, needed};
+use crate::execute::disk::device;
+use crate::execute::disk::host::MountAccess;
+use crate::execute::parts::RunParts;
+use crate::execute::payload::image;
+use crate::execute::payload::seed::Seeding;
+use crate::execute::payload::store::AT_ONCE;
 use crate::plan::{PartitionName, UnpackedImage};
+use base::parallel::for_each;
 use base::size::ByteSize;
 use medium::iso::Scope;
 use medium::sources::{Compared, Place, changed, compare, fetch_again};
@@ -19,7 +21,7 @@ use model::release::Payload;
 impl Run<'_, '_> {
     /// Compares what the medium boots from, which costs some MiB, and ends the install where that was changed.
     fn verify_boot_parts(&self, id: &str) -> Result<()> {
-        let Parts { source, cancel, progress, .. } = *self.parts;
+        let RunParts { source, cancel, progress, .. } = *self.parts;
         match compare(source, &self.plan.release, Scope::Boot, None, &|| Ok(cancel.check()?))? {
             Compared::Image(differences) if !differences.is_empty() => {
                 return Err(changed(source, &differences).into());
@@ -36,7 +38,7 @@ impl Run<'_, '_> {
     /// Hashes what is on this machine; what is on a server is hashed on its way, and asked for now.
     pub(super) fn verify_medium(&mut self, id: &str, payloads: &[Payload]) -> Result<()> {
         self.verify_boot_parts(id)?;
-        let Parts { source, cancel, progress, .. } = *self.parts;
+        let RunParts { source, cancel, progress, .. } = *self.parts;
         let (here, away): (Vec<_>, Vec<_>) =
             payloads.iter().partition(|payload| source.place(payload) == Some(Place::Here));
         let total = here.iter().map(|payload| payload.size).sum();
@@ -47,9 +49,7 @@ impl Run<'_, '_> {
             let learned = self.seen.learn(reader, payload, source.describe());
             learned.with_context(|| format!("checking {}", payload.path))?;
         }
-        let away = Mutex::new(away.into_iter());
-        let next = || away.lock().unwrap_or_else(PoisonError::into_inner).next();
-        each_at_once(next, |payload, _| {
+        for_each(&away, AT_ONCE, |payload| {
             cancel.check()?;
             source
                 .probe(payload)
@@ -64,7 +64,7 @@ impl Run<'_, '_> {
         if !self.plan.stays(name) {
             return Ok(false);
         }
-        let Parts { cancel, progress, .. } = *self.parts;
+        let RunParts { cancel, progress, .. } = *self.parts;
         let partition = needed(self.plan, name)?;
         let mut shown =
             progress.step("image-check", "Reading the OS image that is there", Some(payload.size));
@@ -82,7 +82,7 @@ impl Run<'_, '_> {
         if self.has_image(id, payload, name)? {
             return Ok(());
         }
-        let Parts { source, cancel, progress, .. } = *self.parts;
+        let RunParts { source, cancel, progress, .. } = *self.parts;
         let partition = needed(self.plan, name)?;
         let begun = Instant::now();
         let mut shown = progress.step(id, "Writing the OS image", Some(payload.size));
@@ -112,11 +112,11 @@ impl Run<'_, '_> {
     }
 
     pub(super) fn images(&self, id: &str, blobs: &[Payload], metadata: Option<&Payload>) -> Result<()> {
-        let Parts { source, cancel, progress, .. } = *self.parts;
+        let RunParts { source, cancel, progress, .. } = *self.parts;
         let seeding = Seeding { source, cancel, release: &self.plan.release, seen: &self.seen };
         let total = blobs.iter().chain(metadata).map(|payload| payload.size).sum();
         let mut shown = progress.step(id, "Storing the container images", Some(total));
-        self.mounted(PartitionName::Persistent, Access::Write, |root| {
+        self.mounted(PartitionName::Persistent, MountAccess::Write, |root| {
             if self.plan.continued {
                 let [there, all] = [seeding.there(root, blobs), blobs.iter().map(|blob| blob.size).sum()];
                 let [there, all] = [there, all].map(ByteSize::bytes);
@@ -128,7 +128,7 @@ impl Run<'_, '_> {
         self.on_each_disk(|| {
             let what = "Reading the container images back";
             let mut shown = progress.step("images-read-back", what, Some(total));
-            self.mounted(PartitionName::Persistent, Access::Read, |root| {
+            self.mounted(PartitionName::Persistent, MountAccess::Read, |root| {
                 seeding.read_back(root, blobs, metadata, &mut shown)
             })?;
             shown.done();
@@ -137,9 +137,9 @@ impl Run<'_, '_> {
     }
 
     pub(super) fn unpack(&self, images: &[UnpackedImage]) -> Result<()> {
-        let Parts { unpacking, progress, cancel, .. } = *self.parts;
+        let RunParts { unpacking, progress, cancel, .. } = *self.parts;
         let containerd = &self.plan.release.containerd;
-        self.mounted(PartitionName::Persistent, Access::Write, |root| {
+        self.mounted(PartitionName::Persistent, MountAccess::Write, |root| {
             unpacking.unpack(root, containerd, images, progress, cancel)
         })
     }

@@ -6,7 +6,7 @@ use nqrust_checker::crash::Entry;
 use super::crash::{Crash, older_node, verdict};
 use super::doubles::copy_data;
 use super::*;
-use crate::execute::journal::JOURNAL;
+use crate::execute::resume::journal::JOURNAL;
 use base::failure::render;
 
 const IMAGE: &str = "live/rootfs.squashfs";
@@ -109,7 +109,7 @@ fn what_an_interrupted_install_has_left_is_read_and_only_what_is_missing_or_dama
 /// Whether the configuration partition has a journal in the end.
 fn has_journal(crash: &Crash) -> bool {
     let machine = super::doubles::Ext4Machine::new(&crash.disk, &crash.bench.plan);
-    let mounted = machine.mount(Path::new("/dev/config"), Access::Read).unwrap();
+    let mounted = machine.mount(Path::new("/dev/config"), MountAccess::Read).unwrap();
     assert!(mounted.path().join(DOCUMENT).exists());
     mounted.path().join(JOURNAL).exists()
 }

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::super::device::Layer;
-use super::super::keep::{erase, replace_table};
-use super::super::overlay::Overlay;
 use super::*;
+use crate::execute::data::keep::{erase, replace_table};
+use crate::execute::disk::device::Layer;
+use crate::execute::disk::overlay::Overlay;
 use crate::inventory::{Disk, FoundEntry, FoundPartition};
 use crate::plan::Partition;
 use crate::plan::tests::found;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use nix::unistd::{Whence, lseek};
 
 use super::TestDisk;
-use crate::execute::{Access, BlockDevice, Host, Made, Mounted};
+use crate::execute::{BlockDevice, Host, MadeArray, MountAccess, Mounted};
 use crate::plan::{Partition, PartitionName, Plan, Target};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
@@ -212,11 +212,11 @@ impl Host for Ext4Machine {
         None
     }
 
-    fn mount(&self, node: &Path, access: Access) -> Result<Box<dyn Mounted>> {
+    fn mount(&self, node: &Path, access: MountAccess) -> Result<Box<dyn Mounted>> {
         let name = node.file_name().context("no name")?.to_str().context("no text")?.to_owned();
         let point = match access {
-            Access::Write => self.0.root(&name),
-            Access::Read | Access::Look => self.0.read_in(&name, &format!("{name}-read"))?,
+            MountAccess::Write => self.0.root(&name),
+            MountAccess::Read | MountAccess::Look => self.0.read_in(&name, &format!("{name}-read"))?,
         };
         Ok(Box::new(Ext4Mount { machine: self.0.clone(), name, point, access }))
     }
@@ -225,7 +225,7 @@ impl Host for Ext4Machine {
         anyhow::bail!("no array of {}", name.as_str())
     }
 
-    fn read_from(&self, _: &Made, _: Option<usize>) -> Result<()> {
+    fn read_from(&self, _: &MadeArray, _: Option<usize>) -> Result<()> {
         Ok(())
     }
 }
@@ -234,7 +234,7 @@ struct Ext4Mount {
     machine: Arc<Inner>,
     name: String,
     point: PathBuf,
-    access: Access,
+    access: MountAccess,
 }
 
 impl Mounted for Ext4Mount {
@@ -244,8 +244,8 @@ impl Mounted for Ext4Mount {
 
     fn unmount(self: Box<Self>) -> Result<()> {
         match self.access {
-            Access::Write => self.machine.unmount(&self.name),
-            Access::Read | Access::Look => Ok(()),
+            MountAccess::Write => self.machine.unmount(&self.name),
+            MountAccess::Read | MountAccess::Look => Ok(()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 
-use crate::execute::{Access, Host, Made, Mounted};
+use crate::execute::{Host, MadeArray, MountAccess, Mounted};
 use crate::plan::{Partition, PartitionName, Target};
 use base::command::{Invocation, Runner};
 
@@ -65,7 +65,7 @@ impl Host for &'static TestHost {
         Some(self.path("efivars")).filter(|path| path.exists())
     }
 
-    fn mount(&self, node: &Path, _: Access) -> Result<Box<dyn Mounted>> {
+    fn mount(&self, node: &Path, _: MountAccess) -> Result<Box<dyn Mounted>> {
         let path = self.path(node.file_name().unwrap().to_str().unwrap());
         std::fs::create_dir_all(&path).unwrap();
         self.mounted.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Host for &'static TestHost {
         Ok(Path::new("/dev").join(name.as_str()))
     }
 
-    fn read_from(&self, _: &Made, which: Option<usize>) -> Result<()> {
+    fn read_from(&self, _: &MadeArray, which: Option<usize>) -> Result<()> {
         self.read_from.lock().unwrap().push(which);
         Ok(())
     }

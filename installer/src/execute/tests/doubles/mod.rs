@@ -16,7 +16,7 @@ pub(in crate::execute) use ext4::{Ext4Machine, copy_data};
 pub(in crate::execute) use host::{TestHost, TestRunner};
 pub(in crate::execute) use medium::TestMedium;
 
-use super::super::{BlockDevice, Cancel, Host, Parts, Unpacking, execute};
+use super::super::{BlockDevice, Cancel, Host, RunParts, Unpacking, execute};
 use crate::inventory::Inventory;
 use crate::plan::tests::{GUID, disk, release, trial};
 use crate::plan::{PartitionName, Plan, Target};
@@ -96,7 +96,7 @@ impl Bench {
             let disk = self.others.get(&target.name).ok_or_else(|| anyhow::anyhow!("no {}", target.name))?;
             Ok(Box::new(disk))
         };
-        let parts = Parts {
+        let parts = RunParts {
             device,
             open: &open,
             source: &self.medium,
