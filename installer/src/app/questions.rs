@@ -31,9 +31,9 @@ use crate::preflight::{Intent, Report};
 use crate::report;
 use crate::sources::{url, volume};
 use crate::stick::{self, Survey, Volume};
-use crate::ui::questions::answers::{Answers, recorded};
+use crate::ui::answers::{Answers, recorded};
 use crate::ui::questions::state::COUNTDOWN;
-use crate::ui::questions::{self, Destination, End, Facts, Machine, Origin, ShownNode, run};
+use crate::ui::questions::{self, ConfigOrigin, Destination, End, Facts, Machine, ShownNode, run};
 use crate::ui::toolkit::Console;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure, class_of};
@@ -180,13 +180,13 @@ impl<'a> Player<'a> {
     }
 
     /// What somebody has brought along, on top of `below`. A volume can name a URL, which is stronger.
-    fn bring(&self, from: &Origin, below: Document) -> Result<Combined> {
+    fn bring(&self, from: &ConfigOrigin, below: Document) -> Result<Combined> {
         let mut documents = vec![below];
         let (url, named_by, sha256, trusted) = match from {
-            Origin::Url(url) => {
+            ConfigOrigin::Url(url) => {
                 (url.clone(), "the console".to_owned(), None, self.media.combined.authorities.clone())
             }
-            Origin::Volume => {
+            ConfigOrigin::Volume => {
                 let volume = volume::read(&volume::Roots::default(), &mut || read_identity(Path::new("/")))?;
                 let document = volume.ok_or_else(no_volume)?.document;
                 let name = document.name().to_owned();
@@ -225,7 +225,7 @@ impl Machine for Player<'_> {
         }
     }
 
-    fn fetch(&self, from: &Origin) -> Result<Combined> {
+    fn fetch(&self, from: &ConfigOrigin) -> Result<Combined> {
         let found = &self.media.combined;
         let below = Document::yaml(Kind::Embedded, "what was found before", found.config.to_yaml());
         let mut combined = self.bring(from, below)?;

@@ -36,7 +36,7 @@ use outcome::{DiskTouched, told};
 pub fn execute(plan: &Plan, parts: &RunParts<'_>) -> Result<()> {
     let guard = KeptGuard::new(parts.device, plan.kept_here());
     let log = InstallLog::begin(&format!("{plan}\n{}", parts.preflight), parts.progress);
-    // MadeArray before the first write: a document that cannot be made must not cost a disk.
+    // Made before the first write: a document that cannot be made must not cost a disk.
     let document =
         (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;
     let arrays = Arrays::new(parts.runner);

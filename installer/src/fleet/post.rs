@@ -8,7 +8,7 @@ use reqwest::blocking::Client;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 
-use super::{Known, Shared};
+use super::shared::{KnownOfRun, Shared};
 use base::failure::causes;
 use model::config::redact::Secrets;
 use model::fleet::{self, Failed, Line, Node, beginning, end};
@@ -102,7 +102,7 @@ fn rest(shared: &Shared, pause: Duration, failed: bool) {
 }
 
 /// The lines as they are sent: after a greeting, without secrets, no longer than the server takes them.
-fn body(known: &Known, batch: &[Line]) -> Vec<u8> {
+fn body(known: &KnownOfRun, batch: &[Line]) -> Vec<u8> {
     let mut body = Vec::new();
     let hello = Line::Hello(known.hello.clone());
     for line in [hello].into_iter().chain(batch.iter().map(|line| presentable(line, &known.secrets))) {

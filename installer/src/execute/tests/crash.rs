@@ -295,7 +295,7 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
     let recording = crash.disk.recording.as_ref().unwrap().lock().unwrap();
     let expected = expected(&crash.bench);
     let start = |name| crash.bench.partition(name);
-    // RunParts of the test's payloads look alike, so that one is found for sure only in its partition.
+    // Parts of the test's payloads look alike, so that one is found for sure only in its partition.
     let written = |purpose: Purpose, name| {
         let (_, bytes) = contents().iter().find(|(payload, _)| payload.purpose == purpose).unwrap();
         recording.place_of(&bytes[bytes.len() / 2..][..200], crash.bench.plan.partition(name).unwrap())

@@ -21,7 +21,7 @@ use crate::node::status::Status;
 use crate::node::trial::{Ended, How, Networks, Span, Standing, Trials, standing};
 use crate::report;
 use crate::stick::{self, Survey, Volume};
-use crate::ui::questions::answers::Answers;
+use crate::ui::answers::Answers;
 use base::command::{Invocation, Runner, SystemRunner};
 use base::files;
 use model::config::redact::{Secrets, without_secrets};

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use crate::inventory::Nic;
 use crate::node::trial::Networks;
-use crate::ui::questions::answers::{Answers, is_mistake};
-use crate::ui::questions::screens::network as screen;
+use crate::ui::answers::{Answers, is_mistake};
+use crate::ui::network_fields as screen;
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Did, Field, Form, Kind};
+use crate::ui::toolkit::form::{Did, Field, FieldKind, Form};
 use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
 
@@ -133,7 +133,10 @@ impl Page {
 
     /// Whether the focus is on a line, which is taken when it is left.
     fn types(&self) -> bool {
-        matches!(self.form.focused().map(|field| &field.kind), Some(Kind::Line(_) | Kind::Secret(_)))
+        matches!(
+            self.form.focused().map(|field| &field.kind),
+            Some(FieldKind::Line(_) | FieldKind::Secret(_))
+        )
     }
 
     /// Takes over what stands in a field, and makes the fields anew, which may be others now.

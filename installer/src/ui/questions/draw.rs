@@ -1,6 +1,7 @@
 //! A state as a picture, and the picture of a console that follows another one.
 
 mod ending;
+mod rows;
 mod standing;
 
 use ratatui::Frame;
@@ -16,6 +17,7 @@ use crate::ui::toolkit::text::{self, Scroll, wrapped};
 use crate::ui::toolkit::{Theme, form::Form};
 use base::progress::{self, measure::percent};
 use model::config::Mode;
+use rows::{paragraph, styled};
 
 type Keys = &'static [(&'static str, &'static str)];
 
@@ -234,19 +236,6 @@ fn place(state: &State, mode: Mode) -> String {
         Place::Save(..) | Place::Code(_) | Place::Recorded(..) | Place::Help(_) => None,
     };
     at.map(|at| format!("{} of {}", at + 1, order.len() + AFTER)).unwrap_or_default()
-}
-
-/// Text in rows of this width.
-fn styled(text: &str, width: usize, style: Style) -> Vec<(String, Style)> {
-    wrapped(text, width).into_iter().map(|row| (row, style)).collect()
-}
-
-/// Draws text at the top; returns what is left below it.
-fn paragraph(text: &str, style: Style, frame: &mut Frame<'_>, area: Rect) -> Rect {
-    let rows = styled(text, usize::from(area.width), style);
-    let height = u16::try_from(rows.len()).unwrap_or(u16::MAX).min(area.height);
-    text::draw(frame, Rect { height, ..area }, &rows, &mut Scroll::default());
-    Rect { y: area.y + height, height: area.height - height, ..area }
 }
 
 fn review(review: &mut Review, frame: &mut Frame<'_>, body: Rect, theme: Theme) {

@@ -5,7 +5,6 @@
 //!
 //! | Module | What it does |
 //! |---|---|
-//! | [`answers`] | the answers, their sources, the document that they make |
 //! | [`screens`] | the questions of each screen, from the answers |
 //! | [`state`] | keys and events to the next state and to effects; pure |
 //! | [`work`] | the install under way and its end; pure |
@@ -13,7 +12,6 @@
 //! | [`draw`] | a state as a picture |
 //! | [`run`] | consoles, and threads for what takes time |
 
-pub mod answers;
 pub mod brief;
 pub mod draw;
 pub mod run;
@@ -46,7 +44,7 @@ pub trait Machine: Sync {
     /// Disks and network cards as they are now.
     fn inventory(&self) -> Result<Inventory>;
     /// The configuration that somebody has brought along, checked, on top of what was found before.
-    fn fetch(&self, from: &Origin) -> Result<Combined>;
+    fn fetch(&self, from: &ConfigOrigin) -> Result<Combined>;
     /// Sets up the management network; says what came of it in a sentence.
     fn try_network(&self, config: &InstallConfig) -> Result<String>;
     /// Asks the cluster to join whether it would have this machine; says so in a sentence.
@@ -86,7 +84,7 @@ pub trait Machine: Sync {
 
 /// Where a configuration is to be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ConfigOrigin {
     /// On the volume with the label that one has.
     Volume,
     /// Behind a URL.

@@ -4,6 +4,7 @@
 //! here, which alone draws. One console leads: keys of the others are heard only when they ask for the lead.
 
 mod effects;
+mod heard;
 mod seat;
 #[cfg(test)]
 mod tests;
@@ -15,29 +16,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::answers::Answers;
 use super::state::{Effect, Input, Outcome, State};
-use super::{End, Facts, Machine, Trouble, draw};
+use super::{End, Facts, Machine, draw};
+use crate::ui::answers::Answers;
 use crate::ui::toolkit::{Console, Key, Screen};
 use base::failure::{Class, Failure};
+use heard::Heard;
 use seat::Seat;
 
 /// How often the picture is made anew where nothing happens: clocks run.
 const TICK: Duration = Duration::from_millis(500);
 /// The same while a slow terminal takes a picture.
 const BEHIND: Duration = Duration::from_millis(50);
-
-/// What the loop hears.
-enum Heard {
-    /// Keys of the console of this number.
-    Keys(usize, Vec<Key>),
-    /// A console is gone.
-    Gone(usize),
-    /// A console is back from a shell: its screen, if it is still there, and what came of the shell.
-    Back(usize, Option<Box<Screen>>, Result<(), Trouble>),
-    /// Everything else.
-    Input(Input),
-}
 
 /// Asks, shows and installs until somebody ends it; returns how it ended.
 pub fn run(consoles: Vec<Console>, facts: Facts, answers: Answers, machine: &dyn Machine) -> Result<End> {

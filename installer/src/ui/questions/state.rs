@@ -3,6 +3,7 @@
 mod ending;
 mod fitness;
 mod help;
+mod leaving;
 mod loading;
 mod saving;
 mod standing;
@@ -11,20 +12,19 @@ mod types;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::answers::{Answers, is_mistake};
 use super::screens::{REPETITION, Screen, order, suggest};
 use super::work::Work;
 use super::{Facts, ShownNode, Trouble};
 use crate::live::help::Access;
 use crate::plan::choose_disk;
+use crate::ui::answers::{Answers, is_mistake};
 use crate::ui::toolkit::Key;
-use crate::ui::toolkit::form::{Did, Field, Form, Kind};
+use crate::ui::toolkit::form::{Did, Field, FieldKind, Form};
 use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
-use ending::leaving;
+use leaving::leaving;
 use model::config::{InstallConfig, Mode};
-pub use standing::{COUNTDOWN, Standing};
-pub use types::{Effect, Finding, Input, Keepsake, Outcome, Place, Review, Saving};
+pub use types::{COUNTDOWN, Effect, Finding, Input, Keepsake, Outcome, Place, Review, Saving, Standing};
 
 /// The conversation.
 #[derive(Clone, Debug)]
@@ -257,7 +257,7 @@ impl State {
                 Did::Changed
                     if !matches!(
                         self.form.focused().map(|field| &field.kind),
-                        Some(Kind::Line(_) | Kind::Secret(_))
+                        Some(FieldKind::Line(_) | FieldKind::Secret(_))
                     ) =>
                 {
                     self.take(screen, self.form.focus());

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use ratatui::layout::Size;
 
-use super::answers::Answers;
 use super::state::{Effect, Finding, Input, Outcome, Place, Review, State};
 use super::{Destination, Facts, draw};
 use crate::live::help::Access;
 use crate::stick::{Format, Survey, Volume};
+use crate::ui::answers::Answers;
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::testing::{shown, theme};
 use model::config::Secret;

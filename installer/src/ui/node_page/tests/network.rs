@@ -4,7 +4,7 @@ use super::super::network::{Page, Present, Proposal};
 use super::*;
 use crate::inventory::Nic;
 use crate::node::trial::{Difference, Ended, How, Networks, Now, Span, Standing, State as Stage};
-use crate::ui::questions::answers::Answers;
+use crate::ui::answers::Answers;
 use crate::ui::toolkit::page::Tone;
 use model::config::sources::{Combined, Document, Kind, combine};
 

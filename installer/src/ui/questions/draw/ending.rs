@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::{Rect, Size};
 use ratatui::style::Style;
 
-use super::{paragraph, styled};
+use super::rows::{above, paragraph, styled};
 use crate::ui::questions::brief::brief;
 use crate::ui::questions::state::{Review, State};
 use crate::ui::questions::{End, Trouble};
@@ -41,22 +41,6 @@ pub(super) fn failed(
         rows.extend(styled(&format!("What to try: {hint}"), Style::new()));
     }
     above(&rows, scroll, CHOICES, form, frame, body, theme);
-}
-
-/// Text, and below it choices that take so many rows. They come first where there is little room.
-pub(super) fn above(
-    rows: &[(String, Style)],
-    scroll: &mut Scroll,
-    choices: u16,
-    form: &mut Form,
-    frame: &mut Frame<'_>,
-    body: Rect,
-    theme: Theme,
-) {
-    let choices = choices.min(body.height);
-    let height = u16::try_from(rows.len() + 1).unwrap_or(u16::MAX).min(body.height - choices);
-    text::draw(frame, Rect { height, ..body }, rows, scroll);
-    form.draw(frame, Rect { y: body.y + height, height: body.height - height, ..body }, theme);
 }
 
 /// What an install would refuse the machine for.

@@ -4,8 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::ending::above;
-use super::styled;
+use super::rows::{above, styled};
 use crate::inventory::{FoundPartition, Inventory};
 use crate::ui::questions::state::Standing;
 use crate::ui::toolkit::text::{self, Scroll};

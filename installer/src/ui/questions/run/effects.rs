@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::Sender;
 
-use super::Heard;
+use super::heard::Heard;
 use crate::plan::{Losses, Plan};
 use crate::preflight::Report;
 use crate::preflight::report::Verdict;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::Heard;
+use super::heard::Heard;
 use crate::ui::questions::{Machine, Trouble};
 use crate::ui::toolkit::capabilities::term_of_device;
 use crate::ui::toolkit::{Console, Keyboard, Screen};

@@ -12,7 +12,7 @@ use crate::plan::Plan;
 use crate::preflight::Report;
 use crate::stick::{Survey, Volume};
 use crate::ui::questions::tests::facts;
-use crate::ui::questions::{Destination, Origin};
+use crate::ui::questions::{ConfigOrigin, Destination};
 use crate::ui::toolkit::outlet::Outlet;
 use base::progress::Progress;
 use model::config::sources::Combined;
@@ -25,7 +25,7 @@ impl Machine for Hut {
     fn inventory(&self) -> Result<Inventory> {
         Ok(facts().inventory)
     }
-    fn fetch(&self, _: &Origin) -> Result<Combined> {
+    fn fetch(&self, _: &ConfigOrigin) -> Result<Combined> {
         anyhow::bail!("there is no network")
     }
     fn try_network(&self, _: &InstallConfig) -> Result<String> {

@@ -1,13 +1,16 @@
 //! Who may log in.
 
-use super::super::answers::{Answers, Origin};
-use super::{REPETITION, line, secret};
+use crate::ui::answers::{AnswerOrigin, Answers};
+use crate::ui::fields::{line, secret};
 use crate::ui::toolkit::form::Field;
+
+/// What a repetition of the password is called.
+pub const REPETITION: &str = "repetition";
 
 pub(super) fn fields(answers: &Answers) -> Vec<Field> {
     let id = "os.password";
     let text = match answers.origin(id) {
-        Some(Origin::Answered) => answers.text(id),
+        Some(AnswerOrigin::Answered) => answers.text(id),
         _ => String::new(),
     };
     vec![

@@ -1,7 +1,7 @@
 //! The cluster that begins with this machine, or that it joins.
 
-use super::super::answers::Answers;
-use super::{choice, line, secret};
+use crate::ui::answers::Answers;
+use crate::ui::fields::{choice, line, secret};
 use crate::ui::toolkit::form::{Choice, Field};
 use model::config::{Mode, VipMode};
 

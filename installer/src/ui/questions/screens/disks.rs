@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::super::Facts;
-use super::super::answers::Answers;
-use super::{choice, remark};
 use crate::inventory::{Disk, Kind as Content};
 use crate::plan;
+use crate::ui::answers::Answers;
+use crate::ui::fields::{choice, remark, take_word};
 use crate::ui::toolkit::form::{Choice, Field};
 use model::config::Role;
 
@@ -114,7 +114,7 @@ fn content(disk: &Disk) -> String {
 
 pub(super) fn take(field: &Field, answers: &mut Answers, facts: &Facts) {
     if ![DEVICE, MIRROR, DATA].contains(&field.id.as_str()) {
-        return super::take_word(answers, &field.id, field.chosen());
+        return take_word(answers, &field.id, field.chosen());
     }
     let first = usize::from(field.id != DEVICE);
     let Some(chosen) = field.chosen() else { return };

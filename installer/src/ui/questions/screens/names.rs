@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::super::answers::Answers;
-use super::{line, take_text};
+use crate::ui::answers::Answers;
+use crate::ui::fields::{line, take_text};
 use crate::ui::toolkit::form::Field;
 use model::config::Method;
 

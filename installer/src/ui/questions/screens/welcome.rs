@@ -1,8 +1,8 @@
 //! What machine this is, and what it shall become.
 
 use super::super::Facts;
-use super::super::answers::Answers;
-use super::choice;
+use crate::ui::answers::Answers;
+use crate::ui::fields::choice;
 use crate::ui::toolkit::form::{Choice, Field};
 use model::config::Mode;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::leaving::ways_out;
 use super::{Effect, Keepsake, Place, Review, State};
-use crate::ui::questions::answers::is_mistake;
+use crate::ui::answers::is_mistake;
 use crate::ui::questions::screens::{Screen, order};
 use crate::ui::questions::work::Work;
 use crate::ui::questions::{End, Facts, Trouble};
@@ -249,24 +250,4 @@ fn after_failure(facts: &Facts) -> Vec<(Next, &'static str)> {
         (Next::PowerOff, if facts.can_quit { "End the program" } else { "Power off" }),
     ];
     all.into_iter().filter(|(next, _)| facts.can_help || !matches!(next, Next::Help)).collect()
-}
-
-/// The ways to end, and what each is called.
-fn ways_out(facts: &Facts) -> Vec<(End, &'static str)> {
-    match facts.can_quit {
-        true => vec![(End::Quit, "End the program")],
-        false => vec![(End::Restart, "Restart the machine"), (End::PowerOff, "Power the machine off")],
-    }
-}
-
-pub(super) fn leaving(facts: &Facts, working: bool) -> Field {
-    let back = if working { "Go on with the installation" } else { "Go back to the questions" };
-    let ways = ways_out(facts).into_iter().map(|(_, name)| match working {
-        true => {
-            Choice::new(name).with("The installation ends in the middle; starting it again does it over.")
-        }
-        false => Choice::new(name),
-    });
-    let options = [Choice::new(back)].into_iter().chain(ways).collect();
-    Field::choice("leave", "Leave?", options, Some(0))
 }

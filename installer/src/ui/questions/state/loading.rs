@@ -1,7 +1,7 @@
 //! A configuration that somebody brings along when the machine runs already: on a volume, or behind a URL.
 
 use super::{Effect, Place, State};
-use crate::ui::questions::Origin;
+use crate::ui::questions::ConfigOrigin;
 use crate::ui::questions::screens::Screen;
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
@@ -49,11 +49,11 @@ impl State {
     fn fetch(&mut self, from: usize) -> Vec<Effect> {
         self.message = None;
         if from != BEHIND_URL {
-            return self.wait("Reading the volume", Effect::Fetch(Origin::Volume));
+            return self.wait("Reading the volume", Effect::Fetch(ConfigOrigin::Volume));
         }
         let url = self.url();
         match model::config::formats::network::http_url(&url) {
-            Ok(()) => self.wait("Fetching the configuration", Effect::Fetch(Origin::Url(url))),
+            Ok(()) => self.wait("Fetching the configuration", Effect::Fetch(ConfigOrigin::Url(url))),
             Err(fault) => {
                 self.message = Some((Tone::Error, format!("the URL {}", fault.message)));
                 Vec::new()

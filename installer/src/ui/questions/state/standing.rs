@@ -4,38 +4,17 @@
 
 use std::time::Duration;
 
-use super::{Effect, Place, Review, ShownNode, State};
+use super::types::{COUNTDOWN, Standing};
+use super::{Effect, Place, Review, State};
 use crate::ui::questions::screens::Screen;
 use crate::ui::questions::{End, ShownNodes};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
 use crate::ui::toolkit::text::Scroll;
 
-/// How long somebody has to press a key before the node starts.
-pub const COUNTDOWN: Duration = Duration::from_secs(30);
-
 /// After this long without a key the countdown begins again: what came may have been noise on a serial line, and a node that
 /// nobody attends has to come back.
 const IDLE: Duration = Duration::from_secs(600);
-
-/// Nodes that are there, and what may become of them.
-#[derive(Clone, Debug)]
-pub struct Standing {
-    /// The nodes.
-    pub nodes: Vec<ShownNode>,
-    /// Why an automatic install does not go over them.
-    pub why: Option<String>,
-    /// Seconds until the first of them starts; none where a decision is waited for.
-    pub left: Option<u64>,
-    /// When it starts; none until the time is known.
-    pub ends: Option<Duration>,
-    /// Whether it has been started, which did not work.
-    pub tried: bool,
-    /// The plan that goes over them, where there is one.
-    pub review: Option<Box<Review>>,
-    /// How far the text is scrolled.
-    pub scroll: Scroll,
-}
 
 /// What can be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

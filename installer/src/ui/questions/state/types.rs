@@ -1,17 +1,21 @@
 //! What there is to say and to do: places, inputs, effects and what comes of them.
 
-use super::Standing;
+use std::time::Duration;
+
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::report::Method;
 use crate::stick::{Survey, Volume};
 use crate::ui::questions::screens::Screen;
-use crate::ui::questions::{Destination, End, Origin, ShownNode, Trouble};
+use crate::ui::questions::{ConfigOrigin, Destination, End, ShownNode, Trouble};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::text::Scroll;
 use base::progress::Event;
 use model::config::sources::Combined;
 use model::config::{InstallConfig, Secret};
+
+/// How long somebody has to press a key before the node starts.
+pub const COUNTDOWN: Duration = Duration::from_secs(30);
 
 /// What is on the screen.
 #[derive(Clone, Debug)]
@@ -66,6 +70,25 @@ impl Place {
             _ => self,
         }
     }
+}
+
+/// Nodes that are there, and what may become of them.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The nodes.
+    pub nodes: Vec<ShownNode>,
+    /// Why an automatic install does not go over them.
+    pub why: Option<String>,
+    /// Seconds until the first of them starts; none where a decision is waited for.
+    pub left: Option<u64>,
+    /// When it starts; none until the time is known.
+    pub ends: Option<Duration>,
+    /// Whether it has been started, which did not work.
+    pub tried: bool,
+    /// The plan that goes over them, where there is one.
+    pub review: Option<Box<Review>>,
+    /// How far the text is scrolled.
+    pub scroll: Scroll,
 }
 
 /// What is saved.
@@ -186,7 +209,7 @@ pub enum Effect {
     /// Look at disks and network cards again.
     LookAgain,
     /// Fetch a configuration.
-    Fetch(Origin),
+    Fetch(ConfigOrigin),
     /// Try what has been answered on a screen.
     Try(Screen, Box<InstallConfig>),
     /// Make the plan, and hold the machine against what an install checks first.

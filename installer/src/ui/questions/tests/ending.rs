@@ -32,7 +32,7 @@ fn choose(state: &mut State, text: &str) -> Vec<Effect> {
     press(state, &[Key::Home]);
     for _ in 0..10 {
         let Some(field) = state.form.focused() else { panic!("there is no choice") };
-        let crate::ui::toolkit::form::Kind::Choice { options, cursor, .. } = &field.kind else {
+        let crate::ui::toolkit::form::FieldKind::Choice { options, cursor, .. } = &field.kind else {
             panic!("{field:?}")
         };
         if options[*cursor].text.starts_with(text) {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ui::questions::{End, Origin, Trouble};
+use crate::ui::questions::{ConfigOrigin, End, Trouble};
 use base::failure::{Class, Failure};
 use base::progress::Progress;
 use model::config::{Mode, Role};
@@ -164,7 +164,7 @@ fn a_configuration_is_read_from_a_volume_that_came_later_or_fetched_from_a_url()
     press(&mut state, &[Key::Function(3)]);
     assert_eq!(title(&mut state), "Install: a configuration");
     let volume = state.step(Input::Key(Key::Enter), Duration::ZERO);
-    assert_eq!(volume, [Effect::Fetch(Origin::Volume)]);
+    assert_eq!(volume, [Effect::Fetch(ConfigOrigin::Volume)]);
     let failure = Failure::new(Class::Invalid, "no volume").hint("Plug it in.");
     state.step(Input::Ended(Outcome::Fetched(Err(Trouble::of(&failure.into(), None)))), Duration::ZERO);
     assert!(picture(&mut state, Size::new(80, 24)).contains("next: Plug it in."));
@@ -173,7 +173,10 @@ fn a_configuration_is_read_from_a_volume_that_came_later_or_fetched_from_a_url()
     assert!(press(&mut state, &[Key::Enter]).is_empty());
     press(&mut state, &[Key::Control('u')]);
     type_text(&mut state, "http://a/b.yaml");
-    assert_eq!(press(&mut state, &[Key::Enter]), [Effect::Fetch(Origin::Url("http://a/b.yaml".into()))]);
+    assert_eq!(
+        press(&mut state, &[Key::Enter]),
+        [Effect::Fetch(ConfigOrigin::Url("http://a/b.yaml".into()))]
+    );
     let found = combine(&[Document::yaml(Kind::Url, "u", "os: {hostname: node-9}")]).unwrap();
     state.step(Input::Ended(Outcome::Fetched(Ok(Box::new(found)))), Duration::ZERO);
     assert_eq!(title(&mut state), "Install: what this machine becomes");

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::text::wrapped;
 use super::super::{Theme, line::TypedLine};
-use super::{Choice, Field, Form, Kind};
+use super::{Choice, Field, FieldKind, Form};
 
 /// Columns of labels.
 const LABELS: usize = 20;
@@ -62,28 +62,29 @@ impl Rows<'_> {
     fn field(&mut self, field: &Field, focused: bool, shows_secrets: bool) {
         let first = self.rows.len();
         match &field.kind {
-            Kind::Line(line) => self.line(field, line, focused, None),
-            Kind::Secret(line) => self.line(field, line, focused, (!shows_secrets).then_some('*')),
-            Kind::Choice { options, chosen, cursor } => {
+            FieldKind::Line(line) => self.line(field, line, focused, None),
+            FieldKind::Secret(line) => self.line(field, line, focused, (!shows_secrets).then_some('*')),
+            FieldKind::Choice { options, chosen, cursor } => {
                 self.heading(field);
                 for (at, option) in options.iter().enumerate() {
                     let mark = if *chosen == Some(at) { "(*)" } else { "( )" };
                     self.option(option, mark, focused && at == *cursor);
                 }
             }
-            Kind::Marks { options, cursor } => {
+            FieldKind::Marks { options, cursor } => {
                 self.heading(field);
                 for (at, (option, marked)) in options.iter().enumerate() {
                     self.option(option, if *marked { "[x]" } else { "[ ]" }, focused && at == *cursor);
                 }
             }
-            Kind::Text => {
+            FieldKind::Text => {
                 self.heading(field);
                 let text = field.remark.clone().unwrap_or_default();
                 self.wrapped(&text, 0, Style::new());
             }
         }
-        let deep = if matches!(field.kind, Kind::Line(_) | Kind::Secret(_)) { self.labels() } else { 4 };
+        let deep =
+            if matches!(field.kind, FieldKind::Line(_) | FieldKind::Secret(_)) { self.labels() } else { 4 };
         for error in &field.errors {
             self.wrapped(&format!("! {error}"), deep, self.theme.error());
         }
@@ -96,7 +97,7 @@ impl Rows<'_> {
         if focused {
             self.focus.1 = self.focus.1.max(self.rows.len().saturating_sub(1).min(self.focus.0 + 4));
         }
-        if !matches!(field.kind, Kind::Line(_) | Kind::Secret(_)) {
+        if !matches!(field.kind, FieldKind::Line(_) | FieldKind::Secret(_)) {
             self.rows.push(Line::default());
         }
     }
@@ -110,7 +111,7 @@ impl Rows<'_> {
             return;
         }
         let mut spans = vec![Span::styled(field.label.clone(), self.theme.heading())];
-        if let (Some(remark), false) = (&field.remark, matches!(field.kind, Kind::Text)) {
+        if let (Some(remark), false) = (&field.remark, matches!(field.kind, FieldKind::Text)) {
             spans.push(Span::styled(format!("  {remark}"), self.theme.remark()));
         }
         self.rows.push(Line::from(spans));

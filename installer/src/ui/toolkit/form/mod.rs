@@ -12,7 +12,7 @@ use super::line::TypedLine;
 
 /// What a field is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum FieldKind {
     /// A line of text.
     Line(TypedLine),
     /// A line that is not to be seen.
@@ -71,7 +71,7 @@ pub struct Field {
     /// What people read.
     pub label: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// Where its value comes from, or what is usual.
     pub remark: Option<String>,
     /// What is wrong with it; it can be left all the same.
@@ -81,7 +81,7 @@ pub struct Field {
 }
 
 impl Field {
-    fn new(id: &str, label: &str, kind: Kind) -> Self {
+    fn new(id: &str, label: &str, kind: FieldKind) -> Self {
         let (errors, warnings) = (Vec::new(), Vec::new());
         Self { id: id.to_owned(), label: label.to_owned(), kind, remark: None, errors, warnings }
     }
@@ -89,32 +89,32 @@ impl Field {
     /// A line of text.
     #[must_use]
     pub fn line(id: &str, label: &str, text: &str) -> Self {
-        Self::new(id, label, Kind::Line(TypedLine::new(text)))
+        Self::new(id, label, FieldKind::Line(TypedLine::new(text)))
     }
 
     /// A line that is not to be seen.
     #[must_use]
     pub fn secret(id: &str, label: &str, text: &str) -> Self {
-        Self::new(id, label, Kind::Secret(TypedLine::new(text)))
+        Self::new(id, label, FieldKind::Secret(TypedLine::new(text)))
     }
 
     /// One of several options.
     #[must_use]
     pub fn choice(id: &str, label: &str, options: Vec<Choice>, chosen: Option<usize>) -> Self {
         let chosen = chosen.filter(|chosen| *chosen < options.len());
-        Self::new(id, label, Kind::Choice { cursor: chosen.unwrap_or(0), options, chosen })
+        Self::new(id, label, FieldKind::Choice { cursor: chosen.unwrap_or(0), options, chosen })
     }
 
     /// Any of several options.
     #[must_use]
     pub fn marks(id: &str, label: &str, options: Vec<(Choice, bool)>) -> Self {
-        Self::new(id, label, Kind::Marks { options, cursor: 0 })
+        Self::new(id, label, FieldKind::Marks { options, cursor: 0 })
     }
 
     /// Something to read.
     #[must_use]
     pub fn text(label: &str, text: &str) -> Self {
-        Self { remark: Some(text.to_owned()), ..Self::new("", label, Kind::Text) }
+        Self { remark: Some(text.to_owned()), ..Self::new("", label, FieldKind::Text) }
     }
 
     /// Adds a remark.
@@ -125,10 +125,10 @@ impl Field {
 
     fn takes_focus(&self) -> bool {
         match &self.kind {
-            Kind::Text => false,
-            Kind::Choice { options, .. } => !options.is_empty(),
-            Kind::Marks { options, .. } => !options.is_empty(),
-            Kind::Line(_) | Kind::Secret(_) => true,
+            FieldKind::Text => false,
+            FieldKind::Choice { options, .. } => !options.is_empty(),
+            FieldKind::Marks { options, .. } => !options.is_empty(),
+            FieldKind::Line(_) | FieldKind::Secret(_) => true,
         }
     }
 
@@ -136,7 +136,7 @@ impl Field {
     #[must_use]
     pub fn typed(&self) -> Option<String> {
         match &self.kind {
-            Kind::Line(line) | Kind::Secret(line) => Some(line.text()),
+            FieldKind::Line(line) | FieldKind::Secret(line) => Some(line.text()),
             _ => None,
         }
     }
@@ -145,7 +145,7 @@ impl Field {
     #[must_use]
     pub fn chosen(&self) -> Option<usize> {
         match &self.kind {
-            Kind::Choice { chosen, .. } => *chosen,
+            FieldKind::Choice { chosen, .. } => *chosen,
             _ => None,
         }
     }
@@ -154,7 +154,7 @@ impl Field {
     #[must_use]
     pub fn marked(&self) -> Vec<usize> {
         match &self.kind {
-            Kind::Marks { options, .. } => {
+            FieldKind::Marks { options, .. } => {
                 options.iter().enumerate().filter(|(_, (_, marked))| *marked).map(|(at, _)| at).collect()
             }
             _ => Vec::new(),
@@ -286,7 +286,7 @@ enum Taken {
 impl Field {
     fn key(&mut self, key: Key) -> Taken {
         match &mut self.kind {
-            Kind::Line(line) | Kind::Secret(line) => {
+            FieldKind::Line(line) | FieldKind::Secret(line) => {
                 let before = line.clone();
                 match line.key(key) {
                     false => Taken::No,
@@ -294,7 +294,7 @@ impl Field {
                     true => Taken::Changed,
                 }
             }
-            Kind::Choice { options, chosen, cursor } => match key {
+            FieldKind::Choice { options, chosen, cursor } => match key {
                 Key::Up | Key::Down | Key::Home | Key::End => moved(cursor, options.len(), key),
                 Key::Char(' ') | Key::Enter => {
                     let usable = options.get(*cursor).is_some_and(|option| option.barred.is_none());
@@ -311,7 +311,7 @@ impl Field {
                 }
                 _ => Taken::No,
             },
-            Kind::Marks { options, cursor } => match key {
+            FieldKind::Marks { options, cursor } => match key {
                 Key::Up | Key::Down | Key::Home | Key::End => moved(cursor, options.len(), key),
                 Key::Char(' ') => match options.get_mut(*cursor) {
                     Some((option, marked)) if option.barred.is_none() => {
@@ -322,15 +322,15 @@ impl Field {
                 },
                 _ => Taken::No,
             },
-            Kind::Text => Taken::No,
+            FieldKind::Text => Taken::No,
         }
     }
 
     /// Where the cursor stands when the focus comes from above or from below.
     fn enter(&mut self, step: isize) {
         let (cursor, count, chosen) = match &mut self.kind {
-            Kind::Choice { options, chosen, cursor } => (cursor, options.len(), *chosen),
-            Kind::Marks { options, cursor } => (cursor, options.len(), None),
+            FieldKind::Choice { options, chosen, cursor } => (cursor, options.len(), *chosen),
+            FieldKind::Marks { options, cursor } => (cursor, options.len(), None),
             _ => return,
         };
         let end = if step > 0 { 0 } else { count.saturating_sub(1) };
@@ -340,13 +340,14 @@ impl Field {
     /// The cursor of the same field as it was before.
     fn keep_cursor(&mut self, old: &Self) {
         match (&mut self.kind, &old.kind) {
-            (Kind::Choice { options, cursor, .. }, Kind::Choice { cursor: at, .. }) => {
+            (FieldKind::Choice { options, cursor, .. }, FieldKind::Choice { cursor: at, .. }) => {
                 *cursor = (*at).min(options.len().saturating_sub(1));
             }
-            (Kind::Marks { options, cursor }, Kind::Marks { cursor: at, .. }) => {
+            (FieldKind::Marks { options, cursor }, FieldKind::Marks { cursor: at, .. }) => {
                 *cursor = (*at).min(options.len().saturating_sub(1));
             }
-            (Kind::Line(line), Kind::Line(at)) | (Kind::Secret(line), Kind::Secret(at))
+            (FieldKind::Line(line), FieldKind::Line(at))
+            | (FieldKind::Secret(line), FieldKind::Secret(at))
                 if line.text() == at.text() =>
             {
                 *line = at.clone();

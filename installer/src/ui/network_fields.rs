@@ -1,9 +1,10 @@
-//! The management network, of a machine that is installed and of a node.
+//! The fields of the management network: of a machine that is installed ([`super::questions`]), and of a node
+//! ([`super::node_page`]).
 
 use serde_json::{Value, json};
 
-use super::super::answers::Answers;
-use super::{choice, line, remark, take_plain};
+use super::answers::Answers;
+use super::fields::{choice, line, remark, take_plain};
 use crate::inventory::Nic;
 use crate::ui::toolkit::form::{Choice, Field};
 use model::config::Method;
@@ -11,14 +12,10 @@ use model::config::Method;
 const CARDS: &str = "install.management_interface.interfaces";
 const SERVERS: &str = "os.dns_nameservers";
 
-/// Policies of a bond, in the order in which they are offered.
-pub(super) const BONDS: [&str; 7] =
-    ["active-backup", "802.3ad", "balance-rr", "balance-xor", "broadcast", "balance-tlb", "balance-alb"];
-
 /// The questions, with the name servers also where a DHCP server gives the address: an install asks for them then on
 /// another screen.
 #[must_use]
-pub fn all_fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
+pub(crate) fn all_fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
     let mut fields = fields(answers, nics);
     if !fields.iter().any(|field| field.id == SERVERS) {
         fields.push(line(answers, SERVERS, "Name servers", "empty: from DHCP"));
@@ -27,13 +24,13 @@ pub fn all_fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
 }
 
 /// Puts what stands in one of these fields into the answers.
-pub fn answer(field: &Field, answers: &mut Answers, nics: &[Nic]) {
+pub(crate) fn answer(field: &Field, answers: &mut Answers, nics: &[Nic]) {
     if !take(field, answers, nics) {
         take_plain(field, answers);
     }
 }
 
-pub(super) fn fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
+pub(crate) fn fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
     let config = answers.understood();
     let management = config.install.management_interface.unwrap_or_default();
     let marked = marked(answers, nics);
@@ -96,7 +93,7 @@ fn marked(answers: &Answers, nics: &[Nic]) -> Vec<bool> {
 }
 
 /// Takes the fields that are not like any other; says whether this was one.
-pub(super) fn take(field: &Field, answers: &mut Answers, nics: &[Nic]) -> bool {
+pub(crate) fn take(field: &Field, answers: &mut Answers, nics: &[Nic]) -> bool {
     if field.id == CARDS {
         let now: Vec<usize> =
             (0..).zip(marked(answers, nics)).filter(|(_, on)| *on).map(|(at, _)| at).collect();
@@ -119,7 +116,7 @@ pub(super) fn take(field: &Field, answers: &mut Answers, nics: &[Nic]) -> bool {
 }
 
 /// Marks the first card with a link where nothing is marked: what most machines want.
-pub(super) fn suggest(answers: &mut Answers, nics: &[Nic]) {
+pub(crate) fn suggest(answers: &mut Answers, nics: &[Nic]) {
     let linked = nics.iter().find(|nic| nic.carrier == Some(true)).or(nics.first());
     if let (None, Some(nic)) = (answers.value(CARDS).filter(|cards| cards != &json!([])), linked) {
         answers.give(CARDS, Some(json!([{ "hw_addr": nic.mac }])));

@@ -33,7 +33,7 @@ impl std::fmt::Debug for Answers {
 
 /// Where a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum AnswerOrigin {
     /// Somebody answered.
     Answered,
     /// A source of the machine.
@@ -95,15 +95,15 @@ impl Answers {
 
     /// Where the value at a path comes from; none for a default, or where there is no value.
     #[must_use]
-    pub fn origin(&self, path: &str) -> Option<Origin> {
+    pub fn origin(&self, path: &str) -> Option<AnswerOrigin> {
         if self.given.contains_key(path) {
-            return Some(Origin::Answered);
+            return Some(AnswerOrigin::Answered);
         }
         let below = |known: &String| {
             known.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
         let found = self.origins.iter().find(|(known, _)| below(known));
-        found.map(|(_, kind)| Origin::Found(*kind))
+        found.map(|(_, kind)| AnswerOrigin::Found(*kind))
     }
 
     /// The configuration as far as it can be understood: an answer with a mistake is left out.
@@ -275,12 +275,16 @@ mod tests {
     fn an_answer_is_stronger_than_what_was_found_and_both_know_where_they_come_from() {
         let mut answers = found("os: {hostname: node-1, dns_nameservers: [192.0.2.1, 192.0.2.2]}");
         assert_eq!(answers.text("os.dns_nameservers"), "192.0.2.1, 192.0.2.2");
-        assert_eq!(answers.origin("os.dns_nameservers"), Some(Origin::Found(Kind::Volume)));
+        assert_eq!(answers.origin("os.dns_nameservers"), Some(AnswerOrigin::Found(Kind::Volume)));
         assert_eq!(answers.origin("token"), None);
         answers.give("os.hostname", Some(json!("node-1")));
-        assert_eq!(answers.origin("os.hostname"), Some(Origin::Found(Kind::Volume)), "nothing was changed");
+        assert_eq!(
+            answers.origin("os.hostname"),
+            Some(AnswerOrigin::Found(Kind::Volume)),
+            "nothing was changed"
+        );
         answers.give("os.hostname", Some(json!("node-2")));
-        assert_eq!(answers.origin("os.hostname"), Some(Origin::Answered));
+        assert_eq!(answers.origin("os.hostname"), Some(AnswerOrigin::Answered));
         answers.give("os.dns_nameservers", None);
         let config = answers.check(false).config.unwrap();
         assert_eq!(config.os.hostname.as_deref(), Some("node-2"));
