@@ -33,7 +33,9 @@ use crate::sources::{url, volume};
 use crate::stick::{self, Survey, Volume};
 use crate::ui::answers::{Answers, recorded};
 use crate::ui::questions::state::COUNTDOWN;
-use crate::ui::questions::{self, ConfigOrigin, Destination, End, Facts, Machine, ShownNode, run};
+use crate::ui::questions::{
+    self, ConfigOrigin, ConversationEnd, ConversationFacts, Destination, InstallMachine, ShownNode, run,
+};
 use crate::ui::toolkit::Console;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure, class_of};
@@ -143,9 +145,9 @@ impl<'a> Player<'a> {
     }
 
     /// What is known before the first question.
-    fn conversation(&self, left: Option<&UntouchedNodes>) -> Result<Facts> {
+    fn conversation(&self, left: Option<&UntouchedNodes>) -> Result<ConversationFacts> {
         let (machine, settings) = (self.facts()?, self.settings);
-        Ok(Facts {
+        Ok(ConversationFacts {
             product: format!("{} {}", self.media.release.name, self.media.release.version),
             hardware: machine.describe(),
             inventory: machine.inventory,
@@ -213,7 +215,7 @@ impl<'a> Player<'a> {
     }
 }
 
-impl Machine for Player<'_> {
+impl InstallMachine for Player<'_> {
     fn inventory(&self) -> Result<Inventory> {
         match &self.settings.rehearsal {
             Some(Some(path)) => {
@@ -380,11 +382,11 @@ impl Machine for Player<'_> {
         help::shell(terminal, term, password)
     }
 
-    fn end(&self, how: End) -> Result<()> {
+    fn end(&self, how: ConversationEnd) -> Result<()> {
         let how = match how {
-            End::Restart => Finish::Reboot,
-            End::PowerOff => Finish::Poweroff,
-            End::Quit => return Ok(()),
+            ConversationEnd::Restart => Finish::Reboot,
+            ConversationEnd::PowerOff => Finish::Poweroff,
+            ConversationEnd::Quit => return Ok(()),
         };
         finish(how, &self.inventory()?, &SystemRunner)
     }

@@ -9,8 +9,8 @@ use anyhow::Result;
 use crate::fleet::Reporter;
 use crate::inventory::{Inventory, Roots};
 use crate::plan::Plan;
-use crate::report::{self, Archive, Known};
-use crate::webhook::{Facts, Hooks, Patience, Setup};
+use crate::report::{self, Archive, FailedRun};
+use crate::webhook::{Hooks, WebhookFacts, WebhookPatience, WebhookSetup};
 use base::command::{Runner, SystemRunner};
 use base::failure::{Failure, causes, class_of, hints, render};
 use base::progress::Progress;
@@ -27,7 +27,7 @@ pub(crate) struct RunRecord<'a> {
     progress: &'a Progress,
     runner: &'a dyn Runner,
     directory: PathBuf,
-    patience: Patience,
+    patience: WebhookPatience,
     events: Book,
     lines: Book,
     reporter: Option<Reporter>,
@@ -51,7 +51,7 @@ impl<'a> RunRecord<'a> {
             progress,
             runner: &SystemRunner,
             directory: report::DIRECTORY.into(),
-            patience: Patience::default(),
+            patience: WebhookPatience::default(),
             events,
             lines,
             reporter,
@@ -156,11 +156,11 @@ impl<'a> RunRecord<'a> {
     fn hooks(&self) -> Option<Hooks> {
         let config = self.config.as_ref().filter(|config| !config.install.webhooks.is_empty())?;
         let hostname = config.os.hostname.clone();
-        Some(Hooks::new(Setup {
+        Some(Hooks::new(WebhookSetup {
             hooks: config.install.webhooks.clone(),
             authorities: config.install.ca_certificates.iter().map(ToString::to_string).collect(),
             patience: self.patience,
-            facts: Box::new(move || Facts::gather(&Roots::default(), hostname.as_deref())),
+            facts: Box::new(move || WebhookFacts::gather(&Roots::default(), hostname.as_deref())),
             product: self.product.clone(),
             progress: self.progress.clone(),
         }))
@@ -211,8 +211,8 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    fn known(&self) -> Known<'_> {
-        Known {
+    fn known(&self) -> FailedRun<'_> {
+        FailedRun {
             config: &self.config,
             inventory: self.inventory.as_ref(),
             plan: self.plan.as_deref(),

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::node::status;
 use crate::ui::node_page::look::ThisNode;
-use crate::ui::node_page::{End, run};
+use crate::ui::node_page::{NodePageEnd, run};
 use crate::ui::toolkit::Console;
 use base::failure::{Class, Failure};
 use base::program::{Context, print};
@@ -39,8 +39,8 @@ impl ConsoleArgs {
         }
         let idle = self.idle_limit.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
         match run::run(self.terminal()?, Arc::new(ThisNode::default()), !self.login, idle)? {
-            End::Quit => Ok(()),
-            End::LogIn => log_in(),
+            NodePageEnd::Quit => Ok(()),
+            NodePageEnd::LogIn => log_in(),
         }
     }
 

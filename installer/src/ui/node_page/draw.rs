@@ -6,8 +6,8 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::state::{State, View};
-use super::{Cluster, Facts, Power};
+use super::state::{NodePage, View};
+use super::{Cluster, NodePageFacts, Power};
 use crate::cards::Missing;
 use crate::node::arrays;
 use crate::node::stages::{self, Stage, State as Standing};
@@ -37,7 +37,7 @@ const UNLOCKED: &[(&str, &str)] = &[
 ];
 
 /// Draws the state; `time` is the time of day, for the title.
-pub fn state(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme) {
+pub fn state(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     match &state.view {
         View::Node => node(state, time, frame, theme),
         View::Confirm(power) => confirm(state, *power, frame, theme),
@@ -61,7 +61,7 @@ pub fn state(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme)
     }
 }
 
-fn bundle(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme) {
+fn bundle(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     let View::Bundle(places) = &mut state.view else { return };
     let keys = [("Enter", "write it there"), ("F5", "look again"), ("Esc", "back")];
     let body = Page { title: "Support bundle", place: time, keys: &keys, message: None }.draw(frame, theme);
@@ -74,12 +74,12 @@ fn bundle(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     }
 }
 
-fn title(state: &State) -> String {
-    let told = |facts: &Facts| format!("{} {}", facts.status.product, facts.status.version);
+fn title(state: &NodePage) -> String {
+    let told = |facts: &NodePageFacts| format!("{} {}", facts.status.product, facts.status.version);
     state.facts.as_ref().map_or_else(|| "This node".to_owned(), told)
 }
 
-fn node(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme) {
+fn node(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     let title = title(state);
     let trouble = state.trouble.as_ref().map(|why| (Tone::Error, why.as_str()));
     let said = state.message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
@@ -103,7 +103,7 @@ fn node(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme) {
 }
 
 /// Draws the code of the management address at the right, if there is room; returns what is left.
-fn code(facts: &Facts, frame: &mut Frame<'_>, body: Rect, theme: Theme) -> Rect {
+fn code(facts: &NodePageFacts, frame: &mut Frame<'_>, body: Rect, theme: Theme) -> Rect {
     let url = facts.cluster.as_ref().and_then(|cluster| cluster.management.as_deref());
     let Some(code) = url.and_then(Code::of) else { return body };
     let size = code.size(theme);
@@ -116,7 +116,7 @@ fn code(facts: &Facts, frame: &mut Frame<'_>, body: Rect, theme: Theme) -> Rect 
 }
 
 /// What is told of a node, none of it wider than `width` columns; what matters most comes first.
-fn rows(facts: &Facts, width: usize, theme: Theme) -> Vec<(String, Style)> {
+fn rows(facts: &NodePageFacts, width: usize, theme: Theme) -> Vec<(String, Style)> {
     let plain = Style::new();
     let mut table = Table { rows: Vec::new(), width };
     let status = &facts.status;
@@ -235,7 +235,7 @@ fn told(stage: &Stage) -> String {
     format!("{} {stands}{since}", stage.name.text())
 }
 
-fn confirm(state: &State, power: Power, frame: &mut Frame<'_>, theme: Theme) {
+fn confirm(state: &NodePage, power: Power, frame: &mut Frame<'_>, theme: Theme) {
     let name = state.facts.as_ref().map_or("this node", |facts| facts.status.hostname.as_str());
     let (what, keys) = match power {
         Power::Restart => ("restarts", [("Y", "restart"), ("any other", "back")]),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::network::{Present, Proposal};
-use super::{Cluster, Facts, Node, Power};
+use super::network::{PresentNetwork, Proposal};
+use super::{Cluster, NodeControl, NodePageFacts, Power};
 use crate::inventory::{Inventory, Roots, nics};
 use crate::node::apply::below;
 use crate::node::arrays;
@@ -147,7 +147,7 @@ impl ThisNode {
     }
 }
 
-impl Node for ThisNode {
+impl NodeControl for ThisNode {
     fn signs(&self) -> String {
         let seen = fs::read_to_string(below(&self.root, watch::SEEN)).unwrap_or_default();
         let mut signs = format!("{seen}\n{}\n{}", self.devices().join(" "), self.cards().join(" "));
@@ -157,12 +157,12 @@ impl Node for ThisNode {
         signs
     }
 
-    fn look(&self) -> Result<Facts> {
+    fn look(&self) -> Result<NodePageFacts> {
         let mut status = Status::gather(&self.root)?;
         let config = self.config()?;
         status.look(&self.root, &*self.runner)?;
         let cluster = Member::of(&config).map(|member| cluster(&config, &member));
-        Ok(Facts { addresses: self.addresses(&config), cluster, disks: self.disks(), status })
+        Ok(NodePageFacts { addresses: self.addresses(&config), cluster, disks: self.disks(), status })
     }
 
     fn logs(&self) -> Result<Vec<String>> {
@@ -195,12 +195,12 @@ impl Node for ThisNode {
         self.runner.run(&Invocation::new("systemctl").arg(what).limit(LIMIT)).map(drop)
     }
 
-    fn network(&self) -> Result<Present> {
+    fn network(&self) -> Result<PresentNetwork> {
         let text = files::read_text(&below(&self.root, DOCUMENT))?;
         let found = combine(&[Document::yaml(Kind::File, DOCUMENT, text)])?;
         // Every value is from the document, which need not be said of each.
         let answers = Answers::on(&Combined { entries: Vec::new(), ..found });
-        Ok(Present { answers, nics: Inventory::scan(&self.roots())?.nics })
+        Ok(PresentNetwork { answers, nics: Inventory::scan(&self.roots())?.nics })
     }
 
     fn propose(&self, networks: &Networks) -> Result<Proposal> {

@@ -26,11 +26,11 @@ use anyhow::Result;
 use crate::node::status::Status;
 use crate::node::trial::{Networks, Standing};
 use crate::stick::{Survey, Volume};
-use network::{Present, Proposal};
+use network::{PresentNetwork, Proposal};
 
 /// What the page shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct NodePageFacts {
     /// What the node is, and how far it is on its way into its cluster.
     pub status: Status,
     /// Its addresses: the device and what it has, one device a text.
@@ -77,11 +77,11 @@ pub enum Action {
 }
 
 /// A node. Every call but [`Self::signs`] and [`Self::trial`] may take its time.
-pub trait Node: Send + Sync {
+pub trait NodeControl: Send + Sync {
     /// A text that is another one when there is something new to look at; costs next to nothing.
     fn signs(&self) -> String;
     /// How the node is now.
-    fn look(&self) -> Result<Facts>;
+    fn look(&self) -> Result<NodePageFacts>;
     /// The last lines of its journal, without its secrets.
     fn logs(&self) -> Result<Vec<String>>;
     /// The volumes of sticks that can take a file, and why others cannot.
@@ -91,7 +91,7 @@ pub trait Node: Send + Sync {
     /// Begins to stop the machine.
     fn power(&self, power: Power) -> Result<()>;
     /// What the questions about its network begin with.
-    fn network(&self) -> Result<Present>;
+    fn network(&self) -> Result<PresentNetwork>;
     /// Checks other networks with the whole node document.
     fn propose(&self, networks: &Networks) -> Result<Proposal>;
     /// Begins a trial of other networks. `accepted` says that a grave matter is meant.
@@ -106,7 +106,7 @@ pub trait Node: Send + Sync {
 
 /// How a console ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum NodePageEnd {
     /// Somebody wants to log in on the terminal.
     LogIn,
     /// Somebody has seen enough.

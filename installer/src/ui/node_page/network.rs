@@ -17,7 +17,7 @@ pub const WORD: &str = "change";
 
 /// What the questions begin with.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Present {
+pub struct PresentNetwork {
     /// The node document, in which the present networks are.
     pub answers: Answers,
     /// The node's network cards.
@@ -39,7 +39,7 @@ pub struct Proposal {
 
 /// What a key leads to outside of the page.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum NetworkStep {
     /// Nothing.
     Stay,
     /// Back to the node.
@@ -52,8 +52,8 @@ pub enum Step {
 
 /// The page.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
-    present: Present,
+pub struct NetworkPage {
+    present: PresentNetwork,
     /// The fields of what is in front: the questions, or the word.
     pub form: Form,
     visited: BTreeSet<String>,
@@ -65,10 +65,10 @@ pub struct Page {
     pub message: Option<(Tone, String)>,
 }
 
-impl Page {
+impl NetworkPage {
     /// The questions.
     #[must_use]
-    pub fn new(present: Present) -> Self {
+    pub fn new(present: PresentNetwork) -> Self {
         let (form, visited) = (Form::default(), BTreeSet::new());
         let mut page =
             Self { present, form, visited, proposal: None, scroll: Scroll::default(), message: None };
@@ -77,7 +77,7 @@ impl Page {
     }
 
     /// Takes a key.
-    pub fn key(&mut self, key: Key) -> Step {
+    pub fn key(&mut self, key: Key) -> NetworkStep {
         match &self.proposal {
             Some(proposal) => {
                 let proposal = proposal.clone();
@@ -110,9 +110,9 @@ impl Page {
         fields
     }
 
-    fn question_key(&mut self, key: Key) -> Step {
+    fn question_key(&mut self, key: Key) -> NetworkStep {
         match key {
-            Key::Escape => return Step::Leave,
+            Key::Escape => return NetworkStep::Leave,
             Key::Function(8) | Key::Control('n') => return self.propose(),
             _ => {}
         }
@@ -128,7 +128,7 @@ impl Page {
             Did::Accepted => return self.propose(),
             _ => {}
         }
-        Step::Stay
+        NetworkStep::Stay
     }
 
     /// Whether the focus is on a line, which is taken when it is left.
@@ -159,7 +159,7 @@ impl Page {
     }
 
     /// Goes to the check with the whole document, if the fields have no mistakes.
-    fn propose(&mut self) -> Step {
+    fn propose(&mut self) -> NetworkStep {
         self.take(self.form.focus());
         self.visited
             .extend(self.form.fields.iter().map(|field| field.id.clone()).filter(|id| !id.is_empty()));
@@ -168,45 +168,45 @@ impl Page {
             let (id, label) = (field.id.clone(), field.label.clone());
             self.message = Some((Tone::Error, format!("Put right what is marked with ! under \"{label}\".")));
             self.form.focus_on(&id);
-            return Step::Stay;
+            return NetworkStep::Stay;
         }
         let checked = self.present.answers.check(false);
         match checked.config {
             Some(config) if config.install.management_interface.is_none() => {
                 let text = "Mark the network cards that make up the management network.";
                 self.message = Some((Tone::Error, text.to_owned()));
-                Step::Stay
+                NetworkStep::Stay
             }
-            Some(config) => Step::Propose(Box::new(Networks::of(&config))),
+            Some(config) => NetworkStep::Propose(Box::new(Networks::of(&config))),
             None => {
                 let said = checked.diagnostics.iter().find(|said| is_mistake(said));
                 self.message = said.map(|said| (Tone::Error, format!("{}: {}", said.path, said.message)));
-                Step::Stay
+                NetworkStep::Stay
             }
         }
     }
 
-    fn review_key(&mut self, key: Key, proposal: Proposal) -> Step {
+    fn review_key(&mut self, key: Key, proposal: Proposal) -> NetworkStep {
         if key == Key::Escape {
             (self.proposal, self.message) = (None, None);
             self.form = Form::new(self.fields());
-            return Step::Stay;
+            return NetworkStep::Stay;
         }
         if matches!(key, Key::Up | Key::Down | Key::PageUp | Key::PageDown) && self.scroll.key(key) {
-            return Step::Stay;
+            return NetworkStep::Stay;
         }
         match (self.form.key(key), proposal.grave) {
-            (Did::Accepted, false) => Step::Try(Box::new(proposal.networks), false),
+            (Did::Accepted, false) => NetworkStep::Try(Box::new(proposal.networks), false),
             (Did::Accepted, true) => {
                 let typed = self.form.field("word").and_then(Field::typed).unwrap_or_default();
                 if typed.trim().eq_ignore_ascii_case(WORD) {
-                    return Step::Try(Box::new(proposal.networks), true);
+                    return NetworkStep::Try(Box::new(proposal.networks), true);
                 }
                 self.message =
                     Some((Tone::Warning, format!("Type the word {WORD}, or press Esc to go back.")));
-                Step::Stay
+                NetworkStep::Stay
             }
-            _ => Step::Stay,
+            _ => NetworkStep::Stay,
         }
     }
 }

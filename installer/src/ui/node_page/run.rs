@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use jiff::Timestamp;
 
-use super::state::{Effect, Input, State};
-use super::{Action, End, Node, draw};
+use super::state::{NodePage, NodePageEffect, NodePageInput};
+use super::{Action, NodeControl, NodePageEnd, draw};
 use crate::ui::toolkit::Console;
 use base::failure::causes;
 
@@ -31,14 +31,14 @@ const REDRAW: Duration = Duration::from_secs(600);
 /// The terminal is gone, or cannot be set up.
 pub fn run(
     console: Console,
-    node: Arc<dyn Node>,
+    node: Arc<dyn NodeControl>,
     administrator: bool,
     idle: Option<Duration>,
-) -> Result<End> {
+) -> Result<NodePageEnd> {
     let (mut screen, mut keyboard) = console.take()?;
     let begin = Instant::now();
     let mut touched = begin;
-    let mut page = Loop::new(node, State::new(administrator));
+    let mut page = Loop::new(node, NodePage::new(administrator));
     let theme = screen.theme();
     loop {
         if page.watch(begin.elapsed()) {
@@ -52,9 +52,10 @@ pub fn run(
         if !keys.is_empty() {
             touched = Instant::now();
         } else if idle.is_some_and(|idle| touched.elapsed() >= idle) {
-            return Ok(End::Quit);
+            return Ok(NodePageEnd::Quit);
         }
-        for input in keys.into_iter().map(Input::Key).chain(page.heard.try_iter().collect::<Vec<_>>()) {
+        for input in keys.into_iter().map(NodePageInput::Key).chain(page.heard.try_iter().collect::<Vec<_>>())
+        {
             match page.take(input) {
                 Next::Stay => {}
                 Next::Redraw => screen.forget(),
@@ -68,15 +69,15 @@ pub fn run(
 enum Next {
     Stay,
     Redraw,
-    End(End),
+    End(NodePageEnd),
 }
 
 /// The work of a console without its terminal. Times are since its beginning.
 struct Loop {
-    node: Arc<dyn Node>,
-    state: State,
-    tell: Sender<Input>,
-    heard: Receiver<Input>,
+    node: Arc<dyn NodeControl>,
+    state: NodePage,
+    tell: Sender<NodePageInput>,
+    heard: Receiver<NodePageInput>,
     now: Duration,
     /// Whether a look is under way.
     looking: bool,
@@ -90,7 +91,7 @@ struct Loop {
 }
 
 impl Loop {
-    fn new(node: Arc<dyn Node>, state: State) -> Self {
+    fn new(node: Arc<dyn NodeControl>, state: NodePage) -> Self {
         let (tell, heard) = channel();
         let (now, signs) = (Duration::ZERO, (Duration::ZERO, node.signs()));
         Self {
@@ -120,7 +121,7 @@ impl Loop {
         // Another network has other addresses.
         due = due || discriminant(&trial) != discriminant(&self.state.trial);
         self.news.0 |= trial != self.state.trial;
-        self.state.take(Input::Trial(trial));
+        self.state.take(NodePageInput::Trial(trial));
         if due {
             self.look();
         }
@@ -142,43 +143,47 @@ impl Loop {
     fn look(&mut self) {
         if !self.looking {
             (self.looking, self.looked) = (true, Some(self.now));
-            self.begin(|node| Input::Seen(node.look().map(Box::new).map_err(|error| told(&error))));
+            self.begin(|node| NodePageInput::Seen(node.look().map(Box::new).map_err(|error| told(&error))));
         }
     }
 
     /// Does work on a thread of its own. Nobody waits for it when the console ends.
-    fn begin(&self, work: impl FnOnce(&dyn Node) -> Input + Send + 'static) {
+    fn begin(&self, work: impl FnOnce(&dyn NodeControl) -> NodePageInput + Send + 'static) {
         let (node, tell) = (Arc::clone(&self.node), self.tell.clone());
         std::thread::spawn(move || {
             let _ = tell.send(work(&*node));
         });
     }
 
-    fn take(&mut self, input: Input) -> Next {
+    fn take(&mut self, input: NodePageInput) -> Next {
         self.news.0 = true;
-        if matches!(input, Input::Seen(_)) {
+        if matches!(input, NodePageInput::Seen(_)) {
             self.looking = false;
         }
         match self.state.take(input) {
             None => {}
-            Some(Effect::LogIn) => return Next::End(End::LogIn),
-            Some(Effect::Quit) => return Next::End(End::Quit),
-            Some(Effect::Redraw) => return Next::Redraw,
-            Some(Effect::Look) => {
+            Some(NodePageEffect::LogIn) => return Next::End(NodePageEnd::LogIn),
+            Some(NodePageEffect::Quit) => return Next::End(NodePageEnd::Quit),
+            Some(NodePageEffect::Redraw) => return Next::Redraw,
+            Some(NodePageEffect::Look) => {
                 self.look();
                 return Next::Redraw;
             }
-            Some(Effect::Logs) => self.begin(|node| Input::Logs(node.logs().map_err(|error| told(&error)))),
-            Some(Effect::Act(action)) => self.begin(move |node| Input::Done(act(node, action))),
-            Some(Effect::Sticks) => {
-                self.begin(|node| Input::Sticks(node.sticks().map_err(|error| told(&error))));
+            Some(NodePageEffect::Logs) => {
+                self.begin(|node| NodePageInput::Logs(node.logs().map_err(|error| told(&error))))
             }
-            Some(Effect::Network) => self.begin(|node| Input::Network(boxed(node.network()))),
-            Some(Effect::Propose(networks)) => {
-                self.begin(move |node| Input::Proposed(boxed(node.propose(&networks))));
+            Some(NodePageEffect::Act(action)) => {
+                self.begin(move |node| NodePageInput::Done(act(node, action)))
             }
-            Some(Effect::Try(networks, accepted)) => self.begin(move |node| {
-                Input::Began(node.try_networks(&networks, accepted).map_err(|error| told(&error)))
+            Some(NodePageEffect::Sticks) => {
+                self.begin(|node| NodePageInput::Sticks(node.sticks().map_err(|error| told(&error))));
+            }
+            Some(NodePageEffect::Network) => self.begin(|node| NodePageInput::Network(boxed(node.network()))),
+            Some(NodePageEffect::Propose(networks)) => {
+                self.begin(move |node| NodePageInput::Proposed(boxed(node.propose(&networks))));
+            }
+            Some(NodePageEffect::Try(networks, accepted)) => self.begin(move |node| {
+                NodePageInput::Began(node.try_networks(&networks, accepted).map_err(|error| told(&error)))
             }),
         }
         Next::Stay
@@ -189,7 +194,7 @@ fn boxed<T>(result: Result<T>) -> Result<Box<T>, String> {
     result.map(Box::new).map_err(|error| told(&error))
 }
 
-fn act(node: &dyn Node, action: Action) -> Result<String, String> {
+fn act(node: &dyn NodeControl, action: Action) -> Result<String, String> {
     match action {
         Action::Power(power) => node.power(power).map(|()| "The machine is being stopped.".to_owned()),
         Action::Confirm => node.confirm(),
@@ -206,9 +211,9 @@ fn told(error: &anyhow::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::network::{Present, Proposal};
+    use super::super::network::{PresentNetwork, Proposal};
     use super::super::tests::ready;
-    use super::super::{Facts, Power};
+    use super::super::{NodePageFacts, Power};
     use super::*;
     use crate::node::trial::{Networks, Standing};
     use crate::stick::{Survey, Volume};
@@ -225,13 +230,13 @@ mod tests {
         signs: AtomicUsize,
     }
 
-    impl Node for Quiet {
+    impl NodeControl for Quiet {
         fn signs(&self) -> String {
             self.signs.fetch_add(1, Ordering::Relaxed);
             String::new()
         }
 
-        fn look(&self) -> Result<Facts> {
+        fn look(&self) -> Result<NodePageFacts> {
             self.looks.fetch_add(1, Ordering::Relaxed);
             Ok(ready())
         }
@@ -256,7 +261,7 @@ mod tests {
             anyhow::bail!("nobody asks")
         }
 
-        fn network(&self) -> Result<Present> {
+        fn network(&self) -> Result<PresentNetwork> {
             anyhow::bail!("nobody asks")
         }
 
@@ -298,7 +303,7 @@ mod tests {
         let capabilities = Capabilities::of_term("vt220", true);
         let output = Output::new(sent.clone(), capabilities, || Some(USUAL));
         let mut terminal = Terminal::new(output).unwrap();
-        let mut page = Loop::new(Arc::clone(&node) as Arc<dyn Node>, State::new(false));
+        let mut page = Loop::new(Arc::clone(&node) as Arc<dyn NodeControl>, NodePage::new(false));
         let (mut first, mut pictures) = (0, 0);
         for second in 0..3600 {
             if page.watch(Duration::from_secs(second)) {

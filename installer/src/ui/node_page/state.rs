@@ -1,8 +1,8 @@
 //! Keys and news to the next state and to effects; pure.
 
 use super::look::BUNDLES;
-use super::network::{self, Present, Proposal, Step};
-use super::{Action, Facts, Power};
+use super::network::{self, NetworkStep, PresentNetwork, Proposal};
+use super::{Action, NodePageFacts, Power};
 use crate::node::trial::{Networks, Now, Standing, State as Stage};
 use crate::stick::{Survey, Volume};
 use crate::ui::toolkit::Key;
@@ -20,22 +20,22 @@ pub enum View {
     /// The journal's last lines; none while they are read.
     Logs(Option<Vec<String>>),
     /// Where a support bundle goes; none while there is a look for sticks.
-    Bundle(Option<Box<Bundle>>),
+    Bundle(Option<Box<BundlePlaces>>),
     /// The change of the network; none while the present one is read.
-    Network(Option<Box<network::Page>>),
+    Network(Option<Box<network::NetworkPage>>),
     /// The trial of another network.
     Trial,
 }
 
 /// The places of a support bundle.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Bundle {
+pub struct BundlePlaces {
     /// The choice among them: the node, then the volumes.
     pub form: Form,
     volumes: Vec<Volume>,
 }
 
-impl Bundle {
+impl BundlePlaces {
     fn new(survey: Survey) -> Self {
         let node = Choice::new(format!("This node, in {BUNDLES}"));
         let volume = |volume: &Volume| Choice::new(volume.describe()).with(volume.disk.clone());
@@ -56,11 +56,11 @@ impl Bundle {
 
 /// What has come.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum NodePageInput {
     /// A key.
     Key(Key),
     /// How the node is, or why it cannot be told.
-    Seen(Result<Box<Facts>, String>),
+    Seen(Result<Box<NodePageFacts>, String>),
     /// The last lines of the journal, or why there are none.
     Logs(Result<Vec<String>, String>),
     /// What came of an action, in a sentence.
@@ -68,7 +68,7 @@ pub enum Input {
     /// What was found of sticks, or why that cannot be told.
     Sticks(Result<Survey, String>),
     /// What the questions about the network begin with, or why there are none.
-    Network(Result<Box<Present>, String>),
+    Network(Result<Box<PresentNetwork>, String>),
     /// What the change of the network would be, or why it cannot be.
     Proposed(Result<Box<Proposal>, String>),
     /// A trial has begun, or why not.
@@ -79,7 +79,7 @@ pub enum Input {
 
 /// What is to be done outside.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum NodePageEffect {
     /// Look at the node.
     Look,
     /// Send the whole picture again: something may have written over it.
@@ -104,13 +104,13 @@ pub enum Effect {
 
 /// A console.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct NodePage {
     /// Whether somebody who has logged in sits in front.
     pub administrator: bool,
     /// What is in front.
     pub view: View,
     /// The node as it was seen last.
-    pub facts: Option<Facts>,
+    pub facts: Option<NodePageFacts>,
     /// Why it could not be looked at the last time.
     pub trouble: Option<String>,
     /// Where the node is with its trials.
@@ -125,7 +125,7 @@ pub struct State {
     pub logs: Scroll,
 }
 
-impl State {
+impl NodePage {
     /// The first one.
     #[must_use]
     pub fn new(administrator: bool) -> Self {
@@ -143,55 +143,55 @@ impl State {
     }
 
     /// Takes what has come; says what is to be done outside.
-    pub fn take(&mut self, input: Input) -> Option<Effect> {
+    pub fn take(&mut self, input: NodePageInput) -> Option<NodePageEffect> {
         match input {
-            Input::Key(key) => return self.key(key),
-            Input::Seen(Ok(facts)) => {
+            NodePageInput::Key(key) => return self.key(key),
+            NodePageInput::Seen(Ok(facts)) => {
                 self.facts = Some(*facts);
                 self.trouble = None;
             }
-            Input::Seen(Err(why)) => self.trouble = Some(why),
-            Input::Logs(Ok(lines)) => {
+            NodePageInput::Seen(Err(why)) => self.trouble = Some(why),
+            NodePageInput::Logs(Ok(lines)) => {
                 if let View::Logs(shown) = &mut self.view {
                     *shown = Some(lines);
                 }
             }
-            Input::Logs(Err(why)) => {
+            NodePageInput::Logs(Err(why)) => {
                 self.view = View::Node;
                 self.message = Some((Tone::Error, why));
             }
-            Input::Done(came) => self.done(came),
-            Input::Sticks(found) => return self.found_sticks(found),
-            Input::Network(Ok(present)) => {
+            NodePageInput::Done(came) => self.done(came),
+            NodePageInput::Sticks(found) => return self.found_sticks(found),
+            NodePageInput::Network(Ok(present)) => {
                 if let View::Network(page @ None) = &mut self.view {
-                    *page = Some(Box::new(network::Page::new(*present)));
+                    *page = Some(Box::new(network::NetworkPage::new(*present)));
                 }
             }
-            Input::Network(Err(why)) => {
+            NodePageInput::Network(Err(why)) => {
                 self.view = View::Node;
                 self.message = Some((Tone::Error, why));
             }
-            Input::Proposed(proposal) => {
+            NodePageInput::Proposed(proposal) => {
                 if let View::Network(Some(page)) = &mut self.view {
                     page.proposed(proposal.map(|proposal| *proposal));
                 }
             }
-            Input::Began(Ok(())) => (self.view, self.message) = (View::Trial, None),
-            Input::Began(Err(why)) => match &mut self.view {
+            NodePageInput::Began(Ok(())) => (self.view, self.message) = (View::Trial, None),
+            NodePageInput::Began(Err(why)) => match &mut self.view {
                 View::Network(Some(page)) => page.message = Some((Tone::Error, why)),
                 _ => self.message = Some((Tone::Error, why)),
             },
-            Input::Trial(standing) => self.tried(standing),
+            NodePageInput::Trial(standing) => self.tried(standing),
         }
         None
     }
 
     /// Asks where a bundle goes where there is a choice, and something to say of sticks.
-    fn found_sticks(&mut self, found: Result<Survey, String>) -> Option<Effect> {
+    fn found_sticks(&mut self, found: Result<Survey, String>) -> Option<NodePageEffect> {
         let View::Bundle(places @ None) = &mut self.view else { return None };
         match found {
             Ok(survey) if survey != Survey::default() => {
-                *places = Some(Box::new(Bundle::new(survey)));
+                *places = Some(Box::new(BundlePlaces::new(survey)));
                 None
             }
             // A bundle on the node is better than none.
@@ -202,7 +202,7 @@ impl State {
         }
     }
 
-    fn bundle_key(&mut self, key: Key) -> Option<Effect> {
+    fn bundle_key(&mut self, key: Key) -> Option<NodePageEffect> {
         let View::Bundle(places) = &mut self.view else { return None };
         match (key, places) {
             (Key::Escape, _) => self.view = View::Node,
@@ -221,9 +221,9 @@ impl State {
         None
     }
 
-    fn look_for_sticks(&mut self) -> Effect {
+    fn look_for_sticks(&mut self) -> NodePageEffect {
         self.view = View::Bundle(None);
-        Effect::Sticks
+        NodePageEffect::Sticks
     }
 
     /// The trial under way.
@@ -263,9 +263,9 @@ impl State {
         }
     }
 
-    fn key(&mut self, key: Key) -> Option<Effect> {
+    fn key(&mut self, key: Key) -> Option<NodePageEffect> {
         if key == Key::Control('l') {
-            return Some(Effect::Redraw);
+            return Some(NodePageEffect::Redraw);
         }
         match &mut self.view {
             View::Node => self.node_key(key),
@@ -276,15 +276,15 @@ impl State {
                 None
             }
             View::Network(Some(page)) => match page.key(key) {
-                Step::Stay => None,
-                Step::Leave => {
+                NetworkStep::Stay => None,
+                NetworkStep::Leave => {
                     self.view = View::Node;
                     None
                 }
-                Step::Propose(networks) => Some(Effect::Propose(networks)),
-                Step::Try(networks, accepted) => {
+                NetworkStep::Propose(networks) => Some(NodePageEffect::Propose(networks)),
+                NetworkStep::Try(networks, accepted) => {
                     page.message = Some((Tone::Plain, "Beginning the trial.".to_owned()));
-                    Some(Effect::Try(networks, accepted))
+                    Some(NodePageEffect::Try(networks, accepted))
                 }
             },
             View::Trial => self.trial_key(key),
@@ -306,20 +306,20 @@ impl State {
         }
     }
 
-    fn node_key(&mut self, key: Key) -> Option<Effect> {
+    fn node_key(&mut self, key: Key) -> Option<NodePageEffect> {
         if self.node.key(key) {
             return None;
         }
         match (key, self.administrator) {
-            (Key::Function(5), _) => return Some(Effect::Look),
-            (Key::Char('l' | 'L') | Key::Enter, false) => return Some(Effect::LogIn),
-            (Key::Char('q' | 'Q') | Key::Control('c'), true) => return Some(Effect::Quit),
+            (Key::Function(5), _) => return Some(NodePageEffect::Look),
+            (Key::Char('l' | 'L') | Key::Enter, false) => return Some(NodePageEffect::LogIn),
+            (Key::Char('q' | 'Q') | Key::Control('c'), true) => return Some(NodePageEffect::Quit),
             (Key::Char('j' | 'J'), true) => return Some(self.read_logs()),
             (Key::Char('s' | 'S'), true) => return Some(self.look_for_sticks()),
             (Key::Char('n' | 'N'), true) if self.now().is_some() => self.view = View::Trial,
             (Key::Char('n' | 'N'), true) => {
                 self.view = View::Network(None);
-                return Some(Effect::Network);
+                return Some(NodePageEffect::Network);
             }
             (Key::Char('r' | 'R'), true) => self.view = View::Confirm(Power::Restart),
             (Key::Char('p' | 'P'), true) => self.view = View::Confirm(Power::Off),
@@ -329,7 +329,7 @@ impl State {
         None
     }
 
-    fn trial_key(&mut self, key: Key) -> Option<Effect> {
+    fn trial_key(&mut self, key: Key) -> Option<NodePageEffect> {
         let running = self.now().is_some_and(|now| now.state == Stage::Running);
         match key {
             Key::Char('b' | 'B') => self.view = View::Node,
@@ -345,13 +345,13 @@ impl State {
         None
     }
 
-    fn read_logs(&mut self) -> Effect {
+    fn read_logs(&mut self) -> NodePageEffect {
         self.view = View::Logs(None);
         self.logs = Scroll::at_end();
-        Effect::Logs
+        NodePageEffect::Logs
     }
 
-    fn act(&mut self, action: Action) -> Effect {
+    fn act(&mut self, action: Action) -> NodePageEffect {
         let begun = match &action {
             Action::Power(Power::Restart) => "The machine starts again.",
             Action::Power(Power::Off) => "The machine goes off.",
@@ -361,6 +361,6 @@ impl State {
         };
         self.ending = self.ending || matches!(action, Action::Confirm | Action::Revert);
         self.message = Some((Tone::Plain, begun.to_owned()));
-        Effect::Act(action)
+        NodePageEffect::Act(action)
     }
 }

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use ratatui::layout::Size;
 
 use super::look::{BUNDLES, ThisNode};
-use super::state::{Effect, Input, State, View};
-use super::{Action, Cluster, Facts, Node, Power, draw};
+use super::state::{NodePage, NodePageEffect, NodePageInput, View};
+use super::{Action, Cluster, NodeControl, NodePageFacts, Power, draw};
 use crate::cards::Missing;
 use crate::cards::report::{MissingCard, PresentCard};
 use crate::node::arrays::{Array, State as Health};
@@ -31,7 +31,7 @@ fn stage(name: Name, state: Standing, detail: &str) -> Stage {
 }
 
 /// A worker that is part of its cluster.
-pub(super) fn ready() -> Facts {
+pub(super) fn ready() -> NodePageFacts {
     let stages = [
         (Name::Network, "mgmt-br has 192.0.2.12/24"),
         (Name::Server, "https://192.0.2.110:9345 answers"),
@@ -40,7 +40,7 @@ pub(super) fn ready() -> Facts {
         (Name::Registered, "as node-2"),
         (Name::Ready, "the node is part of its cluster"),
     ];
-    Facts {
+    NodePageFacts {
         status: Status {
             product: "NQRust Hypervisor".into(),
             version: "1.0.0".into(),
@@ -74,7 +74,7 @@ pub(super) fn ready() -> Facts {
 }
 
 /// The same on its way, kept from its cluster.
-fn joining() -> Facts {
+fn joining() -> NodePageFacts {
     let mut facts = ready();
     facts.status.stages[4] = Stage {
         next: Some("Give the node a name of its own in `os.hostname`.".into()),
@@ -93,7 +93,7 @@ fn joining() -> Facts {
 }
 
 /// One whose second disk is gone.
-fn degraded() -> Facts {
+fn degraded() -> NodePageFacts {
     let mut facts = ready();
     let array = |name: &str, device: &str, state, members: &[&str]| Array {
         name: name.into(),
@@ -112,21 +112,21 @@ fn degraded() -> Facts {
     facts
 }
 
-fn state(administrator: bool, facts: Option<Facts>) -> State {
-    let mut state = State::new(administrator);
+fn state(administrator: bool, facts: Option<NodePageFacts>) -> NodePage {
+    let mut state = NodePage::new(administrator);
     if let Some(facts) = facts {
-        state.take(Input::Seen(Ok(Box::new(facts))));
+        state.take(NodePageInput::Seen(Ok(Box::new(facts))));
     }
     state
 }
 
-fn drawn(state: &mut State, term: &str, size: Size) -> String {
+fn drawn(state: &mut NodePage, term: &str, size: Size) -> String {
     let theme = Theme::of(Capabilities::of_term(term, true));
     shown(size, |frame| draw::state(state, "2026-03-02 10:42 UTC", frame, theme))
 }
 
 /// Compares with the files of this name in `golden/`; with `UPDATE_GOLDEN` set, writes them.
-fn golden(name: &str, mut state: State) {
+fn golden(name: &str, mut state: NodePage) {
     for (term, width, height) in [("vt220", 80, 24), ("linux", 80, 24), ("vt220", 120, 40)] {
         let text = drawn(&mut state, term, Size::new(width, height));
         let file = format!("{name}-{width}x{height}-{term}.txt");
@@ -160,7 +160,7 @@ fn a_node_whose_mirror_has_lost_a_disk_shows_which() {
 }
 
 /// One on another board, whose cards are called otherwise.
-fn without_card() -> Facts {
+fn without_card() -> NodePageFacts {
     let mut facts = joining();
     let card = |name: &str, last: &str, link| PresentCard {
         name: name.into(),
@@ -198,16 +198,16 @@ fn a_node_whose_network_card_is_missing_says_so_before_anything_else() {
 #[test]
 fn an_administrator_is_offered_actions_and_asked_before_a_restart() {
     let mut state = state(true, Some(ready()));
-    state.take(Input::Done(Ok("It is in /var/lib/nqrust/support/a.tar.gz, for root alone.".into())));
+    state.take(NodePageInput::Done(Ok("It is in /var/lib/nqrust/support/a.tar.gz, for root alone.".into())));
     golden("administrator", state.clone());
-    assert_eq!(state.take(Input::Key(Key::Char('r'))), None);
+    assert_eq!(state.take(NodePageInput::Key(Key::Char('r'))), None);
     golden("restart", state);
 }
 
 #[test]
 fn a_node_that_cannot_be_looked_at_keeps_what_was_seen_before() {
     let mut state = state(false, Some(ready()));
-    state.take(Input::Seen(Err("reading /oem/node.yaml: Input/output error".into())));
+    state.take(NodePageInput::Seen(Err("reading /oem/node.yaml: Input/output error".into())));
     let text = drawn(&mut state, "vt220", Size::new(80, 24));
     assert!(text.contains("READY since") && text.contains("Input/output error"), "{text}");
 }
@@ -216,12 +216,12 @@ fn a_node_that_cannot_be_looked_at_keeps_what_was_seen_before() {
 fn what_cannot_be_undone_needs_two_keys() {
     let keys = |keys: &str| {
         let mut state = state(true, Some(ready()));
-        keys.chars().filter_map(|key| state.take(Input::Key(Key::Char(key)))).collect::<Vec<_>>()
+        keys.chars().filter_map(|key| state.take(NodePageInput::Key(Key::Char(key)))).collect::<Vec<_>>()
     };
-    assert_eq!(keys("ry"), [Effect::Act(Action::Power(Power::Restart))]);
-    assert_eq!(keys("pY"), [Effect::Act(Action::Power(Power::Off))]);
+    assert_eq!(keys("ry"), [NodePageEffect::Act(Action::Power(Power::Restart))]);
+    assert_eq!(keys("pY"), [NodePageEffect::Act(Action::Power(Power::Off))]);
     assert_eq!(keys("rr"), [], "the same key twice is no yes");
-    assert_eq!(keys("s"), [Effect::Sticks]);
+    assert_eq!(keys("s"), [NodePageEffect::Sticks]);
 }
 
 fn stick() -> Volume {
@@ -242,13 +242,16 @@ fn a_support_bundle_goes_to_a_stick_where_there_is_one() {
         volumes: volumes.to_vec(),
         others: vec!["/dev/sdd1: it has NTFS; FAT, exFAT and ext4 can take files".into()],
     };
-    state.take(Input::Key(Key::Char('s')));
-    assert_eq!(state.take(Input::Sticks(Ok(found(&[stick()])))), None);
+    state.take(NodePageInput::Key(Key::Char('s')));
+    assert_eq!(state.take(NodePageInput::Sticks(Ok(found(&[stick()])))), None);
     golden("bundle", state.clone());
     let mut node = state.clone();
-    assert_eq!(node.take(Input::Key(Key::Enter)), Some(Effect::Act(Action::Bundle(None))));
-    state.take(Input::Key(Key::Down));
-    assert_eq!(state.take(Input::Key(Key::Enter)), Some(Effect::Act(Action::Bundle(Some(stick())))));
+    assert_eq!(node.take(NodePageInput::Key(Key::Enter)), Some(NodePageEffect::Act(Action::Bundle(None))));
+    state.take(NodePageInput::Key(Key::Down));
+    assert_eq!(
+        state.take(NodePageInput::Key(Key::Enter)),
+        Some(NodePageEffect::Act(Action::Bundle(Some(stick()))))
+    );
     assert_eq!(state.view, View::Node);
 }
 
@@ -256,8 +259,8 @@ fn a_support_bundle_goes_to_a_stick_where_there_is_one() {
 fn a_support_bundle_stays_on_the_node_where_there_is_no_stick() {
     for found in [Ok(Survey::default()), Err("reading /sys/block: Input/output error".to_owned())] {
         let mut state = state(true, Some(ready()));
-        state.take(Input::Key(Key::Char('s')));
-        assert_eq!(state.take(Input::Sticks(found)), Some(Effect::Act(Action::Bundle(None))));
+        state.take(NodePageInput::Key(Key::Char('s')));
+        assert_eq!(state.take(NodePageInput::Sticks(found)), Some(NodePageEffect::Act(Action::Bundle(None))));
         assert_eq!(state.view, View::Node);
     }
 }
@@ -265,13 +268,13 @@ fn a_support_bundle_stays_on_the_node_where_there_is_no_stick() {
 #[test]
 fn the_journal_is_read_shown_and_left() {
     let mut state = state(true, Some(ready()));
-    assert_eq!(state.take(Input::Key(Key::Char('j'))), Some(Effect::Logs));
+    assert_eq!(state.take(NodePageInput::Key(Key::Char('j'))), Some(NodePageEffect::Logs));
     let lines = (0..60).map(|line| format!("line {line}")).collect();
-    state.take(Input::Logs(Ok(lines)));
+    state.take(NodePageInput::Logs(Ok(lines)));
     assert!(drawn(&mut state, "vt220", Size::new(80, 24)).contains("line 59"));
-    state.take(Input::Key(Key::Home));
+    state.take(NodePageInput::Key(Key::Home));
     assert!(drawn(&mut state, "vt220", Size::new(80, 24)).contains("line 0\n"));
-    state.take(Input::Key(Key::Escape));
+    state.take(NodePageInput::Key(Key::Escape));
     assert_eq!(state.view, View::Node);
 }
 
@@ -292,8 +295,8 @@ proptest! {
     ) {
         let mut state = state(false, seen.then(joining));
         for key in keys {
-            let effect = state.take(Input::Key(key));
-            let harmless = [None, Some(Effect::Look), Some(Effect::Redraw), Some(Effect::LogIn)];
+            let effect = state.take(NodePageInput::Key(key));
+            let harmless = [None, Some(NodePageEffect::Look), Some(NodePageEffect::Redraw), Some(NodePageEffect::LogIn)];
             prop_assert!(harmless.contains(&effect), "{:?}", effect);
             prop_assert_eq!(&state.view, &View::Node);
         }
@@ -306,10 +309,10 @@ proptest! {
     ) {
         let mut state = state(true, Some(degraded()));
         for key in keys {
-            state.take(Input::Key(key));
+            state.take(NodePageInput::Key(key));
             drawn(&mut state, "vt220", Size::new(width, height));
         }
-        state.take(Input::Key(Key::Escape));
+        state.take(NodePageInput::Key(Key::Escape));
         prop_assert_eq!(&state.view, &View::Node);
     }
 }

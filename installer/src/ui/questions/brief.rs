@@ -1,11 +1,11 @@
 //! A failure in few words, for a code that somebody photographs from a screen.
 
-use super::Trouble;
+use super::ShownTrouble;
 
 /// Product and version, step, device, exit code, then the causes, the innermost first: what is cut off where there is
 /// room for `room` bytes only is what matters least.
 #[must_use]
-pub fn brief(product: &str, step: Option<&str>, trouble: &Trouble, room: usize) -> String {
+pub fn brief(product: &str, step: Option<&str>, trouble: &ShownTrouble, room: usize) -> String {
     let mut words = trouble.causes.iter().flat_map(|cause| cause.split([' ', ':', ',']));
     let device = words.find(|word| word.starts_with("/dev/"));
     let mut place: Vec<_> = [step, device].into_iter().flatten().map(str::to_owned).collect();
@@ -25,10 +25,10 @@ mod tests {
     use super::*;
     use base::failure::{Class, Failure};
 
-    fn trouble() -> Trouble {
+    fn trouble() -> ShownTrouble {
         let failure = Failure::new(Class::DiskIo, "installing, step image")
             .because(anyhow::anyhow!("writing to /dev/sda: Eingabe-/Ausgabefehler \u{fc}"));
-        Trouble::of(&failure.into(), None)
+        ShownTrouble::of(&failure.into(), None)
     }
 
     #[test]
@@ -39,7 +39,7 @@ mod tests {
             "NQRust 1.0\nimage /dev/sda exit 6\nwriting to /dev/sda: Eingabe-/Ausgabefehler \u{fc}\ninstalling, step image"
         );
         assert_eq!(
-            brief("NQRust 1.0", None, &Trouble { causes: vec![], ..trouble() }, 500),
+            brief("NQRust 1.0", None, &ShownTrouble { causes: vec![], ..trouble() }, 500),
             "NQRust 1.0\nexit 6"
         );
     }

@@ -9,8 +9,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::screens::{Screen, order};
-use super::state::{Keepsake, Place, Review, Standing, State};
+use super::screens::{QuestionScreen, order};
+use super::state::{Conversation, ConversationPlace, Keepsake, Review, StandingNodes};
 use super::work::{Row, Work};
 use crate::ui::toolkit::page::{Page, Tone};
 use crate::ui::toolkit::text::{self, Scroll, wrapped};
@@ -25,12 +25,15 @@ type Keys = &'static [(&'static str, &'static str)];
 const AFTER: usize = 4;
 
 /// Draws the state.
-pub fn state(state: &mut State, frame: &mut Frame<'_>, theme: Theme) {
+pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     let mode = state.mode();
     let (title, keys) = head(state, mode);
     let mut keys = keys.to_vec();
-    let counts = matches!(state.place, Place::Standing(Standing { left: Some(_), .. }));
-    if state.facts.can_help && !counts && !matches!(state.place, Place::Help(_) | Place::Leave(_)) {
+    let counts = matches!(state.place, ConversationPlace::Standing(StandingNodes { left: Some(_), .. }));
+    if state.facts.can_help
+        && !counts
+        && !matches!(state.place, ConversationPlace::Help(_) | ConversationPlace::Leave(_))
+    {
         keys.push(("F9", "help access"));
     }
     let place = place(state, mode);
@@ -44,46 +47,54 @@ pub fn state(state: &mut State, frame: &mut Frame<'_>, theme: Theme) {
     let message = message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
     let body = Page { title, place: place.trim(), keys: &keys, message }.draw(frame, theme);
     match &mut state.place {
-        Place::Asking(_) | Place::Load | Place::Leave(_) | Place::Save(..) | Place::Help(_) => {
+        ConversationPlace::Asking(_)
+        | ConversationPlace::Load
+        | ConversationPlace::Leave(_)
+        | ConversationPlace::Save(..)
+        | ConversationPlace::Help(_) => {
             state.form.draw(frame, body, theme);
         }
-        Place::Review(review) => self::review(review, frame, body, theme),
-        Place::Unfit(review) => ending::unfit(review, &mut state.form, frame, body, theme),
-        Place::Standing(standing) => standing::standing(standing, &mut state.form, frame, body, theme),
-        Place::Disks(scroll, _) => standing::disks(&state.facts.inventory, scroll, frame, body, theme),
-        Place::Confirm(review) => confirm(review, &mut state.form, frame, body, theme),
-        Place::Working { log: Some(scroll) } => log(&state.work, scroll, frame, body),
-        Place::Working { log: None } => work(&state.work, frame, body, theme),
-        Place::Failed(trouble, scroll) => {
+        ConversationPlace::Review(review) => self::review(review, frame, body, theme),
+        ConversationPlace::Unfit(review) => ending::unfit(review, &mut state.form, frame, body, theme),
+        ConversationPlace::Standing(standing) => {
+            standing::standing(standing, &mut state.form, frame, body, theme)
+        }
+        ConversationPlace::Disks(scroll, _) => {
+            standing::disks(&state.facts.inventory, scroll, frame, body, theme)
+        }
+        ConversationPlace::Confirm(review) => confirm(review, &mut state.form, frame, body, theme),
+        ConversationPlace::Working { log: Some(scroll) } => log(&state.work, scroll, frame, body),
+        ConversationPlace::Working { log: None } => work(&state.work, frame, body, theme),
+        ConversationPlace::Failed(trouble, scroll) => {
             ending::failed(trouble, scroll, &mut state.form, frame, body, theme);
         }
-        Place::Done { .. } if state.facts.rehearsal => {
+        ConversationPlace::Done { .. } if state.facts.rehearsal => {
             let text = "This was a rehearsal. Nothing has been written; a real installation would begin now.";
             paragraph(text, theme.good(), frame, body);
         }
-        Place::Done { record } => {
+        ConversationPlace::Done { record } => {
             let record = record.clone();
             ending::done(record.as_deref(), state.end_when_done(), frame, body, theme);
         }
-        Place::Code(_) => ending::code(state, frame, body, theme),
-        Place::Recorded(text, scroll, _) => ending::recorded(text, scroll, frame, body, theme),
+        ConversationPlace::Code(_) => ending::code(state, frame, body, theme),
+        ConversationPlace::Recorded(text, scroll, _) => ending::recorded(text, scroll, frame, body, theme),
     }
 }
 
 /// Draws what a console shows while another one leads.
-pub fn follower(state: &State, leader: &str, frame: &mut Frame<'_>, theme: Theme) {
+pub fn follower(state: &Conversation, leader: &str, frame: &mut Frame<'_>, theme: Theme) {
     let keys: Keys = &[("Enter", "answer here")];
     let title = "Install: another console leads";
     let body = Page { title, place: &state.facts.product, keys, message: None }.draw(frame, theme);
     let now = match state.place.base() {
-        Place::Working { .. } => format!(
+        ConversationPlace::Working { .. } => format!(
             "The installation goes on: step {} of {}. {}",
             (state.work.steps.1 + 1).min(state.work.steps.0),
             state.work.steps.0,
             state.work.current().map(|row| row.message.clone()).unwrap_or_default()
         ),
-        Place::Failed(..) => "The installation has failed.".to_owned(),
-        Place::Done { .. } => "The installation is complete.".to_owned(),
+        ConversationPlace::Failed(..) => "The installation has failed.".to_owned(),
+        ConversationPlace::Done { .. } => "The installation is complete.".to_owned(),
         _ => {
             let title = head(state, state.mode()).0;
             format!("The questions are being answered: {}.", title.trim_start_matches("Install: "))
@@ -97,21 +108,21 @@ pub fn follower(state: &State, leader: &str, frame: &mut Frame<'_>, theme: Theme
 }
 
 /// The title and the keys of what is on the screen.
-fn head(state: &State, mode: Mode) -> (&'static str, Keys) {
+fn head(state: &Conversation, mode: Mode) -> (&'static str, Keys) {
     match &state.place {
-        Place::Asking(screen) => (screen.title(mode), asking_keys(*screen, mode)),
-        Place::Load => {
+        ConversationPlace::Asking(screen) => (screen.title(mode), asking_keys(*screen, mode)),
+        ConversationPlace::Load => {
             let keys = &[("Up/Down", "choose"), ("Enter", "read it"), ("Esc", "back"), ("F10", "leave")];
             ("Install: a configuration", keys)
         }
-        Place::Review(review) if review.plan.is_some() => (
+        ConversationPlace::Review(review) if review.plan.is_some() => (
             "Install: the plan",
             &[("Enter", "go on"), ("Esc", "back"), ("Up/Down/PgUp/PgDn", "read"), ("F10", "leave")],
         ),
-        Place::Review(_) => {
+        ConversationPlace::Review(_) => {
             ("Install: the plan", &[("Enter", "put it right"), ("Esc", "back"), ("F10", "leave")])
         }
-        Place::Unfit(_) => (
+        ConversationPlace::Unfit(_) => (
             "Install: this machine",
             &[
                 ("Up/Down", "choose"),
@@ -121,35 +132,35 @@ fn head(state: &State, mode: Mode) -> (&'static str, Keys) {
                 ("F10", "leave"),
             ],
         ),
-        Place::Standing(Standing { left: Some(_), .. }) => {
+        ConversationPlace::Standing(StandingNodes { left: Some(_), .. }) => {
             ("Install: a finished node", &[("any key", "stop")])
         }
-        Place::Standing(_) => (
+        ConversationPlace::Standing(_) => (
             "Install: a finished node",
             &[("Up/Down", "choose"), ("Enter", "do it"), ("PgUp/PgDn", "read"), ("F10", "leave")],
         ),
-        Place::Disks(..) => {
+        ConversationPlace::Disks(..) => {
             ("Install: the disks", &[("Up/Down/PgUp/PgDn", "read"), ("Esc", "back"), ("F10", "leave")])
         }
-        Place::Confirm(_) => {
+        ConversationPlace::Confirm(_) => {
             ("Install: the last question", &[("Enter", "go on"), ("Esc", "back"), ("F10", "leave")])
         }
-        Place::Working { log: None } => ("Install: progress", &[("F7", "log"), ("F10", "leave")]),
-        Place::Working { .. } => {
+        ConversationPlace::Working { log: None } => ("Install: progress", &[("F7", "log"), ("F10", "leave")]),
+        ConversationPlace::Working { .. } => {
             ("Install: log", &[("F7", "steps"), ("Up/Down/PgUp/PgDn", "read"), ("F10", "leave")])
         }
-        Place::Failed(..) => (
+        ConversationPlace::Failed(..) => (
             "Install: it has failed",
             &[("Up/Down", "choose"), ("Enter", "do it"), ("PgUp/PgDn", "read"), ("F10", "leave")],
         ),
-        Place::Done { .. } if state.facts.rehearsal => {
+        ConversationPlace::Done { .. } if state.facts.rehearsal => {
             ("Install: end of the rehearsal", &[("Enter", "end"), ("F10", "leave")])
         }
-        Place::Done { .. } => (
+        ConversationPlace::Done { .. } => (
             "Install: complete",
             &[("Enter", "go on"), ("F6", "save for the next node"), ("F4", "show it"), ("F10", "leave")],
         ),
-        Place::Save(saving, _) => (
+        ConversationPlace::Save(saving, _) => (
             match saving.what {
                 Keepsake::Logs => "Install: save the logs",
                 Keepsake::Configuration => "Install: the next node",
@@ -162,29 +173,31 @@ fn head(state: &State, mode: Mode) -> (&'static str, Keys) {
                 ("F10", "leave"),
             ],
         ),
-        Place::Code(_) => ("Install: short report", &[("Esc", "back"), ("F10", "leave")]),
-        Place::Recorded(..) => (
+        ConversationPlace::Code(_) => ("Install: short report", &[("Esc", "back"), ("F10", "leave")]),
+        ConversationPlace::Recorded(..) => (
             "Install: the configuration",
             &[("Up/Down/PgUp/PgDn", "read"), ("Esc", "back"), ("F10", "leave")],
         ),
-        Place::Help(_) => (
+        ConversationPlace::Help(_) => (
             "Install: help access",
             &[("Up/Down", "choose"), ("Enter", "do it"), ("Esc", "back"), ("F10", "leave")],
         ),
-        Place::Leave(_) => ("Install: leave", &[("Up/Down", "choose"), ("Enter", "do it"), ("Esc", "back")]),
+        ConversationPlace::Leave(_) => {
+            ("Install: leave", &[("Up/Down", "choose"), ("Enter", "do it"), ("Esc", "back")])
+        }
     }
 }
 
-fn asking_keys(screen: Screen, mode: Mode) -> Keys {
+fn asking_keys(screen: QuestionScreen, mode: Mode) -> Keys {
     match screen {
-        Screen::Welcome => &[
+        QuestionScreen::Welcome => &[
             ("Up/Down", "move"),
             ("Enter", "choose"),
             ("F3", "load configuration"),
             ("F5", "look again"),
             ("F10", "leave"),
         ],
-        Screen::Disks => &[
+        QuestionScreen::Disks => &[
             ("Up/Down", "move"),
             ("Space/Enter", "choose"),
             ("F8", "next"),
@@ -192,7 +205,7 @@ fn asking_keys(screen: Screen, mode: Mode) -> Keys {
             ("F5", "look again"),
             ("F10", "leave"),
         ],
-        Screen::Network => &[
+        QuestionScreen::Network => &[
             ("Up/Down", "move"),
             ("Space", "mark"),
             ("F8", "next"),
@@ -200,7 +213,7 @@ fn asking_keys(screen: Screen, mode: Mode) -> Keys {
             ("F5", "try"),
             ("F10", "leave"),
         ],
-        Screen::Cluster if mode == Mode::Create => &[
+        QuestionScreen::Cluster if mode == Mode::Create => &[
             ("Tab", "move"),
             ("F8", "next"),
             ("Esc", "back"),
@@ -208,7 +221,7 @@ fn asking_keys(screen: Screen, mode: Mode) -> Keys {
             ("F6", "make token"),
             ("F10", "leave"),
         ],
-        Screen::Cluster => &[
+        QuestionScreen::Cluster => &[
             ("Tab", "move"),
             ("F8", "next"),
             ("Esc", "back"),
@@ -216,24 +229,30 @@ fn asking_keys(screen: Screen, mode: Mode) -> Keys {
             ("F5", "ask cluster"),
             ("F10", "leave"),
         ],
-        Screen::Access => {
+        QuestionScreen::Access => {
             &[("Tab", "move"), ("F8", "next"), ("Esc", "back"), ("F4", "show password"), ("F10", "leave")]
         }
-        Screen::Names => &[("Tab", "move"), ("F8", "next"), ("Esc", "back"), ("F10", "leave")],
+        QuestionScreen::Names => &[("Tab", "move"), ("F8", "next"), ("Esc", "back"), ("F10", "leave")],
     }
 }
 
 /// How far one has come.
-fn place(state: &State, mode: Mode) -> String {
+fn place(state: &Conversation, mode: Mode) -> String {
     let order = order(mode);
     let at = match &state.place {
-        Place::Asking(screen) => order.iter().position(|one| one == screen),
-        Place::Review(_) | Place::Unfit(_) => Some(order.len()),
-        Place::Confirm(_) => Some(order.len() + 1),
-        Place::Working { .. } => Some(order.len() + 2),
-        Place::Done { .. } | Place::Failed(..) => Some(order.len() + 3),
-        Place::Load | Place::Leave(_) | Place::Standing(_) | Place::Disks(..) => None,
-        Place::Save(..) | Place::Code(_) | Place::Recorded(..) | Place::Help(_) => None,
+        ConversationPlace::Asking(screen) => order.iter().position(|one| one == screen),
+        ConversationPlace::Review(_) | ConversationPlace::Unfit(_) => Some(order.len()),
+        ConversationPlace::Confirm(_) => Some(order.len() + 1),
+        ConversationPlace::Working { .. } => Some(order.len() + 2),
+        ConversationPlace::Done { .. } | ConversationPlace::Failed(..) => Some(order.len() + 3),
+        ConversationPlace::Load
+        | ConversationPlace::Leave(_)
+        | ConversationPlace::Standing(_)
+        | ConversationPlace::Disks(..) => None,
+        ConversationPlace::Save(..)
+        | ConversationPlace::Code(_)
+        | ConversationPlace::Recorded(..)
+        | ConversationPlace::Help(_) => None,
     };
     at.map(|at| format!("{} of {}", at + 1, order.len() + AFTER)).unwrap_or_default()
 }

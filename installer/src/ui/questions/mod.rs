@@ -1,7 +1,7 @@
 //! The interactive installer: asks what an install configuration has to say, shows the plan, and shows the install.
 //!
 //! It only collects answers and shows events. What a value must be is for [`model::config`] to say, what an install does
-//! for [`crate::plan`], whether the machine will do for [`crate::preflight`]; the work is done behind [`Machine`].
+//! for [`crate::plan`], whether the machine will do for [`crate::preflight`]; the work is done behind [`InstallMachine`].
 //!
 //! | Module | What it does |
 //! |---|---|
@@ -40,7 +40,7 @@ use model::config::text::HttpUrl;
 use model::config::{InstallConfig, Secret};
 
 /// What the machine is and does; a rehearsal has another one. Every call may take its time.
-pub trait Machine: Sync {
+pub trait InstallMachine: Sync {
     /// Disks and network cards as they are now.
     fn inventory(&self) -> Result<Inventory>;
     /// The configuration that somebody has brought along, checked, on top of what was found before.
@@ -79,7 +79,7 @@ pub trait Machine: Sync {
     /// the terminal is (`TERM`).
     fn shell(&self, terminal: File, term: &str, password: &Secret) -> Result<()>;
     /// Ends: the machine restarts, goes off, or only this program ends.
-    fn end(&self, how: End) -> Result<()>;
+    fn end(&self, how: ConversationEnd) -> Result<()>;
 }
 
 /// Where a configuration is to be had.
@@ -102,7 +102,7 @@ pub enum Destination {
 
 /// How it all ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ConversationEnd {
     /// The machine restarts.
     Restart,
     /// The machine goes off.
@@ -113,7 +113,7 @@ pub enum End {
 
 /// What is known before the first question.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ConversationFacts {
     /// Product name and version.
     pub product: String,
     /// Maker, model, processors and memory, as far as they are known.
@@ -152,7 +152,7 @@ pub struct ShownNodes {
 
 /// Something that did not work, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ShownTrouble {
     /// What, and why, outermost first.
     pub causes: Vec<String>,
     /// What to do about it.
@@ -161,7 +161,7 @@ pub struct Trouble {
     pub class: Class,
 }
 
-impl Trouble {
+impl ShownTrouble {
     /// What an error says, without the secrets of a configuration.
     #[must_use]
     pub fn of(error: &anyhow::Error, config: Option<&InstallConfig>) -> Self {

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::state::{Effect, Input, Outcome, State};
-use super::{End, Facts, Machine, draw};
+use super::state::{Conversation, ConversationEffect, ConversationInput, EffectOutcome};
+use super::{ConversationEnd, ConversationFacts, InstallMachine, draw};
 use crate::ui::answers::Answers;
 use crate::ui::toolkit::{Console, Key, Screen};
 use base::failure::{Class, Failure};
@@ -30,7 +30,12 @@ const TICK: Duration = Duration::from_millis(500);
 const BEHIND: Duration = Duration::from_millis(50);
 
 /// Asks, shows and installs until somebody ends it; returns how it ended.
-pub fn run(consoles: Vec<Console>, facts: Facts, answers: Answers, machine: &dyn Machine) -> Result<End> {
+pub fn run(
+    consoles: Vec<Console>,
+    facts: ConversationFacts,
+    answers: Answers,
+    machine: &dyn InstallMachine,
+) -> Result<ConversationEnd> {
     let (sender, receiver) = channel();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -52,7 +57,7 @@ pub fn run(consoles: Vec<Console>, facts: Facts, answers: Answers, machine: &dyn
         let mut stage = Stage {
             seats,
             lead: None,
-            state: State::new(facts, answers),
+            state: Conversation::new(facts, answers),
             begun: Instant::now(),
             scope,
             sender,
@@ -68,22 +73,22 @@ struct Stage<'scope, 'env> {
     /// Consoles by number.
     seats: Vec<Seat>,
     lead: Option<usize>,
-    state: State,
+    state: Conversation,
     begun: Instant,
     scope: &'scope Scope<'scope, 'env>,
     sender: Sender<Heard>,
-    machine: &'env dyn Machine,
+    machine: &'env dyn InstallMachine,
 }
 
 impl<'scope> Stage<'scope, '_> {
-    fn play(&mut self, receiver: &Receiver<Heard>) -> Result<End> {
+    fn play(&mut self, receiver: &Receiver<Heard>) -> Result<ConversationEnd> {
         loop {
             self.draw();
             let behind = self.seats.iter_mut().any(|seat| seat.screen().is_some_and(Screen::is_behind));
             let first = match receiver.recv_timeout(if behind { BEHIND } else { TICK }) {
                 Ok(heard) => heard,
-                Err(RecvTimeoutError::Timeout) => Heard::Input(Input::Tick),
-                Err(RecvTimeoutError::Disconnected) => return Ok(End::Quit),
+                Err(RecvTimeoutError::Timeout) => Heard::Input(ConversationInput::Tick),
+                Err(RecvTimeoutError::Disconnected) => return Ok(ConversationEnd::Quit),
             };
             // What has come in the meantime makes one picture.
             for heard in std::iter::once(first).chain(receiver.try_iter().take(256)) {
@@ -112,7 +117,7 @@ impl<'scope> Stage<'scope, '_> {
         }
     }
 
-    fn hear(&mut self, heard: Heard) -> Result<Option<End>> {
+    fn hear(&mut self, heard: Heard) -> Result<Option<ConversationEnd>> {
         let inputs = match heard {
             Heard::Gone(number) => {
                 self.lose(number)?;
@@ -123,7 +128,7 @@ impl<'scope> Stage<'scope, '_> {
                     Some(screen) => self.seats[number].come_back(*screen),
                     None => self.lose(number)?,
                 }
-                vec![Input::Ended(Outcome::Returned(came))]
+                vec![ConversationInput::Ended(EffectOutcome::Returned(came))]
             }
             Heard::Keys(number, keys) => self.lead_with(number, keys),
             Heard::Input(input) => vec![input],
@@ -131,11 +136,11 @@ impl<'scope> Stage<'scope, '_> {
         for input in inputs {
             for effect in self.state.step(input, self.begun.elapsed()) {
                 match effect {
-                    Effect::End(end @ End::Quit) => {
+                    ConversationEffect::End(end @ ConversationEnd::Quit) => {
                         self.machine.stop();
                         return Ok(Some(end));
                     }
-                    Effect::Shell => self.lend(),
+                    ConversationEffect::Shell => self.lend(),
                     effect => self.begin(effect),
                 }
             }
@@ -144,7 +149,7 @@ impl<'scope> Stage<'scope, '_> {
     }
 
     /// The keys that count: those of the console that leads, which is the first one that somebody uses.
-    fn lead_with(&mut self, number: usize, keys: Vec<Key>) -> Vec<Input> {
+    fn lead_with(&mut self, number: usize, keys: Vec<Key>) -> Vec<ConversationInput> {
         let leads = *self.lead.get_or_insert(number) == number;
         let mut keys = keys.into_iter();
         if !leads {
@@ -159,7 +164,7 @@ impl<'scope> Stage<'scope, '_> {
                 Key::Control('l') => {
                     self.seats.iter_mut().filter_map(Seat::screen).for_each(Screen::forget);
                 }
-                key => inputs.push(Input::Key(key)),
+                key => inputs.push(ConversationInput::Key(key)),
             }
         }
         inputs
@@ -180,17 +185,19 @@ impl<'scope> Stage<'scope, '_> {
         let seat = self.lead.and_then(|lead| self.seats.get_mut(lead));
         let password = self.state.access.as_ref().map(|access| access.password.clone());
         if !seat.zip(password).is_some_and(|(seat, password)| seat.lend(password)) {
-            self.state.step(Input::Ended(Outcome::Returned(Ok(()))), self.begun.elapsed());
+            self.state.step(ConversationInput::Ended(EffectOutcome::Returned(Ok(()))), self.begun.elapsed());
         }
     }
 
     /// Does what the state asks for, on a thread of its own.
-    fn begin(&self, effect: Effect) {
+    fn begin(&self, effect: ConversationEffect) {
         let (machine, sender) = (self.machine, self.sender.clone());
         self.scope.spawn(move || {
             let outcome = effects::carry_out(machine, effect, &sender);
             // The loop may be over.
-            outcome.into_iter().for_each(|outcome| drop(sender.send(Heard::Input(Input::Ended(outcome)))));
+            outcome
+                .into_iter()
+                .for_each(|outcome| drop(sender.send(Heard::Input(ConversationInput::Ended(outcome)))));
         });
     }
 }

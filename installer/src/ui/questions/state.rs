@@ -12,9 +12,9 @@ mod types;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::screens::{REPETITION, Screen, order, suggest};
+use super::screens::{QuestionScreen, REPETITION, order, suggest};
 use super::work::Work;
-use super::{Facts, ShownNode, Trouble};
+use super::{ConversationFacts, ShownNode, ShownTrouble};
 use crate::live::help::Access;
 use crate::plan::choose_disk;
 use crate::ui::answers::{Answers, is_mistake};
@@ -24,17 +24,20 @@ use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
 use leaving::leaving;
 use model::config::{InstallConfig, Mode};
-pub use types::{COUNTDOWN, Effect, Finding, Input, Keepsake, Outcome, Place, Review, Saving, Standing};
+pub use types::{
+    COUNTDOWN, ConversationEffect, ConversationInput, ConversationPlace, EffectOutcome, Keepsake, Review,
+    Saving, ShownFinding, StandingNodes,
+};
 
 /// The conversation.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct Conversation {
     /// What is known of the machine.
-    pub facts: Facts,
+    pub facts: ConversationFacts,
     /// What has been answered.
     pub answers: Answers,
     /// What is on the screen.
-    pub place: Place,
+    pub place: ConversationPlace,
     /// The fields of the screen.
     pub form: Form,
     /// Something to say.
@@ -47,7 +50,7 @@ pub struct State {
     pub access: Option<Access>,
     visited: BTreeSet<String>,
     /// The answers that were tried last.
-    tried: Option<(Screen, Box<InstallConfig>)>,
+    tried: Option<(QuestionScreen, Box<InstallConfig>)>,
     /// Whether the next screen comes when they work.
     goes_on: bool,
     config: Option<Box<InstallConfig>>,
@@ -55,17 +58,17 @@ pub struct State {
     /// The finished nodes that somebody wants to go.
     accepted: Vec<ShownNode>,
     /// Why the last install failed, until it is tried again.
-    failure: Option<Trouble>,
+    failure: Option<ShownTrouble>,
 }
 
-impl State {
+impl Conversation {
     /// The first screen.
     #[must_use]
-    pub fn new(facts: Facts, answers: Answers) -> Self {
+    pub fn new(facts: ConversationFacts, answers: Answers) -> Self {
         let mut state = Self {
             facts,
             answers,
-            place: Place::Asking(Screen::Welcome),
+            place: ConversationPlace::Asking(QuestionScreen::Welcome),
             form: Form::default(),
             message: None,
             busy: None,
@@ -81,7 +84,7 @@ impl State {
         };
         match state.facts.left.clone() {
             Some(left) => state.leave_as_it_is(left),
-            None => state.ask(Screen::Welcome),
+            None => state.ask(QuestionScreen::Welcome),
         }
         state
     }
@@ -93,66 +96,66 @@ impl State {
     }
 
     /// The next state.
-    pub fn step(&mut self, input: Input, now: Duration) -> Vec<Effect> {
+    pub fn step(&mut self, input: ConversationInput, now: Duration) -> Vec<ConversationEffect> {
         match input {
-            Input::Tick => {
+            ConversationInput::Tick => {
                 self.work.tick(now);
                 self.count(now)
             }
-            Input::Event(event) => {
+            ConversationInput::Event(event) => {
                 self.work.event(&event, now);
                 Vec::new()
             }
-            Input::Ended(outcome) => self.ended(outcome),
-            Input::Key(key) => self.key(key, now),
+            ConversationInput::Ended(outcome) => self.ended(outcome),
+            ConversationInput::Key(key) => self.key(key, now),
         }
     }
 
-    fn key(&mut self, key: Key, now: Duration) -> Vec<Effect> {
+    fn key(&mut self, key: Key, now: Duration) -> Vec<ConversationEffect> {
         if self.stop_counting() {
             return Vec::new();
         }
         let key = function(key);
         match (&mut self.place, key) {
-            (Place::Leave(_), _) => return self.leave_key(key),
+            (ConversationPlace::Leave(_), _) => return self.leave_key(key),
             (_, Key::Function(10)) => {
-                let place = std::mem::replace(&mut self.place, Place::Load);
-                self.place = Place::Leave(Box::new(place));
+                let place = std::mem::replace(&mut self.place, ConversationPlace::Load);
+                self.place = ConversationPlace::Leave(Box::new(place));
                 self.form = Form::new(vec![leaving(&self.facts, self.is_working())]);
                 return Vec::new();
             }
             _ if self.busy.is_some() => return Vec::new(),
-            (Place::Help(_), _) => return self.help_key(key),
+            (ConversationPlace::Help(_), _) => return self.help_key(key),
             (_, Key::Function(9)) => return self.help(),
-            (Place::Asking(screen), _) => {
+            (ConversationPlace::Asking(screen), _) => {
                 let screen = *screen;
                 return self.asking_key(screen, key);
             }
-            (Place::Load, _) => return self.load_key(key),
-            (Place::Review(_), _) => return self.review_key(key),
-            (Place::Unfit(_), _) => return self.unfit_key(key),
-            (Place::Standing(_), _) => return self.standing_key(key),
-            (Place::Confirm(_), _) => return self.confirm_key(key, now),
-            (Place::Working { .. }, Key::Escape | Key::Function(7)) if self.failure.is_some() => {
+            (ConversationPlace::Load, _) => return self.load_key(key),
+            (ConversationPlace::Review(_), _) => return self.review_key(key),
+            (ConversationPlace::Unfit(_), _) => return self.unfit_key(key),
+            (ConversationPlace::Standing(_), _) => return self.standing_key(key),
+            (ConversationPlace::Confirm(_), _) => return self.confirm_key(key, now),
+            (ConversationPlace::Working { .. }, Key::Escape | Key::Function(7)) if self.failure.is_some() => {
                 self.failure.clone().into_iter().for_each(|trouble| self.fail(trouble));
             }
-            (Place::Working { log }, Key::Function(7)) => {
+            (ConversationPlace::Working { log }, Key::Function(7)) => {
                 *log = if log.is_some() { None } else { Some(Scroll::at_end()) };
             }
-            (Place::Working { log: Some(scroll) }, _) => {
+            (ConversationPlace::Working { log: Some(scroll) }, _) => {
                 scroll.key(key);
             }
-            (Place::Working { .. }, _) => {}
-            (Place::Failed(..), _) => return self.failed_key(key, now),
-            (Place::Done { .. }, _) => return self.done_key(key),
-            (Place::Save(..), _) => return self.save_key(key),
-            (Place::Code(_), Key::Escape | Key::Enter) => return self.back_from(),
-            (Place::Recorded(..), Key::Escape | Key::Enter) => return self.back_from(),
-            (Place::Disks(..), Key::Escape | Key::Enter) => return self.back_from(),
-            (Place::Recorded(_, scroll, _) | Place::Disks(scroll, _), _) => {
+            (ConversationPlace::Working { .. }, _) => {}
+            (ConversationPlace::Failed(..), _) => return self.failed_key(key, now),
+            (ConversationPlace::Done { .. }, _) => return self.done_key(key),
+            (ConversationPlace::Save(..), _) => return self.save_key(key),
+            (ConversationPlace::Code(_), Key::Escape | Key::Enter) => return self.back_from(),
+            (ConversationPlace::Recorded(..), Key::Escape | Key::Enter) => return self.back_from(),
+            (ConversationPlace::Disks(..), Key::Escape | Key::Enter) => return self.back_from(),
+            (ConversationPlace::Recorded(_, scroll, _) | ConversationPlace::Disks(scroll, _), _) => {
                 scroll.key(key);
             }
-            (Place::Code(_), _) => {}
+            (ConversationPlace::Code(_), _) => {}
         }
         Vec::new()
     }
@@ -160,21 +163,21 @@ impl State {
     /// Whether disks are being written.
     #[must_use]
     pub fn is_working(&self) -> bool {
-        matches!(self.place.base(), Place::Working { .. })
+        matches!(self.place.base(), ConversationPlace::Working { .. })
     }
 
     // The screens with questions.
 
     /// Shows a screen.
-    fn ask(&mut self, screen: Screen) {
+    fn ask(&mut self, screen: QuestionScreen) {
         suggest(screen, &mut self.answers, &self.facts);
-        self.place = Place::Asking(screen);
+        self.place = ConversationPlace::Asking(screen);
         self.form = Form::new(screen.fields(&self.answers, &self.facts));
         self.say_mistakes(screen);
     }
 
     /// Takes over what stands in a field, and makes the fields anew, which may be others now.
-    fn take(&mut self, screen: Screen, field: usize) {
+    fn take(&mut self, screen: QuestionScreen, field: usize) {
         let Some(field) = self.form.fields.get(field).cloned() else { return };
         let repeated = self.form.field(REPETITION).cloned();
         if field.id != REPETITION {
@@ -191,14 +194,14 @@ impl State {
     }
 
     /// Says at each field that has been left what is wrong with it.
-    fn say_mistakes(&mut self, screen: Screen) {
+    fn say_mistakes(&mut self, screen: QuestionScreen) {
         let checked = self.answers.check(false);
         for field in &mut self.form.fields {
             if !field.id.is_empty() && self.visited.contains(&field.id) {
                 checked.tell(field);
             }
         }
-        if screen == Screen::Access {
+        if screen == QuestionScreen::Access {
             self.compare_passwords();
         }
     }
@@ -215,27 +218,27 @@ impl State {
         }
     }
 
-    fn asking_key(&mut self, screen: Screen, key: Key) -> Vec<Effect> {
+    fn asking_key(&mut self, screen: QuestionScreen, key: Key) -> Vec<ConversationEffect> {
         match key {
             Key::Escape => {
                 self.take(screen, self.form.focus());
                 self.message = None;
                 self.back(screen);
             }
-            Key::Function(3) if screen == Screen::Welcome => {
+            Key::Function(3) if screen == QuestionScreen::Welcome => {
                 self.load();
             }
             Key::Function(4) => self.form.shows_secrets = !self.form.shows_secrets,
-            Key::Function(5) if matches!(screen, Screen::Welcome | Screen::Disks) => {
+            Key::Function(5) if matches!(screen, QuestionScreen::Welcome | QuestionScreen::Disks) => {
                 self.take(screen, self.form.focus());
-                return self.wait("Looking at disks and network cards", Effect::LookAgain);
+                return self.wait("Looking at disks and network cards", ConversationEffect::LookAgain);
             }
             Key::Function(5) if is_tried(screen, self.mode()) => {
                 self.take(screen, self.form.focus());
                 self.tried = None;
                 return self.attempt(screen, false).unwrap_or_default();
             }
-            Key::Function(6) if screen == Screen::Cluster && self.mode() == Mode::Create => {
+            Key::Function(6) if screen == QuestionScreen::Cluster && self.mode() == Mode::Create => {
                 self.take(screen, self.form.focus());
                 let token = self.facts.fresh_token.expose();
                 self.answers.give("token", Some(token.into()));
@@ -276,7 +279,7 @@ impl State {
         Vec::new()
     }
 
-    fn back(&mut self, screen: Screen) {
+    fn back(&mut self, screen: QuestionScreen) {
         let order = order(self.mode());
         match order.iter().position(|one| *one == screen) {
             Some(at) if at > 0 => self.ask(order[at - 1]),
@@ -285,7 +288,7 @@ impl State {
     }
 
     /// Goes to the next screen, if this one has no mistakes and what it says works.
-    fn forward(&mut self, screen: Screen) -> Vec<Effect> {
+    fn forward(&mut self, screen: QuestionScreen) -> Vec<ConversationEffect> {
         self.visited.extend(self.form.fields.iter().map(|field| field.id.clone()));
         self.form.replace(self.kept_fields(screen));
         self.say_mistakes(screen);
@@ -300,7 +303,7 @@ impl State {
     }
 
     /// The fields made anew, with what has been typed a second time.
-    fn kept_fields(&self, screen: Screen) -> Vec<Field> {
+    fn kept_fields(&self, screen: QuestionScreen) -> Vec<Field> {
         let mut fields = screen.fields(&self.answers, &self.facts);
         let old = self.form.field(REPETITION).cloned();
         if let (Some(new), Some(old)) = (fields.iter_mut().find(|field| field.id == REPETITION), old) {
@@ -310,7 +313,7 @@ impl State {
     }
 
     /// Whether the screen can be left; says why not, and goes to the field.
-    fn is_clean(&mut self, screen: Screen) -> bool {
+    fn is_clean(&mut self, screen: QuestionScreen) -> bool {
         let whole = self.answers.check(true);
         for field in &mut self.form.fields {
             if field.id.is_empty() || !field.errors.is_empty() {
@@ -320,7 +323,7 @@ impl State {
                 whole.about(&field.id).filter(|said| is_mistake(said)).map(|said| said.message.clone()),
             );
         }
-        if screen == Screen::Disks {
+        if screen == QuestionScreen::Disks {
             self.find_disk();
         }
         if let Some(field) = self.form.fields.iter().find(|field| !field.errors.is_empty()) {
@@ -354,7 +357,7 @@ impl State {
     }
 
     /// Tries what has been answered, where that can be tried and has not been yet.
-    fn attempt(&mut self, screen: Screen, goes_on: bool) -> Option<Vec<Effect>> {
+    fn attempt(&mut self, screen: QuestionScreen, goes_on: bool) -> Option<Vec<ConversationEffect>> {
         if !is_tried(screen, self.mode()) || !self.is_clean(screen) {
             return None;
         }
@@ -363,14 +366,14 @@ impl State {
             return None;
         }
         let what = match screen {
-            Screen::Network => "Setting up the network; this can take a minute",
+            QuestionScreen::Network => "Setting up the network; this can take a minute",
             _ => "Asking the cluster",
         };
         (self.tried, self.goes_on) = (Some((screen, config.clone())), goes_on);
-        Some(self.wait(what, Effect::Try(screen, config)))
+        Some(self.wait(what, ConversationEffect::Try(screen, config)))
     }
 
-    fn go_on(&mut self, screen: Screen) -> Vec<Effect> {
+    fn go_on(&mut self, screen: QuestionScreen) -> Vec<ConversationEffect> {
         let order = order(self.mode());
         let next = order.iter().position(|one| *one == screen).and_then(|at| order.get(at + 1));
         match next {
@@ -382,67 +385,67 @@ impl State {
         }
     }
 
-    fn wait(&mut self, what: &str, effect: Effect) -> Vec<Effect> {
+    fn wait(&mut self, what: &str, effect: ConversationEffect) -> Vec<ConversationEffect> {
         self.busy = Some(what.to_owned());
         vec![effect]
     }
 
-    fn ended(&mut self, outcome: Outcome) -> Vec<Effect> {
+    fn ended(&mut self, outcome: EffectOutcome) -> Vec<ConversationEffect> {
         // Nobody waits for the end of an install as for other things: keys are heard meanwhile.
-        if !matches!(outcome, Outcome::Installed(_)) {
+        if !matches!(outcome, EffectOutcome::Installed(_)) {
             self.busy = None;
         }
-        let error = |trouble: &Trouble| Some((Tone::Error, trouble.text()));
+        let error = |trouble: &ShownTrouble| Some((Tone::Error, trouble.text()));
         match outcome {
-            Outcome::Inventory(Ok(inventory)) => {
+            EffectOutcome::Inventory(Ok(inventory)) => {
                 self.facts.inventory = inventory;
-                if let Place::Asking(screen) = self.place {
+                if let ConversationPlace::Asking(screen) = self.place {
                     self.form.replace(self.kept_fields(screen));
                     self.say_mistakes(screen);
                 }
                 self.message = Some((Tone::Good, "The machine has been looked at again.".into()));
             }
-            Outcome::Fetched(Ok(found)) => {
+            EffectOutcome::Fetched(Ok(found)) => {
                 self.answers.found(&found);
-                self.ask(Screen::Welcome);
+                self.ask(QuestionScreen::Welcome);
                 self.message =
                     Some((Tone::Good, "The configuration has been read; its values are filled in.".into()));
             }
-            Outcome::Tried(screen, Ok(told)) => {
-                let here = matches!(self.place, Place::Asking(at) if at == screen);
+            EffectOutcome::Tried(screen, Ok(told)) => {
+                let here = matches!(self.place, ConversationPlace::Asking(at) if at == screen);
                 let effects = if here && self.goes_on { self.go_on(screen) } else { Vec::new() };
                 self.message = Some((Tone::Good, told));
                 return effects;
             }
-            Outcome::Tried(_, Err(trouble)) => {
+            EffectOutcome::Tried(_, Err(trouble)) => {
                 let text = format!("{}\nChange the answers, or press F8 to go on without.", trouble.text());
                 self.message = Some((Tone::Error, text));
             }
-            Outcome::Planned(Ok(plan)) => self.planned(plan),
-            Outcome::Planned(Err(trouble)) => {
-                if let Place::Review(review) = &mut self.place {
-                    let screen = Some(Screen::Disks);
+            EffectOutcome::Planned(Ok(plan)) => self.planned(plan),
+            EffectOutcome::Planned(Err(trouble)) => {
+                if let ConversationPlace::Review(review) = &mut self.place {
+                    let screen = Some(QuestionScreen::Disks);
                     review.mistakes = trouble.text().lines().map(|line| (screen, line.to_owned())).collect();
                 }
             }
-            Outcome::Installed(Ok(record)) => self.settle(Place::Done { record }),
-            Outcome::Installed(Err(trouble)) => {
+            EffectOutcome::Installed(Ok(record)) => self.settle(ConversationPlace::Done { record }),
+            EffectOutcome::Installed(Err(trouble)) => {
                 self.failure = Some(trouble.clone());
-                self.settle(Place::Failed(trouble, Scroll::default()));
+                self.settle(ConversationPlace::Failed(trouble, Scroll::default()));
             }
-            Outcome::Surveyed(found) => self.surveyed(found),
-            Outcome::Saved(saved) => return self.saved(saved),
-            Outcome::Shown(Ok(text)) => {
-                let back = std::mem::replace(&mut self.place, Place::Load);
-                self.place = Place::Recorded(text, Scroll::default(), Box::new(back));
+            EffectOutcome::Surveyed(found) => self.surveyed(found),
+            EffectOutcome::Saved(saved) => return self.saved(saved),
+            EffectOutcome::Shown(Ok(text)) => {
+                let back = std::mem::replace(&mut self.place, ConversationPlace::Load);
+                self.place = ConversationPlace::Recorded(text, Scroll::default(), Box::new(back));
             }
-            Outcome::Opened(opened) => self.opened(opened),
-            Outcome::Closed(closed) => self.closed(closed),
-            Outcome::Returned(returned) => self.message = returned.err().as_ref().and_then(error),
-            Outcome::Shown(Err(trouble))
-            | Outcome::Inventory(Err(trouble))
-            | Outcome::Fetched(Err(trouble))
-            | Outcome::NotEnded(trouble) => {
+            EffectOutcome::Opened(opened) => self.opened(opened),
+            EffectOutcome::Closed(closed) => self.closed(closed),
+            EffectOutcome::Returned(returned) => self.message = returned.err().as_ref().and_then(error),
+            EffectOutcome::Shown(Err(trouble))
+            | EffectOutcome::Inventory(Err(trouble))
+            | EffectOutcome::Fetched(Err(trouble))
+            | EffectOutcome::NotEnded(trouble) => {
                 self.message = error(&trouble);
             }
         }
@@ -453,8 +456,8 @@ impl State {
 const NOTE_TOKEN: &str = "This token is new. Whoever adds nodes to the cluster needs it: write it down.";
 
 /// Whether the answers of a screen are tried before the next one.
-fn is_tried(screen: Screen, mode: Mode) -> bool {
-    screen == Screen::Network || screen == Screen::Cluster && mode == Mode::Join
+fn is_tried(screen: QuestionScreen, mode: Mode) -> bool {
+    screen == QuestionScreen::Network || screen == QuestionScreen::Cluster && mode == Mode::Join
 }
 
 /// Control and a letter for terminals without function keys.

@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use ratatui::layout::Size;
 
-use super::state::{Effect, Finding, Input, Outcome, Place, Review, State};
-use super::{Destination, Facts, draw};
+use super::state::{
+    Conversation, ConversationEffect, ConversationInput, ConversationPlace, EffectOutcome, Review,
+    ShownFinding,
+};
+use super::{ConversationFacts, Destination, draw};
 use crate::live::help::Access;
 use crate::stick::{Format, Survey, Volume};
 use crate::ui::answers::Answers;
@@ -20,9 +23,9 @@ use model::config::Secret;
 use model::config::sources::{Document, Kind, combine};
 
 /// A machine with two disks and two cards.
-pub(super) fn facts() -> Facts {
+pub(super) fn facts() -> ConversationFacts {
     let inventory = serde_json::from_str(include_str!("tests/inventory.json")).unwrap();
-    Facts {
+    ConversationFacts {
         product: "NQRust 1.0".into(),
         hardware: "Dell Inc. PowerEdge R650: 16 processors, 64 GiB of memory".into(),
         inventory,
@@ -35,19 +38,19 @@ pub(super) fn facts() -> Facts {
 }
 
 /// A conversation that begins, on top of what was found.
-fn begun(found: &str) -> State {
+fn begun(found: &str) -> Conversation {
     let found = combine(&[Document::yaml(Kind::Volume, "cidata", found)]).unwrap();
-    State::new(facts(), Answers::on(&found))
+    Conversation::new(facts(), Answers::on(&found))
 }
 
 /// Presses keys; answers effects as a machine would on which everything works.
-fn press(state: &mut State, keys: &[Key]) -> Vec<Effect> {
+fn press(state: &mut Conversation, keys: &[Key]) -> Vec<ConversationEffect> {
     let mut all = Vec::new();
     for key in keys {
-        let effects = state.step(Input::Key(*key), Duration::ZERO);
+        let effects = state.step(ConversationInput::Key(*key), Duration::ZERO);
         for effect in effects {
             if let Some(outcome) = works(&effect) {
-                state.step(Input::Ended(outcome), Duration::ZERO);
+                state.step(ConversationInput::Ended(outcome), Duration::ZERO);
             }
             all.push(effect);
         }
@@ -55,39 +58,39 @@ fn press(state: &mut State, keys: &[Key]) -> Vec<Effect> {
     all
 }
 
-fn works(effect: &Effect) -> Option<Outcome> {
+fn works(effect: &ConversationEffect) -> Option<EffectOutcome> {
     Some(match effect {
-        Effect::LookAgain => Outcome::Inventory(Ok(facts().inventory)),
-        Effect::Try(screen, _) => Outcome::Tried(*screen, Ok("mgmt-br has the address 192.0.2.21/24".into())),
-        Effect::Plan(_) => Outcome::Planned(Ok(Review {
+        ConversationEffect::LookAgain => EffectOutcome::Inventory(Ok(facts().inventory)),
+        ConversationEffect::Try(screen, _) => EffectOutcome::Tried(*screen, Ok("mgmt-br has the address 192.0.2.21/24".into())),
+        ConversationEffect::Plan(_) => EffectOutcome::Planned(Ok(Review {
             plan: Some("Install NQRust 1.0\n\nEVERYTHING on /dev/sda is erased.\n  lost    /dev/sda1  100 GiB  (ext4)\n".into()),
             erased: vec!["EVERYTHING on /dev/sda is erased.".into(), "  lost    /dev/sda1  100 GiB  (ext4)".into()],
             steps: vec!["wipe".into(), "image".into()],
             ..Review::default()
         })),
-        Effect::Survey => Outcome::Surveyed(Ok(sticks())),
-        Effect::SaveLogs(destination) => Outcome::Saved(Ok(match &**destination {
+        ConversationEffect::Survey => EffectOutcome::Surveyed(Ok(sticks())),
+        ConversationEffect::SaveLogs(destination) => EffectOutcome::Saved(Ok(match &**destination {
             Destination::Volume(volume) => format!("report.tar.gz is on {}.", volume.describe()),
             Destination::Url(..) => "The server has taken report.tar.gz.".into(),
         })),
-        Effect::SaveConfiguration(_, volume) => {
-            Outcome::Saved(Ok(format!("nqrust-config.yaml is on {}.", volume.describe())))
+        ConversationEffect::SaveConfiguration(_, volume) => {
+            EffectOutcome::Saved(Ok(format!("nqrust-config.yaml is on {}.", volume.describe())))
         }
-        Effect::Show(_) => {
-            Outcome::Shown(Ok(Secret::new("# Recorded\ninstall:\n  automatic: true\ntoken: MARK-token\n")))
+        ConversationEffect::Show(_) => {
+            EffectOutcome::Shown(Ok(Secret::new("# Recorded\ninstall:\n  automatic: true\ntoken: MARK-token\n")))
         }
-        Effect::OpenAccess => Outcome::Opened(Ok(Box::new(access()))),
-        Effect::CloseAccess => Outcome::Closed(Ok(())),
-        Effect::Shell => Outcome::Returned(Ok(())),
-        Effect::Fetch(_) | Effect::Install(_) | Effect::StartNode | Effect::End(_) => return None,
+        ConversationEffect::OpenAccess => EffectOutcome::Opened(Ok(Box::new(access()))),
+        ConversationEffect::CloseAccess => EffectOutcome::Closed(Ok(())),
+        ConversationEffect::Shell => EffectOutcome::Returned(Ok(())),
+        ConversationEffect::Fetch(_) | ConversationEffect::Install(_) | ConversationEffect::StartNode | ConversationEffect::End(_) => return None,
     })
 }
 
 /// Goes back from the plan, and asks for it again on a machine that an install would refuse.
-fn unfit(state: &mut State, waivable: bool) {
+fn unfit(state: &mut Conversation, waivable: bool) {
     press(state, &[Key::Escape]);
-    let effects = state.step(Input::Key(Key::Function(8)), Duration::ZERO);
-    let finding = |check, stops, text: &str, next: &str| Finding {
+    let effects = state.step(ConversationInput::Key(Key::Function(8)), Duration::ZERO);
+    let finding = |check, stops, text: &str, next: &str| ShownFinding {
         check,
         text: text.into(),
         next: next.into(),
@@ -110,9 +113,9 @@ fn unfit(state: &mut State, waivable: bool) {
         finding("ntp", false, "ntp.example.org does not answer", "Let UDP port 123 through."),
     ];
     for effect in effects {
-        let Some(Outcome::Planned(Ok(review))) = works(&effect) else { panic!("{effect:?}") };
+        let Some(EffectOutcome::Planned(Ok(review))) = works(&effect) else { panic!("{effect:?}") };
         let review = Review { findings: findings.clone(), ..review };
-        state.step(Input::Ended(Outcome::Planned(Ok(review))), Duration::ZERO);
+        state.step(ConversationInput::Ended(EffectOutcome::Planned(Ok(review))), Duration::ZERO);
     }
 }
 
@@ -139,16 +142,16 @@ fn access() -> Access {
     }
 }
 
-fn type_text(state: &mut State, text: &str) {
+fn type_text(state: &mut Conversation, text: &str) {
     let keys: Vec<_> = text.chars().map(Key::Char).collect();
     press(state, &keys);
 }
 
-fn picture(state: &mut State, size: Size) -> String {
+fn picture(state: &mut Conversation, size: Size) -> String {
     shown(size, |frame| draw::state(state, frame, theme()))
 }
 
-fn title(state: &mut State) -> String {
+fn title(state: &mut Conversation) -> String {
     let picture = picture(state, Size::new(80, 24));
     picture.lines().next().unwrap_or_default().split("  ").next().unwrap_or_default().trim().to_owned()
 }

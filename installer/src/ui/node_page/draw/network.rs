@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::super::network::{self, Proposal};
-use super::super::state::{State, View};
+use super::super::state::{NodePage, View};
 use crate::node::trial::{Now, Span, State as Stage};
 use crate::ui::toolkit::Theme;
 use crate::ui::toolkit::page::{Page, Tone};
@@ -18,7 +18,7 @@ const TRIAL: &[(&str, &str)] =
     &[("K", "keep it"), ("Esc", "bring the old one back"), ("B", "the node's page")];
 
 /// Draws the questions, or what changes.
-pub(super) fn change(state: &mut State, time: &str, frame: &mut Frame<'_>, theme: Theme) {
+pub(super) fn change(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     let View::Network(page) = &mut state.view else { return };
     let Some(page) = page else {
         let keys = [("Esc", "back")];
@@ -43,7 +43,13 @@ pub(super) fn change(state: &mut State, time: &str, frame: &mut Frame<'_>, theme
     }
 }
 
-fn review(page: &mut network::Page, proposal: &Proposal, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
+fn review(
+    page: &mut network::NetworkPage,
+    proposal: &Proposal,
+    frame: &mut Frame<'_>,
+    body: Rect,
+    theme: Theme,
+) {
     let width = usize::from(body.width);
     let mut rows = Rows { rows: Vec::new(), width };
     for difference in &proposal.differences {
@@ -71,7 +77,7 @@ fn review(page: &mut network::Page, proposal: &Proposal, frame: &mut Frame<'_>, 
 }
 
 /// Draws the trial: what is on trial, how long, and what has been noticed.
-pub(super) fn trial(state: &State, time: &str, frame: &mut Frame<'_>, theme: Theme) {
+pub(super) fn trial(state: &NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     let message = state.message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
     let page = Page { title: "Network of this node: on trial", place: time, keys: TRIAL, message };
     let body = page.draw(frame, theme);

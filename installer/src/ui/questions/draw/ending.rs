@@ -6,8 +6,8 @@ use ratatui::style::Style;
 
 use super::rows::{above, paragraph, styled};
 use crate::ui::questions::brief::brief;
-use crate::ui::questions::state::{Review, State};
-use crate::ui::questions::{End, Trouble};
+use crate::ui::questions::state::{Conversation, Review};
+use crate::ui::questions::{ConversationEnd, ShownTrouble};
 use crate::ui::toolkit::qr::{self, Code};
 use crate::ui::toolkit::text::{self, Scroll, wrapped};
 use crate::ui::toolkit::{Theme, form::Form};
@@ -26,7 +26,7 @@ const LEAST: usize = 40;
 const MOST: usize = 400;
 
 pub(super) fn failed(
-    trouble: &Trouble,
+    trouble: &ShownTrouble,
     scroll: &mut Scroll,
     form: &mut Form,
     frame: &mut Frame<'_>,
@@ -55,13 +55,23 @@ pub(super) fn unfit(review: &mut Review, form: &mut Form, frame: &mut Frame<'_>,
     above(&rows, &mut review.scroll, WAYS, form, frame, body, theme);
 }
 
-pub(super) fn done(record: Option<&str>, end: End, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
+pub(super) fn done(
+    record: Option<&str>,
+    end: ConversationEnd,
+    frame: &mut Frame<'_>,
+    body: Rect,
+    theme: Theme,
+) {
     let rest = paragraph("The installation is complete.\n\n", theme.good(), frame, body);
     let node = "The machine starts as the node that you have described.";
     let text = match end {
-        End::Restart => format!("Remove the medium, then press Enter to restart the machine. {node}"),
-        End::PowerOff => format!("Press Enter to power the machine off, and remove the medium. {node}"),
-        End::Quit => format!("Press Enter to end. {node}"),
+        ConversationEnd::Restart => {
+            format!("Remove the medium, then press Enter to restart the machine. {node}")
+        }
+        ConversationEnd::PowerOff => {
+            format!("Press Enter to power the machine off, and remove the medium. {node}")
+        }
+        ConversationEnd::Quit => format!("Press Enter to end. {node}"),
     };
     let rest = paragraph(&text, Style::new(), frame, rest);
     let rest = match record {
@@ -80,7 +90,7 @@ const NEXT: &str = "\nInstall the next node unattended with your answers: F6 sav
                     holds secrets.";
 
 /// The short report of the failure, as a code and in words.
-pub(super) fn code(state: &State, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
+pub(super) fn code(state: &Conversation, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let Some(trouble) = state.trouble() else { return };
     let failed = state.work.rows.iter().rev().find(|row| row.state == Some(progress::State::Failed));
     let step = failed.or(state.work.current()).map(|row| &*row.id);

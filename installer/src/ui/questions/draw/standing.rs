@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::rows::{above, styled};
 use crate::inventory::{FoundPartition, Inventory};
-use crate::ui::questions::state::Standing;
+use crate::ui::questions::state::StandingNodes;
 use crate::ui::toolkit::text::{self, Scroll};
 use crate::ui::toolkit::{Theme, form::Form};
 
@@ -16,7 +16,7 @@ const WAYS: u16 = 9;
 const NAMES: usize = 14;
 
 pub(super) fn standing(
-    standing: &mut Standing,
+    standing: &mut StandingNodes,
     form: &mut Form,
     frame: &mut Frame<'_>,
     body: Rect,

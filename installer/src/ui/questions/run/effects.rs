@@ -6,54 +6,68 @@ use super::heard::Heard;
 use crate::plan::{Losses, Plan};
 use crate::preflight::Report;
 use crate::preflight::report::Verdict;
-use crate::ui::questions::screens::Screen;
-use crate::ui::questions::state::{Effect, Finding, Input, Outcome, Review};
-use crate::ui::questions::{Machine, Trouble};
+use crate::ui::questions::screens::QuestionScreen;
+use crate::ui::questions::state::{
+    ConversationEffect, ConversationInput, EffectOutcome, Review, ShownFinding,
+};
+use crate::ui::questions::{InstallMachine, ShownTrouble};
 use base::progress::{Event, Progress, Sink};
 use model::config::InstallConfig;
 use model::config::redact::Secrets;
 
 /// Does it; says what came of it, if anybody waits for that.
-pub(super) fn carry_out(machine: &dyn Machine, effect: Effect, sender: &Sender<Heard>) -> Option<Outcome> {
-    let plain = |error: anyhow::Error| Trouble::of(&error, None);
+pub(super) fn carry_out(
+    machine: &dyn InstallMachine,
+    effect: ConversationEffect,
+    sender: &Sender<Heard>,
+) -> Option<EffectOutcome> {
+    let plain = |error: anyhow::Error| ShownTrouble::of(&error, None);
     let about = |config: &InstallConfig| {
         let config = config.clone();
-        move |error: anyhow::Error| Trouble::of(&error, Some(&config))
+        move |error: anyhow::Error| ShownTrouble::of(&error, Some(&config))
     };
     Some(match effect {
-        Effect::LookAgain => Outcome::Inventory(machine.inventory().map_err(plain)),
-        Effect::Fetch(from) => Outcome::Fetched(machine.fetch(&from).map(Box::new).map_err(plain)),
-        Effect::Try(screen, config) => {
+        ConversationEffect::LookAgain => EffectOutcome::Inventory(machine.inventory().map_err(plain)),
+        ConversationEffect::Fetch(from) => {
+            EffectOutcome::Fetched(machine.fetch(&from).map(Box::new).map_err(plain))
+        }
+        ConversationEffect::Try(screen, config) => {
             let tried = match screen {
-                Screen::Network => machine.try_network(&config),
+                QuestionScreen::Network => machine.try_network(&config),
                 _ => machine.try_cluster(&config),
             };
-            Outcome::Tried(screen, tried.map_err(about(&config)))
+            EffectOutcome::Tried(screen, tried.map_err(about(&config)))
         }
-        Effect::Plan(config) => {
+        ConversationEffect::Plan(config) => {
             let planned = machine.plan(&config).and_then(|plan| {
                 let report = machine.check(&config)?;
                 Ok(Review { present: machine.present(&config)?, ..shown(&plan, &report, &config) })
             });
-            Outcome::Planned(planned.map_err(about(&config)))
+            EffectOutcome::Planned(planned.map_err(about(&config)))
         }
-        Effect::Install(config) => {
+        ConversationEffect::Install(config) => {
             let progress = Progress::new(vec![Box::new(Teller(sender.clone()))]);
             let installed = machine.install(&config, &progress).and_then(|()| machine.record(&config));
-            Outcome::Installed(installed.map_err(about(&config)))
+            EffectOutcome::Installed(installed.map_err(about(&config)))
         }
-        Effect::Survey => Outcome::Surveyed(machine.volumes().map_err(plain)),
-        Effect::SaveLogs(destination) => Outcome::Saved(machine.save_logs(&destination).map_err(plain)),
-        Effect::SaveConfiguration(config, volume) => {
-            Outcome::Saved(machine.save_configuration(&config, &volume).map_err(about(&config)))
+        ConversationEffect::Survey => EffectOutcome::Surveyed(machine.volumes().map_err(plain)),
+        ConversationEffect::SaveLogs(destination) => {
+            EffectOutcome::Saved(machine.save_logs(&destination).map_err(plain))
         }
-        Effect::Show(config) => Outcome::Shown(machine.configuration(&config).map_err(about(&config))),
-        Effect::OpenAccess => Outcome::Opened(machine.open_access().map(Box::new).map_err(plain)),
-        Effect::CloseAccess => Outcome::Closed(machine.close_access().map_err(plain)),
+        ConversationEffect::SaveConfiguration(config, volume) => {
+            EffectOutcome::Saved(machine.save_configuration(&config, &volume).map_err(about(&config)))
+        }
+        ConversationEffect::Show(config) => {
+            EffectOutcome::Shown(machine.configuration(&config).map_err(about(&config)))
+        }
+        ConversationEffect::OpenAccess => {
+            EffectOutcome::Opened(machine.open_access().map(Box::new).map_err(plain))
+        }
+        ConversationEffect::CloseAccess => EffectOutcome::Closed(machine.close_access().map_err(plain)),
         // A shell needs a console: the loop gives it one.
-        Effect::Shell => return None,
-        Effect::StartNode => Outcome::NotEnded(machine.start_node().err().map(plain)?),
-        Effect::End(how) => Outcome::NotEnded(machine.end(how).err().map(plain)?),
+        ConversationEffect::Shell => return None,
+        ConversationEffect::StartNode => EffectOutcome::NotEnded(machine.start_node().err().map(plain)?),
+        ConversationEffect::End(how) => EffectOutcome::NotEnded(machine.end(how).err().map(plain)?),
     })
 }
 
@@ -64,7 +78,7 @@ fn shown(plan: &Plan, report: &Report, config: &InstallConfig) -> Review {
     let finding = |verdict: &Verdict| {
         let next = secrets.hide(verdict.next()?);
         let (text, stops) = (secrets.hide(verdict.text()), verdict.stops());
-        Some(Finding { check: verdict.check, text, next, stops, waivable: verdict.waivable })
+        Some(ShownFinding { check: verdict.check, text, next, stops, waivable: verdict.waivable })
     };
     Review {
         findings: report.checks.iter().filter_map(finding).collect(),
@@ -81,6 +95,6 @@ struct Teller(Sender<Heard>);
 
 impl Sink for Teller {
     fn show(&mut self, event: &Event) {
-        let _ = self.0.send(Heard::Input(Input::Event(event.clone())));
+        let _ = self.0.send(Heard::Input(ConversationInput::Event(event.clone())));
     }
 }

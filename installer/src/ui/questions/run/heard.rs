@@ -1,7 +1,7 @@
 //! What the threads of the consoles and of the effects tell the loop.
 
-use crate::ui::questions::Trouble;
-use crate::ui::questions::state::Input;
+use crate::ui::questions::ShownTrouble;
+use crate::ui::questions::state::ConversationInput;
 use crate::ui::toolkit::{Key, Screen};
 
 /// What the loop hears.
@@ -11,7 +11,7 @@ pub(super) enum Heard {
     /// A console is gone.
     Gone(usize),
     /// A console is back from a shell: its screen, if it is still there, and what came of the shell.
-    Back(usize, Option<Box<Screen>>, Result<(), Trouble>),
+    Back(usize, Option<Box<Screen>>, Result<(), ShownTrouble>),
     /// Everything else.
-    Input(Input),
+    Input(ConversationInput),
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::heard::Heard;
-use crate::ui::questions::{Machine, Trouble};
+use crate::ui::questions::{InstallMachine, ShownTrouble};
 use crate::ui::toolkit::capabilities::term_of_device;
 use crate::ui::toolkit::{Console, Keyboard, Screen};
 use model::config::Secret;
@@ -75,7 +75,7 @@ impl Seat {
 
 impl Listener {
     /// Tells of the keys until it is over.
-    pub(super) fn listen(mut self, sender: &Sender<Heard>, over: &AtomicBool, machine: &dyn Machine) {
+    pub(super) fn listen(mut self, sender: &Sender<Heard>, over: &AtomicBool, machine: &dyn InstallMachine) {
         while !over.load(Ordering::Relaxed) {
             let heard = match self.shell.try_recv() {
                 Ok(password) => self.shell(machine, &password),
@@ -93,10 +93,10 @@ impl Listener {
     }
 
     /// Lets a shell have the console, and takes it again.
-    fn shell(&mut self, machine: &dyn Machine, password: &Secret) -> Heard {
+    fn shell(&mut self, machine: &dyn InstallMachine, password: &Secret) -> Heard {
         let lent = self.keyboard.lend().map_err(anyhow::Error::from);
         let came = lent.and_then(|terminal| machine.shell(terminal, term_of_device(&self.device), password));
-        let came = came.map_err(|error| Trouble::of(&error, None));
+        let came = came.map_err(|error| ShownTrouble::of(&error, None));
         // The end of a session hangs its terminal up, for this program too.
         let screen = match Console::open(&self.device).and_then(Console::take) {
             Ok((screen, keyboard)) => {

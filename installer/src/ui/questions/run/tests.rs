@@ -21,7 +21,7 @@ use model::config::{InstallConfig, Secret};
 /// A machine that lets somebody in, and can do nothing else.
 struct Hut;
 
-impl Machine for Hut {
+impl InstallMachine for Hut {
     fn inventory(&self) -> Result<Inventory> {
         Ok(facts().inventory)
     }
@@ -80,7 +80,7 @@ impl Machine for Hut {
     fn start_node(&self) -> Result<()> {
         Ok(())
     }
-    fn end(&self, _: End) -> Result<()> {
+    fn end(&self, _: ConversationEnd) -> Result<()> {
         Ok(())
     }
 }
@@ -152,9 +152,9 @@ impl Other {
 }
 
 /// Plays on consoles while `work` is at their other ends, and ends.
-fn played(consoles: Vec<Console>, work: impl FnOnce() + Send + 'static) -> Result<End> {
+fn played(consoles: Vec<Console>, work: impl FnOnce() + Send + 'static) -> Result<ConversationEnd> {
     let work = std::thread::spawn(work);
-    let facts = Facts { can_quit: true, ..facts() };
+    let facts = ConversationFacts { can_quit: true, ..facts() };
     let end = run(consoles, facts, Answers::default(), &Hut);
     work.join().unwrap();
     end
@@ -183,7 +183,7 @@ fn a_console_that_nobody_reads_holds_up_no_other() {
         other.press("\x1b[B\r");
         drop(silent);
     });
-    assert_eq!(end.unwrap(), End::Quit);
+    assert_eq!(end.unwrap(), ConversationEnd::Quit);
 }
 
 #[test]
@@ -204,5 +204,5 @@ fn a_shell_has_its_console_alone_and_gives_it_back() {
         other.look("Install: leave");
         other.press("\x1b[B\r");
     });
-    assert_eq!(end.unwrap(), End::Quit);
+    assert_eq!(end.unwrap(), ConversationEnd::Quit);
 }

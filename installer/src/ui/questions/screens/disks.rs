@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::Facts;
+use super::super::ConversationFacts;
 use crate::inventory::{Disk, Kind as Content};
 use crate::plan;
 use crate::ui::answers::Answers;
@@ -15,7 +15,7 @@ const DEVICE: &str = "install.device";
 const MIRROR: &str = "install.mirror";
 const DATA: &str = "install.data_disk";
 
-pub(super) fn fields(answers: &Answers, facts: &Facts) -> Vec<Field> {
+pub(super) fn fields(answers: &Answers, facts: &ConversationFacts) -> Vec<Field> {
     let config = answers.understood();
     let mut fields =
         vec![disk(answers, facts, DEVICE, "Disk for the system; everything on it is lost", None)];
@@ -36,12 +36,12 @@ pub(super) fn fields(answers: &Answers, facts: &Facts) -> Vec<Field> {
 }
 
 /// The disks that could be meant.
-fn usable(facts: &Facts) -> Vec<&Disk> {
+fn usable(facts: &ConversationFacts) -> Vec<&Disk> {
     facts.inventory.disks.iter().filter(|disk| barred(disk).is_none()).collect()
 }
 
 /// The disks that are shown for a key: for the system every one, so that it is seen why one cannot be taken.
-fn offered<'f>(facts: &'f Facts, id: &str) -> Vec<&'f Disk> {
+fn offered<'f>(facts: &'f ConversationFacts, id: &str) -> Vec<&'f Disk> {
     if id == DEVICE { facts.inventory.disks.iter().collect() } else { usable(facts) }
 }
 
@@ -58,7 +58,7 @@ fn barred(disk: &Disk) -> Option<String> {
     }
 }
 
-fn disk(answers: &Answers, facts: &Facts, id: &str, label: &str, none: Option<&str>) -> Field {
+fn disk(answers: &Answers, facts: &ConversationFacts, id: &str, label: &str, none: Option<&str>) -> Field {
     let disks = offered(facts, id);
     let mut options: Vec<_> = none.map(Choice::new).into_iter().collect();
     let first = options.len();
@@ -112,7 +112,7 @@ fn content(disk: &Disk) -> String {
     told.join(". ")
 }
 
-pub(super) fn take(field: &Field, answers: &mut Answers, facts: &Facts) {
+pub(super) fn take(field: &Field, answers: &mut Answers, facts: &ConversationFacts) {
     if ![DEVICE, MIRROR, DATA].contains(&field.id.as_str()) {
         return take_word(answers, &field.id, field.chosen());
     }
@@ -137,7 +137,7 @@ fn lasting(disk: &Disk) -> String {
 }
 
 /// Takes the only disk that there can be. One that could not be read may hold anything, and is never the proposal.
-pub(super) fn suggest(answers: &mut Answers, facts: &Facts) {
+pub(super) fn suggest(answers: &mut Answers, facts: &ConversationFacts) {
     let disks = usable(facts);
     let mut usable = disks.iter().filter(|disk| !disk.removable && disk.unread.is_none());
     if let (None, Some(disk), None) = (answers.value(DEVICE), usable.next(), usable.next()) {
@@ -160,7 +160,7 @@ mod tests {
     fn an_unreadable_disk_is_neither_called_empty_nor_proposed() {
         let mut facts = facts();
         facts.inventory.disks.retain(|disk| disk.path.ends_with("sdb"));
-        let proposed = |facts: &Facts| {
+        let proposed = |facts: &ConversationFacts| {
             let mut answers = Answers::on(&Combined::default());
             suggest(&mut answers, facts);
             answers.value(DEVICE).is_some()

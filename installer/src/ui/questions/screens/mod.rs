@@ -6,7 +6,7 @@ mod disks;
 mod names;
 mod welcome;
 
-use super::Facts;
+use super::ConversationFacts;
 
 use crate::ui::answers::Answers;
 use crate::ui::fields::take_plain;
@@ -17,7 +17,7 @@ use model::config::Mode;
 
 /// A screen with questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Screen {
+pub enum QuestionScreen {
     /// What machine this is, and what it shall become.
     Welcome,
     /// Where the system goes.
@@ -34,15 +34,15 @@ pub enum Screen {
 
 /// The screens of a mode, in order.
 #[must_use]
-pub fn order(mode: Mode) -> &'static [Screen] {
-    use Screen::{Access, Cluster, Disks, Names, Network, Welcome};
+pub fn order(mode: Mode) -> &'static [QuestionScreen] {
+    use QuestionScreen::{Access, Cluster, Disks, Names, Network, Welcome};
     match mode {
         Mode::Create | Mode::Join => &[Welcome, Disks, Network, Names, Cluster, Access],
         Mode::Install => &[Welcome, Disks, Network, Names, Access],
     }
 }
 
-impl Screen {
+impl QuestionScreen {
     /// The title; stable.
     #[must_use]
     pub fn title(self, mode: Mode) -> &'static str {
@@ -59,7 +59,7 @@ impl Screen {
 
     /// Its questions.
     #[must_use]
-    pub fn fields(self, answers: &Answers, facts: &Facts) -> Vec<Field> {
+    pub fn fields(self, answers: &Answers, facts: &ConversationFacts) -> Vec<Field> {
         match self {
             Self::Welcome => welcome::fields(answers, facts),
             Self::Disks => disks::fields(answers, facts),
@@ -71,7 +71,7 @@ impl Screen {
     }
 
     /// Puts what stands in a field into the answers.
-    pub fn take(self, field: &Field, answers: &mut Answers, facts: &Facts) {
+    pub fn take(self, field: &Field, answers: &mut Answers, facts: &ConversationFacts) {
         match (self, &field.kind) {
             (_, FieldKind::Text) => {}
             (Self::Disks, FieldKind::Choice { .. }) => disks::take(field, answers, facts),
@@ -93,10 +93,10 @@ impl Screen {
 }
 
 /// Answers what most machines want, where nothing has been answered or found.
-pub fn suggest(screen: Screen, answers: &mut Answers, facts: &Facts) {
+pub fn suggest(screen: QuestionScreen, answers: &mut Answers, facts: &ConversationFacts) {
     match screen {
-        Screen::Network => network::suggest(answers, &facts.inventory.nics),
-        Screen::Disks => disks::suggest(answers, facts),
+        QuestionScreen::Network => network::suggest(answers, &facts.inventory.nics),
+        QuestionScreen::Disks => disks::suggest(answers, facts),
         _ => {}
     }
 }

@@ -1,12 +1,12 @@
 //! What machine this is, and what it shall become.
 
-use super::super::Facts;
+use super::super::ConversationFacts;
 use crate::ui::answers::Answers;
 use crate::ui::fields::choice;
 use crate::ui::toolkit::form::{Choice, Field};
 use model::config::Mode;
 
-pub(super) fn fields(answers: &Answers, facts: &Facts) -> Vec<Field> {
+pub(super) fn fields(answers: &Answers, facts: &ConversationFacts) -> Vec<Field> {
     let modes = vec![
         Choice::new("Create a new cluster").with("This machine becomes its first node."),
         Choice::new("Join a cluster").with("You need the cluster's address and its token."),
@@ -35,7 +35,7 @@ const KEYS: &str =
 const HELP: &str = "F9 lets somebody log in to this system who helps.";
 
 /// Disks and network cards, and what will stand in the way of an install.
-fn machine(facts: &Facts) -> String {
+fn machine(facts: &ConversationFacts) -> String {
     let disks = facts.inventory.disks.iter().filter(|disk| !disk.optical && !disk.boot_medium);
     let sizes: Vec<_> = disks.map(|disk| disk.size.to_string()).collect();
     let linked = facts.inventory.nics.iter().filter(|nic| nic.carrier == Some(true)).count();

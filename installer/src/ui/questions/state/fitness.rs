@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Effect, Place, Review, State};
-use crate::ui::questions::screens::{Screen, order};
+use super::{Conversation, ConversationEffect, ConversationPlace, Review};
+use crate::ui::questions::screens::{QuestionScreen, order};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
 
@@ -18,10 +18,10 @@ enum Next {
     Without,
 }
 
-impl State {
+impl Conversation {
     /// Shows the plan, or first what stands in its way.
     pub(super) fn planned(&mut self, review: Review) {
-        if !matches!(self.place, Place::Review(_)) {
+        if !matches!(self.place, ConversationPlace::Review(_)) {
             return;
         }
         if review.stops().next().is_some() {
@@ -29,7 +29,7 @@ impl State {
         } else if !review.present.is_empty() && review.present != self.accepted {
             self.ask_about(review);
         } else {
-            self.place = Place::Review(review);
+            self.place = ConversationPlace::Review(review);
         }
     }
 
@@ -37,14 +37,14 @@ impl State {
     pub(super) fn show_unfit(&mut self, review: Review) {
         let options = options(&review).into_iter().map(|(_, option)| option).collect();
         self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
-        self.place = Place::Unfit(review);
+        self.place = ConversationPlace::Unfit(review);
     }
 
-    pub(super) fn unfit_key(&mut self, key: Key) -> Vec<Effect> {
-        let Place::Unfit(review) = &mut self.place else { return Vec::new() };
+    pub(super) fn unfit_key(&mut self, key: Key) -> Vec<ConversationEffect> {
+        let ConversationPlace::Unfit(review) = &mut self.place else { return Vec::new() };
         match key {
             Key::Escape => {
-                self.ask(order(self.mode()).last().copied().unwrap_or(Screen::Welcome));
+                self.ask(order(self.mode()).last().copied().unwrap_or(QuestionScreen::Welcome));
                 return Vec::new();
             }
             Key::PageUp | Key::PageDown => {
@@ -58,7 +58,7 @@ impl State {
         let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
         let next = chosen.and_then(|at| options(review).get(at).map(|(next, _)| *next));
         match next {
-            Some(Next::Change) => self.ask(Screen::Welcome),
+            Some(Next::Change) => self.ask(QuestionScreen::Welcome),
             Some(Next::Again) => return self.review(),
             Some(Next::Without) => {
                 let stops: Vec<_> = review.stops().map(|finding| Value::from(finding.check)).collect();

@@ -1,8 +1,8 @@
 //! Letting somebody log in who helps, and nobody any more.
 
-use super::{Effect, Place, State};
+use super::{Conversation, ConversationEffect, ConversationPlace};
 use crate::live::help::{ACCOUNT, Access};
-use crate::ui::questions::Trouble;
+use crate::ui::questions::ShownTrouble;
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
 use crate::ui::toolkit::page::Tone;
@@ -23,28 +23,28 @@ const OPEN: [(Next, &str); 3] = [
     (Next::Back, "Go back, and leave it open"),
 ];
 
-impl State {
+impl Conversation {
     /// Shows who can log in, if this system can let anybody in.
-    pub(super) fn help(&mut self) -> Vec<Effect> {
+    pub(super) fn help(&mut self) -> Vec<ConversationEffect> {
         if !self.facts.can_help {
             self.message = Some((Tone::Warning, NOT_HERE.into()));
             return Vec::new();
         }
-        if let Place::Asking(screen) = self.place {
+        if let ConversationPlace::Asking(screen) = self.place {
             self.take(screen, self.form.focus());
         }
         self.message = None;
-        let back = Box::new(std::mem::replace(&mut self.place, Place::Load));
+        let back = Box::new(std::mem::replace(&mut self.place, ConversationPlace::Load));
         self.show_help(back);
         Vec::new()
     }
 
-    pub(super) fn show_help(&mut self, back: Box<Place>) {
+    pub(super) fn show_help(&mut self, back: Box<ConversationPlace>) {
         self.form = Form::new(fields(self.access.as_ref()));
-        self.place = Place::Help(back);
+        self.place = ConversationPlace::Help(back);
     }
 
-    pub(super) fn help_key(&mut self, key: Key) -> Vec<Effect> {
+    pub(super) fn help_key(&mut self, key: Key) -> Vec<ConversationEffect> {
         if matches!(key, Key::Escape | Key::Function(9)) {
             return self.back_from();
         }
@@ -54,19 +54,19 @@ impl State {
         match chosen.and_then(|at| choices(self.access.as_ref()).get(at)) {
             Some((Next::Open, _)) => {
                 self.message = None;
-                self.wait("Making a password and starting the SSH server", Effect::OpenAccess)
+                self.wait("Making a password and starting the SSH server", ConversationEffect::OpenAccess)
             }
             Some((Next::Close, _)) => {
                 self.message = None;
-                self.wait("Closing", Effect::CloseAccess)
+                self.wait("Closing", ConversationEffect::CloseAccess)
             }
-            Some((Next::Shell, _)) => self.wait("A shell has the console", Effect::Shell),
+            Some((Next::Shell, _)) => self.wait("A shell has the console", ConversationEffect::Shell),
             Some((Next::Back, _)) => self.back_from(),
             None => Vec::new(),
         }
     }
 
-    pub(super) fn opened(&mut self, opened: Result<Box<Access>, Trouble>) {
+    pub(super) fn opened(&mut self, opened: Result<Box<Access>, ShownTrouble>) {
         match opened {
             Ok(access) => self.access = Some(*access),
             Err(trouble) => self.message = Some((Tone::Error, trouble.text())),
@@ -74,7 +74,7 @@ impl State {
         self.show_help_again();
     }
 
-    pub(super) fn closed(&mut self, closed: Result<(), Trouble>) {
+    pub(super) fn closed(&mut self, closed: Result<(), ShownTrouble>) {
         // What is left of it cannot be used without a password, or can be closed again.
         self.message = match closed {
             Ok(()) => {
@@ -87,7 +87,7 @@ impl State {
     }
 
     fn show_help_again(&mut self) {
-        if matches!(self.place, Place::Help(_)) {
+        if matches!(self.place, ConversationPlace::Help(_)) {
             self.form = Form::new(fields(self.access.as_ref()));
         }
     }

@@ -1,8 +1,8 @@
 //! A configuration that somebody brings along when the machine runs already: on a volume, or behind a URL.
 
-use super::{Effect, Place, State};
+use super::{Conversation, ConversationEffect, ConversationPlace};
 use crate::ui::questions::ConfigOrigin;
-use crate::ui::questions::screens::Screen;
+use crate::ui::questions::screens::QuestionScreen;
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
 use crate::ui::toolkit::page::Tone;
@@ -12,18 +12,18 @@ const URL: &str = "url";
 /// The number of the URL among the choices.
 const BEHIND_URL: usize = 1;
 
-impl State {
+impl Conversation {
     /// Asks where a configuration is to be had.
     pub(super) fn load(&mut self) {
         self.message = None;
         let url = self.answers.text("install.config_url");
         self.form = Form::new(fields(usize::from(!url.is_empty()), &url));
-        self.place = Place::Load;
+        self.place = ConversationPlace::Load;
     }
 
-    pub(super) fn load_key(&mut self, key: Key) -> Vec<Effect> {
+    pub(super) fn load_key(&mut self, key: Key) -> Vec<ConversationEffect> {
         if key == Key::Escape {
-            self.ask(Screen::Welcome);
+            self.ask(QuestionScreen::Welcome);
             return Vec::new();
         }
         let at = self.form.focused().map(|field| field.id.clone()).unwrap_or_default();
@@ -46,14 +46,16 @@ impl State {
         }
     }
 
-    fn fetch(&mut self, from: usize) -> Vec<Effect> {
+    fn fetch(&mut self, from: usize) -> Vec<ConversationEffect> {
         self.message = None;
         if from != BEHIND_URL {
-            return self.wait("Reading the volume", Effect::Fetch(ConfigOrigin::Volume));
+            return self.wait("Reading the volume", ConversationEffect::Fetch(ConfigOrigin::Volume));
         }
         let url = self.url();
         match model::config::formats::network::http_url(&url) {
-            Ok(()) => self.wait("Fetching the configuration", Effect::Fetch(ConfigOrigin::Url(url))),
+            Ok(()) => {
+                self.wait("Fetching the configuration", ConversationEffect::Fetch(ConfigOrigin::Url(url)))
+            }
             Err(fault) => {
                 self.message = Some((Tone::Error, format!("the URL {}", fault.message)));
                 Vec::new()

@@ -1,9 +1,9 @@
 //! Saving logs, or the answers, on a stick or a server.
 
-use super::{Effect, Keepsake, Place, Saving, State};
+use super::{Conversation, ConversationEffect, ConversationPlace, Keepsake, Saving};
 use crate::report::Method;
 use crate::stick::Survey;
-use crate::ui::questions::{Destination, Trouble};
+use crate::ui::questions::{Destination, ShownTrouble};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
 use crate::ui::toolkit::page::Tone;
@@ -20,24 +20,24 @@ const METHODS: [(Method, &str); 2] = [
     (Method::Post, "POST: the URL takes files"),
 ];
 
-impl State {
+impl Conversation {
     /// Asks where something shall be saved.
-    pub(super) fn keep(&mut self, what: Keepsake) -> Vec<Effect> {
-        let back = Box::new(std::mem::replace(&mut self.place, Place::Load));
+    pub(super) fn keep(&mut self, what: Keepsake) -> Vec<ConversationEffect> {
+        let back = Box::new(std::mem::replace(&mut self.place, ConversationPlace::Load));
         self.message = None;
         let (url, method) = (String::new(), Method::default());
         let saving = Saving { what, found: None, chosen: None, url, method, trouble: None };
         self.show_saving(saving, back);
-        self.wait("Looking for sticks", Effect::Survey)
+        self.wait("Looking for sticks", ConversationEffect::Survey)
     }
 
-    pub(super) fn show_saving(&mut self, saving: Saving, back: Box<Place>) {
+    pub(super) fn show_saving(&mut self, saving: Saving, back: Box<ConversationPlace>) {
         self.form = Form::new(fields(&saving, self.config.as_deref()));
-        self.place = Place::Save(saving, back);
+        self.place = ConversationPlace::Save(saving, back);
     }
 
-    pub(super) fn surveyed(&mut self, found: Result<Survey, Trouble>) {
-        let Place::Save(saving, _) = &mut self.place else { return };
+    pub(super) fn surveyed(&mut self, found: Result<Survey, ShownTrouble>) {
+        let ConversationPlace::Save(saving, _) = &mut self.place else { return };
         match found {
             Ok(found) => {
                 // Another stick is another choice; a URL stays one.
@@ -54,7 +54,7 @@ impl State {
         self.form.replace(fields(saving, self.config.as_deref()));
     }
 
-    pub(super) fn saved(&mut self, saved: Result<String, Trouble>) -> Vec<Effect> {
+    pub(super) fn saved(&mut self, saved: Result<String, ShownTrouble>) -> Vec<ConversationEffect> {
         match saved {
             Ok(told) => {
                 let effects = self.back_from();
@@ -63,7 +63,7 @@ impl State {
             }
             Err(trouble) => {
                 match &mut self.place {
-                    Place::Save(saving, _) => {
+                    ConversationPlace::Save(saving, _) => {
                         saving.trouble = Some(trouble);
                         self.form.replace(fields(saving, self.config.as_deref()));
                     }
@@ -74,15 +74,15 @@ impl State {
         }
     }
 
-    pub(super) fn save_key(&mut self, key: Key) -> Vec<Effect> {
+    pub(super) fn save_key(&mut self, key: Key) -> Vec<ConversationEffect> {
         match key {
             Key::Escape => return self.back_from(),
-            Key::Function(5) => return self.wait("Looking for sticks", Effect::Survey),
+            Key::Function(5) => return self.wait("Looking for sticks", ConversationEffect::Survey),
             _ => {}
         }
         let at = self.form.focused().map(|field| field.id.clone()).unwrap_or_default();
         let did = self.form.key(key);
-        let Place::Save(saving, _) = &mut self.place else { return Vec::new() };
+        let ConversationPlace::Save(saving, _) = &mut self.place else { return Vec::new() };
         let had_url = saving.wants_url();
         saving.take(&self.form);
         if saving.wants_url() != had_url {
@@ -100,8 +100,8 @@ impl State {
         }
     }
 
-    fn save(&mut self) -> Vec<Effect> {
-        let Place::Save(saving, _) = &mut self.place else { return Vec::new() };
+    fn save(&mut self) -> Vec<ConversationEffect> {
+        let ConversationPlace::Save(saving, _) = &mut self.place else { return Vec::new() };
         saving.trouble = None;
         let destination = match saving.destination() {
             Ok(Some(destination)) => destination,
@@ -116,11 +116,10 @@ impl State {
         let what = saving.what;
         self.form.replace(fields(saving, self.config.as_deref()));
         match (what, destination, self.config.clone()) {
-            (Keepsake::Logs, destination, _) => {
-                self.wait("Collecting and saving the logs", Effect::SaveLogs(Box::new(destination)))
-            }
+            (Keepsake::Logs, destination, _) => self
+                .wait("Collecting and saving the logs", ConversationEffect::SaveLogs(Box::new(destination))),
             (Keepsake::Configuration, Destination::Volume(volume), Some(config)) => {
-                self.wait("Saving", Effect::SaveConfiguration(config, Box::new(volume)))
+                self.wait("Saving", ConversationEffect::SaveConfiguration(config, Box::new(volume)))
             }
             (Keepsake::Configuration, ..) => Vec::new(),
         }
@@ -185,7 +184,7 @@ fn fields(saving: &Saving, config: Option<&InstallConfig>) -> Vec<Field> {
         options.push(Choice::new("A server, over HTTP or HTTPS"));
     }
     let mut choice = Field::choice(WHERE, "Where to?", options, saving.chosen);
-    let trouble = saving.trouble.as_ref().map(Trouble::text).unwrap_or_default();
+    let trouble = saving.trouble.as_ref().map(ShownTrouble::text).unwrap_or_default();
     choice.errors = trouble.lines().map(str::to_owned).collect();
     if found.volumes.is_empty() {
         choice.warnings.push(NO_STICK.to_owned());

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use super::types::{COUNTDOWN, Standing};
-use super::{Effect, Place, Review, State};
-use crate::ui::questions::screens::Screen;
-use crate::ui::questions::{End, ShownNodes};
+use super::types::{COUNTDOWN, StandingNodes};
+use super::{Conversation, ConversationEffect, ConversationPlace, Review};
+use crate::ui::questions::screens::QuestionScreen;
+use crate::ui::questions::{ConversationEnd, ShownNodes};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
 use crate::ui::toolkit::text::Scroll;
@@ -26,11 +26,11 @@ enum Next {
     PowerOff,
 }
 
-impl State {
+impl Conversation {
     /// The nodes that an automatic install leaves as they are, with the countdown.
     pub(super) fn leave_as_it_is(&mut self, left: ShownNodes) {
         self.form = Form::default();
-        self.place = Place::Standing(Standing {
+        self.place = ConversationPlace::Standing(StandingNodes {
             nodes: left.nodes,
             why: Some(left.why),
             left: Some(COUNTDOWN.as_secs()),
@@ -43,7 +43,7 @@ impl State {
 
     /// The nodes that a plan goes over.
     pub(super) fn ask_about(&mut self, review: Review) {
-        self.show_standing(Standing {
+        self.show_standing(StandingNodes {
             nodes: review.present.clone(),
             why: None,
             left: None,
@@ -55,16 +55,16 @@ impl State {
     }
 
     /// Shows the choices.
-    pub(super) fn show_standing(&mut self, standing: Standing) {
+    pub(super) fn show_standing(&mut self, standing: StandingNodes) {
         let options = self.ways(&standing).into_iter().map(|(_, option)| option).collect();
         self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
-        self.place = Place::Standing(Standing { left: None, ends: None, ..standing });
+        self.place = ConversationPlace::Standing(StandingNodes { left: None, ends: None, ..standing });
     }
 
     /// Lets time pass. A node that did not start is not tried again: nothing restarts for ever.
-    pub(super) fn count(&mut self, now: Duration) -> Vec<Effect> {
+    pub(super) fn count(&mut self, now: Duration) -> Vec<ConversationEffect> {
         let busy = self.busy.is_some();
-        let Place::Standing(standing) = &mut self.place else { return Vec::new() };
+        let ConversationPlace::Standing(standing) = &mut self.place else { return Vec::new() };
         if busy || standing.why.is_none() || standing.tried {
             return Vec::new();
         }
@@ -80,7 +80,7 @@ impl State {
     /// A key during the countdown: it only ends that. Says whether there was one.
     pub(super) fn stop_counting(&mut self) -> bool {
         match &self.place {
-            Place::Standing(standing) if standing.left.is_some() && self.busy.is_none() => {
+            ConversationPlace::Standing(standing) if standing.left.is_some() && self.busy.is_none() => {
                 let standing = standing.clone();
                 self.show_standing(standing);
                 true
@@ -89,23 +89,23 @@ impl State {
         }
     }
 
-    fn start_node(&mut self) -> Vec<Effect> {
-        if let Place::Standing(standing) = &self.place {
-            let standing = Standing { tried: true, ..standing.clone() };
+    fn start_node(&mut self) -> Vec<ConversationEffect> {
+        if let ConversationPlace::Standing(standing) = &self.place {
+            let standing = StandingNodes { tried: true, ..standing.clone() };
             self.show_standing(standing);
         }
         if self.facts.can_quit || self.facts.rehearsal {
-            return self.wait("Ending", Effect::End(End::Quit));
+            return self.wait("Ending", ConversationEffect::End(ConversationEnd::Quit));
         }
-        self.wait("Starting the node from its disk", Effect::StartNode)
+        self.wait("Starting the node from its disk", ConversationEffect::StartNode)
     }
 
-    pub(super) fn standing_key(&mut self, key: Key) -> Vec<Effect> {
-        let Place::Standing(standing) = &mut self.place else { return Vec::new() };
+    pub(super) fn standing_key(&mut self, key: Key) -> Vec<ConversationEffect> {
+        let ConversationPlace::Standing(standing) = &mut self.place else { return Vec::new() };
         standing.ends = None;
         match key {
             Key::Escape if standing.review.is_some() => {
-                self.ask(Screen::Welcome);
+                self.ask(QuestionScreen::Welcome);
                 return Vec::new();
             }
             Key::PageUp | Key::PageDown => {
@@ -123,24 +123,29 @@ impl State {
         match next {
             Some(Next::Start) => return self.start_node(),
             Some(Next::Disks) => {
-                self.place = Place::Disks(Scroll::default(), Box::new(Place::Standing(standing)))
+                self.place = ConversationPlace::Disks(
+                    Scroll::default(),
+                    Box::new(ConversationPlace::Standing(standing)),
+                )
             }
             Some(Next::Over) => {
                 self.accepted = standing.nodes;
                 match standing.review {
-                    Some(review) => self.place = Place::Review(*review),
+                    Some(review) => self.place = ConversationPlace::Review(*review),
                     None => return self.review(),
                 }
             }
-            Some(Next::Change) => self.ask(Screen::Welcome),
-            Some(Next::PowerOff) => return self.wait("Ending", Effect::End(End::PowerOff)),
+            Some(Next::Change) => self.ask(QuestionScreen::Welcome),
+            Some(Next::PowerOff) => {
+                return self.wait("Ending", ConversationEffect::End(ConversationEnd::PowerOff));
+            }
             None => {}
         }
         Vec::new()
     }
 
     /// What can be decided, and what each is called.
-    fn ways(&self, standing: &Standing) -> Vec<(Next, Choice)> {
+    fn ways(&self, standing: &StandingNodes) -> Vec<(Next, Choice)> {
         let quits = self.facts.can_quit || self.facts.rehearsal;
         let start = if quits { "Leave it as it is, and end" } else { "Start the node from its disk" };
         let over = Choice::new("Install over it").with("The plan comes first, and then the last question.");

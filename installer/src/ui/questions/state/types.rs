@@ -6,8 +6,8 @@ use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::report::Method;
 use crate::stick::{Survey, Volume};
-use crate::ui::questions::screens::Screen;
-use crate::ui::questions::{ConfigOrigin, Destination, End, ShownNode, Trouble};
+use crate::ui::questions::screens::QuestionScreen;
+use crate::ui::questions::{ConfigOrigin, ConversationEnd, Destination, ShownNode, ShownTrouble};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::text::Scroll;
 use base::progress::Event;
@@ -20,9 +20,9 @@ pub const COUNTDOWN: Duration = Duration::from_secs(30);
 /// What is on the screen.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)]
-pub enum Place {
+pub enum ConversationPlace {
     /// Questions.
-    Asking(Screen),
+    Asking(QuestionScreen),
     /// Where a configuration is to be had.
     Load,
     /// The whole plan, or what is still missing.
@@ -30,9 +30,9 @@ pub enum Place {
     /// What an install would refuse this machine for, before the plan.
     Unfit(Review),
     /// Finished nodes that are on the disks, before the plan that goes over them, or in place of an automatic install.
-    Standing(Standing),
+    Standing(StandingNodes),
     /// The disks of the machine, and where to go back to.
-    Disks(Scroll, Box<Place>),
+    Disks(Scroll, Box<ConversationPlace>),
     /// The last word before disks are erased.
     Confirm(Review),
     /// The install goes on.
@@ -41,25 +41,25 @@ pub enum Place {
         log: Option<Scroll>,
     },
     /// It failed.
-    Failed(Trouble, Scroll),
+    Failed(ShownTrouble, Scroll),
     /// It is done.
     Done {
         /// Where the answers are recorded.
         record: Option<String>,
     },
     /// Where to save something, and where to go back to.
-    Save(Saving, Box<Place>),
+    Save(Saving, Box<ConversationPlace>),
     /// The short report of a failure as a QR code, and where to go back to.
-    Code(Box<Place>),
+    Code(Box<ConversationPlace>),
     /// The answers as a configuration, and where to go back to.
-    Recorded(Secret, Scroll, Box<Place>),
+    Recorded(Secret, Scroll, Box<ConversationPlace>),
     /// The way in for somebody who helps, and where to go back to.
-    Help(Box<Place>),
+    Help(Box<ConversationPlace>),
     /// How to end, and where to go back to.
-    Leave(Box<Place>),
+    Leave(Box<ConversationPlace>),
 }
 
-impl Place {
+impl ConversationPlace {
     /// Where one is when nothing lies in front of it.
     #[must_use]
     pub fn base(&self) -> &Self {
@@ -74,7 +74,7 @@ impl Place {
 
 /// Nodes that are there, and what may become of them.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct StandingNodes {
     /// The nodes.
     pub nodes: Vec<ShownNode>,
     /// Why an automatic install does not go over them.
@@ -114,7 +114,7 @@ pub struct Saving {
     /// How it takes files.
     pub method: Method,
     /// Why it did not work the last time.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<ShownTrouble>,
 }
 
 /// The plan as it is shown.
@@ -127,9 +127,9 @@ pub struct Review {
     /// Ids of the steps.
     pub steps: Vec<String>,
     /// Mistakes, with the screen where they are put right.
-    pub mistakes: Vec<(Option<Screen>, String)>,
+    pub mistakes: Vec<(Option<QuestionScreen>, String)>,
     /// What the checks that an install makes first have found.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ShownFinding>,
     /// The finished nodes that are on its disks.
     pub present: Vec<ShownNode>,
     /// The checks that are left out.
@@ -140,14 +140,14 @@ pub struct Review {
 
 impl Review {
     /// What an install would refuse the machine for.
-    pub fn stops(&self) -> impl Iterator<Item = &Finding> {
+    pub fn stops(&self) -> impl Iterator<Item = &ShownFinding> {
         self.findings.iter().filter(|finding| finding.stops)
     }
 }
 
 /// Something about the machine that should be otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct ShownFinding {
     /// The check's name.
     pub check: &'static str,
     /// What was seen, and what should be.
@@ -163,7 +163,7 @@ pub struct Finding {
 /// What happens to the conversation.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)]
-pub enum Input {
+pub enum ConversationInput {
     /// Somebody presses a key.
     Key(Key),
     /// Time passes.
@@ -171,47 +171,47 @@ pub enum Input {
     /// The install tells of itself.
     Event(Event),
     /// An effect has come to its end.
-    Ended(Outcome),
+    Ended(EffectOutcome),
 }
 
 /// What came of an effect.
 #[derive(Debug)]
-pub enum Outcome {
-    /// Of [`Effect::LookAgain`].
-    Inventory(Result<Inventory, Trouble>),
-    /// Of [`Effect::Fetch`].
-    Fetched(Result<Box<Combined>, Trouble>),
-    /// Of [`Effect::Try`].
-    Tried(Screen, Result<String, Trouble>),
-    /// Of [`Effect::Plan`].
-    Planned(Result<Review, Trouble>),
-    /// Of [`Effect::Install`]; where the answers are recorded.
-    Installed(Result<Option<String>, Trouble>),
-    /// Of [`Effect::Survey`].
-    Surveyed(Result<Survey, Trouble>),
-    /// Of [`Effect::SaveLogs`] and [`Effect::SaveConfiguration`]; where it is.
-    Saved(Result<String, Trouble>),
-    /// Of [`Effect::Show`].
-    Shown(Result<Secret, Trouble>),
-    /// Of [`Effect::OpenAccess`].
-    Opened(Result<Box<Access>, Trouble>),
-    /// Of [`Effect::CloseAccess`].
-    Closed(Result<(), Trouble>),
-    /// Of [`Effect::Shell`].
-    Returned(Result<(), Trouble>),
-    /// Of [`Effect::End`] and [`Effect::StartNode`], which should not come back.
-    NotEnded(Trouble),
+pub enum EffectOutcome {
+    /// Of [`ConversationEffect::LookAgain`].
+    Inventory(Result<Inventory, ShownTrouble>),
+    /// Of [`ConversationEffect::Fetch`].
+    Fetched(Result<Box<Combined>, ShownTrouble>),
+    /// Of [`ConversationEffect::Try`].
+    Tried(QuestionScreen, Result<String, ShownTrouble>),
+    /// Of [`ConversationEffect::Plan`].
+    Planned(Result<Review, ShownTrouble>),
+    /// Of [`ConversationEffect::Install`]; where the answers are recorded.
+    Installed(Result<Option<String>, ShownTrouble>),
+    /// Of [`ConversationEffect::Survey`].
+    Surveyed(Result<Survey, ShownTrouble>),
+    /// Of [`ConversationEffect::SaveLogs`] and [`ConversationEffect::SaveConfiguration`]; where it is.
+    Saved(Result<String, ShownTrouble>),
+    /// Of [`ConversationEffect::Show`].
+    Shown(Result<Secret, ShownTrouble>),
+    /// Of [`ConversationEffect::OpenAccess`].
+    Opened(Result<Box<Access>, ShownTrouble>),
+    /// Of [`ConversationEffect::CloseAccess`].
+    Closed(Result<(), ShownTrouble>),
+    /// Of [`ConversationEffect::Shell`].
+    Returned(Result<(), ShownTrouble>),
+    /// Of [`ConversationEffect::End`] and [`ConversationEffect::StartNode`], which should not come back.
+    NotEnded(ShownTrouble),
 }
 
 /// What shall be done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum ConversationEffect {
     /// Look at disks and network cards again.
     LookAgain,
     /// Fetch a configuration.
     Fetch(ConfigOrigin),
     /// Try what has been answered on a screen.
-    Try(Screen, Box<InstallConfig>),
+    Try(QuestionScreen, Box<InstallConfig>),
     /// Make the plan, and hold the machine against what an install checks first.
     Plan(Box<InstallConfig>),
     /// Install.
@@ -233,5 +233,5 @@ pub enum Effect {
     /// Start the finished node from its disk.
     StartNode,
     /// End.
-    End(End),
+    End(ConversationEnd),
 }

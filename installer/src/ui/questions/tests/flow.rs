@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ui::questions::{ConfigOrigin, End, Trouble};
+use crate::ui::questions::{ConfigOrigin, ConversationEnd, ShownTrouble};
 use base::failure::{Class, Failure};
 use base::progress::Progress;
 use model::config::{Mode, Role};
@@ -11,7 +11,7 @@ use model::config::{Mode, Role};
 const NEXT: Key = Key::Function(8);
 
 /// From the first screen to the plan of a new cluster, with nothing but what has to be said.
-pub(super) fn to_plan(state: &mut State) -> Vec<Effect> {
+pub(super) fn to_plan(state: &mut Conversation) -> Vec<ConversationEffect> {
     let mut effects = press(state, &[NEXT]);
     press(state, &[Key::Enter]);
     effects.extend(press(state, &[NEXT, NEXT]));
@@ -32,7 +32,7 @@ fn a_new_cluster_is_at_most_twelve_screens_from_the_first_question_to_the_end() 
     let mut state = begun("");
     let mut titles = vec![title(&mut state)];
     let mut effects = Vec::new();
-    type Step<'s> = &'s dyn Fn(&mut State) -> Vec<Effect>;
+    type Step<'s> = &'s dyn Fn(&mut Conversation) -> Vec<ConversationEffect>;
     let steps: [Step<'_>; 9] = [
         &|state| press(state, &[Key::Enter]),
         &|state| press(state, &[Key::Enter, NEXT]),
@@ -55,7 +55,7 @@ fn a_new_cluster_is_at_most_twelve_screens_from_the_first_question_to_the_end() 
             press(state, &[Key::Enter])
         },
         &|state| {
-            state.step(Input::Ended(Outcome::Installed(Ok(None))), Duration::ZERO);
+            state.step(ConversationInput::Ended(EffectOutcome::Installed(Ok(None))), Duration::ZERO);
             press(state, &[Key::Enter])
         },
     ];
@@ -80,9 +80,9 @@ fn a_new_cluster_is_at_most_twelve_screens_from_the_first_question_to_the_end() 
         ]
     );
     assert!(titles.len() <= 12);
-    assert_eq!(effects.last(), Some(&Effect::End(End::Restart)));
+    assert_eq!(effects.last(), Some(&ConversationEffect::End(ConversationEnd::Restart)));
     let installed = effects.iter().find_map(|effect| match effect {
-        Effect::Install(config) => Some(config),
+        ConversationEffect::Install(config) => Some(config),
         _ => None,
     });
     let config = installed.unwrap();
@@ -101,7 +101,7 @@ fn a_machine_joins_with_the_address_and_the_token_of_the_cluster() {
     press(&mut state, &[Key::Tab]);
     type_text(&mut state, "a-long-and-random-shared-text");
     let effects = press(&mut state, &[NEXT]);
-    let [Effect::Try(_, config)] = &effects[..] else { panic!("{effects:?}") };
+    let [ConversationEffect::Try(_, config)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!((config.install.mode, config.install.role), (Mode::Join, Role::Witness));
     assert_eq!(title(&mut state), "Install: who may log in");
 }
@@ -163,10 +163,13 @@ fn a_configuration_is_read_from_a_volume_that_came_later_or_fetched_from_a_url()
     let mut state = begun("");
     press(&mut state, &[Key::Function(3)]);
     assert_eq!(title(&mut state), "Install: a configuration");
-    let volume = state.step(Input::Key(Key::Enter), Duration::ZERO);
-    assert_eq!(volume, [Effect::Fetch(ConfigOrigin::Volume)]);
+    let volume = state.step(ConversationInput::Key(Key::Enter), Duration::ZERO);
+    assert_eq!(volume, [ConversationEffect::Fetch(ConfigOrigin::Volume)]);
     let failure = Failure::new(Class::Invalid, "no volume").hint("Plug it in.");
-    state.step(Input::Ended(Outcome::Fetched(Err(Trouble::of(&failure.into(), None)))), Duration::ZERO);
+    state.step(
+        ConversationInput::Ended(EffectOutcome::Fetched(Err(ShownTrouble::of(&failure.into(), None)))),
+        Duration::ZERO,
+    );
     assert!(picture(&mut state, Size::new(80, 24)).contains("next: Plug it in."));
     press(&mut state, &[Key::Down, Key::Enter]);
     type_text(&mut state, "ftp://a/b");
@@ -175,10 +178,10 @@ fn a_configuration_is_read_from_a_volume_that_came_later_or_fetched_from_a_url()
     type_text(&mut state, "http://a/b.yaml");
     assert_eq!(
         press(&mut state, &[Key::Enter]),
-        [Effect::Fetch(ConfigOrigin::Url("http://a/b.yaml".into()))]
+        [ConversationEffect::Fetch(ConfigOrigin::Url("http://a/b.yaml".into()))]
     );
     let found = combine(&[Document::yaml(Kind::Url, "u", "os: {hostname: node-9}")]).unwrap();
-    state.step(Input::Ended(Outcome::Fetched(Ok(Box::new(found)))), Duration::ZERO);
+    state.step(ConversationInput::Ended(EffectOutcome::Fetched(Ok(Box::new(found)))), Duration::ZERO);
     assert_eq!(title(&mut state), "Install: what this machine becomes");
     assert_eq!(state.answers.text("os.hostname"), "node-9");
 }
@@ -187,11 +190,11 @@ fn a_configuration_is_read_from_a_volume_that_came_later_or_fetched_from_a_url()
 fn a_network_that_does_not_come_up_is_told_once_and_can_be_gone_past() {
     let mut state = begun("");
     press(&mut state, &[NEXT, Key::Enter, NEXT]);
-    let effects = state.step(Input::Key(NEXT), Duration::ZERO);
-    let [Effect::Try(screen, _)] = &effects[..] else { panic!("{effects:?}") };
+    let effects = state.step(ConversationInput::Key(NEXT), Duration::ZERO);
+    let [ConversationEffect::Try(screen, _)] = &effects[..] else { panic!("{effects:?}") };
     let failure = Failure::new(Class::Network, "mgmt-br has no address").hint("Check cables.");
-    let trouble = Trouble::of(&failure.into(), None);
-    state.step(Input::Ended(Outcome::Tried(*screen, Err(trouble))), Duration::ZERO);
+    let trouble = ShownTrouble::of(&failure.into(), None);
+    state.step(ConversationInput::Ended(EffectOutcome::Tried(*screen, Err(trouble))), Duration::ZERO);
     let seen = picture(&mut state, Size::new(80, 24));
     assert!(seen.contains("has no address") && seen.contains("next: Check cables."), "{seen}");
     assert!(press(&mut state, &[NEXT]).is_empty());
@@ -202,7 +205,7 @@ fn a_network_that_does_not_come_up_is_told_once_and_can_be_gone_past() {
 fn a_network_can_be_tried_without_leaving_its_screen() {
     let mut state = begun("");
     press(&mut state, &[NEXT, Key::Enter, NEXT]);
-    assert!(matches!(press(&mut state, &[Key::Function(5)])[..], [Effect::Try(..)]));
+    assert!(matches!(press(&mut state, &[Key::Function(5)])[..], [ConversationEffect::Try(..)]));
     assert_eq!(title(&mut state), "Install: management network");
     assert!(press(&mut state, &[NEXT]).is_empty(), "what works is not tried twice");
     assert_eq!(title(&mut state), "Install: names and servers");
@@ -213,12 +216,12 @@ fn a_plan_that_comes_while_somebody_thinks_of_leaving_is_not_lost() {
     let mut state = begun("");
     to_plan(&mut state);
     press(&mut state, &[Key::Escape]);
-    let effects = state.step(Input::Key(NEXT), Duration::ZERO);
+    let effects = state.step(ConversationInput::Key(NEXT), Duration::ZERO);
     press(&mut state, &[Key::Function(10)]);
     effects
         .iter()
         .filter_map(works)
-        .for_each(|outcome| drop(state.step(Input::Ended(outcome), Duration::ZERO)));
+        .for_each(|outcome| drop(state.step(ConversationInput::Ended(outcome), Duration::ZERO)));
     press(&mut state, &[Key::Escape]);
     assert_eq!(title(&mut state), "Install: the plan");
     assert!(picture(&mut state, Size::new(80, 24)).contains("EVERYTHING on /dev/sda is erased."));
@@ -237,14 +240,14 @@ fn a_machine_that_does_not_fit_is_told_before_the_plan_and_taken_all_the_same_if
     press(&mut state, &[Key::Function(10), Key::Escape]);
     assert_eq!(title(&mut state), "Install: this machine");
     let effects = press(&mut state, &[Key::Down, Key::Down, Key::Enter]);
-    let [Effect::Plan(config)] = &effects[..] else { panic!("{effects:?}") };
+    let [ConversationEffect::Plan(config)] = &effects[..] else { panic!("{effects:?}") };
     let skipped: Vec<_> = config.install.skip_checks.iter().map(ToString::to_string).collect();
     assert_eq!(skipped, ["kvm", "cpu", "memory"]);
     assert_eq!(title(&mut state), "Install: the plan");
     press(&mut state, &[Key::Enter]);
     type_text(&mut state, "yes");
     let effects = press(&mut state, &[Key::Enter]);
-    let [Effect::Install(config)] = &effects[..] else { panic!("{effects:?}") };
+    let [ConversationEffect::Install(config)] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(config.install.skip_checks.len(), 3);
 }
 
@@ -255,7 +258,7 @@ fn what_an_install_cannot_do_without_is_not_left_out() {
     unfit(&mut state, false);
     let seen = picture(&mut state, Size::new(80, 24));
     assert!(!seen.contains("all the same"), "{seen}");
-    assert!(matches!(press(&mut state, &[Key::Down, Key::Enter])[..], [Effect::Plan(_)]));
+    assert!(matches!(press(&mut state, &[Key::Down, Key::Enter])[..], [ConversationEffect::Plan(_)]));
     assert_eq!(title(&mut state), "Install: the plan", "the machine has been looked at again");
     unfit(&mut state, false);
     press(&mut state, &[Key::Enter]);
@@ -279,7 +282,7 @@ fn nothing_is_installed_without_the_word() {
     }
     assert_eq!(title(&mut state), "Install: the last question");
     type_text(&mut state, "yes");
-    assert!(matches!(press(&mut state, &[Key::Enter])[..], [Effect::Install(_)]));
+    assert!(matches!(press(&mut state, &[Key::Enter])[..], [ConversationEffect::Install(_)]));
 }
 
 #[test]
@@ -291,30 +294,33 @@ fn a_failure_stays_until_somebody_says_what_next_and_can_be_tried_again() {
     press(&mut state, &[Key::Enter]);
     let failure =
         Failure::new(Class::DiskIo, "writing to /dev/sda: input/output error").hint("Replace the disk.");
-    state.step(Input::Ended(Outcome::Installed(Err(Trouble::of(&failure.into(), None)))), Duration::ZERO);
+    state.step(
+        ConversationInput::Ended(EffectOutcome::Installed(Err(ShownTrouble::of(&failure.into(), None)))),
+        Duration::ZERO,
+    );
     let seen = picture(&mut state, Size::new(80, 24));
     assert!(
         seen.contains("A disk could not be read or written.") && seen.contains("What to try: Replace"),
         "{seen}"
     );
-    state.step(Input::Tick, Duration::from_secs(3600));
+    state.step(ConversationInput::Tick, Duration::from_secs(3600));
     assert_eq!(title(&mut state), "Install: it has failed");
-    assert!(matches!(press(&mut state, &[Key::Enter])[..], [Effect::Install(_)]));
+    assert!(matches!(press(&mut state, &[Key::Enter])[..], [ConversationEffect::Install(_)]));
     assert_eq!(title(&mut state), "Install: progress");
 }
 
 #[test]
 fn a_rehearsal_ends_with_the_plan_and_installs_nothing() {
     let found = combine(&[]).unwrap();
-    let mut state = State::new(Facts { rehearsal: true, ..facts() }, Answers::on(&found));
+    let mut state = Conversation::new(ConversationFacts { rehearsal: true, ..facts() }, Answers::on(&found));
     let mut effects = to_plan(&mut state);
     effects.extend(press(&mut state, &[Key::Enter]));
     type_text(&mut state, "yes");
     effects.extend(press(&mut state, &[Key::Enter]));
     assert_eq!(title(&mut state), "Install: end of the rehearsal");
     effects.extend(press(&mut state, &[Key::Enter]));
-    assert_eq!(effects.last(), Some(&Effect::End(End::Quit)));
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Install(_))));
+    assert_eq!(effects.last(), Some(&ConversationEffect::End(ConversationEnd::Quit)));
+    assert!(!effects.iter().any(|effect| matches!(effect, ConversationEffect::Install(_))));
 }
 
 #[test]
@@ -324,7 +330,10 @@ fn leaving_asks_first_and_goes_back_to_where_one_was() {
     assert_eq!(title(&mut state), "Install: leave");
     press(&mut state, &[Key::Enter]);
     assert_eq!(title(&mut state), "Install: disks");
-    assert_eq!(press(&mut state, &[Key::Control('c'), Key::End, Key::Enter]), [Effect::End(End::PowerOff)]);
+    assert_eq!(
+        press(&mut state, &[Key::Control('c'), Key::End, Key::Enter]),
+        [ConversationEffect::End(ConversationEnd::PowerOff)]
+    );
 }
 
 #[test]
@@ -339,7 +348,7 @@ fn steps_and_the_log_of_an_install_are_shown_as_they_come() {
     progress.step("wipe", "Erasing the disk", None).done();
     progress.note("wipe", "a remark");
     for event in recorder.0.lock().unwrap().iter() {
-        state.step(Input::Event(event.clone()), Duration::from_secs(2));
+        state.step(ConversationInput::Event(event.clone()), Duration::from_secs(2));
     }
     assert!(picture(&mut state, Size::new(80, 24)).contains("[ ok ] Erasing the disk"));
     press(&mut state, &[Key::Function(7)]);
@@ -386,8 +395,8 @@ proptest! {
         type_text(&mut state, "yes");
         press(&mut state, &[Key::Enter]);
         let failure = Failure::new(Class::DiskIo, "writing to /dev/sda: input/output error");
-        let ended = if worked { Ok(None) } else { Err(Trouble::of(&failure.into(), None)) };
-        state.step(Input::Ended(Outcome::Installed(ended)), Duration::ZERO);
+        let ended = if worked { Ok(None) } else { Err(ShownTrouble::of(&failure.into(), None)) };
+        state.step(ConversationInput::Ended(EffectOutcome::Installed(ended)), Duration::ZERO);
         for key in keys {
             press(&mut state, &[key]);
             let _ = picture(&mut state, Size::new(width, height));
@@ -428,8 +437,8 @@ const ANSWERED: &[&str] = &[
 ];
 
 /// From the first screen to the plan with a value in each of those, one after the other by the keys that people press.
-fn answer_everything(state: &mut State, name: &str, last: u8) {
-    let fill = |state: &mut State, texts: &[&str]| {
+fn answer_everything(state: &mut Conversation, name: &str, last: u8) {
+    let fill = |state: &mut Conversation, texts: &[&str]| {
         for text in texts {
             type_text(state, text);
             press(state, &[Key::Tab]);

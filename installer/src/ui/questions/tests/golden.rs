@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::ui::questions::Trouble;
+use crate::ui::questions::ShownTrouble;
 use base::failure::{Class, Failure};
 use base::progress::{Event, State as Stage};
 
-fn compare(name: &str, state: &mut State) {
+fn compare(name: &str, state: &mut Conversation) {
     for (width, height) in [(80, 24), (120, 40)] {
         let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join(format!("src/ui/questions/tests/screens/{name}-{width}x{height}.txt"));
@@ -21,8 +21,8 @@ fn compare(name: &str, state: &mut State) {
     }
 }
 
-fn event(step: &str, state: Stage, bytes: Option<(u64, u64)>, message: &str) -> Input {
-    Input::Event(Event {
+fn event(step: &str, state: Stage, bytes: Option<(u64, u64)>, message: &str) -> ConversationInput {
+    ConversationInput::Event(Event {
         v: 1,
         seq: 1,
         time: String::new(),
@@ -48,7 +48,7 @@ fn disks_that_are_in_use_or_cannot_be_read_are_drawn_as_recorded() {
     facts.inventory.disks[0].holders.push(root);
     facts.inventory.disks[1].unread = Some("/dev/sdb: Input/output error (os error 5)".into());
     let found = combine(&[Document::yaml(Kind::Volume, "cidata", "os: {}")]).unwrap();
-    let mut state = State::new(facts, Answers::on(&found));
+    let mut state = Conversation::new(facts, Answers::on(&found));
     press(&mut state, &[Key::Function(8)]);
     compare("disks-trouble", &mut state);
 }
@@ -102,10 +102,10 @@ fn every_screen_of_a_new_cluster_is_drawn_as_recorded() {
     let failure = Failure::new(Class::DiskIo, "installing, step image")
         .because(anyhow::anyhow!("writing to /dev/sda: Input/output error (os error 5)"))
         .hint("/dev/sda is not bootable now; starting the install again does it over.");
-    let trouble = Trouble::of(&failure.into(), None);
-    state.step(Input::Ended(Outcome::Installed(Err(trouble))), Duration::from_secs(20));
+    let trouble = ShownTrouble::of(&failure.into(), None);
+    state.step(ConversationInput::Ended(EffectOutcome::Installed(Err(trouble))), Duration::from_secs(20));
     compare("failed", &mut state);
-    let last = |state: &mut State, choice: usize| {
+    let last = |state: &mut Conversation, choice: usize| {
         press(state, &[Key::Home]);
         (0..choice).for_each(|_| drop(press(state, &[Key::Down])));
         press(state, &[Key::Enter]);
@@ -125,7 +125,7 @@ fn every_screen_of_a_new_cluster_is_drawn_as_recorded() {
     compare("help-access-open", &mut state);
     press(&mut state, &[Key::Escape]);
     state.step(
-        Input::Ended(Outcome::Installed(Ok(Some("/run/answers.yaml".into())))),
+        ConversationInput::Ended(EffectOutcome::Installed(Ok(Some("/run/answers.yaml".into())))),
         Duration::from_secs(30),
     );
     compare("complete", &mut state);
@@ -146,13 +146,13 @@ fn the_screens_of_a_machine_that_joins_are_drawn_as_recorded() {
     compare("cluster-join", &mut state);
     press(&mut state, &[Key::Escape, Key::Escape, Key::Escape, Key::Escape, Key::Function(3)]);
     compare("load", &mut state);
-    assert!(matches!(state.place, Place::Load));
+    assert!(matches!(state.place, ConversationPlace::Load));
 }
 
 #[test]
 fn the_screens_of_a_finished_node_are_drawn_as_recorded() {
     let mut state = super::standing::left();
-    state.step(Input::Tick, Duration::from_secs(7));
+    state.step(ConversationInput::Tick, Duration::from_secs(7));
     compare("standing", &mut state);
     press(&mut state, &[Key::Enter]);
     compare("standing-choices", &mut state);

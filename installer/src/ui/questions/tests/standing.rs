@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ui::questions::state::COUNTDOWN;
-use crate::ui::questions::{End, ShownNode, ShownNodes};
+use crate::ui::questions::{ConversationEnd, ShownNode, ShownNodes};
 
 fn present() -> ShownNode {
     ShownNode {
@@ -22,16 +22,16 @@ fn present() -> ShownNode {
 }
 
 /// The conversation of an automatic install that has left a node as it is.
-pub(super) fn left() -> State {
+pub(super) fn left() -> Conversation {
     let answers = "{install: {automatic: true, device: /dev/sda, mode: install}, os: {hostname: node-1, password: correct horse}}";
     let found = combine(&[Document::yaml(Kind::Volume, "cidata", answers)]).unwrap();
     let left =
         ShownNodes { nodes: vec![present()], why: "Nothing is written: install.reinstall is false.".into() };
-    State::new(Facts { left: Some(left), ..facts() }, Answers::on(&found))
+    Conversation::new(ConversationFacts { left: Some(left), ..facts() }, Answers::on(&found))
 }
 
-fn tick(state: &mut State, seconds: u64) -> Vec<Effect> {
-    state.step(Input::Tick, Duration::from_secs(seconds))
+fn tick(state: &mut Conversation, seconds: u64) -> Vec<ConversationEffect> {
+    state.step(ConversationInput::Tick, Duration::from_secs(seconds))
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn the_node_starts_when_nobody_presses_a_key_for_half_a_minute() {
     assert!(picture(&mut state, Size::new(80, 24)).contains("starts from its disk in 30 seconds"));
     assert!(tick(&mut state, 1).is_empty() && tick(&mut state, 29).is_empty());
     assert!(picture(&mut state, Size::new(80, 24)).contains("starts from its disk in 1 second."));
-    assert_eq!(tick(&mut state, COUNTDOWN.as_secs()), [Effect::StartNode]);
+    assert_eq!(tick(&mut state, COUNTDOWN.as_secs()), [ConversationEffect::StartNode]);
     // Once is enough.
     assert!(tick(&mut state, COUNTDOWN.as_secs() + 5).is_empty());
 }
@@ -65,7 +65,7 @@ fn a_key_that_nobody_follows_up_does_not_keep_the_node_down() {
     assert!(tick(&mut state, 610).is_empty() && tick(&mut state, 1209).is_empty());
     assert!(tick(&mut state, 1220).is_empty());
     assert!(picture(&mut state, Size::new(80, 24)).contains("starts from its disk in 20 seconds"));
-    assert_eq!(tick(&mut state, 1240), [Effect::StartNode]);
+    assert_eq!(tick(&mut state, 1240), [ConversationEffect::StartNode]);
 }
 
 #[test]
@@ -73,14 +73,14 @@ fn a_node_is_installed_over_only_after_the_plan_and_the_word_yes() {
     let mut state = left();
     press(&mut state, &[Key::Enter]);
     let effects = press(&mut state, &[Key::Down, Key::Down, Key::Enter]);
-    assert!(matches!(effects[..], [Effect::Plan(_)]), "{effects:?}");
+    assert!(matches!(effects[..], [ConversationEffect::Plan(_)]), "{effects:?}");
     assert!(press(&mut state, &[Key::Enter]).is_empty());
     type_text(&mut state, "no");
     assert!(press(&mut state, &[Key::Enter]).is_empty());
     press(&mut state, &[Key::Control('u')]);
     type_text(&mut state, "yes");
     let effects = press(&mut state, &[Key::Enter]);
-    assert!(matches!(effects[..], [Effect::Install(_)]), "{effects:?}");
+    assert!(matches!(effects[..], [ConversationEffect::Install(_)]), "{effects:?}");
 }
 
 #[test]
@@ -89,18 +89,21 @@ fn the_other_choices_show_the_disks_and_power_off() {
     press(&mut state, &[Key::Enter, Key::Down, Key::Enter]);
     assert!(picture(&mut state, Size::new(80, 24)).contains("/dev/sda"));
     press(&mut state, &[Key::Escape]);
-    assert_eq!(press(&mut state, &[Key::End, Key::Enter]), [Effect::End(End::PowerOff)]);
+    assert_eq!(
+        press(&mut state, &[Key::End, Key::Enter]),
+        [ConversationEffect::End(ConversationEnd::PowerOff)]
+    );
 }
 
 #[test]
 fn a_node_that_does_not_start_leaves_the_choices_and_says_why() {
     let mut state = left();
-    assert_eq!(tick(&mut state, 31), [Effect::StartNode]);
+    assert_eq!(tick(&mut state, 31), [ConversationEffect::StartNode]);
     let failure =
         base::failure::Failure::new(base::failure::Class::Hardware, "the node cannot be started from here")
             .hint("Take the medium out.");
-    let trouble = crate::ui::questions::Trouble::of(&failure.into(), None);
-    state.step(Input::Ended(Outcome::NotEnded(trouble)), Duration::from_secs(32));
+    let trouble = crate::ui::questions::ShownTrouble::of(&failure.into(), None);
+    state.step(ConversationInput::Ended(EffectOutcome::NotEnded(trouble)), Duration::from_secs(32));
     assert!(tick(&mut state, 3600).is_empty(), "it is not tried for ever");
     let shown = picture(&mut state, Size::new(80, 24));
     assert!(shown.contains("cannot be started from here") && shown.contains("Install over it"), "{shown}");
@@ -108,12 +111,12 @@ fn a_node_that_does_not_start_leaves_the_choices_and_says_why() {
 
 #[test]
 fn the_questions_end_at_the_node_that_is_there_and_by_default_it_stays() {
-    let reviewed = |state: &mut State| {
-        let effects = state.step(Input::Key(Key::Function(8)), Duration::ZERO);
+    let reviewed = |state: &mut Conversation| {
+        let effects = state.step(ConversationInput::Key(Key::Function(8)), Duration::ZERO);
         for effect in effects {
-            if let Some(Outcome::Planned(Ok(review))) = works(&effect) {
+            if let Some(EffectOutcome::Planned(Ok(review))) = works(&effect) {
                 let review = Review { present: vec![present()], ..review };
-                state.step(Input::Ended(Outcome::Planned(Ok(review))), Duration::ZERO);
+                state.step(ConversationInput::Ended(EffectOutcome::Planned(Ok(review))), Duration::ZERO);
             }
         }
     };
@@ -121,20 +124,26 @@ fn the_questions_end_at_the_node_that_is_there_and_by_default_it_stays() {
         "{install: {device: /dev/sda, mode: install}, os: {hostname: node-1, password: correct horse}}",
     );
     for _ in 0..12 {
-        if matches!(state.place, Place::Standing(_)) {
+        if matches!(state.place, ConversationPlace::Standing(_)) {
             break;
         }
         reviewed(&mut state);
-        for outcome in [Outcome::Tried(crate::ui::questions::screens::Screen::Network, Ok("fine".into()))] {
+        for outcome in
+            [EffectOutcome::Tried(crate::ui::questions::screens::QuestionScreen::Network, Ok("fine".into()))]
+        {
             if state.busy.is_some() {
-                state.step(Input::Ended(outcome), Duration::ZERO);
+                state.step(ConversationInput::Ended(outcome), Duration::ZERO);
             }
         }
     }
     let shown = picture(&mut state, Size::new(80, 24));
     assert!(shown.contains("/dev/sda holds a finished node, node-1"), "{shown}");
     let mut stays = state.clone();
-    assert_eq!(press(&mut stays, &[Key::Enter]), [Effect::StartNode]);
+    assert_eq!(press(&mut stays, &[Key::Enter]), [ConversationEffect::StartNode]);
     assert!(press(&mut state, &[Key::Down, Key::Down, Key::Enter]).is_empty());
-    assert!(matches!(&state.place, Place::Review(review) if review.plan.is_some()), "{:?}", state.place);
+    assert!(
+        matches!(&state.place, ConversationPlace::Review(review) if review.plan.is_some()),
+        "{:?}",
+        state.place
+    );
 }
