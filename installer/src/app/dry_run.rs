@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use super::inventory_file::read_inventory;
 use super::{finished_nodes, gather};
 use crate::inventory::{Inventory, Roots};
 use base::command::{Runner, SystemRunner};
-use base::failure::{Class, Classify};
-use base::files::read_text;
 use base::program::{Context, Format, print};
 use model::config::sources::Gathering;
 
@@ -35,11 +34,7 @@ impl DryRun {
         media.tell_warnings(&context.progress);
         let (inventory, runner): (Inventory, Option<&dyn Runner>) = match self.inventory {
             None => (Inventory::scan(&Roots::default())?, Some(&SystemRunner)),
-            Some(path) => {
-                let what = || format!("reading the inventory {}", path.display());
-                let text = read_text(&path).class(Class::Invalid, what)?;
-                (serde_json::from_str(&text).class(Class::Invalid, what)?, None)
-            }
+            Some(path) => (read_inventory(&path)?, None),
         };
         let config = &media.combined.config;
         let present = finished_nodes::foretell(config, &inventory, &media, runner)?;

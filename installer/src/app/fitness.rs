@@ -7,26 +7,22 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::gather;
-use crate::inventory::{Inventory, Roots};
+use super::inventory_file::read_inventory;
+use crate::inventory::Roots;
 use crate::preflight::join::version;
 use crate::preflight::network::Offline;
 use crate::preflight::{Facts, Intent, LINK_PATIENCE, Report, SystemNetwork, inventory, run};
 use base::command::SystemRunner;
-use base::failure::{Class, Classify};
-use base::files::read_text;
 use base::progress::Progress;
 use medium::sources::BOOT_MEDIUM;
 use medium::sources::is_medium;
 use model::config::sources::Gathering;
 use model::config::{self, InstallConfig};
 
-/// Judges this machine, or the one whose disks and network cards the file `inventory` has.
+/// Judges this machine, or the one whose disks and network cards `file` has.
 pub(crate) fn judge(intent: Intent, file: Option<&Path>) -> Result<Report> {
     let Some(path) = file else { return check(intent) };
-    let what = || format!("reading the inventory {}", path.display());
-    let text = read_text(path).class(Class::Invalid, what)?;
-    let inventory: Inventory = serde_json::from_str(&text).class(Class::Invalid, what)?;
-    Ok(run(&Facts::of_inventory(inventory), &intent, &Offline))
+    Ok(run(&Facts::of_inventory(read_inventory(path)?), &intent, &Offline))
 }
 
 /// The step of an install: tells every finding, and is an error where the install must not begin.

@@ -13,6 +13,7 @@ pub(crate) mod fitness;
 pub(crate) mod gather;
 pub(crate) mod images;
 pub(crate) mod install;
+pub(crate) mod inventory_file;
 pub(crate) mod network_trial;
 pub(crate) mod questions;
 pub(crate) mod registries;

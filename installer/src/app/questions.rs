@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -18,6 +18,7 @@ use super::audience::Audience;
 use super::finished_nodes::{self, UntouchedNodes};
 use super::gather::{self, Media};
 use super::install::{ReinstallConsent, carry_out};
+use super::inventory_file::read_inventory;
 use super::report::{Evidence, RunRecord};
 use super::{consoles, fitness};
 use crate::execute::{Cancel, finish, start_node};
@@ -39,7 +40,8 @@ use crate::ui::questions::{
 use crate::ui::toolkit::Console;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure, class_of};
-use base::files::{read_text, write_atomically};
+use base::files::write_atomically;
+use base::parallel::locked;
 use base::progress::plain::PlainLines;
 use base::progress::{Event, Progress, Sink};
 use model::config::sources::{Combined, Document, Entry, Kind, Request};
@@ -103,7 +105,7 @@ pub(crate) fn leave(
     progress: &Progress,
 ) -> Result<()> {
     let player = Player::new(media, settings, audience)?;
-    *lock(&player.nodes) = left.nodes.clone();
+    *locked(&player.nodes) = left.nodes.clone();
     let consoles = settings.open().unwrap_or_default();
     if consoles.is_empty() {
         let text = format!("The node starts from its disk in {} seconds", COUNTDOWN.as_secs());
@@ -131,10 +133,6 @@ struct Player<'a> {
     evidence: Mutex<Option<Evidence>>,
     /// The finished nodes that were found last.
     nodes: Mutex<Vec<Node>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<'a> Player<'a> {
@@ -210,7 +208,7 @@ impl<'a> Player<'a> {
 
     /// Writes a file to a stick; says where it is.
     fn write(&self, volume: &Volume, name: &str, content: &[u8]) -> Result<String> {
-        stick::write(volume, name, content, &self.inventory()?, &lock(&self.spared))?;
+        stick::write(volume, name, content, &self.inventory()?, &locked(&self.spared))?;
         Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
     }
 }
@@ -218,11 +216,7 @@ impl<'a> Player<'a> {
 impl InstallMachine for Player<'_> {
     fn inventory(&self) -> Result<Inventory> {
         match &self.settings.rehearsal {
-            Some(Some(path)) => {
-                let what = || format!("reading the inventory {}", path.display());
-                serde_json::from_str(&read_text(path).class(Class::Invalid, what)?)
-                    .class(Class::Invalid, what)
-            }
+            Some(Some(path)) => read_inventory(path),
             _ => Inventory::scan(&Roots::default()),
         }
     }
@@ -251,7 +245,7 @@ impl InstallMachine for Player<'_> {
         let progress = Progress::new(vec![Box::new(notes.clone())]);
         set_up_network(config, Path::new("/"), &SystemRunner, &progress)
             .class(Class::Network, || "setting up the network".into())?;
-        let notes = lock(&notes.0).clone();
+        let notes = locked(&notes.0).clone();
         let warnings: Vec<_> = notes.iter().filter_map(|note| note.strip_prefix("warning: ")).collect();
         match warnings[..] {
             [] => Ok(notes.last().cloned().unwrap_or_else(|| "The network is as it was.".into())),
@@ -291,12 +285,12 @@ impl InstallMachine for Player<'_> {
             Some(Some(_)) => Vec::new(),
             _ => finished_nodes::look(config, &self.inventory()?, &SystemRunner),
         };
-        *lock(&self.nodes) = nodes.clone();
+        *locked(&self.nodes) = nodes.clone();
         Ok(finished_nodes::present(&nodes))
     }
 
     fn start_node(&self) -> Result<()> {
-        let nodes = lock(&self.nodes).clone();
+        let nodes = locked(&self.nodes).clone();
         let Some(node) = nodes.first() else {
             return Err(Failure::new(Class::Invalid, "there is no finished node to start").into());
         };
@@ -306,7 +300,7 @@ impl InstallMachine for Player<'_> {
 
     fn plan(&self, config: &InstallConfig) -> Result<Plan> {
         let plan = crate::plan::plan(config, &self.inventory()?, &self.media.release, Uuid::new_v4())?;
-        *lock(&self.spared) = plan.disks().map(|disk| disk.path.clone()).collect();
+        *locked(&self.spared) = plan.disks().map(|disk| disk.path.clone()).collect();
         Ok(plan)
     }
 
@@ -325,7 +319,7 @@ impl InstallMachine for Player<'_> {
             let consent = (config, ReinstallConsent::Given);
             carry_out(consent, self.media, progress, &mut record, &cancel)
         });
-        *lock(&self.evidence) = result.as_ref().err().and_then(|error| record.evidence(error));
+        *locked(&self.evidence) = result.as_ref().err().and_then(|error| record.evidence(error));
         record.end(result).map(drop)
     }
 
@@ -344,7 +338,7 @@ impl InstallMachine for Player<'_> {
     }
 
     fn volumes(&self) -> Result<Survey> {
-        Ok(Survey::of(&self.inventory()?, &lock(&self.spared)))
+        Ok(Survey::of(&self.inventory()?, &locked(&self.spared)))
     }
 
     fn save_configuration(&self, config: &InstallConfig, volume: &Volume) -> Result<String> {
@@ -354,7 +348,7 @@ impl InstallMachine for Player<'_> {
     }
 
     fn save_logs(&self, destination: &Destination) -> Result<String> {
-        let evidence = lock(&self.evidence);
+        let evidence = locked(&self.evidence);
         let Some(evidence) = evidence.as_ref() else {
             return Err(
                 Failure::new(Class::Invalid, "no install has failed: there are no logs to save").into()
@@ -409,7 +403,7 @@ struct Notes(Arc<Mutex<Vec<String>>>);
 impl Sink for Notes {
     fn show(&mut self, event: &Event) {
         if event.state == base::progress::State::Progress && event.bytes.is_none() {
-            lock(&self.0).push(event.message.clone());
+            locked(&self.0).push(event.message.clone());
         }
     }
 }
@@ -417,7 +411,7 @@ impl Sink for Notes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Method;
+    use crate::report::UploadMethod;
     use medium::sources::LocalMedium;
     use testing::release::release;
     use testing::reports::{Manner, Server};
@@ -441,7 +435,7 @@ mod tests {
         let player = player(&media, &settings, audience);
         let destination = |path: &str| {
             let url = format!("{}/{path}/", server.url).parse().unwrap();
-            Destination::Url(url, Method::Put)
+            Destination::Url(url, UploadMethod::Put)
         };
         assert_eq!(class_of(&player.save_logs(&destination("early")).unwrap_err()), Class::Invalid);
         // A disk that is not there: the install ends before anything is written.

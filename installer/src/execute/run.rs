@@ -17,7 +17,7 @@ use super::disk::device;
 use super::disk::filesystems;
 use super::disk::host::{MountAccess, with_mount};
 use super::disk::mirror::{self, Arrays};
-use super::disk::system_disks::System;
+use super::disk::system_disks::SystemDisks;
 use super::disk::table;
 use super::disk::wipe;
 use super::parts::RunParts;
@@ -43,7 +43,7 @@ pub fn execute(plan: &Plan, parts: &RunParts<'_>) -> Result<()> {
     check_programs(plan, parts, &arrays)?;
     let second = plan.mirror.as_ref().map(|mirror| (parts.open)(&mirror.disk)).transpose()?;
     let others = OtherDisks::open(plan, parts)?;
-    let system = System::new(plan, &guard, second.as_deref())?;
+    let system = SystemDisks::new(plan, &guard, second.as_deref())?;
     system.each(|disk| other_disks::spare(plan, &disk.device, disk.target))?;
     if let Some((device, data)) = others.data(plan) {
         other_disks::spare(plan, device, &data.disk)?;
@@ -86,7 +86,7 @@ fn check_programs(plan: &Plan, parts: &RunParts<'_>, arrays: &Arrays<'_>) -> Res
 struct Run<'r, 'a> {
     plan: &'r Plan,
     parts: &'r RunParts<'a>,
-    system: System<'r>,
+    system: SystemDisks<'r>,
     arrays: Arrays<'r>,
     others: OtherDisks<'a>,
     keeper: Option<KeptCheck<'r>>,

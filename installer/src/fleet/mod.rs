@@ -30,7 +30,7 @@ use model::config::text::HttpUrl;
 use model::fleet::{Failed, Hello, Line, Node};
 use model::machine::Identity;
 pub use patience::Patience;
-use shared::{KnownOfRun, Shared};
+use shared::{KnownOfRun, SharedRun};
 
 /// Kernel parameters whose URLs may carry tokens.
 const URLS: [&str; 5] = [
@@ -55,7 +55,7 @@ pub struct Setup {
 }
 
 /// Tells of one run. Dropped without [`Reporter::conclude`], it goes on sending while the process lives.
-pub struct Reporter(Arc<Shared>);
+pub struct Reporter(Arc<SharedRun>);
 
 /// What became of what there was to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Reporter {
         let Setup { url, machine, patience, progress } = setup;
         let hello = Hello { v: model::fleet::VERSION, run, machine, hostname: None, product: None };
         let known = KnownOfRun { hello, authorities: Vec::new(), secrets: Secrets::default() };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedRun {
             url,
             patience,
             progress,
@@ -160,7 +160,7 @@ impl Reporter {
     }
 }
 
-struct Listener(Arc<Shared>);
+struct Listener(Arc<SharedRun>);
 
 impl Sink for Listener {
     fn show(&mut self, event: &Event) {

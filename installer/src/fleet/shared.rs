@@ -11,7 +11,7 @@ use model::config::text::HttpUrl;
 use model::fleet::{Hello, Line};
 
 /// One run, as the thread that sends has it in common with those that tell.
-pub(super) struct Shared {
+pub(super) struct SharedRun {
     pub(super) url: HttpUrl,
     pub(super) patience: Patience,
     pub(super) progress: Progress,
@@ -43,7 +43,7 @@ pub(super) struct WaitingLines {
     pub(super) refused: bool,
 }
 
-impl Shared {
+impl SharedRun {
     pub(super) fn known(&self) -> MutexGuard<'_, KnownOfRun> {
         locked(&self.known)
     }

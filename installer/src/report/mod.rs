@@ -21,7 +21,7 @@ use model::config::InstallConfig;
 use model::config::redact::{Secrets, without_secrets};
 use model::fleet;
 
-pub use send::{Method, send};
+pub use send::{UploadMethod, send};
 
 /// Where reports are kept. It is in memory: the disks may be what is broken.
 pub const DIRECTORY: &str = "/run/nqrust";

@@ -21,6 +21,7 @@ use call::{Call, name};
 pub use facts::WebhookFacts;
 use model::config::formats::webhook::Values;
 
+use base::parallel::locked;
 use base::progress::{self, Progress, Sink, State};
 use model::config::webhook::{Event, Webhook};
 
@@ -109,7 +110,7 @@ impl Hooks {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.queue)
     }
 
     /// Never waits: this is called from the middle of an install.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use uuid::Uuid;
 
-use crate::execute::disk::system_disks::System;
+use crate::execute::disk::system_disks::SystemDisks;
 use crate::plan::{Partition, PartitionName, Plan, SectorSize};
 use base::command::{Invocation, Runner};
 use base::files::read_at_most;
@@ -71,7 +71,7 @@ fn enter(
 pub(in crate::execute) fn enter_each(
     variables: &Path,
     plan: &Plan,
-    system: &System<'_>,
+    system: &SystemDisks<'_>,
     progress: &Progress,
 ) {
     let Plan { release, erased, mirror, .. } = plan;

@@ -1,22 +1,23 @@
 //! The commit: one sector of the disk that stays in memory until everything else is true.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
 
 use super::device::{self, AlignedBuffer, BlockDevice, Layer};
 use base::failure::{Class, Failure};
+use base::parallel::locked;
 
 /// A disk of which one sector is held back: writes to it stay in memory and put zeros on the disk, reads see
-/// what was written. [`HeldBack::commit`] writes it.
-pub(in crate::execute) struct HeldBack<'a> {
+/// what was written. [`HeldSector::commit`] writes it.
+pub(in crate::execute) struct HeldSector<'a> {
     inner: &'a dyn BlockDevice,
     at: u64,
     held: Mutex<Option<Vec<u8>>>,
 }
 
-impl<'a> HeldBack<'a> {
+impl<'a> HeldSector<'a> {
     /// Holds back the sector at byte `at` of `inner`.
     pub(in crate::execute) fn new(inner: &'a dyn BlockDevice, at: u64) -> Self {
         Self { inner, at, held: Mutex::new(None) }
@@ -56,7 +57,7 @@ impl<'a> HeldBack<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.held)
     }
 
     /// Where in a transfer of `length` bytes at `offset` the held sector lies.
@@ -67,7 +68,7 @@ impl<'a> HeldBack<'a> {
     }
 }
 
-impl Layer for HeldBack<'_> {
+impl Layer for HeldSector<'_> {
     fn below(&self) -> &dyn BlockDevice {
         self.inner
     }

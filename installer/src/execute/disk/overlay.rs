@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::device::{BlockDevice, Layer};
 use crate::plan::SectorSize;
+use base::parallel::locked;
 
 /// A disk over another one, whose writes are forgotten with it.
 pub(in crate::execute) struct Overlay<'a> {
@@ -21,7 +22,7 @@ impl<'a> Overlay<'a> {
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<u8>>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.written)
     }
 
     /// The length of a sector, as an index has to be.

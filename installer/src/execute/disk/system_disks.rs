@@ -7,13 +7,13 @@ use anyhow::{Context, Result};
 use uuid::Uuid;
 
 use super::device::BlockDevice;
-use super::held_sector::HeldBack;
+use super::held_sector::HeldSector;
 use crate::plan::{Partition, PartitionName, Plan, SectorSize, Target};
 use base::size::ByteSize;
 
-/// One disk of the system, unbootable until its [`HeldBack::commit`].
+/// One disk of the system, unbootable until its [`HeldSector::commit`].
 pub(in crate::execute) struct SystemDisk<'a> {
-    pub(in crate::execute) device: HeldBack<'a>,
+    pub(in crate::execute) device: HeldSector<'a>,
     pub(in crate::execute) target: &'a Target,
     pub(in crate::execute) guid: Uuid,
     pub(in crate::execute) partitions: &'a [Partition],
@@ -29,7 +29,7 @@ impl SystemDisk<'_> {
 
 /// All of them, which as a device are one: writes go to each disk, reads are of the first. Partitions of one name lie at
 /// the same place on each.
-pub(in crate::execute) struct System<'a> {
+pub(in crate::execute) struct SystemDisks<'a> {
     disks: Vec<SystemDisk<'a>>,
     /// A disk is bootable already.
     committed: AtomicBool,
@@ -37,7 +37,7 @@ pub(in crate::execute) struct System<'a> {
     failed: AtomicUsize,
 }
 
-impl<'a> System<'a> {
+impl<'a> SystemDisks<'a> {
     /// `first` is the disk of the plan; `second` its mirror, where there is one.
     pub(in crate::execute) fn new(
         plan: &'a Plan,
@@ -48,7 +48,7 @@ impl<'a> System<'a> {
             let esp = partitions.iter().find(|partition| partition.name == PartitionName::Esp);
             let esp = esp.context("the plan has no EFI system partition")?;
             anyhow::Ok(SystemDisk {
-                device: HeldBack::new(device, esp.start.get()),
+                device: HeldSector::new(device, esp.start.get()),
                 target,
                 guid,
                 partitions,
@@ -103,7 +103,7 @@ impl<'a> System<'a> {
 /// From this length on the disks write at the same time.
 const LONG: usize = 256 << 10;
 
-impl BlockDevice for System<'_> {
+impl BlockDevice for SystemDisks<'_> {
     fn describe(&self) -> String {
         let told = |disk: &SystemDisk<'_>| disk.device.describe();
         match self.disks.get(self.failed.load(Ordering::Relaxed)) {

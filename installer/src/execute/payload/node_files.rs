@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use uuid::Uuid;
 
-use super::readback::{self, Written};
+use super::readback::{self, WrittenFile};
 use super::store::directory;
 use crate::cards::{Remembered, record};
 use crate::fleet::herald;
@@ -75,7 +75,7 @@ impl NodeFiles {
 
     /// Reads them back from the partition mounted anew at `root`.
     pub(in crate::execute) fn verify(&self, root: &Path) -> Result<()> {
-        let written = self.files().into_iter().map(|(name, bytes, _)| Written {
+        let written = self.files().into_iter().map(|(name, bytes, _)| WrittenFile {
             path: name.into(),
             name: if name == DOCUMENT { "the node document".into() } else { name.into() },
             size: bytes.len() as u64,

@@ -14,13 +14,13 @@ use super::store::AT_ONCE;
 use crate::execute::disk::device;
 use base::digest::{Digest, Hasher};
 use base::failure::{Class, Classify, Failure};
-use base::parallel::for_each_interruptible;
+use base::parallel::{for_each_interruptible, locked};
 
 /// How much is read at once.
 const PIECE: usize = 1 << 20;
 
 /// A file as it was written.
-pub(in crate::execute) struct Written<'a> {
+pub(in crate::execute) struct WrittenFile<'a> {
     /// Where, below the root of its file system.
     pub(in crate::execute) path: PathBuf,
     /// What a person calls it.
@@ -34,7 +34,7 @@ pub(in crate::execute) struct Written<'a> {
 /// Reads each file below `root` and compares it with what was written. `advance` hears of bytes that were read.
 pub(in crate::execute) fn check(
     root: &Path,
-    written: &[Written<'_>],
+    written: &[WrittenFile<'_>],
     go_on: &(dyn Fn() -> Result<(), Failure> + Sync),
     advance: &mut (dyn FnMut(u64) + Send),
 ) -> Result<()> {
@@ -43,13 +43,13 @@ pub(in crate::execute) fn check(
         one(root, file, &mut |bytes| {
             go_on()?;
             others_go_on()?;
-            advance.lock().unwrap_or_else(std::sync::PoisonError::into_inner)(bytes);
+            locked(&advance)(bytes);
             Ok(())
         })
     })
 }
 
-fn one(root: &Path, file: &Written<'_>, heard: &mut dyn FnMut(u64) -> Result<(), Failure>) -> Result<()> {
+fn one(root: &Path, file: &WrittenFile<'_>, heard: &mut dyn FnMut(u64) -> Result<(), Failure>) -> Result<()> {
     let path = root.join(&file.path);
     let told = |at: u64| format!("reading {} back, {}, at byte {at}", file.name, file.path.display());
     let mut found = File::open(&path).class(Class::DiskIo, || told(0))?;
@@ -76,7 +76,7 @@ fn one(root: &Path, file: &Written<'_>, heard: &mut dyn FnMut(u64) -> Result<(),
 }
 
 /// The first byte that differs from what was written, or is missing.
-fn first_difference(path: &Path, file: &Written<'_>) -> Result<Option<u64>> {
+fn first_difference(path: &Path, file: &WrittenFile<'_>) -> Result<Option<u64>> {
     let mut found = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
     let mut good = (file.again)()?;
     let (mut here, mut there, mut done) = (vec![0; PIECE], vec![0; PIECE], 0);
@@ -100,8 +100,8 @@ mod tests {
     use super::*;
     use base::failure::{class_of, render};
 
-    fn written(name: &str, bytes: &'static [u8]) -> Written<'static> {
-        Written {
+    fn written(name: &str, bytes: &'static [u8]) -> WrittenFile<'static> {
+        WrittenFile {
             path: name.into(),
             name: format!("the file {name}"),
             size: bytes.len() as u64,

@@ -10,21 +10,21 @@ use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result};
 
 use super::image::fill;
-use super::readback::{self, Written};
+use super::readback::{self, WrittenFile};
 use super::store::{AT_ONCE, Store, UnfinishedFile};
 use crate::execute::cancel::Cancel;
 use crate::plan::images_of;
 use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure, class_of};
-use base::parallel::for_each_interruptible;
+use base::parallel::{for_each_interruptible, locked};
 use base::progress::{Progress, Step};
 use medium::sources::{PayloadSource, Place, Seen, Verified, fetch_again};
 use model::config::Role;
@@ -113,7 +113,7 @@ impl Seeding<'_> {
         let store = Store::at(Path::new(""), &self.release.containerd);
         let blobs = blobs.iter().map(|blob| (blob, store.blob(&blob.sha256)));
         let all = blobs.chain(metadata.map(|metadata| (metadata, store.metadata())));
-        let written = all.map(|(payload, path)| Written {
+        let written = all.map(|(payload, path)| WrittenFile {
             path,
             name: self.release.describe(payload),
             size: payload.size,
@@ -149,12 +149,12 @@ struct Chunk {
 
 impl Work<'_> {
     fn advance(&self, bytes: u64) {
-        self.step.lock().unwrap_or_else(PoisonError::into_inner).advance(bytes);
+        locked(&self.step).advance(bytes);
     }
 
     /// What was counted of a payload that has to come again.
     fn take_back(&self, bytes: u64) {
-        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut step = locked(&self.step);
         let rest = step.bytes().saturating_sub(bytes);
         step.back_to(rest);
     }

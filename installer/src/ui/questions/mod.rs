@@ -30,7 +30,7 @@ use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::plan::Plan;
 use crate::preflight::Report;
-use crate::report::Method;
+use crate::report::UploadMethod;
 use crate::stick::{Survey, Volume};
 use base::failure::{Class, causes, class_of, hints};
 use base::progress::Progress;
@@ -97,7 +97,7 @@ pub enum Destination {
     /// On a stick.
     Volume(Volume),
     /// On a server.
-    Url(HttpUrl, Method),
+    Url(HttpUrl, UploadMethod),
 }
 
 /// How it all ends.

@@ -1,7 +1,7 @@
 //! Saving logs, or the answers, on a stick or a server.
 
 use super::{Conversation, ConversationEffect, ConversationPlace, Keepsake, Saving};
-use crate::report::Method;
+use crate::report::UploadMethod;
 use crate::stick::Survey;
 use crate::ui::questions::{Destination, ShownTrouble};
 use crate::ui::toolkit::Key;
@@ -15,9 +15,9 @@ const METHOD: &str = "method";
 const URL: &str = "url";
 
 /// How a server can take files, in the order of the choice.
-const METHODS: [(Method, &str); 2] = [
-    (Method::Put, "PUT: the URL is the file\'s, or that of a directory"),
-    (Method::Post, "POST: the URL takes files"),
+const METHODS: [(UploadMethod, &str); 2] = [
+    (UploadMethod::Put, "PUT: the URL is the file\'s, or that of a directory"),
+    (UploadMethod::Post, "POST: the URL takes files"),
 ];
 
 impl Conversation {
@@ -25,7 +25,7 @@ impl Conversation {
     pub(super) fn keep(&mut self, what: Keepsake) -> Vec<ConversationEffect> {
         let back = Box::new(std::mem::replace(&mut self.place, ConversationPlace::Load));
         self.message = None;
-        let (url, method) = (String::new(), Method::default());
+        let (url, method) = (String::new(), UploadMethod::default());
         let saving = Saving { what, found: None, chosen: None, url, method, trouble: None };
         self.show_saving(saving, back);
         self.wait("Looking for sticks", ConversationEffect::Survey)
@@ -154,7 +154,7 @@ impl Saving {
             self.url = url;
         }
         if let Some(at) = form.field(METHOD).and_then(Field::chosen) {
-            self.method = METHODS.get(at).map_or(Method::Put, |(method, _)| *method);
+            self.method = METHODS.get(at).map_or(UploadMethod::Put, |(method, _)| *method);
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::inventory::Inventory;
 use crate::live::help::Access;
-use crate::report::Method;
+use crate::report::UploadMethod;
 use crate::stick::{Survey, Volume};
 use crate::ui::questions::screens::QuestionScreen;
 use crate::ui::questions::{ConfigOrigin, ConversationEnd, Destination, ShownNode, ShownTrouble};
@@ -112,7 +112,7 @@ pub struct Saving {
     /// The URL as it is typed.
     pub url: String,
     /// How it takes files.
-    pub method: Method,
+    pub method: UploadMethod,
     /// Why it did not work the last time.
     pub trouble: Option<ShownTrouble>,
 }

@@ -2,7 +2,7 @@
 
 use super::flow::to_plan;
 use super::*;
-use crate::report::Method;
+use crate::report::UploadMethod;
 use crate::ui::questions::{ConversationEnd, ShownTrouble};
 use base::failure::{Class, Failure};
 
@@ -79,7 +79,7 @@ fn the_logs_go_to_a_url_by_put_or_post_and_what_is_no_url_is_told() {
     press(&mut state, &[Key::BackTab, Key::Down, Key::Char(' ')]);
     let effects = press(&mut state, &[Key::Enter, Key::Enter]);
     let url = "https://logs.example.org/in/".parse().unwrap();
-    assert_eq!(effects, [ConversationEffect::SaveLogs(Box::new(Destination::Url(url, Method::Post)))]);
+    assert_eq!(effects, [ConversationEffect::SaveLogs(Box::new(Destination::Url(url, UploadMethod::Post)))]);
     assert!(picture(&mut state, SIZE).contains("The server has taken report.tar.gz."));
 }
 
