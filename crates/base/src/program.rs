@@ -1,7 +1,7 @@
 //! What every command of both programs gets: how to print, where progress goes, and how the program ends.
 //!
 //! The command lines of both programs make one [`Context`] and hand it down; whoever has something for standard output
-//! calls [`print`].
+//! calls [`print()`].
 
 use std::io::Write;
 

@@ -5,6 +5,8 @@
 
 pub(crate) mod apply;
 pub(crate) mod audience;
+pub(crate) mod boot;
+pub(crate) mod console;
 pub(crate) mod consoles;
 pub(crate) mod customized;
 pub(crate) mod dry_run;

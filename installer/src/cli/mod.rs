@@ -1,5 +1,5 @@
 //! The command line: one file per command, each with the arguments of the command as a struct with
-//! `fn run(self, context: &Context) -> anyhow::Result<()>`, which calls one function of [`crate::app`].
+//! `fn run(self, context: &Context) -> anyhow::Result<()>`, which calls one function of `app`.
 
 mod apply;
 mod boot;
