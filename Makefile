@@ -154,7 +154,7 @@ soak: setup ## Run the end-to-end tests ROUNDS times (10 unless set); stops at t
 	$(MAKE) binaries PROFILE=release
 	for round in $$(seq $(or $(ROUNDS),10)); do \
 	  echo "round $$round"; \
-	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(TEST) --lib -- install::; \
+	  NQRUST_SEED=$$RANDOM NQRUST_FAULTS=all $(TEST) --lib -- execute::; \
 	  $(E2E) --include-ignored; \
 	done
 

@@ -8,5 +8,6 @@ pub mod failure;
 pub mod files;
 pub mod parallel;
 pub mod percent;
+pub mod program;
 pub mod progress;
 pub mod size;

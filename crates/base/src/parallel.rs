@@ -6,6 +6,8 @@ use std::thread;
 
 use anyhow::Result;
 
+use crate::failure::{Class, Failure};
+
 /// Does `work` for every item, `threads` at a time and in order. The first failure lets what is under way end, begins
 /// nothing more, and is returned.
 pub fn for_each<'a, T: Sync>(
@@ -13,15 +15,31 @@ pub fn for_each<'a, T: Sync>(
     threads: usize,
     work: impl Fn(&'a T) -> Result<()> + Sync,
 ) -> Result<()> {
+    for_each_interruptible(items, threads, |item, _| work(item))
+}
+
+/// Does the same with work that can end early: it is handed a question whether to go on, whose answer is an error after a
+/// failure elsewhere.
+pub fn for_each_interruptible<'a, T: Sync>(
+    items: &'a [T],
+    threads: usize,
+    work: impl Fn(&'a T, &dyn Fn() -> Result<(), Failure>) -> Result<()> + Sync,
+) -> Result<()> {
     let (next, stop, failure) = (AtomicUsize::new(0), AtomicBool::new(false), Mutex::new(None));
+    let go_on = || match stop.load(Ordering::Relaxed) {
+        true => Err(Failure::new(Class::Cancelled, "stopped after a failure elsewhere")),
+        false => Ok(()),
+    };
     thread::scope(|scope| {
         for _ in 0..threads.max(1).min(items.len()) {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                    if let Err(error) = work(item) {
+                    if let Err(error) = work(item, &go_on) {
+                        // Before it is told that there is one: what ends because of it comes later.
+                        let mut first = locked(&failure);
                         stop.store(true, Ordering::Relaxed);
-                        locked(&failure).get_or_insert(error);
+                        first.get_or_insert(error);
                     }
                 }
             });

@@ -1,19 +1,16 @@
 //! `installer apply`: turns the node document into files.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::{Context, Format, print};
-use crate::node::apply::{self, Outcome};
+use crate::app::apply::apply_document;
 use crate::node::boot::DOCUMENT;
-use crate::node::cards;
-use crate::node::trial::run as trial;
-use base::command::SystemRunner;
+use base::program::Context;
 
 /// Arguments of `installer apply`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Apply {
+pub(super) struct ApplyArgs {
     /// The node document.
     #[arg(long, value_name = "FILE", default_value = DOCUMENT)]
     config: PathBuf,
@@ -22,82 +19,8 @@ pub(super) struct Apply {
     root: PathBuf,
 }
 
-impl Apply {
+impl ApplyArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        // A trial ends with the files as they were; what is written meanwhile would be lost or left behind.
-        trial::refuse_during(&self.root)?;
-        let running = self.root == Path::new("/");
-        let outcome = if running && self.config == Path::new(DOCUMENT) {
-            cards::apply_running(&self.config, &self.root, &SystemRunner)?
-        } else {
-            apply::apply(&self.config, &self.root)?
-        };
-        match context.format {
-            Format::Json => print(&serde_json::to_string_pretty(&outcome)?),
-            Format::Text => print(&tell(&outcome, running)),
-        }
-    }
-}
-
-/// What was done, and on a running node what is still to do.
-fn tell(outcome: &Outcome, running: bool) -> String {
-    let line = |verb: &str, paths: &[String]| -> String {
-        paths.iter().map(|path| format!("{verb} /{path}\n")).collect()
-    };
-    let mut text = line("wrote", &outcome.written) + &line("removed", &outcome.removed);
-    if text.is_empty() {
-        text.push_str("Nothing to do: the files are as the document says.\n");
-    } else if running {
-        let changed: Vec<&String> = outcome.written.iter().chain(&outcome.removed).collect();
-        for (prefix, advice) in ADVICE {
-            if changed.iter().any(|path| path.starts_with(prefix)) {
-                text.push_str(&format!("{advice}\n"));
-            }
-        }
-    }
-    text.extend(outcome.warnings.iter().map(|warning| format!("warning: {warning}\n")));
-    text
-}
-
-/// What takes effect when, by the beginning of a path.
-const ADVICE: &[(&str, &str)] = &[
-    ("etc/hostname", "The host name takes effect at the next boot."),
-    ("etc/machine-id", "The machine id takes effect at the next boot."),
-    ("etc/modules-load.d/", "Kernel modules are loaded at the next boot."),
-    ("etc/sysctl.d/", "Kernel settings take effect at the next boot, or now with: sysctl --system"),
-    (
-        "etc/NetworkManager/",
-        "The network takes effect at the next boot, or now with: systemctl restart NetworkManager",
-    ),
-    (
-        "etc/ssh/sshd_config.d/",
-        "The SSH server takes effect at the next boot, or now with: systemctl reload ssh",
-    ),
-    ("etc/rancher/", "What the node is in its cluster takes effect at the next boot."),
-    ("etc/systemd/system/", "Another service of Kubernetes is started at the next boot."),
-    (
-        "etc/systemd/timesyncd.conf.d/",
-        "Time servers take effect at the next boot, or now with: systemctl restart systemd-timesyncd",
-    ),
-];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_running_node_is_told_what_waits_for_the_next_boot() {
-        let outcome = Outcome {
-            written: vec!["etc/hostname".into()],
-            removed: vec!["etc/sysctl.d/x".into()],
-            ..Outcome::default()
-        };
-        let text = tell(&outcome, true);
-        assert!(text.starts_with("wrote /etc/hostname\nremoved /etc/sysctl.d/x\n"));
-        assert!(text.contains("host name takes effect at the next boot") && text.contains("sysctl --system"));
-        assert!(!text.contains("SSH"));
-        assert!(!tell(&outcome, false).contains("next boot"));
-        let warned = Outcome { warnings: vec!["a".into()], ..Outcome::default() };
-        assert!(tell(&warned, true).ends_with("\nwarning: a\n"));
+        apply_document(&self.config, &self.root, context)
     }
 }

@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 
-use super::{Context, print};
 use crate::inventory::{Inventory, Roots};
+use base::program::{Context, print};
 
 /// Print the disks and network cards of this machine as JSON.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {}
+pub(super) struct InventoryArgs {}
 
-impl Args {
+impl InventoryArgs {
     pub(super) fn run(self, _: &Context) -> Result<()> {
         print(&serde_json::to_string_pretty(&Inventory::scan(&Roots::default())?)?)
     }

@@ -1,33 +1,25 @@
-//! The command line: one file per command, each thin. A command's arguments are a struct with
-//! `fn run(self, context: &Context) -> anyhow::Result<()>`.
+//! The command line: one file per command, each with the arguments of the command as a struct with
+//! `fn run(self, context: &Context) -> anyhow::Result<()>`, which calls one function of `app`.
 
 mod apply;
-mod audience;
 mod boot;
 mod console;
-mod consoles;
-mod customized;
-mod finished;
+mod images;
 mod install;
-mod interactive;
 mod inventory;
-mod media;
 mod network;
 mod plan;
 mod preflight;
-mod record;
-mod registries;
 mod render;
 mod status;
 mod validate;
 mod verify;
 
-use std::io::Write;
-
 use anyhow::Result;
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use base::failure::{self, Class};
+use base::failure::Class;
+use base::program::{Context, Format, print};
 use base::progress::{Progress, Style};
 use model::cluster_file;
 use model::config;
@@ -46,58 +38,27 @@ struct Cli {
     command: Command,
 }
 
-/// How to print what is for reading.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
-}
-
-/// What every command gets.
-#[derive(Debug)]
-pub struct Context {
-    /// How to print what is for reading.
-    pub format: Format,
-    /// Where progress goes.
-    pub progress: Progress,
-}
-
-impl Context {
-    /// Ends a command: the last event of its progress, the report of a failure. Returns the exit code.
-    #[must_use]
-    pub fn conclude(&self, result: Result<()>) -> u8 {
-        self.progress.conclude(result.as_ref().err().map_or(0, |error| failure::class_of(error).exit_code()));
-        match result {
-            Ok(()) => 0,
-            Err(error) => failure::report(&error, &mut std::io::stderr()),
-        }
-    }
-}
-
 #[derive(Debug, Subcommand)]
 enum Command {
-    Plan(plan::Args),
-    Install(install::Args),
-    Inventory(inventory::Args),
-    Preflight(preflight::Args),
-    Verify(verify::Args),
+    Plan(plan::PlanArgs),
+    Install(install::InstallArgs),
+    Inventory(inventory::InventoryArgs),
+    Preflight(preflight::PreflightArgs),
+    Verify(verify::VerifyArgs),
     /// Check install configurations, or a cluster file; tells all mistakes at once.
-    Validate(validate::Validate),
-    Render(render::Args),
+    Validate(validate::ValidateArgs),
+    Render(render::RenderArgs),
     /// Turn the node document into files below a root directory.
-    Apply(apply::Apply),
+    Apply(apply::ApplyArgs),
     /// Say what this node is, which slot runs, and what is pending.
-    Status(status::ShowStatus),
-    Console(console::Args),
-    Network(network::Args),
+    Status(status::StatusArgs),
+    Console(console::ConsoleArgs),
+    Network(network::NetworkArgs),
     /// The container images that came with this node.
-    Images(status::Images),
+    Images(images::ImagesArgs),
     /// Mount and configure an installed node in its initrd.
     #[command(hide = true)]
-    Boot(boot::Boot),
+    Boot(boot::BootArgs),
     /// Print the JSON Schema of the install configuration.
     Schema {
         /// That of the cluster file instead.
@@ -150,16 +111,6 @@ impl Command {
                 print(&String::from_utf8_lossy(&script))
             }
         }
-    }
-}
-
-/// Prints text to standard output with a final newline. A reader that has gone away is not an error.
-pub fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout();
-    let result = out.write_all(text.trim_end().as_bytes()).and_then(|()| out.write_all(b"\n"));
-    match result {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
     }
 }
 

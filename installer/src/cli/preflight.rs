@@ -1,26 +1,16 @@
 //! `installer preflight`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::{Context, Format, media, print};
-use crate::inventory::{Inventory, Roots};
-use crate::preflight::join::version;
-use crate::preflight::network::Offline;
-use crate::preflight::{Facts, Intent, LINK_PATIENCE, Report, SystemNetwork, inventory, report, run};
-use base::command::SystemRunner;
-use base::failure::{Class, Classify};
-use base::files::read_text;
-use base::progress::Progress;
-use medium::sources::BOOT_MEDIUM;
-use medium::sources::is_medium;
-use model::config::sources::Gathering;
-use model::config::{self, InstallConfig};
+use crate::app::fitness;
+use crate::preflight::{Intent, report};
+use base::program::{Context, Format, print};
 
 /// Check whether this machine is fit to become the node that a configuration describes. Writes nothing.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct PreflightArgs {
     /// The install configuration; by default the one on the medium, and without one that of a production node.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -33,7 +23,7 @@ pub(super) struct Args {
     list: bool,
 }
 
-impl Args {
+impl PreflightArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         if self.list {
             return match context.format {
@@ -41,51 +31,12 @@ impl Args {
                 Format::Json => print(&serde_json::to_string_pretty(&report::list_json())?),
             };
         }
-        let intent = Intent::of(&configuration(self.config.as_deref(), &context.progress)?);
-        let report = match &self.inventory {
-            None => check(intent)?,
-            Some(path) => {
-                let what = || format!("reading the inventory {}", path.display());
-                let text = read_text(path).class(Class::Invalid, what)?;
-                let inventory: Inventory = serde_json::from_str(&text).class(Class::Invalid, what)?;
-                run(&Facts::of_inventory(inventory), &intent, &Offline)
-            }
-        };
+        let config = fitness::configuration(self.config.as_deref(), &context.progress)?;
+        let report = fitness::judge(Intent::of(&config), self.inventory.as_deref())?;
         match context.format {
             Format::Text => print(&report.to_text())?,
             Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
         }
         Ok(report.verdict()?)
-    }
-}
-
-/// The step of an install: tells every finding, and is an error where the install must not begin.
-pub(super) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<Report> {
-    let intent = Intent { not_before: Some(not_before), ..Intent::of(config) };
-    progress.within("preflight", "Checking the machine", || {
-        let report = check(intent)?;
-        report.tell(progress);
-        report.verdict_in_full()?;
-        Ok(report)
-    })
-}
-
-pub(super) fn check(mut intent: Intent) -> Result<Report> {
-    if let Some(join) = &mut intent.join {
-        join.version = version::of_program(&SystemRunner, join.distribution);
-    }
-    let roots = Roots::default();
-    let facts = Facts::scan(&roots, inventory(&roots, &intent, LINK_PATIENCE)?);
-    Ok(run(&facts, &intent, &SystemNetwork::default()))
-}
-
-fn configuration(file: Option<&Path>, progress: &Progress) -> Result<InstallConfig> {
-    match file {
-        Some(file) => config::load(file),
-        None if is_medium(Path::new(BOOT_MEDIUM)) => {
-            let media = media::prepare(None, Gathering::default(), progress, &mut |_| {})?;
-            Ok(media.combined.config)
-        }
-        None => Ok(InstallConfig::default()),
     }
 }

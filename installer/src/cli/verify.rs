@@ -1,21 +1,14 @@
 //! `installer verify`.
 
-use std::io::{self, Read};
-
 use anyhow::Result;
 
-use super::{Context, consoles, media};
-use base::failure::{Class, Failure, class_of};
-use base::progress::Progress;
-use medium::customization::{Damage, FILE, GRUB_FILE, area, argument};
-use medium::iso::Scope;
-use medium::sources::{Compared, PayloadSource, Place, Verified, changed, compare, read_release, source};
-use model::release::{Payload, Release};
+use crate::app::verify::verify_medium;
+use base::program::Context;
 
 /// Compare a medium with what it was when it was built, and name everything that is not as it was: every byte of an ISO,
 /// every payload of a directory or a server.
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct VerifyArgs {
     /// The medium: a directory or a URL; by default the one that this system runs from.
     #[arg(long, value_name = "PATH or URL")]
     medium: Option<String>,
@@ -24,209 +17,8 @@ pub(super) struct Args {
     consoles: bool,
 }
 
-impl Args {
+impl VerifyArgs {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        consoles::with(self.consoles, &context.progress, || {
-            let source = source(self.medium.as_deref())?;
-            let result = read_release(source.as_ref(), media::expected()?)
-                .and_then(|release| verify(source.as_ref(), &release, &context.progress));
-            match &result {
-                Ok(()) => context.progress.finish("The medium is good", 0),
-                Err(error) => {
-                    context.progress.finish("The medium is not good", class_of(error).exit_code());
-                }
-            }
-            result
-        })
-    }
-}
-
-/// Compares everything that the medium is to hold: every byte of an ISO, every payload of anything else. Damage does not
-/// end the search; a server that fails does.
-fn verify(source: &dyn PayloadSource, release: &Release, progress: &Progress) -> Result<()> {
-    match compare(source, release, Scope::Whole, Some((progress, "verify")), &|| Ok(()))? {
-        Compared::Image(differences) if differences.is_empty() => Ok(()),
-        Compared::Image(differences) => Err(changed(source, &differences).into()),
-        Compared::NoImage => verify_files(source, release, progress),
-        Compared::OtherRecipe => {
-            let text =
-                "another version of iso-builder made the medium; of what it boots from nothing is checked";
-            progress.note("verify", format!("Warning: {text}"));
-            verify_files(source, release, progress)
-        }
-    }
-}
-
-/// Hashes every payload.
-fn verify_files(source: &dyn PayloadSource, release: &Release, progress: &Progress) -> Result<()> {
-    let here = |payload: &&Payload| {
-        // A net-install medium leaves some payloads to a server; on a server all are to be there.
-        !payload.is_remote_on(release.medium) || source.place(payload) == Some(Place::Here)
-    };
-    let payloads: Vec<_> = release.payloads.iter().filter(here).collect();
-    let total = payloads.iter().map(|payload| payload.size).sum();
-    let mut step = progress.step("verify", format!("Checking {}", source.describe()), Some(total));
-    let mut damaged = Vec::new();
-    for payload in &payloads {
-        let checked = source.open(payload).and_then(|reader| {
-            let mut reader = Verified::new(step.reader(reader), payload, source.describe());
-            Ok(io::copy(&mut reader, &mut io::sink())?)
-        });
-        match checked {
-            Ok(_) => {}
-            Err(error) if is_damage(&error) => damaged.push(named(&payload.path, &error)),
-            Err(error) => return Err(error),
-        }
-    }
-    let customised = check_customisation(source)?;
-    if damaged.is_empty() && customised.is_empty() {
-        step.done();
-        return Ok(());
-    }
-    drop(step);
-    let (what, hint) = match damaged.len() {
-        0 => (
-            "what the medium was customised with is damaged".to_owned(),
-            "Run `iso-builder customize` on the medium again, or with --reset.",
-        ),
-        count => (
-            format!("{count} of {} payloads are damaged or missing", payloads.len()),
-            "Write the medium again from a checked file, or use another one.",
-        ),
-    };
-    damaged.extend(customised);
-    Err(Failure::new(Class::Verification, what)
-        .because(anyhow::anyhow!("{}", damaged.join("\n           ")))
-        .hint(hint)
-        .into())
-}
-
-/// Whether this is the medium's own doing. Whatever else happens on the way to it is not.
-fn is_damage(error: &anyhow::Error) -> bool {
-    matches!(class_of(error), Class::Verification | Class::DiskIo)
-}
-
-fn named(path: &str, error: &anyhow::Error) -> String {
-    format!("{path} ({})", error.root_cause())
-}
-
-/// What is wrong with what somebody put into the finished medium, which has a digest of its own, and with the kernel
-/// arguments that GRUB reads beside it.
-fn check_customisation(source: &dyn PayloadSource) -> Result<Vec<String>> {
-    let Some(area) = source.beside(FILE)? else { return Ok(Vec::new()) };
-    let content = match area::read(area) {
-        Ok(content) => content.unwrap_or_default(),
-        Err(Damage::Read(error)) if error.kind() != io::ErrorKind::UnexpectedEof => {
-            let error = anyhow::Error::from(error);
-            return if is_damage(&error) { Ok(vec![named(FILE, &error)]) } else { Err(error) };
-        }
-        Err(damage) => return Ok(vec![format!("{FILE} ({:#})", anyhow::Error::from(damage))]),
-    };
-    let Some(grub) = source.beside(GRUB_FILE)? else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    // One byte more shows that it is too long.
-    grub.take(argument::GRUB_LENGTH as u64 + 1).read_to_end(&mut found)?;
-    let same = argument::grub(&content.arguments, content.boot_password.as_ref())
-        .is_ok_and(|wanted| wanted == found);
-    let differs = || format!("{GRUB_FILE} (it does not have the kernel arguments that {FILE} has)");
-    Ok((!same).then(differs).into_iter().collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::tests::{contents, release};
-    use base::failure::render;
-    use medium::customization::Content;
-    use medium::sources::LocalMedium;
-    use model::config::Secret;
-
-    /// A directory with all payloads.
-    fn whole() -> tempfile::TempDir {
-        let directory = tempfile::tempdir().unwrap();
-        for (payload, bytes) in contents() {
-            let path = directory.path().join(&payload.path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, bytes).unwrap();
-        }
-        directory
-    }
-
-    #[test]
-    fn what_a_medium_was_customised_with_is_checked_too() {
-        let directory = whole();
-        let nodes = [("default.yaml".to_owned(), Secret::new("password: a-secret-password\n"))].into();
-        let content = Content { nodes, arguments: vec!["quiet".parse().unwrap()], ..Content::default() };
-        let good = area::bytes(&content).unwrap();
-        let grub = argument::grub(&content.arguments, None).unwrap();
-        let plain = argument::grub(&[], None).unwrap();
-        std::fs::create_dir_all(directory.path().join(GRUB_FILE).parent().unwrap()).unwrap();
-        let mut changed = good.clone();
-        changed[area::HEADER + 600] ^= 1;
-        for (area, grub, found) in [
-            (&good[..], &grub[..], None),
-            (&[0; area::HEADER], &plain, None),
-            (&changed, &grub, Some("custom.img (its archive, from byte 4096 on, has the SHA-256 ")),
-            (&good[..good.len() - 1], &grub, Some("custom.img (")),
-            (&area::unfinished(), &plain, Some("custom.img (writing it was begun and not finished)")),
-            (&good, &plain, Some("boot/grub/custom.cfg (it does not have the kernel arguments")),
-            (&[0; area::HEADER], &grub, Some("boot/grub/custom.cfg (it does not have the kernel arguments")),
-        ] {
-            std::fs::write(directory.path().join(FILE), area).unwrap();
-            std::fs::write(directory.path().join(GRUB_FILE), grub).unwrap();
-            let checked = verify(&LocalMedium::new(directory.path()), &release(), &Progress::silent());
-            let Some(found) = found else {
-                checked.unwrap();
-                continue;
-            };
-            let error = checked.unwrap_err();
-            let text = render(&error);
-            assert_eq!(class_of(&error), Class::Verification, "{text}");
-            assert!(text.contains(found) && text.contains("iso-builder customize"), "{found} in {text}");
-            assert!(!text.contains("a-secret-password"), "{text}");
-        }
-    }
-
-    #[test]
-    fn every_changed_part_of_an_iso_is_named() {
-        use testing::iso::{find, image, release};
-        let (directory, release) = (whole(), release());
-        std::fs::write(directory.path().join("release.json"), release.to_bytes()).unwrap();
-        let file = directory.path().join("medium.iso");
-        let medium = LocalMedium::with_image(directory.path(), &file);
-        let mut image = image(&release);
-        std::fs::write(&file, &image).unwrap();
-        verify(&medium, &release, &Progress::silent()).unwrap();
-        let last = image.len() - 20_000;
-        for at in [find(&image, "rd.shell=0") + 9, find(&image, "set prefix"), find(&image, "EFI PART"), last]
-        {
-            image[at] ^= 1;
-        }
-        std::fs::write(&file, &image).unwrap();
-        let error = verify(&medium, &release, &Progress::silent()).unwrap_err();
-        let text = render(&error);
-        assert_eq!(class_of(&error), Class::Verification, "{text}");
-        for part in [
-            "GUID partition table: ",
-            "boot/grub/grub.cfg: ",
-            "EFI/debian/grub.cfg: ",
-            "padding behind EFI system partition: ",
-        ] {
-            assert!(text.contains(part), "{part} in {text}");
-        }
-    }
-
-    #[test]
-    fn every_damaged_payload_is_named() {
-        let directory = whole();
-        let medium = LocalMedium::new(directory.path());
-        verify(&medium, &release(), &Progress::silent()).unwrap();
-        std::fs::write(directory.path().join("live/initrd"), b"short").unwrap();
-        std::fs::remove_file(directory.path().join("images/metadata/default.db")).unwrap();
-        let error = verify(&medium, &release(), &Progress::silent()).unwrap_err();
-        let text = render(&error);
-        assert_eq!(class_of(&error), Class::Verification);
-        assert!(text.contains("2 of 15 payloads"), "{text}");
-        assert!(text.contains("live/initrd") && text.contains("images/metadata/default.db"), "{text}");
+        verify_medium(self.medium.as_deref(), self.consoles, context)
     }
 }

@@ -6,19 +6,22 @@
 //! install, until the node is ready in its cluster, is told by [`herald`] on the node.
 
 pub mod herald;
+mod patience;
 mod post;
 mod queue;
+mod shared;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::Result;
 use uuid::Uuid;
 
 use base::failure::{Class, Failure};
+use base::parallel::locked;
 use base::progress::{Event, Progress, Sink};
 use model::boot::parameter;
 use model::config::redact::Secrets;
@@ -26,7 +29,8 @@ use model::config::sources::words::words;
 use model::config::text::HttpUrl;
 use model::fleet::{Failed, Hello, Line, Node};
 use model::machine::Identity;
-use queue::Queue;
+pub use patience::Patience;
+use shared::{KnownOfRun, SharedRun};
 
 /// Kernel parameters whose URLs may carry tokens.
 const URLS: [&str; 5] = [
@@ -36,34 +40,6 @@ const URLS: [&str; 5] = [
     "harvester.install.config_url",
     "harvester.install.configUrl",
 ];
-
-/// How long and how often to try.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// For one answer.
-    pub timeout: Duration,
-    /// From the beginning of one request to that of the next.
-    pub rate: Duration,
-    /// After the first failure in a row; each further pause is twice as long, up to `longest`.
-    pub pause: Duration,
-    /// The longest pause.
-    pub longest: Duration,
-    /// How long the end of a run waits for what is still to be told.
-    pub last: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        Self {
-            timeout: seconds(10),
-            rate: seconds(1),
-            pause: seconds(1),
-            longest: seconds(15),
-            last: seconds(5),
-        }
-    }
-}
 
 /// What has to be known at the beginning of a run.
 #[derive(Debug)]
@@ -79,38 +55,7 @@ pub struct Setup {
 }
 
 /// Tells of one run. Dropped without [`Reporter::conclude`], it goes on sending while the process lives.
-pub struct Reporter(Arc<Shared>);
-
-struct Shared {
-    url: HttpUrl,
-    patience: Patience,
-    progress: Progress,
-    known: Mutex<Known>,
-    queue: Mutex<Waiting>,
-    changed: Condvar,
-    /// Whether trouble may still be told: not after the last event of the run.
-    may_tell: Mutex<bool>,
-}
-
-/// What is learned on the way.
-struct Known {
-    hello: Hello,
-    authorities: Vec<String>,
-    secrets: Secrets,
-}
-
-#[derive(Default)]
-struct Waiting {
-    lines: Queue,
-    /// Whether a request is under way.
-    busy: bool,
-    /// Nothing more comes.
-    closed: bool,
-    /// Nobody waits any longer.
-    over: bool,
-    /// The server wants to hear nothing more.
-    refused: bool,
-}
+pub struct Reporter(Arc<SharedRun>);
 
 /// What became of what there was to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,8 +88,8 @@ impl Reporter {
     fn resume(setup: Setup, run: Uuid) -> Self {
         let Setup { url, machine, patience, progress } = setup;
         let hello = Hello { v: model::fleet::VERSION, run, machine, hostname: None, product: None };
-        let known = Known { hello, authorities: Vec::new(), secrets: Secrets::default() };
-        let shared = Arc::new(Shared {
+        let known = KnownOfRun { hello, authorities: Vec::new(), secrets: Secrets::default() };
+        let shared = Arc::new(SharedRun {
             url,
             patience,
             progress,
@@ -185,7 +130,7 @@ impl Reporter {
 
     /// Tells of no more trouble: the next event is the last one.
     pub fn fall_silent(&self) {
-        *lock(&self.0.may_tell) = false;
+        *locked(&self.0.may_tell) = false;
     }
 
     /// Tells why the run failed, if it did, and waits a moment for what is still to be sent.
@@ -215,43 +160,7 @@ impl Reporter {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        lock(&self.known)
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Waiting> {
-        lock(&self.queue)
-    }
-
-    /// Never waits: this is called from the middle of an install.
-    fn push(&self, line: Line) {
-        let mut queue = self.queue();
-        if !queue.closed {
-            queue.lines.push(line);
-            self.changed.notify_all();
-        }
-    }
-
-    /// Tells the run of trouble, unless its last event has been told.
-    fn warn(&self, why: &str) {
-        let may_tell = lock(&self.may_tell);
-        if *may_tell {
-            self.progress.note("report", format!("warning: reporting to {}: {why}", origin(&self.url)));
-        }
-    }
-}
-
-/// Where a URL leads, without its path, which may be a secret.
-fn origin(url: &str) -> String {
-    reqwest::Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
-}
-
-struct Listener(Arc<Shared>);
+struct Listener(Arc<SharedRun>);
 
 impl Sink for Listener {
     fn show(&mut self, event: &Event) {

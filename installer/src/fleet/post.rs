@@ -8,7 +8,7 @@ use reqwest::blocking::Client;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
 
-use super::{Known, Shared};
+use super::shared::{KnownOfRun, SharedRun};
 use base::failure::causes;
 use model::config::redact::Secrets;
 use model::fleet::{self, Failed, Line, Node, beginning, end};
@@ -30,7 +30,7 @@ enum Trouble {
 }
 
 /// Sends until the run is over.
-pub(super) fn work(shared: &Shared) {
+pub(super) fn work(shared: &SharedRun) {
     let mut failed = 0;
     let mut connection = Connection::default();
     while let Some(batch) = next(shared) {
@@ -69,7 +69,7 @@ pub(super) fn work(shared: &Shared) {
 }
 
 /// The next lines, as soon as there are any; none when the run is over.
-fn next(shared: &Shared) -> Option<Vec<Line>> {
+fn next(shared: &SharedRun) -> Option<Vec<Line>> {
     let mut queue = shared.queue();
     loop {
         if queue.over || queue.closed && queue.lines.is_empty() {
@@ -84,7 +84,7 @@ fn next(shared: &Shared) -> Option<Vec<Line>> {
 }
 
 /// Waits; at the end of the run no longer than it must.
-fn rest(shared: &Shared, pause: Duration, failed: bool) {
+fn rest(shared: &SharedRun, pause: Duration, failed: bool) {
     let begun = Instant::now();
     let mut queue = shared.queue();
     loop {
@@ -102,7 +102,7 @@ fn rest(shared: &Shared, pause: Duration, failed: bool) {
 }
 
 /// The lines as they are sent: after a greeting, without secrets, no longer than the server takes them.
-fn body(known: &Known, batch: &[Line]) -> Vec<u8> {
+fn body(known: &KnownOfRun, batch: &[Line]) -> Vec<u8> {
     let mut body = Vec::new();
     let hello = Line::Hello(known.hello.clone());
     for line in [hello].into_iter().chain(batch.iter().map(|line| presentable(line, &known.secrets))) {
@@ -153,7 +153,7 @@ struct Connection {
 }
 
 impl Connection {
-    fn post(&mut self, shared: &Shared, body: Vec<u8>) -> Result<(), Trouble> {
+    fn post(&mut self, shared: &SharedRun, body: Vec<u8>) -> Result<(), Trouble> {
         let client = self.client(shared).map_err(|error| {
             // What is trusted may change when the configuration is known.
             Trouble::Passing(causes(&error).pop().unwrap_or_default())
@@ -177,7 +177,7 @@ impl Connection {
         }
     }
 
-    fn client(&mut self, shared: &Shared) -> anyhow::Result<&Client> {
+    fn client(&mut self, shared: &SharedRun) -> anyhow::Result<&Client> {
         let authorities = shared.known().authorities.clone();
         if authorities != self.authorities {
             (self.client, self.authorities) = (None, authorities);

@@ -1,5 +1,7 @@
 //! Runs that report to a server on the loopback interface.
 
+use std::time::Duration;
+
 use super::*;
 use base::progress::State;
 use model::config::parse;

@@ -9,7 +9,7 @@
 //! | [`decide`] | the rule of `install.reinstall`; pure |
 //! | [`words`] | all of it in words |
 //!
-//! Nothing here writes. Starting a node is [`crate::install::start`].
+//! Nothing here writes. Starting a node is [`crate::execute::start_node`].
 
 pub mod decide;
 pub mod find;

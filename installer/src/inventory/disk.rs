@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn what_uses_a_disk_and_what_could_not_be_read_is_part_of_its_description() {
         let inventory: super::super::Inventory =
-            serde_json::from_str(include_str!("../interactive/tests/inventory.json")).unwrap();
+            serde_json::from_str(include_str!("../ui/questions/tests/inventory.json")).unwrap();
         let mut disk = inventory.disks[1].clone();
         assert_eq!(disk.describe(), disk.identify());
         let root = |on: &str| Holder {

@@ -21,7 +21,7 @@ use model::config::InstallConfig;
 use model::config::redact::{Secrets, without_secrets};
 use model::fleet;
 
-pub use send::{Method, send};
+pub use send::{UploadMethod, send};
 
 /// Where reports are kept. It is in memory: the disks may be what is broken.
 pub const DIRECTORY: &str = "/run/nqrust";
@@ -31,7 +31,7 @@ const KERNEL: usize = 64 << 10;
 
 /// What is known of a run.
 #[allow(missing_debug_implementations)]
-pub struct Known<'a> {
+pub struct FailedRun<'a> {
     /// The configuration.
     pub config: &'a InstallConfig,
     /// Disks and network cards, if they have been looked at.
@@ -56,12 +56,12 @@ pub struct Archive {
 }
 
 /// Collects the report.
-pub fn archive(known: &Known<'_>, runner: &dyn Runner) -> Result<Archive> {
+pub fn archive(known: &FailedRun<'_>, runner: &dyn Runner) -> Result<Archive> {
     packed("report", &files(known, runner))
 }
 
 /// Collects the report and writes it below `directory` with mode 0600. Returns its path.
-pub fn write(known: &Known<'_>, runner: &dyn Runner, directory: &Path) -> Result<PathBuf> {
+pub fn write(known: &FailedRun<'_>, runner: &dyn Runner, directory: &Path) -> Result<PathBuf> {
     archive(known, runner)?.put(directory)
 }
 
@@ -103,7 +103,7 @@ pub fn log(plan: Option<&str>, lines: &str, runner: &dyn Runner) -> String {
 }
 
 /// The files of the report with their content.
-fn files(known: &Known<'_>, runner: &dyn Runner) -> Vec<(&'static str, String)> {
+fn files(known: &FailedRun<'_>, runner: &dyn Runner) -> Vec<(&'static str, String)> {
     let inventory = match known.inventory {
         Some(inventory) => base::encode::json_text(inventory),
         None => "The install ended before the machine was looked at.\n".into(),
@@ -158,7 +158,7 @@ mod tests {
         let config = model::config::parse(MARKED, "f").unwrap();
         let mut secrets = Secrets::default();
         secrets.add(&config);
-        let known = Known {
+        let known = FailedRun {
             config: &config,
             inventory: Some(&Inventory::default()),
             plan: Some("plan with MARK-token \"quoted\""),

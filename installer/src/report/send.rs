@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// How a server takes a file (RFC 9110).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
+pub enum UploadMethod {
     /// The URL is the file's; one that ends with a slash is that of a directory, and gets the archive's name.
     #[default]
     Put,
@@ -34,7 +34,7 @@ pub enum Method {
 /// # Errors
 /// The server cannot be reached, or does not say that it has taken the archive. Of the URL only the server is told:
 /// paths of such URLs are often secrets.
-pub fn send(archive: &Archive, url: &HttpUrl, method: Method, authorities: &[String]) -> Result<()> {
+pub fn send(archive: &Archive, url: &HttpUrl, method: UploadMethod, authorities: &[String]) -> Result<()> {
     let parsed = reqwest::Url::parse(url).class(Class::Invalid, || "reading the URL".into())?;
     let what = || format!("sending {} to {}", archive.name, parsed.origin().ascii_serialization());
     let builder = || {
@@ -49,11 +49,11 @@ pub fn send(archive: &Archive, url: &HttpUrl, method: Method, authorities: &[Str
         Failure::new(Class::Network, what()).because(anyhow!("{why}"))
     })?;
     let request = match method {
-        Method::Put if parsed.path().ends_with('/') => {
+        UploadMethod::Put if parsed.path().ends_with('/') => {
             client.put(parsed.join(&archive.name).class(Class::Invalid, what)?)
         }
-        Method::Put => client.put(parsed.clone()),
-        Method::Post => client.post(parsed.clone()),
+        UploadMethod::Put => client.put(parsed.clone()),
+        UploadMethod::Post => client.post(parsed.clone()),
     };
     let answer = request.header(CONTENT_TYPE, "application/gzip").body(archive.bytes.clone()).send();
     let answer = answer.map_err(|error| {
@@ -72,12 +72,12 @@ pub fn send(archive: &Archive, url: &HttpUrl, method: Method, authorities: &[Str
     }
 }
 
-fn advice(status: StatusCode, method: Method) -> &'static str {
+fn advice(status: StatusCode, method: UploadMethod) -> &'static str {
     match (status, method) {
-        (StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED, Method::Put) => {
+        (StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED, UploadMethod::Put) => {
             "This server does not take files by PUT there; try POST."
         }
-        (StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED, Method::Post) => {
+        (StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED, UploadMethod::Post) => {
             "This server does not take files by POST there; try PUT."
         }
         (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
@@ -95,7 +95,7 @@ mod tests {
     use base::failure::{class_of, render};
     use testing::reports::{Manner, Server};
 
-    fn sent(path: &str, method: Method, manner: Manner) -> (Result<()>, Vec<String>) {
+    fn sent(path: &str, method: UploadMethod, manner: Manner) -> (Result<()>, Vec<String>) {
         let server = Server::new(&[manner]);
         let archive = Archive { name: "report-1.tar.gz".into(), bytes: b"PACKED".to_vec() };
         let url = format!("{}{path}", server.url).parse().unwrap();
@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn an_archive_is_the_body_of_one_request() {
         for (path, method, line) in [
-            ("/logs/", Method::Put, "PUT /logs/report-1.tar.gz HTTP/1.1"),
-            ("/logs/mine?key=a", Method::Put, "PUT /logs/mine?key=a HTTP/1.1"),
-            ("/take/", Method::Post, "POST /take/ HTTP/1.1"),
+            ("/logs/", UploadMethod::Put, "PUT /logs/report-1.tar.gz HTTP/1.1"),
+            ("/logs/mine?key=a", UploadMethod::Put, "PUT /logs/mine?key=a HTTP/1.1"),
+            ("/take/", UploadMethod::Post, "POST /take/ HTTP/1.1"),
         ] {
             let (result, requests) = sent(path, method, Manner::Status(201));
             result.unwrap();
@@ -123,7 +123,7 @@ mod tests {
         for (status, next) in
             [(405, "try POST"), (403, "name and password"), (307, "redirects to"), (500, "Try again")]
         {
-            let (result, _) = sent("/MARK-path/", Method::Put, Manner::Status(status));
+            let (result, _) = sent("/MARK-path/", UploadMethod::Put, Manner::Status(status));
             let error = result.unwrap_err();
             assert_eq!(class_of(&error), Class::Network);
             let text = render(&error);
@@ -139,7 +139,7 @@ mod tests {
     fn a_server_that_is_not_there_is_told() {
         let archive = Archive { name: "report-1.tar.gz".into(), bytes: Vec::new() };
         let error =
-            send(&archive, &"http://127.0.0.1:9/MARK".parse().unwrap(), Method::Put, &[]).unwrap_err();
+            send(&archive, &"http://127.0.0.1:9/MARK".parse().unwrap(), UploadMethod::Put, &[]).unwrap_err();
         let text = render(&error);
         assert!(
             text.contains("http://127.0.0.1:9") && text.contains("next:") && !text.contains("MARK"),

@@ -13,7 +13,7 @@ use transfer::download::{client, reason};
 
 /// How long and how often a delivery is tried.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct WebhookPatience {
     /// For one answer.
     pub timeout: Duration,
     /// So often.
@@ -26,7 +26,7 @@ pub struct Patience {
     pub last: Duration,
 }
 
-impl Default for Patience {
+impl Default for WebhookPatience {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { timeout: seconds(15), tries: 4, pause: seconds(5), flush: seconds(30), last: seconds(80) }
@@ -71,7 +71,7 @@ impl Call {
     pub(super) fn deliver(
         &self,
         authorities: &[String],
-        patience: &Patience,
+        patience: &WebhookPatience,
         stop: &AtomicBool,
     ) -> Result<(), String> {
         let builder = || {

@@ -8,7 +8,7 @@ use base::files::read_text;
 
 /// Name and addresses; empty where the machine has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct WebhookFacts {
     /// The machine's name.
     pub hostname: String,
     /// Hardware address of the interface with the default route.
@@ -19,7 +19,7 @@ pub struct Facts {
     pub ipv6: String,
 }
 
-impl Facts {
+impl WebhookFacts {
     /// Looks now: addresses come and go during an install. `hostname` is the name that the node will have.
     #[must_use]
     pub fn gather(roots: &Roots, hostname: Option<&str>) -> Self {
@@ -83,7 +83,7 @@ mod tests {
             fs::write(roots.sys.join("class/net").join(name).join("address"), mac).unwrap();
         }
         fs::create_dir_all(roots.proc.join("net")).unwrap();
-        let facts = || Facts::gather(&roots, Some("node-1"));
+        let facts = || WebhookFacts::gather(&roots, Some("node-1"));
         assert_eq!((facts().hostname.as_str(), facts().mac.as_str()), ("node-1", ""));
         let six = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 \
                    fe800000000000000000000000000001 00000400 00000000 00000000 00000003 ens4\n\

@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-pub use call::Patience;
+pub use call::WebhookPatience;
 use call::{Call, name};
-pub use facts::Facts;
+pub use facts::WebhookFacts;
 use model::config::formats::webhook::Values;
 
+use base::parallel::locked;
 use base::progress::{self, Progress, Sink, State};
 use model::config::webhook::{Event, Webhook};
 
@@ -29,15 +30,15 @@ const WAITING: usize = 64;
 
 /// What to call, and how.
 #[allow(missing_debug_implementations)]
-pub struct Setup {
+pub struct WebhookSetup {
     /// The webhooks of the document.
     pub hooks: Vec<Webhook>,
     /// Authorities to trust beside the usual ones, each as PEM.
     pub authorities: Vec<String>,
     /// Limits.
-    pub patience: Patience,
+    pub patience: WebhookPatience,
     /// Looks at the machine.
-    pub facts: Box<dyn Fn() -> Facts + Send + Sync>,
+    pub facts: Box<dyn Fn() -> WebhookFacts + Send + Sync>,
     /// What is installed.
     pub product: String,
     /// Hears of trouble.
@@ -48,7 +49,7 @@ pub struct Setup {
 pub struct Hooks(Arc<Shared>);
 
 struct Shared {
-    setup: Setup,
+    setup: WebhookSetup,
     queue: Mutex<Queue>,
     changed: Condvar,
     /// Set when those that are on their way have had their time.
@@ -74,7 +75,7 @@ impl fmt::Debug for Hooks {
 impl Hooks {
     /// Gets ready; nothing is sent yet.
     #[must_use]
-    pub fn new(setup: Setup) -> Self {
+    pub fn new(setup: WebhookSetup) -> Self {
         let (queue, changed, stop) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
         let shared = Arc::new(Shared { setup, queue, changed, stop });
         let worker = shared.clone();
@@ -109,7 +110,7 @@ impl Hooks {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.queue)
     }
 
     /// Never waits: this is called from the middle of an install.
@@ -174,7 +175,7 @@ impl Shared {
         if hooks.is_empty() {
             return;
         }
-        let Facts { hostname, mac, ipv4, ipv6 } = (setup.facts)();
+        let WebhookFacts { hostname, mac, ipv4, ipv6 } = (setup.facts)();
         let values = Values {
             hostname,
             mac,

@@ -16,7 +16,7 @@ fn run(hooks: &str, server: &Server) -> (Hooks, Progress, Recorder) {
     run_with(
         hooks,
         server,
-        Patience {
+        WebhookPatience {
             timeout: millis(2000),
             tries: 4,
             pause: millis(10),
@@ -26,17 +26,17 @@ fn run(hooks: &str, server: &Server) -> (Hooks, Progress, Recorder) {
     )
 }
 
-fn run_with(hooks: &str, server: &Server, patience: Patience) -> (Hooks, Progress, Recorder) {
+fn run_with(hooks: &str, server: &Server, patience: WebhookPatience) -> (Hooks, Progress, Recorder) {
     let text = format!("install: {{webhooks: [{}]}}", hooks.replace("URL", &server.url));
     let recorder = Recorder::default();
     let progress = Progress::new(vec![Box::new(recorder.clone())]);
-    let facts = Facts {
+    let facts = WebhookFacts {
         hostname: "node-1".into(),
         mac: "52:54:00:00:00:01".into(),
         ipv4: "10.0.0.5".into(),
         ipv6: "fd00::5".into(),
     };
-    let hooks = Hooks::new(Setup {
+    let hooks = Hooks::new(WebhookSetup {
         hooks: parse(&text, "test").unwrap().install.webhooks,
         authorities: Vec::new(),
         patience,
@@ -129,7 +129,7 @@ fn only_what_can_pass_is_tried_again() {
         (&[Manner::Status(302)][..], 1, true),
     ] {
         let server = Server::new(manners);
-        let patience = Patience {
+        let patience = WebhookPatience {
             timeout: millis(300),
             tries: 4,
             pause: millis(5),
@@ -148,7 +148,7 @@ fn a_server_that_hangs_holds_up_neither_the_install_nor_its_end_nor_other_hooks(
     let (hanging, good) = (Server::new(&[Manner::Hang]), Server::new(&[Manner::Status(200)]));
     let all = ["STARTED", "STEP", "SUCCEEDED"].map(|event| hook(event, ""));
     let both = all.clone().map(|hook| hook.replace("URL", &good.url)).into_iter().chain(all);
-    let patience = Patience {
+    let patience = WebhookPatience {
         timeout: Duration::from_secs(600),
         tries: 4,
         pause: millis(10),

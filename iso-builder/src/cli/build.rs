@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use base::program::{Context, Format, print};
 use base::size::ByteSize;
-use installer::cli::{Context, Format, print};
 
 use crate::build::{self, CacheOptions, InputOptions, Medium, Options, PullOptions, Target};
 use crate::images::pull;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use base::failure::{Class, Failure};
-use installer::cli::Context;
+use base::program::Context;
 
 use super::customize::Configurations;
 use crate::customize::volume;

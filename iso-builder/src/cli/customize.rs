@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use base::failure::{Class, Classify, Failure};
-use installer::cli::{Context, Format, print};
+use base::program::{Context, Format, print};
 use medium::customization::{Content, area, argument};
 use medium::iso::recipe::BOOT_MENU;
 use model::machine::Selector;

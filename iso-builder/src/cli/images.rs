@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use base::digest::Digest;
+use base::program::{Context, Format, print};
 use base::size::ByteSize;
-use installer::cli::{Context, Format, print};
 use model::config::Role;
 use serde::Serialize;
 

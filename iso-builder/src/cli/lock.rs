@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use installer::cli::{Context, print};
+use base::program::{Context, print};
 
 use super::build::{CacheArguments, PullArguments};
 use crate::build::{self, InputOptions};

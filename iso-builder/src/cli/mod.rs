@@ -12,9 +12,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use base::failure::Class;
+use base::program::{Context, Format, print};
 use base::progress::{Progress, Style};
 use clap::{CommandFactory, Parser, Subcommand};
-use installer::cli::{Context, Format, print};
 
 use crate::definition::Definition;
 use crate::medium;

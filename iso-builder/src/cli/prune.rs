@@ -1,8 +1,8 @@
 //! `iso-builder prune`.
 
 use anyhow::Result;
+use base::program::{Context, Format, print};
 use base::size::ByteSize;
-use installer::cli::{Context, Format, print};
 
 use super::build::CacheArguments;
 use crate::build::CacheOptions;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use anyhow::Result;
 use base::failure::{Class, Failure};
-use installer::cli::{Context, Format, print};
+use base::program::{Context, Format, print};
 use serde_json::json;
 
 use crate::medium::counted;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
+use base::program::{Context, Format};
 use base::progress::Progress;
-use installer::cli::{Context, Format};
 use medium::customization::{FILE, GRUB_FILE, area, argument};
 use model::release::MediumKind;
 

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use base::digest::Digest;
+use base::program::{Context, Format, print};
 use base::size::ByteSize;
 use clap::Args;
-use installer::cli::{Context, Format, print};
 use jiff::Timestamp;
 use model::config::{Mode, Role};
 use model::release::{Image, MediumKind, Payload, Purpose, Release};

@@ -2,8 +2,8 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use base::failure::{class_of, render};
+use base::program::{Context, Format};
 use base::progress::{Event, Progress, Sink, State};
-use installer::cli::{Context, Format};
 use model::release::{MediumKind, Purpose};
 
 use super::inspect::Description;

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use base::containerd::{Daemon, Places, Programs};
 use base::digest::{Digest, Hasher};
 use base::progress::Progress;
-use installer::install::seed_store;
+use installer::execute::seed_store;
 use model::config::Role;
 use model::release::{MANIFEST, Purpose, Release};
 use nqrust_tests::artifacts::Artifacts;

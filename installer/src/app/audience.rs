@@ -1,0 +1,36 @@
+//! Who hears of an install from afar: the server of a fleet.
+
+use crate::inventory::read_identity;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::gather;
+use crate::fleet::{self, Patience, Reporter, Setup};
+use base::progress::Progress;
+use model::config::text::HttpUrl;
+
+/// The server, if there is one, and the tokens on the command line of the kernel, which no text may show.
+#[derive(Default)]
+pub(crate) struct Audience {
+    pub(crate) url: Option<HttpUrl>,
+    pub(crate) tokens: Vec<String>,
+}
+
+impl Audience {
+    /// The server that `--report` or else the kernel parameter names.
+    pub(crate) fn of(given: Option<&str>) -> Result<Self> {
+        let line = gather::kernel_command_line()?;
+        let url = fleet::destination(given, &line)?;
+        let mut tokens = fleet::tokens(&line);
+        tokens.extend(url.iter().filter_map(|url| Some(fleet::token(url)?.to_owned())));
+        Ok(Self { url, tokens })
+    }
+
+    /// Tells the server of one run from now on.
+    pub(crate) fn reporter(&self, progress: &Progress) -> Option<Reporter> {
+        let (machine, patience) = (read_identity(Path::new("/")), Patience::default());
+        let begin = |url| Reporter::begin(Setup { url, machine, patience, progress: progress.clone() });
+        self.url.clone().map(begin)
+    }
+}

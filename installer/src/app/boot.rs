@@ -1,0 +1,27 @@
+//! Mounting and configuring an installed node in its initrd, for `installer boot`.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::node::boot::{self, Places};
+use crate::node::mount::ThisMachine;
+use base::files;
+use base::program::print;
+
+/// Mounts the node below `root`, the root of the new system, and prints what was done.
+pub(crate) fn boot_node(root: &Path) -> Result<()> {
+    let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
+    let places = Places { root, run: Path::new("/run") };
+    let text = match boot::boot(&places, &cmdline, &mut ThisMachine)? {
+        Some(boot) => {
+            let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());
+            boot.notes
+                .iter()
+                .chain(&boot.outcome.warnings)
+                .fold(applied, |text, note| format!("{text}\nwarning: {note}"))
+        }
+        None => "Not an installed system: nothing to mount.".to_owned(),
+    };
+    print(&text)
+}

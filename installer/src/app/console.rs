@@ -1,0 +1,63 @@
+//! The page of an installed node on a terminal, for `installer console`.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::node::status;
+use crate::ui::node_page::look::ThisNode;
+use crate::ui::node_page::{NodePageEnd, run};
+use crate::ui::toolkit::Console;
+use base::failure::{Class, Failure};
+use base::program::print;
+
+/// How the page is shown.
+pub(crate) struct ConsolePage {
+    /// Nobody has logged in yet: it only shows, and lets somebody log in.
+    pub(crate) login: bool,
+    /// It ends after so long without a key.
+    pub(crate) idle_minutes: Option<u16>,
+}
+
+impl ConsolePage {
+    /// Shows the page until somebody leaves it, or wants to log in.
+    pub(crate) fn run(self) -> Result<()> {
+        if !self.login {
+            if !nix::unistd::geteuid().is_root() {
+                return Err(Failure::new(Class::Invalid, "the node's console is for root")
+                    .hint("Start it with: sudo installer console")
+                    .into());
+            }
+            // Elsewhere than on a node there is nothing to show.
+            status::release("/".as_ref())?;
+        }
+        let idle = self.idle_minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
+        match run::run(self.terminal()?, Arc::new(ThisNode::default()), !self.login, idle)? {
+            NodePageEnd::Quit => Ok(()),
+            NodePageEnd::LogIn => log_in(),
+        }
+    }
+
+    fn terminal(&self) -> Result<Console> {
+        // What a console's device can show is known better than from the environment of a unit.
+        match nix::unistd::ttyname(io::stdin()) {
+            Ok(path) if self.login => Console::open(&path),
+            _ => Console::standard(),
+        }
+    }
+}
+
+/// Becomes login(1), which asks for name and password and knows what to do with them. When it ends, the unit starts
+/// this program again.
+fn log_in() -> Result<()> {
+    print(
+        "To administer this node, log in within a minute.\n\
+         The page with actions:  sudo installer console\n",
+    )?;
+    let error = Command::new("/bin/login").exec();
+    Err(Failure::new(Class::Unexpected, "starting /bin/login").because(error).into())
+}

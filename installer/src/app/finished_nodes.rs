@@ -1,0 +1,202 @@
+//! A finished node that is on a disk already: what an install, a dry run and the questions at the console make of it.
+
+use anyhow::Result;
+
+use super::gather::Media;
+use crate::installed::{Decision, Node, Offer, Origin, Reason, decide, find, read};
+use crate::inventory::Inventory;
+use crate::plan::written_disks;
+use crate::ui::questions::ShownNode;
+use base::command::Runner;
+use base::failure::{Class, Failure, causes, class_of};
+use base::progress::Progress;
+use model::config::InstallConfig;
+
+/// Nodes that an automatic install leaves as they are.
+#[derive(Clone, Debug)]
+pub(crate) struct UntouchedNodes {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) reason: Reason,
+}
+
+impl UntouchedNodes {
+    /// Tells everybody who listens which nodes stay, and why.
+    pub(crate) fn tell(&self, progress: &Progress) {
+        for node in &self.nodes {
+            node.describe().lines().for_each(|line| progress.note("reinstall", line));
+        }
+        progress.note("reinstall", self.why());
+    }
+
+    /// Why nothing is installed.
+    pub(crate) fn why(&self) -> String {
+        format!("Nothing is written: {}.", self.reason.text())
+    }
+
+    /// The same for somebody who has asked for an install and does not get it.
+    pub(crate) fn failure(&self) -> Failure {
+        let heads: Vec<_> = self.nodes.iter().map(Node::headline).collect();
+        let what = format!("{}, and nothing was installed", heads.join("; "));
+        let why = anyhow::anyhow!("{}", self.reason.text());
+        Failure::new(Class::Hardware, what).because(why).hint(self.reason.hint())
+    }
+}
+
+/// The finished nodes on the disks that an install with this configuration would write. Where it does not choose disks there
+/// are none: the plan says why.
+pub(crate) fn look(config: &InstallConfig, inventory: &Inventory, runner: &dyn Runner) -> Vec<Node> {
+    written_disks(config, inventory).map(|disks| read(find(&disks), runner)).unwrap_or_default()
+}
+
+/// The finished node of a machine whose configuration cannot be had because of `error`, where there is one and no other.
+/// After a power failure the server that has the configuration can come back later than this machine, or not at all, and the
+/// node must not wait for it.
+pub(crate) fn without_configuration(
+    error: &anyhow::Error,
+    inventory: &Inventory,
+    runner: &dyn Runner,
+) -> Option<UntouchedNodes> {
+    if class_of(error) != Class::Network {
+        return None;
+    }
+    let nodes = read(find(&inventory.disks.iter().collect::<Vec<_>>()), runner);
+    let reason = Reason::NoConfiguration(causes(error).join(": "));
+    (nodes.len() == 1).then_some(UntouchedNodes { nodes, reason })
+}
+
+/// What an install from this medium with this configuration would bring.
+pub(crate) fn offer(media: &Media, config: &InstallConfig) -> Result<Offer> {
+    let mut sources: Vec<String> = Vec::new();
+    // The version of the scheme is no setting; some documents say nothing else.
+    for entry in media.combined.entries.iter().filter(|entry| entry.path != "scheme_version") {
+        let source = format!("{} ({})", entry.source, entry.file);
+        if !sources.contains(&source) {
+            sources.push(source);
+        }
+    }
+    Offer::of(&media.release, media.customization, config, sources)
+}
+
+/// Nodes as the questions at the console show them.
+pub(crate) fn present(nodes: &[Node]) -> Vec<ShownNode> {
+    nodes.iter().map(|node| ShownNode { headline: node.headline(), facts: node.facts() }).collect()
+}
+
+/// What an automatic install would make of the nodes on its disks, for a dry run; empty where there is none.
+///
+/// `runner` is none where the disks are those of another machine, of which only the inventory is known.
+pub(crate) fn foretell(
+    config: &InstallConfig,
+    inventory: &Inventory,
+    media: &Media,
+    runner: Option<&dyn Runner>,
+) -> Result<String> {
+    let nodes = match runner {
+        Some(runner) => look(config, inventory, runner),
+        None => {
+            let places = written_disks(config, inventory).map(|disks| find(&disks)).unwrap_or_default();
+            places.into_iter().map(elsewhere).collect()
+        }
+    };
+    if nodes.is_empty() {
+        return Ok(String::new());
+    }
+    let rule = &config.install.reinstall;
+    let would = match (decide(rule, &nodes, &offer(media, config)?)?, runner) {
+        (Decision::Install, _) => {
+            format!("An automatic install goes over it, for install.reinstall is {rule}.")
+        }
+        (Decision::Leave(Reason::Unknown), None) => format!(
+            "Whether an automatic install goes over it depends on what it has recorded: install.reinstall is {rule}."
+        ),
+        (Decision::Leave(reason), _) => {
+            format!("An automatic install leaves it as it is and starts it: {}.", reason.text())
+        }
+    };
+    let described: String = nodes.iter().map(Node::describe).collect();
+    Ok(format!("\nOn the disks now\n{described}  {would}\n"))
+}
+
+/// A node on a disk of another machine.
+fn elsewhere(place: crate::installed::Place) -> Node {
+    let why = "the disk is not in this machine".to_owned();
+    Node { place, twin: None, identity: None, origin: Origin::Unreadable(why) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::installed::find::tests::node;
+    use crate::inventory::Disk;
+    use crate::plan::tests::{disk, release, trial};
+    use base::size::ByteSize;
+    use medium::sources::LocalMedium;
+    use model::config::sources::combine;
+
+    fn told(rule: &str, disks: &[Disk], change: fn(&mut InstallConfig)) -> String {
+        let source = Box::new(LocalMedium::new("/nonexistent"));
+        let media =
+            Media { source, release: release(), combined: combine(&[]).unwrap(), customization: None };
+        let mut config = trial();
+        config.install.device = "/dev/vda".parse().ok();
+        config.install.reinstall = rule.parse().unwrap();
+        change(&mut config);
+        let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
+        foretell(&config, &inventory, &media, None).unwrap()
+    }
+
+    #[test]
+    fn a_dry_run_tells_of_a_finished_node_and_what_becomes_of_it() {
+        let text = told("false", &[node("vda", true)], |_| ());
+        assert!(text.contains("/dev/vda holds a finished node"), "{text}");
+        assert!(text.contains("leaves it as it is and starts it: install.reinstall is false."), "{text}");
+        let text = told("true", &[node("vda", true)], |_| ());
+        assert!(text.contains("depends on what it has recorded: install.reinstall is true."), "{text}");
+        assert_eq!(told("false", &[node("vda", false)], |_| ()), "", "an install was interrupted there");
+    }
+
+    /// No disk can be read.
+    struct Nothing;
+
+    impl Runner for Nothing {
+        fn run(&self, _: &base::command::Invocation) -> Result<Vec<u8>> {
+            anyhow::bail!("Input/output error")
+        }
+    }
+
+    #[test]
+    fn a_node_starts_where_the_configuration_cannot_be_fetched_and_it_is_the_only_one() {
+        let left = |class, disks: &[Disk]| {
+            let error = Failure::new(class, "fetching http://192.0.2.1/node.yaml")
+                .because(anyhow::anyhow!("connection refused"));
+            let inventory = Inventory { disks: disks.to_vec(), nics: vec![] };
+            without_configuration(&error.into(), &inventory, &Nothing)
+        };
+        let (one, empty) = (node("vda", true), disk("vdb", ByteSize::gib(32)));
+        let why = left(Class::Network, &[empty.clone(), one.clone()]).unwrap().why();
+        assert_eq!(
+            why,
+            "Nothing is written: the configuration cannot be had: fetching http://192.0.2.1/node.yaml: connection refused."
+        );
+        // A configuration with mistakes wants somebody to look at it, and of two nodes nobody knows which is meant.
+        assert!(left(Class::Invalid, std::slice::from_ref(&one)).is_none());
+        assert!(left(Class::Network, &[one, node("vdc", true)]).is_none());
+        assert!(left(Class::Network, &[empty, node("vda", false)]).is_none());
+    }
+
+    #[test]
+    fn a_node_on_any_disk_that_would_be_written_counts_and_one_elsewhere_does_not() {
+        let disks = [disk("vda", ByteSize::gib(32)), node("vdb", true)];
+        assert_eq!(told("false", &disks, |_| ()), "");
+        let mirrored = told("false", &disks, |config| config.install.mirror = "/dev/vdb".parse().ok());
+        let data = told("false", &disks, |config| config.install.data_disk = "/dev/vdb".parse().ok());
+        for text in [mirrored, data] {
+            assert!(text.contains("/dev/vdb holds a finished node"), "{text}");
+        }
+        let kept = told("false", &disks, |config| {
+            config.install.data_disk = "/dev/vdb".parse().ok();
+            config.install.keep = vec![model::config::Keep::Data];
+        });
+        assert_eq!(kept, "", "nothing of that disk is written");
+    }
+}

@@ -1,0 +1,59 @@
+//! Whether this machine is fit to be installed: the checks of [`crate::preflight`] on the machine that this process runs on.
+//!
+//! `installer preflight`, the questions and the install call it.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::gather;
+use super::inventory_file::read_inventory;
+use crate::inventory::Roots;
+use crate::preflight::join::version;
+use crate::preflight::network::Offline;
+use crate::preflight::{Facts, Intent, LINK_PATIENCE, Report, SystemNetwork, inventory, run};
+use base::command::SystemRunner;
+use base::progress::Progress;
+use medium::sources::BOOT_MEDIUM;
+use medium::sources::is_medium;
+use model::config::sources::Gathering;
+use model::config::{self, InstallConfig};
+
+/// Judges this machine, or the one whose disks and network cards `file` has.
+pub(crate) fn judge(intent: Intent, file: Option<&Path>) -> Result<Report> {
+    let Some(path) = file else { return check(intent) };
+    Ok(run(&Facts::of_inventory(read_inventory(path)?), &intent, &Offline))
+}
+
+/// The step of an install: tells every finding, and is an error where the install must not begin.
+pub(crate) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<Report> {
+    let intent = Intent { not_before: Some(not_before), ..Intent::of(config) };
+    progress.within("preflight", "Checking the machine", || {
+        let report = check(intent)?;
+        report.tell(progress);
+        report.verdict_in_full()?;
+        Ok(report)
+    })
+}
+
+/// Looks at this machine, its network and the cluster to join, and judges what it finds.
+pub(crate) fn check(mut intent: Intent) -> Result<Report> {
+    if let Some(join) = &mut intent.join {
+        join.version = version::of_program(&SystemRunner, join.distribution);
+    }
+    let roots = Roots::default();
+    let facts = Facts::scan(&roots, inventory(&roots, &intent, LINK_PATIENCE)?);
+    Ok(run(&facts, &intent, &SystemNetwork::default()))
+}
+
+/// The configuration of a file, or else the one on the medium that this system runs from, or else an empty one.
+pub(crate) fn configuration(file: Option<&Path>, progress: &Progress) -> Result<InstallConfig> {
+    match file {
+        Some(file) => config::load(file),
+        None if is_medium(Path::new(BOOT_MEDIUM)) => {
+            let media = gather::prepare(None, Gathering::default(), progress, &mut |_| {})?;
+            Ok(media.combined.config)
+        }
+        None => Ok(InstallConfig::default()),
+    }
+}

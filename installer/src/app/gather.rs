@@ -1,0 +1,435 @@
+//! What `plan` and `install` begin with: a medium, its manifest, and a configuration from all of its sources.
+
+use crate::inventory::read_identity;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::customized::{self, Customized};
+use super::registries;
+use crate::sources::{url, volume};
+use base::digest::Digest;
+use base::failure::{Class, Classify};
+use base::files::read_text;
+use base::progress::Progress;
+use medium::customization::{self, Content, area};
+use medium::sources::BOOT_MEDIUM;
+use medium::sources::{
+    Chain, HttpMedium, LocalMedium, PayloadSource, Place, Verified, expected_customization,
+    expected_manifest, is_medium, is_url, read_release, source,
+};
+use model::config::sources::{
+    Combined, Document, Effects, Gathering, Kind, Request, combine, gather, state::refusal,
+};
+use model::config::{Images, InstallConfig};
+use model::machine::Identity;
+use model::release::{Payload, Purpose, Release};
+use transfer::download::proxies::{Proxies, choose};
+
+/// Where the kernel tells its command line.
+const COMMAND_LINE: &str = "/proc/cmdline";
+
+/// Everything that a plan needs beside the machine.
+pub(crate) struct Media {
+    pub(crate) source: Box<dyn PayloadSource>,
+    pub(crate) release: Release,
+    pub(crate) combined: Combined,
+    /// SHA-256 of what the medium was customised with.
+    pub(crate) customization: Option<Digest>,
+}
+
+impl Media {
+    /// Tells what of the configuration is legal but unwise.
+    pub(crate) fn tell_warnings(&self, progress: &Progress) {
+        for warning in &self.combined.warnings {
+            // Its first line says it all; the excerpt is for who checks a document.
+            progress.note("configuration", warning.to_string().lines().next().unwrap_or_default());
+        }
+    }
+}
+
+/// Opens the medium, reads its manifest, and gathers the configuration.
+///
+/// The medium of the live system comes first if there is one; the one that `--medium`, `install.medium` or
+/// `install.iso_url` names provides what it does not hold; blobs of images that neither has come from the images'
+/// own registries.
+///
+/// `read` hears of the configuration as soon as there is one, or of what can be used of one that has mistakes:
+/// what can be told then is told even if the rest fails.
+pub(crate) fn prepare(
+    medium: Option<&str>,
+    gathering: Gathering,
+    progress: &Progress,
+    read: &mut dyn FnMut(&InstallConfig),
+) -> Result<Media> {
+    let line = gathering.command_line.clone().map_or_else(kernel_command_line, Ok)?;
+    let live = medium.is_none_or(is_url) && is_medium(Path::new(BOOT_MEDIUM));
+    let mut machine = ThisMachine {
+        medium,
+        live,
+        opened: None,
+        custom: Content::default(),
+        custom_sha256: expected_customization(&line)?,
+        identity: None,
+        progress,
+        read,
+    };
+    let gathering = Gathering { medium_at_hand: live || medium.is_some(), ..gathering };
+    let mut combined = gather(gathering, &mut machine)?;
+    machine.custom.add_files(&mut combined.config);
+    (machine.read)(&combined.config);
+    take_proxies(&combined.config)?;
+    let named = medium.filter(|medium| is_url(medium)).map(str::to_owned);
+    let named = named.or_else(|| configured(&combined.config));
+    let second = || named.as_deref().map(|named| place(named, &combined.authorities)).transpose();
+    let (first, release) = match machine.opened {
+        Some(opened) => opened,
+        None => opened(second()?.map_or_else(|| source(None), Ok)?)?,
+    };
+    let mut others: Vec<_> = second()?.into_iter().collect();
+    others.retain(|second| second.describe() != first.describe());
+    if needs_registries(&combined.config, &release, first.as_ref()) {
+        others.push(registries::source(&combined.config, &combined.authorities, &release)?);
+    }
+    let source = if others.is_empty() { first } else { Box::new(Chain::new(first, others)) };
+    let customization = (!machine.custom.is_empty()).then(|| area::bytes(&machine.custom)).transpose();
+    let customization = customization.class(Class::Unexpected, || "packing the customisation".into())?;
+    Ok(Media { source, release, combined, customization: customization.map(|bytes| Digest::of(&bytes)) })
+}
+
+/// The medium, with a configuration that says nothing.
+pub(crate) fn without_configuration(medium: Option<&str>) -> Result<Media> {
+    let (source, release) = opened(source(medium)?)?;
+    let combined = combine(&[]).map_err(refusal)?;
+    Ok(Media { source, release, combined, customization: None })
+}
+
+/// Lets what is asked from now on go through the proxies of a configuration.
+pub(crate) fn take_proxies(config: &InstallConfig) -> Result<()> {
+    let named = config.proxies();
+    choose(Proxies::new(named.http.as_deref(), named.https.as_deref(), named.none.as_deref())?);
+    Ok(())
+}
+
+/// Whether images are wanted whose blobs are not on this machine.
+fn needs_registries(config: &InstallConfig, release: &Release, first: &dyn PayloadSource) -> bool {
+    let mut blobs = release.payloads(Purpose::ImageBlob);
+    config.install.images() == Images::Preload && blobs.any(|blob| first.place(blob) != Some(Place::Here))
+}
+
+/// The medium that a configuration names: a URL or a directory. `local` is the one that is there anyway.
+fn configured(config: &InstallConfig) -> Option<String> {
+    let install = &config.install;
+    let iso_url = install.iso_url.as_deref().filter(|place| *place != "local").map(str::to_owned);
+    install.medium.clone().or(iso_url)
+}
+
+fn place(named: &str, authorities: &[String]) -> Result<Box<dyn PayloadSource>> {
+    match is_url(named) {
+        true => Ok(Box::new(HttpMedium::trusting(named, authorities)?)),
+        false => Ok(Box::new(LocalMedium::new(named))),
+    }
+}
+
+/// The document that `--config` names.
+pub(crate) fn file(path: Option<&Path>) -> Result<Option<Document>> {
+    let document = |path: &Path| {
+        let name = path.display().to_string();
+        let text = read_text(path).class(Class::Invalid, || format!("reading the configuration {name}"))?;
+        Ok(Document::yaml(Kind::File, name, text))
+    };
+    path.map(document).transpose()
+}
+
+/// The text of a `--cmdline` argument: itself, or the content of the file that follows an `@`.
+pub(crate) fn command_line(argument: &str) -> Result<String> {
+    match argument.strip_prefix('@') {
+        None => Ok(argument.to_owned()),
+        Some(path) => read_text(Path::new(path)).class(Class::Invalid, || "reading --cmdline".into()),
+    }
+}
+
+/// The command line that the kernel was started with.
+pub(crate) fn kernel_command_line() -> Result<String> {
+    read_text(Path::new(COMMAND_LINE))
+}
+
+/// The digest that the kernel command line of this boot demands of a manifest.
+pub(crate) fn expected() -> Result<Option<Digest>> {
+    expected_manifest(&kernel_command_line()?)
+}
+
+type Opened = (Box<dyn PayloadSource>, Release);
+
+fn opened(source: Box<dyn PayloadSource>) -> Result<Opened> {
+    let release = read_release(source.as_ref(), expected()?)?;
+    Ok((source, release))
+}
+
+/// The sources of the machine that this process runs on.
+struct ThisMachine<'a> {
+    medium: Option<&'a str>,
+    live: bool,
+    opened: Option<Opened>,
+    /// What somebody put into the medium after it was built.
+    custom: Content,
+    /// The SHA-256 that a kernel parameter demands of `custom.img` on a server.
+    custom_sha256: Option<Digest>,
+    identity: Option<Identity>,
+    progress: &'a Progress,
+    read: &'a mut dyn FnMut(&InstallConfig),
+}
+
+impl ThisMachine<'_> {
+    fn identity(&mut self) -> &Identity {
+        self.identity.get_or_insert_with(|| read_identity(Path::new("/")))
+    }
+
+    /// The configuration that a customised medium has for this machine. What is chosen is told, and why.
+    fn customized(&mut self, source: &dyn PayloadSource) -> Result<Option<Document>> {
+        let custom = match customized::read(source, self.custom_sha256)? {
+            Customized::Not => return Ok(None),
+            Customized::LeftOut(why) => {
+                self.progress.note("configuration", format!("warning: {why}"));
+                return Ok(None);
+            }
+            Customized::With(custom) => custom,
+        };
+        let found = custom.document(self.identity())?;
+        self.custom = custom;
+        if let Some((told, _)) = &found {
+            self.progress.note("configuration", told.as_str());
+        } else if !self.custom.nodes.is_empty() {
+            let identity = self.identity();
+            let text = format!(
+                "no configuration in {} is for this machine, which has {identity}",
+                customization::FILE
+            );
+            self.progress.note("configuration", text);
+        }
+        Ok(found.map(|(_, document)| document))
+    }
+}
+
+impl Effects for ThisMachine<'_> {
+    fn medium(&mut self, url: Option<&Request>) -> Result<Vec<Document>> {
+        let source: Box<dyn PayloadSource> = match url {
+            Some(request) => Box::new(HttpMedium::trusting(&request.url, &request.authorities)?),
+            None if self.live => Box::new(LocalMedium::new(BOOT_MEDIUM)),
+            None => source(self.medium)?,
+        };
+        let (source, release) = opened(source)?;
+        let custom = self.customized(source.as_ref())?;
+        let mut kinds = vec![(Purpose::InstallDefaults, Kind::Defaults)];
+        // What was put into a finished medium stands in place of what it was built with.
+        if custom.is_none() {
+            kinds.push((Purpose::InstallConfig, Kind::Embedded));
+        }
+        let mut documents: Vec<_> = custom.into_iter().collect();
+        for (purpose, kind) in kinds {
+            for payload in release.payloads(purpose) {
+                documents.push(document(source.as_ref(), payload, kind)?);
+            }
+        }
+        self.opened = Some((source, release));
+        Ok(documents)
+    }
+
+    fn authorities(&self) -> Vec<String> {
+        self.custom.authorities.values().cloned().collect()
+    }
+
+    fn volume(&mut self) -> Result<Option<Document>> {
+        let found = volume::read(&volume::Roots::default(), &mut || self.identity().clone())?;
+        let Some(volume::Found { document, chosen }) = found else { return Ok(None) };
+        if let Some(chosen) = chosen {
+            self.progress.note("configuration", format!("the volume has {chosen}"));
+        }
+        Ok(Some(document))
+    }
+
+    fn command_line(&mut self) -> Result<String> {
+        kernel_command_line()
+    }
+
+    fn given_up(&mut self, saved: &InstallConfig) {
+        (self.read)(saved);
+    }
+
+    fn fetch(&mut self, request: &Request) -> Result<Document> {
+        url::fetch(request, url::patience())
+    }
+}
+
+fn document(source: &dyn PayloadSource, payload: &Payload, kind: Kind) -> Result<Document> {
+    let mut text = String::new();
+    let mut reader = Verified::new(source.open(payload)?, payload, source.describe());
+    reader.read_to_string(&mut text).class(Class::Verification, || format!("reading {}", payload.path))?;
+    Ok(Document::yaml(kind, payload.path.clone(), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testing::http::{Answer, Fake};
+    use testing::progress::Recorder;
+
+    #[test]
+    fn iso_url_is_medium_by_another_name_and_local_is_no_other_medium() {
+        for (text, named) in [
+            ("install: {iso_url: local}", None),
+            ("install: {iso_url: /mnt/medium}", Some("/mnt/medium")),
+            ("install: {iso_url: 'http://a/medium/'}", Some("http://a/medium/")),
+            ("install: {medium: 'http://a/medium'}", Some("http://a/medium")),
+        ] {
+            assert_eq!(configured(&model::config::parse(text, "f").unwrap()).as_deref(), named, "{text}");
+        }
+    }
+
+    #[test]
+    fn webhooks_are_told_of_though_the_medium_or_the_rest_of_the_document_will_not_do() {
+        let hook = "{event: FAILED, method: POST, url: 'http://a/x'}";
+        let broken = hook.replace("http:", "{{.Nothing}}");
+        let nowhere = tempfile::tempdir().unwrap();
+        for text in [
+            format!("os: {{hostname: node-1}}\ninstall: {{webhooks: [{hook}]}}"),
+            format!(
+                "os: {{hostname: node-1, moduls: [x]}}\ninstall: {{webhooks: [{broken}, {hook}, {{event: X}}]}}"
+            ),
+        ] {
+            let file = Document::yaml(Kind::File, "node.yaml", text);
+            let gathering = Gathering { file: Some(file), ignore_command_line: true, ..Gathering::default() };
+            let mut told = Vec::new();
+            let read = &mut |config: &InstallConfig| told.push(config.clone());
+            assert!(prepare(nowhere.path().to_str(), gathering, &Progress::silent(), read).is_err());
+            let [config] = &told[..] else { panic!("{told:?}") };
+            assert_eq!(config.os.hostname.as_deref(), Some("node-1"));
+            let urls: Vec<_> = config.install.webhooks.iter().map(|hook| &*hook.url).collect();
+            assert_eq!(urls, ["http://a/x"]);
+        }
+    }
+
+    /// A medium that was built with a configuration, and what it was customised with.
+    fn medium(area: Option<&[u8]>) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let put = |path: &str, bytes: &[u8]| {
+            base::files::write_atomically(&directory.path().join(path), bytes, 0o644).unwrap();
+        };
+        let text = b"os: {hostname: built}\n";
+        let payload = Payload {
+            path: "config/install.yaml".into(),
+            purpose: Purpose::InstallConfig,
+            size: text.len() as u64,
+            sha256: base::digest::Digest::of(text),
+        };
+        let release = Release {
+            format: model::release::FORMAT,
+            id: "sample".into(),
+            name: "Sample".into(),
+            version: "1".into(),
+            architecture: "amd64".into(),
+            epoch: 0,
+            medium: model::release::MediumKind::Full,
+            kernel: "6.1".into(),
+            kernel_arguments: Vec::new(),
+            payloads: vec![payload],
+            images: Vec::new(),
+            containerd: model::release::Containerd::default(),
+            iso: None,
+        };
+        put("config/install.yaml", text);
+        put(model::release::MANIFEST, &release.to_bytes());
+        if let Some(area) = area {
+            put(customization::FILE, area);
+        }
+        directory
+    }
+
+    fn content(name: &str) -> Content {
+        let nodes = [(name.to_owned(), model::config::Secret::new("os: {hostname: customised}\n"))].into();
+        let authorities = [("own.pem".to_owned(), "a certificate".to_owned())].into();
+        Content { nodes, authorities, ..Content::default() }
+    }
+
+    /// The names of the documents of the medium, and which authorities came with it.
+    fn asked(medium: &tempfile::TempDir) -> Result<(Vec<String>, Vec<String>)> {
+        let (progress, read) = (Progress::silent(), &mut |_: &InstallConfig| {});
+        let mut machine = ThisMachine {
+            medium: medium.path().to_str(),
+            live: false,
+            opened: None,
+            custom: Content::default(),
+            custom_sha256: None,
+            identity: Some(Identity { serial: Some("CZ12".into()), ..Identity::default() }),
+            progress: &progress,
+            read,
+        };
+        let documents = machine.medium(None)?;
+        Ok((documents.iter().map(|document| document.name().to_owned()).collect(), machine.authorities()))
+    }
+
+    #[test]
+    fn what_a_medium_was_customised_with_stands_in_place_of_what_it_was_built_with() {
+        let built = "config/install.yaml";
+        let blank = vec![0; customization::area::HEADER];
+        let trusted = || vec!["a certificate".to_owned()];
+        let bytes = |name| customization::area::bytes(&content(name)).unwrap();
+        for (area, name, authorities) in [
+            (None, built, Vec::new()),
+            (Some(blank), built, Vec::new()),
+            (Some(bytes("default.yaml")), "custom.img:/nodes/default.yaml", trusted()),
+            (Some(bytes("serial-CZ12.yaml")), "custom.img:/nodes/serial-CZ12.yaml", trusted()),
+            (Some(bytes("serial-other.yaml")), built, trusted()),
+        ] {
+            let found = asked(&medium(area.as_deref())).unwrap();
+            assert_eq!(found, (vec![name.to_owned()], authorities));
+        }
+    }
+
+    #[test]
+    fn a_damaged_customisation_ends_the_install_and_is_not_passed_over() {
+        let mut damaged = customization::area::bytes(&content("default.yaml")).unwrap();
+        let last = damaged.len() - 1;
+        damaged[last] ^= 1;
+        let short = &damaged[..last];
+        for area in [&damaged[..], short, &customization::area::unfinished()[..], b"GARBAGE"] {
+            let error = asked(&medium(Some(area))).unwrap_err();
+            assert_eq!(base::failure::class_of(&error), base::failure::Class::Verification);
+            let text = base::failure::render(&error);
+            assert!(
+                text.contains("reading custom.img") && text.contains("next: Run `iso-builder customize`"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_medium_over_http_brings_files_only_with_the_digest_of_what_it_was_customised_with() {
+        let file = customization::content::File { mode: 0o644, bytes: b"* * * * * root x".to_vec() };
+        let content = Content { files: [("etc/cron.d/x".to_owned(), file)].into(), ..Content::default() };
+        let area = customization::area::bytes(&content).unwrap();
+        let digest = format!("quiet nqrust.custom={}", Digest::of(&area).oci());
+        let directory = medium(Some(&area));
+        let root = directory.path().to_owned();
+        let server = Fake::start(move |request| {
+            match std::fs::read(root.join(request.path.trim_start_matches('/'))) {
+                Ok(bytes) => Answer::ok(&bytes),
+                Err(_) => Answer::new(404, b""),
+            }
+        });
+        for (line, files, warnings) in [("quiet", 0, 1), (&*digest, 1, 0)] {
+            let recorder = Recorder::default();
+            let progress = Progress::new(vec![Box::new(recorder.clone())]);
+            let document = Document::yaml(Kind::File, "node.yaml", "os: {hostname: node-1}".to_owned());
+            let (file, command_line) = (Some(document), Some(line.to_owned()));
+            let gathering = Gathering { file, command_line, ..Gathering::default() };
+            let media = prepare(Some(&server.url()), gathering, &progress, &mut |_| {}).unwrap();
+            assert_eq!(media.combined.config.os.write_files.len(), files, "{line}");
+            let told = recorder.0.lock().unwrap().clone();
+            let told: Vec<_> = told.iter().filter(|event| event.message.contains("left out")).collect();
+            assert_eq!(told.len(), warnings, "{told:?}");
+            assert!(told.iter().all(|event| event.message.contains("nqrust.custom=sha256:")), "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Whether the container images of this node are whole, for `installer images check`.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::node::apply::below;
+use crate::node::boot::DOCUMENT;
+use crate::node::images::{self, BlobState, Report};
+use crate::node::status;
+use base::failure::{Class, Failure};
+use base::program::{Context, Format, print};
+use model::config;
+
+/// Reads every blob of the node below `root`, prints what was found; an error where a blob is missing or damaged.
+pub(crate) fn check_images(root: &Path, context: &Context) -> Result<()> {
+    let report = check(root, context)?;
+    match context.format {
+        Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
+        Format::Text => print(&tell(&report))?,
+    }
+    if report.faults.is_empty() {
+        return Ok(());
+    }
+    let what = format!("{} of {} blobs are missing or damaged", report.faults.len(), report.blobs);
+    Err(Failure::new(Class::Verification, what)
+        .hint("Load the named images again from a full medium or a registry.")
+        .into())
+}
+
+fn check(root: &Path, context: &Context) -> Result<Report> {
+    let release = status::release(root)?;
+    let install = config::load(&below(root, DOCUMENT))?.install;
+    images::check(&release, install.own_role(), install.images(), root, &context.progress)
+}
+
+fn tell(report: &Report) -> String {
+    let mut text: String = report
+        .faults
+        .iter()
+        .map(|fault| {
+            let state = match fault.state {
+                BlobState::Missing => "missing",
+                BlobState::Damaged => "damaged",
+            };
+            format!("{state} {} of {}\n", fault.digest.oci(), fault.images.join(", "))
+        })
+        .collect();
+    let Report { images, blobs, present, .. } = report;
+    let verdict = match (report.faults.is_empty(), report.complete, report.deferred) {
+        (true, false, true) => {
+            format!("deferred: {images} images, {present} of {blobs} blobs here; the node pulls the others")
+        }
+        (true, ..) => format!("complete: {images} images, {blobs} blobs"),
+        (false, ..) => format!("NOT complete: {images} images, {blobs} blobs"),
+    };
+    text.push_str(&format!("{verdict}\n"));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::images::BlobFault;
+    use base::digest::Digest;
+
+    #[test]
+    fn the_last_line_is_the_verdict() {
+        let report = Report { images: 2, blobs: 3, present: 1, deferred: true, ..Report::default() };
+        assert_eq!(tell(&report), "deferred: 2 images, 1 of 3 blobs here; the node pulls the others\n");
+        let whole = Report { complete: true, present: 3, ..report.clone() };
+        assert_eq!(tell(&whole), "complete: 2 images, 3 blobs\n");
+        let fault = BlobFault {
+            digest: Digest::of(b"x"),
+            state: BlobState::Damaged,
+            images: vec!["a.example.org/b:1".into()],
+        };
+        let text = tell(&Report { faults: vec![fault], ..report });
+        assert!(text.starts_with("damaged sha256:"), "{text}");
+        assert!(text.ends_with("of a.example.org/b:1\nNOT complete: 2 images, 3 blobs\n"), "{text}");
+    }
+}

@@ -1,0 +1,116 @@
+//! One install on this machine, from a configuration that is whole to the end of the executor.
+//!
+//! [`super::run`] calls it for an unattended install, [`super::questions`] for one whose answers somebody has given.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::finished_nodes::{self, UntouchedNodes};
+use super::fitness;
+use super::gather::{Media, kernel_command_line};
+use super::report::RunRecord;
+use crate::execute::{
+    Cancel, DOCUMENT, OpenDisk, RunParts, SystemHost, Unpacking, execute, take_down, take_up,
+};
+use crate::installed::decide::words;
+use crate::installed::{Decision, Record as Installed, decide};
+use crate::inventory::{Inventory, Roots};
+use crate::live::{is_live, set_up_network};
+use crate::node::cluster::Member;
+use crate::plan::Finish;
+use crate::preflight::join::pin;
+use crate::resolve::{ThisMachine, resolve};
+use base::command::SystemRunner;
+use base::progress::Progress;
+use model::config::{self, InstallConfig, Secret};
+use transfer::download::Patience;
+
+/// How a run ended that did not fail.
+#[allow(clippy::large_enum_variant)]
+pub(crate) enum InstallEnd {
+    /// The node is installed; what is to become of the machine.
+    Installed(Finish, Inventory),
+    /// Nothing was written, for a finished node is there.
+    Untouched(UntouchedNodes),
+}
+
+/// Whether finished nodes may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReinstallConsent {
+    /// `install.reinstall` says so.
+    ByRule,
+    /// Somebody has seen them and said yes.
+    Given,
+}
+
+/// Installs what the configuration says, unless a finished node is in the way that must not go. That is found out before
+/// anybody hears of an install, and before the network is set up.
+pub(crate) fn carry_out(
+    (config, consent): (&InstallConfig, ReinstallConsent),
+    media: &Media,
+    progress: &Progress,
+    record: &mut RunRecord<'_>,
+    cancel: &dyn Fn() -> Result<Cancel>,
+) -> Result<InstallEnd> {
+    let roots = Roots::default();
+    let inventory = Inventory::scan(&roots)?;
+    record.inventory(&inventory);
+    let (rule, offer) = (&config.install.reinstall, finished_nodes::offer(media, config)?);
+    let nodes = finished_nodes::look(config, &inventory, &SystemRunner);
+    if let (ReinstallConsent::ByRule, Decision::Leave(reason)) = (consent, decide(rule, &nodes, &offer)?) {
+        return Ok(InstallEnd::Untouched(UntouchedNodes { nodes, reason }));
+    }
+    for node in &nodes {
+        progress.note("reinstall", format!("{}; the install goes over it", node.headline()));
+    }
+    let installed = Installed::begin(&offer, &words(rule, &nodes))?.to_json()?;
+    if is_live(&kernel_command_line()?) {
+        set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
+    }
+    record.started(&media.release);
+    let fetch = ThisMachine::new(media.combined.authorities.clone(), Patience::default());
+    let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
+    let config = &resolve(config, &fetch, &mut warn)?;
+    record.resolved(config);
+    let draft = |guid| crate::plan::plan(config, &inventory, &media.release, guid);
+    let plan = draft(uuid::Uuid::new_v4())?;
+    let preflight = fitness::step(config, media.release.epoch, progress)?;
+    record.plan(&plan);
+    // From here on a signal is heard where it is safe to stop.
+    let cancel = cancel()?;
+    let host = SystemHost::new()?;
+    take_down(&plan.taken_down, &roots.sys, &SystemRunner, progress)?;
+    let disk = OpenDisk::open(&plan.disk)?;
+    let mut plan = take_up(plan, &disk, &host, progress, &draft);
+    if let Some(authority) = &preflight.authority {
+        pin(&mut plan.document, authority);
+    }
+    let fleet = match Member::of(&plan.document) {
+        Some(_) => record.kept_by_node()?,
+        None => None,
+    };
+    let parts = RunParts {
+        device: &disk,
+        open: &|target| Ok(Box::new(OpenDisk::open(target)?)),
+        source: media.source.as_ref(),
+        runner: &SystemRunner,
+        host: &host,
+        progress,
+        cancel: &cancel,
+        document: &node_document,
+        fleet: fleet.as_ref(),
+        installed: &installed,
+        unpacking: &Unpacking::of_live_system(),
+        preflight: &preflight.to_text(),
+    };
+    execute(&plan, &parts)?;
+    Ok(InstallEnd::Installed(plan.finish, inventory))
+}
+
+/// The text of the node document. The node reads it at every boot: one that it would refuse must not cost a disk.
+fn node_document(config: &InstallConfig) -> Result<Secret> {
+    let text = config.for_node()?.to_yaml();
+    config::parse(&text, DOCUMENT)?;
+    Ok(Secret::new(text))
+}

@@ -1,0 +1,18 @@
+//! The disks and network cards of a machine, from a file that `installer inventory` has printed.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::inventory::Inventory;
+use base::failure::{Class, Classify};
+use base::files::read_text;
+
+/// Reads the file.
+///
+/// # Errors
+/// `Class::Invalid` for a file that cannot be read, or that is none.
+pub(crate) fn read_inventory(path: &Path) -> Result<Inventory> {
+    let what = || format!("reading the inventory {}", path.display());
+    serde_json::from_str(&read_text(path).class(Class::Invalid, what)?).class(Class::Invalid, what)
+}

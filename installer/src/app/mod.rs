@@ -1,0 +1,27 @@
+//! What the commands do: they bring configuration, machine, executor, user interface and reports together.
+//!
+//! `cli` calls one function of it for each command. `run` is `installer install` as a whole: it calls `questions` where
+//! somebody can be asked, and both call `install`. `gather` finds medium and configuration for all of them.
+
+pub(crate) mod apply;
+pub(crate) mod audience;
+pub(crate) mod boot;
+pub(crate) mod console;
+pub(crate) mod consoles;
+pub(crate) mod customized;
+pub(crate) mod dry_run;
+pub(crate) mod finished_nodes;
+pub(crate) mod fitness;
+pub(crate) mod gather;
+pub(crate) mod images;
+pub(crate) mod install;
+pub(crate) mod inventory_file;
+pub(crate) mod network_trial;
+pub(crate) mod questions;
+pub(crate) mod registries;
+pub(crate) mod render;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod status;
+pub(crate) mod validate;
+pub(crate) mod verify;

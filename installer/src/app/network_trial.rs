@@ -1,0 +1,217 @@
+//! The networks of a running node, changed on trial, for `installer network`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::node::cards;
+use crate::node::status;
+use crate::node::trial::{Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, State};
+use crate::node::trial::{Trials, standing};
+use base::command::SystemRunner;
+use base::failure::{Class, Classify, Failure};
+use base::files;
+use base::program::{Context, Format, print};
+use model::config::Diagnostic;
+
+/// Between two looks at a trial that is being set up.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// What is to be done with the networks.
+pub(crate) enum NetworkAction {
+    /// Print those of the node document.
+    Show,
+    /// Set up others for a while.
+    Try(NetworkTrial),
+    /// Keep those on trial.
+    Confirm,
+    /// Bring the old ones back; if `expired`, only when the time of the trial is over.
+    Revert { expired: bool },
+    /// Find the cards that the node document names.
+    Settle,
+    /// Set up the networks on trial.
+    SetUp,
+}
+
+/// The networks to try: a document, or `-` for standard input; for how long; whether a server may change its address.
+pub(crate) struct NetworkTrial {
+    pub(crate) file: PathBuf,
+    pub(crate) seconds: Span,
+    pub(crate) accept_address_change: bool,
+}
+
+/// Does it, on the node that this process runs on.
+///
+/// # Errors
+/// `Class::Invalid` for somebody else than root, and elsewhere than on a node; what the trial says.
+pub(crate) fn act(action: NetworkAction, context: &Context) -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::new(Class::Invalid, "the networks of a node are for root")
+            .hint("Start it with: sudo installer network")
+            .into());
+    }
+    let root = Path::new("/");
+    // Elsewhere than on a node there is nothing to change.
+    status::release(root)?;
+    let trials = Trials::new(root, &SystemRunner);
+    match action {
+        NetworkAction::Show => show(&trials, root, context),
+        NetworkAction::Try(trial) => trial.run(&trials, root, context),
+        NetworkAction::Confirm => {
+            let warnings = trials.confirm()?.warnings;
+            tell(&Ended { how: How::Confirmed, notes: warned(&warnings) }, context)
+        }
+        NetworkAction::Revert { expired } => tell(&trials.revert(expired)?, context),
+        NetworkAction::SetUp => trials.set_up(),
+        NetworkAction::Settle => print(&settled(&cards::settle(root, &SystemRunner)?)),
+    }
+}
+
+fn settled(notes: &[String]) -> String {
+    if notes.is_empty() { "Every network card is where it was.".to_owned() } else { notes.join("\n") }
+}
+
+fn warned(warnings: &[String]) -> Vec<String> {
+    warnings.iter().map(|warning| format!("warning: {warning}")).collect()
+}
+
+fn tell(ended: &Ended, context: &Context) -> Result<()> {
+    match context.format {
+        Format::Json => print(&serde_json::to_string_pretty(ended)?),
+        Format::Text => print(&ended.to_string()),
+    }
+}
+
+fn show(trials: &Trials<'_>, root: &Path, context: &Context) -> Result<()> {
+    let networks = Networks::of(&trials.config()?);
+    let standing = standing(root)?;
+    match context.format {
+        Format::Json => {
+            let both = serde_json::json!({ "networks": networks, "trial": standing });
+            print(&serde_json::to_string_pretty(&both)?)
+        }
+        Format::Text => print(&shown(&networks, &standing)),
+    }
+}
+
+/// The networks as a document; what there is to know about it stands in comments, so that it can be tried as it is.
+fn shown(networks: &Networks, standing: &Standing) -> String {
+    let told = match standing {
+        Standing::None => String::new(),
+        Standing::Ended(ended) => ended.to_string(),
+        Standing::Now(now) => {
+            let changes: String = now.differences.iter().map(|change| format!("\n{change}")).collect();
+            format!("On trial for another {} seconds:{changes}", now.left)
+        }
+    };
+    let comment: String = told.lines().map(|line| format!("# {line}\n")).collect();
+    format!("{comment}{}", networks.to_yaml())
+}
+
+impl NetworkTrial {
+    fn run(&self, trials: &Trials<'_>, root: &Path, context: &Context) -> Result<()> {
+        let (text, name) = self.read()?;
+        let change = trials.change(&text, &name)?;
+        trials.begin(&change, self.seconds, self.accept_address_change)?;
+        let concerns = change.concerns(&trials.present());
+        if context.format == Format::Text {
+            print(&begun(&change, &concerns, self.seconds))?;
+        }
+        let standing = self.wait(root)?;
+        match context.format {
+            Format::Json => {
+                let all =
+                    serde_json::json!({ "trial": standing, "remarks": change.remarks, "concerns": concerns });
+                print(&serde_json::to_string_pretty(&all)?)?;
+            }
+            Format::Text => print(&came_of(&standing))?,
+        }
+        match standing {
+            Standing::Ended(Ended { how: How::Failed, .. }) => {
+                let what = "the new network could not be set up, and the old one is back";
+                Err(Failure::new(Class::Network, what)
+                    .hint("See: journalctl -u nqrust-network-set-up")
+                    .into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn read(&self) -> Result<(String, String)> {
+        let name = self.file.display().to_string();
+        if name == "-" {
+            let text = std::io::read_to_string(std::io::stdin());
+            let text = text.class(Class::Invalid, || "reading standard input".to_owned())?;
+            return Ok((text, "standard input".to_owned()));
+        }
+        let text = files::read_text(&self.file).class(Class::Invalid, || format!("reading {name}"))?;
+        Ok((text, name))
+    }
+
+    /// Waits until the new network is set up, or the trial is over. The trial does not need this program.
+    fn wait(&self, root: &Path) -> Result<Standing> {
+        loop {
+            let standing = standing(root)?;
+            if !matches!(standing, Standing::Now(Now { state: State::SettingUp, left: 1.., .. })) {
+                return Ok(standing);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// What is told when a trial has begun.
+fn begun(change: &Change, concerns: &[Concern], span: Span) -> String {
+    let changes: String =
+        change.differences().iter().map(|change: &Difference| format!("{change}\n")).collect();
+    let remarks = change.remarks.iter().map(|remark: &Diagnostic| format!("{remark}\n"));
+    let concerns = concerns.iter().map(|concern| format!("warning: {}\n", concern.text));
+    let warnings: String = remarks.chain(concerns).collect();
+    format!(
+        "{changes}{warnings}\nOn trial for {span} seconds; then the old network comes back by itself.\n  \
+         keep it:  sudo installer network confirm\n  go back:  sudo installer network revert\n"
+    )
+}
+
+fn came_of(standing: &Standing) -> String {
+    match standing {
+        Standing::Now(now) => {
+            let notes: String = now.notes.iter().map(|note| format!("{note}\n")).collect();
+            format!("{notes}Set up. {} seconds are left.", now.left)
+        }
+        Standing::Ended(ended) => ended.to_string(),
+        Standing::None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::config::parse;
+
+    #[test]
+    fn what_is_shown_can_be_tried_as_it_is() {
+        let text = "install: {management_interface: {interfaces: [{name: a}], vlan_id: 7}}";
+        let networks = Networks::of(&parse(text, "f").unwrap());
+        let changes = networks.differences(&Networks::default());
+        let now =
+            Now { left: 9, span: Span::USUAL, state: State::Running, notes: vec![], differences: changes };
+        let shown = shown(&networks, &Standing::Now(now));
+        assert!(
+            shown.starts_with("# On trial for another 9 seconds:\n# install.management_interface."),
+            "{shown}"
+        );
+        assert_eq!(Networks::of(&parse(&shown, "f").unwrap()), networks);
+    }
+
+    #[test]
+    fn who_begins_a_trial_is_told_what_changes_and_what_to_do() {
+        let document = "install: {mode: install, management_interface: {interfaces: [{name: a}]}}";
+        let part = "install: {management_interface: {interfaces: [{name: a}], mtu: 9000}}";
+        let change = Change::read(document, part, ("node.yaml", "new.yaml")).unwrap();
+        let text = begun(&change, &[], Span::USUAL);
+        assert!(text.starts_with("install.management_interface.mtu: 0 -> 9000\nnew.yaml:1:"), "{text}");
+        assert!(text.contains("warning: ") && text.contains("On trial for 120 seconds"), "{text}");
+    }
+}

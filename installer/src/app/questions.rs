@@ -1,0 +1,471 @@
+//! The questions of an install where somebody can be asked: the machine behind the screens of [`crate::ui::questions`].
+//!
+//! [`super::run`] calls it.
+
+use crate::inventory::read_identity;
+use std::fs::File;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::audience::Audience;
+use super::finished_nodes::{self, UntouchedNodes};
+use super::gather::{self, Media};
+use super::install::{ReinstallConsent, carry_out};
+use super::inventory_file::read_inventory;
+use super::report::{Evidence, RunRecord};
+use super::{consoles, fitness};
+use crate::execute::{Cancel, finish, start_node};
+use crate::installed::Node;
+use crate::inventory::{Inventory, Roots};
+use crate::live::help::{self, Access};
+use crate::live::{is_live, set_up_network};
+use crate::plan::{Finish, Plan};
+use crate::preflight::network::Offline;
+use crate::preflight::{Intent, Report};
+use crate::report;
+use crate::sources::{url, volume};
+use crate::stick::{self, Survey, Volume};
+use crate::ui::answers::{Answers, recorded};
+use crate::ui::questions::state::COUNTDOWN;
+use crate::ui::questions::{
+    self, ConfigOrigin, ConversationEnd, ConversationFacts, Destination, InstallMachine, ShownNode, run,
+};
+use crate::ui::toolkit::Console;
+use base::command::SystemRunner;
+use base::failure::{Class, Classify, Failure, class_of};
+use base::files::write_atomically;
+use base::parallel::locked;
+use base::progress::plain::PlainLines;
+use base::progress::{Event, Progress, Sink};
+use model::config::sources::{Combined, Document, Entry, Kind, Request};
+use model::config::sources::{combine, state::refusal};
+use model::config::{Install, InstallConfig, Secret};
+use transfer::download::Patience;
+
+/// Whether somebody has ended the program while it installed.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// How the questions are asked.
+#[derive(Debug, Default)]
+pub(crate) struct QuestionSettings {
+    /// On every console of the machine, not on the terminal of this process.
+    pub(crate) consoles: bool,
+    /// Where the answers are kept.
+    pub(crate) answers: Option<PathBuf>,
+    /// Whether nothing is done in the end; and the machine that is played, where it is not this one.
+    pub(crate) rehearsal: Option<Option<PathBuf>>,
+}
+
+impl QuestionSettings {
+    /// Whether there is anybody to ask.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.consoles || (std::io::stdin().is_terminal() && std::io::stdout().is_terminal())
+    }
+
+    /// A document that says nothing new: somebody who can be asked needs no configuration to begin with.
+    pub(crate) fn nothing_yet() -> Document {
+        Document::answers(&json!({ "scheme_version": 1 }))
+    }
+
+    fn open(&self) -> Result<Vec<Console>> {
+        if !self.consoles {
+            return Ok(vec![Console::standard()?]);
+        }
+        let mut opened: Vec<_> = consoles::devices().iter().map(|path| Console::open(path)).collect();
+        opened.sort_by_key(Result::is_err);
+        let (consoles, mut errors): (Vec<_>, Vec<_>) = opened.into_iter().partition(Result::is_ok);
+        match errors.pop() {
+            Some(Err(error)) if consoles.is_empty() => Err(error),
+            _ => Ok(consoles.into_iter().flatten().collect()),
+        }
+    }
+}
+
+/// Asks, and installs what is answered. The audience hears of each install.
+pub(crate) fn ask(media: &Media, settings: &QuestionSettings, audience: Audience) -> Result<()> {
+    let player = Player::new(media, settings, audience)?;
+    let facts = player.conversation(None)?;
+    run::run(settings.open()?, facts, Answers::on(&media.combined), &player).map(drop)
+}
+
+/// Tells on every console which finished node an automatic install has left as it is, and starts it when nobody wants
+/// anything else for a while. Without a console the while passes all the same: a machine that restarts can be stopped.
+pub(crate) fn leave(
+    media: &Media,
+    settings: &QuestionSettings,
+    audience: Audience,
+    left: &UntouchedNodes,
+    progress: &Progress,
+) -> Result<()> {
+    let player = Player::new(media, settings, audience)?;
+    *locked(&player.nodes) = left.nodes.clone();
+    let consoles = settings.open().unwrap_or_default();
+    if consoles.is_empty() {
+        let text = format!("The node starts from its disk in {} seconds", COUNTDOWN.as_secs());
+        progress.note("reinstall", text);
+        std::thread::sleep(COUNTDOWN);
+        return player.start_node();
+    }
+    let facts = player.conversation(Some(left))?;
+    match run::run(consoles, facts, Answers::on(&media.combined), &player) {
+        // The last console is gone: nobody can want anything else.
+        Err(error) if class_of(&error) == Class::Cancelled => player.start_node(),
+        ended => ended.map(drop),
+    }
+}
+
+/// This machine, or in a rehearsal none.
+struct Player<'a> {
+    media: &'a Media,
+    settings: &'a QuestionSettings,
+    audience: Audience,
+    live: bool,
+    /// The disks of the last plan.
+    spared: Mutex<Vec<PathBuf>>,
+    /// What is known of the install that failed last.
+    evidence: Mutex<Option<Evidence>>,
+    /// The finished nodes that were found last.
+    nodes: Mutex<Vec<Node>>,
+}
+
+impl<'a> Player<'a> {
+    fn new(media: &'a Media, settings: &'a QuestionSettings, audience: Audience) -> Result<Self> {
+        let live = is_live(&gather::kernel_command_line()?);
+        let (spared, evidence, nodes) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { media, settings, audience, live, spared, evidence, nodes })
+    }
+
+    /// What is known before the first question.
+    fn conversation(&self, left: Option<&UntouchedNodes>) -> Result<ConversationFacts> {
+        let (machine, settings) = (self.facts()?, self.settings);
+        Ok(ConversationFacts {
+            product: format!("{} {}", self.media.release.name, self.media.release.version),
+            hardware: machine.describe(),
+            inventory: machine.inventory,
+            rehearsal: settings.rehearsal.is_some(),
+            can_quit: !settings.consoles,
+            can_help: self.live && settings.consoles && settings.rehearsal.is_none(),
+            // 244 random bits as text that survives every file and header.
+            fresh_token: Secret::new(format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())),
+            left: left.map(|left| questions::ShownNodes {
+                nodes: finished_nodes::present(&left.nodes),
+                why: left.why(),
+            }),
+        })
+    }
+
+    /// What the machine is like; of one that is played only the inventory is known.
+    fn facts(&self) -> Result<crate::preflight::Facts> {
+        let inventory = self.inventory()?;
+        Ok(match self.settings.rehearsal {
+            Some(Some(_)) => crate::preflight::Facts::of_inventory(inventory),
+            _ => crate::preflight::Facts::scan(&Roots::default(), inventory),
+        })
+    }
+
+    /// Who vouches for servers (PEM): those of what was found, and of the answers.
+    fn authorities(&self, config: &InstallConfig) -> Vec<String> {
+        let answered = config.install.ca_certificates.iter().map(ToString::to_string);
+        let mut all: Vec<_> = self.media.combined.authorities.iter().cloned().chain(answered).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// What somebody has brought along, on top of `below`. A volume can name a URL, which is stronger.
+    fn bring(&self, from: &ConfigOrigin, below: Document) -> Result<Combined> {
+        let mut documents = vec![below];
+        let (url, named_by, sha256, trusted) = match from {
+            ConfigOrigin::Url(url) => {
+                (url.clone(), "the console".to_owned(), None, self.media.combined.authorities.clone())
+            }
+            ConfigOrigin::Volume => {
+                let volume = volume::read(&volume::Roots::default(), &mut || read_identity(Path::new("/")))?;
+                let document = volume.ok_or_else(no_volume)?.document;
+                let name = document.name().to_owned();
+                documents.push(document);
+                let combined = combine(&documents).map_err(refusal)?;
+                let Install { config_url, config_sha256, .. } = &combined.config.install;
+                let named =
+                    config_url.as_ref().filter(|_| says(&combined, "install.config_url", Kind::Volume));
+                let Some(url) = named else { return Ok(combined) };
+                (url.to_string(), name, config_sha256.as_ref().map(ToString::to_string), combined.authorities)
+            }
+        };
+        let request = Request { url, named_by, sha256, authorities: trusted };
+        // Somebody waits for it.
+        let patience = Patience { attempts: 2, limit: Some(Duration::from_secs(30)), ..url::patience() };
+        documents.push(url::fetch(&request, patience)?);
+        Ok(combine(&documents).map_err(refusal)?)
+    }
+
+    /// Writes a file to a stick; says where it is.
+    fn write(&self, volume: &Volume, name: &str, content: &[u8]) -> Result<String> {
+        stick::write(volume, name, content, &self.inventory()?, &locked(&self.spared))?;
+        Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
+    }
+}
+
+impl InstallMachine for Player<'_> {
+    fn inventory(&self) -> Result<Inventory> {
+        match &self.settings.rehearsal {
+            Some(Some(path)) => read_inventory(path),
+            _ => Inventory::scan(&Roots::default()),
+        }
+    }
+
+    fn fetch(&self, from: &ConfigOrigin) -> Result<Combined> {
+        let found = &self.media.combined;
+        let below = Document::yaml(Kind::Embedded, "what was found before", found.config.to_yaml());
+        let mut combined = self.bring(from, below)?;
+        // What was found before keeps the source that it had.
+        let before = |entry: &Entry| found.entries.iter().find(|known| known.path == entry.path).cloned();
+        combined.entries = combined
+            .entries
+            .iter()
+            .filter_map(
+                |entry| if entry.source == Kind::Embedded { before(entry) } else { Some(entry.clone()) },
+            )
+            .collect();
+        Ok(combined)
+    }
+
+    fn try_network(&self, config: &InstallConfig) -> Result<String> {
+        if self.settings.rehearsal.is_some() || !self.live {
+            return Ok("The network was not tried: this is not the system of the medium.".into());
+        }
+        let notes = Notes::default();
+        let progress = Progress::new(vec![Box::new(notes.clone())]);
+        set_up_network(config, Path::new("/"), &SystemRunner, &progress)
+            .class(Class::Network, || "setting up the network".into())?;
+        let notes = locked(&notes.0).clone();
+        let warnings: Vec<_> = notes.iter().filter_map(|note| note.strip_prefix("warning: ")).collect();
+        match warnings[..] {
+            [] => Ok(notes.last().cloned().unwrap_or_else(|| "The network is as it was.".into())),
+            _ => Err(Failure::new(Class::Network, warnings.join("\n"))
+                .hint("Check cables, switch, VLAN and DHCP server.")
+                .into()),
+        }
+    }
+
+    fn try_cluster(&self, config: &InstallConfig) -> Result<String> {
+        if self.settings.rehearsal.is_some() {
+            return Ok("The cluster was not asked: this is a rehearsal.".into());
+        }
+        let report = fitness::check(Intent::of(config))?;
+        let refused: Vec<_> = report.stops().filter(|verdict| verdict.class == Class::Join).collect();
+        match refused.first() {
+            None => Ok("The cluster would take this machine.".into()),
+            Some(first) => {
+                let told: Vec<_> = refused.iter().map(|verdict| verdict.text()).collect();
+                let failure = Failure::new(Class::Join, told.join("\n"));
+                Err(failure.hint(first.next().unwrap_or_default()).into())
+            }
+        }
+    }
+
+    fn check(&self, config: &InstallConfig) -> Result<Report> {
+        let intent = Intent { not_before: Some(self.media.release.epoch), ..Intent::of(config) };
+        match self.settings.rehearsal {
+            Some(_) => Ok(crate::preflight::run(&self.facts()?, &intent, &Offline)),
+            None => fitness::check(intent),
+        }
+    }
+
+    fn present(&self, config: &InstallConfig) -> Result<Vec<ShownNode>> {
+        // The disks of a machine that is played are not here.
+        let nodes = match self.settings.rehearsal {
+            Some(Some(_)) => Vec::new(),
+            _ => finished_nodes::look(config, &self.inventory()?, &SystemRunner),
+        };
+        *locked(&self.nodes) = nodes.clone();
+        Ok(finished_nodes::present(&nodes))
+    }
+
+    fn start_node(&self) -> Result<()> {
+        let nodes = locked(&self.nodes).clone();
+        let Some(node) = nodes.first() else {
+            return Err(Failure::new(Class::Invalid, "there is no finished node to start").into());
+        };
+        let progress = Progress::new(vec![Box::new(PlainLines::new(std::io::stderr()))]);
+        start_node(&node.place, &self.media.release.name, &SystemRunner, &|text| progress.note("start", text))
+    }
+
+    fn plan(&self, config: &InstallConfig) -> Result<Plan> {
+        let plan = crate::plan::plan(config, &self.inventory()?, &self.media.release, Uuid::new_v4())?;
+        *locked(&self.spared) = plan.disks().map(|disk| disk.path.clone()).collect();
+        Ok(plan)
+    }
+
+    fn install(&self, config: &InstallConfig, progress: &Progress) -> Result<()> {
+        if self.settings.consoles {
+            // The journal of the live system keeps what the screen shows.
+            progress.add(Box::new(PlainLines::new(std::io::stderr())));
+        }
+        let reporter = self.audience.reporter(progress);
+        let mut record = RunRecord::begin(progress, reporter, &self.audience.tokens);
+        record.config(config);
+        record.trust(&self.authorities(config));
+        let cancel = || Ok(Cancel::new(&STOP));
+        let result = gather::take_proxies(config).and_then(|()| {
+            // Whoever answers has seen the nodes that are there.
+            let consent = (config, ReinstallConsent::Given);
+            carry_out(consent, self.media, progress, &mut record, &cancel)
+        });
+        *locked(&self.evidence) = result.as_ref().err().and_then(|error| record.evidence(error));
+        record.end(result).map(drop)
+    }
+
+    fn stop(&self) {
+        STOP.store(true, Ordering::Relaxed);
+    }
+
+    fn record(&self, config: &InstallConfig) -> Result<Option<String>> {
+        let Some(path) = &self.settings.answers else { return Ok(None) };
+        write_atomically(path, self.configuration(config)?.expose().as_bytes(), 0o600)?;
+        Ok(Some(path.display().to_string()))
+    }
+
+    fn configuration(&self, config: &InstallConfig) -> Result<Secret> {
+        Ok(Secret::new(recorded(&config.for_node()?)))
+    }
+
+    fn volumes(&self) -> Result<Survey> {
+        Ok(Survey::of(&self.inventory()?, &locked(&self.spared)))
+    }
+
+    fn save_configuration(&self, config: &InstallConfig, volume: &Volume) -> Result<String> {
+        let host = config.os.hostname.as_deref().map(|host| format!("-{host}")).unwrap_or_default();
+        let name = format!("nqrust-config{host}.yaml");
+        self.write(volume, &name, self.configuration(config)?.expose().as_bytes())
+    }
+
+    fn save_logs(&self, destination: &Destination) -> Result<String> {
+        let evidence = locked(&self.evidence);
+        let Some(evidence) = evidence.as_ref() else {
+            return Err(
+                Failure::new(Class::Invalid, "no install has failed: there are no logs to save").into()
+            );
+        };
+        let archive = evidence.archive(&SystemRunner)?;
+        match destination {
+            Destination::Volume(volume) => self.write(volume, &archive.name, &archive.bytes),
+            Destination::Url(url, method) => {
+                report::send(&archive, url, *method, &self.authorities(&evidence.config))?;
+                Ok(format!("The server has taken {}.", archive.name))
+            }
+        }
+    }
+
+    fn open_access(&self) -> Result<Access> {
+        help::open(&gather::kernel_command_line()?, &SystemRunner)
+    }
+
+    fn close_access(&self) -> Result<()> {
+        help::close(&SystemRunner)
+    }
+
+    fn shell(&self, terminal: File, term: &str, password: &Secret) -> Result<()> {
+        help::shell(terminal, term, password)
+    }
+
+    fn end(&self, how: ConversationEnd) -> Result<()> {
+        let how = match how {
+            ConversationEnd::Restart => Finish::Reboot,
+            ConversationEnd::PowerOff => Finish::Poweroff,
+            ConversationEnd::Quit => return Ok(()),
+        };
+        finish(how, &self.inventory()?, &SystemRunner)
+    }
+}
+
+/// Whether a source of this kind says this value.
+fn says(combined: &Combined, path: &str, kind: Kind) -> bool {
+    combined.entries.iter().any(|entry| entry.path == path && entry.source == kind)
+}
+
+fn no_volume() -> Failure {
+    Failure::new(Class::Invalid, "no volume with a label for configurations has one")
+        .hint("Plug it in, wait a moment, and try again.")
+}
+
+/// What is told beside the steps.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Sink for Notes {
+    fn show(&mut self, event: &Event) {
+        if event.state == base::progress::State::Progress && event.bytes.is_none() {
+            locked(&self.0).push(event.message.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::UploadMethod;
+    use medium::sources::LocalMedium;
+    use testing::release::release;
+    use testing::reports::{Manner, Server};
+
+    fn media() -> Media {
+        let combined = combine(&[]).unwrap();
+        let source = Box::new(LocalMedium::new("/nonexistent"));
+        Media { source, release: release(), combined, customization: None }
+    }
+
+    fn player<'a>(media: &'a Media, settings: &'a QuestionSettings, audience: Audience) -> Player<'a> {
+        Player { live: false, ..Player::new(media, settings, audience).unwrap() }
+    }
+
+    #[test]
+    fn an_install_at_the_console_is_told_to_fleet_and_webhooks_and_leaves_logs_without_secrets() {
+        let server = Server::new(&[Manner::Status(204)]);
+        let (media, settings) = (media(), QuestionSettings::default());
+        let url = format!("{}/MARK-path", server.url).parse().unwrap();
+        let audience = Audience { url: Some(url), tokens: vec!["MARK-path".into()] };
+        let player = player(&media, &settings, audience);
+        let destination = |path: &str| {
+            let url = format!("{}/{path}/", server.url).parse().unwrap();
+            Destination::Url(url, UploadMethod::Put)
+        };
+        assert_eq!(class_of(&player.save_logs(&destination("early")).unwrap_err()), Class::Invalid);
+        // A disk that is not there: the install ends before anything is written.
+        let text = format!(
+            "{{token: MARK-cluster-token, os: {{hostname: node-1}}, install: {{device: /dev/disk/by-id/nothing-of-that-name, \
+             webhooks: [{{event: FAILED, method: POST, url: '{}/hook', payload: 'ended'}}]}}}}",
+            server.url
+        );
+        let config = model::config::parse(&text, "f").unwrap();
+        player.install(&config, &Progress::silent()).unwrap_err();
+        let told = player.save_logs(&destination("logs")).unwrap();
+        assert!(told.starts_with("The server has taken report-"), "{told}");
+        let requests = server.requests();
+        let body = |path: &str| -> String {
+            let of = requests
+                .iter()
+                .filter(|request| request.split_whitespace().nth(1).is_some_and(|at| at.starts_with(path)));
+            of.filter_map(|request| request.split_once("\r\n\r\n")).map(|(_, body)| body).collect()
+        };
+        assert_eq!(body("/hook"), "ended");
+        let fleet = body("/MARK-path");
+        assert!(fleet.contains("\"hostname\":\"node-1\"") && fleet.contains("{\"failure\":"), "{fleet}");
+        assert!(!fleet.contains("MARK"), "{fleet}");
+        assert!(!body("/logs/report-").is_empty());
+    }
+
+    #[test]
+    fn nobody_is_let_in_on_a_system_that_is_not_live() {
+        let (media, settings) = (media(), QuestionSettings::default());
+        let error = player(&media, &settings, Audience::default()).open_access().unwrap_err();
+        assert_eq!(class_of(&error), Class::Invalid);
+    }
+}

@@ -1,0 +1,121 @@
+//! The registries that an install asks for the blobs of images, as its configuration describes them.
+
+use std::io::Read;
+
+use anyhow::Result;
+
+use base::digest::Digest;
+use formats::oci::Repository;
+use medium::sources::{PayloadSource, Registry, RegistryMedium};
+use model::config::InstallConfig;
+use model::config::registries::{Registries, SETTING};
+use model::release::Release;
+use transfer::download::Patience;
+use transfer::registry::{Client, Settings};
+
+/// The cluster's setting with further authorities, as PEM.
+const AUTHORITIES: &str = "additional-ca";
+
+/// The registries of the images of `release`. Nobody is asked anything yet.
+pub(crate) fn source(
+    config: &InstallConfig,
+    authorities: &[String],
+    release: &Release,
+) -> Result<Box<dyn PayloadSource>> {
+    let setting = |name: &str| config.system_settings.get(name).map(|setting| setting.expose());
+    // The rules of the document have refused what does not parse.
+    let registries = setting(SETTING).and_then(Registries::parse).unwrap_or_default();
+    let further = setting(AUTHORITIES).filter(|pem| !pem.trim().is_empty()).map(str::to_owned);
+    let client = Client::new(Settings {
+        registries: registries.clone(),
+        authorities: authorities.iter().cloned().chain(further).collect(),
+        docker_config: false,
+        patience: Patience::default(),
+        rate: None,
+    })?;
+    Ok(Box::new(RegistryMedium::new(Box::new(Configured { client, registries }), release)?))
+}
+
+/// A client, and what it was told of mirrors.
+struct Configured {
+    client: Client,
+    registries: Registries,
+}
+
+impl Registry for Configured {
+    fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()> {
+        self.client.probe(repository, digest, size)
+    }
+
+    fn document(&self, repository: &Repository, digest: Digest) -> Result<Vec<u8>> {
+        Ok(self.client.document(&repository.with_digest(digest))?.bytes)
+    }
+
+    fn blob(&self, repository: &Repository, digest: Digest, size: u64) -> Result<Box<dyn Read + Send>> {
+        self.client.blob(repository, digest, size, 0)
+    }
+
+    fn has_mirror(&self, host: &str) -> bool {
+        self.registries.has_mirror(host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::config::parse;
+    use model::release::{Image, Payload, Purpose};
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::sync::{Arc, Mutex};
+
+    /// A registry that has one blob under every name; the paths that it was asked for.
+    fn registry(blob: &'static [u8]) -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+                log.lock().unwrap().push(head.first().cloned().unwrap_or_default());
+                let head =
+                    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", blob.len());
+                let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(blob));
+            }
+        });
+        (address, asked)
+    }
+
+    #[test]
+    fn a_mirror_of_the_configuration_gives_what_no_registry_has() {
+        let bytes = b"one layer";
+        let (address, asked) = registry(bytes);
+        let mirrors = format!(r#"{{"Mirrors": {{"localhost": {{"Endpoints": ["{address}"]}}}}}}"#);
+        let config = format!("system_settings: {{containerd-registry: '{mirrors}'}}");
+        let (size, sha256) = (bytes.len() as u64, Digest::of(bytes));
+        let payload = Payload { path: "images/x".into(), purpose: Purpose::ImageBlob, size, sha256 };
+        let mut release = testing::release::release();
+        release.payloads = vec![payload.clone()];
+        let name = "localhost/nqrust/tools:1".into();
+        release.images = vec![Image {
+            name,
+            digest: Digest::of(b"manifest"),
+            roles: vec![],
+            blobs: vec![Digest::of(b"manifest"), sha256],
+            documents: 1,
+        }];
+        let source = source(&parse(&config, "f").unwrap(), &[], &release).unwrap();
+        source.probe(&payload).unwrap();
+        let mut got = Vec::new();
+        source.open(&payload).unwrap().read_to_end(&mut got).unwrap();
+        assert_eq!(got, bytes);
+        let wanted = format!("GET /v2/nqrust/tools/blobs/{}?ns=localhost HTTP/1.1", sha256.oci());
+        assert!(asked.lock().unwrap().contains(&wanted), "{:?}", asked.lock().unwrap());
+        let error =
+            super::source(&parse("", "f").unwrap(), &[], &release).unwrap().probe(&payload).unwrap_err();
+        assert!(format!("{error:#}").contains("localhost/nqrust/tools is in no registry"));
+    }
+}

@@ -1,0 +1,133 @@
+//! The run of `installer install` from its options to its end: unattended, or with the questions on a console.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::audience::Audience;
+use super::consoles;
+use super::finished_nodes::{self, UntouchedNodes};
+use super::gather::{self, Media};
+use super::install::{InstallEnd, ReinstallConsent, carry_out};
+use super::questions::{self, QuestionSettings};
+use super::report::RunRecord;
+use crate::execute::{Cancel, finish};
+use crate::inventory::{Inventory, Roots};
+use base::command::SystemRunner;
+use base::failure::{Class, Failure};
+use base::program::Context;
+use base::progress::Progress;
+use model::config::InstallConfig;
+use model::config::sources::Gathering;
+
+/// What the command line says about a run. The fields are the arguments of `installer install`.
+pub(crate) struct RunOptions {
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) medium: Option<String>,
+    pub(crate) reboot: bool,
+    pub(crate) consoles: bool,
+    pub(crate) report: Option<String>,
+    pub(crate) answers: Option<PathBuf>,
+    pub(crate) rehearse: bool,
+    pub(crate) inventory: Option<PathBuf>,
+}
+
+impl RunOptions {
+    /// Installs, asks, or leaves the machine as it is, as medium, configuration and disks demand.
+    pub(crate) fn run(self, context: &Context) -> Result<()> {
+        let rehearsal = self.rehearse.then(|| self.inventory.clone());
+        let settings = QuestionSettings { consoles: self.consoles, answers: self.answers.clone(), rehearsal };
+        if self.rehearse {
+            let media = self.media(&context.progress, &settings, &mut |_| {})?;
+            return questions::ask(&media, &settings, Audience::default());
+        }
+        let mut after = AfterRun::Nothing;
+        consoles::with(self.consoles, &context.progress, || {
+            let audience = Audience::of(self.report.as_deref())?;
+            let reporter = audience.reporter(&context.progress);
+            let mut record = RunRecord::begin(&context.progress, reporter, &audience.tokens);
+            let media = self.media(&context.progress, &settings, &mut |config| record.config(config));
+            let (ended, media) = match media {
+                Ok(media) if !media.combined.config.install.automatic && settings.can_ask() => {
+                    context.progress.note("console", "The questions are asked on the console");
+                    after = AfterRun::Ask(media, audience);
+                    return Ok(());
+                }
+                Ok(media) => (install(&media, &context.progress, &mut record), media),
+                Err(error) => match self.without_configuration(&error) {
+                    Some((left, media)) => (Ok(InstallEnd::Untouched(left)), media),
+                    None => return record.end(Err(error)),
+                },
+            };
+            match ended {
+                Ok(InstallEnd::Installed(end, inventory)) => {
+                    // The end of the machine's run is told of before it comes.
+                    record.end(Ok(()))?;
+                    if self.reboot { finish(end, &inventory, &SystemRunner) } else { Ok(()) }
+                }
+                Ok(InstallEnd::Untouched(left)) => {
+                    left.tell(&context.progress);
+                    let failure = left.failure().into();
+                    record.leave(&failure);
+                    if !self.reboot {
+                        return Err(failure);
+                    }
+                    after = AfterRun::Start(media, audience, left);
+                    Ok(())
+                }
+                Err(error) => record.end(Err(error)),
+            }
+        })?;
+        match after {
+            AfterRun::Nothing => Ok(()),
+            AfterRun::Ask(media, audience) => questions::ask(&media, &settings, audience),
+            AfterRun::Start(media, audience, left) => {
+                questions::leave(&media, &settings, audience, &left, &context.progress)
+            }
+        }
+    }
+
+    /// The node that is there, and the medium, where the configuration cannot be had and a machine starts by itself.
+    fn without_configuration(&self, error: &anyhow::Error) -> Option<(UntouchedNodes, Media)> {
+        let inventory = self.reboot.then(|| Inventory::scan(&Roots::default()))?.ok()?;
+        let left = finished_nodes::without_configuration(error, &inventory, &SystemRunner)?;
+        Some((left, gather::without_configuration(self.medium.as_deref()).ok()?))
+    }
+
+    /// The medium, and the configuration that there is.
+    fn media(
+        &self,
+        progress: &Progress,
+        settings: &QuestionSettings,
+        read: &mut dyn FnMut(&InstallConfig),
+    ) -> Result<Media> {
+        let file = gather::file(self.config.as_deref())?;
+        let answers = settings.can_ask().then(QuestionSettings::nothing_yet);
+        let gathering = Gathering { file, answers, ..Gathering::default() };
+        gather::prepare(self.medium.as_deref(), gathering, progress, read)
+    }
+}
+
+/// What follows when the consoles are free again.
+enum AfterRun {
+    Nothing,
+    /// The questions are asked.
+    Ask(Media, Audience),
+    /// The node that is there starts, unless somebody wants something else.
+    Start(Media, Audience, UntouchedNodes),
+}
+
+/// Installs what the configuration says, if it says that nobody is asked.
+fn install(media: &Media, progress: &Progress, record: &mut RunRecord<'_>) -> Result<InstallEnd> {
+    record.trust(&media.combined.authorities);
+    let config = &media.combined.config;
+    if !config.install.automatic {
+        let what =
+            "the configuration does not say install.automatic: true, and there is no terminal to ask on";
+        return Err(Failure::new(Class::Invalid, what)
+            .hint("Set install.automatic: true, or start this on a terminal.")
+            .into());
+    }
+    media.tell_warnings(progress);
+    carry_out((config, ReinstallConsent::ByRule), media, progress, record, &Cancel::on_signals)
+}

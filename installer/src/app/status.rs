@@ -1,0 +1,113 @@
+//! What this node is and which stage it is in, for `installer status`; also waits for it to be ready.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::fleet::herald::Herald;
+use crate::node::stages::look::Subject;
+use crate::node::stages::watch::Watch;
+use crate::node::stages::{self, Stage};
+use crate::node::status::Status;
+use base::command::SystemRunner;
+use base::failure::{Class, Failure};
+use base::program::{Context, Format, print};
+
+/// Whose status is shown, and when. The fields are the arguments of `installer status`.
+pub(crate) struct StatusQuery {
+    pub(crate) root: PathBuf,
+    pub(crate) wait: bool,
+    /// In seconds.
+    pub(crate) limit: Option<u64>,
+    pub(crate) record: bool,
+}
+
+impl StatusQuery {
+    /// Waits if that is wanted, and prints the status.
+    pub(crate) fn run(self, context: &Context) -> Result<()> {
+        if self.wait {
+            self.wait(context)?;
+            if context.format == Format::Text {
+                return Ok(());
+            }
+        }
+        let mut status = Status::gather(&self.root)?;
+        if self.root == Path::new("/") {
+            status.look(&self.root, &SystemRunner)?;
+        }
+        match context.format {
+            Format::Json => print(&serde_json::to_string_pretty(&status)?),
+            Format::Text => print(&status.to_string()),
+        }
+    }
+}
+
+impl StatusQuery {
+    fn wait(&self, context: &Context) -> Result<()> {
+        let text = context.format == Format::Text;
+        let Some(subject) = Subject::read(&self.root)? else {
+            return if text { print("This node has no cluster to wait for.") } else { Ok(()) };
+        };
+        let watch = Watch { root: &self.root, subject: &subject, record: self.record };
+        let mut herald = self.herald(&subject, context);
+        let mut tell = |stages: &[Stage], news: bool| {
+            herald.iter_mut().for_each(|herald| herald.tell(stages));
+            match stages::current(stages).filter(|_| news) {
+                Some(stage) if text => print(&told(stage)),
+                None if text && news => print("The node is ready in its cluster."),
+                _ => Ok(()),
+            }
+        };
+        let stages = watch.run(&SystemRunner, self.limit.map(Duration::from_secs), &mut tell)?;
+        if let Some(Err(error)) = herald.map(Herald::conclude) {
+            context.progress.note("report", format!("warning: {error:#}"));
+        }
+        stages::current(&stages).map_or(Ok(()), |stage| Err(not_ready(stage).into()))
+    }
+
+    /// Only the unit that watches speaks to the server of a fleet, and trouble there is no trouble of the node.
+    fn herald(&self, subject: &Subject, context: &Context) -> Option<Herald> {
+        if !self.record {
+            return None;
+        }
+        let result = subject.herald(&self.root, &context.progress);
+        result.unwrap_or_else(|error| {
+            context
+                .progress
+                .note("report", format!("warning: the fleet hears nothing of this node: {error:#}"));
+            None
+        })
+    }
+}
+
+/// The end of a wait that has taken too long.
+fn not_ready(stage: &Stage) -> Failure {
+    let hint = stage.next.clone().unwrap_or_else(|| "Wait longer, or see: installer status".into());
+    let what = "the node is not ready in its cluster in the time that was given";
+    Failure::new(Class::Join, what).because(told(stage)).hint(hint)
+}
+
+/// A stage in one line.
+fn told(stage: &Stage) -> String {
+    stage.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::{class_of, render};
+
+    #[test]
+    fn a_wait_that_takes_too_long_ends_with_the_stage_and_what_to_do() {
+        let json =
+            r#"{"name": "server", "state": "waiting", "since": "1", "detail": "refused", "next": null}"#;
+        let mut stage: Stage = serde_json::from_str(json).unwrap();
+        let failure = |stage: &Stage| anyhow::Error::from(not_ready(stage));
+        let text = render(&failure(&stage));
+        assert!(text.contains("because: server waiting refused (since 1)\n  next: Wait longer"), "{text}");
+        assert_eq!(class_of(&failure(&stage)).exit_code(), 7);
+        stage.next = Some("Do it.".into());
+        assert!(render(&failure(&stage)).ends_with("next: Do it.\n"));
+    }
+}

@@ -1,0 +1,195 @@
+//! Checking install configurations and cluster files, for `installer validate`: all mistakes and warnings at once.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::gather;
+use base::failure::{Class, Failure};
+use base::files;
+use base::program::{Context, Format, print};
+use model::cluster_file;
+use model::config::sources::{Combined, Document, Kind, combine};
+use model::config::{self, Diagnostic, Invalid, shape};
+
+/// What is checked, and how. The fields are the arguments of `installer validate`.
+pub(crate) struct Validation {
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) cluster: Option<PathBuf>,
+    pub(crate) strict: bool,
+    pub(crate) show_sources: bool,
+    pub(crate) cmdline: Option<String>,
+}
+
+impl Validation {
+    /// Prints what was found; an error where the files do not pass.
+    pub(crate) fn run(self, context: &Context) -> Result<()> {
+        if self.show_sources {
+            return self.merge(context);
+        }
+        let (output, result) = self.judge(context.format)?;
+        if !output.is_empty() {
+            print(&output)?;
+        }
+        result
+    }
+
+    /// What goes to standard output, and whether the files pass.
+    fn judge(&self, format: Format) -> Result<(String, Result<()>)> {
+        let (mut found, mut report) = (Vec::new(), String::new());
+        let check = if self.cluster.is_some() { diagnose_cluster } else { diagnose };
+        for path in self.cluster.iter().chain(&self.files) {
+            let (diagnostics, what) = check(path);
+            for warning in &diagnostics {
+                report.push_str(&format!("{warning}\n"));
+            }
+            report.push_str(&format!("{} is valid{what}\n", path.display()));
+            found.extend(diagnostics);
+        }
+        let found = Invalid(found);
+        Ok(match (self.fails(&found), format) {
+            (false, Format::Text) => (report, Ok(())),
+            // Beside mistakes the warnings go where they go, to standard error.
+            (true, Format::Text) => (String::new(), Err(refuse(format!("{}\n{found}", count(&found))))),
+            (failed, Format::Json) => {
+                let result = if failed { Err(refuse(count(&found))) } else { Ok(()) };
+                (serde_json::to_string_pretty(&found.0)?, result)
+            }
+        })
+    }
+
+    fn fails(&self, found: &Invalid) -> bool {
+        found.errors() > 0 || self.strict && !found.0.is_empty()
+    }
+
+    /// `--show-sources`: one configuration out of all files.
+    fn merge(&self, context: &Context) -> Result<()> {
+        let mut documents = Vec::new();
+        let mut unreadable = Vec::new();
+        for path in &self.files {
+            let name = path.display().to_string();
+            match files::read_text(path) {
+                Ok(text) => documents.push(Document::yaml(Kind::File, name, text)),
+                Err(error) => unreadable.push(unreadable_file(&name, &error)),
+            }
+        }
+        let line = self.cmdline.as_deref().map(gather::command_line).transpose()?;
+        documents.extend(line.map(|line| Document::command_line(&line, shape::install_config())));
+        let (mut combined, mistakes) = match combine(&documents) {
+            Ok(combined) => (combined, Vec::new()),
+            Err(invalid) => (Combined::default(), invalid.0),
+        };
+        let warnings = std::mem::take(&mut combined.warnings);
+        let found = Invalid(unreadable.into_iter().chain(mistakes).chain(warnings).collect());
+        if context.format == Format::Json {
+            let json = serde_json::json!({ "mistakes": found.0, "sources": combined.sources() });
+            print(&serde_json::to_string_pretty(&json)?)?;
+        }
+        match (self.fails(&found), context.format) {
+            (true, Format::Text) => Err(refuse(format!("{}\n{found}", count(&found)))),
+            (true, Format::Json) => Err(refuse(count(&found))),
+            (false, Format::Text) if found.0.is_empty() => print(&combined.listing()),
+            (false, Format::Text) => print(&format!("{found}\n{}", combined.listing())),
+            (false, Format::Json) => Ok(()),
+        }
+    }
+}
+
+fn refuse(what: String) -> anyhow::Error {
+    Failure::new(Class::Invalid, what).into()
+}
+
+/// How many mistakes and warnings there are, in words.
+fn count(found: &Invalid) -> String {
+    let words = |count: usize, noun: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {noun}")),
+        count => Some(format!("{count} {noun}s")),
+    };
+    let parts = [words(found.errors(), "mistake"), words(found.warnings(), "warning")];
+    format!("{} in the configuration", parts.into_iter().flatten().collect::<Vec<_>>().join(" and "))
+}
+
+fn unreadable_file(name: &str, error: &anyhow::Error) -> Diagnostic {
+    Diagnostic::of_file(name, "unreadable-file", format!("{error:#}"))
+}
+
+/// What is to be told of an install configuration, and nothing more about it.
+fn diagnose(path: &Path) -> (Vec<Diagnostic>, String) {
+    let name = path.display().to_string();
+    let told = match files::read_text(path) {
+        Err(error) => vec![unreadable_file(&name, &error)],
+        Ok(text) => match config::check(&text, &name) {
+            Ok(accepted) => accepted.warnings,
+            Err(invalid) => invalid.0,
+        },
+    };
+    (told, String::new())
+}
+
+/// What is to be told of a cluster file, and what cluster that is.
+fn diagnose_cluster(path: &Path) -> (Vec<Diagnostic>, String) {
+    let name = path.display().to_string();
+    match files::read_text(path) {
+        Err(error) => (vec![unreadable_file(&name, &error)], String::new()),
+        Ok(text) => match cluster_file::check(&text, &name) {
+            Ok(checked) => {
+                let what = format!(": {}", checked.summary());
+                (checked.warnings, what)
+            }
+            Err(invalid) => (invalid.0, String::new()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::failure::class_of;
+
+    fn validate(files: Vec<PathBuf>, cluster: Option<PathBuf>, strict: bool) -> Validation {
+        Validation { files, cluster, strict, show_sources: false, cmdline: None }
+    }
+
+    fn judge(text: &str, strict: bool) -> (String, Result<()>) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("node.yaml");
+        std::fs::write(&path, text).unwrap();
+        validate(vec![path], None, strict).judge(Format::Text).unwrap()
+    }
+
+    #[test]
+    fn a_cluster_file_is_judged_as_a_document_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cluster.yaml");
+        let judge = |text: &str, strict, format| {
+            std::fs::write(&path, text).unwrap();
+            validate(vec![], Some(path.clone()), strict).judge(format).unwrap()
+        };
+        let machines = "cluster: {name: a, install: {vip: 192.0.2.9}}\npools: [{name: p, role: management, machines: \
+                        [{hostname: a}, {hostname: b}, {hostname: c}]}]\n";
+        let (output, result) = judge(machines, true, Format::Text);
+        let what = "cluster.yaml is valid: the cluster `a`, 3 management nodes; a creates it\n";
+        assert!(result.is_ok() && output.ends_with(what), "{output} {result:?}");
+        let two = machines.replace(", {hostname: c}", "");
+        assert!(judge(&two, false, Format::Text).1.is_ok() && judge(&two, true, Format::Text).1.is_err());
+        let (output, result) = judge(&machines.replace("hostname: b", "hostname: a"), false, Format::Json);
+        assert_eq!(class_of(&result.unwrap_err()), Class::Invalid);
+        let told: serde_json::Value = serde_json::from_str(&output).unwrap();
+        assert_eq!((&told[0]["code"], &told[0]["line"]), (&"duplicate-name".into(), &2.into()));
+    }
+
+    #[test]
+    fn warnings_pass_unless_strict() {
+        let warned = "install: {silent: true}\n";
+        let (output, result) = judge(warned, false);
+        assert!(result.is_ok() && output.contains("[superfluous-key]") && output.ends_with(" is valid\n"));
+        let (output, result) = judge(warned, true);
+        let error = result.unwrap_err();
+        assert_eq!((output.as_str(), class_of(&error)), ("", Class::Invalid));
+        assert!(format!("{error:#}").contains("1 warning in the configuration"), "{error:#}");
+        assert!(judge("os: {hostname: a}\n", true).1.is_ok());
+        let both = judge("install: {silent: true, colour: red}\n", false).1.unwrap_err();
+        assert!(format!("{both:#}").contains("1 mistake and 1 warning"), "{both:#}");
+    }
+}

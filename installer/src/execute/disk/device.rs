@@ -1,0 +1,217 @@
+//! The seam through which every byte goes to and comes from the target disk, and the one place where trouble with a
+//! disk is put into words.
+
+use std::io;
+
+use anyhow::Result;
+use nix::libc;
+
+use crate::plan::{PartitionName, SectorSize};
+use base::failure::{Class, Failure, class_of};
+use base::size::ByteSize;
+
+/// How much is written or read at once.
+pub(in crate::execute) const CHUNK: usize = 4 << 20;
+
+/// Memory for direct I/O begins at a multiple of this; no disk asks for more than a page.
+const PAGE: usize = 4096;
+
+/// A disk. Offsets and lengths are multiples of its sector size; reads and writes are whole or an error.
+pub trait BlockDevice: Send + Sync {
+    /// Which disk it is, for a person: node, size, model and serial number.
+    fn describe(&self) -> String;
+    /// Its length.
+    fn size(&self) -> ByteSize;
+    /// Its unit of addressing.
+    fn sector(&self) -> SectorSize;
+    /// Fills `buffer` from `offset`.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Writes `bytes` at `offset`.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// A barrier: what was written before it lasts through a power cut, before anything written after it.
+    fn flush(&self) -> io::Result<()>;
+}
+
+/// A disk over another one: it changes some of the reads and writes, and passes on everything else.
+pub(in crate::execute) trait Layer: Send + Sync {
+    /// The disk below.
+    fn below(&self) -> &dyn BlockDevice;
+    /// [`BlockDevice::read_at`].
+    fn read_through(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.below().read_at(offset, buffer)
+    }
+    /// [`BlockDevice::write_at`].
+    fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// [`BlockDevice::flush`].
+    fn flush_through(&self) -> io::Result<()> {
+        self.below().flush()
+    }
+}
+
+impl<L: Layer> BlockDevice for L {
+    fn describe(&self) -> String {
+        self.below().describe()
+    }
+
+    fn size(&self) -> ByteSize {
+        self.below().size()
+    }
+
+    fn sector(&self) -> SectorSize {
+        self.below().sector()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.read_through(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_through(offset, bytes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.flush_through()
+    }
+}
+
+/// Writes, and says where if that goes wrong.
+pub(in crate::execute) fn write(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
+    let written = device.write_at(offset, bytes);
+    written.map_err(|error| cannot_write(device, offset, bytes.len(), error).into())
+}
+
+/// The failure of a write.
+pub(in crate::execute) fn cannot_write(
+    device: &dyn BlockDevice,
+    offset: u64,
+    length: usize,
+    error: io::Error,
+) -> Failure {
+    let what = format!("writing {} at byte {offset}", ByteSize::bytes(length as u64));
+    trouble(&what, device, error)
+}
+
+/// Reads, and says where if that goes wrong.
+pub(in crate::execute) fn read(device: &dyn BlockDevice, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    let length = ByteSize::bytes(buffer.len() as u64);
+    let what = || format!("reading {length} at byte {offset}");
+    device.read_at(offset, buffer).map_err(|error| trouble(&what(), device, error).into())
+}
+
+/// A barrier, with the failure that belongs to it.
+pub(in crate::execute) fn barrier(device: &dyn BlockDevice) -> Result<()> {
+    device.flush().map_err(|error| trouble("flushing the cache", device, error).into())
+}
+
+/// The failure of `what`, with the disk, what the kernel said, and what to try.
+fn trouble(what: &str, device: &dyn BlockDevice, error: io::Error) -> Failure {
+    let advice = advice(&error);
+    Failure::new(Class::DiskIo, format!("{what} of {}", device.describe())).because(error).hint(advice)
+}
+
+/// The failure of a disk that gives back other bytes than it was given: `what` differs from byte `offset` of the disk on.
+pub(in crate::execute) fn differs(what: &str, offset: u64, device: &dyn BlockDevice) -> Failure {
+    let disk = device.describe();
+    Failure::new(Class::DiskIo, format!("{what} at byte {offset} of {disk} does not read back as written"))
+        .hint(UNRELIABLE)
+}
+
+/// What to try with a disk that reports nothing and gives back other bytes.
+pub(in crate::execute) const UNRELIABLE: &str = "The disk, its cable or its controller loses data without saying so. \
+    Try another port, then another disk.";
+
+/// The first byte in which `found` differs from `expected`, which is as long.
+pub(in crate::execute) fn first_difference(found: &[u8], expected: &[u8]) -> Option<u64> {
+    found.iter().zip(expected).position(|(found, expected)| found != expected).map(|place| place as u64)
+}
+
+/// What to try after the kernel's answer.
+pub(in crate::execute) fn advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM | libc::ESHUTDOWN) => {
+            "The disk went away. Check its cable and its power, then start again."
+        }
+        Some(libc::EROFS | libc::EACCES | libc::EPERM) => {
+            "The disk refuses to be written. Look for a write protection, at the disk or in its controller."
+        }
+        Some(libc::ENOSPC) => "The disk ends before its own size says. Replace it.",
+        None if error.kind() == io::ErrorKind::UnexpectedEof => {
+            "The disk ends before its own size says. Replace it."
+        }
+        _ => WORN,
+    }
+}
+
+/// What to try with a disk that reports errors.
+pub(in crate::execute) const WORN: &str = "Check the disk's cable and try another port; look at its own record of errors (SMART). \
+    Replace it if errors go on.";
+
+/// An error of work on the file system of a partition; where that is trouble with its disk, with the disk and what to try.
+pub(in crate::execute) fn in_filesystem(
+    error: anyhow::Error,
+    name: PartitionName,
+    disk: &str,
+) -> anyhow::Error {
+    if class_of(&error) != Class::DiskIo {
+        return error;
+    }
+    let from_kernel = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
+    // A full file system says nothing about its disk, and the report has advice of its own for it.
+    let advice = match from_kernel.and_then(io::Error::raw_os_error) {
+        Some(libc::ENOSPC | libc::EDQUOT) => None,
+        _ => from_kernel.map(advice),
+    };
+    let failure = Failure::new(Class::DiskIo, format!("using the file system {} on {disk}", name.as_str()));
+    let failure = failure.because(error.reallocate_into_boxed_dyn_error_without_backtrace());
+    match advice {
+        Some(advice) => failure.hint(advice).into(),
+        None => failure.into(),
+    }
+}
+
+/// Memory that direct I/O can use.
+#[derive(Debug)]
+pub(in crate::execute) struct AlignedBuffer {
+    memory: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl AlignedBuffer {
+    /// `length` zero bytes.
+    pub(in crate::execute) fn new(length: usize) -> Self {
+        let memory = vec![0; length + PAGE];
+        let start = memory.as_ptr().align_offset(PAGE).min(PAGE);
+        Self { memory, start, length }
+    }
+
+    /// Whether `bytes` lie where direct I/O needs them.
+    pub(in crate::execute) fn suits(bytes: &[u8]) -> bool {
+        bytes.as_ptr().align_offset(PAGE) == 0
+    }
+}
+
+impl std::ops::Deref for AlignedBuffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.length]
+    }
+}
+
+impl std::ops::DerefMut for AlignedBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aligned_memory_is_aligned_wherever_the_allocator_puts_it() {
+        let buffers: Vec<_> = (1..50).map(|n| AlignedBuffer::new(n * 513)).collect();
+        assert!(buffers.iter().all(|buffer| AlignedBuffer::suits(buffer)));
+        assert_eq!(buffers[3].len(), 4 * 513);
+    }
+}

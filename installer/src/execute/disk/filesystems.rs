@@ -1,0 +1,68 @@
+//! The file systems of a node: made by `mkfs.ext4`, and those of an unfinished install checked by `e2fsck`.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use uuid::Uuid;
+
+use super::device::{self, AlignedBuffer, BlockDevice};
+use crate::plan::{Filesystem, Partition};
+use base::command::{Invocation, Runner};
+use base::failure::{Class, Failure, class_of};
+
+/// Making or checking a file system on a slow, large disk.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// Where the superblock is (Documentation/filesystems/ext4/super.rst).
+const SUPERBLOCK: Range<usize> = 1024..2048;
+
+/// Makes a file system on `node`, which is a partition of `disk`.
+pub(in crate::execute) fn make(
+    runner: &dyn Runner,
+    filesystem: &Filesystem,
+    uuid: Uuid,
+    node: &Path,
+    disk: &str,
+) -> Result<()> {
+    // Zeroing inode tables is left to the kernel of the running node: it takes minutes on a large disk.
+    let make = Invocation::new("mkfs.ext4")
+        .args(["-q", "-F", "-b", "4096", "-L", filesystem.label, "-U", &uuid.to_string()])
+        .args(["-E", "lazy_itable_init=1,lazy_journal_init=1"])
+        .arg(node)
+        .limit(LIMIT);
+    let what = || {
+        let name = filesystem.partition.as_str();
+        format!("making a file system on {} ({name}) of {disk}", node.display())
+    };
+    match runner.run(&make) {
+        // What a program's exit status means only its caller knows.
+        Err(error) if class_of(&error) == Class::Unexpected => Err(Failure::new(Class::DiskIo, what())
+            .because(anyhow::anyhow!("{error:#}"))
+            .hint(device::WORN)
+            .into()),
+        other => other.map(drop).with_context(what),
+    }
+}
+
+/// Checks that the file system on `partition` of `device`, whose node is `node`, is the one that [`make`] made there, and
+/// whole: the superblock by direct reads, everything else by `e2fsck`, which completes what was cut off.
+pub(in crate::execute) fn check(
+    runner: &dyn Runner,
+    filesystem: &Filesystem,
+    (device, partition): (&dyn BlockDevice, &Partition),
+    node: &Path,
+) -> Result<()> {
+    let mut start = AlignedBuffer::new(SUPERBLOCK.end.next_multiple_of(4096));
+    device::read(device, partition.start.get(), &mut start)?;
+    let superblock = &start[SUPERBLOCK];
+    let mut label = [0; 16];
+    label[..filesystem.label.len()].copy_from_slice(filesystem.label.as_bytes());
+    ensure!(superblock[0x38..0x3a] == [0x53, 0xef], "there is no ext4");
+    ensure!(superblock[0x68..0x78] == *partition.uuid.as_bytes(), "it is another file system");
+    ensure!(superblock[0x78..0x88] == label, "it has another label");
+    let check = Invocation::new("e2fsck").args(["-f", "-p"]).arg(node).limit(LIMIT);
+    // Its exit status is 0 only where it had nothing to mend: what it could mend, it finds mended the second time.
+    runner.run(&check).or_else(|_| runner.run(&check)).map(drop)
+}

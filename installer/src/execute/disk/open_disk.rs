@@ -1,0 +1,129 @@
+//! The real disk: direct writes, so that what is read back comes from the medium and memory stays small.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::libc::{O_CLOEXEC, O_DIRECT, O_EXCL};
+
+use super::device::{AlignedBuffer, BlockDevice, CHUNK, advice};
+use crate::execute::kernel_calls;
+use crate::plan::{SectorSize, Target};
+use base::failure::{Class, Classify, Failure};
+use base::size::ByteSize;
+
+/// How long another program may look at the disk before that is a failure.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A disk that this process alone installs on.
+#[derive(Debug)]
+pub struct OpenDisk {
+    file: Flock<File>,
+    description: String,
+    size: ByteSize,
+    sector: SectorSize,
+}
+
+impl OpenDisk {
+    /// Opens the target. Refuses a disk in use, one that another installer works on, and one that is not
+    /// what the plan was made for.
+    pub fn open(target: &Target) -> Result<Self> {
+        let path = &target.path;
+        let file = open(path, 0).map_err(|error| busy(target, error))?;
+        let mut file = lock(file, path)?;
+        // Exclusive opening is the kernel's own check for mounts and holders. It cannot be kept: it would
+        // shut out the mounts of the new partitions too. After the lock: udev starts the arrays of a disk anew when
+        // somebody who wrote to it closes it, unless it is locked.
+        open(path, O_EXCL).map_err(|error| busy(target, error))?;
+        let size =
+            file.seek(SeekFrom::End(0)).class(Class::DiskIo, || format!("measuring {}", path.display()))?;
+        let size = ByteSize::bytes(size);
+        if size != target.size {
+            let what = format!("{} has {size}, and the plan was made for {}", path.display(), target.size);
+            return Err(Failure::new(Class::Hardware, what).hint("Start again.").into());
+        }
+        // Leftovers of earlier buffered access must not be written over what comes now.
+        kernel_calls::drop_buffers(&file)
+            .class(Class::DiskIo, || format!("emptying the buffers of {}", path.display()))?;
+        Ok(Self { file, description: target.description.clone(), size, sector: target.sector })
+    }
+}
+
+fn open(path: &Path, flags: i32) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(O_DIRECT | O_CLOEXEC | flags).open(path)
+}
+
+fn busy(target: &Target, error: io::Error) -> anyhow::Error {
+    let failure = match error.raw_os_error() {
+        Some(nix::libc::EBUSY) => {
+            Failure::new(Class::Hardware, format!("{} is in use", target.path.display()))
+                .hint("Unmount what is on it; another installer may be at work.")
+        }
+        _ => Failure::new(Class::DiskIo, format!("opening {}", target.description)).hint(advice(&error)),
+    };
+    failure.because(error).into()
+}
+
+/// An exclusive lock keeps out other installers, and tells udev to leave the disk alone
+/// (systemd's block device locking convention). udev itself holds it for moments.
+fn lock(mut file: File, path: &Path) -> Result<Flock<File>> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(locked) => return Ok(locked),
+            Err((file, Errno::EWOULDBLOCK)) if Instant::now() < deadline => file,
+            Err((_, errno)) => {
+                let failure = Failure::new(Class::Hardware, format!("{} is locked", path.display()));
+                return Err(failure.because(errno).hint("Is another installer at work?").into());
+            }
+        };
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+impl BlockDevice for OpenDisk {
+    fn describe(&self) -> String {
+        self.description.clone()
+    }
+
+    fn size(&self) -> ByteSize {
+        self.size
+    }
+
+    fn sector(&self) -> SectorSize {
+        self.sector
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        if AlignedBuffer::suits(buffer) {
+            return self.file.read_exact_at(buffer, offset);
+        }
+        let mut aligned = AlignedBuffer::new(buffer.len().min(CHUNK));
+        for (piece, at) in buffer.chunks_mut(CHUNK).zip((offset..).step_by(CHUNK)) {
+            self.file.read_exact_at(&mut aligned[..piece.len()], at)?;
+            piece.copy_from_slice(&aligned[..piece.len()]);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if AlignedBuffer::suits(bytes) {
+            return self.file.write_all_at(bytes, offset);
+        }
+        let mut aligned = AlignedBuffer::new(bytes.len().min(CHUNK));
+        for (piece, at) in bytes.chunks(CHUNK).zip((offset..).step_by(CHUNK)) {
+            aligned[..piece.len()].copy_from_slice(piece);
+            self.file.write_all_at(&aligned[..piece.len()], at)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+}

@@ -1,0 +1,65 @@
+//! A disk on which nothing is written: what would be is kept in memory, and reads see it. For rehearsing.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard};
+
+use super::device::{BlockDevice, Layer};
+use crate::plan::SectorSize;
+use base::parallel::locked;
+
+/// A disk over another one, whose writes are forgotten with it.
+pub(in crate::execute) struct Overlay<'a> {
+    inner: &'a dyn BlockDevice,
+    /// Whole sectors by their offsets.
+    written: Mutex<BTreeMap<u64, Vec<u8>>>,
+}
+
+impl<'a> Overlay<'a> {
+    /// Begins as `inner` is.
+    pub(in crate::execute) fn new(inner: &'a dyn BlockDevice) -> Self {
+        Self { inner, written: Mutex::default() }
+    }
+
+    fn written(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<u8>>> {
+        locked(&self.written)
+    }
+
+    /// The length of a sector, as an index has to be.
+    fn step(&self) -> usize {
+        match self.inner.sector() {
+            SectorSize::B512 => 512,
+            SectorSize::B4096 => 4096,
+        }
+    }
+}
+
+impl Layer for Overlay<'_> {
+    fn below(&self) -> &dyn BlockDevice {
+        self.inner
+    }
+
+    fn read_through(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.inner.read_at(offset, buffer)?;
+        let written = self.written();
+        for (place, piece) in (offset..).step_by(self.step()).zip(buffer.chunks_mut(self.step())) {
+            if let Some(bytes) = written.get(&place) {
+                piece.copy_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.size().get()) {
+            return Err(io::Error::from_raw_os_error(nix::libc::ENOSPC));
+        }
+        let pieces = (offset..).step_by(self.step()).zip(bytes.chunks(self.step()));
+        self.written().extend(pieces.map(|(place, piece)| (place, piece.to_vec())));
+        Ok(())
+    }
+
+    fn flush_through(&self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! The disks of the system: one, or the two halves of a mirror.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use uuid::Uuid;
+
+use super::device::BlockDevice;
+use super::held_sector::HeldSector;
+use crate::plan::{Partition, PartitionName, Plan, SectorSize, Target};
+use base::size::ByteSize;
+
+/// One disk of the system, unbootable until its [`HeldSector::commit`].
+pub(in crate::execute) struct SystemDisk<'a> {
+    pub(in crate::execute) device: HeldSector<'a>,
+    pub(in crate::execute) target: &'a Target,
+    pub(in crate::execute) guid: Uuid,
+    pub(in crate::execute) partitions: &'a [Partition],
+}
+
+impl SystemDisk<'_> {
+    /// The partition of that name.
+    pub(in crate::execute) fn partition(&self, name: PartitionName) -> Result<&Partition> {
+        let found = self.partitions.iter().find(|partition| partition.name == name);
+        found.with_context(|| format!("the plan has no partition {}", name.as_str()))
+    }
+}
+
+/// All of them, which as a device are one: writes go to each disk, reads are of the first. Partitions of one name lie at
+/// the same place on each.
+pub(in crate::execute) struct SystemDisks<'a> {
+    disks: Vec<SystemDisk<'a>>,
+    /// A disk is bootable already.
+    committed: AtomicBool,
+    /// The place of the disk that failed last, which errors are about.
+    failed: AtomicUsize,
+}
+
+impl<'a> SystemDisks<'a> {
+    /// `first` is the disk of the plan; `second` its mirror, where there is one.
+    pub(in crate::execute) fn new(
+        plan: &'a Plan,
+        first: &'a dyn BlockDevice,
+        second: Option<&'a dyn BlockDevice>,
+    ) -> Result<Self> {
+        let disk = |device, target, guid, partitions: &'a [Partition]| {
+            let esp = partitions.iter().find(|partition| partition.name == PartitionName::Esp);
+            let esp = esp.context("the plan has no EFI system partition")?;
+            anyhow::Ok(SystemDisk {
+                device: HeldSector::new(device, esp.start.get()),
+                target,
+                guid,
+                partitions,
+            })
+        };
+        let mut disks = vec![disk(first, &plan.disk, plan.disk_guid, &plan.partitions)?];
+        if let Some((second, mirror)) = second.zip(plan.mirror.as_ref()) {
+            disks.push(disk(second, &mirror.disk, mirror.disk_guid, &mirror.partitions)?);
+        }
+        Ok(Self { disks, committed: AtomicBool::new(false), failed: AtomicUsize::new(usize::MAX) })
+    }
+
+    /// Does `work` on one disk after the other; an error says on which, where there are two.
+    pub(in crate::execute) fn each<'b>(
+        &'b self,
+        mut work: impl FnMut(&'b SystemDisk<'a>) -> Result<()>,
+    ) -> Result<()> {
+        self.disks.iter().try_for_each(|disk| match self.disks.len() {
+            1 => work(disk),
+            _ => work(disk).with_context(|| format!("on {}", disk.target.path.display())),
+        })
+    }
+
+    /// The disks themselves.
+    pub(in crate::execute) fn disks(&self) -> &[SystemDisk<'a>] {
+        &self.disks
+    }
+
+    /// Remembers which disk failed.
+    fn heard(&self, place: usize, done: io::Result<()>) -> io::Result<()> {
+        if done.is_err() {
+            self.failed.store(place, Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// Makes one disk bootable after the other: a cut in between leaves a node that starts from the first.
+    pub(in crate::execute) fn commit(&self) -> Result<()> {
+        self.each(|disk| {
+            disk.device.commit()?;
+            self.committed.store(true, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    /// Whether at least the first disk is bootable.
+    pub(in crate::execute) fn committed(&self) -> bool {
+        self.committed.load(Ordering::Relaxed)
+    }
+}
+
+/// From this length on the disks write at the same time.
+const LONG: usize = 256 << 10;
+
+impl BlockDevice for SystemDisks<'_> {
+    fn describe(&self) -> String {
+        let told = |disk: &SystemDisk<'_>| disk.device.describe();
+        match self.disks.get(self.failed.load(Ordering::Relaxed)) {
+            Some(failed) => told(failed),
+            None => self.disks.iter().map(told).collect::<Vec<_>>().join(" and "),
+        }
+    }
+
+    fn size(&self) -> ByteSize {
+        self.disks.iter().map(|disk| disk.device.size()).min().unwrap_or_default()
+    }
+
+    fn sector(&self) -> SectorSize {
+        self.disks.first().map_or(SectorSize::B512, |disk| disk.device.sector())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.disks.first().map_or(Ok(()), |disk| self.heard(0, disk.device.read_at(offset, buffer)))
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let write =
+            |(place, disk): (usize, &SystemDisk<'_>)| self.heard(place, disk.device.write_at(offset, bytes));
+        if bytes.len() < LONG || self.disks.len() < 2 {
+            return self.disks.iter().enumerate().try_for_each(write);
+        }
+        std::thread::scope(|scope| {
+            let all: Vec<_> =
+                self.disks.iter().enumerate().map(|disk| scope.spawn(move || write(disk))).collect();
+            let died = |_| Err(io::Error::other("the thread that wrote to a disk died"));
+            let done: Vec<_> = all.into_iter().map(|one| one.join().unwrap_or_else(died)).collect();
+            done.into_iter().collect()
+        })
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.disks.iter().enumerate().try_for_each(|(place, disk)| self.heard(place, disk.device.flush()))
+    }
+}

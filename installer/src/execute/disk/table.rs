@@ -1,0 +1,127 @@
+//! The partition table: written by the `gpt` crate, and believed only after reading both copies back.
+//!
+//! The crate packs partitions to the front of the table, accepts overlaps, takes 512-byte sectors for granted
+//! and leaves the protective MBR to its caller. The plan's layout is contiguous and checked, the sector size
+//! is given, and [`verify`] compares everything with the plan.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use anyhow::{Result, ensure};
+use gpt::disk::LogicalBlockSize;
+use gpt::header::HeaderError;
+use gpt::mbr::{MBRError, ProtectiveMBR};
+use gpt::partition::Partition as Entry;
+use gpt::partition_types::Type;
+use gpt::{GptConfig, GptDisk, GptError};
+use uuid::Uuid;
+
+use super::boot_code::NEXT_DEVICE;
+use super::cache::Cached;
+use super::device::{self, AlignedBuffer, BlockDevice};
+use crate::plan::{Partition, SectorSize};
+use base::failure::{Class, Classify};
+
+/// Writes protective MBR, with code that boots the next device, and both copies of the table. No barrier.
+pub(in crate::execute) fn write(
+    device: &dyn BlockDevice,
+    guid: Uuid,
+    partitions: &[Partition],
+) -> Result<()> {
+    let sector = device.sector();
+    let written = (|| {
+        let mut cached = Cached::new(device, 0, device.size().get());
+        // A disk of more sectors than fit the field is told as the largest number (UEFI 2.10, 5.2.3).
+        let sectors = u32::try_from(device.size().get() / sector.bytes() - 1).unwrap_or(u32::MAX);
+        let mut first = ProtectiveMBR::with_lb_size(sectors);
+        first.set_bootcode(NEXT_DEVICE);
+        first.overwrite_lba0(&mut cached).map_err(of_mbr)?;
+        let mut disk =
+            config(sector).writable(true).create_from_device(cached, Some(guid)).map_err(of_table)?;
+        disk.update_partitions(entries(partitions, sector)?).map_err(of_table)?;
+        disk.write().map_err(of_table)?.flush()?;
+        anyhow::Ok(())
+    })();
+    written.class(Class::DiskIo, || "writing the partition table".into())
+}
+
+/// How much of the start of a disk protective MBR, header and entries take. The second copy takes a sector less at
+/// the end: it has no MBR.
+pub(in crate::execute) fn length(sector: SectorSize) -> u64 {
+    /// 128 entries of 128 bytes (UEFI 2.10, 5.3.1).
+    const ENTRIES: u64 = 128 * 128;
+    2 * sector.bytes() + ENTRIES
+}
+
+/// Reads both copies and compares them with each other and with the plan.
+pub(in crate::execute) fn verify(
+    device: &dyn BlockDevice,
+    guid: Uuid,
+    partitions: &[Partition],
+) -> Result<()> {
+    let sector = device.sector();
+    let checked = (|| {
+        let cached = Cached::new(device, 0, device.size().get());
+        let disk = config(sector).only_valid_headers(true).open_from_device(cached).map_err(of_table)?;
+        ensure!(*disk.guid() == guid, "it has the GUID {}", disk.guid());
+        ensure!(*disk.partitions() == entries(partitions, sector)?, "its partitions are not the plan's");
+        ensure!(array(device, &disk, true)? == array(device, &disk, false)?, "its two copies differ");
+        let mut start = AlignedBuffer::new(usize::try_from(sector.bytes())?);
+        device::read(device, 0, &mut start)?;
+        ensure!(start[450] == 0xee && start[510..512] == [0x55, 0xaa], "its protective MBR is not there");
+        Ok(())
+    })();
+    checked.class(Class::DiskIo, || format!("reading the new partition table of {} back", device.describe()))
+}
+
+/// The error of the disk inside one of the crate's, which show its text and hide it from the chain of causes.
+fn of_table(error: GptError) -> anyhow::Error {
+    match error {
+        GptError::Io(error) | GptError::Header(HeaderError::Io(error)) => error.into(),
+        other => other.into(),
+    }
+}
+
+fn of_mbr(error: MBRError) -> anyhow::Error {
+    match error {
+        MBRError::Io(error) => error.into(),
+        other => other.into(),
+    }
+}
+
+fn config(sector: SectorSize) -> GptConfig {
+    let size = match sector {
+        SectorSize::B512 => LogicalBlockSize::Lb512,
+        SectorSize::B4096 => LogicalBlockSize::Lb4096,
+    };
+    GptConfig::new().logical_block_size(size)
+}
+
+/// The bytes of one copy of the entry array.
+fn array(device: &dyn BlockDevice, disk: &GptDisk<Cached<'_>>, primary: bool) -> Result<Vec<u8>> {
+    let header = if primary { disk.primary_header() } else { disk.backup_header() };
+    let header = header.map_err(|error| anyhow::anyhow!("{error}"))?;
+    let sector = device.sector().bytes();
+    let length = (u64::from(header.num_parts) * u64::from(header.part_size)).next_multiple_of(sector);
+    let mut bytes = vec![0; usize::try_from(length)?];
+    device::read(device, header.part_start * sector, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn entries(partitions: &[Partition], sector: SectorSize) -> Result<BTreeMap<u32, Entry>> {
+    let entry = |partition: &Partition| {
+        let guid = partition.name.type_guid().to_string().to_uppercase();
+        let part_type_guid: Type =
+            guid.parse().map_err(|error| anyhow::anyhow!("{guid} is no partition type: {error}"))?;
+        let entry = Entry {
+            part_type_guid,
+            part_guid: partition.uuid,
+            first_lba: partition.start.get() / sector.bytes(),
+            last_lba: partition.end().get() / sector.bytes() - 1,
+            flags: 0,
+            name: partition.name.as_str().to_owned(),
+        };
+        Ok((partition.number, entry))
+    };
+    partitions.iter().map(entry).collect()
+}

@@ -1,0 +1,37 @@
+//! The executor: carries out a plan, and only a plan.
+//!
+//! The order of writes is the safety of an install. Every check that can be made before the first write is
+//! made before it; the disk is unbootable from the first write on; and the last write, one sector, makes it
+//! bootable after all else has been flushed and read back. A failure or a power cut in between leaves a disk
+//! that does not boot, and that the next run continues or does over ([`take_up`]).
+//!
+//! `run` goes through the steps of a plan with what `parts` gives it. The steps are in folders by what they are about:
+//! `disk` is the lowest; `payload`, `boot` and `data` write on it; `resume` goes on with an interrupted install.
+
+mod boot;
+mod cancel;
+mod data;
+mod disk;
+mod kernel_calls;
+mod parts;
+mod payload;
+mod resume;
+mod run;
+
+pub use boot::finish::finish;
+pub use boot::start::start_node;
+pub use cancel::Cancel;
+pub use disk::device::BlockDevice;
+pub use disk::host::{Host, MountAccess, Mounted, SystemHost};
+pub use disk::mirror::MadeArray;
+pub use disk::open_disk::OpenDisk;
+pub use disk::takedown::take_down;
+pub use parts::{DiskOpener, RunParts};
+pub use payload::node_files::DOCUMENT;
+pub use payload::seed::seed_store;
+pub use payload::unpack::Unpacking;
+pub use resume::unfinished::take_up;
+pub use run::execute;
+
+#[cfg(test)]
+mod tests;

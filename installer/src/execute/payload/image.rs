@@ -1,0 +1,209 @@
+//! The OS image: streamed to its partition while it is checked, then read back from the disk.
+
+use std::io::{self, Read};
+use std::sync::mpsc;
+
+use anyhow::Result;
+
+use crate::execute::cancel::Cancel;
+use crate::execute::disk::device::{self, AlignedBuffer, BlockDevice, CHUNK};
+use crate::plan::Partition;
+use base::digest::Hasher;
+use base::failure::{Class, Failure, class_of};
+use base::progress::Step;
+use medium::sources::{PayloadSource, Recheck, Verified};
+use model::release::Payload;
+
+/// So many chunks are on their way from the reader to the disk.
+const IN_FLIGHT: usize = 3;
+
+struct Chunk {
+    buffer: AlignedBuffer,
+    filled: usize,
+}
+
+/// Writes `payload`, which `reader` gives, to the start of `partition`, the last sector filled up with zeros.
+/// Reading and checking go on while the disk writes.
+pub(in crate::execute) fn write(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    payload: &Payload,
+    mut reader: Verified<Box<dyn Read + Send>>,
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<()> {
+    if payload.size > partition.size.get() {
+        let what = format!("{} does not fit {}", payload.path, partition.name.as_str());
+        return Err(Failure::new(Class::Hardware, what).into());
+    }
+    let sector = usize::try_from(device.sector().bytes())?;
+    let mut offset = partition.start.get();
+    in_flight(
+        // An error of the stream carries its own class.
+        move |buffer| Ok(fill(&mut reader, buffer)?),
+        |buffer, filled| {
+            cancel.check()?;
+            let padded = filled.next_multiple_of(sector);
+            buffer[filled..padded].fill(0);
+            device::write(device, offset, &buffer[..padded])?;
+            offset += filled as u64;
+            step.advance(filled as u64);
+            Ok(())
+        },
+    )
+}
+
+/// Hands buffers of [`CHUNK`] bytes from `give`, on a thread of its own, to `take`, so that both work at once. `give` tells
+/// how many bytes it has filled; fewer than all are the last.
+fn in_flight(
+    mut give: impl FnMut(&mut [u8]) -> Result<usize> + Send,
+    mut take: impl FnMut(&mut [u8], usize) -> Result<()>,
+) -> Result<()> {
+    let (give_back, empty) = mpsc::channel();
+    let (hand_over, full) = mpsc::sync_channel(IN_FLIGHT);
+    for _ in 0..IN_FLIGHT {
+        let _ = give_back.send(AlignedBuffer::new(CHUNK));
+    }
+    std::thread::scope(|scope| {
+        // Ends after the last bytes, after an error, or when nobody takes chunks any more.
+        scope.spawn(move || {
+            for mut buffer in empty {
+                let filled = give(&mut buffer);
+                let last = !matches!(filled, Ok(CHUNK));
+                let sent = hand_over.send(filled.map(|filled| Chunk { buffer, filled }));
+                if last || sent.is_err() {
+                    break;
+                }
+            }
+        });
+        // Moved in here so that the giver learns of an error by the closed channels.
+        let (full, give_back) = (full, give_back);
+        for chunk in &full {
+            let Chunk { mut buffer, filled } = chunk?;
+            take(&mut buffer, filled)?;
+            let _ = give_back.send(buffer);
+        }
+        Ok(())
+    })
+}
+
+/// Reads until `buffer` is full or the stream ends.
+pub(in crate::execute) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    loop {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => return Ok(filled),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Reads `payload` back from `partition`. Where it differs, reads the source again to name the first byte.
+pub(in crate::execute) fn read_back(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    (payload, check): (&Payload, Recheck),
+    source: &dyn PayloadSource,
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<()> {
+    if is_right(device, partition, (payload, check), step, cancel)? {
+        return Ok(());
+    }
+    let place = first_difference(device, partition, payload, source, cancel)?;
+    let what = format!("{} on {}", payload.path, partition.name.as_str());
+    let told = anyhow::anyhow!("the disk gave back other bytes than those of SHA-256 {}", payload.sha256);
+    let failure = match place {
+        Some(place) => {
+            let what = format!("{what}, from its byte {place} on,");
+            device::differs(&what, partition.start.get() + place, device)
+        }
+        // Right when it was read once more: the disk does not say the same twice.
+        None => {
+            let what = format!("{what} does not read back as written from {}", device.describe());
+            Failure::new(Class::DiskIo, what).hint(device::UNRELIABLE)
+        }
+    };
+    Err(failure.because(told).into())
+}
+
+/// Whether the disk has `payload` in `partition` already, read as [`read_back`] does. A disk that cannot be read there does
+/// not have it.
+pub(in crate::execute) fn is_there(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    payload: &Payload,
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<bool> {
+    let check = Recheck::Long(Hasher::default(), payload.sha256);
+    match is_right(device, partition, (payload, check), step, cancel) {
+        Ok(right) => Ok(right),
+        Err(error) if class_of(&error) == Class::DiskIo => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Checks as many bytes at the start of `partition` as `payload` has.
+fn is_right(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    (payload, mut check): (&Payload, Recheck),
+    step: &mut Step,
+    cancel: &Cancel,
+) -> Result<bool> {
+    each_chunk(device, partition, payload, cancel, |_, bytes| {
+        check.update(bytes);
+        step.advance(bytes.len() as u64);
+        Ok(())
+    })?;
+    Ok(check.is_right())
+}
+
+fn first_difference(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    payload: &Payload,
+    source: &dyn PayloadSource,
+    cancel: &Cancel,
+) -> Result<Option<u64>> {
+    let mut good = source.open(payload)?;
+    let mut expected = vec![0; CHUNK];
+    let mut place = None;
+    each_chunk(device, partition, payload, cancel, |offset, bytes| {
+        let expected = &mut expected[..bytes.len()];
+        good.read_exact(expected)?;
+        place = place.or(device::first_difference(bytes, expected).map(|differs| offset + differs));
+        Ok(())
+    })?;
+    Ok(place)
+}
+
+/// Calls `visit` with the offset and the bytes of each chunk of the payload on the disk, while the next ones are read.
+fn each_chunk(
+    device: &dyn BlockDevice,
+    partition: &Partition,
+    payload: &Payload,
+    cancel: &Cancel,
+    mut visit: impl FnMut(u64, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let sector = usize::try_from(device.sector().bytes())?;
+    let (mut read, mut visited) = (0, 0);
+    in_flight(
+        move |buffer| {
+            let count = usize::try_from((payload.size - read).min(CHUNK as u64))?;
+            let padded = count.next_multiple_of(sector);
+            device::read(device, partition.start.get() + read, &mut buffer[..padded])?;
+            read += count as u64;
+            Ok(count)
+        },
+        |buffer, filled| {
+            cancel.check()?;
+            visit(visited, &buffer[..filled])?;
+            visited += filled as u64;
+            Ok(())
+        },
+    )
+}

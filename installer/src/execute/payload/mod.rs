@@ -1,0 +1,8 @@
+//! What goes onto the partitions: the OS image, the container images, the files of the node.
+
+pub(super) mod image;
+pub(super) mod node_files;
+pub(super) mod readback;
+pub(super) mod seed;
+pub(super) mod store;
+pub(super) mod unpack;

@@ -1,0 +1,119 @@
+//! The configuration partition: the node document and the identity of the node; and the log of the install.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use uuid::Uuid;
+
+use super::readback::{self, WrittenFile};
+use super::store::directory;
+use crate::cards::{Remembered, record};
+use crate::fleet::herald;
+use crate::installed;
+use base::digest::Digest;
+use base::failure::{Class, Classify};
+use base::files::write_atomically;
+use base::progress::Progress;
+use base::progress::book::Book;
+use base::progress::json::JsonLines;
+use base::progress::plain::PlainLines;
+use model::config::Secret;
+use model::release::Release;
+
+/// The name of the node document on the configuration partition.
+pub const DOCUMENT: &str = "node.yaml";
+
+/// The files of the configuration partition.
+pub(in crate::execute) struct NodeFiles {
+    document: Secret,
+    machine_id: String,
+    manifest: Vec<u8>,
+    installed: Secret,
+    /// What the node remembers of its network cards; none where its document names none.
+    cards: Option<String>,
+    fleet: Option<Secret>,
+}
+
+impl NodeFiles {
+    /// Draws the node's identity.
+    pub(in crate::execute) fn new(
+        document: Secret,
+        release: &Release,
+        installed: Secret,
+        cards: &Remembered,
+        fleet: Option<Secret>,
+    ) -> Self {
+        // As machine-id(5) wants it.
+        let machine_id = format!("{}\n", Uuid::new_v4().simple());
+        let cards = (!cards.is_empty()).then(|| cards.to_text());
+        Self { document, machine_id, manifest: release.to_bytes(), installed, cards, fleet }
+    }
+
+    /// Names, content and modes.
+    fn files(&self) -> Vec<(&'static str, &[u8], u32)> {
+        let mut files = vec![
+            (DOCUMENT, self.document.expose().as_bytes(), 0o600),
+            ("machine-id", self.machine_id.as_bytes(), 0o444),
+            (model::release::MANIFEST, &self.manifest[..], 0o644),
+            (installed::FILE, self.installed.expose().as_bytes(), 0o600),
+        ];
+        files.extend(self.cards.iter().map(|cards| (record::FILE, cards.as_bytes(), record::MODE)));
+        files.extend(self.fleet.iter().map(|kept| (herald::FILE, kept.expose().as_bytes(), 0o600)));
+        files
+    }
+
+    /// Writes them to the partition mounted at `root`.
+    pub(in crate::execute) fn write(&self, root: &Path) -> Result<()> {
+        directory(root, 0o700)?;
+        for (name, bytes, mode) in self.files() {
+            let path = root.join(name);
+            write_atomically(&path, bytes, mode).class(Class::DiskIo, || format!("storing {name}"))?;
+        }
+        Ok(())
+    }
+
+    /// Reads them back from the partition mounted anew at `root`.
+    pub(in crate::execute) fn verify(&self, root: &Path) -> Result<()> {
+        let written = self.files().into_iter().map(|(name, bytes, _)| WrittenFile {
+            path: name.into(),
+            name: if name == DOCUMENT { "the node document".into() } else { name.into() },
+            size: bytes.len() as u64,
+            digest: Digest::of(bytes),
+            again: Box::new(move || Ok(Box::new(bytes))),
+        });
+        let written: Vec<_> = written.collect();
+        readback::check(root, &written, &|| Ok(()), &mut |_| ())
+    }
+}
+
+/// The log of an install, kept in memory until there is a place for it on the disk.
+#[derive(Clone, Default)]
+pub(in crate::execute) struct InstallLog {
+    text: Book,
+    events: Book,
+}
+
+impl InstallLog {
+    /// Begins with the plan and listens to `progress`.
+    pub(in crate::execute) fn begin(plan: &str, progress: &Progress) -> Self {
+        let log = Self::default();
+        let mut text = log.text.clone();
+        let _ = writeln!(text, "{plan}");
+        progress.add(Box::new(PlainLines::new(text)));
+        progress.add(Box::new(JsonLines::new(log.events.clone())));
+        log
+    }
+
+    /// Writes everything so far to the persistent partition, mounted at `root`.
+    pub(in crate::execute) fn store(&self, root: &Path) -> Result<()> {
+        directory(&root.join("log"), 0o755)?;
+        directory(&root.join("log/nqrust"), 0o700)?;
+        for (name, book) in [("install.log", &self.text), ("install-events.jsonl", &self.events)] {
+            let path = root.join("log/nqrust").join(name);
+            write_atomically(&path, &book.bytes(), 0o600)
+                .class(Class::DiskIo, || format!("storing {name}"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,327 @@
+//! Seeding: container images go from where they are straight into containerd's store, each blob once.
+//!
+//! A blob is hashed while it is written and gets its name when it is whole and right, so a name in the store is never
+//! a lie, however this process ends. Blobs on this machine are read one after the other, in the order of the release
+//! manifest, which is that on the disc: one thread reads and hashes while another writes. Blobs on servers come
+//! several at a time, the largest first. The file system is flushed once, at the end: nothing counts before the
+//! commit of the install, and a flush for each of hundreds of small files costs more than all of their bytes.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread;
+
+use anyhow::{Context, Result};
+
+use super::image::fill;
+use super::readback::{self, WrittenFile};
+use super::store::{AT_ONCE, Store, UnfinishedFile};
+use crate::execute::cancel::Cancel;
+use crate::plan::images_of;
+use base::digest::{Digest, HashingReader};
+use base::failure::{Class, Classify, Failure, class_of};
+use base::parallel::{for_each_interruptible, locked};
+use base::progress::{Progress, Step};
+use medium::sources::{PayloadSource, Place, Seen, Verified, fetch_again};
+use model::config::Role;
+use model::release::{Payload, Release};
+
+/// How much is read and written at once from this machine.
+const CHUNK: usize = 1 << 20;
+/// So many chunks are between the reader and the writer.
+const IN_FLIGHT: usize = 6;
+/// How much is read and written at once from a server.
+const PIECE: usize = 256 << 10;
+
+/// Puts the images that `role` needs into the store below `root`, which stands for `/var` of a node.
+pub fn seed_store(
+    source: &dyn PayloadSource,
+    release: &Release,
+    role: Role,
+    root: &Path,
+    progress: &Progress,
+) -> Result<()> {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    let (blobs, metadata) = images_of(release, role)?;
+    let total = blobs.iter().chain(&metadata).map(|payload| payload.size).sum();
+    let mut step = progress.step("images", "Storing the container images", Some(total));
+    let (seen, cancel) = (Seen::default(), Cancel::new(&NEVER));
+    let seeding = Seeding { source, release, seen: &seen, cancel: &cancel };
+    seeding.seed(root, &blobs, metadata.as_ref(), &mut step)?;
+    step.done();
+    Ok(())
+}
+
+/// What seeding works with.
+#[derive(Clone, Copy)]
+pub(in crate::execute) struct Seeding<'a> {
+    pub(in crate::execute) source: &'a dyn PayloadSource,
+    /// Says where the store lies, and which images need a blob.
+    pub(in crate::execute) release: &'a Release,
+    /// What was hashed before.
+    pub(in crate::execute) seen: &'a Seen,
+    pub(in crate::execute) cancel: &'a Cancel,
+}
+
+impl Seeding<'_> {
+    /// Puts blobs and metadata into the store on the partition mounted at `root`, and flushes its file system.
+    pub(in crate::execute) fn seed(
+        self,
+        root: &Path,
+        blobs: &[Payload],
+        metadata: Option<&Payload>,
+        step: &mut Step,
+    ) -> Result<()> {
+        // Opened before the first write, for it tells of the errors of writing since then (syncfs(2)).
+        let filesystem = File::open(root).class(Class::DiskIo, || format!("opening {}", root.display()))?;
+        let store = Store::prepare(root, &self.release.containerd)?;
+        let work = Work { seeding: self, store: &store, step: Mutex::new(step) };
+        let (here, away): (Vec<_>, Vec<_>) =
+            blobs.iter().partition(|blob| self.source.place(blob) == Some(Place::Here));
+        work.in_order(&here)?;
+        work.at_once(away)?;
+        if let Some(metadata) = metadata {
+            let stored = work.fetch(metadata, &|| store.begin_metadata(), &|| Ok(()));
+            stored.with_context(|| format!("storing containerd's metadata, {}", metadata.path))?;
+        }
+        store.clear()?;
+        let flushed = nix::unistd::syncfs(&filesystem);
+        flushed.class(Class::DiskIo, || format!("flushing the container images in {}", root.display()))
+    }
+
+    /// How many bytes of `blobs` an earlier run has left below `root`, by the looks of it: each is read before it is kept.
+    pub(in crate::execute) fn there(self, root: &Path, blobs: &[Payload]) -> u64 {
+        let store = Store::at(root, &self.release.containerd);
+        let is_there = |blob: &&Payload| {
+            fs::metadata(store.blob(&blob.sha256)).is_ok_and(|file| file.len() == blob.size)
+        };
+        blobs.iter().filter(is_there).map(|blob| blob.size).sum()
+    }
+
+    /// Reads blobs and metadata back from the partition, mounted anew at `root`.
+    pub(in crate::execute) fn read_back(
+        self,
+        root: &Path,
+        blobs: &[Payload],
+        metadata: Option<&Payload>,
+        step: &mut Step,
+    ) -> Result<()> {
+        let store = Store::at(Path::new(""), &self.release.containerd);
+        let blobs = blobs.iter().map(|blob| (blob, store.blob(&blob.sha256)));
+        let all = blobs.chain(metadata.map(|metadata| (metadata, store.metadata())));
+        let written = all.map(|(payload, path)| WrittenFile {
+            path,
+            name: self.release.describe(payload),
+            size: payload.size,
+            digest: payload.sha256,
+            again: Box::new(|| Ok(self.source.open(payload)?)),
+        });
+        let written: Vec<_> = written.collect();
+        readback::check(root, &written, &|| self.cancel.check(), &mut |bytes| step.advance(bytes))
+    }
+
+    fn open(&self, payload: &Payload) -> Result<Verified<Box<dyn Read + Send>>> {
+        let reader = self.source.open(payload)?;
+        Ok(self.seen.verified(reader, payload, self.source.describe_of(payload)))
+    }
+
+    fn name(&self, blob: &Payload) -> String {
+        format!("storing {}", self.release.describe(blob))
+    }
+}
+
+/// Seeding under way.
+struct Work<'a> {
+    seeding: Seeding<'a>,
+    store: &'a Store,
+    step: Mutex<&'a mut Step>,
+}
+
+/// What a reader hands to the writer. One that is not full is the last of its blob.
+struct Chunk {
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+impl Work<'_> {
+    fn advance(&self, bytes: u64) {
+        locked(&self.step).advance(bytes);
+    }
+
+    /// What was counted of a payload that has to come again.
+    fn take_back(&self, bytes: u64) {
+        let mut step = locked(&self.step);
+        let rest = step.bytes().saturating_sub(bytes);
+        step.back_to(rest);
+    }
+
+    /// Whether the store has the blob already; one that is there and wrong goes.
+    fn has(&self, blob: &Payload) -> Result<bool> {
+        let path = self.store.blob(&blob.sha256);
+        let what = || format!("reading {}", path.display());
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            file => file.class(Class::DiskIo, what)?,
+        };
+        if file.metadata().class(Class::DiskIo, what)?.len() == blob.size {
+            match digest(file, self.seeding.cancel) {
+                Ok(found) if found == blob.sha256 => {
+                    self.advance(blob.size);
+                    return Ok(true);
+                }
+                Err(error) if class_of(&error) != Class::DiskIo => return Err(error).with_context(what),
+                // It is damaged, or lies where the disk cannot be read.
+                _ => {}
+            }
+        }
+        fs::remove_file(&path).class(Class::DiskIo, || format!("removing {}", path.display()))?;
+        Ok(false)
+    }
+
+    /// Copies one payload in this thread to what `begin` makes, again where it comes damaged over a network. `go_on` is
+    /// asked before each piece.
+    fn fetch(
+        &self,
+        payload: &Payload,
+        begin: &dyn Fn() -> Result<UnfinishedFile>,
+        go_on: &dyn Fn() -> Result<(), Failure>,
+    ) -> Result<()> {
+        let copied = Cell::new(0);
+        let copy = || self.copy(payload, begin()?, go_on, &copied);
+        if self.seeding.source.place(payload) == Some(Place::Here) {
+            return copy();
+        }
+        fetch_again(copy, |_| self.take_back(copied.take()))
+    }
+
+    /// `copied` is how many bytes of it were told of as done.
+    fn copy(
+        &self,
+        payload: &Payload,
+        mut file: UnfinishedFile,
+        go_on: &dyn Fn() -> Result<(), Failure>,
+        copied: &Cell<u64>,
+    ) -> Result<()> {
+        let mut reader = self.seeding.open(payload)?;
+        let mut buffer = vec![0; PIECE];
+        loop {
+            self.seeding.cancel.check()?;
+            go_on()?;
+            // A piece for the disk, not what one packet of the network brings.
+            let filled = fill(&mut reader, &mut buffer)?;
+            file.write(&buffer[..filled])?;
+            self.advance(filled as u64);
+            copied.set(copied.get() + filled as u64);
+            if filled < buffer.len() {
+                return file.finish();
+            }
+        }
+    }
+
+    /// Blobs of this machine: one reader, and this thread as the writer.
+    fn in_order(&self, blobs: &[&Payload]) -> Result<()> {
+        let mut missing = Vec::new();
+        for blob in blobs {
+            if !self.has(blob).with_context(|| self.seeding.name(blob))? {
+                missing.push(*blob);
+            }
+        }
+        let (give_back, empty) = mpsc::channel();
+        let (hand_over, full) = mpsc::sync_channel(IN_FLIGHT);
+        for _ in 0..IN_FLIGHT {
+            let _ = give_back.send(vec![0; CHUNK]);
+        }
+        let (seeding, to_read) = (self.seeding, missing.clone());
+        thread::scope(|scope| {
+            // Ends after the last blob, after an error, or when nobody takes chunks any more.
+            scope.spawn(move || {
+                for blob in to_read {
+                    if read(seeding, blob, &empty, &hand_over).is_none() {
+                        break;
+                    }
+                }
+            });
+            // Moved in here so that the reader learns of an error by the closed channels.
+            let (full, give_back) = (full, give_back);
+            let write = |blob: &Payload| self.write(blob, &full, &give_back);
+            missing.iter().try_for_each(|blob| write(blob).with_context(|| self.seeding.name(blob)))
+        })
+    }
+
+    /// Writes one blob from the chunks that come.
+    fn write(
+        &self,
+        blob: &Payload,
+        full: &Receiver<Result<Chunk>>,
+        give_back: &Sender<Vec<u8>>,
+    ) -> Result<()> {
+        let mut file = self.store.begin_blob(&blob.sha256)?;
+        loop {
+            let Chunk { buffer, filled } = full.recv().context("the reader ended early")??;
+            self.seeding.cancel.check()?;
+            file.write(&buffer[..filled])?;
+            self.advance(filled as u64);
+            let last = filled < buffer.len();
+            let _ = give_back.send(buffer);
+            if last {
+                return file.finish();
+            }
+        }
+    }
+
+    /// Blobs of servers: several at a time. The first failure is the one that is told; it stops the others.
+    fn at_once(&self, mut blobs: Vec<&Payload>) -> Result<()> {
+        blobs.sort_by_key(|blob| std::cmp::Reverse(blob.size));
+        for_each_interruptible(&blobs, AT_ONCE, |blob, go_on| {
+            let stored = || {
+                if self.has(blob)? {
+                    return Ok(());
+                }
+                self.fetch(blob, &|| self.store.begin_blob(&blob.sha256), go_on)
+            };
+            stored().with_context(|| self.seeding.name(blob))
+        })
+    }
+}
+
+/// Reads one blob into empty chunks; `None` when that was the end of the work.
+fn read(
+    seeding: Seeding<'_>,
+    blob: &Payload,
+    empty: &Receiver<Vec<u8>>,
+    hand_over: &SyncSender<Result<Chunk>>,
+) -> Option<()> {
+    let mut reader = match seeding.open(blob) {
+        Ok(reader) => reader,
+        Err(error) => return hand_over.send(Err(error)).ok().and(None),
+    };
+    loop {
+        let mut buffer = empty.recv().ok()?;
+        match fill(&mut reader, &mut buffer) {
+            Ok(filled) => {
+                let last = filled < buffer.len();
+                hand_over.send(Ok(Chunk { buffer, filled })).ok()?;
+                if last {
+                    return Some(());
+                }
+            }
+            Err(error) => return hand_over.send(Err(error.into())).ok().and(None),
+        }
+    }
+}
+
+fn digest(file: File, cancel: &Cancel) -> Result<Digest> {
+    let mut hashing = HashingReader::new(file);
+    let mut buffer = vec![0; PIECE];
+    while hashing.read(&mut buffer).class(Class::DiskIo, || "reading what is stored".into())? > 0 {
+        cancel.check()?;
+    }
+    Ok(hashing.digest())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! The persistent partition: where containerd's store lies on it, and files that come into being whole.
+//!
+//! The partition is `/var` of the node. Names and modes are those that containerd itself uses
+//! (its content store and its metadata plugin), so that it finds everything where it would have put it.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use base::containerd;
+use base::digest::Digest;
+use base::failure::{Class, Classify};
+use model::release::Containerd;
+
+/// So many blobs are fetched at once from servers, and files read back. More do not make a busy link faster, and registries limit them.
+pub(in crate::execute) const AT_ONCE: usize = 5;
+/// containerd's directories below its root, parents first, with their modes.
+const DIRECTORIES: [(&str, u32); 5] = [
+    ("io.containerd.content.v1.content", 0o755),
+    ("io.containerd.content.v1.content/blobs", 0o755),
+    (containerd::BLOBS, 0o755),
+    ("io.containerd.content.v1.content/ingest", 0o755),
+    ("io.containerd.metadata.v1.bolt", 0o711),
+];
+
+/// Where files lie until they are whole, below containerd's root. Not in containerd's own `ingest`, whose entries it
+/// expects to be its own.
+const UNFINISHED: &str = "nqrust-unfinished";
+
+/// The mode that containerd gives a blob when it commits it: nobody writes to it any more.
+const BLOB: u32 = 0o444;
+
+/// containerd's store on the mounted partition.
+#[derive(Debug)]
+pub(in crate::execute) struct Store {
+    root: PathBuf,
+}
+
+impl Store {
+    /// Makes the directories of the store below `partition`, or takes those that are there, without what an earlier
+    /// run has left unfinished.
+    pub(in crate::execute) fn prepare(partition: &Path, containerd: &Containerd) -> Result<Self> {
+        let mut root = partition.to_owned();
+        for part in containerd.on_partition().split('/') {
+            root.push(part);
+            directory(&root, 0o755)?;
+        }
+        directory(&root, 0o711)?;
+        for (path, mode) in DIRECTORIES {
+            directory(&root.join(path), mode)?;
+        }
+        let store = Self { root };
+        store.clear()?;
+        directory(&store.root.join(UNFINISHED), 0o700)?;
+        Ok(store)
+    }
+
+    /// The store below `partition`, as it is.
+    pub(in crate::execute) fn at(partition: &Path, containerd: &Containerd) -> Self {
+        Self { root: partition.join(containerd.on_partition()) }
+    }
+
+    /// Where the metadata database lies.
+    pub(in crate::execute) fn metadata(&self) -> PathBuf {
+        self.root.join(containerd::METADATA)
+    }
+
+    /// Where a blob lies.
+    pub(in crate::execute) fn blob(&self, digest: &Digest) -> PathBuf {
+        self.root.join(containerd::BLOBS).join(digest.to_string())
+    }
+
+    /// Begins a blob.
+    pub(in crate::execute) fn begin_blob(&self, digest: &Digest) -> Result<UnfinishedFile> {
+        UnfinishedFile::begin(self.root.join(UNFINISHED).join(digest.to_string()), self.blob(digest), BLOB)
+    }
+
+    /// Begins the metadata database.
+    pub(in crate::execute) fn begin_metadata(&self) -> Result<UnfinishedFile> {
+        UnfinishedFile::begin(self.root.join(UNFINISHED).join("meta.db"), self.metadata(), 0o644)
+    }
+
+    /// Leaves what containerd knows, and nothing else.
+    pub(in crate::execute) fn clear(&self) -> Result<()> {
+        let path = self.root.join(UNFINISHED);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+        .class(Class::DiskIo, || format!("removing {}", path.display()))
+    }
+}
+
+/// Makes one directory, or takes the one there is, with exactly `mode`.
+pub(in crate::execute) fn directory(path: &Path, mode: u32) -> Result<()> {
+    let made = match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => fs::set_permissions(path, Permissions::from_mode(mode)),
+    };
+    made.class(Class::DiskIo, || format!("making the directory {}", path.display()))
+}
+
+/// A file that gets its name when it is whole. Whoever finds it under that name finds all of it, however this process
+/// ends; that it lasts through a power cut takes a flush of the file system after [`UnfinishedFile::finish`].
+#[derive(Debug)]
+pub(in crate::execute) struct UnfinishedFile {
+    file: File,
+    path: PathBuf,
+    finished: PathBuf,
+    mode: u32,
+}
+
+impl UnfinishedFile {
+    fn begin(path: PathBuf, finished: PathBuf, mode: u32) -> Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let file = file.class(Class::DiskIo, || format!("making {}", path.display()))?;
+        Ok(Self { file, path, finished, mode })
+    }
+
+    /// Adds bytes at the end.
+    pub(in crate::execute) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).class(Class::DiskIo, || format!("writing {}", self.finished.display()))
+    }
+
+    /// Gives the file its mode and its name.
+    pub(in crate::execute) fn finish(self) -> Result<()> {
+        let done = self.file.set_permissions(Permissions::from_mode(self.mode));
+        let done = done.and_then(|()| fs::rename(&self.path, &self.finished));
+        done.class(Class::DiskIo, || format!("finishing {}", self.finished.display()))
+    }
+}
+
+impl Drop for UnfinishedFile {
+    /// A file without its end makes room for the next attempt. After [`UnfinishedFile::finish`] there is none.
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}

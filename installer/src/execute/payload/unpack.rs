@@ -1,0 +1,114 @@
+//! Unpacking: the live system's containerd turns the layers of seeded images into snapshots on the new node, so that
+//! first pods start at once. It is the containerd of the same OS image that the node runs.
+//!
+//! Only here does a daemon work on the new node's file system: the layout of snapshots is containerd's own business.
+//! Its socket, state and configuration lie below `/run`; it knows no runtime and starts no container.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::execute::cancel::Cancel;
+use crate::plan::UnpackedImage;
+use base::command::{Invocation, Runner};
+use base::containerd::{Daemon, NAMESPACE, Places, Programs};
+use base::failure::{Class, Classify, Failure};
+use base::progress::Progress;
+use model::release::Containerd;
+
+/// For the start, each image, and the stop. Gigabytes of small files take minutes on a slow disk.
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// The snapshotter that kubelets use.
+const SNAPSHOTTER: &str = "overlayfs";
+
+/// What unpacking needs, and nothing that touches the machine outside the root directory.
+const CONFIG: &str = r#"version = 2
+required_plugins = ["io.containerd.metadata.v1.bolt", "io.containerd.snapshotter.v1.overlayfs"]
+disabled_plugins = [
+  "io.containerd.grpc.v1.cri",
+  "io.containerd.grpc.v1.tasks",
+  "io.containerd.internal.v1.opt",
+  "io.containerd.internal.v1.restart",
+  "io.containerd.monitor.v1.cgroups",
+  "io.containerd.runtime.v1.linux",
+  "io.containerd.runtime.v2.task",
+  "io.containerd.service.v1.tasks-service",
+  "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.native",
+  "io.containerd.snapshotter.v1.zfs",
+]
+"#;
+
+/// The containerd that unpacks, and a directory for what it needs while it runs.
+#[derive(Clone, Debug)]
+pub struct Unpacking {
+    /// How it is called.
+    pub programs: Programs,
+    /// An existing directory whose path is short.
+    pub run: PathBuf,
+}
+
+impl Unpacking {
+    /// The containerd of the live system. It ends when this process does, however that comes.
+    #[must_use]
+    pub fn of_live_system() -> Self {
+        let programs = Programs {
+            prefix: ["setpriv", "--pdeathsig", "KILL"].map(Into::into).into(),
+            containerd: "containerd".into(),
+            ctr: "ctr".into(),
+            limit: LIMIT,
+        };
+        Self { programs, run: "/run".into() }
+    }
+
+    /// Whether the programs are there; asked before anything is written.
+    pub(in crate::execute) fn check(&self, runner: &dyn Runner) -> Result<()> {
+        let Programs { containerd, ctr, .. } = &self.programs;
+        for program in [containerd, ctr] {
+            let answered = runner.run(&Invocation::new(program).arg("--version"));
+            answered.map_err(|error| {
+                let what = format!("this release wants its images unpacked, and {} does not run", program.display());
+                Failure::new(Class::Hardware, what).because(anyhow::anyhow!("{error:#}")).hint(
+                    "Build the medium with the package containerd in the OS image, or without images.unpack. Nothing was written.",
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Unpacks `images` of the store on the partition mounted at `partition`.
+    pub(in crate::execute) fn unpack(
+        &self,
+        partition: &Path,
+        containerd: &Containerd,
+        images: &[UnpackedImage],
+        progress: &Progress,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let work = tempfile::Builder::new().prefix("nq").tempdir_in(&self.run);
+        let work = work.with_context(|| format!("making a directory in {}", self.run.display()))?;
+        let places = Places {
+            work: work.path().into(),
+            work_inside: work.path().into(),
+            root_inside: partition.join(containerd.on_partition()),
+        };
+        let daemon = Daemon::start(&self.programs, places, CONFIG)
+            .class(Class::DiskIo, || "starting containerd on the new node's images".into())?;
+        for (number, image) in (1..).zip(images) {
+            progress.note("unpack", format!("Unpacking image {number} of {}: {}", images.len(), image.name));
+            let digest = image.digest.oci();
+            let call =
+                ["--namespace", NAMESPACE, "snapshots", "--snapshotter", SNAPSHOTTER, "unpack", &digest];
+            let unpacked = daemon.ctr_while(call, None, &mut || Ok(cancel.check()?));
+            unpacked.class(Class::DiskIo, || format!("unpacking {} ({digest})", image.name))?;
+        }
+        daemon.stop().class(Class::DiskIo, || "stopping containerd after unpacking".into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

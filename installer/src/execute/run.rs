@@ -1,0 +1,352 @@
+//! One run of a plan, step by step.
+
+mod outcome;
+mod payloads;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::boot::bios;
+use super::boot::esp;
+use super::boot::firmware;
+use super::data::keep::{self, KeptCheck, KeptGuard};
+use super::data::other_disks::{self, OtherDisks};
+use super::disk::device;
+use super::disk::filesystems;
+use super::disk::host::{MountAccess, with_mount};
+use super::disk::mirror::{self, Arrays};
+use super::disk::system_disks::SystemDisks;
+use super::disk::table;
+use super::disk::wipe;
+use super::parts::RunParts;
+use super::payload::node_files::{InstallLog, NodeFiles};
+use super::resume::journal::Journal;
+use super::resume::take_over::take_over;
+use crate::plan::{EspFile, Filesystem, Partition, PartitionName, Plan, Step, Target};
+use base::failure::{Class, Classify};
+use base::size::ByteSize;
+use medium::sources::Seen;
+use model::release::Payload;
+use outcome::{DiskTouched, told};
+
+/// Carries out the plan. After an error the disk is as it was if nothing was written yet, and otherwise does
+/// not boot; the error says which.
+pub fn execute(plan: &Plan, parts: &RunParts<'_>) -> Result<()> {
+    let guard = KeptGuard::new(parts.device, plan.kept_here());
+    let log = InstallLog::begin(&format!("{plan}\n{}", parts.preflight), parts.progress);
+    // Made before the first write: a document that cannot be made must not cost a disk.
+    let document =
+        (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;
+    let arrays = Arrays::new(parts.runner);
+    check_programs(plan, parts, &arrays)?;
+    let second = plan.mirror.as_ref().map(|mirror| (parts.open)(&mirror.disk)).transpose()?;
+    let others = OtherDisks::open(plan, parts)?;
+    let system = SystemDisks::new(plan, &guard, second.as_deref())?;
+    system.each(|disk| other_disks::spare(plan, &disk.device, disk.target))?;
+    if let Some((device, data)) = others.data(plan) {
+        other_disks::spare(plan, device, &data.disk)?;
+    }
+    let keeper = keep::rehearse(plan, parts.device, others.kept())?;
+    plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
+    let (seen, nodes, members) = (Seen::default(), BTreeMap::new(), Vec::new());
+    let installed = parts.installed.clone();
+    let identity = NodeFiles::new(document, &plan.release, installed, &plan.cards, parts.fleet.cloned());
+    let mut run = Run {
+        plan,
+        parts,
+        system,
+        arrays,
+        others,
+        keeper,
+        log,
+        identity,
+        seen,
+        nodes,
+        members,
+        begun: false,
+    };
+    run.steps()?;
+    run.conclude();
+    Ok(())
+}
+
+/// Fails where a program is missing that only some plans need, which must not cost a disk.
+fn check_programs(plan: &Plan, parts: &RunParts<'_>, arrays: &Arrays<'_>) -> Result<()> {
+    if plan.steps.iter().any(|step| matches!(step, Step::Unpack { .. })) {
+        parts.unpacking.check(parts.runner)?;
+    }
+    if plan.mirror.is_some() {
+        arrays.check()?;
+    }
+    Ok(())
+}
+
+struct Run<'r, 'a> {
+    plan: &'r Plan,
+    parts: &'r RunParts<'a>,
+    system: SystemDisks<'r>,
+    arrays: Arrays<'r>,
+    others: OtherDisks<'a>,
+    keeper: Option<KeptCheck<'r>>,
+    log: InstallLog,
+    identity: NodeFiles,
+    seen: Seen,
+    /// Where file systems are: partitions, or arrays of them.
+    nodes: BTreeMap<PartitionName, PathBuf>,
+    /// Whether a run after this one would go on where this one ends.
+    begun: bool,
+    /// The partitions of each disk of the system.
+    members: Vec<BTreeMap<PartitionName, PathBuf>>,
+}
+
+impl Run<'_, '_> {
+    fn steps(&mut self) -> Result<()> {
+        let mut touched = DiskTouched::default();
+        for step in &self.plan.steps {
+            let done = self.parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
+                touched = touched.max(DiskTouched::by(step));
+                self.step(step)
+            });
+            if self.system.committed() {
+                touched = DiskTouched::Committed;
+            }
+            done.map_err(|error| told(error, step, self.plan, (touched, self.begun)))?;
+        }
+        Ok(())
+    }
+
+    /// What follows the commit. The node is complete without it, so that trouble here is told and no more.
+    fn conclude(&mut self) {
+        let RunParts { host, progress, .. } = *self.parts;
+        if let Some(variables) = host.firmware_variables() {
+            firmware::enter_each(&variables, self.plan, &self.system, progress);
+        }
+        // The log on the node ends with the commit.
+        let stored = self.mounted(PartitionName::Persistent, MountAccess::Write, |root| self.log.store(root));
+        if let Err(error) = stored {
+            progress.note("run", format!("The end of the log is not on the node: {error:#}"));
+        }
+        if let Err(error) = self.arrays.stop() {
+            progress.note("run", format!("{error:#}"));
+        }
+        if let Some(peak) = peak_memory() {
+            progress.note("run", format!("Peak memory {peak}"));
+        }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<()> {
+        let progress = self.parts.progress.clone();
+        let id = step.id();
+        match step {
+            Step::VerifyMedium { payloads } => self.verify_medium(id, payloads),
+            Step::WipeDisks => {
+                progress.within(id, "Erasing other disks", || self.others.wipe(self.plan, self.parts))
+            }
+            Step::DataDisk { filesystem } => {
+                progress.within(id, "Making the data disk", || self.data_disk(filesystem))
+            }
+            Step::Wipe => progress.within(id, "Erasing the disk", || match self.plan.kept_here() {
+                Some(_) => keep::erase(self.plan, &self.system),
+                None => self.system.each(|disk| {
+                    wipe::wipe(&disk.device, disk.partitions, &|partition| self.plan.stays(partition.name))
+                }),
+            }),
+            Step::Partition => progress.within(id, "Writing the partition table", || self.partition()),
+            Step::Esp { volume_id, epoch, files } => self.esp(id, (*volume_id, *epoch), files),
+            Step::Mirror => progress.within(id, "Joining both disks", || self.mirror()),
+            Step::Image { payload, partition } => self.image(id, payload, *partition),
+            Step::Filesystems { filesystems } => {
+                progress.within(id, "Making file systems", || self.filesystems(filesystems))
+            }
+            Step::Images { blobs, metadata } => self.images(id, blobs, metadata.as_ref()),
+            Step::Unpack { images } => {
+                progress.within(id, "Unpacking the container images", || self.unpack(images))
+            }
+            Step::Node => progress.within(id, "Writing the node document", || self.node()),
+            Step::BootCode { boot, core } => {
+                progress.within(id, "Writing GRUB for BIOS", || self.boot_code(boot, core))
+            }
+            Step::Prove => progress.within(id, "Checking the installed disk", || self.prove()),
+            Step::Commit => progress.within(id, "Making the disk bootable", || self.system.commit()),
+        }
+    }
+
+    fn partition(&mut self) -> Result<()> {
+        if self.plan.kept_here().is_some() {
+            self.check_kept()?;
+        }
+        let (plan, members) = (self.plan, &mut self.members);
+        self.system.each(|disk| {
+            match plan.kept_here() {
+                Some(_) => keep::replace_table(plan, &disk.device)?,
+                None => {
+                    table::write(&disk.device, disk.guid, disk.partitions)?;
+                    device::barrier(&disk.device)?;
+                }
+            }
+            table::verify(&disk.device, disk.guid, disk.partitions)?;
+            members.push(self.parts.host.partition_nodes(disk.target, disk.partitions)?);
+            Ok(())
+        })?;
+        if let [only] = &members[..] {
+            self.nodes.extend(only.clone());
+        }
+        // It is found by the table, and until now there was none.
+        self.begun = self.plan.continued;
+        Ok(())
+    }
+
+    fn esp(&self, id: &str, volume: (u32, u64), files: &[EspFile]) -> Result<()> {
+        let RunParts { source, cancel, progress, .. } = *self.parts;
+        let partition = needed(self.plan, PartitionName::Esp)?;
+        let mut shown = progress.step(id, "Writing the boot files", Some(esp::total(files)));
+        esp::write(&self.system, partition, volume, files, source, &mut shown, cancel)?;
+        device::barrier(&self.system)?;
+        shown.done();
+        Ok(())
+    }
+
+    fn boot_code(&self, boot: &Payload, core: &Payload) -> Result<()> {
+        self.system.each(|disk| {
+            let partition = disk.partition(PartitionName::Bios)?;
+            bios::write(&disk.device, partition, boot, core, self.parts.source)
+        })
+    }
+
+    fn mirror(&mut self) -> Result<()> {
+        for array in self.plan.mirror.iter().flat_map(|mirror| &mirror.arrays) {
+            self.parts.cancel.check()?;
+            let members: Vec<_> =
+                self.members.iter().filter_map(|nodes| nodes.get(&array.partition)).collect();
+            let [first, second] = members[..] else {
+                anyhow::bail!("there is no pair of partitions {}", array.partition.as_str());
+            };
+            let node = self.parts.host.array_node(array.partition)?;
+            self.arrays.make(array, node.clone(), [first.clone(), second.clone()])?;
+            self.nodes.insert(array.partition, node);
+        }
+        device::barrier(&self.system)
+    }
+
+    fn data_disk(&mut self, filesystem: &Filesystem) -> Result<()> {
+        let (device, data) = self.others.data(self.plan).context("the plan has no data disk")?;
+        self.nodes.extend(other_disks::make_data(device, data, self.parts.host)?);
+        self.mkfs(filesystem)?;
+        device::barrier(device)
+    }
+
+    /// Makes them, or takes over those that an unfinished install has left; then the journal says that this run has come so
+    /// far.
+    fn filesystems(&mut self, filesystems: &[Filesystem]) -> Result<()> {
+        for filesystem in filesystems {
+            let node = self.node_of(filesystem.partition)?;
+            if !take_over(self.plan, self.parts, filesystem, &self.system, node)? {
+                self.begun &= filesystem.partition != PartitionName::Config;
+                self.mkfs(filesystem)?;
+            }
+        }
+        if self.plan.mirror.is_none() {
+            let journal = Journal::of(self.plan)?;
+            self.mounted(PartitionName::Config, MountAccess::Write, |root| journal.write(root))?;
+            device::barrier(&self.system)?;
+            self.begun = true;
+        }
+        Ok(())
+    }
+
+    fn mkfs(&self, filesystem: &Filesystem) -> Result<()> {
+        self.parts.cancel.check()?;
+        let uuid = needed(self.plan, filesystem.partition)?.uuid;
+        let node = self.node_of(filesystem.partition)?;
+        let disk = &self.disk_of(filesystem.partition).description;
+        filesystems::make(self.parts.runner, filesystem, uuid, node, disk)
+    }
+
+    fn node(&mut self) -> Result<()> {
+        self.begun = false;
+        self.mounted(PartitionName::Config, MountAccess::Write, |root| {
+            self.identity.write(root)?;
+            Journal::remove(root)
+        })?;
+        self.mounted(PartitionName::Persistent, MountAccess::Write, |root| self.log.store(root))?;
+        device::barrier(&self.system)
+    }
+
+    fn prove(&self) -> Result<()> {
+        let esps = self.plan.steps.iter().filter_map(|step| match step {
+            Step::Esp { files, .. } => Some(files),
+            _ => None,
+        });
+        let arrays = self.plan.mirror.iter().flat_map(|mirror| &mirror.arrays);
+        self.system.each(|disk| {
+            table::verify(&disk.device, disk.guid, disk.partitions)?;
+            for files in esps.clone() {
+                esp::verify(&disk.device, disk.partition(PartitionName::Esp)?, files)?;
+            }
+            let mut arrays = arrays.clone();
+            arrays.try_for_each(|array| mirror::verify(&disk.device, disk.partition(array.partition)?, array))
+        })?;
+        if let Some((device, data)) = self.others.data(self.plan) {
+            other_disks::verify_data(device, data)?;
+        }
+        self.check_kept()?;
+        self.on_each_disk(|| {
+            self.mounted(PartitionName::Config, MountAccess::Read, |root| self.identity.verify(root))
+        })?;
+        device::barrier(&self.system)
+    }
+
+    /// Does `check`, which reads file systems, so that it reads of each disk of the system.
+    fn on_each_disk(&self, check: impl Fn() -> Result<()>) -> Result<()> {
+        let (host, made) = (self.parts.host, self.arrays.made());
+        let read_from = |which| made.iter().try_for_each(|array| host.read_from(array, which));
+        let mut which = 0..2;
+        let checked = self.system.each(|_| {
+            read_from(which.next())?;
+            check()
+        });
+        let back = read_from(None);
+        checked.and(back)
+    }
+
+    /// Whether what is kept is as it was.
+    fn check_kept(&self) -> Result<()> {
+        let device = self.others.kept().unwrap_or(&self.system);
+        self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check(device))
+    }
+
+    /// Does `work` on the mounted file system of a partition; trouble with the disk names it.
+    fn mounted<T>(
+        &self,
+        name: PartitionName,
+        access: MountAccess,
+        work: impl FnOnce(&Path) -> Result<T>,
+    ) -> Result<T> {
+        let done = with_mount(self.parts.host, self.node_of(name)?, access, work);
+        done.map_err(|error| device::in_filesystem(error, name, &self.disk_of(name).description))
+    }
+
+    /// The disk that a partition is on.
+    fn disk_of(&self, name: PartitionName) -> &Target {
+        let apart = self.plan.data_disk.as_ref().filter(|_| name == PartitionName::Data);
+        apart.map_or(&self.plan.disk, |data| &data.disk)
+    }
+
+    fn node_of(&self, name: PartitionName) -> Result<&Path> {
+        let node = self.nodes.get(&name).map(PathBuf::as_path);
+        node.with_context(|| format!("there is no node for partition {}", name.as_str()))
+    }
+}
+
+fn needed(plan: &Plan, name: PartitionName) -> Result<&Partition> {
+    plan.partition(name).with_context(|| format!("the plan has no partition {}", name.as_str()))
+}
+
+/// The most memory that this process has had at once.
+fn peak_memory() -> Option<ByteSize> {
+    let status = base::files::read_text(Path::new("/proc/self/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").trim().parse().ok().map(|kib: u64| ByteSize::bytes(kib << 10))
+}

@@ -1,0 +1,69 @@
+//! In what state a run that failed leaves the disks, in words.
+
+use crate::plan::{Plan, Step, Target};
+use base::failure::{Failure, class_of};
+
+/// How far the writes of a run have come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum DiskTouched {
+    #[default]
+    Nothing,
+    OtherDisks,
+    System,
+    /// The commit of one disk.
+    Committed,
+}
+
+impl DiskTouched {
+    /// How far they come with `step`.
+    pub(super) fn by(step: &Step) -> Self {
+        match step {
+            Step::VerifyMedium { .. } => Self::Nothing,
+            Step::WipeDisks => Self::OtherDisks,
+            _ => Self::System,
+        }
+    }
+}
+
+/// Says what state the failure of `step` leaves the disks in. `begun` says that the next run continues this one.
+pub(super) fn told(
+    error: anyhow::Error,
+    step: &Step,
+    plan: &Plan,
+    (touched, begun): (DiskTouched, bool),
+) -> anyhow::Error {
+    let (class, what) = (class_of(&error), format!("installing, step {}", step.id()));
+    let source = error.reallocate_into_boxed_dyn_error_without_backtrace();
+    Failure::new(class, what).because(source).hint(state(plan, touched, begun)).into()
+}
+
+fn state(plan: &Plan, touched: DiskTouched, begun: bool) -> String {
+    let wiped = plan.wiped.iter().map(|wiped| &wiped.disk);
+    let system: Vec<_> =
+        [&plan.disk].into_iter().chain(plan.mirror.iter().map(|mirror| &mirror.disk)).collect();
+    match touched {
+        DiskTouched::Nothing => {
+            let data = plan.data_disk.iter().map(|data| &data.disk);
+            format!("Nothing was written to {}.", names(system.into_iter().chain(data).chain(wiped)))
+        }
+        DiskTouched::OtherDisks => {
+            let (wiped, system) = (names(wiped), names(system.into_iter()));
+            format!("{wiped} may be erased by now; nothing was written to {system}.")
+        }
+        DiskTouched::System => {
+            let kept = if plan.kept.is_some() { " What install.keep names is as it was." } else { "" };
+            let are = if system.len() == 1 { "is" } else { "are" };
+            let again = if begun { "goes on where this one ended" } else { "does it over" };
+            let names = names(system.into_iter());
+            format!("{names} {are} not bootable now; starting the install again {again}.{kept}")
+        }
+        DiskTouched::Committed => format!(
+            "The node starts from {} now, and from no other disk; starting the install again does it over.",
+            plan.disk.path.display()
+        ),
+    }
+}
+
+fn names<'a>(disks: impl Iterator<Item = &'a Target>) -> String {
+    disks.map(|disk| disk.path.display().to_string()).collect::<Vec<_>>().join(", ")
+}

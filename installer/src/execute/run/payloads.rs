@@ -1,0 +1,146 @@
+//! The steps that move payloads.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use super::{Run, needed};
+use crate::execute::disk::device;
+use crate::execute::disk::host::MountAccess;
+use crate::execute::parts::RunParts;
+use crate::execute::payload::image;
+use crate::execute::payload::seed::Seeding;
+use crate::execute::payload::store::AT_ONCE;
+use crate::plan::{PartitionName, UnpackedImage};
+use base::parallel::for_each;
+use base::size::ByteSize;
+use medium::iso::Scope;
+use medium::sources::{Compared, Place, changed, compare, fetch_again};
+use model::release::Payload;
+
+impl Run<'_, '_> {
+    /// Compares what the medium boots from, which costs some MiB, and ends the install where that was changed.
+    fn verify_boot_parts(&self, id: &str) -> Result<()> {
+        let RunParts { source, cancel, progress, .. } = *self.parts;
+        match compare(source, &self.plan.release, Scope::Boot, None, &|| Ok(cancel.check()?))? {
+            Compared::Image(differences) if !differences.is_empty() => {
+                return Err(changed(source, &differences).into());
+            }
+            Compared::OtherRecipe => progress.note(
+                id,
+                "Warning: another version of iso-builder made the medium; of what it boots from nothing is checked",
+            ),
+            Compared::Image(_) | Compared::NoImage => {}
+        }
+        Ok(())
+    }
+
+    /// Hashes what is on this machine; what is on a server is hashed on its way, and asked for now.
+    pub(super) fn verify_medium(&mut self, id: &str, payloads: &[Payload]) -> Result<()> {
+        self.verify_boot_parts(id)?;
+        let RunParts { source, cancel, progress, .. } = *self.parts;
+        let (here, away): (Vec<_>, Vec<_>) =
+            payloads.iter().partition(|payload| source.place(payload) == Some(Place::Here));
+        let total = here.iter().map(|payload| payload.size).sum();
+        let mut shown = progress.step(id, format!("Checking {}", source.describe()), Some(total));
+        for payload in here {
+            cancel.check()?;
+            let reader = shown.reader(source.open(payload)?);
+            let learned = self.seen.learn(reader, payload, source.describe());
+            learned.with_context(|| format!("checking {}", payload.path))?;
+        }
+        for_each(&away, AT_ONCE, |payload| {
+            cancel.check()?;
+            source
+                .probe(payload)
+                .with_context(|| format!("asking for {}", self.plan.release.describe(payload)))
+        })?;
+        shown.done();
+        Ok(())
+    }
+
+    /// Whether an unfinished install has left the OS image in its partition.
+    fn has_image(&self, id: &str, payload: &Payload, name: PartitionName) -> Result<bool> {
+        if !self.plan.stays(name) {
+            return Ok(false);
+        }
+        let RunParts { cancel, progress, .. } = *self.parts;
+        let partition = needed(self.plan, name)?;
+        let mut shown =
+            progress.step("image-check", "Reading the OS image that is there", Some(payload.size));
+        let there = image::is_there(&self.system, partition, payload, &mut shown, cancel)?;
+        shown.done();
+        if there {
+            progress.within(id, "The OS image is there, and is not written again", || Ok(()))?;
+        } else {
+            progress.note(id, "The OS image that is there is not whole, and is written again");
+        }
+        Ok(there)
+    }
+
+    pub(super) fn image(&self, id: &str, payload: &Payload, name: PartitionName) -> Result<()> {
+        if self.has_image(id, payload, name)? {
+            return Ok(());
+        }
+        let RunParts { source, cancel, progress, .. } = *self.parts;
+        let partition = needed(self.plan, name)?;
+        let begun = Instant::now();
+        let mut shown = progress.step(id, "Writing the OS image", Some(payload.size));
+        let mut write = || {
+            shown.back_to(0);
+            let reader = self.seen.verified(source.open(payload)?, payload, source.describe());
+            image::write(&self.system, partition, payload, reader, &mut shown, cancel)
+        };
+        match source.place(payload) {
+            Some(Place::Network) => fetch_again(write, |error| {
+                progress.note(id, format!("Fetching the OS image again: {error:#}"));
+            }),
+            _ => write(),
+        }?;
+        device::barrier(&self.system)?;
+        shown.done();
+        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        let rate = ByteSize::bytes(payload.size.saturating_mul(1000) / millis);
+        progress.note(id, format!("OS image written and flushed at {rate}/s"));
+        self.system.each(|disk| {
+            let mut shown = progress.step("read-back", "Reading the OS image back", Some(payload.size));
+            let checked = (payload, self.seen.check(payload));
+            image::read_back(&disk.device, disk.partition(name)?, checked, source, &mut shown, cancel)?;
+            shown.done();
+            Ok(())
+        })
+    }
+
+    pub(super) fn images(&self, id: &str, blobs: &[Payload], metadata: Option<&Payload>) -> Result<()> {
+        let RunParts { source, cancel, progress, .. } = *self.parts;
+        let seeding = Seeding { source, cancel, release: &self.plan.release, seen: &self.seen };
+        let total = blobs.iter().chain(metadata).map(|payload| payload.size).sum();
+        let mut shown = progress.step(id, "Storing the container images", Some(total));
+        self.mounted(PartitionName::Persistent, MountAccess::Write, |root| {
+            if self.plan.continued {
+                let [there, all] = [seeding.there(root, blobs), blobs.iter().map(|blob| blob.size).sum()];
+                let [there, all] = [there, all].map(ByteSize::bytes);
+                progress.note(id, format!("{there} of {all} are there; each blob is read before it is kept"));
+            }
+            seeding.seed(root, blobs, metadata, &mut shown)
+        })?;
+        shown.done();
+        self.on_each_disk(|| {
+            let what = "Reading the container images back";
+            let mut shown = progress.step("images-read-back", what, Some(total));
+            self.mounted(PartitionName::Persistent, MountAccess::Read, |root| {
+                seeding.read_back(root, blobs, metadata, &mut shown)
+            })?;
+            shown.done();
+            Ok(())
+        })
+    }
+
+    pub(super) fn unpack(&self, images: &[UnpackedImage]) -> Result<()> {
+        let RunParts { unpacking, progress, cancel, .. } = *self.parts;
+        let containerd = &self.plan.release.containerd;
+        self.mounted(PartitionName::Persistent, MountAccess::Write, |root| {
+            unpacking.unpack(root, containerd, images, progress, cancel)
+        })
+    }
+}

@@ -1,0 +1,248 @@
+//! This node: what it is, and what is done to it.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::network::{PresentNetwork, Proposal};
+use super::{Cluster, NodeControl, NodePageFacts, Power};
+use crate::inventory::{Inventory, Roots, nics};
+use crate::node::apply::below;
+use crate::node::arrays;
+use crate::node::boot::DOCUMENT;
+use crate::node::cluster::{Member, vip_in_words};
+use crate::node::network::MANAGEMENT;
+use crate::node::stages::{self, watch};
+use crate::node::status::Status;
+use crate::node::trial::{Ended, How, Networks, Span, Standing, Trials, standing};
+use crate::report;
+use crate::stick::{self, Survey, Volume};
+use crate::ui::answers::Answers;
+use base::command::{Invocation, Runner, SystemRunner};
+use base::files;
+use model::config::redact::{Secrets, without_secrets};
+use model::config::sources::{Combined, Document, Kind, combine};
+use model::config::{self, InstallConfig};
+
+/// Where support bundles are kept; for root alone.
+pub const BUNDLES: &str = "/var/lib/nqrust/support";
+/// What messages call the networks that were typed.
+const ANSWERS: &str = "the answers";
+/// The largest support bundle that is kept in memory, in bytes.
+const LARGEST: u64 = 256 << 20;
+/// For one program.
+const LIMIT: Duration = Duration::from_secs(20);
+/// As much of the journal as is shown, in lines.
+const LINES: &str = "1000";
+
+/// The machine that this program runs on.
+#[allow(missing_debug_implementations)]
+pub struct ThisNode {
+    root: PathBuf,
+    runner: Box<dyn Runner>,
+    /// The names of the disks and what was told of them: a scan reads from each, so it is made when there are others.
+    disks: Mutex<(Vec<String>, Vec<String>)>,
+}
+
+impl Default for ThisNode {
+    fn default() -> Self {
+        Self::new(Path::new("/"), Box::new(SystemRunner))
+    }
+}
+
+impl ThisNode {
+    /// The node at `root`, whose programs `runner` runs.
+    pub(super) fn new(root: &Path, runner: Box<dyn Runner>) -> Self {
+        Self { root: root.to_owned(), runner, disks: Mutex::default() }
+    }
+
+    fn config(&self) -> Result<InstallConfig> {
+        config::load(&below(&self.root, DOCUMENT))
+    }
+
+    fn trials(&self) -> Trials<'_> {
+        Trials::new(&self.root, &*self.runner)
+    }
+
+    fn secrets(&self) -> Secrets {
+        let mut secrets = Secrets::default();
+        // Where the document cannot be read, what is in it is not known to this program.
+        self.config().iter().for_each(|config| secrets.add(config));
+        secrets
+    }
+
+    /// The kernel's names of all block devices that are no partitions.
+    fn devices(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join("sys/block")).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// The kernel's names of all network cards.
+    fn cards(&self) -> Vec<String> {
+        nics::scan(&self.root.join("sys")).into_iter().map(|nic| nic.name).collect()
+    }
+
+    fn roots(&self) -> Roots {
+        let at = |path: &str| self.root.join(path);
+        Roots { sys: at("sys"), dev: at("dev"), proc: at("proc"), udev: at("run/udev/data") }
+    }
+
+    fn disks(&self) -> Vec<String> {
+        let devices = self.devices();
+        let Ok(mut known) = self.disks.lock() else { return Vec::new() };
+        if known.0 != devices {
+            let told = match Inventory::scan(&self.roots()) {
+                Ok(found) => {
+                    let disks = found.disks.iter().filter(|disk| !disk.optical);
+                    disks.map(|disk| disk.describe()).collect()
+                }
+                Err(error) => vec![format!("could not be looked at: {error}")],
+            };
+            *known = (devices, told);
+        }
+        known.1.clone()
+    }
+
+    fn addresses(&self, config: &InstallConfig) -> Vec<String> {
+        let networks = config.install.networks.iter().map(|network| &*network.name);
+        let names: Vec<_> = std::iter::once(MANAGEMENT).chain(networks).collect();
+        let ip = Invocation::new("ip").args(["-json", "-details", "address"]).limit(LIMIT);
+        match self.runner.run(&ip) {
+            Ok(json) => stages::addresses(&names, &json),
+            Err(error) => vec![format!("not known: {error}")],
+        }
+    }
+
+    /// Writes a support bundle to a directory.
+    fn collect(&self, directory: &str) -> Result<PathBuf> {
+        let told = |text: Result<String>| text.unwrap_or_else(|error| format!("not known: {error:#}\n"));
+        let status = Status::gather(&self.root).and_then(|mut status| {
+            status.look(&self.root, &*self.runner)?;
+            Ok(status.to_string())
+        });
+        let configuration = self.config().map(|config| without_secrets(&config));
+        let inventory = serde_json::to_string_pretty(&Inventory::scan(&self.roots())?)?;
+        let files = vec![
+            ("status.txt", told(status)),
+            ("configuration.yaml", told(configuration)),
+            ("inventory.json", inventory),
+        ];
+        let secrets = self.secrets();
+        let hide = |text: &str| stages::without_tokens(&secrets.hide(text));
+        report::bundle(files, &hide, &*self.runner, &below(&self.root, directory))
+    }
+
+    fn journal(&self, lines: &str) -> Result<String> {
+        let journal = Invocation::new("journalctl")
+            .args(["--boot", "--no-pager", "--quiet", "--output=short-iso", "--lines", lines])
+            .limit(LIMIT);
+        let text = self.runner.run(&journal)?;
+        Ok(stages::without_tokens(&self.secrets().hide(&String::from_utf8_lossy(&text))))
+    }
+}
+
+impl NodeControl for ThisNode {
+    fn signs(&self) -> String {
+        let seen = fs::read_to_string(below(&self.root, watch::SEEN)).unwrap_or_default();
+        let mut signs = format!("{seen}\n{}\n{}", self.devices().join(" "), self.cards().join(" "));
+        for array in arrays::arrays(&self.root) {
+            let _ = write!(signs, "\n{array}");
+        }
+        signs
+    }
+
+    fn look(&self) -> Result<NodePageFacts> {
+        let mut status = Status::gather(&self.root)?;
+        let config = self.config()?;
+        status.look(&self.root, &*self.runner)?;
+        let cluster = Member::of(&config).map(|member| cluster(&config, &member));
+        Ok(NodePageFacts { addresses: self.addresses(&config), cluster, disks: self.disks(), status })
+    }
+
+    fn logs(&self) -> Result<Vec<String>> {
+        Ok(self.journal(LINES)?.lines().map(str::to_owned).collect())
+    }
+
+    fn sticks(&self) -> Result<Survey> {
+        Ok(Survey::of(&Inventory::scan(&self.roots())?, &[]))
+    }
+
+    fn bundle(&self, volume: Option<&Volume>) -> Result<String> {
+        let Some(volume) = volume else {
+            let path = self.collect(BUNDLES)?;
+            return Ok(format!("It is in {}, for root alone.", path.display()));
+        };
+        // The disks of the node may be what is broken: nothing of it touches them.
+        let path = self.collect(report::DIRECTORY)?;
+        let content = files::read_at_most(&path, LARGEST);
+        let _ = fs::remove_file(&path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        stick::write(volume, &name, &content?, &Inventory::scan(&self.roots())?, &[])?;
+        Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
+    }
+
+    fn power(&self, power: Power) -> Result<()> {
+        let what = match power {
+            Power::Restart => "reboot",
+            Power::Off => "poweroff",
+        };
+        self.runner.run(&Invocation::new("systemctl").arg(what).limit(LIMIT)).map(drop)
+    }
+
+    fn network(&self) -> Result<PresentNetwork> {
+        let text = files::read_text(&below(&self.root, DOCUMENT))?;
+        let found = combine(&[Document::yaml(Kind::File, DOCUMENT, text)])?;
+        // Every value is from the document, which need not be said of each.
+        let answers = Answers::on(&Combined { entries: Vec::new(), ..found });
+        Ok(PresentNetwork { answers, nics: Inventory::scan(&self.roots())?.nics })
+    }
+
+    fn propose(&self, networks: &Networks) -> Result<Proposal> {
+        let trials = self.trials();
+        let change = trials.change(&networks.to_yaml(), ANSWERS)?;
+        let concerns = change.concerns(&trials.present());
+        let grave = concerns.iter().any(|concern| concern.grave);
+        let remarks = change.remarks.iter().map(|remark| format!("{}: {}", remark.path, remark.message));
+        let warnings = concerns.into_iter().map(|concern| concern.text).chain(remarks).collect();
+        let differences: Vec<_> = change.differences().iter().map(ToString::to_string).collect();
+        anyhow::ensure!(!differences.is_empty(), "nothing is changed");
+        Ok(Proposal { networks: networks.clone(), differences, warnings, grave })
+    }
+
+    fn try_networks(&self, networks: &Networks, accepted: bool) -> Result<()> {
+        let trials = self.trials();
+        trials.begin(&trials.change(&networks.to_yaml(), ANSWERS)?, Span::USUAL, accepted)
+    }
+
+    fn trial(&self) -> Standing {
+        // What cannot be read is no trial that this console could do something about.
+        standing(&self.root).unwrap_or_default()
+    }
+
+    fn confirm(&self) -> Result<String> {
+        let warnings = self.trials().confirm()?.warnings;
+        let notes = warnings.iter().map(|warning| format!("warning: {warning}")).collect();
+        Ok(Ended { how: How::Confirmed, notes }.to_string())
+    }
+
+    fn revert(&self) -> Result<String> {
+        self.trials().revert(false).map(|ended| ended.to_string())
+    }
+}
+
+/// The cluster of a node, by its document and by what answers.
+fn cluster(config: &InstallConfig, member: &Member) -> Cluster {
+    let host = member.host.as_deref();
+    Cluster {
+        distribution: member.distribution.name(),
+        address: host.map(|host| member.supervisor(host)),
+        vip: vip_in_words(config),
+        management: host.map(|host| format!("https://{host}/")).filter(|url| stages::serves(url)),
+    }
+}

@@ -1,0 +1,334 @@
+//! One console, and threads for what takes time.
+
+use std::mem::discriminant;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use jiff::Timestamp;
+
+use super::state::{NodePage, NodePageEffect, NodePageInput};
+use super::{Action, NodeControl, NodePageEnd, draw};
+use crate::ui::toolkit::Console;
+use base::failure::causes;
+
+/// How long keys are waited for before there is a look at what else has come.
+const TICK: Duration = Duration::from_secs(1);
+/// The same while a slow terminal takes the picture.
+const BEHIND: Duration = Duration::from_millis(50);
+/// How often there is a look whether the node shows signs of something new.
+const SIGNS: Duration = Duration::from_secs(5);
+/// How often the node is looked at, signs or not: an address can change, and a cluster can lose a node.
+const LOOK: Duration = Duration::from_secs(60);
+/// How often the picture is sent as a whole. The kernel writes its messages over it.
+const REDRAW: Duration = Duration::from_secs(600);
+
+/// Shows the node until somebody ends it, or for `idle` after the last key. To an `administrator` it offers what only one
+/// may do.
+///
+/// # Errors
+/// The terminal is gone, or cannot be set up.
+pub fn run(
+    console: Console,
+    node: Arc<dyn NodeControl>,
+    administrator: bool,
+    idle: Option<Duration>,
+) -> Result<NodePageEnd> {
+    let (mut screen, mut keyboard) = console.take()?;
+    let begin = Instant::now();
+    let mut touched = begin;
+    let mut page = Loop::new(node, NodePage::new(administrator));
+    let theme = screen.theme();
+    loop {
+        if page.watch(begin.elapsed()) {
+            screen.forget();
+        }
+        let time = Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string();
+        if page.has_news(&time) | screen.is_outdated() {
+            screen.draw(|frame| draw::state(&mut page.state, &time, frame, theme))?;
+        }
+        let keys = keyboard.wait(if screen.is_behind() { BEHIND } else { TICK })?;
+        if !keys.is_empty() {
+            touched = Instant::now();
+        } else if idle.is_some_and(|idle| touched.elapsed() >= idle) {
+            return Ok(NodePageEnd::Quit);
+        }
+        for input in keys.into_iter().map(NodePageInput::Key).chain(page.heard.try_iter().collect::<Vec<_>>())
+        {
+            match page.take(input) {
+                Next::Stay => {}
+                Next::Redraw => screen.forget(),
+                Next::End(end) => return Ok(end),
+            }
+        }
+    }
+}
+
+/// What an input leads to on the screen.
+enum Next {
+    Stay,
+    Redraw,
+    End(NodePageEnd),
+}
+
+/// The work of a console without its terminal. Times are since its beginning.
+struct Loop {
+    node: Arc<dyn NodeControl>,
+    state: NodePage,
+    tell: Sender<NodePageInput>,
+    heard: Receiver<NodePageInput>,
+    now: Duration,
+    /// Whether a look is under way.
+    looking: bool,
+    /// When the last look began.
+    looked: Option<Duration>,
+    /// When there was a look for signs, and which there were.
+    signs: (Duration, String),
+    drawn: Duration,
+    /// Whether there is something that has not been drawn, and the time of day on the picture.
+    news: (bool, String),
+}
+
+impl Loop {
+    fn new(node: Arc<dyn NodeControl>, state: NodePage) -> Self {
+        let (tell, heard) = channel();
+        let (now, signs) = (Duration::ZERO, (Duration::ZERO, node.signs()));
+        Self {
+            node,
+            state,
+            tell,
+            heard,
+            now,
+            looking: false,
+            looked: None,
+            signs,
+            drawn: now,
+            news: (true, String::new()),
+        }
+    }
+
+    /// Looks at the node if it is time to; says whether the picture is to be sent as a whole.
+    fn watch(&mut self, now: Duration) -> bool {
+        self.now = now;
+        let mut due = self.looked.is_none_or(|looked| now - looked >= LOOK);
+        if now - self.signs.0 >= SIGNS {
+            let signs = self.node.signs();
+            due = due || signs != self.signs.1;
+            self.signs = (now, signs);
+        }
+        let trial = self.node.trial();
+        // Another network has other addresses.
+        due = due || discriminant(&trial) != discriminant(&self.state.trial);
+        self.news.0 |= trial != self.state.trial;
+        self.state.take(NodePageInput::Trial(trial));
+        if due {
+            self.look();
+        }
+        let whole = now - self.drawn >= REDRAW;
+        if whole {
+            self.drawn = now;
+        }
+        whole
+    }
+
+    /// Whether there is anything new to draw at this time of day. A picture that stays the same is not made: once a second
+    /// that would cost more than all the looks.
+    fn has_news(&mut self, time: &str) -> bool {
+        let news = std::mem::take(&mut self.news.0) || self.news.1 != time;
+        time.clone_into(&mut self.news.1);
+        news
+    }
+
+    fn look(&mut self) {
+        if !self.looking {
+            (self.looking, self.looked) = (true, Some(self.now));
+            self.begin(|node| NodePageInput::Seen(node.look().map(Box::new).map_err(|error| told(&error))));
+        }
+    }
+
+    /// Does work on a thread of its own. Nobody waits for it when the console ends.
+    fn begin(&self, work: impl FnOnce(&dyn NodeControl) -> NodePageInput + Send + 'static) {
+        let (node, tell) = (Arc::clone(&self.node), self.tell.clone());
+        std::thread::spawn(move || {
+            let _ = tell.send(work(&*node));
+        });
+    }
+
+    fn take(&mut self, input: NodePageInput) -> Next {
+        self.news.0 = true;
+        if matches!(input, NodePageInput::Seen(_)) {
+            self.looking = false;
+        }
+        match self.state.take(input) {
+            None => {}
+            Some(NodePageEffect::LogIn) => return Next::End(NodePageEnd::LogIn),
+            Some(NodePageEffect::Quit) => return Next::End(NodePageEnd::Quit),
+            Some(NodePageEffect::Redraw) => return Next::Redraw,
+            Some(NodePageEffect::Look) => {
+                self.look();
+                return Next::Redraw;
+            }
+            Some(NodePageEffect::Logs) => {
+                self.begin(|node| NodePageInput::Logs(node.logs().map_err(|error| told(&error))))
+            }
+            Some(NodePageEffect::Act(action)) => {
+                self.begin(move |node| NodePageInput::Done(act(node, action)))
+            }
+            Some(NodePageEffect::Sticks) => {
+                self.begin(|node| NodePageInput::Sticks(node.sticks().map_err(|error| told(&error))));
+            }
+            Some(NodePageEffect::Network) => self.begin(|node| NodePageInput::Network(boxed(node.network()))),
+            Some(NodePageEffect::Propose(networks)) => {
+                self.begin(move |node| NodePageInput::Proposed(boxed(node.propose(&networks))));
+            }
+            Some(NodePageEffect::Try(networks, accepted)) => self.begin(move |node| {
+                NodePageInput::Began(node.try_networks(&networks, accepted).map_err(|error| told(&error)))
+            }),
+        }
+        Next::Stay
+    }
+}
+
+fn boxed<T>(result: Result<T>) -> Result<Box<T>, String> {
+    result.map(Box::new).map_err(|error| told(&error))
+}
+
+fn act(node: &dyn NodeControl, action: Action) -> Result<String, String> {
+    match action {
+        Action::Power(power) => node.power(power).map(|()| "The machine is being stopped.".to_owned()),
+        Action::Confirm => node.confirm(),
+        Action::Revert => node.revert(),
+        Action::Bundle(volume) => node.bundle(volume.as_ref()),
+    }
+    .map_err(|error| told(&error))
+}
+
+/// An error in one line.
+fn told(error: &anyhow::Error) -> String {
+    causes(error).join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::network::{PresentNetwork, Proposal};
+    use super::super::tests::ready;
+    use super::super::{NodePageFacts, Power};
+    use super::*;
+    use crate::node::trial::{Networks, Standing};
+    use crate::stick::{Survey, Volume};
+    use crate::ui::toolkit::output::{Output, USUAL};
+    use crate::ui::toolkit::{Capabilities, Theme};
+    use ratatui::Terminal;
+    use std::io::Write;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A node on which nothing happens, and how often it was asked.
+    #[derive(Default)]
+    struct Quiet {
+        looks: AtomicUsize,
+        signs: AtomicUsize,
+    }
+
+    impl NodeControl for Quiet {
+        fn signs(&self) -> String {
+            self.signs.fetch_add(1, Ordering::Relaxed);
+            String::new()
+        }
+
+        fn look(&self) -> Result<NodePageFacts> {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            Ok(ready())
+        }
+
+        fn trial(&self) -> Standing {
+            Standing::None
+        }
+
+        fn logs(&self) -> Result<Vec<String>> {
+            anyhow::bail!("nobody asks")
+        }
+
+        fn sticks(&self) -> Result<Survey> {
+            anyhow::bail!("nobody asks")
+        }
+
+        fn bundle(&self, _: Option<&Volume>) -> Result<String> {
+            anyhow::bail!("nobody asks")
+        }
+
+        fn power(&self, _: Power) -> Result<()> {
+            anyhow::bail!("nobody asks")
+        }
+
+        fn network(&self) -> Result<PresentNetwork> {
+            anyhow::bail!("nobody asks")
+        }
+
+        fn propose(&self, _: &Networks) -> Result<Proposal> {
+            anyhow::bail!("nobody asks")
+        }
+
+        fn try_networks(&self, _: &Networks, _: bool) -> Result<()> {
+            anyhow::bail!("nobody asks")
+        }
+
+        fn confirm(&self) -> Result<String> {
+            anyhow::bail!("nobody asks")
+        }
+
+        fn revert(&self) -> Result<String> {
+            anyhow::bail!("nobody asks")
+        }
+    }
+
+    /// Counts bytes.
+    #[derive(Clone, Default)]
+    struct Counter(Arc<AtomicUsize>);
+
+    impl Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.fetch_add(bytes.len(), Ordering::Relaxed);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_hour_in_which_nothing_happens_costs_a_look_a_minute_and_next_to_nothing_to_draw() {
+        let (node, sent) = (Arc::new(Quiet::default()), Counter::default());
+        let capabilities = Capabilities::of_term("vt220", true);
+        let output = Output::new(sent.clone(), capabilities, || Some(USUAL));
+        let mut terminal = Terminal::new(output).unwrap();
+        let mut page = Loop::new(Arc::clone(&node) as Arc<dyn NodeControl>, NodePage::new(false));
+        let (mut first, mut pictures) = (0, 0);
+        for second in 0..3600 {
+            if page.watch(Duration::from_secs(second)) {
+                terminal.clear().unwrap();
+            }
+            if page.looking {
+                let seen = page.heard.recv().unwrap();
+                assert!(matches!(page.take(seen), Next::Stay));
+            }
+            let time = format!("2026-03-02 10:{:02} UTC", second / 60);
+            let theme = Theme::of(capabilities);
+            if page.has_news(&time) {
+                pictures += 1;
+                terminal.draw(|frame| draw::state(&mut page.state, &time, frame, theme)).unwrap();
+            }
+            if second == 0 {
+                first = sent.0.load(Ordering::Relaxed);
+            }
+        }
+        let counted = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        assert_eq!((counted(&node.looks), counted(&node.signs)), (60, 720));
+        assert!(pictures <= 120, "{pictures} pictures");
+        // Five pictures as a whole, and a minute of the clock sixty times, of some dozen bytes each.
+        let (all, most) = (counted(&sent.0), first * 6 + 60 * 40);
+        println!("bytes: {first} for the first picture, {all} in an hour");
+        assert!(first > 500 && all < most, "{first} for a picture, {all} in an hour");
+    }
+}

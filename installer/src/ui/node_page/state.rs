@@ -1,0 +1,366 @@
+//! Keys and news to the next state and to effects; pure.
+
+use super::look::BUNDLES;
+use super::network::{self, NetworkStep, PresentNetwork, Proposal};
+use super::{Action, NodePageFacts, Power};
+use crate::node::trial::{Networks, Now, Standing, State as Stage};
+use crate::stick::{Survey, Volume};
+use crate::ui::toolkit::Key;
+use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::page::Tone;
+use crate::ui::toolkit::text::Scroll;
+
+/// What is in front.
+#[derive(Clone, Debug, PartialEq)]
+pub enum View {
+    /// The node.
+    Node,
+    /// The question whether this shall really be done.
+    Confirm(Power),
+    /// The journal's last lines; none while they are read.
+    Logs(Option<Vec<String>>),
+    /// Where a support bundle goes; none while there is a look for sticks.
+    Bundle(Option<Box<BundlePlaces>>),
+    /// The change of the network; none while the present one is read.
+    Network(Option<Box<network::NetworkPage>>),
+    /// The trial of another network.
+    Trial,
+}
+
+/// The places of a support bundle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BundlePlaces {
+    /// The choice among them: the node, then the volumes.
+    pub form: Form,
+    volumes: Vec<Volume>,
+}
+
+impl BundlePlaces {
+    fn new(survey: Survey) -> Self {
+        let node = Choice::new(format!("This node, in {BUNDLES}"));
+        let volume = |volume: &Volume| Choice::new(volume.describe()).with(volume.disk.clone());
+        let places = std::iter::once(node).chain(survey.volumes.iter().map(volume)).collect();
+        let mut fields = vec![Field::choice("place", "Where to", places, Some(0))];
+        if !survey.others.is_empty() {
+            fields.push(Field::text("Others cannot be taken", &survey.others.join("\n")));
+        }
+        Self { form: Form::new(fields), volumes: survey.volumes }
+    }
+
+    /// The volume that is chosen; none for the node.
+    fn volume(&self) -> Option<Volume> {
+        let place = self.form.field("place").and_then(Field::chosen)?;
+        place.checked_sub(1).and_then(|at| self.volumes.get(at)).cloned()
+    }
+}
+
+/// What has come.
+#[derive(Clone, Debug)]
+pub enum NodePageInput {
+    /// A key.
+    Key(Key),
+    /// How the node is, or why it cannot be told.
+    Seen(Result<Box<NodePageFacts>, String>),
+    /// The last lines of the journal, or why there are none.
+    Logs(Result<Vec<String>, String>),
+    /// What came of an action, in a sentence.
+    Done(Result<String, String>),
+    /// What was found of sticks, or why that cannot be told.
+    Sticks(Result<Survey, String>),
+    /// What the questions about the network begin with, or why there are none.
+    Network(Result<Box<PresentNetwork>, String>),
+    /// What the change of the network would be, or why it cannot be.
+    Proposed(Result<Box<Proposal>, String>),
+    /// A trial has begun, or why not.
+    Began(Result<(), String>),
+    /// Where the node is with its trials.
+    Trial(Standing),
+}
+
+/// What is to be done outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodePageEffect {
+    /// Look at the node.
+    Look,
+    /// Send the whole picture again: something may have written over it.
+    Redraw,
+    /// Read the journal.
+    Logs,
+    /// Do this.
+    Act(Action),
+    /// Look for sticks.
+    Sticks,
+    /// Read what the questions about the network begin with.
+    Network,
+    /// Check these networks.
+    Propose(Box<Networks>),
+    /// Try these networks; whether a grave matter was accepted.
+    Try(Box<Networks>, bool),
+    /// End: somebody wants to log in.
+    LogIn,
+    /// End.
+    Quit,
+}
+
+/// A console.
+#[derive(Clone, Debug)]
+pub struct NodePage {
+    /// Whether somebody who has logged in sits in front.
+    pub administrator: bool,
+    /// What is in front.
+    pub view: View,
+    /// The node as it was seen last.
+    pub facts: Option<NodePageFacts>,
+    /// Why it could not be looked at the last time.
+    pub trouble: Option<String>,
+    /// Where the node is with its trials.
+    pub trial: Standing,
+    /// Whether the trial is being confirmed or reverted.
+    ending: bool,
+    /// What came of the last action.
+    pub message: Option<(Tone, String)>,
+    /// How far the node's page is scrolled.
+    pub node: Scroll,
+    /// How far the journal is scrolled.
+    pub logs: Scroll,
+}
+
+impl NodePage {
+    /// The first one.
+    #[must_use]
+    pub fn new(administrator: bool) -> Self {
+        Self {
+            administrator,
+            view: View::Node,
+            facts: None,
+            trouble: None,
+            trial: Standing::None,
+            ending: false,
+            message: None,
+            node: Scroll::default(),
+            logs: Scroll::at_end(),
+        }
+    }
+
+    /// Takes what has come; says what is to be done outside.
+    pub fn take(&mut self, input: NodePageInput) -> Option<NodePageEffect> {
+        match input {
+            NodePageInput::Key(key) => return self.key(key),
+            NodePageInput::Seen(Ok(facts)) => {
+                self.facts = Some(*facts);
+                self.trouble = None;
+            }
+            NodePageInput::Seen(Err(why)) => self.trouble = Some(why),
+            NodePageInput::Logs(Ok(lines)) => {
+                if let View::Logs(shown) = &mut self.view {
+                    *shown = Some(lines);
+                }
+            }
+            NodePageInput::Logs(Err(why)) => {
+                self.view = View::Node;
+                self.message = Some((Tone::Error, why));
+            }
+            NodePageInput::Done(came) => self.done(came),
+            NodePageInput::Sticks(found) => return self.found_sticks(found),
+            NodePageInput::Network(Ok(present)) => {
+                if let View::Network(page @ None) = &mut self.view {
+                    *page = Some(Box::new(network::NetworkPage::new(*present)));
+                }
+            }
+            NodePageInput::Network(Err(why)) => {
+                self.view = View::Node;
+                self.message = Some((Tone::Error, why));
+            }
+            NodePageInput::Proposed(proposal) => {
+                if let View::Network(Some(page)) = &mut self.view {
+                    page.proposed(proposal.map(|proposal| *proposal));
+                }
+            }
+            NodePageInput::Began(Ok(())) => (self.view, self.message) = (View::Trial, None),
+            NodePageInput::Began(Err(why)) => match &mut self.view {
+                View::Network(Some(page)) => page.message = Some((Tone::Error, why)),
+                _ => self.message = Some((Tone::Error, why)),
+            },
+            NodePageInput::Trial(standing) => self.tried(standing),
+        }
+        None
+    }
+
+    /// Asks where a bundle goes where there is a choice, and something to say of sticks.
+    fn found_sticks(&mut self, found: Result<Survey, String>) -> Option<NodePageEffect> {
+        let View::Bundle(places @ None) = &mut self.view else { return None };
+        match found {
+            Ok(survey) if survey != Survey::default() => {
+                *places = Some(Box::new(BundlePlaces::new(survey)));
+                None
+            }
+            // A bundle on the node is better than none.
+            _ => {
+                self.view = View::Node;
+                Some(self.act(Action::Bundle(None)))
+            }
+        }
+    }
+
+    fn bundle_key(&mut self, key: Key) -> Option<NodePageEffect> {
+        let View::Bundle(places) = &mut self.view else { return None };
+        match (key, places) {
+            (Key::Escape, _) => self.view = View::Node,
+            (Key::Function(5), _) => return Some(self.look_for_sticks()),
+            (_, Some(places)) => {
+                let did = places.form.key(key);
+                // Enter takes what is under the cursor, and that is all there is to say.
+                if did == Did::Accepted || (did == Did::Changed && key == Key::Enter) {
+                    let volume = places.volume();
+                    self.view = View::Node;
+                    return Some(self.act(Action::Bundle(volume)));
+                }
+            }
+            (_, None) => {}
+        }
+        None
+    }
+
+    fn look_for_sticks(&mut self) -> NodePageEffect {
+        self.view = View::Bundle(None);
+        NodePageEffect::Sticks
+    }
+
+    /// The trial under way.
+    #[must_use]
+    pub fn now(&self) -> Option<&Now> {
+        match &self.trial {
+            Standing::Now(now) => Some(now),
+            _ => None,
+        }
+    }
+
+    fn done(&mut self, came: Result<String, String>) {
+        if std::mem::take(&mut self.ending) && came.is_ok() {
+            // What came of it is said here, and need not be said by what is seen next.
+            self.trial = Standing::None;
+            if self.view == View::Trial {
+                self.view = View::Node;
+            }
+        }
+        self.message = Some(match came {
+            Ok(what) => (Tone::Good, what),
+            Err(why) => (Tone::Error, why),
+        });
+    }
+
+    /// Follows a trial, which may be that of another console, and says how it ended.
+    fn tried(&mut self, standing: Standing) {
+        let before = std::mem::replace(&mut self.trial, standing);
+        if self.ending {
+            return;
+        }
+        if let (Standing::Now(_), Standing::Ended(ended)) = (before, &self.trial) {
+            self.message = Some((Tone::Plain, ended.to_string()));
+        }
+        if self.view == View::Trial && matches!(self.trial, Standing::Ended(_)) {
+            self.view = View::Node;
+        }
+    }
+
+    fn key(&mut self, key: Key) -> Option<NodePageEffect> {
+        if key == Key::Control('l') {
+            return Some(NodePageEffect::Redraw);
+        }
+        match &mut self.view {
+            View::Node => self.node_key(key),
+            View::Network(None) => {
+                if key == Key::Escape {
+                    self.view = View::Node;
+                }
+                None
+            }
+            View::Network(Some(page)) => match page.key(key) {
+                NetworkStep::Stay => None,
+                NetworkStep::Leave => {
+                    self.view = View::Node;
+                    None
+                }
+                NetworkStep::Propose(networks) => Some(NodePageEffect::Propose(networks)),
+                NetworkStep::Try(networks, accepted) => {
+                    page.message = Some((Tone::Plain, "Beginning the trial.".to_owned()));
+                    Some(NodePageEffect::Try(networks, accepted))
+                }
+            },
+            View::Trial => self.trial_key(key),
+            View::Bundle(_) => self.bundle_key(key),
+            View::Confirm(power) => {
+                let power = *power;
+                self.view = View::Node;
+                matches!(key, Key::Char('y' | 'Y')).then(|| self.act(Action::Power(power)))
+            }
+            View::Logs(_) if self.logs.key(key) => None,
+            View::Logs(_) => match key {
+                Key::Escape | Key::Char('q' | 'Q') => {
+                    self.view = View::Node;
+                    None
+                }
+                Key::Function(5) => Some(self.read_logs()),
+                _ => None,
+            },
+        }
+    }
+
+    fn node_key(&mut self, key: Key) -> Option<NodePageEffect> {
+        if self.node.key(key) {
+            return None;
+        }
+        match (key, self.administrator) {
+            (Key::Function(5), _) => return Some(NodePageEffect::Look),
+            (Key::Char('l' | 'L') | Key::Enter, false) => return Some(NodePageEffect::LogIn),
+            (Key::Char('q' | 'Q') | Key::Control('c'), true) => return Some(NodePageEffect::Quit),
+            (Key::Char('j' | 'J'), true) => return Some(self.read_logs()),
+            (Key::Char('s' | 'S'), true) => return Some(self.look_for_sticks()),
+            (Key::Char('n' | 'N'), true) if self.now().is_some() => self.view = View::Trial,
+            (Key::Char('n' | 'N'), true) => {
+                self.view = View::Network(None);
+                return Some(NodePageEffect::Network);
+            }
+            (Key::Char('r' | 'R'), true) => self.view = View::Confirm(Power::Restart),
+            (Key::Char('p' | 'P'), true) => self.view = View::Confirm(Power::Off),
+            // What was said has been read.
+            _ => self.message = None,
+        }
+        None
+    }
+
+    fn trial_key(&mut self, key: Key) -> Option<NodePageEffect> {
+        let running = self.now().is_some_and(|now| now.state == Stage::Running);
+        match key {
+            Key::Char('b' | 'B') => self.view = View::Node,
+            _ if self.ending => {}
+            Key::Char('k' | 'K') if running => return Some(self.act(Action::Confirm)),
+            Key::Char('k' | 'K') => {
+                let text = "The new network is still being set up: wait a moment.";
+                self.message = Some((Tone::Plain, text.to_owned()));
+            }
+            Key::Escape => return Some(self.act(Action::Revert)),
+            _ => self.message = None,
+        }
+        None
+    }
+
+    fn read_logs(&mut self) -> NodePageEffect {
+        self.view = View::Logs(None);
+        self.logs = Scroll::at_end();
+        NodePageEffect::Logs
+    }
+
+    fn act(&mut self, action: Action) -> NodePageEffect {
+        let begun = match &action {
+            Action::Power(Power::Restart) => "The machine starts again.",
+            Action::Power(Power::Off) => "The machine goes off.",
+            Action::Bundle(_) => "Collecting what there is; this can take a minute.",
+            Action::Confirm => "Keeping the new network.",
+            Action::Revert => "Bringing the old network back.",
+        };
+        self.ending = self.ending || matches!(action, Action::Confirm | Action::Revert);
+        self.message = Some((Tone::Plain, begun.to_owned()));
+        NodePageEffect::Act(action)
+    }
+}

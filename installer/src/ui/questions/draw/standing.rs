@@ -1,0 +1,71 @@
+//! The pictures of a finished node that is on a disk already.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::rows::{above, styled};
+use crate::inventory::{FoundPartition, Inventory};
+use crate::ui::questions::state::StandingNodes;
+use crate::ui::toolkit::text::{self, Scroll};
+use crate::ui::toolkit::{Theme, form::Form};
+
+/// Rows of what can be decided: a heading, the choices with words below, and one that is empty.
+const WAYS: u16 = 9;
+/// Columns of the names of facts.
+const NAMES: usize = 14;
+
+pub(super) fn standing(
+    standing: &mut StandingNodes,
+    form: &mut Form,
+    frame: &mut Frame<'_>,
+    body: Rect,
+    theme: Theme,
+) {
+    let width = usize::from(body.width);
+    let styled = |text: &str, style: Style| styled(text, width, style);
+    let mut rows = Vec::new();
+    if let Some(left) = standing.left {
+        let unit = if left == 1 { "second" } else { "seconds" };
+        let text = format!("The node starts from its disk in {left} {unit}. Any key stops that.");
+        rows.extend(styled(&text, theme.warning()));
+        rows.extend(styled(" ", Style::new()));
+    }
+    for node in &standing.nodes {
+        rows.extend(styled(&node.headline, theme.heading()));
+        let facts = node
+            .facts
+            .iter()
+            .flat_map(|(name, value)| styled(&format!("{name:<NAMES$} {value}"), Style::new()));
+        rows.extend(facts);
+    }
+    rows.extend(standing.why.iter().flat_map(|why| styled(why, Style::new())));
+    match standing.left {
+        Some(_) => text::draw(frame, body, &rows, &mut standing.scroll),
+        None => above(&rows, &mut standing.scroll, WAYS, form, frame, body, theme),
+    }
+}
+
+/// The disks of the machine and what is on them.
+pub(super) fn disks(
+    inventory: &Inventory,
+    scroll: &mut Scroll,
+    frame: &mut Frame<'_>,
+    body: Rect,
+    theme: Theme,
+) {
+    let width = usize::from(body.width);
+    let mut rows = Vec::new();
+    for disk in &inventory.disks {
+        rows.extend(styled(&disk.describe(), width, theme.heading()));
+        for partition in disk.partitions.iter().map(FoundPartition::describe) {
+            rows.extend(styled(&format!("  {partition}"), width, Style::new()));
+        }
+        rows.extend(
+            disk.unread
+                .iter()
+                .flat_map(|why| styled(&format!("  not all could be read: {why}"), width, theme.warning())),
+        );
+    }
+    text::draw(frame, body, &rows, scroll);
+}

@@ -1,0 +1,100 @@
+//! What the state asks for, done on the machine.
+
+use std::sync::mpsc::Sender;
+
+use super::heard::Heard;
+use crate::plan::{Losses, Plan};
+use crate::preflight::Report;
+use crate::preflight::report::Verdict;
+use crate::ui::questions::screens::QuestionScreen;
+use crate::ui::questions::state::{
+    ConversationEffect, ConversationInput, EffectOutcome, Review, ShownFinding,
+};
+use crate::ui::questions::{InstallMachine, ShownTrouble};
+use base::progress::{Event, Progress, Sink};
+use model::config::InstallConfig;
+use model::config::redact::Secrets;
+
+/// Does it; says what came of it, if anybody waits for that.
+pub(super) fn carry_out(
+    machine: &dyn InstallMachine,
+    effect: ConversationEffect,
+    sender: &Sender<Heard>,
+) -> Option<EffectOutcome> {
+    let plain = |error: anyhow::Error| ShownTrouble::of(&error, None);
+    let about = |config: &InstallConfig| {
+        let config = config.clone();
+        move |error: anyhow::Error| ShownTrouble::of(&error, Some(&config))
+    };
+    Some(match effect {
+        ConversationEffect::LookAgain => EffectOutcome::Inventory(machine.inventory().map_err(plain)),
+        ConversationEffect::Fetch(from) => {
+            EffectOutcome::Fetched(machine.fetch(&from).map(Box::new).map_err(plain))
+        }
+        ConversationEffect::Try(screen, config) => {
+            let tried = match screen {
+                QuestionScreen::Network => machine.try_network(&config),
+                _ => machine.try_cluster(&config),
+            };
+            EffectOutcome::Tried(screen, tried.map_err(about(&config)))
+        }
+        ConversationEffect::Plan(config) => {
+            let planned = machine.plan(&config).and_then(|plan| {
+                let report = machine.check(&config)?;
+                Ok(Review { present: machine.present(&config)?, ..shown(&plan, &report, &config) })
+            });
+            EffectOutcome::Planned(planned.map_err(about(&config)))
+        }
+        ConversationEffect::Install(config) => {
+            let progress = Progress::new(vec![Box::new(Teller(sender.clone()))]);
+            let installed = machine.install(&config, &progress).and_then(|()| machine.record(&config));
+            EffectOutcome::Installed(installed.map_err(about(&config)))
+        }
+        ConversationEffect::Survey => EffectOutcome::Surveyed(machine.volumes().map_err(plain)),
+        ConversationEffect::SaveLogs(destination) => {
+            EffectOutcome::Saved(machine.save_logs(&destination).map_err(plain))
+        }
+        ConversationEffect::SaveConfiguration(config, volume) => {
+            EffectOutcome::Saved(machine.save_configuration(&config, &volume).map_err(about(&config)))
+        }
+        ConversationEffect::Show(config) => {
+            EffectOutcome::Shown(machine.configuration(&config).map_err(about(&config)))
+        }
+        ConversationEffect::OpenAccess => {
+            EffectOutcome::Opened(machine.open_access().map(Box::new).map_err(plain))
+        }
+        ConversationEffect::CloseAccess => EffectOutcome::Closed(machine.close_access().map_err(plain)),
+        // A shell needs a console: the loop gives it one.
+        ConversationEffect::Shell => return None,
+        ConversationEffect::StartNode => EffectOutcome::NotEnded(machine.start_node().err().map(plain)?),
+        ConversationEffect::End(how) => EffectOutcome::NotEnded(machine.end(how).err().map(plain)?),
+    })
+}
+
+/// A plan as it is reviewed, with what the checks say that an install makes first.
+fn shown(plan: &Plan, report: &Report, config: &InstallConfig) -> Review {
+    let mut secrets = Secrets::default();
+    secrets.add(config);
+    let finding = |verdict: &Verdict| {
+        let next = secrets.hide(verdict.next()?);
+        let (text, stops) = (secrets.hide(verdict.text()), verdict.stops());
+        Some(ShownFinding { check: verdict.check, text, next, stops, waivable: verdict.waivable })
+    };
+    Review {
+        findings: report.checks.iter().filter_map(finding).collect(),
+        left_out: config.install.skip_checks.iter().map(ToString::to_string).collect(),
+        plan: Some(plan.to_string()),
+        erased: Losses(plan).to_string().lines().map(str::to_owned).collect(),
+        steps: plan.steps.iter().map(|step| step.id().to_owned()).collect(),
+        ..Review::default()
+    }
+}
+
+/// Tells the loop of the events of an install.
+struct Teller(Sender<Heard>);
+
+impl Sink for Teller {
+    fn show(&mut self, event: &Event) {
+        let _ = self.0.send(Heard::Input(ConversationInput::Event(event.clone())));
+    }
+}

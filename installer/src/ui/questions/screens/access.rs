@@ -1,0 +1,22 @@
+//! Who may log in.
+
+use crate::ui::answers::{AnswerOrigin, Answers};
+use crate::ui::fields::{line, secret};
+use crate::ui::toolkit::form::Field;
+
+/// What a repetition of the password is called.
+pub const REPETITION: &str = "repetition";
+
+pub(super) fn fields(answers: &Answers) -> Vec<Field> {
+    let id = "os.password";
+    let text = match answers.origin(id) {
+        Some(AnswerOrigin::Answered) => answers.text(id),
+        _ => String::new(),
+    };
+    vec![
+        Field::text("", "Somebody has to be able to log in: with a password, with SSH keys, or with both."),
+        secret(answers, id, "Password of rancher", "8 characters or more"),
+        Field::secret(REPETITION, "Again", &text),
+        line(answers, "os.ssh_authorized_keys", "SSH keys", "a key, github:NAME or a URL"),
+    ]
+}

@@ -1,0 +1,102 @@
+//! The questions of each screen, made from the answers; and what is answered, put back there. One file a screen.
+
+mod access;
+mod cluster;
+mod disks;
+mod names;
+mod welcome;
+
+use super::ConversationFacts;
+
+use crate::ui::answers::Answers;
+use crate::ui::fields::take_plain;
+use crate::ui::network_fields as network;
+use crate::ui::toolkit::form::{Field, FieldKind};
+pub use access::REPETITION;
+use model::config::Mode;
+
+/// A screen with questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QuestionScreen {
+    /// What machine this is, and what it shall become.
+    Welcome,
+    /// Where the system goes.
+    Disks,
+    /// The management network.
+    Network,
+    /// Host name, name servers, time servers, proxy.
+    Names,
+    /// The cluster that begins, or that is joined.
+    Cluster,
+    /// Who may log in.
+    Access,
+}
+
+/// The screens of a mode, in order.
+#[must_use]
+pub fn order(mode: Mode) -> &'static [QuestionScreen] {
+    use QuestionScreen::{Access, Cluster, Disks, Names, Network, Welcome};
+    match mode {
+        Mode::Create | Mode::Join => &[Welcome, Disks, Network, Names, Cluster, Access],
+        Mode::Install => &[Welcome, Disks, Network, Names, Access],
+    }
+}
+
+impl QuestionScreen {
+    /// The title; stable.
+    #[must_use]
+    pub fn title(self, mode: Mode) -> &'static str {
+        match self {
+            Self::Welcome => "Install: what this machine becomes",
+            Self::Disks => "Install: disks",
+            Self::Network => "Install: management network",
+            Self::Names => "Install: names and servers",
+            Self::Cluster if mode == Mode::Join => "Install: the cluster to join",
+            Self::Cluster => "Install: the new cluster",
+            Self::Access => "Install: who may log in",
+        }
+    }
+
+    /// Its questions.
+    #[must_use]
+    pub fn fields(self, answers: &Answers, facts: &ConversationFacts) -> Vec<Field> {
+        match self {
+            Self::Welcome => welcome::fields(answers, facts),
+            Self::Disks => disks::fields(answers, facts),
+            Self::Network => network::fields(answers, &facts.inventory.nics),
+            Self::Names => names::fields(answers),
+            Self::Cluster => cluster::fields(answers),
+            Self::Access => access::fields(answers),
+        }
+    }
+
+    /// Puts what stands in a field into the answers.
+    pub fn take(self, field: &Field, answers: &mut Answers, facts: &ConversationFacts) {
+        match (self, &field.kind) {
+            (_, FieldKind::Text) => {}
+            (Self::Disks, FieldKind::Choice { .. }) => disks::take(field, answers, facts),
+            (Self::Network, _) if network::take(field, answers, &facts.inventory.nics) => {}
+            (Self::Names, _) if names::take(field, answers) => {}
+            _ => take_plain(field, answers),
+        }
+    }
+
+    /// Groups whose mistakes are told on this screen though no field has them.
+    #[must_use]
+    pub fn groups(self) -> &'static [&'static str] {
+        match self {
+            Self::Access => &["os"],
+            Self::Network => &["install.management_interface"],
+            _ => &[],
+        }
+    }
+}
+
+/// Answers what most machines want, where nothing has been answered or found.
+pub fn suggest(screen: QuestionScreen, answers: &mut Answers, facts: &ConversationFacts) {
+    match screen {
+        QuestionScreen::Network => network::suggest(answers, &facts.inventory.nics),
+        QuestionScreen::Disks => disks::suggest(answers, facts),
+        _ => {}
+    }
+}

@@ -1,0 +1,64 @@
+//! What machine this is, and what it shall become.
+
+use super::super::ConversationFacts;
+use crate::ui::answers::Answers;
+use crate::ui::fields::choice;
+use crate::ui::toolkit::form::{Choice, Field};
+use model::config::Mode;
+
+pub(super) fn fields(answers: &Answers, facts: &ConversationFacts) -> Vec<Field> {
+    let modes = vec![
+        Choice::new("Create a new cluster").with("This machine becomes its first node."),
+        Choice::new("Join a cluster").with("You need the cluster's address and its token."),
+        Choice::new("Install the operating system only").with("It joins nothing and starts no cluster."),
+    ];
+    let mut fields = vec![
+        Field::text("This machine", &machine(facts)),
+        choice(answers, "install.mode", "What shall it become?", modes),
+    ];
+    if answers.understood().install.mode == Mode::Join {
+        let roles = vec![
+            Choice::new("Default: a worker that may be promoted to run the control plane"),
+            Choice::new("Management: runs the control plane from the beginning"),
+            Choice::new("Worker: runs virtual machines, never the control plane"),
+            Choice::new("Witness: votes in etcd and runs nothing else; needs no data disk"),
+        ];
+        fields.push(choice(answers, "install.role", "Which part does it play?", roles));
+    }
+    let help = if facts.can_help { format!("{KEYS}\n{HELP}") } else { KEYS.to_owned() };
+    fields.push(Field::text("", &help));
+    fields
+}
+
+const KEYS: &str =
+    "No function keys? Ctrl and a letter do the same: F3 D, F4 T, F5 R, F6 F, F7 O, F8 N, F9 P, F10 G.";
+const HELP: &str = "F9 lets somebody log in to this system who helps.";
+
+/// Disks and network cards, and what will stand in the way of an install.
+fn machine(facts: &ConversationFacts) -> String {
+    let disks = facts.inventory.disks.iter().filter(|disk| !disk.optical && !disk.boot_medium);
+    let sizes: Vec<_> = disks.map(|disk| disk.size.to_string()).collect();
+    let linked = facts.inventory.nics.iter().filter(|nic| nic.carrier == Some(true)).count();
+    let (disks, nics) = (sizes.len(), facts.inventory.nics.len());
+    let plural =
+        |count: usize, noun: &str| if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") };
+    let listed = if sizes.is_empty() { String::new() } else { format!(" ({})", sizes.join(", ")) };
+    let hardware = &facts.hardware;
+    let mut text = format!(
+        "{hardware}{}{}{listed}; {}, {linked} of them with a link.",
+        if hardware.is_empty() { "" } else { ".\n" },
+        plural(disks, "disk"),
+        plural(nics, "network card")
+    );
+    if disks == 0 {
+        text.push_str(
+            "\nNo disk was found to install on. Check cables and the controller's settings; F5 looks again.",
+        );
+    }
+    if nics == 0 {
+        text.push_str("\nNo network card was found that this system knows.");
+    } else if linked == 0 {
+        text.push_str("\nNo network card has a link. Check cables and the switch; F5 looks again.");
+    }
+    text
+}

@@ -1,0 +1,261 @@
+//! From the plan to the end: what is shown when every question has been answered.
+
+use std::time::Duration;
+
+use super::leaving::ways_out;
+use super::{Conversation, ConversationEffect, ConversationPlace, Keepsake, Review};
+use crate::ui::answers::is_mistake;
+use crate::ui::questions::screens::{QuestionScreen, order};
+use crate::ui::questions::work::Work;
+use crate::ui::questions::{ConversationEnd, ConversationFacts, ShownTrouble};
+use crate::ui::toolkit::Key;
+use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::page::Tone;
+use crate::ui::toolkit::text::Scroll;
+use model::config::Mode;
+
+impl Conversation {
+    /// Goes back to where a place that lies in front of another was entered from.
+    pub(super) fn back_from(&mut self) -> Vec<ConversationEffect> {
+        self.message = None;
+        match std::mem::replace(&mut self.place, ConversationPlace::Load) {
+            ConversationPlace::Save(_, back)
+            | ConversationPlace::Code(back)
+            | ConversationPlace::Recorded(_, _, back) => self.show(*back),
+            ConversationPlace::Help(back)
+            | ConversationPlace::Leave(back)
+            | ConversationPlace::Disks(_, back) => self.show(*back),
+            other => self.show(other),
+        }
+    }
+
+    /// Shows a place again.
+    pub(super) fn show(&mut self, place: ConversationPlace) -> Vec<ConversationEffect> {
+        match place {
+            ConversationPlace::Asking(screen) => self.ask(screen),
+            ConversationPlace::Load => self.ask(QuestionScreen::Welcome),
+            ConversationPlace::Confirm(review) => self.place = ConversationPlace::Review(review),
+            // The plan came while nobody looked.
+            ConversationPlace::Review(Review { plan: None, mistakes, .. })
+                if mistakes.is_empty() && self.busy.is_none() =>
+            {
+                return self.review();
+            }
+            ConversationPlace::Unfit(review) => self.show_unfit(review),
+            ConversationPlace::Standing(standing) => self.show_standing(standing),
+            ConversationPlace::Failed(trouble, _) => self.fail(trouble),
+            ConversationPlace::Save(saving, back) => self.show_saving(saving, back),
+            ConversationPlace::Help(back) => self.show_help(back),
+            other => self.place = other,
+        }
+        Vec::new()
+    }
+
+    /// Shows the plan, or what is still missing.
+    pub(super) fn review(&mut self) -> Vec<ConversationEffect> {
+        let checked = self.answers.check(true);
+        let mistakes: Vec<_> = checked.diagnostics.iter().filter(|said| is_mistake(said)).collect();
+        let mode = self.mode();
+        let told = mistakes
+            .iter()
+            .map(|said| (self.screen_of(mode, &said.path), format!("{}: {}", said.path, said.message)));
+        let mistakes: Vec<_> = told.collect();
+        self.form = Form::default();
+        self.config = checked.config.map(|mut config| {
+            config.install.automatic = false;
+            Box::new(config)
+        });
+        self.place = ConversationPlace::Review(Review { mistakes, ..Review::default() });
+        match self.config.clone() {
+            Some(config) => {
+                self.wait("Checking the machine and making the plan", ConversationEffect::Plan(config))
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// The screen on which a value is asked for.
+    fn screen_of(&self, mode: Mode, path: &str) -> Option<QuestionScreen> {
+        order(mode).iter().copied().find(|screen| {
+            let fields = screen.fields(&self.answers, &self.facts);
+            let mut ids = fields.iter().map(|field| field.id.as_str()).filter(|id| !id.is_empty());
+            ids.any(|id| path.starts_with(id)) || screen.groups().contains(&path)
+        })
+    }
+
+    pub(super) fn review_key(&mut self, key: Key) -> Vec<ConversationEffect> {
+        let ConversationPlace::Review(review) = &mut self.place else { return Vec::new() };
+        match key {
+            Key::Escape => {
+                let last = order(self.mode()).last().copied().unwrap_or(QuestionScreen::Welcome);
+                self.message = None;
+                self.ask(last);
+            }
+            Key::Enter | Key::Function(8) if review.plan.is_some() => {
+                let review = review.clone();
+                self.message = None;
+                self.form = Form::new(vec![Field::line("word", "Type yes to go on", "")]);
+                self.place = ConversationPlace::Confirm(review);
+            }
+            Key::Enter | Key::Function(8) => {
+                if let Some(screen) = review.mistakes.iter().find_map(|(screen, _)| *screen) {
+                    self.ask(screen);
+                }
+            }
+            _ => {
+                review.scroll.key(key);
+            }
+        }
+        Vec::new()
+    }
+
+    pub(super) fn confirm_key(&mut self, key: Key, now: Duration) -> Vec<ConversationEffect> {
+        let ConversationPlace::Confirm(review) = &self.place else { return Vec::new() };
+        match (key, self.form.key(key)) {
+            (Key::Escape, _) => {
+                self.message = None;
+                self.place = ConversationPlace::Review(review.clone());
+            }
+            (_, Did::Accepted) => {
+                let word = self.form.field("word").and_then(Field::typed).unwrap_or_default();
+                if word.trim().eq_ignore_ascii_case("yes") {
+                    self.review = review.clone();
+                    return self.install(now);
+                }
+                self.message =
+                    Some((Tone::Warning, "Type the word yes to go on, or press Esc to go back.".into()));
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn install(&mut self, now: Duration) -> Vec<ConversationEffect> {
+        self.message = None;
+        if self.facts.rehearsal {
+            self.place = ConversationPlace::Done { record: None };
+            return Vec::new();
+        }
+        self.failure = None;
+        self.work = Work::of(self.review.steps.clone(), now);
+        self.place = ConversationPlace::Working { log: None };
+        self.config.clone().map(ConversationEffect::Install).into_iter().collect()
+    }
+
+    pub(super) fn failed_key(&mut self, key: Key, now: Duration) -> Vec<ConversationEffect> {
+        let ConversationPlace::Failed(_, scroll) = &mut self.place else { return Vec::new() };
+        if matches!(key, Key::PageUp | Key::PageDown) {
+            scroll.key(key);
+            return Vec::new();
+        }
+        let did = self.form.key(key);
+        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let chosen = self.form.field("next").and_then(Field::chosen).filter(|_| took);
+        match chosen.and_then(|at| after_failure(&self.facts).get(at).copied()) {
+            Some((Next::Again, _)) => return self.install(now),
+            Some((Next::Change, _)) => self.ask(QuestionScreen::Welcome),
+            Some((Next::Log, _)) => self.place = ConversationPlace::Working { log: Some(Scroll::at_end()) },
+            Some((Next::Save, _)) => return self.keep(Keepsake::Logs),
+            Some((Next::Code, _)) => {
+                let back = std::mem::replace(&mut self.place, ConversationPlace::Load);
+                self.place = ConversationPlace::Code(Box::new(back));
+            }
+            Some((Next::Help, _)) => return self.help(),
+            Some((Next::PowerOff, _)) if self.facts.can_quit => {
+                return self.wait("Ending", ConversationEffect::End(ConversationEnd::Quit));
+            }
+            Some((Next::PowerOff, _)) => {
+                return self.wait("Ending", ConversationEffect::End(ConversationEnd::PowerOff));
+            }
+            None => {}
+        }
+        Vec::new()
+    }
+
+    /// Shows why it failed, and what can be done now.
+    pub(super) fn fail(&mut self, trouble: ShownTrouble) {
+        let options = after_failure(&self.facts).into_iter().map(|(_, name)| Choice::new(name)).collect();
+        self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
+        self.failure = Some(trouble.clone());
+        self.place = ConversationPlace::Failed(trouble, Scroll::default());
+    }
+
+    /// The install is over. Somebody who lets somebody in just now sees it afterwards.
+    pub(super) fn settle(&mut self, place: ConversationPlace) {
+        match &mut self.place {
+            ConversationPlace::Help(back) => **back = place,
+            _ => drop(self.show(place)),
+        }
+    }
+
+    /// What failed, where the present place is about that.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&ShownTrouble> {
+        self.failure.as_ref()
+    }
+
+    pub(super) fn done_key(&mut self, key: Key) -> Vec<ConversationEffect> {
+        match (key, self.config.clone()) {
+            (Key::Enter, _) => {
+                let end = self.end_when_done();
+                self.wait("Ending", ConversationEffect::End(end))
+            }
+            (Key::Function(4), Some(config)) if !self.facts.rehearsal => {
+                self.wait("Making a configuration of the answers", ConversationEffect::Show(config))
+            }
+            (Key::Function(6), Some(_)) if !self.facts.rehearsal => self.keep(Keepsake::Configuration),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What becomes of the machine after an install: nothing where somebody has started it from a shell.
+    #[must_use]
+    pub fn end_when_done(&self) -> ConversationEnd {
+        match &self.config {
+            _ if self.facts.rehearsal || self.facts.can_quit => ConversationEnd::Quit,
+            Some(config) if config.install.poweroff => ConversationEnd::PowerOff,
+            _ => ConversationEnd::Restart,
+        }
+    }
+
+    pub(super) fn leave_key(&mut self, key: Key) -> Vec<ConversationEffect> {
+        let did = self.form.key(key);
+        let chosen = self.form.field("leave").and_then(Field::chosen);
+        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let back = matches!(key, Key::Escape | Key::Function(10)) || (took && chosen == Some(0));
+        if back {
+            return self.back_from();
+        }
+        let hows = ways_out(&self.facts);
+        match chosen.filter(|_| took).and_then(|at| hows.get(at.checked_sub(1)?)) {
+            Some((how, _)) => self.wait("Ending", ConversationEffect::End(*how)),
+            None => Vec::new(),
+        }
+    }
+}
+
+/// What can be done after a failure.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Again,
+    Change,
+    Log,
+    Save,
+    Code,
+    Help,
+    PowerOff,
+}
+
+/// The same, and what each is called.
+fn after_failure(facts: &ConversationFacts) -> Vec<(Next, &'static str)> {
+    let all = [
+        (Next::Again, "Try again with the same answers"),
+        (Next::Change, "Change the answers"),
+        (Next::Log, "Read the log"),
+        (Next::Save, "Save the logs on a stick, or send them to a server"),
+        (Next::Code, "Show a short report as a QR code"),
+        (Next::Help, "Let somebody log in to this system, to help"),
+        (Next::PowerOff, if facts.can_quit { "End the program" } else { "Power off" }),
+    ];
+    all.into_iter().filter(|(next, _)| facts.can_help || !matches!(next, Next::Help)).collect()
+}

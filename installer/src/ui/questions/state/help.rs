@@ -1,0 +1,126 @@
+//! Letting somebody log in who helps, and nobody any more.
+
+use super::{Conversation, ConversationEffect, ConversationPlace};
+use crate::live::help::{ACCOUNT, Access};
+use crate::ui::questions::ShownTrouble;
+use crate::ui::toolkit::Key;
+use crate::ui::toolkit::form::{Choice, Did, Field, Form};
+use crate::ui::toolkit::page::Tone;
+
+/// What can be done about it.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Open,
+    Shell,
+    Close,
+    Back,
+}
+
+const CLOSED: [(Next, &str); 2] = [(Next::Open, "Let somebody log in"), (Next::Back, "Go back")];
+const OPEN: [(Next, &str); 3] = [
+    (Next::Shell, "Open a shell on this console"),
+    (Next::Close, "Let nobody log in any more"),
+    (Next::Back, "Go back, and leave it open"),
+];
+
+impl Conversation {
+    /// Shows who can log in, if this system can let anybody in.
+    pub(super) fn help(&mut self) -> Vec<ConversationEffect> {
+        if !self.facts.can_help {
+            self.message = Some((Tone::Warning, NOT_HERE.into()));
+            return Vec::new();
+        }
+        if let ConversationPlace::Asking(screen) = self.place {
+            self.take(screen, self.form.focus());
+        }
+        self.message = None;
+        let back = Box::new(std::mem::replace(&mut self.place, ConversationPlace::Load));
+        self.show_help(back);
+        Vec::new()
+    }
+
+    pub(super) fn show_help(&mut self, back: Box<ConversationPlace>) {
+        self.form = Form::new(fields(self.access.as_ref()));
+        self.place = ConversationPlace::Help(back);
+    }
+
+    pub(super) fn help_key(&mut self, key: Key) -> Vec<ConversationEffect> {
+        if matches!(key, Key::Escape | Key::Function(9)) {
+            return self.back_from();
+        }
+        let did = self.form.key(key);
+        let took = did == Did::Accepted || (did == Did::Changed && key == Key::Enter);
+        let chosen = self.form.field(NEXT).and_then(Field::chosen).filter(|_| took);
+        match chosen.and_then(|at| choices(self.access.as_ref()).get(at)) {
+            Some((Next::Open, _)) => {
+                self.message = None;
+                self.wait("Making a password and starting the SSH server", ConversationEffect::OpenAccess)
+            }
+            Some((Next::Close, _)) => {
+                self.message = None;
+                self.wait("Closing", ConversationEffect::CloseAccess)
+            }
+            Some((Next::Shell, _)) => self.wait("A shell has the console", ConversationEffect::Shell),
+            Some((Next::Back, _)) => self.back_from(),
+            None => Vec::new(),
+        }
+    }
+
+    pub(super) fn opened(&mut self, opened: Result<Box<Access>, ShownTrouble>) {
+        match opened {
+            Ok(access) => self.access = Some(*access),
+            Err(trouble) => self.message = Some((Tone::Error, trouble.text())),
+        }
+        self.show_help_again();
+    }
+
+    pub(super) fn closed(&mut self, closed: Result<(), ShownTrouble>) {
+        // What is left of it cannot be used without a password, or can be closed again.
+        self.message = match closed {
+            Ok(()) => {
+                self.access = None;
+                Some((Tone::Good, "Nobody can log in any more.".into()))
+            }
+            Err(trouble) => Some((Tone::Error, trouble.text())),
+        };
+        self.show_help_again();
+    }
+
+    fn show_help_again(&mut self) {
+        if matches!(self.place, ConversationPlace::Help(_)) {
+            self.form = Form::new(fields(self.access.as_ref()));
+        }
+    }
+}
+
+const NEXT: &str = "access";
+
+fn choices(access: Option<&Access>) -> &'static [(Next, &'static str)] {
+    if access.is_some() { &OPEN } else { &CLOSED }
+}
+
+fn fields(access: Option<&Access>) -> Vec<Field> {
+    let options = choices(access).iter().map(|(_, name)| Choice::new(*name)).collect();
+    let choice = Field::choice(NEXT, "What now?", options, Some(0));
+    let Some(access) = access else { return vec![Field::text("", SHUT), choice] };
+    let way_in = format!("User      {ACCOUNT}\nPassword  {}", access.password.expose());
+    let mut fields = vec![Field::text("Somebody can log in to this system", &way_in)];
+    match &access.trouble {
+        Some(why) => fields.push(Field::text("Only on this machine's consoles", why)),
+        None => {
+            let none = "This system has no address yet.".to_owned();
+            let addresses = if access.addresses.is_empty() { none } else { access.addresses.join("\n") };
+            let key = access.host_key.as_ref().map(|key| format!("\nHost key {key}")).unwrap_or_default();
+            fields.push(Field::text("With ssh, at", &format!("{addresses}{key}")));
+        }
+    }
+    fields.extend([Field::text("", CAN), choice]);
+    fields
+}
+
+const NOT_HERE: &str =
+    "Nobody can be let in from here: this is for the consoles of a system that runs from a medium.";
+const SHUT: &str = "Nobody can log in to this system. For somebody who helps, root gets a password that is made now and shown \
+                    here, and an SSH server starts. Both are gone after a restart, and nothing of them gets onto the installed node.";
+const CAN: &str =
+    "Whoever logs in can do everything to this machine and see all answers, secrets among them.";

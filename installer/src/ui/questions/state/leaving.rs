@@ -1,0 +1,28 @@
+//! The ways out of the conversation, and the question for one of them.
+
+use crate::ui::questions::{ConversationEnd, ConversationFacts};
+use crate::ui::toolkit::form::{Choice, Field};
+
+/// The ways to end, and what each is called.
+pub(super) fn ways_out(facts: &ConversationFacts) -> Vec<(ConversationEnd, &'static str)> {
+    match facts.can_quit {
+        true => vec![(ConversationEnd::Quit, "End the program")],
+        false => vec![
+            (ConversationEnd::Restart, "Restart the machine"),
+            (ConversationEnd::PowerOff, "Power the machine off"),
+        ],
+    }
+}
+
+/// The question; `working` says that an install would end with it.
+pub(super) fn leaving(facts: &ConversationFacts, working: bool) -> Field {
+    let back = if working { "Go on with the installation" } else { "Go back to the questions" };
+    let ways = ways_out(facts).into_iter().map(|(_, name)| match working {
+        true => {
+            Choice::new(name).with("The installation ends in the middle; starting it again does it over.")
+        }
+        false => Choice::new(name),
+    });
+    let options = [Choice::new(back)].into_iter().chain(ways).collect();
+    Field::choice("leave", "Leave?", options, Some(0))
+}

@@ -1,0 +1,188 @@
+//! Every screen as text, at the size of a serial console and at a larger one. `UPDATE_GOLDEN=1` writes the files anew.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::ui::questions::ShownTrouble;
+use base::failure::{Class, Failure};
+use base::progress::{Event, State as Stage};
+
+fn compare(name: &str, state: &mut Conversation) {
+    for (width, height) in [(80, 24), (120, 40)] {
+        let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("src/ui/questions/tests/screens/{name}-{width}x{height}.txt"));
+        let seen = picture(state, Size::new(width, height));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, &seen).unwrap();
+        }
+        let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(wanted == seen, "{} is not what is drawn now:\n{seen}", path.display());
+    }
+}
+
+fn event(step: &str, state: Stage, bytes: Option<(u64, u64)>, message: &str) -> ConversationInput {
+    ConversationInput::Event(Event {
+        v: 1,
+        seq: 1,
+        time: String::new(),
+        step: step.into(),
+        state,
+        bytes: bytes.map(|(bytes, _)| bytes),
+        total: bytes.map(|(_, total)| total),
+        message: message.into(),
+        result: None,
+        exit_code: None,
+    })
+}
+
+#[test]
+fn disks_that_are_in_use_or_cannot_be_read_are_drawn_as_recorded() {
+    let mut facts = facts();
+    let root = crate::inventory::Holder {
+        on: "/dev/sda1".into(),
+        kind: crate::inventory::HolderKind::Mount,
+        name: Some("/".into()),
+        device: None,
+    };
+    facts.inventory.disks[0].holders.push(root);
+    facts.inventory.disks[1].unread = Some("/dev/sdb: Input/output error (os error 5)".into());
+    let found = combine(&[Document::yaml(Kind::Volume, "cidata", "os: {}")]).unwrap();
+    let mut state = Conversation::new(facts, Answers::on(&found));
+    press(&mut state, &[Key::Function(8)]);
+    compare("disks-trouble", &mut state);
+}
+
+#[test]
+fn every_screen_of_a_new_cluster_is_drawn_as_recorded() {
+    const NEXT: Key = Key::Function(8);
+    let mut state = begun("os: {ntp_servers: [ntp.example.org]}");
+    compare("welcome", &mut state);
+    press(&mut state, &[NEXT]);
+    compare("disks", &mut state);
+    press(&mut state, &[Key::Enter, NEXT]);
+    compare("network", &mut state);
+    press(&mut state, &[Key::Tab, Key::Down, Key::Enter]);
+    compare("network-fixed", &mut state);
+    press(&mut state, &[Key::BackTab, Key::Up, Key::Enter, NEXT]);
+    compare("names", &mut state);
+    type_text(&mut state, "Node 1");
+    press(&mut state, &[NEXT]);
+    compare("names-mistake", &mut state);
+    press(&mut state, &[Key::Control('u'), NEXT]);
+    press(&mut state, &[Key::Tab]);
+    type_text(&mut state, "192.0.2.10");
+    press(&mut state, &[Key::Function(6)]);
+    compare("cluster", &mut state);
+    press(&mut state, &[NEXT]);
+    type_text(&mut state, "correct horse");
+    press(&mut state, &[Key::Tab]);
+    type_text(&mut state, "correct horse");
+    compare("access", &mut state);
+    press(&mut state, &[NEXT]);
+    compare("plan", &mut state);
+    unfit(&mut state, true);
+    compare("unfit", &mut state);
+    press(&mut state, &[Key::Down, Key::Enter]);
+    press(&mut state, &[Key::Enter]);
+    compare("confirm", &mut state);
+    type_text(&mut state, "yes");
+    press(&mut state, &[Key::Enter]);
+    for (at, input) in [
+        (1, event("wipe", Stage::Started, None, "Erasing the disk")),
+        (2, event("wipe", Stage::Done, None, "Erasing the disk")),
+        (2, event("image", Stage::Started, Some((0, 4 << 30)), "Writing the OS image")),
+        (12, event("image", Stage::Progress, Some((1 << 30, 4 << 30)), "Writing the OS image")),
+    ] {
+        state.step(input, Duration::from_secs(at));
+    }
+    compare("progress", &mut state);
+    press(&mut state, &[Key::Function(7)]);
+    compare("log", &mut state);
+    let failure = Failure::new(Class::DiskIo, "installing, step image")
+        .because(anyhow::anyhow!("writing to /dev/sda: Input/output error (os error 5)"))
+        .hint("/dev/sda is not bootable now; starting the install again does it over.");
+    let trouble = ShownTrouble::of(&failure.into(), None);
+    state.step(ConversationInput::Ended(EffectOutcome::Installed(Err(trouble))), Duration::from_secs(20));
+    compare("failed", &mut state);
+    let last = |state: &mut Conversation, choice: usize| {
+        press(state, &[Key::Home]);
+        (0..choice).for_each(|_| drop(press(state, &[Key::Down])));
+        press(state, &[Key::Enter]);
+    };
+    last(&mut state, 3);
+    compare("save-logs", &mut state);
+    press(&mut state, &[Key::Down, Key::Enter]);
+    type_text(&mut state, "https://logs.example.org/in/");
+    compare("save-logs-url", &mut state);
+    press(&mut state, &[Key::Escape]);
+    last(&mut state, 4);
+    compare("short-report", &mut state);
+    press(&mut state, &[Key::Escape]);
+    last(&mut state, 5);
+    compare("help-access", &mut state);
+    press(&mut state, &[Key::Enter]);
+    compare("help-access-open", &mut state);
+    press(&mut state, &[Key::Escape]);
+    state.step(
+        ConversationInput::Ended(EffectOutcome::Installed(Ok(Some("/run/answers.yaml".into())))),
+        Duration::from_secs(30),
+    );
+    compare("complete", &mut state);
+    press(&mut state, &[Key::Function(6)]);
+    compare("save-configuration", &mut state);
+    press(&mut state, &[Key::Escape, Key::Function(4)]);
+    compare("configuration", &mut state);
+    press(&mut state, &[Key::Escape]);
+    press(&mut state, &[Key::Function(10)]);
+    compare("leave", &mut state);
+}
+
+#[test]
+fn the_screens_of_a_machine_that_joins_are_drawn_as_recorded() {
+    let mut state = begun("{install: {mode: join, role: worker}, server_url: 'https://192.0.2.10'}");
+    compare("welcome-join", &mut state);
+    press(&mut state, &[Key::Function(8), Key::Enter, Key::Function(8), Key::Function(8), Key::Function(8)]);
+    compare("cluster-join", &mut state);
+    press(&mut state, &[Key::Escape, Key::Escape, Key::Escape, Key::Escape, Key::Function(3)]);
+    compare("load", &mut state);
+    assert!(matches!(state.place, ConversationPlace::Load));
+}
+
+#[test]
+fn the_screens_of_a_finished_node_are_drawn_as_recorded() {
+    let mut state = super::standing::left();
+    state.step(ConversationInput::Tick, Duration::from_secs(7));
+    compare("standing", &mut state);
+    press(&mut state, &[Key::Enter]);
+    compare("standing-choices", &mut state);
+    press(&mut state, &[Key::Down, Key::Enter]);
+    compare("standing-disks", &mut state);
+}
+
+#[test]
+fn a_console_that_follows_says_who_leads() {
+    let state = begun("");
+    let seen = shown(Size::new(80, 24), |frame| draw::follower(&state, "/dev/tty1", frame, theme()));
+    assert!(
+        seen.starts_with(" Install: another console leads") && seen.contains("on the console /dev/tty1."),
+        "{seen}"
+    );
+    assert!(seen.contains("The questions are being answered: what this machine becomes."), "{seen}");
+}
+
+#[test]
+fn the_manual_shows_screens_as_they_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manual = std::fs::read_to_string(root.join("../docs/console.md")).unwrap();
+    let pictures: Vec<_> =
+        manual.split("```text\n").skip(1).filter_map(|part| part.split("```\n").next()).collect();
+    assert!(pictures.len() > 5);
+    let recorded: Vec<_> = std::fs::read_dir(root.join("src/ui/questions/tests/screens"))
+        .unwrap()
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    for picture in pictures {
+        assert!(recorded.iter().any(|known| known == picture), "no screen looks like this now:\n{picture}");
+    }
+}

@@ -1,0 +1,375 @@
+//! Fields that are filled in: what they are, and what keys do to them. [`draw`](mod@draw) shows them.
+//!
+//! Up, Down, Tab and Shift+Tab move; Space marks; Enter takes what is there and goes on, after the last field to the next
+//! screen. Moving changes nothing: of several options the one under the cursor is taken by Space or Enter only.
+
+mod draw;
+#[cfg(test)]
+mod tests;
+
+use super::Key;
+use super::line::TypedLine;
+
+/// What a field is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FieldKind {
+    /// A line of text.
+    Line(TypedLine),
+    /// A line that is not to be seen.
+    Secret(TypedLine),
+    /// One of several.
+    Choice {
+        /// What there is.
+        options: Vec<Choice>,
+        /// Which is taken.
+        chosen: Option<usize>,
+        /// Which would be taken next.
+        cursor: usize,
+    },
+    /// Any of several.
+    Marks {
+        /// What there is, and whether it is marked.
+        options: Vec<(Choice, bool)>,
+        /// Which is marked next.
+        cursor: usize,
+    },
+    /// Something to read; never in focus.
+    Text,
+}
+
+/// One of several options.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// What it is.
+    pub text: String,
+    /// What there is to know about it, on lines of its own.
+    pub details: Vec<String>,
+    /// Why it cannot be taken.
+    pub barred: Option<String>,
+}
+
+impl Choice {
+    /// An option that needs no explanation.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// Adds a line of explanation.
+    #[must_use]
+    pub fn with(mut self, detail: impl Into<String>) -> Self {
+        self.details.push(detail.into());
+        self
+    }
+}
+
+/// One field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// What the program calls it.
+    pub id: String,
+    /// What people read.
+    pub label: String,
+    /// What it is.
+    pub kind: FieldKind,
+    /// Where its value comes from, or what is usual.
+    pub remark: Option<String>,
+    /// What is wrong with it; it can be left all the same.
+    pub errors: Vec<String>,
+    /// What somebody should know about it.
+    pub warnings: Vec<String>,
+}
+
+impl Field {
+    fn new(id: &str, label: &str, kind: FieldKind) -> Self {
+        let (errors, warnings) = (Vec::new(), Vec::new());
+        Self { id: id.to_owned(), label: label.to_owned(), kind, remark: None, errors, warnings }
+    }
+
+    /// A line of text.
+    #[must_use]
+    pub fn line(id: &str, label: &str, text: &str) -> Self {
+        Self::new(id, label, FieldKind::Line(TypedLine::new(text)))
+    }
+
+    /// A line that is not to be seen.
+    #[must_use]
+    pub fn secret(id: &str, label: &str, text: &str) -> Self {
+        Self::new(id, label, FieldKind::Secret(TypedLine::new(text)))
+    }
+
+    /// One of several options.
+    #[must_use]
+    pub fn choice(id: &str, label: &str, options: Vec<Choice>, chosen: Option<usize>) -> Self {
+        let chosen = chosen.filter(|chosen| *chosen < options.len());
+        Self::new(id, label, FieldKind::Choice { cursor: chosen.unwrap_or(0), options, chosen })
+    }
+
+    /// Any of several options.
+    #[must_use]
+    pub fn marks(id: &str, label: &str, options: Vec<(Choice, bool)>) -> Self {
+        Self::new(id, label, FieldKind::Marks { options, cursor: 0 })
+    }
+
+    /// Something to read.
+    #[must_use]
+    pub fn text(label: &str, text: &str) -> Self {
+        Self { remark: Some(text.to_owned()), ..Self::new("", label, FieldKind::Text) }
+    }
+
+    /// Adds a remark.
+    #[must_use]
+    pub fn remark(self, remark: Option<String>) -> Self {
+        Self { remark, ..self }
+    }
+
+    fn takes_focus(&self) -> bool {
+        match &self.kind {
+            FieldKind::Text => false,
+            FieldKind::Choice { options, .. } => !options.is_empty(),
+            FieldKind::Marks { options, .. } => !options.is_empty(),
+            FieldKind::Line(_) | FieldKind::Secret(_) => true,
+        }
+    }
+
+    /// The text of a line.
+    #[must_use]
+    pub fn typed(&self) -> Option<String> {
+        match &self.kind {
+            FieldKind::Line(line) | FieldKind::Secret(line) => Some(line.text()),
+            _ => None,
+        }
+    }
+
+    /// Which option is taken.
+    #[must_use]
+    pub fn chosen(&self) -> Option<usize> {
+        match &self.kind {
+            FieldKind::Choice { chosen, .. } => *chosen,
+            _ => None,
+        }
+    }
+
+    /// Which options are marked.
+    #[must_use]
+    pub fn marked(&self) -> Vec<usize> {
+        match &self.kind {
+            FieldKind::Marks { options, .. } => {
+                options.iter().enumerate().filter(|(_, (_, marked))| *marked).map(|(at, _)| at).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// What a key has done to a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Did {
+    /// The form knows nothing of such a key.
+    Nothing,
+    /// Something inside a field, or nothing although the key is one of the form's.
+    Stayed,
+    /// The value of the field in focus has changed.
+    Changed,
+    /// The focus has left this field.
+    Left(usize),
+    /// Enter on the last field.
+    Accepted,
+}
+
+/// Several fields, one of them in focus.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Form {
+    /// The fields, from above.
+    pub fields: Vec<Field>,
+    focus: usize,
+    /// Whether secrets are shown.
+    pub shows_secrets: bool,
+    /// The first row that was seen in the last picture.
+    first: usize,
+}
+
+impl Form {
+    /// A form whose first field is in focus.
+    #[must_use]
+    pub fn new(fields: Vec<Field>) -> Self {
+        let focus = fields.iter().position(Field::takes_focus).unwrap_or(0);
+        Self { fields, focus, shows_secrets: false, first: 0 }
+    }
+
+    /// The field in focus, if any can be.
+    #[must_use]
+    pub fn focused(&self) -> Option<&Field> {
+        self.fields.get(self.focus).filter(|field| field.takes_focus())
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn focus(&self) -> usize {
+        self.focus
+    }
+
+    /// The field of this name.
+    #[must_use]
+    pub fn field(&self, id: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.id == id)
+    }
+
+    /// Puts the field of this name in focus, if there is one.
+    pub fn focus_on(&mut self, id: &str) {
+        let wanted = |field: &Field| field.id == id && field.takes_focus();
+        self.focus = self.fields.iter().position(wanted).unwrap_or(self.focus);
+    }
+
+    /// Takes the fields of a new form and stays where it was, as far as the fields are the same.
+    pub fn replace(&mut self, mut fields: Vec<Field>) {
+        let id = self.focused().map(|field| field.id.clone()).unwrap_or_default();
+        for field in &mut fields {
+            if let Some(old) = self.field(&field.id) {
+                field.keep_cursor(old);
+            }
+        }
+        self.fields = fields;
+        self.focus = self.focus.min(self.fields.len().saturating_sub(1));
+        if !self.fields.get(self.focus).is_some_and(Field::takes_focus) {
+            self.focus = self.fields.iter().position(Field::takes_focus).unwrap_or(0);
+        }
+        self.focus_on(&id);
+    }
+
+    /// Takes a key.
+    pub fn key(&mut self, key: Key) -> Did {
+        let Some(field) = self.fields.get_mut(self.focus).filter(|field| field.takes_focus()) else {
+            return if key == Key::Enter { Did::Accepted } else { Did::Nothing };
+        };
+        match field.key(key) {
+            Taken::No => {}
+            Taken::Moved => return Did::Stayed,
+            Taken::Changed => return Did::Changed,
+        }
+        match key {
+            Key::Tab | Key::Down => self.go(1),
+            Key::BackTab | Key::Up => self.go(-1),
+            Key::Enter if self.is_last() => Did::Accepted,
+            Key::Enter => self.go(1),
+            _ => Did::Nothing,
+        }
+    }
+
+    fn is_last(&self) -> bool {
+        !self.fields.iter().skip(self.focus + 1).any(Field::takes_focus)
+    }
+
+    /// Moves to the next field, or to the one before; at an end the focus stays.
+    fn go(&mut self, step: isize) -> Did {
+        let left = self.focus;
+        let mut at = left;
+        while let Some(next) = at.checked_add_signed(step).filter(|next| *next < self.fields.len()) {
+            at = next;
+            if self.fields[at].takes_focus() {
+                self.focus = at;
+                self.fields[at].enter(step);
+                return Did::Left(left);
+            }
+        }
+        Did::Stayed
+    }
+}
+
+/// What a field does with a key.
+enum Taken {
+    No,
+    Moved,
+    Changed,
+}
+
+impl Field {
+    fn key(&mut self, key: Key) -> Taken {
+        match &mut self.kind {
+            FieldKind::Line(line) | FieldKind::Secret(line) => {
+                let before = line.clone();
+                match line.key(key) {
+                    false => Taken::No,
+                    true if line.text() == before.text() => Taken::Moved,
+                    true => Taken::Changed,
+                }
+            }
+            FieldKind::Choice { options, chosen, cursor } => match key {
+                Key::Up | Key::Down | Key::Home | Key::End => moved(cursor, options.len(), key),
+                Key::Char(' ') | Key::Enter => {
+                    let usable = options.get(*cursor).is_some_and(|option| option.barred.is_none());
+                    let changed = usable && *chosen != Some(*cursor);
+                    if changed {
+                        *chosen = Some(*cursor);
+                    }
+                    match (key, usable, changed) {
+                        // Enter goes on with the option that is taken already.
+                        (Key::Enter, true, false) => Taken::No,
+                        (_, _, true) => Taken::Changed,
+                        _ => Taken::Moved,
+                    }
+                }
+                _ => Taken::No,
+            },
+            FieldKind::Marks { options, cursor } => match key {
+                Key::Up | Key::Down | Key::Home | Key::End => moved(cursor, options.len(), key),
+                Key::Char(' ') => match options.get_mut(*cursor) {
+                    Some((option, marked)) if option.barred.is_none() => {
+                        *marked = !*marked;
+                        Taken::Changed
+                    }
+                    _ => Taken::Moved,
+                },
+                _ => Taken::No,
+            },
+            FieldKind::Text => Taken::No,
+        }
+    }
+
+    /// Where the cursor stands when the focus comes from above or from below.
+    fn enter(&mut self, step: isize) {
+        let (cursor, count, chosen) = match &mut self.kind {
+            FieldKind::Choice { options, chosen, cursor } => (cursor, options.len(), *chosen),
+            FieldKind::Marks { options, cursor } => (cursor, options.len(), None),
+            _ => return,
+        };
+        let end = if step > 0 { 0 } else { count.saturating_sub(1) };
+        *cursor = chosen.unwrap_or(end);
+    }
+
+    /// The cursor of the same field as it was before.
+    fn keep_cursor(&mut self, old: &Self) {
+        match (&mut self.kind, &old.kind) {
+            (FieldKind::Choice { options, cursor, .. }, FieldKind::Choice { cursor: at, .. }) => {
+                *cursor = (*at).min(options.len().saturating_sub(1));
+            }
+            (FieldKind::Marks { options, cursor }, FieldKind::Marks { cursor: at, .. }) => {
+                *cursor = (*at).min(options.len().saturating_sub(1));
+            }
+            (FieldKind::Line(line), FieldKind::Line(at))
+            | (FieldKind::Secret(line), FieldKind::Secret(at))
+                if line.text() == at.text() =>
+            {
+                *line = at.clone();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Moves a cursor among options; at their ends the key is for the form.
+fn moved(cursor: &mut usize, count: usize, key: Key) -> Taken {
+    let next = match key {
+        Key::Up => cursor.checked_sub(1),
+        Key::Down => Some(*cursor + 1),
+        Key::Home => Some(0),
+        _ => count.checked_sub(1),
+    };
+    match next.filter(|next| *next < count) {
+        Some(next) => {
+            *cursor = next;
+            Taken::Moved
+        }
+        None => Taken::No,
+    }
+}
