@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::tree::Span;
+use super::span::Span;
 
 /// The widest excerpt, in characters.
 const WIDTH: usize = 100;

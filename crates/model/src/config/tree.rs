@@ -4,51 +4,13 @@
 //! first mistake and forgets positions, and because only here duplicates and spellings can still be told
 //! apart. Anchors, aliases and tags have no use in a configuration and are refused.
 
-use std::ops::Range;
-
-use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span as ParserSpan};
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError};
 
 use super::diagnostic::Problem;
+use super::span::Span;
 
 /// How deep nodes may nest; the deepest key of a configuration is at 5.
 const DEPTH: usize = 32;
-
-/// A stretch of the source, from its first character to one past its last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
-    /// Offset of the first character, counted in characters.
-    pub start: usize,
-    /// Offset past the last character.
-    pub end: usize,
-    /// Line of the first character, from 1.
-    pub line: usize,
-    /// Column of the first character, from 1.
-    pub column: usize,
-}
-
-impl Span {
-    /// The place of `mark`, with no extent.
-    fn at(mark: &Marker) -> Self {
-        Self { start: mark.index(), end: mark.index(), line: mark.line(), column: mark.col() + 1 }
-    }
-
-    /// As a range of character offsets.
-    #[must_use]
-    pub fn range(self) -> Range<usize> {
-        self.start..self.end
-    }
-
-    /// From the beginning of this span to the end of `other`.
-    fn to(self, other: Self) -> Self {
-        Self { end: other.end.max(self.end), ..self }
-    }
-}
-
-impl From<ParserSpan> for Span {
-    fn from(span: ParserSpan) -> Self {
-        Self { end: span.end.index().max(span.start.index()), ..Self::at(&span.start) }
-    }
-}
 
 /// One node.
 #[derive(Clone, Debug)]

@@ -10,9 +10,9 @@ use super::layers::Node;
 use super::places;
 use super::{ClusterFile, Counts};
 use crate::config::Role;
+use crate::config::nearest::nearest;
 use crate::config::rules::Finding;
 use crate::config::shape::join;
-use crate::config::walk::nearest;
 
 pub(super) use counts::counts;
 pub(super) use unique::own_cards;

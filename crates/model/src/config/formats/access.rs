@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Checked, Fault, ensure};
+use super::fault::{Checked, Fault, ensure};
 use crate::config::password::{self, Kind};
 
 /// The key types that OpenSSH of Debian 12 accepts.

@@ -1,6 +1,6 @@
 //! Names and values for the kernel: modules and settings.
 
-use super::{Checked, ensure};
+use super::fault::{Checked, ensure};
 
 /// The name of a kernel module, not a path.
 pub fn module(text: &str) -> Checked {

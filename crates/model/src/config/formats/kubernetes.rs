@@ -1,6 +1,6 @@
 //! Names and values of Kubernetes and of the hypervisor's cluster.
 
-use super::{Checked, Fault, ensure};
+use super::fault::{Checked, Fault, ensure};
 
 /// Addons that the cluster knows.
 pub const ADDONS: &[&str] = &[
@@ -84,7 +84,7 @@ fn known(text: &str, names: &[&str], message: &str) -> Checked {
     if names.contains(&text) {
         return Ok(());
     }
-    let near = crate::config::walk::nearest(text, names.iter().copied());
+    let near = crate::config::nearest::nearest(text, names.iter().copied());
     Err(Fault::new(message).suggest(near.map(str::to_owned)))
 }
 

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Checked, Fault, ensure};
-use crate::config::network::{Cidr, ParseCidrError};
+use super::fault::{Checked, Fault, ensure};
+use crate::config::cidr::{Cidr, ParseCidrError};
 use crate::machine::mac;
 
 /// A label of a host name, RFC 1123 section 2.1.

@@ -1,7 +1,7 @@
 //! Disks, sizes and where payloads come from.
 
-use super::{Checked, Fault, ensure};
-use crate::config::disk::SizeClause;
+use super::fault::{Checked, Fault, ensure};
+use crate::config::size_clause::SizeClause;
 use base::size::ByteSize;
 
 /// A size, as [`ByteSize`] reads it.

@@ -1,6 +1,6 @@
 //! Text of all kinds.
 
-use super::{Checked, Fault, ensure};
+use super::fault::{Checked, Fault, ensure};
 use crate::checks;
 
 /// One line of printable text, perhaps empty.
@@ -63,7 +63,7 @@ pub fn check_name(text: &str) -> Checked {
     if checks::NAMES.contains(&text) {
         return Ok(());
     }
-    let near = crate::config::walk::nearest(text, checks::NAMES.into_iter());
+    let near = crate::config::nearest::nearest(text, checks::NAMES.into_iter());
     Err(Fault::new("is not the name of a check; `installer preflight --list` shows them")
         .suggest(near.map(str::to_owned)))
 }

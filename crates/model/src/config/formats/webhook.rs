@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
-use crate::config::formats::{Checked, Fault, network, text};
-use crate::config::walk::nearest;
+use super::fault::{Checked, Fault};
+use super::{network, text};
+use crate::config::nearest::nearest;
 
 /// Every placeholder.
 pub const NAMES: [&str; 8] =

@@ -1,6 +1,6 @@
 //! Who can log in.
 
-use super::{Finding, is_unattended, repeated};
+use super::finding::{Finding, is_unattended, repeated};
 use crate::config::password::{self, Kind};
 use crate::config::{InstallConfig, Secret};
 

@@ -1,6 +1,6 @@
 //! Options of bonds (the kernel's `Documentation/networking/bonding.rst`).
 
-use super::Finding;
+use super::finding::Finding;
 use super::network::{View, views};
 use crate::config::{BondMode, BondOptions, InstallConfig};
 

@@ -1,6 +1,6 @@
 //! Network cards: that they are named, and each used once.
 
-use super::Finding;
+use super::finding::Finding;
 use super::network::{View, views};
 use crate::config::{InstallConfig, Interface};
 
@@ -43,7 +43,7 @@ pub(super) fn each_card_once(config: &InstallConfig) -> Vec<Finding> {
         .collect();
     let identities: Vec<_> = all.iter().map(|(_, _, card)| card).collect();
     let mut findings = Vec::new();
-    for (later, earlier) in super::repeated(&identities) {
+    for (later, earlier) in super::finding::repeated(&identities) {
         let ((network, path, _), (other, ..)) = (&all[later], &all[earlier]);
         let message = if other == network {
             "the same network card stands here a second time".to_owned()
@@ -92,7 +92,7 @@ const DEVICE_NAME: usize = 15;
 pub(super) fn names_are_unique(config: &InstallConfig) -> Vec<Finding> {
     let views = views(config);
     let names: Vec<_> = views.iter().map(|view| view.name.unwrap_or("mgmt")).collect();
-    let mut findings: Vec<_> = super::repeated(&names)
+    let mut findings: Vec<_> = super::finding::repeated(&names)
         .map(|(later, earlier)| {
             let message = format!("{} has this name already", views[earlier].title());
             Finding::new(views[later].path("name"), "duplicate-name", message)

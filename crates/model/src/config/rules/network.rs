@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::addresses::prefix_length;
+use super::ipv4::prefix_length;
 use crate::config::network::NetworkMethod;
 use crate::config::{BondOptions, Cidr, InstallConfig, Interface, Method};
 

@@ -12,7 +12,8 @@ use crate::boot::parameter;
 use crate::config::diagnostic::{Problem, is_word};
 use crate::config::formats::network;
 use crate::config::shape::{Shape, join};
-use crate::config::tree::{self, Key, Kind, Node, Span};
+use crate::config::span::Span;
+use crate::config::tree::{self, Key, Kind, Node};
 use crate::config::walk::is_spelling;
 
 /// The prefixes of parameters that are configuration.

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::{Kind, cmdline};
 use crate::config::diagnostic::{Problem, Source};
 use crate::config::shape::Shape;
-use crate::config::tree::{self, Node, Span};
+use crate::config::span::Span;
+use crate::config::tree::{self, Node};
 
 /// What diagnostics call the kernel command line.
 pub const COMMAND_LINE: &str = "kernel command line";
