@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use nix::sys::stat::{major, minor};
 use nix::sys::statfs::{FsType, statfs};
 
-use super::PayloadSource;
+use super::payload_source::PayloadSource;
 use crate::iso::layout::PARTITION;
 use crate::iso::{self, Difference, Map, Scope};
 use base::failure::{Class, Classify, Failure};
