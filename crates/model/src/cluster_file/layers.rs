@@ -35,7 +35,7 @@ impl Layer {
 }
 
 /// One node of the cluster. It holds secrets and has no `Debug`.
-pub(super) struct Node {
+pub(super) struct ClusterNode {
     /// The index of its pool.
     pub(super) pool: usize,
     /// Its index in the pool.
@@ -88,7 +88,7 @@ impl ClusterFile {
 }
 
 /// Every node of the file, in its order.
-pub(super) fn nodes(file: &ClusterFile) -> Vec<Node> {
+pub(super) fn nodes(file: &ClusterFile) -> Vec<ClusterNode> {
     let creator = creator(file);
     let shared = file.shared_config();
     let node = |(pool, index, group, machine): (usize, usize, &Pool, &Machine)| {
@@ -107,7 +107,7 @@ pub(super) fn nodes(file: &ClusterFile) -> Vec<Node> {
         let pieces = pieces.map(|(group, layer)| Piece::of(&Value::Object(group), layer as usize));
         let empty = Piece::of(&json!({}), Layer::Assumed as usize);
         let merged = pieces.fold(empty, Piece::under);
-        Node {
+        ClusterNode {
             pool,
             machine: index,
             name: machine.hostname.as_ref().map_or_else(|| places::machine(pool, index), ToString::to_string),
@@ -186,7 +186,7 @@ fn remove(group: &mut Group, path: &str) {
     }
 }
 
-impl Node {
+impl ClusterNode {
     /// The path of the machine in the file.
     pub(super) fn path(&self) -> String {
         places::machine(self.pool, self.machine)

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::layers::{self, Node};
+use super::layers::{self, ClusterNode};
 use super::places::{MOVED, SHARED_ONLY, is_within, place_of, within};
 use super::{ClusterFile, Counts, nodes, render, rules, shape};
 use crate::config::diagnostic::{Problem, Source};
@@ -63,7 +63,7 @@ pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
     });
     let mistakes = Mistakes::of(walk.problems.iter());
     let nodes = layers::nodes(&file);
-    let judge = |file: &ClusterFile, nodes: &[Node]| {
+    let judge = |file: &ClusterFile, nodes: &[ClusterNode]| {
         let mut findings = rules::check(file, nodes);
         findings.extend(nodes::check(file, nodes, &mistakes));
         findings
@@ -107,7 +107,7 @@ impl Checked {
     }
 }
 
-fn accept(file: &ClusterFile, nodes: Vec<Node>, warnings: Vec<Diagnostic>) -> Checked {
+fn accept(file: &ClusterFile, nodes: Vec<ClusterNode>, warnings: Vec<Diagnostic>) -> Checked {
     Checked {
         name: file.name().to_owned(),
         counts: rules::counts(&nodes),

@@ -70,10 +70,12 @@ impl InstallConfig {
 
 fn storable(key: &str, secret: &Secret) -> Result<Secret> {
     match password::kind(secret.expose()) {
-        password::Kind::Hash => Ok(secret.clone()),
-        password::Kind::Clear => password::hash(secret.expose()),
-        password::Kind::Unsupported(why) => Err(Failure::new(Class::Invalid, format!("`{key}` is {why}"))
-            .hint("Give the password in clear text, or a hash made by `mkpasswd --method=yescrypt`.")
-            .into()),
+        password::PasswordKind::Hash => Ok(secret.clone()),
+        password::PasswordKind::Clear => password::hash(secret.expose()),
+        password::PasswordKind::Unsupported(why) => {
+            Err(Failure::new(Class::Invalid, format!("`{key}` is {why}"))
+                .hint("Give the password in clear text, or a hash made by `mkpasswd --method=yescrypt`.")
+                .into())
+        }
     }
 }

@@ -6,7 +6,7 @@ mod counts;
 mod plan;
 mod unique;
 
-use super::layers::Node;
+use super::layers::ClusterNode;
 use super::places;
 use super::{ClusterFile, Counts};
 use crate::config::Role;
@@ -17,7 +17,7 @@ use crate::config::shape::join;
 pub(super) use counts::counts;
 pub(super) use unique::own_cards;
 
-type Rule = fn(&ClusterFile, &[Node]) -> Vec<Finding>;
+type Rule = fn(&ClusterFile, &[ClusterNode]) -> Vec<Finding>;
 
 /// Every rule.
 const RULES: &[Rule] = &[
@@ -42,7 +42,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// What all rules find; each mistake of one place once.
-pub(super) fn check(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn check(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for finding in RULES.iter().flat_map(|rule| rule(file, nodes)) {
         // What machines have from one template is one mistake, however many machines there are.
@@ -53,7 +53,7 @@ pub(super) fn check(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
     findings
 }
 
-fn scheme_version(file: &ClusterFile, _: &[Node]) -> Vec<Finding> {
+fn scheme_version(file: &ClusterFile, _: &[ClusterNode]) -> Vec<Finding> {
     let message = "this program reads documents of scheme version 1";
     let wrong = file.scheme_version.filter(|version| *version != 1);
     let finding = |_| Finding::new("scheme_version", "unsupported-scheme-version", message).suggest("1");
@@ -61,7 +61,7 @@ fn scheme_version(file: &ClusterFile, _: &[Node]) -> Vec<Finding> {
 }
 
 /// The file has what it cannot be without.
-fn is_complete(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+fn is_complete(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut missing = |path: String, message: &str| {
         findings.push(Finding::new(path, "missing-value", message));
@@ -88,7 +88,7 @@ fn is_complete(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
 }
 
 /// Each pool is made from a template that there is.
-fn templates_are_there(file: &ClusterFile, _: &[Node]) -> Vec<Finding> {
+fn templates_are_there(file: &ClusterFile, _: &[ClusterNode]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, pool) in file.pools.iter().enumerate() {
         let Some(name) = pool.template.as_ref().filter(|name| !file.templates.contains_key(&***name)) else {
@@ -102,7 +102,7 @@ fn templates_are_there(file: &ClusterFile, _: &[Node]) -> Vec<Finding> {
     findings
 }
 
-impl Node {
+impl ClusterNode {
     /// Where the file has the value at a path of the install configuration; where it has none, where this machine
     /// could have it.
     fn at(&self, file: &ClusterFile, path: &str) -> String {
@@ -117,11 +117,11 @@ impl Node {
 }
 
 /// How many nodes of each role there are.
-fn count(nodes: &[Node], role: Role) -> usize {
+fn count(nodes: &[ClusterNode], role: Role) -> usize {
     nodes.iter().filter(|node| node.role == Some(role)).count()
 }
 
-fn tally(nodes: &[Node]) -> Counts {
+fn tally(nodes: &[ClusterNode]) -> Counts {
     Counts {
         management: count(nodes, Role::Management),
         witness: count(nodes, Role::Witness),

@@ -25,9 +25,9 @@ impl Fault {
 }
 
 /// The outcome of a check.
-pub type Checked = Result<(), Fault>;
+pub type FormatResult = Result<(), Fault>;
 
 /// The fault of a text that is not `ok`.
-pub(super) fn ensure(ok: bool, message: impl Into<String>) -> Checked {
+pub(super) fn ensure(ok: bool, message: impl Into<String>) -> FormatResult {
     if ok { Ok(()) } else { Err(Fault::new(message)) }
 }

@@ -11,7 +11,7 @@ pub mod storage;
 pub mod text;
 pub mod webhook;
 
-pub use fault::{Checked, Fault};
+pub use fault::{Fault, FormatResult};
 
 /// A named check.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Format {
     /// The stable code of a diagnostic.
     pub code: &'static str,
     /// The check.
-    pub check: fn(&str) -> Checked,
+    pub check: fn(&str) -> FormatResult,
 }
 
 /// Every format that a key of a configuration can have.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::fault::{Checked, Fault};
+use super::fault::{Fault, FormatResult};
 use super::{network, text};
 use crate::config::nearest::nearest;
 
@@ -59,12 +59,12 @@ enum Piece<'a> {
 }
 
 /// Whether every placeholder of a text is known.
-pub fn check(text: &str) -> Checked {
+pub fn check(text: &str) -> FormatResult {
     pieces(text).map(drop)
 }
 
 /// The URL of a webhook: an `http` or `https` URL, with placeholders after its host.
-pub fn url(text: &str) -> Checked {
+pub fn url(text: &str) -> FormatResult {
     check(text)?;
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     if rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains("{{")) {
@@ -74,7 +74,7 @@ pub fn url(text: &str) -> Checked {
 }
 
 /// The body of a webhook.
-pub fn payload(payload: &str) -> Checked {
+pub fn payload(payload: &str) -> FormatResult {
     text::text(payload)?;
     check(payload)
 }
