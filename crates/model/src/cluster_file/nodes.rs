@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::ClusterFile;
+use super::document::ClusterFile;
 use super::layers::{ClusterNode, Layer};
 use super::places::{self, CLUSTER, MOVED, is_shared_only};
 use crate::config::echo::Mistakes;

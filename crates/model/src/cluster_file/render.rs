@@ -6,9 +6,9 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::document::{ClusterFile, Group};
 use super::layers::ClusterNode;
 use super::rules::own_cards;
-use super::{ClusterFile, Group};
 use crate::config::redact;
 use crate::config::{Mode, Role};
 use base::digest::Digest;

@@ -2,9 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use super::{Finding, unique};
-use crate::cluster_file::ClusterFile;
+use super::unique;
+use crate::cluster_file::document::ClusterFile;
 use crate::cluster_file::layers::ClusterNode;
+use crate::config::rules::Finding;
 
 const VIP: &str = "cluster.install.vip";
 const URL: &str = "cluster.server_url";

@@ -1,17 +1,14 @@
 //! One plan of the management network: the virtual address moves between machines by ARP, and packets between pods
 //! are as large on one machine as on the other.
 
-use super::{ClusterNode, Finding};
-use crate::cluster_file::ClusterFile;
-use crate::config::rules::prefix_length;
+use crate::cluster_file::document::ClusterFile;
+use crate::cluster_file::layers::ClusterNode;
+use crate::config::rules::Finding;
+use crate::config::rules::{MANAGEMENT, USUAL_PACKETS, prefix_length};
 use crate::config::{Cidr, ManagementInterface, Method};
 
-const NETWORK: &str = "install.management_interface";
-/// What drivers do unless told.
-const USUAL_PACKETS: u32 = 1500;
-
 fn path(key: &str) -> String {
-    format!("{NETWORK}.{key}")
+    format!("{MANAGEMENT}.{key}")
 }
 
 /// The management networks, that of the first node in front.

@@ -5,11 +5,11 @@ use std::fmt::Display;
 use std::hash::Hash;
 use std::net::Ipv4Addr;
 
-use super::Finding;
-use crate::cluster_file::ClusterFile;
+use crate::cluster_file::document::ClusterFile;
 use crate::cluster_file::layers::ClusterNode;
 use crate::cluster_file::places::pool;
 use crate::config::InstallConfig;
+use crate::config::rules::Finding;
 use crate::config::shape::join;
 
 /// A value of one node, with its path in the install configuration.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::fault::{Fault, FormatResult};
 use super::{network, text};
 use crate::config::nearest::nearest;
+use base::percent;
 
 /// Every placeholder.
 pub const NAMES: [&str; 8] =
@@ -101,7 +102,7 @@ pub fn render(text: &str, values: &Values, escape: Escape) -> String {
                 let value = values.get(name);
                 match escape {
                     Escape::Plain => rendered.push_str(value),
-                    Escape::Percent => rendered.push_str(&percent(value)),
+                    Escape::Percent => rendered.push_str(&percent::encode(value)),
                     Escape::Json => rendered.push_str(&place.fill(value)),
                 }
             }
@@ -131,13 +132,6 @@ impl JsonPlace {
         let quoted = Value::from(value).to_string();
         if self.string { quoted[1..quoted.len() - 1].to_owned() } else { quoted }
     }
-}
-
-/// Every byte but letters, digits and `-._~` as `%XX`.
-#[must_use]
-pub fn percent(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 fn pieces(text: &str) -> Result<Vec<Piece<'_>>, Fault> {

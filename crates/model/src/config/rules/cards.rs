@@ -4,8 +4,8 @@ use super::finding::Finding;
 use super::network::{View, views};
 use crate::config::{InstallConfig, Interface};
 
-/// The size of packets that every network carries.
-const USUAL: u32 = 1500;
+/// The size of packets in bytes that every network carries, and what drivers take unless told.
+pub(crate) const USUAL_PACKETS: u32 = 1500;
 
 /// Each network has cards, and each card a name or a hardware address.
 pub(super) fn cards_are_named(config: &InstallConfig) -> Vec<Finding> {
@@ -66,7 +66,7 @@ pub(super) fn packet_size(config: &InstallConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     for view in views(config) {
         match view.mtu {
-            0 | 1280..=USUAL => {}
+            0 | 1280..=USUAL_PACKETS => {}
             576..1280 => {
                 let message =
                     "packets this small leave pods, whose packets travel inside others, hardly any room";

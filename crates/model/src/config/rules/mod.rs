@@ -26,9 +26,11 @@ mod time;
 mod vip;
 mod webhook;
 
+pub(crate) use cards::USUAL_PACKETS;
 pub use finding::Finding;
 pub use ipv4::prefix_length;
 pub use modes::idle;
+pub(crate) use network::MANAGEMENT;
 pub use ranges::{PODS, SERVICES, no_overlap};
 
 use super::install_config::InstallConfig;

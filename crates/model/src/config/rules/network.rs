@@ -7,7 +7,7 @@ use crate::config::network::NetworkMethod;
 use crate::config::{BondOptions, Cidr, InstallConfig, Interface, Method};
 
 /// The path of the management network.
-pub(super) const MANAGEMENT: &str = "install.management_interface";
+pub(crate) const MANAGEMENT: &str = "install.management_interface";
 
 /// One network, whichever part of the document it comes from.
 #[derive(Debug)]

@@ -95,9 +95,7 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
             examined.breaches(documents, findings, &merged);
         }
         Err(_) if examined.is_clean() => {
-            // The formats accept what a type then refuses: a defect here, and still no reason to accept the document.
-            let message = "the document holds a value that cannot be used";
-            let problem = Problem::new(examined.place(merged.source, ""), "", "invalid-value", message);
+            let problem = Problem::unusable(examined.place(merged.source, ""));
             examined.walks[merged.source].problems.push(problem);
         }
         _ => {}
