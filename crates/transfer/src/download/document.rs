@@ -10,8 +10,11 @@ use reqwest::StatusCode;
 use reqwest::blocking::Response;
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 
+use super::cause::{reason, shown};
+use super::downloader::Downloader;
+use super::patience::Attempts;
+use super::redirect;
 use super::trouble::{self, TransferTrouble};
-use super::{Attempts, Downloader, reason, redirect, shown};
 use base::failure::{Class, Failure};
 
 /// What is read at once, in bytes.

@@ -15,8 +15,11 @@ use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
 };
 
+use super::cause::{reason, shown};
+use super::downloader::{Authoriser, Downloader};
+use super::patience::Attempts;
+use super::redirect;
 use super::trouble::{self, TransferTrouble};
-use super::{Attempts, Authoriser, Downloader, reason, redirect, shown};
 use base::failure::{Class, Failure};
 
 /// How the rest of a file is known to belong to what was read before.

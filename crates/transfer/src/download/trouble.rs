@@ -5,8 +5,9 @@ use std::error::Error;
 use reqwest::StatusCode;
 use reqwest::blocking::Response;
 
+use super::cause::{Absent, Distrusted, is_distrusted, is_passing, reason, shown};
+use super::patience::Passing;
 use super::redirect::Unanswered;
-use super::{Absent, Distrusted, Passing, is_distrusted, is_passing, reason, shown};
 use base::failure::{Class, Failure};
 
 /// Whether trying again can help.

@@ -3,7 +3,7 @@
 
 use jiff::civil::DateTime;
 
-use super::tree::{Target, Tree};
+use super::tree::{EntryTarget, Tree};
 use super::view::VolumeView;
 use crate::iso9660::address::{BLOCK_SIZE, Extent};
 use crate::iso9660::ecma119::{CONTINUED, DIRECTORY};
@@ -70,11 +70,11 @@ pub(super) fn directory(tree: &Tree, index: usize, view: &VolumeView<'_>, time: 
         name.extend_from_slice(child.name.as_bytes());
         let name = entry(*b"NM", &name);
         match child.target {
-            Target::Directory(below) => {
+            EntryTarget::Directory(below) => {
                 let system_use = [common(below), name].concat();
                 blocks.push(&record(&child.identifier, view.directory(below), DIRECTORY, time, &system_use));
             }
-            Target::File(file) => {
+            EntryTarget::File(file) => {
                 let system_use = [attributes(FILE_MODE, 1, time), name].concat();
                 let extents = view.file(file);
                 for (number, extent) in extents.iter().enumerate() {

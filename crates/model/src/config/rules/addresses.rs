@@ -4,12 +4,12 @@ use std::net::Ipv4Addr;
 
 use super::finding::{Finding, repeated};
 use super::ipv4::{is_one_machine, prefix_length, reserved};
-use super::network::{View, views};
+use super::network::{NetworkView, views};
 use crate::config::InstallConfig;
 use crate::config::network::NetworkMethod;
 
 /// The keys of a static address; further networks have no gateway.
-fn keys(view: &View<'_>) -> Vec<(&'static str, Option<Ipv4Addr>)> {
+fn keys(view: &NetworkView<'_>) -> Vec<(&'static str, Option<Ipv4Addr>)> {
     let gateway = view.is_management().then_some(("gateway", view.gateway));
     [("ip", view.ip), ("subnet_mask", view.mask)].into_iter().chain(gateway).collect()
 }
@@ -47,7 +47,7 @@ pub(super) fn addresses_fit(config: &InstallConfig) -> Vec<Finding> {
     views(config).iter().flat_map(fits).collect()
 }
 
-fn fits(view: &View<'_>) -> Vec<Finding> {
+fn fits(view: &NetworkView<'_>) -> Vec<Finding> {
     let (Some(ip), Some(mask)) = (view.ip, view.mask) else { return Vec::new() };
     let Some(length) = prefix_length(mask) else {
         let message = "the bits of a network mask are ones first and then zeros, as in 255.255.255.0";
@@ -65,7 +65,7 @@ fn fits(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-fn gateway_fits(view: &View<'_>, own: (Ipv4Addr, Ipv4Addr, u8), gateway: Ipv4Addr) -> Option<Finding> {
+fn gateway_fits(view: &NetworkView<'_>, own: (Ipv4Addr, Ipv4Addr, u8), gateway: Ipv4Addr) -> Option<Finding> {
     let (ip, mask, length) = own;
     let message = if gateway == ip {
         "the gateway is the node itself".to_owned()

@@ -1,7 +1,7 @@
 //! Network cards: that they are named, and each used once.
 
 use super::finding::Finding;
-use super::network::{View, views};
+use super::network::{NetworkView, views};
 use crate::config::{InstallConfig, Interface};
 
 /// The size of packets in bytes that every network carries, and what drivers take unless told.
@@ -30,7 +30,7 @@ pub(super) fn cards_are_named(config: &InstallConfig) -> Vec<Finding> {
 /// A card is the port of one bond, and once. One that is named here and given by its address there is not seen.
 pub(super) fn each_card_once(config: &InstallConfig) -> Vec<Finding> {
     let views = views(config);
-    let cards = |view: &View<'_>| -> Vec<(String, String)> {
+    let cards = |view: &NetworkView<'_>| -> Vec<(String, String)> {
         let place = |(index, card): (usize, &Interface)| {
             identity(card).map(|identity| (view.path(&format!("interfaces[{index}]")), identity))
         };
