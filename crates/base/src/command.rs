@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::failure::{Class, Failure};
 
 /// How much of standard error an error message carries, in bytes.
-const STDERR_TAIL: usize = 2048;
+pub(crate) const STDERR_TAIL: usize = 2048;
 
 /// One run of one program.
 #[derive(Clone, Debug)]

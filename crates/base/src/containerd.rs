@@ -17,6 +17,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::command::STDERR_TAIL;
 use crate::failure::{Class, Failure};
 use crate::files::read_at_most;
 
@@ -31,8 +32,6 @@ pub const NAMESPACE: &str = "k8s.io";
 const MAX_SOCKET_PATH: usize = 107;
 /// How long one look at a process that has not ended is worth.
 const POLL: Duration = Duration::from_millis(10);
-/// How much of what a program said on standard error an error carries, in bytes.
-const TAIL: usize = 2048;
 /// The most that `ctr` may print; a list of thousands of images has some hundred kilobytes.
 const MAX_OUTPUT: u64 = 16 << 20;
 
@@ -281,7 +280,7 @@ impl Process {
     /// `what` went wrong; the end of the log says why.
     fn failure(&self, what: &str) -> anyhow::Error {
         let log = fs::read(&self.log).unwrap_or_default();
-        let tail = log.get(log.len().saturating_sub(TAIL)..).unwrap_or_default();
+        let tail = log.get(log.len().saturating_sub(STDERR_TAIL)..).unwrap_or_default();
         let tail = String::from_utf8_lossy(tail).trim().to_owned();
         let said = if tail.is_empty() { "it said nothing".to_owned() } else { tail };
         Failure::new(Class::Unexpected, what).because(anyhow!(said)).into()

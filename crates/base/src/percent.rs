@@ -1,5 +1,19 @@
 //! Percent-encoding (RFC 3986, section 2.1), as it is in URLs and in the names of files for machines.
 
+/// Text with every byte as `%XX` but letters, digits and `-._~`, which mean the same everywhere (section 2.3).
+#[must_use]
+pub fn encode(text: &str) -> String {
+    encode_but(text, b"-._~")
+}
+
+/// The same with other signs that stay as they are.
+#[must_use]
+pub fn encode_but(text: &str, plain: &[u8]) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || plain.contains(&byte);
+    let write = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(write).collect()
+}
+
 /// Text with `%20` and the like in it as it was meant; none where a `%` has not two hexadecimal digits behind it, or what
 /// comes out is not UTF-8.
 #[must_use]

@@ -60,9 +60,9 @@ pub struct IsoRecipe {
     pub recipe: u32,
     /// Length of GRUB's El Torito image in bytes.
     pub eltorito_size: u64,
-    /// SHA-256 of that image with zeros where the writer puts addresses ([`medium::iso::boot::eltorito_digest`]).
+    /// SHA-256 of that image with zeros where the writer puts addresses ([`formats::iso9660::write::grub::eltorito_digest`]).
     pub eltorito_sha256: Digest,
-    /// SHA-256 of GRUB's boot sector for USB sticks likewise ([`medium::iso::boot::boot_sector_digest`]).
+    /// SHA-256 of GRUB's boot sector for USB sticks likewise ([`formats::iso9660::write::grub::boot_sector_digest`]).
     pub boot_sector_sha256: Digest,
 }
 

@@ -1,9 +1,10 @@
 //! An ISO in memory, made of its own map. That the writer of `iso-builder` writes the same is tested there, where every
 //! byte of such an ISO is changed too.
 
+use formats::iso9660::write::grub;
 use medium::customization::argument;
 use medium::iso::map::{Map, Wanted};
-use medium::iso::{boot, esp, recipe};
+use medium::iso::{esp, recipe};
 use model::release::{IsoRecipe, Release};
 
 use crate::release::contents;
@@ -19,8 +20,8 @@ pub fn release() -> Release {
     let iso = IsoRecipe {
         recipe: recipe::NUMBER,
         eltorito_size: eltorito.len() as u64,
-        eltorito_sha256: boot::eltorito_digest(&eltorito).unwrap(),
-        boot_sector_sha256: boot::boot_sector_digest(&hybrid).unwrap(),
+        eltorito_sha256: grub::eltorito_digest(&eltorito).unwrap(),
+        boot_sector_sha256: grub::boot_sector_digest(&hybrid).unwrap(),
     };
     Release { iso: Some(iso), ..crate::release::release() }
 }
@@ -33,7 +34,7 @@ pub fn image(release: &Release) -> Vec<u8> {
     let content = |path: &str| &contents().iter().find(|(payload, _)| payload.path == path).unwrap().1;
     let menu = map.recipe.menu();
     let loaders = map.loaders.map(|(_, payload)| content(&payload.path));
-    boot::patch_eltorito(&mut eltorito, map.eltorito).unwrap();
+    grub::patch_eltorito(&mut eltorito, map.eltorito).unwrap();
     let mut image = Vec::new();
     for region in &map.regions {
         assert_eq!(region.at.0, image.len() as u64, "no gap before {}", region.owner);
@@ -42,7 +43,7 @@ pub fn image(release: &Release) -> Vec<u8> {
             Wanted::Zeros | Wanted::Area => image.resize(image.len() + region.length as usize, 0),
             Wanted::Payload(payload) => image.extend_from_slice(content(&payload.path)),
             Wanted::BootSector => {
-                image.extend(boot::first_sector(&hybrid, map.eltorito, map.size).unwrap());
+                image.extend(grub::first_sector(&hybrid, map.eltorito, map.size).unwrap());
             }
             Wanted::Eltorito => image.extend_from_slice(&eltorito),
             Wanted::Esp => image.extend(esp::image(&menu, release.epoch, loaders).unwrap()),

@@ -22,7 +22,7 @@ use crate::cards::{Cards, Remembered};
 use crate::inventory::Nic;
 use base::digest::{Digest, Hasher};
 use base::files::{self, Attributes, Owner, Root};
-use model::config::password::{self, Kind};
+use model::config::password::{self, PasswordKind};
 use model::config::{self, InstallConfig, Secret};
 
 /// What an apply did.
@@ -138,7 +138,7 @@ fn users(config: &InstallConfig, machine: Option<&MachineId>) -> Result<Vec<Acco
 /// with a salt that is the node's and the user's own, so that the same document gives the same bytes.
 fn hashed(user: &str, secret: &Secret, machine: Option<&MachineId>) -> Result<Secret> {
     match password::kind(secret.expose()) {
-        Kind::Clear => {
+        PasswordKind::Clear => {
             let mut hasher = Hasher::default();
             hasher.update(b"nqrust password salt ");
             hasher.update(machine.map(ToString::to_string).unwrap_or_default().as_bytes());
@@ -151,7 +151,7 @@ fn hashed(user: &str, secret: &Secret, machine: Option<&MachineId>) -> Result<Se
             password::hash_with_salt(secret.expose(), &salt)
         }
         // The checks of the document have refused what is unsupported.
-        Kind::Hash | Kind::Unsupported(_) => Ok(secret.clone()),
+        PasswordKind::Hash | PasswordKind::Unsupported(_) => Ok(secret.clone()),
     }
 }
 

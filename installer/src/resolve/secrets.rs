@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{Fetch, plain_http};
 use base::failure::{Class, Classify, Failure};
-use model::config::formats::{Checked, access};
+use model::config::formats::{FormatResult, access};
 use model::config::{InstallConfig, Secret};
 use transfer::download::shown;
 
@@ -74,7 +74,7 @@ fn one_of(keys: &[(&str, bool)]) -> Result<(), Failure> {
 fn obtain(
     key: &str,
     place: &Place<'_>,
-    check: fn(&str) -> Checked,
+    check: fn(&str) -> FormatResult,
     fetch: &dyn Fetch,
     warn: &mut dyn FnMut(String),
 ) -> Result<Secret> {

@@ -75,7 +75,7 @@ fn spans(iso: &Iso, path: &Path, file: &str, length: u64) -> Result<Vec<Span>> {
                 .class(Class::Verification, || format!("looking for {file} in {}", path.display()));
         }
     };
-    if entry.kind != iso9660::Kind::File || entry.size() != length {
+    if entry.kind != iso9660::EntryKind::File || entry.size() != length {
         return Err(wrong_length(path, file, entry.size(), length));
     }
     let span = |extent: &Extent| Span { at: extent.start.offset().0, length: extent.length.into() };

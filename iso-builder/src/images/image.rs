@@ -1,7 +1,7 @@
 //! Configuration and manifest of an image, as the OCI image specification has them.
 
 use anyhow::Result;
-use formats::oci::{Descriptor, ImageReference};
+use formats::oci::{Descriptor, ImageReference, media_types};
 use model::config::Role;
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +11,11 @@ use super::spec::BuiltImage;
 use super::store::Store;
 
 /// Media type of manifests.
-pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+pub const MANIFEST: &str = media_types::OCI_MANIFEST;
 /// Media type of indexes.
-pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+pub const INDEX: &str = media_types::OCI_INDEX;
 /// Media type of configurations.
-pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+pub const CONFIG: &str = media_types::OCI_CONFIG;
 
 /// An image whose blobs are all in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

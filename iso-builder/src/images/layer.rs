@@ -20,7 +20,7 @@ use super::contents::{Contents, Entry, Kind};
 use super::store::Store;
 
 /// The media type of what [`write`] makes.
-pub const MEDIA_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
+pub const MEDIA_TYPE: &str = formats::oci::media_types::OCI_LAYER_GZIP;
 
 const LEVEL: Compression = Compression::new(6);
 /// `unknown` in RFC 1952: the same whatever system builds.

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
+use formats::iso9660::write::PARTITION;
 use medium::iso::Map;
-use medium::iso::layout::PARTITION;
 use model::release::{MANIFEST, ParseReleaseError, Payload, Release};
 
 pub use inspect::Inspect;

@@ -7,7 +7,8 @@ use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
-use medium::iso::{self, Difference, Owner};
+use formats::iso9660::write::RegionOwner;
+use medium::iso::{self, Difference};
 use model::release::{MANIFEST, MediumKind};
 use serde::Serialize;
 
@@ -207,7 +208,7 @@ impl Finding {
     /// The finding about `medium` that a difference is.
     pub(super) fn of(medium: &Medium, Difference { owner, fault }: Difference) -> Self {
         let path = match owner {
-            Owner::Image => medium.path().display().to_string(),
+            RegionOwner::Image => medium.path().display().to_string(),
             owner => owner.to_string(),
         };
         let fault = match fault {

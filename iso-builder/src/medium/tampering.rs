@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use base::digest::Digest;
 use base::failure::{class_of, render};
 use base::progress::Progress;
+use formats::iso9660::write::{HybridVolume, RegionOwner};
 use medium::customization::{Content, FILE, area, argument};
-use medium::iso::{Map, Owner};
+use medium::iso::Map;
 use model::config::Secret;
 use model::release::{MANIFEST, MediumKind};
 use proptest::prelude::*;
@@ -27,7 +28,7 @@ struct Built {
     file: File,
     bytes: Vec<u8>,
     /// Every run of bytes: its owner, where it begins, its length.
-    regions: Vec<(Owner, usize, usize)>,
+    regions: Vec<(RegionOwner, usize, usize)>,
 }
 
 impl Built {
@@ -42,19 +43,20 @@ impl Built {
         let manifest = sample.release.to_bytes();
         let map = Map::of(&sample.release, &manifest).unwrap().unwrap();
         assert_eq!(map.size, bytes.len() as u64);
-        let region = |(owner, at, length): (&Owner, u64, u64)| (owner.clone(), at as usize, length as usize);
+        let region =
+            |(owner, at, length): (&RegionOwner, u64, u64)| (owner.clone(), at as usize, length as usize);
         let regions = map.regions().map(region).collect();
         Self { sample, path, file, bytes, regions }
     }
 
     /// The owner of the byte at `offset`.
-    fn owner(&self, offset: usize) -> &Owner {
+    fn owner(&self, offset: usize) -> &RegionOwner {
         let holds = |at: usize, length| (at..at + length).contains(&offset);
         &self.regions.iter().find(|(_, at, length)| holds(*at, *length)).unwrap().0
     }
 
     /// The bytes of `owner`.
-    fn region(&self, owner: &Owner) -> std::ops::Range<usize> {
+    fn region(&self, owner: &RegionOwner) -> std::ops::Range<usize> {
         let (_, at, length) = self.regions.iter().find(|(known, ..)| known == owner).unwrap();
         *at..at + length
     }
@@ -77,7 +79,7 @@ impl Built {
 
     /// In every window of `step` bytes of the owners that `wanted` takes one bit is changed by itself, and has to be found
     /// by the name of its owner. Returns how many.
-    fn change_every(&self, step: usize, wanted: impl Fn(&Owner) -> bool) -> usize {
+    fn change_every(&self, step: usize, wanted: impl Fn(&RegionOwner) -> bool) -> usize {
         let (mut count, mut random) = (0, 0x2545_F491_4F6C_DD1D_u64);
         for (owner, start, length) in self.regions.iter().filter(|(owner, ..)| wanted(owner)) {
             for window in (0..*length).step_by(step) {
@@ -111,8 +113,8 @@ impl Outcome {
     }
 
     /// The exit code is that of a failed verification, and the first thing that is named is `owner`.
-    fn assert_names(self, owner: &Owner, at: usize) {
-        let manifest = *owner == Owner::File(MANIFEST.to_owned());
+    fn assert_names(self, owner: &RegionOwner, at: usize) {
+        let manifest = *owner == RegionOwner::File(MANIFEST.to_owned());
         let first = self.0.as_ref().ok().and_then(|report| report.findings.first()).map(ToString::to_string);
         let error = self.0.and_then(Report::into_result).unwrap_err();
         assert_eq!(class_of(&error).exit_code(), 4, "{owner} at {at}: {}", render(&error));
@@ -124,10 +126,10 @@ impl Outcome {
 }
 
 /// Owners of many bytes, among which every one is checked in the same way.
-fn is_bulk(owner: &Owner) -> bool {
+fn is_bulk(owner: &RegionOwner) -> bool {
     match owner {
-        Owner::Esp | Owner::Padding(_) => true,
-        Owner::File(path) => path == FILE || path.ends_with(".squashfs"),
+        RegionOwner::Esp | RegionOwner::Padding(_) => true,
+        RegionOwner::File(path) => path == FILE || path.ends_with(".squashfs"),
         _ => false,
     }
 }
@@ -184,7 +186,7 @@ fn a_shell_on_the_kernel_command_line_of_the_boot_menu_is_found() {
         ("source /boot/grub/custom.cfg", "source /boot/grub/custom.img"),
     ] {
         let at = built.find(text);
-        assert_eq!(*built.owner(at), Owner::File("boot/grub/grub.cfg".into()), "{text}");
+        assert_eq!(*built.owner(at), RegionOwner::File("boot/grub/grub.cfg".into()), "{text}");
         assert_eq!(built.with(at, changed.as_bytes()).paths(), ["boot/grub/grub.cfg"], "{text}");
     }
 }
@@ -200,7 +202,7 @@ fn a_second_release_on_a_kernel_line_is_found() {
 #[test]
 fn a_loader_or_a_script_changed_in_the_esp_image_is_found() {
     let built = Built::new(MediumKind::Full);
-    let esp = built.region(&Owner::Esp).start;
+    let esp = built.region(&RegionOwner::Esp).start;
     let stub = esp + built.bytes[esp..].windows(7).position(|window| window == b"search ").unwrap();
     assert_eq!(built.with(stub, b"insmod ").paths(), ["EFI system partition"]);
     let shim = fs::read(built.sample.tree().join("boot/loaders/shimx64.efi")).unwrap();
@@ -211,8 +213,8 @@ fn a_loader_or_a_script_changed_in_the_esp_image_is_found() {
 #[test]
 fn a_directory_entry_that_points_elsewhere_is_found_in_each_of_the_two_trees() {
     let built = Built::new(MediumKind::Full);
-    let live = |volume| Owner::Directory(volume, "live".into());
-    for volume in [medium::iso::map::Volume::Device, medium::iso::map::Volume::Partition] {
+    let live = |volume| RegionOwner::Directory(volume, "live".into());
+    for volume in [HybridVolume::Device, HybridVolume::Partition] {
         let place = built.region(&live(volume));
         let name = built.bytes[place.clone()].windows(7).position(|window| window == b"VMLINUZ").unwrap();
         // A record has the first block 2 bytes after its beginning, the name 33 bytes.
@@ -229,7 +231,7 @@ fn a_hidden_file_in_the_padding_is_found() {
     let (owner, at, _) = built
         .regions
         .iter()
-        .filter(|(owner, ..)| matches!(owner, Owner::Padding(_)))
+        .filter(|(owner, ..)| matches!(owner, RegionOwner::Padding(_)))
         .max_by_key(|(_, _, length)| *length)
         .unwrap();
     assert_eq!(built.with(at + 100, b"#!/bin/sh").paths(), [owner.to_string()]);

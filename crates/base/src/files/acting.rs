@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 
-use super::directory::Owner;
+use super::owner::Owner;
 
 /// No identity: the kernel refuses it and answers with the present one.
 const ASK: u32 = u32::MAX;

@@ -21,26 +21,13 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchownat, symlinkat, unlinkat};
 use uuid::Uuid;
 
 use super::acting::Acting;
+use super::owner::Owner;
 
 /// The permission bits of a mode, set-user-id and sticky included.
 const PERMISSIONS: u32 = 0o7777;
 /// What of a mode lets others than the owner change a directory. The mask of an access control list shows as the bits of
 /// the group, acl(5).
 const OTHERS_WRITE: u32 = 0o022;
-
-/// To whom a file belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// User id.
-    pub user: u32,
-    /// Group id.
-    pub group: u32,
-}
-
-impl Owner {
-    /// root and its group.
-    pub const ROOT: Self = Self { user: 0, group: 0 };
-}
 
 /// What a file gets beside its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

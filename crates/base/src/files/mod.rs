@@ -10,6 +10,7 @@
 
 mod acting;
 pub mod directory;
+mod owner;
 pub mod root;
 
 use std::ffi::OsStr;
@@ -20,7 +21,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-pub use directory::{Attributes, Directory, EntryKind, Owner, Status};
+pub use directory::{Attributes, Directory, EntryKind, Status};
+pub use owner::Owner;
 pub use root::{Home, Root};
 
 /// Reads a whole file of at most `limit` bytes.

@@ -25,7 +25,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 
 use super::acting::Acting;
-use super::directory::{Attributes, Directory, EntryKind, Owner, Status, root_runs};
+use super::directory::{Attributes, Directory, EntryKind, Status, root_runs};
+use super::owner::Owner;
 
 /// So many links are followed on one way, as by the kernel, path_resolution(7).
 const LINKS: usize = 40;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{Event, Sink, State};
+use super::event::{Event, RATE, Sink, State};
 
 /// One bar for each step with a length, a spinner for the others; ended steps stay as lines.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl Bars {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_message(event.message.clone());
-        bar.enable_steady_tick(super::RATE);
+        bar.enable_steady_tick(RATE);
         self.running.insert(event.step.clone(), bar);
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Event, Sink};
+use super::event::{Event, Sink};
 
 /// Writes each event as one line.
 #[allow(missing_debug_implementations)]

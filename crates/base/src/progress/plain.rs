@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use super::event::{Event, Sink, State};
 use super::measure::{per_second, percent};
-use super::{Event, Sink, State};
 use crate::size::ByteSize;
 
 /// A running step is told about at most this often.

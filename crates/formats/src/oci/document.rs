@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::media_types;
 use base::digest::Digest;
 
 /// Media types of manifests, ours and Docker's.
-const MANIFESTS: [&str; 2] =
-    ["application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json"];
+const MANIFESTS: [&str; 2] = [media_types::OCI_MANIFEST, media_types::DOCKER_MANIFEST];
 
 /// Media types of indexes, ours and Docker's.
-const INDEXES: [&str; 2] =
-    ["application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json"];
+const INDEXES: [&str; 2] = [media_types::OCI_INDEX, media_types::DOCKER_INDEX];
 
 /// What names a blob inside a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,6 +6,7 @@
 //! Docker's older forms (schema 2) are read wherever the OCI forms are; they differ in their media types only.
 
 mod document;
+pub mod media_types;
 mod reference;
 
 pub use document::{Descriptor, Document, ImageIndex, ImageManifest, ParseDocumentError, Platform};

@@ -16,8 +16,8 @@ use std::io::{self, Read};
 
 use tar::{Archive, Builder, EntryType, Header};
 
-use super::Argument;
-use super::area::{CAPACITY, Damage};
+use super::argument::Argument;
+use super::damage::{CAPACITY, Damage};
 use model::config::{BootPassword, Secret};
 
 const NODES: &str = "nodes";

@@ -17,11 +17,13 @@
 pub mod area;
 pub mod argument;
 pub mod content;
+mod damage;
 pub mod install;
 
-pub use area::{Damage, Unfit};
+pub use area::Unfit;
 pub use argument::Argument;
 pub use content::{Content, File};
+pub use damage::Damage;
 
 /// The area, relative to the root of a medium.
 pub const FILE: &str = "custom.img";

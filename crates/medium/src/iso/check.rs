@@ -10,11 +10,12 @@ use std::io::{self, Read};
 
 use anyhow::Result;
 
-use super::map::{Map, Owner, Region, Wanted, manifest};
-use super::{boot, esp};
+use super::esp;
+use super::map::{Map, Region, Wanted, manifest};
 use crate::customization::{FILE, area, argument};
 use base::digest::{Digest, Hasher};
 use formats::iso9660::address::{Offset, Source};
+use formats::iso9660::write::{RegionOwner, grub};
 use model::release::Payload;
 
 /// Large reads keep a drive streaming.
@@ -35,7 +36,7 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// What it belongs to.
-    pub owner: Owner,
+    pub owner: RegionOwner,
     /// What is wrong with it.
     pub fault: Fault,
 }
@@ -109,7 +110,7 @@ pub fn check(
     let mut found = Vec::new();
     if length < map.size {
         let fault = Fault::CutOff { expected: map.size, found: length };
-        found.push(Difference { owner: Owner::Image, fault });
+        found.push(Difference { owner: RegionOwner::Image, fault });
     }
     let (mut agreeing, mut contradicting) = (0, 0);
     for region in &map.regions {
@@ -130,7 +131,7 @@ pub fn check(
     // That an image is cut off says it for whatever else was there, but for files, which people know by name.
     found.retain(|difference| {
         let cut = matches!(difference.fault, Fault::CutOff { .. });
-        !cut || matches!(difference.owner, Owner::Image | Owner::File(_))
+        !cut || matches!(difference.owner, RegionOwner::Image | RegionOwner::File(_))
     });
     Ok(found)
 }
@@ -240,13 +241,13 @@ impl Check<'_> {
         let (iso, eltorito) = (self.map.iso, self.map.eltorito);
         let written: Result<Cow<'_, [u8]>> = (|| match region.wanted {
             Wanted::BootSector => {
-                anyhow::ensure!(boot::boot_sector_digest(&found)? == iso.boot_sector_sha256);
-                Ok(boot::first_sector(&found, eltorito, self.map.size)?.to_vec().into())
+                anyhow::ensure!(grub::boot_sector_digest(&found)? == iso.boot_sector_sha256);
+                Ok(grub::first_sector(&found, eltorito, self.map.size)?.to_vec().into())
             }
             _ => {
-                anyhow::ensure!(boot::eltorito_digest(&found)? == iso.eltorito_sha256);
+                anyhow::ensure!(grub::eltorito_digest(&found)? == iso.eltorito_sha256);
                 let mut image = found.clone();
-                boot::patch_eltorito(&mut image, eltorito)?;
+                grub::patch_eltorito(&mut image, eltorito)?;
                 Ok(image.into())
             }
         })();

@@ -1,85 +1,18 @@
 //! An ISO as a list of regions without gaps: who owns which bytes, and what they have to be.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use anyhow::{Context, Result, ensure};
 
-use super::layout::Part;
-use super::recipe::{self, BOOT_MENU, Content, ELTORITO, Recipe};
+use super::recipe::{self, BOOT_MENU, ELTORITO, FileContent, Recipe};
 use formats::iso9660::address::{Block, Extent, Offset};
+use formats::iso9660::write::{Part, RegionOwner};
 use model::release::{IsoRecipe, MANIFEST, Payload, Purpose, Release};
 
 /// A boot sector's length in bytes.
 const BOOT_SECTOR: u64 = 512;
 /// More than GRUB's El Torito image ever had, in bytes: it is checked in memory.
 const MAX_ELTORITO: u64 = 16 << 20;
-
-/// One of the two volumes that an ISO shows: a stick has both, an optical disc the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Volume {
-    /// The whole device.
-    Device,
-    /// Partition 1.
-    Partition,
-}
-
-/// What bytes of an ISO belong to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// The ISO as a whole.
-    Image,
-    /// The first sector: boot code for BIOS and the protective partition table.
-    BootSector,
-    /// The GUID partition table behind it.
-    PartitionTable,
-    /// The copy of that at the end.
-    BackupTable,
-    /// Primary volume descriptor, El Torito's, terminator.
-    Descriptors(Volume),
-    /// El Torito's boot catalogue.
-    BootCatalogue,
-    /// The record that names the extension which long names are in.
-    RockRidge,
-    /// A path table.
-    PathTable(Volume),
-    /// The directory with this path; empty for the root.
-    Directory(Volume, String),
-    /// The file with this path.
-    File(String),
-    /// The image of the EFI system partition.
-    Esp,
-    /// Nothing; behind this.
-    Padding(Box<Owner>),
-}
-
-impl fmt::Display for Volume {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Device => "",
-            Self::Partition => " of partition 1",
-        })
-    }
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Image => f.write_str("the ISO"),
-            Self::BootSector => f.write_str("boot sector"),
-            Self::PartitionTable => f.write_str("GUID partition table"),
-            Self::BackupTable => f.write_str("backup of the GUID partition table"),
-            Self::Descriptors(volume) => write!(f, "volume descriptors{volume}"),
-            Self::BootCatalogue => f.write_str("El Torito boot catalogue"),
-            Self::RockRidge => f.write_str("Rock Ridge extension record"),
-            Self::PathTable(volume) => write!(f, "path tables{volume}"),
-            Self::Directory(volume, path) => write!(f, "directory /{path}{volume}"),
-            Self::File(path) => f.write_str(path),
-            Self::Esp => f.write_str("EFI system partition"),
-            Self::Padding(owner) => write!(f, "padding behind {owner}"),
-        }
-    }
-}
 
 /// What bytes have to be.
 #[derive(Clone, Debug)]
@@ -105,7 +38,7 @@ pub enum Wanted<'a> {
 /// Some bytes, their owner, and what they have to be.
 #[derive(Clone, Debug)]
 pub struct Region<'a> {
-    pub owner: Owner,
+    pub owner: RegionOwner,
     pub at: Offset,
     /// In bytes.
     pub length: u64,
@@ -144,29 +77,29 @@ impl<'a> Map<'a> {
         let size = layout.size.get();
         let mut regions = Vec::new();
         let mut add = |owner, at, length, wanted| regions.push(Region { owner, at, length, wanted });
-        add(Owner::BootSector, Offset(0), BOOT_SECTOR, Wanted::BootSector);
+        add(RegionOwner::BootSector, Offset(0), BOOT_SECTOR, Wanted::BootSector);
         let eltorito = layout.start(0);
         let mut area = None;
         let mut payloads = Vec::new();
-        add(Owner::File(ELTORITO.to_owned()), eltorito.offset(), iso.eltorito_size, Wanted::Eltorito);
+        add(RegionOwner::File(ELTORITO.to_owned()), eltorito.offset(), iso.eltorito_size, Wanted::Eltorito);
         for (number, (path, content)) in recipe.files().into_iter().enumerate() {
             let (at, length) = (layout.start(number + 1).offset(), content.length());
             let wanted = match content {
-                Content::Bytes(bytes) => Wanted::Bytes(bytes),
-                Content::Arguments => Wanted::Arguments,
-                Content::Area => {
+                FileContent::Bytes(bytes) => Wanted::Bytes(bytes),
+                FileContent::Arguments => Wanted::Arguments,
+                FileContent::Area => {
                     area = Some(at);
                     Wanted::Area
                 }
-                Content::Payload(payload) => {
+                FileContent::Payload(payload) => {
                     payloads.push((at, payload));
                     Wanted::Payload(payload)
                 }
             };
-            add(Owner::File(path), at, length, wanted);
+            add(RegionOwner::File(path), at, length, wanted);
         }
         let Extent { start, length } = layout.esp;
-        add(Owner::Esp, start.offset(), u64::from(length), Wanted::Esp);
+        add(RegionOwner::Esp, start.offset(), u64::from(length), Wanted::Esp);
         for Part { owner, at, bytes } in layout.parts {
             add(owner, at, bytes.len() as u64, Wanted::Bytes(Cow::Owned(bytes)));
         }
@@ -189,7 +122,7 @@ impl<'a> Map<'a> {
 
 impl Map<'_> {
     /// Every run of bytes, one behind the other: its owner, where it begins, and its length in bytes.
-    pub fn regions(&self) -> impl Iterator<Item = (&Owner, u64, u64)> {
+    pub fn regions(&self) -> impl Iterator<Item = (&RegionOwner, u64, u64)> {
         self.regions.iter().map(|region| (&region.owner, region.at.0, region.length))
     }
 }
@@ -203,7 +136,7 @@ fn without_gaps(mut regions: Vec<Region<'_>>, size: u64) -> Vec<Region<'_>> {
         let Some(last) = whole.last() else { return };
         let at = Offset(last.at.0 + last.length);
         if at.0 < end {
-            let owner = Owner::Padding(Box::new(last.owner.clone()));
+            let owner = RegionOwner::Padding(Box::new(last.owner.clone()));
             whole.push(Region { owner, at, length: end - at.0, wanted: Wanted::Zeros });
         }
     };
@@ -219,9 +152,9 @@ impl Region<'_> {
     /// Whether its bytes follow from the digest of the release manifest, so that they bear witness to it.
     pub fn names_release(&self) -> bool {
         match &self.owner {
-            Owner::PartitionTable | Owner::BackupTable | Owner::Esp => true,
-            Owner::Directory(_, path) => path == ".nqrust",
-            Owner::File(path) => path == BOOT_MENU,
+            RegionOwner::PartitionTable | RegionOwner::BackupTable | RegionOwner::Esp => true,
+            RegionOwner::Directory(_, path) => path == ".nqrust",
+            RegionOwner::File(path) => path == BOOT_MENU,
             _ => false,
         }
     }
@@ -232,13 +165,13 @@ impl Region<'_> {
         match (&self.wanted, &self.owner) {
             (Wanted::Payload(payload), _) => payload.purpose != Purpose::BootPassword,
             (Wanted::Area, _) => true,
-            (Wanted::Zeros, Owner::Padding(owner)) => matches!(**owner, Owner::File(_)),
+            (Wanted::Zeros, RegionOwner::Padding(owner)) => matches!(**owner, RegionOwner::File(_)),
             _ => false,
         }
     }
 }
 
 /// The release manifest as an owner.
-pub fn manifest() -> Owner {
-    Owner::File(MANIFEST.to_owned())
+pub fn manifest() -> RegionOwner {
+    RegionOwner::File(MANIFEST.to_owned())
 }

@@ -1,6 +1,6 @@
 //! The ISOs of the product: what the builder writes at every byte, and whether a finished one still has it.
 //!
-//! Two programs share this. `iso-builder build` writes an ISO from a [`Recipe`] and a [`Layout`]; `iso-builder verify`
+//! Two programs share this. `iso-builder build` writes an ISO from a [`Recipe`] and a [`Layout`](formats::iso9660::write::Layout); `iso-builder verify`
 //! and the medium check of the installer derive both from the release manifest once more and compare ([`check`]).
 //! What firmware, boot loaders and the kernel read is thereby *recomputed*: boot sector, partition tables, volume
 //! descriptors, boot catalogue, path tables, directories, boot menu and EFI system partition. Payloads are compared with
@@ -9,11 +9,12 @@
 //! | Module | What it knows |
 //! |---|---|
 //! | [`recipe`] | which files an ISO has, in which order, and what is in those that are no payloads |
-//! | [`layout`] | where everything lies, and the bytes of descriptors, tables and directories |
 //! | [`menu`], [`esp`] | the boot menu, the EFI system partition |
-//! | [`boot`] | boot sector, El Torito image, partition table |
 //! | [`map`] | all of that as a list without gaps: who owns which bytes, and what they have to be |
 //! | [`check`] | comparing an image with its map |
+//!
+//! Where everything lies, and the bytes of boot sector, tables, descriptors and directories, follow from the recipe by
+//! [`formats::iso9660::write`].
 //!
 //! # Why recomputing, and not a list of digests
 //!
@@ -39,21 +40,15 @@
 //! [`read_release`](crate::sources::read_release) in the installer and `Medium::release` in `iso-builder`. Everything else
 //! on a medium follows from those bytes, so that nothing else needs a signature.
 
-pub mod boot;
 pub mod check;
-mod descriptors;
 pub mod esp;
-pub mod layout;
 pub mod map;
 pub mod menu;
 pub mod recipe;
-mod records;
 #[cfg(test)]
 pub mod tests;
-mod tree;
 
 pub use check::{Difference, Fault, Scope, check};
-pub use layout::Layout;
-pub use map::{Map, Owner};
+pub use map::Map;
 pub use menu::Menu;
 pub use recipe::Recipe;

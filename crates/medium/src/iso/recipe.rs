@@ -7,15 +7,17 @@ use anyhow::{Context, Result};
 use uuid::Uuid;
 
 use super::esp;
-use super::layout::{Layout, Outline};
 use super::menu::{Menu, volume_id};
 use crate::customization::{self, area, argument};
 use base::digest::Digest;
+use formats::iso9660::write::{Layout, Outline};
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
 /// The number of the recipe that this program follows. It changes whenever the bytes of an ISO do.
 pub const NUMBER: u32 = 2;
 
+/// Who makes an ISO, in its volume descriptors.
+pub const PREPARER: &str = "ISO-BUILDER";
 /// Where GRUB's El Torito image is on an ISO. It is the first file.
 pub const ELTORITO: &str = "boot/grub/eltorito.img";
 /// The boot menu.
@@ -25,7 +27,7 @@ const STUB: &str = "EFI/debian/grub.cfg";
 
 /// What a file holds.
 #[derive(Clone, Debug)]
-pub enum Content<'a> {
+pub enum FileContent<'a> {
     /// These bytes.
     Bytes(Cow<'a, [u8]>),
     /// The kernel arguments that GRUB adds: none, until somebody customises the medium.
@@ -36,7 +38,7 @@ pub enum Content<'a> {
     Payload(&'a Payload),
 }
 
-impl Content<'_> {
+impl FileContent<'_> {
     /// Length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
@@ -86,19 +88,19 @@ impl<'a> Recipe<'a> {
 
     /// The files behind [`ELTORITO`], in the order in which they lie.
     #[must_use]
-    pub fn files(&self) -> Vec<(String, Content<'a>)> {
+    pub fn files(&self) -> Vec<(String, FileContent<'a>)> {
         let menu = self.menu();
-        let text = |text: String| Content::Bytes(Cow::Owned(text.into_bytes()));
+        let text = |text: String| FileContent::Bytes(Cow::Owned(text.into_bytes()));
         let mut files = vec![
-            (MANIFEST.to_owned(), Content::Bytes(Cow::Borrowed(self.manifest))),
+            (MANIFEST.to_owned(), FileContent::Bytes(Cow::Borrowed(self.manifest))),
             (menu.mark(), text(String::new())),
             (BOOT_MENU.to_owned(), text(menu.render())),
             (STUB.to_owned(), text(menu.stub())),
-            (customization::GRUB_FILE.to_owned(), Content::Arguments),
-            (customization::FILE.to_owned(), Content::Area),
+            (customization::GRUB_FILE.to_owned(), FileContent::Arguments),
+            (customization::FILE.to_owned(), FileContent::Area),
         ];
         let here = self.release.payloads.iter().filter(|payload| !payload.is_remote_on(self.release.medium));
-        files.extend(here.map(|payload| (payload.path.clone(), Content::Payload(payload))));
+        files.extend(here.map(|payload| (payload.path.clone(), FileContent::Payload(payload))));
         files
     }
 
@@ -118,6 +120,7 @@ impl<'a> Recipe<'a> {
         let behind = files.iter().map(|(path, content)| (path.as_str(), content.length()));
         Layout::new(&Outline {
             volume: &menu.volume,
+            preparer: PREPARER,
             guid: self.guid(),
             epoch: self.release.epoch,
             files: [(ELTORITO, eltorito)].into_iter().chain(behind).collect(),

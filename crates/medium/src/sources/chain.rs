@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 
-use super::{PayloadSource, Place};
+use super::payload_source::{PayloadSource, Place};
 use base::digest::Digest;
 use base::failure::{Class, Failure, class_of};
 use formats::iso9660::address::Source;

@@ -4,8 +4,8 @@ use std::io::Read;
 
 use anyhow::Result;
 
-use super::local::MANIFEST_LIMIT;
-use super::{PayloadSource, Place, Transport};
+use super::manifest::MANIFEST_LIMIT;
+use super::payload_source::{PayloadSource, Place, Transport};
 use model::release::{MANIFEST, Payload};
 use transfer::download::{Download, Downloader, Patience, is_absent, shown};
 

@@ -12,12 +12,12 @@ use anyhow::{Result, anyhow};
 use nix::sys::stat::{major, minor};
 use nix::sys::statfs::{FsType, statfs};
 
-use super::PayloadSource;
-use crate::iso::layout::PARTITION;
+use super::payload_source::PayloadSource;
 use crate::iso::{self, Difference, Map, Scope};
 use base::failure::{Class, Classify, Failure};
 use base::progress::Progress;
 use formats::iso9660::address::Source;
+use formats::iso9660::write::PARTITION;
 use model::release::{MANIFEST, Release};
 
 /// `ISOFS_SUPER_MAGIC` of the kernel (include/uapi/linux/magic.h).

@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{PayloadSource, Place, image};
+use super::image;
+use super::manifest::MANIFEST_LIMIT;
+use super::payload_source::{PayloadSource, Place};
 use base::failure::{Class, Classify, Failure};
 use base::files::read_at_most;
 use formats::iso9660::address::Source;
 use model::release::{MANIFEST, Payload};
-
-/// The largest release manifest that is read.
-pub(super) const MANIFEST_LIMIT: u64 = 16 << 20;
 
 /// Where the kernel tells of devices.
 const SYS: &str = "/sys";

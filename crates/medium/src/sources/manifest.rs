@@ -5,10 +5,13 @@
 
 use anyhow::Result;
 
-use super::PayloadSource;
+use super::payload_source::PayloadSource;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use model::release::Release;
+
+/// The largest release manifest that is read.
+pub(super) const MANIFEST_LIMIT: u64 = 16 << 20;
 
 /// The kernel parameter with the digest of the manifest that belongs to the running system.
 const MANIFEST: &str = "nqrust.release=";

@@ -1,9 +1,9 @@
 use super::*;
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
-use model::release::Purpose;
+use model::release::{Payload, Purpose};
 use proptest::prelude::*;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

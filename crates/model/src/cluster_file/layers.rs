@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 
+use super::document::{ClusterFile, Group, Machine, Pool};
 use super::places::{self, CLUSTER};
-use super::{ClusterFile, Group, Machine, Pool};
 use crate::config::rules::idle;
 use crate::config::shape::join;
 use crate::config::sources::merge::Piece;
@@ -35,7 +35,7 @@ impl Layer {
 }
 
 /// One node of the cluster. It holds secrets and has no `Debug`.
-pub(super) struct Node {
+pub(super) struct ClusterNode {
     /// The index of its pool.
     pub(super) pool: usize,
     /// Its index in the pool.
@@ -54,41 +54,8 @@ pub(super) struct Node {
     pub(super) config: Option<InstallConfig>,
 }
 
-impl ClusterFile {
-    /// The name of the cluster; empty where it has none.
-    pub(super) fn name(&self) -> &str {
-        self.cluster.get("name").and_then(Value::as_str).unwrap_or_default()
-    }
-
-    /// What all nodes share, as an install configuration.
-    pub(super) fn shared(&self) -> Group {
-        let mut shared = self.cluster.clone();
-        shared.remove("name");
-        shared
-    }
-
-    /// The same with its defaults.
-    pub(super) fn shared_config(&self) -> InstallConfig {
-        serde_json::from_value(Value::Object(self.shared())).unwrap_or_default()
-    }
-
-    /// The address at which further nodes find the cluster.
-    pub(super) fn address(&self) -> Option<String> {
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-        let vip = || text(self.cluster.get("install").and_then(|install| install.get("vip")));
-        text(self.cluster.get("server_url")).or_else(|| vip().map(|vip| format!("https://{vip}")))
-    }
-
-    /// Every machine with its pool and the indices of both.
-    pub(super) fn machines(&self) -> impl Iterator<Item = (usize, usize, &Pool, &Machine)> {
-        self.pools.iter().enumerate().flat_map(|(pool, group)| {
-            group.machines.iter().enumerate().map(move |(index, machine)| (pool, index, group, machine))
-        })
-    }
-}
-
 /// Every node of the file, in its order.
-pub(super) fn nodes(file: &ClusterFile) -> Vec<Node> {
+pub(super) fn nodes(file: &ClusterFile) -> Vec<ClusterNode> {
     let creator = creator(file);
     let shared = file.shared_config();
     let node = |(pool, index, group, machine): (usize, usize, &Pool, &Machine)| {
@@ -107,7 +74,7 @@ pub(super) fn nodes(file: &ClusterFile) -> Vec<Node> {
         let pieces = pieces.map(|(group, layer)| Piece::of(&Value::Object(group), layer as usize));
         let empty = Piece::of(&json!({}), Layer::Assumed as usize);
         let merged = pieces.fold(empty, Piece::under);
-        Node {
+        ClusterNode {
             pool,
             machine: index,
             name: machine.hostname.as_ref().map_or_else(|| places::machine(pool, index), ToString::to_string),
@@ -186,7 +153,19 @@ fn remove(group: &mut Group, path: &str) {
     }
 }
 
-impl Node {
+impl ClusterNode {
+    /// Where the file has the value at a path of the install configuration; where it has none, where this machine
+    /// could have it.
+    pub(super) fn at(&self, file: &ClusterFile, path: &str) -> String {
+        let layer = self.layer(path).unwrap_or(Layer::Overrides);
+        self.place(file, layer, path)
+    }
+
+    /// Whether it runs, or may come to run, the control plane.
+    pub(super) fn may_serve(&self) -> bool {
+        matches!(self.role, Some(Role::Management | Role::Default))
+    }
+
     /// The path of the machine in the file.
     pub(super) fn path(&self) -> String {
         places::machine(self.pool, self.machine)

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::ClusterFile;
-use super::layers::{Layer, Node};
+use super::document::ClusterFile;
+use super::layers::{ClusterNode, Layer};
 use super::places::{self, CLUSTER, MOVED, is_shared_only};
 use crate::config::echo::Mistakes;
 use crate::config::rules::{self, Finding, no_overlap};
@@ -21,7 +21,7 @@ struct Told {
 }
 
 /// What the rules of single nodes find, in the places of the cluster file. `mistakes` are those that are known already.
-pub(super) fn check(file: &ClusterFile, nodes: &[Node], mistakes: &Mistakes) -> Vec<Finding> {
+pub(super) fn check(file: &ClusterFile, nodes: &[ClusterNode], mistakes: &Mistakes) -> Vec<Finding> {
     let mut all: Vec<Told> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {
@@ -47,7 +47,7 @@ pub(super) fn check(file: &ClusterFile, nodes: &[Node], mistakes: &Mistakes) -> 
     all.into_iter().flat_map(|told| told.placed(nodes)).collect()
 }
 
-fn breaches(file: &ClusterFile, node: &Node, config: &InstallConfig) -> Vec<Finding> {
+fn breaches(file: &ClusterFile, node: &ClusterNode, config: &InstallConfig) -> Vec<Finding> {
     let mut findings = rules::check(config);
     if node.role == Some(Role::Worker) {
         findings.extend(no_overlap(&told_the_ranges(file, config)));
@@ -72,7 +72,7 @@ fn told_the_ranges(file: &ClusterFile, config: &InstallConfig) -> InstallConfig 
 
 impl Told {
     /// The finding where the file has what it is about, or could have it.
-    fn placed(self, nodes: &[Node]) -> Vec<Finding> {
+    fn placed(self, nodes: &[ClusterNode]) -> Vec<Finding> {
         let Self { place, finding, nodes: found } = self;
         let Some((layer, path)) = place else { return absent(finding, nodes, &found) };
         let users = match layer {
@@ -92,7 +92,7 @@ impl Told {
 }
 
 /// A value that no layer has: it is missing where the machines that lack it meet.
-fn absent(finding: Finding, nodes: &[Node], found: &[usize]) -> Vec<Finding> {
+fn absent(finding: Finding, nodes: &[ClusterNode], found: &[usize]) -> Vec<Finding> {
     let path = &finding.path;
     let with = |place: String| Finding {
         severity: finding.severity,
@@ -123,7 +123,7 @@ fn absent(finding: Finding, nodes: &[Node], found: &[usize]) -> Vec<Finding> {
 }
 
 /// Machines in words; of many, the first.
-fn names(nodes: &[Node], found: &[usize]) -> String {
+fn names(nodes: &[ClusterNode], found: &[usize]) -> String {
     const MOST: usize = 3;
     let mut names: Vec<_> = found.iter().map(|index| nodes[*index].name.clone()).collect();
     if names.len() > MOST {

@@ -13,7 +13,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::Checked;
-use super::render::Entry;
+use super::render::DocumentRecord;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files;
@@ -32,7 +32,7 @@ struct Record {
     cluster: String,
     /// Digests of the templates that nodes are made from.
     templates: BTreeMap<String, String>,
-    nodes: Vec<Entry>,
+    nodes: Vec<DocumentRecord>,
 }
 
 /// What has become of the files of a directory, by name.
@@ -102,8 +102,9 @@ fn read_record(directory: &Path) -> Result<Option<Record>> {
     }
     let bytes = files::read_at_most(&path, LIMIT).class(Class::DiskIo, doing)?;
     let record: Record = serde_json::from_slice(&bytes).class(Class::Invalid, doing)?;
-    let plain =
-        |entry: &Entry| entry.file == format!("{}.yaml", entry.hostname) && !entry.hostname.contains('/');
+    let plain = |entry: &DocumentRecord| {
+        entry.file == format!("{}.yaml", entry.hostname) && !entry.hostname.contains('/')
+    };
     if record.v != 1 || !record.nodes.iter().all(plain) {
         let what = format!("{} is not a record that this program has written", path.display());
         return Err(Failure::new(Class::Invalid, what).hint("Render into another directory.").into());
@@ -142,7 +143,7 @@ fn same_templates(cluster: &Checked, old: &Record) -> Result<(), Failure> {
 }
 
 /// No file that somebody else has written, or changed, is lost.
-fn only_ours(cluster: &Checked, old: &[Entry], directory: &Path) -> Result<()> {
+fn only_ours(cluster: &Checked, old: &[DocumentRecord], directory: &Path) -> Result<()> {
     let new = cluster.documents.iter().map(|document| &document.entry);
     let mut foreign = Vec::new();
     for name in new.clone().chain(stale(cluster, old)).map(|entry| &entry.file) {
@@ -175,7 +176,7 @@ fn only_ours(cluster: &Checked, old: &[Entry], directory: &Path) -> Result<()> {
 }
 
 /// Documents of nodes that the cluster file no longer has.
-fn stale<'o>(cluster: &Checked, old: &'o [Entry]) -> impl Iterator<Item = &'o Entry> {
+fn stale<'o>(cluster: &Checked, old: &'o [DocumentRecord]) -> impl Iterator<Item = &'o DocumentRecord> {
     let new: Vec<_> = cluster.documents.iter().map(|document| document.entry.file.clone()).collect();
     old.iter().filter(move |entry| !new.contains(&entry.file))
 }

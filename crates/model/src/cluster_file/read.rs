@@ -6,16 +6,18 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::layers::{self, Node};
+use super::document::{ClusterFile, Counts, shape};
+use super::layers::{self, ClusterNode};
 use super::places::{MOVED, SHARED_ONLY, is_within, place_of, within};
-use super::{ClusterFile, Counts, nodes, render, rules, shape};
+use super::{nodes, render, rules};
 use crate::config::diagnostic::{Problem, Source};
 use crate::config::echo::{self, Mistakes};
 use crate::config::rules::Finding;
-use crate::config::tree::{self, Span};
+use crate::config::span::Span;
+use crate::config::tree;
 use crate::config::walk::{Help, Walk};
 use crate::config::{Diagnostic, Invalid, Mode, Severity};
-use base::failure::{Class, Classify, Failure};
+use base::failure::{Class, Classify};
 use base::files;
 
 /// A cluster file without mistakes.
@@ -38,12 +40,7 @@ pub struct Checked {
 pub fn load(path: &Path) -> Result<Checked> {
     let name = path.display().to_string();
     let text = files::read_text(path).class(Class::Invalid, || format!("reading the cluster file {name}"))?;
-    check(&text, &name).map_err(|invalid| {
-        let count = invalid.errors();
-        let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
-        let what = format!("the cluster file {name} has {mistakes}\n{invalid}");
-        Failure::new(Class::Invalid, what).because(invalid).into()
-    })
+    Ok(check(&text, &name).map_err(|invalid| invalid.failure(&format!("the cluster file {name}")))?)
 }
 
 /// Reads and checks a document; `name` is what messages call it. Every mistake and every warning comes with its place.
@@ -57,12 +54,12 @@ pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
         value => serde_json::from_value(value).ok(),
     };
     let file = typed(value.clone()).unwrap_or_else(|| {
-        walk.problems.push(unusable());
+        walk.problems.push(Problem::unusable(Span::default()));
         ClusterFile::default()
     });
     let mistakes = Mistakes::of(walk.problems.iter());
     let nodes = layers::nodes(&file);
-    let judge = |file: &ClusterFile, nodes: &[Node]| {
+    let judge = |file: &ClusterFile, nodes: &[ClusterNode]| {
         let mut findings = rules::check(file, nodes);
         findings.extend(nodes::check(file, nodes, &mistakes));
         findings
@@ -71,18 +68,11 @@ pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
     let findings = echo::undisputed(judge(&file, &nodes), &[&walk.unusable], &value, other);
     note(&mut walk, findings, &mistakes);
     if nodes.iter().any(|node| node.config.is_none()) && is_clean(&walk) {
-        walk.problems.push(unusable());
+        walk.problems.push(Problem::unusable(Span::default()));
     }
     let clean = is_clean(&walk);
     let told = Source::new(name, text, walk.hidden, &tree.comments).diagnose(walk.problems);
     if clean { Ok(accept(&file, nodes, told.0)) } else { Err(told) }
-}
-
-/// What is said where the formats accept what a type then refuses: a defect here, and still no reason to accept the
-/// document.
-fn unusable() -> Problem {
-    let message = "the document holds a value that cannot be used";
-    Problem::new(Span::default(), "", "invalid-value", message)
 }
 
 fn is_clean(walk: &Walk) -> bool {
@@ -106,7 +96,7 @@ impl Checked {
     }
 }
 
-fn accept(file: &ClusterFile, nodes: Vec<Node>, warnings: Vec<Diagnostic>) -> Checked {
+fn accept(file: &ClusterFile, nodes: Vec<ClusterNode>, warnings: Vec<Diagnostic>) -> Checked {
     Checked {
         name: file.name().to_owned(),
         counts: rules::counts(&nodes),

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::places::{MOVED, SHARED_ONLY};
 use crate::config::reference::{drift, record};
+use crate::config::shape::inline_schema;
 
 /// Where the schema has a part of an install configuration, whose keys have a page of their own.
 const PARTS: [&str; 3] = [
@@ -14,10 +15,7 @@ const PARTS: [&str; 3] = [
 ];
 
 fn page() -> String {
-    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
-        settings.inline_subschemas = true;
-    });
-    let mut schema = settings.into_generator().into_root_schema_for::<super::ClusterFile>().to_value();
+    let mut schema = inline_schema::<super::ClusterFile>();
     for part in PARTS {
         if let Some(Value::Object(keys)) =
             schema.pointer_mut(part).and_then(|part| part.get_mut("properties"))

@@ -6,9 +6,9 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::layers::Node;
+use super::document::{ClusterFile, Group};
+use super::layers::ClusterNode;
 use super::rules::own_cards;
-use super::{ClusterFile, Group};
 use crate::config::redact;
 use crate::config::{Mode, Role};
 use base::digest::Digest;
@@ -17,7 +17,7 @@ use base::digest::Digest;
 #[derive(Clone)]
 pub struct Rendered {
     /// What is recorded of it.
-    pub entry: Entry,
+    pub entry: DocumentRecord,
     /// The document. It holds secrets: files with it have mode 0600.
     pub text: String,
     pub(super) value: Value,
@@ -32,7 +32,7 @@ impl fmt::Debug for Rendered {
 
 /// What is recorded of a document.
 #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
-pub struct Entry {
+pub struct DocumentRecord {
     /// The name of the node.
     pub hostname: String,
     /// The name of its file.
@@ -55,7 +55,7 @@ pub struct Entry {
 
 /// The document of a node of a file without mistakes.
 #[expect(clippy::expect_used, reason = "a node whose parts are no configuration is a mistake of the file")]
-pub(super) fn document(file: &ClusterFile, node: &Node) -> Rendered {
+pub(super) fn document(file: &ClusterFile, node: &ClusterNode) -> Rendered {
     let value = node.merged.value();
     let config = node.config.clone().expect("the file has no mistakes");
     let pool = file.pools[node.pool].name.as_ref().map(ToString::to_string);
@@ -71,7 +71,7 @@ pub(super) fn document(file: &ClusterFile, node: &Node) -> Rendered {
         pool.as_deref().unwrap_or_default(),
         yaml(&value)
     );
-    let entry = Entry {
+    let entry = DocumentRecord {
         hostname: node.name.clone(),
         file: format!("{}.yaml", node.name),
         sha256: Digest::of(text.as_bytes()).to_string(),
@@ -120,7 +120,7 @@ fn yaml(value: &Value) -> String {
 }
 
 /// The digest of each template that a node is made from.
-pub(super) fn digests(file: &ClusterFile, nodes: &[Node]) -> BTreeMap<String, String> {
+pub(super) fn digests(file: &ClusterFile, nodes: &[ClusterNode]) -> BTreeMap<String, String> {
     let used = |name: &String| nodes.iter().any(|node| node.template.as_ref() == Some(name));
     let digest = |group: &Group| {
         // The keys of a map come in their order, so that the same template gives the same bytes.

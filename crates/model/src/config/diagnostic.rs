@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::tree::Span;
+use super::span::Span;
+use base::failure::{Class, Failure};
 
 /// The widest excerpt, in characters.
 const WIDTH: usize = 100;
@@ -52,6 +53,12 @@ impl Problem {
     pub fn new(span: Span, path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
         let (path, message) = (path.into(), message.into().into_boxed_str());
         Self { severity: Severity::Error, span, path, code, message, suggestion: None }
+    }
+
+    /// What is said where the formats accept what a type then refuses: a defect here, and still no reason to accept the
+    /// document.
+    pub(crate) fn unusable(span: Span) -> Self {
+        Self::new(span, "", "invalid-value", "the document holds a value that cannot be used")
     }
 
     /// Adds what to write instead.
@@ -164,6 +171,14 @@ impl Invalid {
     #[must_use]
     pub fn warnings(&self) -> usize {
         self.number(Severity::Warning)
+    }
+
+    /// The failure of reading `what`, such as `the configuration a.yaml`; it tells all of them.
+    #[must_use]
+    pub fn failure(self, what: &str) -> Failure {
+        let count = self.errors();
+        let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
+        Failure::new(Class::Invalid, format!("{what} has {mistakes}\n{self}")).because(self)
     }
 
     fn number(&self, severity: Severity) -> usize {

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_mistake_is_within_its_own_place_and_those_around_it() {
-        let at = |path: &str| Problem::new(crate::config::tree::Span::default(), path, "code", "no");
+        let at = |path: &str| Problem::new(crate::config::span::Span::default(), path, "code", "no");
         let problems = [at("install.mode"), at("os.users[2].name"), at("a-b")];
         let mistakes = Mistakes::of(problems.iter());
         for path in ["install", "install.mode", "os", "os.users", "os.users[2]", "a-b"] {

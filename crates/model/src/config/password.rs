@@ -6,7 +6,7 @@ use super::Secret;
 
 /// What a password of a configuration is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PasswordKind {
     /// A crypt(5) hash that the node can check.
     Hash,
     /// The password itself.
@@ -17,19 +17,21 @@ pub enum Kind {
 
 /// Tells what `text` is. Methods and their strength are those of crypt(5) on Debian 12.
 #[must_use]
-pub fn kind(text: &str) -> Kind {
+pub fn kind(text: &str) -> PasswordKind {
     let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"./$,=*!".contains(&b));
     match text.strip_prefix('$').and_then(|rest| rest.split_once('$')) {
         Some((method, rest)) if plain && !method.is_empty() => match method {
-            "y" | "gy" | "7" | "2b" | "2y" | "2a" | "6" | "5" if is_complete(method, rest) => Kind::Hash,
-            "y" | "gy" | "7" | "2b" | "2y" | "2a" | "6" | "5" => {
-                Kind::Unsupported("an incomplete password hash")
+            "y" | "gy" | "7" | "2b" | "2y" | "2a" | "6" | "5" if is_complete(method, rest) => {
+                PasswordKind::Hash
             }
-            "1" | "md5" | "sha1" | "3" => Kind::Unsupported("a hash of a method that is too weak"),
-            _ => Kind::Unsupported("a hash of a method that the node does not know"),
+            "y" | "gy" | "7" | "2b" | "2y" | "2a" | "6" | "5" => {
+                PasswordKind::Unsupported("an incomplete password hash")
+            }
+            "1" | "md5" | "sha1" | "3" => PasswordKind::Unsupported("a hash of a method that is too weak"),
+            _ => PasswordKind::Unsupported("a hash of a method that the node does not know"),
         },
-        _ if looks_like_des(text) => Kind::Unsupported("a DES hash, a method that is too weak"),
-        _ => Kind::Clear,
+        _ if looks_like_des(text) => PasswordKind::Unsupported("a DES hash, a method that is too weak"),
+        _ => PasswordKind::Clear,
     }
 }
 
@@ -85,22 +87,22 @@ mod tests {
         let sha512 = format!("$6$rounds=5000$salt${}", "a".repeat(86));
         let bcrypt = format!("$2b$12${}", "a".repeat(53));
         for text in [&yescrypt, &sha512, &bcrypt] {
-            assert_eq!(kind(text), Kind::Hash, "{text}");
+            assert_eq!(kind(text), PasswordKind::Hash, "{text}");
         }
         for text in ["correct horse", "hunter2", "$", "$$", "pa$$word", "Sup3r$ecret$", "$mile $now fall"] {
-            assert_eq!(kind(text), Kind::Clear, "{text}");
+            assert_eq!(kind(text), PasswordKind::Clear, "{text}");
         }
         for text in
             ["$1$salt$qJH7.N4xYta3aEG/dfqo/0", "$md5$x$y", "rl.3StKT.4T8M", "$y$j9T$cut", "$argon2id$v=19$x"]
         {
-            assert!(matches!(kind(text), Kind::Unsupported(_)), "{text}");
+            assert!(matches!(kind(text), PasswordKind::Unsupported(_)), "{text}");
         }
     }
 
     #[test]
     fn a_new_hash_is_complete_and_never_the_same_twice() {
         let (one, two) = (hash("hunter2").unwrap(), hash("hunter2").unwrap());
-        assert_eq!(kind(one.expose()), Kind::Hash);
+        assert_eq!(kind(one.expose()), PasswordKind::Hash);
         assert!(one.expose().starts_with("$y$j9T$"), "the parameters of Debian's own tools");
         assert_ne!(one, two);
         let salted = hash_with_salt("hunter2", &[7; 16]).unwrap();

@@ -31,12 +31,9 @@ pub fn load(path: &Path) -> Result<InstallConfig> {
 /// Reads and checks a document; `name` is what messages call it. All mistakes come in one error, which holds
 /// an [`Invalid`].
 pub fn parse(text: &str, name: &str) -> Result<InstallConfig> {
-    check(text, name).map(|accepted| accepted.config).map_err(|invalid| {
-        let count = invalid.errors();
-        let mistakes = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
-        let what = format!("the configuration {name} has {mistakes}\n{invalid}");
-        Failure::new(Class::Invalid, what).because(invalid).into()
-    })
+    let accepted =
+        check(text, name).map_err(|invalid| invalid.failure(&format!("the configuration {name}")))?;
+    Ok(accepted.config)
 }
 
 /// Reads and checks a document; every mistake and every warning with its place.
@@ -70,10 +67,12 @@ impl InstallConfig {
 
 fn storable(key: &str, secret: &Secret) -> Result<Secret> {
     match password::kind(secret.expose()) {
-        password::Kind::Hash => Ok(secret.clone()),
-        password::Kind::Clear => password::hash(secret.expose()),
-        password::Kind::Unsupported(why) => Err(Failure::new(Class::Invalid, format!("`{key}` is {why}"))
-            .hint("Give the password in clear text, or a hash made by `mkpasswd --method=yescrypt`.")
-            .into()),
+        password::PasswordKind::Hash => Ok(secret.clone()),
+        password::PasswordKind::Clear => password::hash(secret.expose()),
+        password::PasswordKind::Unsupported(why) => {
+            Err(Failure::new(Class::Invalid, format!("`{key}` is {why}"))
+                .hint("Give the password in clear text, or a hash made by `mkpasswd --method=yescrypt`.")
+                .into())
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::InstallConfig;
 use super::diagnostic::HIDDEN;
 use super::shape::{self, Shape, join};
-use base::encode;
+use base::{encode, percent};
 
 /// Texts of settings and files shorter than this are `true`, `info` or a number, found everywhere and no secrets.
 const SETTING: usize = 8;
@@ -67,7 +67,7 @@ impl Secrets {
         let quoted = Value::from(text).to_string();
         let quoted = quoted[1..quoted.len() - 1].to_owned();
         self.0.extend([text.to_owned(), quoted, STANDARD.encode(text)]);
-        self.0.push(crate::config::formats::webhook::percent(text));
+        self.0.push(percent::encode(text));
         // Logs are lines; a secret of several is there line by line.
         let lines = text.lines().map(str::trim).filter(|line| line.len() >= SETTING);
         self.0.extend(lines.map(str::to_owned));

@@ -4,17 +4,14 @@
 
 use serde_json::Value;
 
-use super::shape::join;
+use super::shape::{inline_schema, join};
 use super::{InstallConfig, formats};
 
 /// One row per key, in the order of the types.
 fn page() -> String {
-    let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
-        settings.inline_subschemas = true;
-    });
-    let schema = settings.into_generator().into_root_schema_for::<InstallConfig>();
+    let schema = inline_schema::<InstallConfig>();
     let mut rows = Vec::new();
-    record(schema.as_value(), "", &mut rows);
+    record(&schema, "", &mut rows);
     format!(
         "# Every key of a configuration\n\n\
          Made from the types of `crates/model/src/config`; [`configuration.md`](configuration.md) tells how documents are \

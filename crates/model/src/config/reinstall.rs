@@ -7,8 +7,6 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::formats::{Checked, Fault};
-
 /// What stands before the word.
 const ONCE: &str = "once:";
 
@@ -130,11 +128,6 @@ impl JsonSchema for Reinstall {
             "pattern": "^(true|false|once:[A-Za-z0-9][A-Za-z0-9._-]{0,63})$",
         })
     }
-}
-
-/// The check of the format `reinstall-rule`.
-pub(super) fn check(text: &str) -> Checked {
-    text.parse::<Reinstall>().map(drop).map_err(|error| Fault::new(error.to_string()))
 }
 
 #[cfg(test)]

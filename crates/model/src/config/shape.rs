@@ -5,6 +5,8 @@
 
 use std::sync::LazyLock;
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use super::InstallConfig;
@@ -33,13 +35,14 @@ pub enum Shape {
 
 /// The shape of an install configuration.
 pub fn install_config() -> &'static Shape {
-    static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
-        let settings = schemars::generate::SchemaSettings::draft2020_12().with(|settings| {
-            settings.inline_subschemas = true;
-        });
-        Shape::of(settings.into_generator().into_root_schema_for::<InstallConfig>().as_value())
-    });
+    static SHAPE: LazyLock<Shape> = LazyLock::new(|| Shape::of(&inline_schema::<InstallConfig>()));
     &SHAPE
+}
+
+/// The JSON Schema of a type, with those of its parts in their places instead of references.
+pub fn inline_schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
 impl Shape {

@@ -324,7 +324,7 @@ fn only_the_value_of_an_accepted_document_leaves_debug_output() {
 fn a_node_keeps_hashes_and_never_clear_text() {
     let mut config = parse("os: {password: hunter2, hostname: a}", "f").unwrap();
     let node = config.for_node().unwrap();
-    assert_eq!(password::kind(node.os.password.as_ref().unwrap().expose()), password::Kind::Hash);
+    assert_eq!(password::kind(node.os.password.as_ref().unwrap().expose()), password::PasswordKind::Hash);
     assert!(!node.to_yaml().contains("hunter2"));
     assert_eq!(node.for_node().unwrap(), node, "hashes are kept");
     config.os.password = Some(Secret::new("$1$salt$qJH7.N4xYta3aEG/dfqo/0"));
@@ -359,7 +359,7 @@ proptest! {
         mtu in prop_oneof![Just(0_u32), 576_u32..=9000],
         automatic: bool,
     ) {
-        prop_assume!(!matches!(password::kind(&password), password::Kind::Unsupported(_)));
+        prop_assume!(!matches!(password::kind(&password), password::PasswordKind::Unsupported(_)));
         let mut config = InstallConfig { token: Some(Secret::new(token)), ..InstallConfig::default() };
         config.os.hostname = Some(hostname.parse().unwrap());
         config.os.password = Some(Secret::new(password));

@@ -4,70 +4,32 @@
 //! first mistake and forgets positions, and because only here duplicates and spellings can still be told
 //! apart. Anchors, aliases and tags have no use in a configuration and are refused.
 
-use std::ops::Range;
-
-use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span as ParserSpan};
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError};
 
 use super::diagnostic::Problem;
+use super::span::Span;
 
 /// How deep nodes may nest; the deepest key of a configuration is at 5.
 const DEPTH: usize = 32;
 
-/// A stretch of the source, from its first character to one past its last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
-    /// Offset of the first character, counted in characters.
-    pub start: usize,
-    /// Offset past the last character.
-    pub end: usize,
-    /// Line of the first character, from 1.
-    pub line: usize,
-    /// Column of the first character, from 1.
-    pub column: usize,
-}
-
-impl Span {
-    /// The place of `mark`, with no extent.
-    fn at(mark: &Marker) -> Self {
-        Self { start: mark.index(), end: mark.index(), line: mark.line(), column: mark.col() + 1 }
-    }
-
-    /// As a range of character offsets.
-    #[must_use]
-    pub fn range(self) -> Range<usize> {
-        self.start..self.end
-    }
-
-    /// From the beginning of this span to the end of `other`.
-    fn to(self, other: Self) -> Self {
-        Self { end: other.end.max(self.end), ..self }
-    }
-}
-
-impl From<ParserSpan> for Span {
-    fn from(span: ParserSpan) -> Self {
-        Self { end: span.end.index().max(span.start.index()), ..Self::at(&span.start) }
-    }
-}
-
 /// One node.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct TreeNode {
     /// Where it stands.
     pub span: Span,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// What a node is.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum NodeKind {
     /// Text; `plain` where it was written without quotes and could mean a number, a truth value or nothing.
     Scalar { text: String, plain: bool },
     /// `[...]` or lines with `-`.
-    List(Vec<Node>),
+    List(Vec<TreeNode>),
     /// Keys in the order of the source, duplicates included.
-    Map(Vec<(Key, Node)>),
+    Map(Vec<(Key, TreeNode)>),
 }
 
 /// The key of a mapping.
@@ -83,7 +45,7 @@ pub struct Key {
 #[derive(Debug, Default)]
 pub struct Tree {
     /// The top node; none in an empty document.
-    pub root: Option<Node>,
+    pub root: Option<TreeNode>,
     /// Where the comments stand.
     pub comments: Vec<Span>,
 }
@@ -109,11 +71,11 @@ pub fn read(text: &str) -> Result<Tree, Problem> {
     Ok(Tree { root, comments: reader.comments })
 }
 
-impl Node {
+impl TreeNode {
     /// Whether it is an unquoted nothing: absent, `~` or `null`.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
-        matches!(&self.kind, Kind::Scalar { text, plain: true }
+        matches!(&self.kind, NodeKind::Scalar { text, plain: true }
             if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
@@ -121,9 +83,9 @@ impl Node {
     #[must_use]
     pub fn noun(&self) -> &'static str {
         match self.kind {
-            Kind::Scalar { .. } => "a single value",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a group of keys",
+            NodeKind::Scalar { .. } => "a single value",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a group of keys",
         }
     }
 }
@@ -150,7 +112,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn node(&mut self, depth: usize) -> Result<Node, Problem> {
+    fn node(&mut self, depth: usize) -> Result<TreeNode, Problem> {
         let (event, span) = self.next()?;
         if depth > DEPTH {
             return Err(unsupported(span, "nesting this deep"));
@@ -166,7 +128,7 @@ impl<'a> Reader<'a> {
             }
             Event::Scalar(text, style, ..) => {
                 let plain = style == ScalarStyle::Plain;
-                Ok(Node { span, kind: Kind::Scalar { text: text.into_owned(), plain } })
+                Ok(TreeNode { span, kind: NodeKind::Scalar { text: text.into_owned(), plain } })
             }
             Event::SequenceStart(..) => self.list(span, depth),
             Event::MappingStart(..) => self.map(span, depth),
@@ -175,12 +137,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn list(&mut self, start: Span, depth: usize) -> Result<Node, Problem> {
+    fn list(&mut self, start: Span, depth: usize) -> Result<TreeNode, Problem> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
                 (Event::SequenceEnd, end) => {
-                    return Ok(Node { span: start.to(end), kind: Kind::List(items) });
+                    return Ok(TreeNode { span: start.to(end), kind: NodeKind::List(items) });
                 }
                 other => self.held = Some(other),
             }
@@ -188,17 +150,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn map(&mut self, start: Span, depth: usize) -> Result<Node, Problem> {
+    fn map(&mut self, start: Span, depth: usize) -> Result<TreeNode, Problem> {
         let mut entries = Vec::new();
         loop {
             match self.next()? {
                 (Event::MappingEnd, end) => {
-                    return Ok(Node { span: start.to(end), kind: Kind::Map(entries) });
+                    return Ok(TreeNode { span: start.to(end), kind: NodeKind::Map(entries) });
                 }
                 other => self.held = Some(other),
             }
             let key = self.node(depth + 1)?;
-            let Kind::Scalar { text, .. } = key.kind else {
+            let NodeKind::Scalar { text, .. } = key.kind else {
                 return Err(unsupported(key.span, "a key that is not a single word"));
             };
             if text == "<<" {
@@ -225,8 +187,8 @@ mod tests {
     #[test]
     fn nodes_know_where_they_stand() {
         let tree = read("os:\n  hostname: a # why\n").unwrap();
-        let Some(Node { kind: Kind::Map(top), .. }) = tree.root else { panic!() };
-        let Kind::Map(os) = &top[0].1.kind else { panic!() };
+        let Some(TreeNode { kind: NodeKind::Map(top), .. }) = tree.root else { panic!() };
+        let NodeKind::Map(os) = &top[0].1.kind else { panic!() };
         let (key, value) = &os[0];
         assert_eq!((key.span.line, key.span.column), (2, 3));
         assert_eq!((value.span.line, value.span.column, value.span.range()), (2, 13, 16..17));

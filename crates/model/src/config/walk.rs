@@ -9,9 +9,11 @@ use serde_json::{Map, Value};
 use super::diagnostic::{LISTED, Problem, is_word};
 use super::echo::Unusable;
 use super::formats::Format;
+use super::nearest::nearest;
 use super::redact::has_password;
 use super::shape::{Shape, camel, join};
-use super::tree::{Key, Kind, Node, Span};
+use super::span::Span;
+use super::tree::{Key, NodeKind, TreeNode};
 
 /// What the walk has found so far.
 #[derive(Debug, Default)]
@@ -39,7 +41,7 @@ pub struct Help {
 
 impl Walk {
     /// The part of `node` that fits `shape`; `None` where nothing does. Mistakes are noted.
-    pub fn value(&mut self, node: &Node, shape: &Shape, path: &str) -> Option<Value> {
+    pub fn value(&mut self, node: &TreeNode, shape: &Shape, path: &str) -> Option<Value> {
         let value = self.fitting(node, shape, path);
         let left_out = node.is_nothing() && shape.is_group();
         if value.is_none() && !left_out {
@@ -48,12 +50,12 @@ impl Walk {
         value
     }
 
-    fn fitting(&mut self, node: &Node, shape: &Shape, path: &str) -> Option<Value> {
+    fn fitting(&mut self, node: &TreeNode, shape: &Shape, path: &str) -> Option<Value> {
         self.places.insert(path.to_owned(), node.span);
         if let Shape::Text { secret: true, .. } = shape {
             self.hidden.push(node.span.range());
         }
-        if let Kind::Scalar { text, .. } = &node.kind
+        if let NodeKind::Scalar { text, .. } = &node.kind
             && has_password(text)
         {
             self.hidden.push(node.span.range());
@@ -61,18 +63,18 @@ impl Walk {
         match (shape, &node.kind) {
             // Nothing below a group or a list asks for nothing.
             (shape, _) if shape.is_group() && node.is_nothing() => None,
-            (Shape::Record(shapes, required), Kind::Map(entries)) => {
+            (Shape::Record(shapes, required), NodeKind::Map(entries)) => {
                 let object = self.record(entries, shapes, path);
                 self.is_complete(node, &object, required, path).then_some(Value::Object(object))
             }
-            (Shape::Dictionary { keys, values }, Kind::Map(entries)) => {
+            (Shape::Dictionary { keys, values }, NodeKind::Map(entries)) => {
                 Some(self.dictionary(entries, *keys, values, path))
             }
-            (Shape::List(shape), Kind::List(items)) => self.list(items, shape, path),
-            (Shape::Text { format, .. }, Kind::Scalar { text, .. }) if !node.is_nothing() => {
+            (Shape::List(shape), NodeKind::List(items)) => self.list(items, shape, path),
+            (Shape::Text { format, .. }, NodeKind::Scalar { text, .. }) if !node.is_nothing() => {
                 self.text(node, text, *format, path)
             }
-            (Shape::Choice(words), Kind::Scalar { text, .. }) if !node.is_nothing() => {
+            (Shape::Choice(words), NodeKind::Scalar { text, .. }) if !node.is_nothing() => {
                 self.choice(node, text, words, path)
             }
             (Shape::Either(shapes), _) => match shapes.iter().find(|shape| fits(shape, node)) {
@@ -82,10 +84,10 @@ impl Walk {
                     None
                 }
             },
-            (Shape::Number { least, most }, Kind::Scalar { text, plain: true }) if is_number(text) => {
+            (Shape::Number { least, most }, NodeKind::Scalar { text, plain: true }) if is_number(text) => {
                 self.number(node, text, *least, *most, path)
             }
-            (Shape::Truth, Kind::Scalar { text, plain: true })
+            (Shape::Truth, NodeKind::Scalar { text, plain: true })
                 if matches!(text.as_str(), "true" | "false") =>
             {
                 Some(Value::Bool(text == "true"))
@@ -99,7 +101,7 @@ impl Walk {
 
     fn record(
         &mut self,
-        entries: &[(Key, Node)],
+        entries: &[(Key, TreeNode)],
         shapes: &[(String, Shape)],
         path: &str,
     ) -> Map<String, Value> {
@@ -126,7 +128,7 @@ impl Walk {
     /// Whether a group has every key that it cannot be without; those that the document does not name are noted.
     fn is_complete(
         &mut self,
-        node: &Node,
+        node: &TreeNode,
         object: &Map<String, Value>,
         required: &[String],
         path: &str,
@@ -145,7 +147,7 @@ impl Walk {
 
     fn dictionary(
         &mut self,
-        entries: &[(Key, Node)],
+        entries: &[(Key, TreeNode)],
         keys: Option<&'static Format>,
         values: &Shape,
         path: &str,
@@ -176,7 +178,7 @@ impl Walk {
         Value::Object(object)
     }
 
-    fn list(&mut self, items: &[Node], shape: &Shape, path: &str) -> Option<Value> {
+    fn list(&mut self, items: &[TreeNode], shape: &Shape, path: &str) -> Option<Value> {
         let mut values = Vec::new();
         let mut whole = true;
         for (index, node) in items.iter().enumerate() {
@@ -193,7 +195,7 @@ impl Walk {
         whole.then_some(Value::Array(values))
     }
 
-    fn text(&mut self, node: &Node, text: &str, format: Option<&Format>, path: &str) -> Option<Value> {
+    fn text(&mut self, node: &TreeNode, text: &str, format: Option<&Format>, path: &str) -> Option<Value> {
         if let Some(format) = format
             && let Err(fault) = (format.check)(text)
         {
@@ -208,7 +210,7 @@ impl Walk {
         Some(Value::from(text))
     }
 
-    fn number(&mut self, node: &Node, text: &str, least: u32, most: u32, path: &str) -> Option<Value> {
+    fn number(&mut self, node: &TreeNode, text: &str, least: u32, most: u32, path: &str) -> Option<Value> {
         match text.parse::<u32>() {
             Ok(number) if (least..=most).contains(&number) => Some(Value::from(number)),
             Err(_) if most == u32::MAX => {
@@ -223,7 +225,7 @@ impl Walk {
         }
     }
 
-    fn choice(&mut self, node: &Node, text: &str, words: &[String], path: &str) -> Option<Value> {
+    fn choice(&mut self, node: &TreeNode, text: &str, words: &[String], path: &str) -> Option<Value> {
         if words.iter().any(|word| word == text) {
             return Some(Value::from(text));
         }
@@ -268,7 +270,7 @@ impl Walk {
         self.problems.push(problem.suggest(suggestion));
     }
 
-    fn twice(&mut self, key: &Key, first: &Key, path: &str, secret: bool, node: &Node) {
+    fn twice(&mut self, key: &Key, first: &Key, path: &str, secret: bool, node: &TreeNode) {
         if secret {
             self.hidden.push(node.span.range());
         }
@@ -283,29 +285,31 @@ impl Walk {
         self.problems.push(problem);
     }
 
-    fn mismatch(&mut self, node: &Node, shape: &Shape, path: &str) {
+    fn mismatch(&mut self, node: &TreeNode, shape: &Shape, path: &str) {
         if node.is_nothing() {
             self.note(node, path, "empty-value", "the key has no value; give one or leave the key out");
             return;
         }
-        if let (Shape::Record(..) | Shape::Dictionary { .. }, Kind::Scalar { .. }) = (shape, &node.kind) {
+        if let (Shape::Record(..) | Shape::Dictionary { .. }, NodeKind::Scalar { .. }) = (shape, &node.kind) {
             // Nobody knows what this was to be.
             self.hidden.push(node.span.range());
         }
         let (wanted, suggestion) = match (shape, &node.kind) {
             (Shape::Record(..) | Shape::Dictionary { .. }, _) => ("a group of keys", None),
             (Shape::List(_), _) => ("a list, each element on a line with '-'", None),
-            (Shape::Number { .. }, Kind::Scalar { text, .. }) => {
+            (Shape::Number { .. }, NodeKind::Scalar { text, .. }) => {
                 ("a whole number", is_number(text).then(|| text.clone()))
             }
             (Shape::Number { .. }, _) => ("a whole number", None),
-            (Shape::Truth, Kind::Scalar { text, .. }) => ("true or false", truth(text).map(str::to_owned)),
+            (Shape::Truth, NodeKind::Scalar { text, .. }) => {
+                ("true or false", truth(text).map(str::to_owned))
+            }
             (Shape::Truth, _) => ("true or false", None),
             (Shape::Text { .. } | Shape::Choice(_), _) => ("a single value", None),
             (Shape::Either(_), _) => ("another kind of value", None),
         };
         let message = match node.kind {
-            Kind::Scalar { .. } if matches!(shape, Shape::Number { .. } | Shape::Truth) => {
+            NodeKind::Scalar { .. } if matches!(shape, Shape::Number { .. } | Shape::Truth) => {
                 format!("expected {wanted}")
             }
             _ => format!("expected {wanted}, found {}", node.noun()),
@@ -313,7 +317,7 @@ impl Walk {
         self.problems.push(Problem::new(node.span, path, "wrong-type", message).suggest(suggestion));
     }
 
-    fn note(&mut self, node: &Node, path: &str, code: &'static str, message: &str) {
+    fn note(&mut self, node: &TreeNode, path: &str, code: &'static str, message: &str) {
         self.problems.push(Problem::new(node.span, path, code, message));
     }
 }
@@ -328,14 +332,13 @@ pub fn is_spelling(text: &str, name: &str) -> bool {
 }
 
 /// Whether a node is of the kind that the shape describes.
-fn fits(shape: &Shape, node: &Node) -> bool {
+fn fits(shape: &Shape, node: &TreeNode) -> bool {
     match (shape, &node.kind) {
-        (Shape::Record(..) | Shape::Dictionary { .. }, Kind::Map(_)) | (Shape::List(_), Kind::List(_)) => {
-            true
-        }
+        (Shape::Record(..) | Shape::Dictionary { .. }, NodeKind::Map(_))
+        | (Shape::List(_), NodeKind::List(_)) => true,
         (
             Shape::Text { .. } | Shape::Choice(_) | Shape::Number { .. } | Shape::Truth,
-            Kind::Scalar { .. },
+            NodeKind::Scalar { .. },
         ) => !node.is_nothing(),
         _ => false,
     }
@@ -355,28 +358,5 @@ fn truth(text: &str) -> Option<&'static str> {
         "true" | "yes" | "on" | "y" | "1" => Some("true"),
         "false" | "no" | "off" | "n" | "0" => Some("false"),
         _ => None,
-    }
-}
-
-/// The word that somebody probably meant: the fewest slips away, and not too many for its length.
-pub fn nearest<'w>(text: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    let bare = |text: &str| text.to_ascii_lowercase().replace(['_', '-'], "");
-    let slips = |word: &str| strsim::damerau_levenshtein(&bare(text), &bare(word));
-    let best = words.min_by_key(|word| slips(word))?;
-    (slips(best) <= (best.len() / 3).max(1)).then_some(best)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_word_is_near() {
-        let words = ["hostname", "ssh_authorized_keys", "password"];
-        let near = |text| nearest(text, words.iter().copied());
-        assert_eq!(near("hostnam"), Some("hostname"));
-        assert_eq!(near("ssh-authorized-keys"), Some("ssh_authorized_keys"));
-        assert_eq!(near("pasword"), Some("password"));
-        assert_eq!(near("labels"), None);
     }
 }

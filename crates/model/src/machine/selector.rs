@@ -172,9 +172,7 @@ impl fmt::Display for Selector {
 }
 
 fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
-    let write = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(write).collect()
+    percent::encode_but(text, b"-_.+")
 }
 
 #[cfg(test)]

@@ -10,8 +10,11 @@ use reqwest::StatusCode;
 use reqwest::blocking::Response;
 use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 
-use super::trouble::{self, Trouble};
-use super::{Attempts, Downloader, reason, redirect, shown};
+use super::cause::{reason, shown};
+use super::downloader::Downloader;
+use super::patience::Attempts;
+use super::redirect;
+use super::trouble::{self, TransferTrouble};
 use base::failure::{Class, Failure};
 
 /// What is read at once, in bytes.
@@ -43,8 +46,8 @@ impl Downloader {
         loop {
             match self.attempt(url, limit, &attempts) {
                 Ok(bytes) => return Ok(bytes),
-                Err(Trouble::Lasting(failure)) => return Err(failure),
-                Err(Trouble::Passing(passing)) => {
+                Err(TransferTrouble::Lasting(failure)) => return Err(failure),
+                Err(TransferTrouble::Passing(passing)) => {
                     let what = || format!("downloading {}", shown(url));
                     attempts.pause(passing).map_err(|why| trouble::given_up(what(), &why))?;
                 }
@@ -52,7 +55,7 @@ impl Downloader {
         }
     }
 
-    fn attempt(&self, url: &str, limit: u64, attempts: &Attempts) -> Result<Vec<u8>, Trouble> {
+    fn attempt(&self, url: &str, limit: u64, attempts: &Attempts) -> Result<Vec<u8>, TransferTrouble> {
         let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
         let response = redirect::get(&self.client, url, &headers, None);
         let response = response.map_err(|why| trouble::of_no_answer(url, self.hint, why))?;
@@ -63,9 +66,9 @@ impl Downloader {
             BodyError::TooLarge(cause) => trouble::lasting(url, self.hint, Class::Network, cause),
             BodyError::Late => {
                 let why = "it takes longer than a file of this kind may take";
-                Trouble::Lasting(trouble::given_up(format!("downloading {}", shown(url)), why))
+                TransferTrouble::Lasting(trouble::given_up(format!("downloading {}", shown(url)), why))
             }
-            BodyError::Read(error) => Trouble::passing(reason(&error)),
+            BodyError::Read(error) => TransferTrouble::passing(reason(&error)),
         })
     }
 }

@@ -51,7 +51,7 @@ impl Patience {
     }
 }
 
-/// Trouble that trying again may mend.
+/// TransferTrouble that trying again may mend.
 #[derive(Debug)]
 pub struct Passing {
     why: String,
@@ -60,7 +60,7 @@ pub struct Passing {
 }
 
 impl Passing {
-    /// Trouble that may be over soon.
+    /// TransferTrouble that may be over soon.
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), wait: None }
     }

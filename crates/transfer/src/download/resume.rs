@@ -15,8 +15,11 @@ use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, LAST_MODIFIED, RANGE,
 };
 
-use super::trouble::{self, Trouble};
-use super::{Attempts, Authoriser, Downloader, reason, redirect, shown};
+use super::cause::{reason, shown};
+use super::downloader::{Authoriser, Downloader};
+use super::patience::Attempts;
+use super::redirect;
+use super::trouble::{self, TransferTrouble};
 use base::failure::{Class, Failure};
 
 /// How the rest of a file is known to belong to what was read before.
@@ -125,16 +128,18 @@ impl Download {
     }
 
     /// Waits after passing trouble; gives up on lasting trouble, and on passing trouble that does not pass.
-    fn bear(&mut self, trouble: Trouble) -> Result<(), Failure> {
+    fn bear(&mut self, trouble: TransferTrouble) -> Result<(), Failure> {
         self.body = None;
         match trouble {
-            Trouble::Lasting(failure) => Err(failure),
-            Trouble::Passing(_) if self.needs_confirmation() && self.validator.is_none() => {
+            TransferTrouble::Lasting(failure) => Err(failure),
+            TransferTrouble::Passing(_) if self.needs_confirmation() && self.validator.is_none() => {
                 let why =
                     "the connection broke off, and the server does not name the version of the file (ETag)";
                 Err(self.not_the_same(why))
             }
-            Trouble::Passing(trouble) => self.attempts.pause(trouble).map_err(|why| self.enough(&why)),
+            TransferTrouble::Passing(trouble) => {
+                self.attempts.pause(trouble).map_err(|why| self.enough(&why))
+            }
         }
     }
 
@@ -154,9 +159,9 @@ impl Download {
             .hint("Leave the file on the server as it is while it is transferred, and start again.")
     }
 
-    fn connect(&mut self) -> Result<(), Trouble> {
+    fn connect(&mut self) -> Result<(), TransferTrouble> {
         let header = match &self.authoriser {
-            Some(authoriser) => authoriser.authorization().map_err(Trouble::Lasting)?,
+            Some(authoriser) => authoriser.authorization().map_err(TransferTrouble::Lasting)?,
             None => None,
         };
         let mut response = self.ask(header.as_ref())?;
@@ -165,7 +170,7 @@ impl Download {
             && !self.renewed
         {
             self.renewed = true;
-            let header = authoriser.renew(header.as_ref()).map_err(Trouble::Lasting)?;
+            let header = authoriser.renew(header.as_ref()).map_err(TransferTrouble::Lasting)?;
             response = self.ask(header.as_ref())?;
         }
         self.status = (!response.status().is_success()).then(|| response.status());
@@ -173,8 +178,8 @@ impl Download {
         self.validator = self.validator_of(&response).or(self.validator.take().filter(|_| self.position > 0));
         if skip > 0 {
             let skipped = io::copy(&mut (&mut response).take(skip), &mut io::sink());
-            if skipped.map_err(|error| Trouble::passing(reason(&error)))? < skip {
-                return Err(Trouble::passing("the connection broke off"));
+            if skipped.map_err(|error| TransferTrouble::passing(reason(&error)))? < skip {
+                return Err(TransferTrouble::passing("the connection broke off"));
             }
         }
         self.body = Some(response);
@@ -182,7 +187,7 @@ impl Download {
     }
 
     /// Asks for the rest of the file.
-    fn ask(&self, header: Option<&HeaderValue>) -> Result<Response, Trouble> {
+    fn ask(&self, header: Option<&HeaderValue>) -> Result<Response, TransferTrouble> {
         let mut headers = HeaderMap::new();
         // The bytes of the file are wanted, not a compressed form whose ranges mean something else.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -197,7 +202,7 @@ impl Download {
     }
 
     /// Judges the head of an answer; returns how many bytes of its body are known already.
-    fn accept(&self, response: &Response) -> Result<u64, Trouble> {
+    fn accept(&self, response: &Response) -> Result<u64, TransferTrouble> {
         let status = response.status();
         match status {
             StatusCode::OK => {
@@ -205,7 +210,7 @@ impl Download {
                 // The server ignores ranges, or the file has changed; the digest decides about the latter.
                 if self.needs_confirmation() {
                     let why = "the server began anew, as one does whose file has changed";
-                    return Err(Trouble::Lasting(self.not_the_same(why)));
+                    return Err(TransferTrouble::Lasting(self.not_the_same(why)));
                 }
                 Ok(self.position)
             }
@@ -216,7 +221,7 @@ impl Download {
                 let found = self.validator_of(response);
                 if self.needs_confirmation() && (found.is_none() || found != self.validator) {
                     let why = "the rest that the server sent is that of another version of the file";
-                    return Err(Trouble::Lasting(self.not_the_same(why)));
+                    return Err(TransferTrouble::Lasting(self.not_the_same(why)));
                 }
                 match start == self.position {
                     true => Ok(0),
@@ -242,7 +247,7 @@ impl Download {
         header(ETAG).filter(|tag| !tag.starts_with("W/")).or_else(date)
     }
 
-    fn check_length(&self, announced: Option<u64>) -> Result<(), Trouble> {
+    fn check_length(&self, announced: Option<u64>) -> Result<(), TransferTrouble> {
         match (announced, self.size) {
             (Some(announced), Some(size)) if announced != size => {
                 let why = format!("the file on the server has {announced} bytes instead of {size}");
@@ -252,7 +257,11 @@ impl Download {
         }
     }
 
-    fn lasting(&self, class: Class, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Trouble {
+    fn lasting(
+        &self,
+        class: Class,
+        why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> TransferTrouble {
         trouble::lasting(&self.url, self.from.hint, class, why)
     }
 }
@@ -269,7 +278,7 @@ impl Read for Download {
             };
             let trouble = match body.read(buffer) {
                 // A body without an announced length may end early and say nothing.
-                Ok(0) if self.size.is_some() => Trouble::passing("the connection broke off"),
+                Ok(0) if self.size.is_some() => TransferTrouble::passing("the connection broke off"),
                 Ok(0) => return Ok(0),
                 Ok(count) => {
                     let left = self.size.map_or(u64::MAX, |size| size - self.position);
@@ -283,7 +292,7 @@ impl Read for Download {
                     }
                     return Ok(count);
                 }
-                Err(error) => Trouble::passing(reason(&error)),
+                Err(error) => TransferTrouble::passing(reason(&error)),
             };
             self.bear(trouble).map_err(io::Error::other)?;
         }

@@ -5,17 +5,18 @@ use std::error::Error;
 use reqwest::StatusCode;
 use reqwest::blocking::Response;
 
+use super::cause::{Absent, Distrusted, is_distrusted, is_passing, reason, shown};
+use super::patience::Passing;
 use super::redirect::Unanswered;
-use super::{Absent, Distrusted, Passing, is_distrusted, is_passing, reason, shown};
 use base::failure::{Class, Failure};
 
 /// Whether trying again can help.
-pub(super) enum Trouble {
+pub(super) enum TransferTrouble {
     Passing(Passing),
     Lasting(Failure),
 }
 
-impl Trouble {
+impl TransferTrouble {
     pub(super) fn passing(why: impl Into<String>) -> Self {
         Self::Passing(Passing::new(why))
     }
@@ -27,9 +28,9 @@ pub(super) fn lasting(
     hint: &str,
     class: Class,
     why: impl Into<Box<dyn Error + Send + Sync>>,
-) -> Trouble {
+) -> TransferTrouble {
     let failure = Failure::new(class, format!("downloading {}", shown(url)));
-    Trouble::Lasting(failure.because(why).hint(hint))
+    TransferTrouble::Lasting(failure.because(why).hint(hint))
 }
 
 /// The failure after the last attempt.
@@ -40,27 +41,27 @@ pub(super) fn given_up(what: String, why: &str) -> Failure {
 }
 
 /// What to make of a request without an answer.
-pub(super) fn of_no_answer(url: &str, hint: &str, why: Unanswered) -> Trouble {
+pub(super) fn of_no_answer(url: &str, hint: &str, why: Unanswered) -> TransferTrouble {
     match why {
         Unanswered::Request(error) if is_distrusted(&error) => {
             lasting(url, hint, Class::Network, Distrusted(reason(&error)))
         }
-        Unanswered::Request(error) => Trouble::passing(reason(&error)),
+        Unanswered::Request(error) => TransferTrouble::passing(reason(&error)),
         Unanswered::Redirect(why) => lasting(url, why.hint(), Class::Network, why),
         Unanswered::Address => lasting(url, hint, Class::Network, "it is not a URL"),
     }
 }
 
 /// What to make of an answer that is not the file.
-pub(super) fn of_status(url: &str, hint: &str, response: &Response) -> Trouble {
+pub(super) fn of_status(url: &str, hint: &str, response: &Response) -> TransferTrouble {
     match response.status() {
         StatusCode::NOT_FOUND | StatusCode::GONE => {
             let failure = Failure::new(Class::Network, format!("{} is not there", shown(url)));
-            Trouble::Lasting(failure.because(Absent).hint(hint))
+            TransferTrouble::Lasting(failure.because(Absent).hint(hint))
         }
         status if is_passing(status) => {
             let trouble = Passing::new(format!("the server answered {status}"));
-            Trouble::Passing(trouble.asking(response.headers()))
+            TransferTrouble::Passing(trouble.asking(response.headers()))
         }
         status => lasting(url, hint, Class::Network, format!("the server answered {status}")),
     }

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use super::Client;
 use super::endpoint::{Endpoint, Server};
 use super::problem::Problem;
 use super::site::{Pass, Site};
+use super::sites::KnownSites;
 use crate::download::Download;
 use base::digest::Digest;
 use base::failure::Failure;
@@ -15,7 +15,7 @@ use formats::oci::Repository;
 
 /// A reader that changes to the next endpoint where one gives up.
 pub(super) struct Blob {
-    client: Client,
+    sites: Arc<KnownSites>,
     repository: Repository,
     digest: Digest,
     size: u64,
@@ -29,27 +29,27 @@ pub(super) struct Blob {
 impl Blob {
     /// Asks nobody yet.
     pub(super) fn new(
-        client: Client,
+        sites: Arc<KnownSites>,
         repository: &Repository,
         digest: Digest,
         size: u64,
         position: u64,
     ) -> Result<Self, Failure> {
-        let left = client.endpoints(repository, true)?.into();
+        let left = sites.endpoints(repository, true)?.into();
         let repository = repository.clone();
         let problems = Vec::new();
-        Ok(Self { client, repository, digest, size, position, left, problems, current: None })
+        Ok(Self { sites, repository, digest, size, position, left, problems, current: None })
     }
 
     /// Connects to the first endpoint that has the blob.
     pub(super) fn open(&mut self) -> Result<(), Failure> {
         while let Some(endpoint) = self.left.pop_front() {
-            let site = self.client.site(&endpoint.server)?;
+            let site = self.sites.site(&endpoint.server)?;
             let mut download = self.download(&site, &endpoint);
             match download.connect_patiently() {
                 Ok(()) => {
                     site.remember(&Ok(()));
-                    self.client.remember(&self.repository, endpoint);
+                    self.sites.remember(&self.repository, endpoint);
                     self.current = Some((site, download));
                     return Ok(());
                 }
@@ -57,7 +57,7 @@ impl Blob {
             }
         }
         let what = format!("pulling the blob {} of {}", self.digest.oci(), self.repository);
-        Err(self.client.summary(what, &self.problems))
+        Err(self.sites.summary(what, &self.problems))
     }
 
     fn download(&self, site: &Arc<Site>, endpoint: &Endpoint) -> Download {

@@ -15,44 +15,30 @@ mod credentials;
 mod endpoint;
 mod problem;
 mod rate;
+mod settings;
 mod site;
+mod sites;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+pub use settings::Settings;
+
 use std::fmt;
 use std::io::{self, Read};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::download::Patience;
 use base::digest::Digest;
 use base::failure::Failure;
-use base::size::ByteSize;
 use blob::Blob;
-use endpoint::{Endpoint, Server};
-use formats::oci::{ImageReference, Repository};
-use model::config::registries::Registries;
-use problem::{Problem, summary};
-use rate::{Limited, Limiter};
+use endpoint::Endpoint;
+use formats::oci::{ImageReference, Repository, media_types};
+use problem::Problem;
+use rate::Limited;
 use site::Site;
-
-/// Where and how to pull.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    /// Mirrors, logins and certificates of single hosts.
-    pub registries: Registries,
-    /// Certificates (PEM) of authorities that vouch for servers, beside those of the machine.
-    pub authorities: Vec<String>,
-    /// Whether to use the logins of docker (`$DOCKER_CONFIG` or `~/.docker`), where `registries` has none.
-    pub docker_config: bool,
-    /// How long to wait, and how often to try.
-    pub patience: Patience,
-    /// Bytes a second, all transfers together.
-    pub rate: Option<ByteSize>,
-}
+use sites::KnownSites;
 
 /// A manifest or an index as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,20 +54,11 @@ pub struct Fetched {
 /// Pulls from registries; clones share connections, logins and the limit. May be used from several threads at once, not
 /// from asynchronous code.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
-
-struct Inner {
-    settings: Settings,
-    docker: Option<PathBuf>,
-    limiter: Option<Limiter>,
-    sites: Mutex<HashMap<Server, Arc<Site>>>,
-    /// Where a repository was found last.
-    found: Mutex<HashMap<Repository, Endpoint>>,
-}
+pub struct Client(Arc<KnownSites>);
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("registries", &self.0.settings.registries).finish_non_exhaustive()
+        f.debug_struct("Client").field("registries", self.0.registries()).finish_non_exhaustive()
     }
 }
 
@@ -96,13 +73,7 @@ impl Client {
     fn with_docker(mut settings: Settings, docker: Option<PathBuf>) -> Result<Self> {
         settings.registries.merge_auths();
         endpoint::check(&settings.registries)?;
-        Ok(Self(Arc::new(Inner {
-            limiter: settings.rate.map(Limiter::new),
-            settings,
-            docker,
-            sites: Mutex::default(),
-            found: Mutex::default(),
-        })))
+        Ok(Self(Arc::new(KnownSites::new(settings, docker))))
     }
 
     /// The manifest or the index that `image` names, checked against its digest if it has one.
@@ -111,7 +82,7 @@ impl Client {
     /// where one sent something else.
     pub fn document(&self, image: &ImageReference) -> Result<Fetched> {
         // A tag may be another one elsewhere, so it is looked for in the order that was asked for.
-        let endpoints = self.endpoints(image.repository(), image.digest().is_some())?;
+        let endpoints = self.0.endpoints(image.repository(), image.digest().is_some())?;
         let bytes = self.first(image, endpoints, |site, endpoint| {
             let bytes = site.manifest(endpoint, image)?;
             let digest = Digest::of(&bytes);
@@ -135,15 +106,15 @@ impl Client {
         if offset >= size {
             return Ok(Box::new(io::empty()));
         }
-        let mut blob = Blob::new(self.clone(), repository, digest, size, offset)?;
+        let mut blob = Blob::new(Arc::clone(&self.0), repository, digest, size, offset)?;
         blob.open()?;
-        Ok(Box::new(Limited::new(blob, self.0.limiter.clone())))
+        Ok(Box::new(Limited::new(blob, self.0.limiter())))
     }
 
     /// Whether a blob is there in full length. Its last byte is asked for: what a server has sent already when the
     /// connection is closed may be megabytes.
     pub fn probe(&self, repository: &Repository, digest: Digest, size: u64) -> Result<()> {
-        Ok(Blob::new(self.clone(), repository, digest, size, size.saturating_sub(1))?.open()?)
+        Ok(Blob::new(Arc::clone(&self.0), repository, digest, size, size.saturating_sub(1))?.open()?)
     }
 
     /// Asks one endpoint after the other until one has what is wanted.
@@ -155,52 +126,18 @@ impl Client {
     ) -> Result<T, Failure> {
         let mut problems = Vec::new();
         for endpoint in endpoints {
-            let site = self.site(&endpoint.server)?;
+            let site = self.0.site(&endpoint.server)?;
             let result = ask(&site, &endpoint);
             site.remember(&result);
             match result {
                 Ok(value) => {
-                    self.remember(image.repository(), endpoint);
+                    self.0.remember(image.repository(), endpoint);
                     return Ok(value);
                 }
                 Err(problem) => problems.push((endpoint.server, problem)),
             }
         }
-        Err(self.summary(format!("pulling {image}"), &problems))
-    }
-
-    fn summary(&self, what: String, problems: &[(Server, Problem)]) -> Failure {
-        summary(what, problems, self.0.docker.is_some())
-    }
-
-    /// The places for a repository, at last those that did not answer. Where it does not matter which place it is
-    /// (`anywhere`), the one where the repository was found before comes first.
-    fn endpoints(&self, repository: &Repository, anywhere: bool) -> Result<Vec<Endpoint>, Failure> {
-        let mut list = endpoint::endpoints(&self.0.settings.registries, repository)?;
-        let found = self.0.found.lock().unwrap_or_else(PoisonError::into_inner).get(repository).cloned();
-        let sites = self.0.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        list.sort_by_key(|endpoint| {
-            let silent = sites.get(&endpoint.server).is_some_and(|site| site.is_silent());
-            (silent, anywhere && found.as_ref() != Some(endpoint))
-        });
-        Ok(list)
-    }
-
-    fn remember(&self, repository: &Repository, endpoint: Endpoint) {
-        self.0.found.lock().unwrap_or_else(PoisonError::into_inner).insert(repository.clone(), endpoint);
-    }
-
-    /// The server, prepared when it is asked first.
-    fn site(&self, server: &Server) -> Result<Arc<Site>, Failure> {
-        let inner = &self.0;
-        let mut sites = inner.sites.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(site) = sites.get(server) {
-            return Ok(site.clone());
-        }
-        let site = Site::new(server, &inner.settings, inner.docker.as_deref())?;
-        let site = Arc::new(site);
-        sites.insert(server.clone(), site.clone());
-        Ok(site)
+        Err(self.0.summary(format!("pulling {image}"), &problems))
     }
 }
 
@@ -216,8 +153,8 @@ fn media_type(bytes: &[u8]) -> String {
     }
     match serde_json::from_slice::<Head>(bytes) {
         Ok(head) if !head.media_type.is_empty() => head.media_type,
-        Ok(Head { manifests: Some(_), .. }) => "application/vnd.oci.image.index.v1+json".into(),
-        Ok(Head { layers: Some(_), .. }) => "application/vnd.oci.image.manifest.v1+json".into(),
+        Ok(Head { manifests: Some(_), .. }) => media_types::OCI_INDEX.into(),
+        Ok(Head { layers: Some(_), .. }) => media_types::OCI_MANIFEST.into(),
         _ => String::new(),
     }
 }

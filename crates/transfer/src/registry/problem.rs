@@ -14,7 +14,7 @@ use base::failure::{Class, Failure};
 
 /// What kind of trouble, as far as it decides what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProblemKind {
     /// It is not there.
     Missing,
     /// A login is wanted, or the one that was given is not good for it.
@@ -35,18 +35,18 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub(super) struct Problem {
-    pub(super) kind: Kind,
+    pub(super) kind: ProblemKind,
     pub(super) why: String,
 }
 
 /// Whether trying again can help.
-pub(super) enum Trouble {
+pub(super) enum RequestTrouble {
     Passing(Passing),
     Lasting(Problem),
 }
 
 impl Problem {
-    pub(super) fn new(kind: Kind, why: impl Into<String>) -> Self {
+    pub(super) fn new(kind: ProblemKind, why: impl Into<String>) -> Self {
         Self { kind, why: why.into() }
     }
 
@@ -58,22 +58,22 @@ impl Problem {
             (_, true) => format!("the user may not read this repository ({status})"),
             (_, false) => format!("this repository may not be read without a login ({status})"),
         };
-        Self::new(Kind::Refused, why)
+        Self::new(ProblemKind::Refused, why)
     }
 
     /// What a status means.
     pub(super) fn of_status(status: StatusCode, login: bool) -> Self {
         match status.as_u16() {
             code @ (401 | 403 | 407) => Self::refused(code, login),
-            404 | 410 => Self::new(Kind::Missing, "it does not have it (404)"),
-            _ => Self::new(Kind::Strange, format!("it answered {status}")),
+            404 | 410 => Self::new(ProblemKind::Missing, "it does not have it (404)"),
+            _ => Self::new(ProblemKind::Strange, format!("it answered {status}")),
         }
     }
 
     /// Something else than was asked for.
     pub(super) fn other_digest(found: Digest, wanted: Digest) -> Self {
         Self::new(
-            Kind::Damaged,
+            ProblemKind::Damaged,
             format!("what it sent has the digest {} instead of {}", found.oci(), wanted.oci()),
         )
     }
@@ -90,14 +90,17 @@ impl Problem {
         match code.as_str() {
             "UNAUTHORIZED" => Self::refused(401, login),
             "DENIED" => Self::refused(403, login),
-            "NAME_UNKNOWN" => Self::new(Kind::Missing, "it does not have this repository (404)"),
+            "NAME_UNKNOWN" => Self::new(ProblemKind::Missing, "it does not have this repository (404)"),
             "MANIFEST_UNKNOWN" | "NOT_FOUND" | "MANIFEST_BLOB_UNKNOWN" => {
-                Self::new(Kind::Missing, "it does not have this tag or digest (404)")
+                Self::new(ProblemKind::Missing, "it does not have this tag or digest (404)")
             }
             _ if message.is_empty() => Self::of_status(status, login),
             _ => {
                 let said = message.chars().filter(|c| !c.is_control()).take(200);
-                Self::new(Kind::Strange, format!("it refused ({status}): {}", said.collect::<String>()))
+                Self::new(
+                    ProblemKind::Strange,
+                    format!("it refused ({status}): {}", said.collect::<String>()),
+                )
             }
         }
     }
@@ -110,11 +113,15 @@ impl Problem {
         }
         let why = cause.map_or_else(|| failure.to_string(), ToString::to_string);
         match download.status() {
-            _ if failure.class() == Class::Verification => Self::new(Kind::Damaged, why),
-            _ if cause.is_some_and(|cause| cause.is::<RedirectError>()) => Self::new(Kind::Redirect, why),
+            _ if failure.class() == Class::Verification => Self::new(ProblemKind::Damaged, why),
+            _ if cause.is_some_and(|cause| cause.is::<RedirectError>()) => {
+                Self::new(ProblemKind::Redirect, why)
+            }
             Some(status) if !is_passing(status) => Self::of_status(status, login),
-            _ if cause.is_some_and(|cause| cause.is::<Distrusted>()) => Self::new(Kind::Distrusted, why),
-            _ => Self::new(Kind::Silent, why),
+            _ if cause.is_some_and(|cause| cause.is::<Distrusted>()) => {
+                Self::new(ProblemKind::Distrusted, why)
+            }
+            _ => Self::new(ProblemKind::Silent, why),
         }
     }
 }
@@ -132,14 +139,14 @@ struct Reason {
     message: String,
 }
 
-impl Trouble {
+impl RequestTrouble {
     /// What to make of a request without an answer.
     pub(super) fn of_no_answer(why: Unanswered) -> Self {
         let (kind, why) = match why {
-            Unanswered::Request(error) if is_distrusted(&error) => (Kind::Distrusted, reason(&error)),
+            Unanswered::Request(error) if is_distrusted(&error) => (ProblemKind::Distrusted, reason(&error)),
             Unanswered::Request(error) => return Self::Passing(Passing::new(reason(&error))),
-            Unanswered::Redirect(error) => (Kind::Redirect, error.to_string()),
-            Unanswered::Address => (Kind::Strange, "its address is not a URL".into()),
+            Unanswered::Redirect(error) => (ProblemKind::Redirect, error.to_string()),
+            Unanswered::Address => (ProblemKind::Strange, "its address is not a URL".into()),
         };
         Self::Lasting(Problem::new(kind, why))
     }
@@ -157,9 +164,11 @@ impl Trouble {
     pub(super) fn of_body(what: &str, error: &BodyError) -> Self {
         match error {
             BodyError::TooLarge(limit) => {
-                Self::Lasting(Problem::new(Kind::Strange, format!("{what} is not taken: {limit}")))
+                Self::Lasting(Problem::new(ProblemKind::Strange, format!("{what} is not taken: {limit}")))
             }
-            BodyError::Late => Self::Lasting(Problem::new(Kind::Silent, format!("{what} comes too slowly"))),
+            BodyError::Late => {
+                Self::Lasting(Problem::new(ProblemKind::Silent, format!("{what} comes too slowly")))
+            }
             BodyError::Read(error) => Self::Passing(Passing::new(reason(error))),
         }
     }
@@ -169,30 +178,30 @@ impl Trouble {
 pub(super) fn summary(what: String, problems: &[(Server, Problem)], docker: bool) -> Failure {
     let told: Vec<_> = problems.iter().map(|(server, problem)| format!("{server}: {problem}")).collect();
     let any = |kind| problems.iter().find(|(_, problem)| problem.kind == kind).map(|(server, _)| server);
-    let class = if any(Kind::Damaged).is_some() { Class::Verification } else { Class::Network };
+    let class = if any(ProblemKind::Damaged).is_some() { Class::Verification } else { Class::Network };
     let mut hints = Vec::new();
-    if let Some(Server { host, .. }) = any(Kind::Refused) {
+    if let Some(Server { host, .. }) = any(ProblemKind::Refused) {
         let command = if docker { format!("Run \"docker login {host}\", or give") } else { "Give".into() };
         hints.push(format!("{command} user name and password under registries.configs.{host:?}.auth."));
     }
-    if any(Kind::Missing).is_some() {
+    if any(ProblemKind::Missing).is_some() {
         hints.push("Check the name and the tag of the image.".into());
     }
-    if let Some(Server { host, .. }) = any(Kind::Distrusted) {
+    if let Some(Server { host, .. }) = any(ProblemKind::Distrusted) {
         let key = format!("registries.configs.{host:?}.tls.ca_file");
         hints.push(format!("Name the file with the certificate of the registry's authority as {key}."));
     }
-    if any(Kind::Silent).is_some() || any(Kind::Strange).is_some() {
+    if any(ProblemKind::Silent).is_some() || any(ProblemKind::Strange).is_some() {
         hints.push(
             "Check the network, the proxy and the endpoints under registries, then start again.".into(),
         );
     }
-    if any(Kind::Redirect).is_some() {
+    if any(ProblemKind::Redirect).is_some() {
         hints.push(
             "Name the server that it redirects to under registries, or have the redirect corrected.".into(),
         );
     }
-    if any(Kind::Damaged).is_some() {
+    if any(ProblemKind::Damaged).is_some() {
         hints.push("Ask who runs the registry or the mirror, or name another one under registries.".into());
     }
     Failure::new(class, what).because(anyhow::anyhow!(told.join("; "))).hint(hints.join(" "))

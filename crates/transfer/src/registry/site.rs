@@ -18,24 +18,27 @@ use reqwest::{StatusCode, Url};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::Settings;
 use super::challenge::Challenge;
 use super::credentials::Credential;
 use super::endpoint::{Endpoint, Server};
-use super::problem::{Kind, Problem, Trouble};
+use super::problem::{Problem, ProblemKind, RequestTrouble};
+use super::settings::Settings;
 use crate::download::{Attempts, Authoriser, Downloader, Patience, body, client, is_passing, redirect};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
-use formats::oci::ImageReference;
+use formats::oci::{ImageReference, media_types};
 use model::config::registries::Tls;
 
 /// How we call ourselves.
 const AGENT: &str = concat!("nqrust/", env!("CARGO_PKG_VERSION"));
 
 /// What we can read, for `Accept`. Registries convert to what is accepted, or refuse.
-const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
-                        application/vnd.docker.distribution.manifest.list.v2+json, \
-                        application/vnd.docker.distribution.manifest.v2+json";
+const ACCEPTED: [&str; 4] = [
+    media_types::OCI_INDEX,
+    media_types::OCI_MANIFEST,
+    media_types::DOCKER_INDEX,
+    media_types::DOCKER_MANIFEST,
+];
 
 /// The digest that a registry says a manifest has.
 const CONTENT_DIGEST: &str = "Docker-Content-Digest";
@@ -116,14 +119,16 @@ impl Site {
 
     /// Remembers whether it answers.
     pub(super) fn remember<T>(&self, result: &Result<T, Problem>) {
-        let silent = matches!(result, Err(problem) if problem.kind == Kind::Silent);
+        let silent = matches!(result, Err(problem) if problem.kind == ProblemKind::Silent);
         self.silent.store(silent, Ordering::Relaxed);
     }
 
     /// The manifest or index of an image, as it is, of at most 4 MiB.
     pub(super) fn manifest(&self, endpoint: &Endpoint, image: &ImageReference) -> Result<Vec<u8>, Problem> {
         let url = endpoint.url("manifests", &image.version());
-        let accepted = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPTED))]);
+        let accepted = HeaderMap::from_iter(
+            HeaderValue::from_str(&ACCEPTED.join(", ")).ok().map(|value| (ACCEPT, value)),
+        );
         let mut grant = self.grant(&endpoint.path)?;
         let mut renewed = false;
         let mut attempts = self.attempts();
@@ -145,30 +150,30 @@ impl Site {
         }
     }
 
-    fn read_manifest(&self, response: Response, attempts: &Attempts) -> Result<Vec<u8>, Trouble> {
+    fn read_manifest(&self, response: Response, attempts: &Attempts) -> Result<Vec<u8>, RequestTrouble> {
         if response.status() != StatusCode::OK {
             return Err(self.refusal(response, attempts));
         }
         let named =
             response.headers().get(CONTENT_DIGEST).and_then(|value| value.to_str().ok()?.parse().ok());
-        let bytes =
-            body(response, MANIFEST, attempts).map_err(|error| Trouble::of_body("what it sent", &error))?;
+        let bytes = body(response, MANIFEST, attempts)
+            .map_err(|error| RequestTrouble::of_body("what it sent", &error))?;
         let found = Digest::of(&bytes);
         match named.filter(|named| *named != found) {
             None => Ok(bytes),
-            Some(named) => Err(Trouble::Lasting(Problem::other_digest(found, named))),
+            Some(named) => Err(RequestTrouble::Lasting(Problem::other_digest(found, named))),
         }
     }
 
     /// Why there is no manifest, as far as the answer tells it.
-    fn refusal(&self, response: Response, attempts: &Attempts) -> Trouble {
+    fn refusal(&self, response: Response, attempts: &Attempts) -> RequestTrouble {
         let status = response.status();
         let login = self.has_login();
         if is_passing(status) {
-            return Trouble::of_status(&response, login);
+            return RequestTrouble::of_status(&response, login);
         }
         let told = status.is_client_error().then(|| body(response, REFUSAL, attempts).ok()).flatten();
-        Trouble::Lasting(Problem::told(status, &told.unwrap_or_default(), login))
+        RequestTrouble::Lasting(Problem::told(status, &told.unwrap_or_default(), login))
     }
 
     fn get(
@@ -176,8 +181,9 @@ impl Site {
         url: &str,
         headers: &HeaderMap,
         authorization: Option<&HeaderValue>,
-    ) -> Result<Response, Trouble> {
-        redirect::get(self.downloader.client(), url, headers, authorization).map_err(Trouble::of_no_answer)
+    ) -> Result<Response, RequestTrouble> {
+        redirect::get(self.downloader.client(), url, headers, authorization)
+            .map_err(RequestTrouble::of_no_answer)
     }
 
     fn attempts(&self) -> Attempts {
@@ -216,17 +222,22 @@ impl Site {
         }
     }
 
-    fn bear(&self, attempts: &mut Attempts, trouble: Trouble) -> Result<(), Problem> {
+    fn bear(&self, attempts: &mut Attempts, trouble: RequestTrouble) -> Result<(), Problem> {
         match trouble {
-            Trouble::Lasting(problem) => Err(problem),
-            Trouble::Passing(passing) => {
-                attempts.pause(passing).map_err(|why| Problem::new(Kind::Silent, why))
+            RequestTrouble::Lasting(problem) => Err(problem),
+            RequestTrouble::Passing(passing) => {
+                attempts.pause(passing).map_err(|why| Problem::new(ProblemKind::Silent, why))
             }
         }
     }
 
     /// Asks how the server wants to be told who asks, and obeys. `refused` tells that reading has been refused already.
-    fn ask(&self, path: &str, refused: bool, attempts: &Attempts) -> Result<Option<HeaderValue>, Trouble> {
+    fn ask(
+        &self,
+        path: &str,
+        refused: bool,
+        attempts: &Attempts,
+    ) -> Result<Option<HeaderValue>, RequestTrouble> {
         match self.challenge()? {
             // Some ask for a login only where an image is not for everybody.
             Challenge::None if refused => self.basic(),
@@ -237,11 +248,11 @@ impl Site {
         }
     }
 
-    fn challenge(&self) -> Result<Challenge, Trouble> {
+    fn challenge(&self) -> Result<Challenge, RequestTrouble> {
         let url = format!("{}/v2/", self.server);
         let response = self.get(&url, &HeaderMap::new(), None)?;
         if is_passing(response.status()) {
-            return Err(Trouble::of_status(&response, self.has_login()));
+            return Err(RequestTrouble::of_status(&response, self.has_login()));
         }
         if !redirect::is_from(&response, &url) {
             // Where the password goes is for the registry alone to say.
@@ -258,8 +269,8 @@ impl Site {
         service: Option<&str>,
         path: &str,
         attempts: &Attempts,
-    ) -> Result<Option<HeaderValue>, Trouble> {
-        let strange = |why: &str| Trouble::Lasting(Problem::new(Kind::Strange, why));
+    ) -> Result<Option<HeaderValue>, RequestTrouble> {
+        let strange = |why: &str| RequestTrouble::Lasting(Problem::new(ProblemKind::Strange, why));
         let mut url =
             Url::parse(realm).map_err(|_| strange("the address of its token service is not one"))?;
         if !is_safe(&url, self.server.plain) {
@@ -272,10 +283,11 @@ impl Site {
         }
         let response = self.get(url.as_str(), &HeaderMap::new(), self.basic()?.as_ref())?;
         if !response.status().is_success() {
-            return Err(Trouble::of_status(&response, self.has_login()));
+            return Err(RequestTrouble::of_status(&response, self.has_login()));
         }
         let bytes = body(response, TOKEN, attempts);
-        let bytes = bytes.map_err(|error| Trouble::of_body("the answer of its token service", &error))?;
+        let bytes =
+            bytes.map_err(|error| RequestTrouble::of_body("the answer of its token service", &error))?;
         match token_in(&bytes) {
             Some(token) => header(&format!("Bearer {token}")),
             // What the service wrote instead may be a secret all the same.
@@ -284,7 +296,7 @@ impl Site {
     }
 
     /// The header with the login, where there is one.
-    fn basic(&self) -> Result<Option<HeaderValue>, Trouble> {
+    fn basic(&self) -> Result<Option<HeaderValue>, RequestTrouble> {
         let Some(Credential { user, password }) = &self.credential else { return Ok(None) };
         let pair = BASE64_STANDARD.encode(format!("{user}:{}", password.expose()));
         header(&format!("Basic {pair}"))
@@ -308,10 +320,10 @@ fn token_in(answer: &[u8]) -> Option<String> {
 }
 
 /// A header that no log shows.
-fn header(value: &str) -> Result<Option<HeaderValue>, Trouble> {
+fn header(value: &str) -> Result<Option<HeaderValue>, RequestTrouble> {
     let Ok(mut header) = HeaderValue::from_str(value) else {
         let why = "its token is not one that a request can carry";
-        return Err(Trouble::Lasting(Problem::new(Kind::Strange, why)));
+        return Err(RequestTrouble::Lasting(Problem::new(ProblemKind::Strange, why)));
     };
     header.set_sensitive(true);
     Ok(Some(header))

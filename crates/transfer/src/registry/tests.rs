@@ -12,6 +12,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use super::*;
+use crate::download::Patience;
 use base::failure::{Class, class_of, render};
 use fake::{Answer, Fake, Request};
 use testing::http as fake;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files;
-use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform};
+use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform, media_types};
 
 use super::super::blob::Blob;
 use super::super::image::{INDEX, MANIFEST, StoredImage, Target};
@@ -21,8 +21,7 @@ use super::{DOCUMENT, Import, Imported, spool};
 const NAMES: [&str; 2] = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
 
 /// What the configurations of container images are called; other things are kept in layouts too.
-const CONFIGS: [&str; 2] =
-    ["application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"];
+const CONFIGS: [&str; 2] = [media_types::OCI_CONFIG, media_types::DOCKER_CONFIG];
 
 /// Where the blobs of a layout come from.
 pub(super) trait Blobs {

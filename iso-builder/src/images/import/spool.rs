@@ -31,8 +31,8 @@ const PIECE: usize = 128 << 10;
 /// The level that layers are compressed with.
 const LEVEL: i32 = 3;
 
-const GZIP_LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
-const ZSTD_LAYER: &str = "application/vnd.oci.image.layer.v1.tar+zstd";
+const GZIP_LAYER: &str = formats::oci::media_types::OCI_LAYER_GZIP;
+const ZSTD_LAYER: &str = formats::oci::media_types::OCI_LAYER_ZSTD;
 
 /// What an archive has.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! Level 3 (files of any length) with Rock Ridge names, two El Torito entries, a boot sector for BIOS and a GUID
 //! partition table. One FAT image is El Torito's entry for UEFI and the EFI system partition of a stick. What lies where
-//! is `medium::iso`'s to say, for the medium check of the installer has to know it too; here files are copied there.
+//! is `formats::iso9660::write`'s to say, for the medium check of the installer has to know it too; here files are copied there.
 //! `iso9660` reads what is written.
 //!
 //! Owners, modes and times are given, so that those of the sources leave no trace: the same content makes the same
@@ -20,10 +20,8 @@ use anyhow::{Context, Result, ensure};
 use base::failure::{Class, Failure};
 use base::progress::{Progress, Step};
 use base::size::ByteSize;
-use medium::iso::Layout;
-use medium::iso::boot;
-use medium::iso::layout::{Outline, Part};
-use medium::iso::recipe::ELTORITO;
+use formats::iso9660::write::{Layout, Outline, Part, grub};
+use medium::iso::recipe::{ELTORITO, PREPARER};
 use uuid::Uuid;
 
 /// What an ISO is made of.
@@ -57,7 +55,7 @@ impl Iso {
         }
         let sizes: Vec<_> = files.iter().map(|(_, size)| *size).collect();
         let (volume, guid, epoch, esp) = (&self.volume, self.guid, self.epoch, length(&self.esp)?);
-        let layout = Layout::new(&Outline { volume, guid, epoch, files, esp })?;
+        let layout = Layout::new(&Outline { volume, preparer: PREPARER, guid, epoch, files, esp })?;
         check_space(output, layout.size)?;
 
         let unfinished = output.with_extension("iso.new");
@@ -89,7 +87,7 @@ impl Iso {
         let eltorito = layout.start(0);
         let mut image =
             fs::read(&self.eltorito).with_context(|| format!("reading {}", self.eltorito.display()))?;
-        boot::patch_eltorito(&mut image, eltorito)?;
+        grub::patch_eltorito(&mut image, eltorito)?;
         iso.write_all_at(&image, eltorito.offset().0)?;
         step.advance(image.len() as u64);
         for (number, (_, source)) in self.files.iter().enumerate() {
@@ -98,7 +96,7 @@ impl Iso {
         }
         copy(&self.esp, u64::from(layout.esp.length), &mut iso, layout.esp.start.offset().0, step)?;
         let hybrid = fs::read(&self.hybrid).with_context(|| format!("reading {}", self.hybrid.display()))?;
-        iso.write_all_at(&boot::first_sector(&hybrid, eltorito, layout.size.get())?, 0)?;
+        iso.write_all_at(&grub::first_sector(&hybrid, eltorito, layout.size.get())?, 0)?;
         Ok(())
     }
 }

@@ -3,11 +3,11 @@
 use std::io::Read;
 
 use base::command::{Invocation, Runner, SystemRunner};
-use medium::iso::layout::PARTITION;
+use formats::iso9660::write::PARTITION;
 use proptest::prelude::*;
 
 use super::*;
-use formats::iso9660::{self, Kind};
+use formats::iso9660::{self, EntryKind};
 
 const EPOCH: u64 = 1_709_209_845;
 
@@ -71,7 +71,7 @@ fn run(program: &str, args: &[&str]) -> String {
 fn assert_holds(iso: &iso9660::Iso<impl iso9660::Source + 'static>, files: &[(String, Vec<u8>)]) {
     let found: Vec<_> = iso.walk().collect::<iso9660::Result<Vec<_>>>().unwrap();
     let mut found: Vec<_> =
-        found.into_iter().filter(|(_, entry)| entry.kind == Kind::File).map(|(path, _)| path).collect();
+        found.into_iter().filter(|(_, entry)| entry.kind == EntryKind::File).map(|(path, _)| path).collect();
     let mut expected: Vec<_> = files.iter().map(|(path, _)| path.clone()).collect();
     expected.push(ELTORITO.to_owned());
     found.sort();

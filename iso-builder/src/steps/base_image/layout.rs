@@ -7,7 +7,7 @@ use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
-use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform};
+use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform, media_types};
 use serde::de::DeserializeOwned;
 
 use super::super::Request;
@@ -21,10 +21,10 @@ const NAME: &str = "org.opencontainers.image.ref.name";
 
 /// How layers may be called, before `+gzip` and the like. How one is compressed is told by its first bytes.
 const LAYERS: [&str; 4] = [
-    "application/vnd.oci.image.layer.v1.tar",
-    "application/vnd.oci.image.layer.nondistributable.v1.tar",
-    "application/vnd.docker.image.rootfs.diff.tar",
-    "application/vnd.docker.image.rootfs.foreign.diff.tar",
+    media_types::OCI_LAYER,
+    media_types::OCI_LAYER_NONDISTRIBUTABLE,
+    media_types::DOCKER_LAYER,
+    media_types::DOCKER_LAYER_FOREIGN,
 ];
 
 const COMPRESSIONS: [&str; 5] = ["", "+gzip", "+zstd", ".gzip", ".zstd"];

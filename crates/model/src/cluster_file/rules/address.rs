@@ -2,15 +2,16 @@
 
 use std::net::Ipv4Addr;
 
-use super::{Finding, unique};
-use crate::cluster_file::ClusterFile;
-use crate::cluster_file::layers::Node;
+use super::unique;
+use crate::cluster_file::document::ClusterFile;
+use crate::cluster_file::layers::ClusterNode;
+use crate::config::rules::Finding;
 
 const VIP: &str = "cluster.install.vip";
 const URL: &str = "cluster.server_url";
 
 /// Machines that join know where.
-pub(super) fn is_known(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn is_known(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     if file.address().is_some() || nodes.iter().all(|node| node.creates) {
         return Vec::new();
     }
@@ -19,10 +20,12 @@ pub(super) fn is_known(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
 }
 
 /// The address moves from machine to machine, so that it is none's own.
-pub(super) fn is_nobodys(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn is_nobodys(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let shared = file.shared_config();
     let owner = |ip: Ipv4Addr| {
-        let has = |node: &&Node| node.config.iter().flat_map(unique::own_addresses).any(|(_, own)| own == ip);
+        let has = |node: &&ClusterNode| {
+            node.config.iter().flat_map(unique::own_addresses).any(|(_, own)| own == ip)
+        };
         nodes.iter().find(has)
     };
     let mut findings = Vec::new();
@@ -43,7 +46,7 @@ pub(super) fn is_nobodys(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
 }
 
 /// Machines that join check the certificate for the name that they were told.
-pub(super) fn is_certified(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn is_certified(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let shared = file.shared_config();
     let Some(url) = &shared.server_url else { return Vec::new() };
     // An address that the cluster should not have at all needs no certificate.

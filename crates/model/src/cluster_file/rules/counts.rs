@@ -4,11 +4,11 @@
 //! nothing but one more that can fail (<https://etcd.io/docs/v3.5/faq/#what-is-failure-tolerance>). A witness is the
 //! third vote where there are two machines for everything else.
 
-use super::{Finding, count, tally};
-use crate::cluster_file::layers::Node;
+use crate::cluster_file::document::{ClusterFile, Counts};
+use crate::cluster_file::layers::ClusterNode;
 use crate::cluster_file::places::pool;
-use crate::cluster_file::{ClusterFile, Counts};
 use crate::config::Role;
+use crate::config::rules::Finding;
 use crate::config::shape::join;
 
 /// More members than this make every write slower and stand no failure that matters.
@@ -17,12 +17,20 @@ const MOST_MEMBERS: usize = 7;
 const COPIES: usize = 3;
 
 /// How many nodes of each role there are.
-pub(in crate::cluster_file) fn counts(nodes: &[Node]) -> Counts {
-    tally(nodes)
+pub(in crate::cluster_file) fn counts(nodes: &[ClusterNode]) -> Counts {
+    Counts {
+        management: count(nodes, Role::Management),
+        witness: count(nodes, Role::Witness),
+        worker: count(nodes, Role::Worker) + count(nodes, Role::Default),
+    }
+}
+
+fn count(nodes: &[ClusterNode], role: Role) -> usize {
+    nodes.iter().filter(|node| node.role == Some(role)).count()
 }
 
 /// One management machine creates the cluster.
-pub(super) fn one_creates(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn one_creates(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let asked = nodes.iter().filter(|node| machine_says(file, node));
     let (fit, unfit): (Vec<_>, Vec<_>) = asked.partition(|node| node.role == Some(Role::Management));
@@ -46,13 +54,13 @@ pub(super) fn one_creates(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
     findings
 }
 
-fn machine_says(file: &ClusterFile, node: &Node) -> bool {
+fn machine_says(file: &ClusterFile, node: &ClusterNode) -> bool {
     file.pools[node.pool].machines[node.machine].create == Some(true)
 }
 
 /// The members of etcd are an odd number, and not too many.
-pub(super) fn etcd_can_decide(_: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
-    let counts = tally(nodes);
+pub(super) fn etcd_can_decide(_: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
+    let counts = counts(nodes);
     let (members, warning) =
         (counts.members(), |code, message: String| vec![Finding::warning("pools", code, message)]);
     if members > MOST_MEMBERS {
@@ -73,7 +81,7 @@ pub(super) fn etcd_can_decide(_: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
 }
 
 /// A witness stands beside two management machines, and alone.
-pub(super) fn witness_fits(_: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn witness_fits(_: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let mut witnesses = nodes.iter().filter(|node| node.role == Some(Role::Witness));
     let Some(first) = witnesses.next() else { return Vec::new() };
     let mut findings: Vec<_> = witnesses
@@ -102,8 +110,8 @@ pub(super) fn witness_fits(_: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
 }
 
 /// There are as many machines with data as copies of it.
-pub(super) fn copies_have_room(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
-    let counts = tally(nodes);
+pub(super) fn copies_have_room(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
+    let counts = counts(nodes);
     let keepers = counts.management + counts.worker;
     let given = file.shared_config().install.harvester.storage_class.replica_count;
     let copies = given.and_then(|copies| usize::try_from(copies).ok()).unwrap_or(COPIES);

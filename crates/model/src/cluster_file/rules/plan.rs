@@ -1,23 +1,20 @@
 //! One plan of the management network: the virtual address moves between machines by ARP, and packets between pods
 //! are as large on one machine as on the other.
 
-use super::{Finding, Node};
-use crate::cluster_file::ClusterFile;
-use crate::config::rules::prefix_length;
+use crate::cluster_file::document::ClusterFile;
+use crate::cluster_file::layers::ClusterNode;
+use crate::config::rules::Finding;
+use crate::config::rules::{MANAGEMENT, USUAL_PACKETS, prefix_length};
 use crate::config::{Cidr, ManagementInterface, Method};
 
-const NETWORK: &str = "install.management_interface";
-/// What drivers do unless told.
-const USUAL_PACKETS: u32 = 1500;
-
 fn path(key: &str) -> String {
-    format!("{NETWORK}.{key}")
+    format!("{MANAGEMENT}.{key}")
 }
 
 /// The management networks, that of the first node in front.
-fn networks(nodes: &[Node]) -> Vec<(&Node, ManagementInterface)> {
+fn networks(nodes: &[ClusterNode]) -> Vec<(&ClusterNode, ManagementInterface)> {
     let network =
-        |node: &Node| node.config.as_ref().map(|config| config.install.management_interface.clone());
+        |node: &ClusterNode| node.config.as_ref().map(|config| config.install.management_interface.clone());
     let mut networks: Vec<_> =
         nodes.iter().filter_map(|node| Some((node, network(node)?.unwrap_or_default()))).collect();
     networks.sort_by_key(|(node, _)| !node.creates);
@@ -30,7 +27,7 @@ fn subnet(network: &ManagementInterface) -> Option<Cidr> {
 }
 
 /// All machines are in one network, and the cluster's address is in it too.
-pub(super) fn one_subnet(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn one_subnet(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let networks = networks(nodes);
     let mut known = networks.iter().filter_map(|(node, network)| Some((*node, subnet(network)?)));
     let Some((first, plan)) = known.next() else { return Vec::new() };
@@ -51,7 +48,7 @@ pub(super) fn one_subnet(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
 }
 
 /// All machines send packets of the same size.
-pub(super) fn one_packet_size(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn one_packet_size(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let size = |network: &ManagementInterface| if network.mtu == 0 { USUAL_PACKETS } else { network.mtu };
     different(nodes, size, |node, own, first, plan| {
         let message = format!(
@@ -63,7 +60,7 @@ pub(super) fn one_packet_size(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding
 }
 
 /// All machines are in one VLAN. A port of a switch can tag for one of them, so it may be right otherwise.
-pub(super) fn one_vlan(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn one_vlan(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let vlan = |network: &ManagementInterface| if network.vlan_id < 2 { 0 } else { network.vlan_id };
     let word = |vlan: u32| if vlan == 0 { "no VLAN".to_owned() } else { format!("the VLAN {vlan}") };
     different(nodes, vlan, |node, own, first, plan| {
@@ -73,7 +70,7 @@ pub(super) fn one_vlan(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
 }
 
 /// All machines have their addresses from the same place.
-pub(super) fn one_method(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn one_method(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let word = |method| if method == Method::Static { "a static address" } else { "an address from DHCP" };
     let found = different(
         nodes,
@@ -88,9 +85,9 @@ pub(super) fn one_method(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
 
 /// A finding for each node that differs from the first.
 fn different<T: PartialEq + Copy>(
-    nodes: &[Node],
+    nodes: &[ClusterNode],
     value: impl Fn(&ManagementInterface) -> T,
-    finding: impl Fn(&Node, T, &Node, T) -> Finding,
+    finding: impl Fn(&ClusterNode, T, &ClusterNode, T) -> Finding,
 ) -> Vec<Finding> {
     let networks = networks(nodes);
     let Some((first, plan)) = networks.first().map(|(node, network)| (*node, value(network))) else {

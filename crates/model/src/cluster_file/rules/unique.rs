@@ -5,18 +5,18 @@ use std::fmt::Display;
 use std::hash::Hash;
 use std::net::Ipv4Addr;
 
-use super::Finding;
-use crate::cluster_file::ClusterFile;
-use crate::cluster_file::layers::Node;
+use crate::cluster_file::document::ClusterFile;
+use crate::cluster_file::layers::ClusterNode;
 use crate::cluster_file::places::pool;
 use crate::config::InstallConfig;
+use crate::config::rules::Finding;
 use crate::config::shape::join;
 
 /// A value of one node, with its path in the install configuration.
 type Valued<T> = (String, T);
 
 /// Pools have different names.
-pub(super) fn pools(file: &ClusterFile, _: &[Node]) -> Vec<Finding> {
+pub(super) fn pools(file: &ClusterFile, _: &[ClusterNode]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut names = HashSet::new();
     for (later, group) in file.pools.iter().enumerate() {
@@ -29,7 +29,7 @@ pub(super) fn pools(file: &ClusterFile, _: &[Node]) -> Vec<Finding> {
 }
 
 /// Machines have different names.
-pub(super) fn hostnames(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn hostnames(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let name = |config: &InstallConfig| {
         config.os.hostname.iter().map(|name| ("os.hostname".to_owned(), name.to_string())).collect()
     };
@@ -37,12 +37,12 @@ pub(super) fn hostnames(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
 }
 
 /// Machines have different addresses, which are also no gateway's.
-pub(super) fn addresses(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
+pub(super) fn addresses(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
     let code = "duplicate-address";
-    let told = |other: &Node, ip: &Ipv4Addr| format!("{} has the address {ip} already", other.name);
+    let told = |other: &ClusterNode, ip: &Ipv4Addr| format!("{} has the address {ip} already", other.name);
     let mut findings = repeated(file, nodes, own_addresses, code, told);
-    let gateway = |node: &Node| node.config.as_ref()?.install.management_interface.as_ref()?.gateway;
-    let mut gateways: HashMap<Ipv4Addr, &Node> = HashMap::new();
+    let gateway = |node: &ClusterNode| node.config.as_ref()?.install.management_interface.as_ref()?.gateway;
+    let mut gateways: HashMap<Ipv4Addr, &ClusterNode> = HashMap::new();
     for node in nodes {
         if let Some(gateway) = gateway(node) {
             gateways.entry(gateway).or_insert(node);
@@ -72,8 +72,9 @@ pub(super) fn own_addresses(config: &InstallConfig) -> Vec<Valued<Ipv4Addr>> {
 }
 
 /// No two machines have a card of the same hardware address.
-pub(super) fn cards(file: &ClusterFile, nodes: &[Node]) -> Vec<Finding> {
-    let told = |other: &Node, mac: &String| format!("{} has the hardware address {mac} already", other.name);
+pub(super) fn cards(file: &ClusterFile, nodes: &[ClusterNode]) -> Vec<Finding> {
+    let told =
+        |other: &ClusterNode, mac: &String| format!("{} has the hardware address {mac} already", other.name);
     let mut findings = repeated(file, nodes, own_cards, "duplicate-hardware-address", told);
     let Some(vip) = file.shared_config().install.vip_hw_addr else { return findings };
     let vip = vip.to_ascii_lowercase();
@@ -107,17 +108,17 @@ pub(in crate::cluster_file) fn own_cards(config: &InstallConfig) -> Vec<Valued<S
 /// A finding for each value that an earlier node has too.
 fn repeated<T: Eq + Hash + Display>(
     file: &ClusterFile,
-    nodes: &[Node],
+    nodes: &[ClusterNode],
     values: impl Fn(&InstallConfig) -> Vec<Valued<T>>,
     code: &'static str,
-    message: impl Fn(&Node, &T) -> String,
+    message: impl Fn(&ClusterNode, &T) -> String,
 ) -> Vec<Finding> {
     let all: Vec<_> = nodes
         .iter()
         .flat_map(|node| node.config.iter().flat_map(&values).map(move |(path, value)| (node, path, value)))
         .collect();
     let mut findings = Vec::new();
-    let mut first: HashMap<&T, &Node> = HashMap::new();
+    let mut first: HashMap<&T, &ClusterNode> = HashMap::new();
     for (node, path, value) in &all {
         let other = *first.entry(value).or_insert(node);
         // What one machine has twice, its own rules see.

@@ -5,6 +5,9 @@ mod whole;
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
+use super::document::shape;
 use super::*;
 use crate::config::{Mode, Severity, parse};
 use base::failure::render as told;

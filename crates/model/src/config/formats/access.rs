@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Checked, Fault, ensure};
-use crate::config::password::{self, Kind};
+use super::fault::{Fault, FormatResult, ensure};
+use crate::config::password::{self, PasswordKind};
 
 /// The key types that OpenSSH of Debian 12 accepts.
 const KEY_TYPES: [&str; 7] = [
@@ -18,7 +18,7 @@ const KEY_TYPES: [&str; 7] = [
 ];
 
 /// A public key, or where to fetch keys: `github:NAME`, `gitlab:NAME`, or a URL.
-pub fn ssh_key(text: &str) -> Checked {
+pub fn ssh_key(text: &str) -> FormatResult {
     match remote_keys(text) {
         Some(Ok(_)) => Ok(()),
         Some(Err(fault)) => Err(fault),
@@ -41,7 +41,7 @@ pub fn remote_keys(text: &str) -> Option<Result<String, Fault>> {
 }
 
 /// A public key on one line: type, base64, perhaps a comment. The type inside the base64 must be the same.
-pub fn literal_key(text: &str) -> Checked {
+pub fn literal_key(text: &str) -> FormatResult {
     ensure(!text.chars().any(char::is_control), "is not one line")?;
     ensure(!text.contains("PRIVATE KEY"), "is a private key; give the public one")?;
     let mut words = text.split_whitespace();
@@ -63,13 +63,13 @@ fn inner_type(blob: &[u8]) -> Option<&[u8]> {
 }
 
 /// A password in clear text, or a crypt(5) hash that the node's libcrypt knows and that is strong enough.
-pub fn password(text: &str) -> Checked {
+pub fn password(text: &str) -> FormatResult {
     ensure(!text.is_empty(), "is empty; leave the key out to allow no password")?;
     ensure(!text.chars().any(char::is_control), "holds a control character")?;
     match password::kind(text) {
-        Kind::Unsupported(why) => Err(Fault::new(format!("is {why}"))
+        PasswordKind::Unsupported(why) => Err(Fault::new(format!("is {why}"))
             .suggest(Some("a hash made by `mkpasswd --method=yescrypt`".into()))),
-        Kind::Hash | Kind::Clear => Ok(()),
+        PasswordKind::Hash | PasswordKind::Clear => Ok(()),
     }
 }
 
@@ -83,7 +83,7 @@ const BOOT_HASH: usize = 64;
 
 /// A hash as grub-mkpasswd-pbkdf2(1) prints it: `grub.pbkdf2.sha512.ROUNDS.SALT.HASH`, the last two in hexadecimal. GRUB
 /// reads a number that begins with 0 as octal, so that one is refused.
-pub fn boot_password(text: &str) -> Checked {
+pub fn boot_password(text: &str) -> FormatResult {
     let fault = |message: &str| Fault {
         suggestion: Some("the text from `grub.pbkdf2.sha512.` on that `grub-mkpasswd-pbkdf2` prints".into()),
         sensitive: true,
@@ -119,7 +119,7 @@ pub fn boot_password(text: &str) -> Checked {
 }
 
 /// A token: visible ASCII and inner spaces, so that it passes through environments, headers and files unchanged.
-pub fn token(text: &str) -> Checked {
+pub fn token(text: &str) -> FormatResult {
     let body = text.bytes().all(|b| b.is_ascii_graphic() || b == b' ') && text.trim() == text;
     ensure(
         (1..=1024).contains(&text.len()) && body,
@@ -128,7 +128,7 @@ pub fn token(text: &str) -> Checked {
 }
 
 /// A login name, as useradd(8) takes it.
-pub fn user_name(text: &str) -> Checked {
+pub fn user_name(text: &str) -> FormatResult {
     let body = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b));
     let first = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b == b'_');
     ensure(
@@ -138,7 +138,7 @@ pub fn user_name(text: &str) -> Checked {
 }
 
 /// A user, or user and group joined by `:`, by name or by number.
-pub fn owner(text: &str) -> Checked {
+pub fn owner(text: &str) -> FormatResult {
     let one = |name: &str| {
         let number = !name.is_empty() && name.len() <= 9 && name.bytes().all(|b| b.is_ascii_digit());
         number || user_name(name).is_ok()
@@ -148,7 +148,7 @@ pub fn owner(text: &str) -> Checked {
 }
 
 /// Permissions: three or four octal digits.
-pub fn file_mode(text: &str) -> Checked {
+pub fn file_mode(text: &str) -> FormatResult {
     let octal = text.bytes().all(|b| (b'0'..=b'7').contains(&b));
     ensure(
         (3..=5).contains(&text.len()) && octal,

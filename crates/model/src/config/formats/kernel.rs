@@ -1,9 +1,9 @@
 //! Names and values for the kernel: modules and settings.
 
-use super::{Checked, ensure};
+use super::fault::{FormatResult, ensure};
 
 /// The name of a kernel module, not a path.
-pub fn module(text: &str) -> Checked {
+pub fn module(text: &str) -> FormatResult {
     let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
     let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
     ensure(
@@ -13,7 +13,7 @@ pub fn module(text: &str) -> Checked {
 }
 
 /// A kernel setting as sysctl(8) names it: words joined by `.` or `/`, never a path out of `/proc/sys`.
-pub fn sysctl_key(text: &str) -> Checked {
+pub fn sysctl_key(text: &str) -> FormatResult {
     let word = |word: &str| {
         let body = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
         !word.is_empty() && body && !word.starts_with('-')
@@ -25,7 +25,7 @@ pub fn sysctl_key(text: &str) -> Checked {
 }
 
 /// The value of a kernel setting: one line.
-pub fn sysctl_value(text: &str) -> Checked {
+pub fn sysctl_value(text: &str) -> FormatResult {
     ensure(!text.trim().is_empty(), "is empty")?;
     ensure(
         text.len() <= 4096 && !text.chars().any(|c| c.is_control() && c != '\t'),
@@ -34,7 +34,7 @@ pub fn sysctl_value(text: &str) -> Checked {
 }
 
 /// Arguments of the kernel: visible ASCII, and spaces between them or in quotes.
-pub fn arguments(text: &str) -> Checked {
+pub fn arguments(text: &str) -> FormatResult {
     let clean = text.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
     ensure(text.len() <= 1024 && clean, "is not a line of kernel arguments")?;
     ensure(text.matches('"').count().is_multiple_of(2), "has a quote that does not end")?;
@@ -71,7 +71,7 @@ pub fn words(line: &str) -> Vec<String> {
 }
 
 /// A console: a device, perhaps with speed, parity and bits, as the kernel's `console=` takes it.
-pub fn tty(text: &str) -> Checked {
+pub fn tty(text: &str) -> FormatResult {
     let (device, options) = text.split_once(',').map_or((text, ""), |(device, options)| (device, options));
     let name = device.strip_prefix("tty").or(device.strip_prefix("hvc")).unwrap_or_default();
     let letters = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric());

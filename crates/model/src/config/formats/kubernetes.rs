@@ -1,6 +1,6 @@
 //! Names and values of Kubernetes and of the hypervisor's cluster.
 
-use super::{Checked, Fault, ensure};
+use super::fault::{Fault, FormatResult, ensure};
 
 /// Addons that the cluster knows.
 pub const ADDONS: &[&str] = &[
@@ -71,25 +71,25 @@ pub const SETTINGS: &[&str] = &[
 ];
 
 /// The name of an addon.
-pub fn addon(text: &str) -> Checked {
+pub fn addon(text: &str) -> FormatResult {
     known(text, ADDONS, "is not the name of an addon")
 }
 
 /// The name of a setting of the cluster.
-pub fn setting(text: &str) -> Checked {
+pub fn setting(text: &str) -> FormatResult {
     known(text, SETTINGS, "is not the name of a setting of the cluster")
 }
 
-fn known(text: &str, names: &[&str], message: &str) -> Checked {
+fn known(text: &str, names: &[&str], message: &str) -> FormatResult {
     if names.contains(&text) {
         return Ok(());
     }
-    let near = crate::config::walk::nearest(text, names.iter().copied());
+    let near = crate::config::nearest::nearest(text, names.iter().copied());
     Err(Fault::new(message).suggest(near.map(str::to_owned)))
 }
 
 /// The key of a label: a name, perhaps with a domain before it (Kubernetes, "Labels and Selectors").
-pub fn label_key(text: &str) -> Checked {
+pub fn label_key(text: &str) -> FormatResult {
     let (domain, name) = text.split_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
     let domain = domain.is_none_or(is_domain);
     ensure(
@@ -99,12 +99,12 @@ pub fn label_key(text: &str) -> Checked {
 }
 
 /// The value of a label.
-pub fn label_value(text: &str) -> Checked {
+pub fn label_value(text: &str) -> FormatResult {
     ensure(is_name(text), "is not the value of a label: at most 63 letters, digits, '-', '_' and '.'")
 }
 
 /// A taint: a label with an effect.
-pub fn taint(text: &str) -> Checked {
+pub fn taint(text: &str) -> FormatResult {
     let wrong = || {
         Fault::new(
             "is not a taint such as key=value:NoSchedule, with NoSchedule, PreferNoSchedule or NoExecute",

@@ -2,39 +2,16 @@
 //! repeating it: the user's line is shown underlined, and the text may be a secret.
 
 pub mod access;
+mod fault;
 pub mod kernel;
 pub mod kubernetes;
 pub mod network;
+mod reinstall;
 pub mod storage;
 pub mod text;
 pub mod webhook;
 
-/// What is wrong with a text, and what to write instead.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// A clause that continues "the value …".
-    pub message: String,
-    /// A text that the check would accept.
-    pub suggestion: Option<String>,
-    /// Whether the text holds something that must not be shown.
-    pub sensitive: bool,
-}
-
-impl Fault {
-    /// A fault without a suggestion.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), suggestion: None, sensitive: false }
-    }
-
-    /// Adds a text that the check would accept.
-    #[must_use]
-    pub fn suggest(self, suggestion: Option<String>) -> Self {
-        Self { suggestion, ..self }
-    }
-}
-
-/// The outcome of a check.
-pub type Checked = Result<(), Fault>;
+pub use fault::{Fault, FormatResult};
 
 /// A named check.
 #[derive(Debug)]
@@ -44,7 +21,7 @@ pub struct Format {
     /// The stable code of a diagnostic.
     pub code: &'static str,
     /// The check.
-    pub check: fn(&str) -> Checked,
+    pub check: fn(&str) -> FormatResult,
 }
 
 /// Every format that a key of a configuration can have.
@@ -78,7 +55,7 @@ static FORMATS: &[Format] = &[
     Format { name: "path", code: "invalid-path", check: storage::absolute_path },
     Format { name: "pem", code: "invalid-certificate", check: text::pem },
     Format { name: "persistent-path", code: "invalid-persistent-path", check: storage::persistent_path },
-    Format { name: "reinstall-rule", code: "invalid-reinstall", check: super::reinstall::check },
+    Format { name: "reinstall-rule", code: "invalid-reinstall", check: reinstall::rule },
     Format { name: "san", code: "invalid-san", check: network::san },
     Format { name: "secret", code: "invalid-secret", check: text::secret },
     Format { name: "server-url", code: "invalid-server-url", check: network::server_url },
@@ -113,11 +90,6 @@ pub fn extremes(name: &str) -> &'static [&'static str] {
         "cidr" => &["0.0.0.0/0", "192.0.2.0/32"],
         _ => &[],
     }
-}
-
-/// The fault of a text that is not `ok`.
-fn ensure(ok: bool, message: impl Into<String>) -> Checked {
-    if ok { Ok(()) } else { Err(Fault::new(message)) }
 }
 
 #[cfg(test)]

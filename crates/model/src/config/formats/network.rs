@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Checked, Fault, ensure};
-use crate::config::network::{Cidr, ParseCidrError};
+use super::fault::{Fault, FormatResult, ensure};
+use crate::config::cidr::{Cidr, ParseCidrError};
 use crate::machine::mac;
 
 /// A label of a host name, RFC 1123 section 2.1.
@@ -14,7 +14,7 @@ pub(super) fn is_label(label: &str) -> bool {
 
 /// A host name: RFC 1123 labels in lower case, as Kubernetes wants node names; at most 64 characters, the
 /// kernel's limit (`HOST_NAME_MAX`).
-pub fn hostname(text: &str) -> Checked {
+pub fn hostname(text: &str) -> FormatResult {
     if text.len() <= 64 && text.split('.').all(is_label) {
         return Ok(());
     }
@@ -26,7 +26,7 @@ pub fn hostname(text: &str) -> Checked {
 }
 
 /// A dotted IPv4 address.
-pub fn ipv4(text: &str) -> Checked {
+pub fn ipv4(text: &str) -> FormatResult {
     if text.parse::<Ipv4Addr>().is_ok() {
         return Ok(());
     }
@@ -36,7 +36,7 @@ pub fn ipv4(text: &str) -> Checked {
 }
 
 /// A hardware address: six pairs of hexadecimal digits joined by `:`, and one card's, not a group's.
-pub fn mac(text: &str) -> Checked {
+pub fn mac(text: &str) -> FormatResult {
     let fault =
         |suggestion| Fault::new("is not a hardware address such as 52:54:00:12:34:56").suggest(suggestion);
     let Some(bytes) = mac::bytes(text, ':') else {
@@ -46,7 +46,7 @@ pub fn mac(text: &str) -> Checked {
 }
 
 /// The kernel's name of a network card, at most 15 bytes (`IFNAMSIZ`).
-pub fn interface(text: &str) -> Checked {
+pub fn interface(text: &str) -> FormatResult {
     ensure(text != "lo", "is the loopback interface, which reaches no network")?;
     let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
@@ -57,7 +57,7 @@ pub fn interface(text: &str) -> Checked {
 }
 
 /// A time server: an address or a name of the DNS.
-pub fn time_server(text: &str) -> Checked {
+pub fn time_server(text: &str) -> FormatResult {
     let name = text.to_ascii_lowercase();
     let is_name = name.len() <= 253
         && name.strip_suffix('.').unwrap_or(&name).split('.').all(is_label)
@@ -74,7 +74,7 @@ fn is_dns_name(text: &str) -> bool {
 }
 
 /// A name or an address that a certificate can be good for; a name may begin with `*.`.
-pub fn san(text: &str) -> Checked {
+pub fn san(text: &str) -> FormatResult {
     let name = text.to_ascii_lowercase();
     let name = name.strip_prefix("*.").unwrap_or(&name);
     ensure(
@@ -84,7 +84,7 @@ pub fn san(text: &str) -> Checked {
 }
 
 /// Where a cluster is: `https://`, a host, perhaps the port 443, nothing else. `https://` may be left out.
-pub fn server_url(text: &str) -> Checked {
+pub fn server_url(text: &str) -> FormatResult {
     let wrong = |suggestion| {
         Fault::new("is not the address of a cluster: https:// and a name or an address").suggest(suggestion)
     };
@@ -107,7 +107,7 @@ pub fn server_url(text: &str) -> Checked {
 }
 
 /// An `http` or `https` URL with a host, and without credentials, which would be seen in logs.
-pub fn http_url(text: &str) -> Checked {
+pub fn http_url(text: &str) -> FormatResult {
     let wrong = || Fault::new("is not an http:// or https:// URL");
     let rest = text.strip_prefix("http://").or(text.strip_prefix("https://")).ok_or_else(wrong)?;
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -121,7 +121,7 @@ pub fn http_url(text: &str) -> Checked {
 }
 
 /// An IPv4 network by its first address and the length of its prefix.
-pub fn cidr(text: &str) -> Checked {
+pub fn cidr(text: &str) -> FormatResult {
     match text.parse::<Cidr>() {
         Ok(_) => Ok(()),
         Err(ParseCidrError::Host(network)) => {
@@ -133,7 +133,7 @@ pub fn cidr(text: &str) -> Checked {
 }
 
 /// A name for files and devices: at most 12 lower-case letters, digits and inner `-`, a letter first.
-pub fn short_name(text: &str) -> Checked {
+pub fn short_name(text: &str) -> FormatResult {
     let first = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase());
     ensure(
         text.len() <= 12 && first && is_label(text),
@@ -142,7 +142,7 @@ pub fn short_name(text: &str) -> Checked {
 }
 
 /// The name of a cluster, of a pool of machines or of a template: an RFC 1123 label.
-pub fn group_name(text: &str) -> Checked {
+pub fn group_name(text: &str) -> FormatResult {
     ensure(
         text.len() <= 63 && is_label(text),
         "is not a name: at most 63 lower-case letters, digits and inner '-'",
@@ -153,7 +153,7 @@ pub fn group_name(text: &str) -> Checked {
 mod tests {
     use super::*;
 
-    fn table(check: fn(&str) -> Checked, good: &[&str], bad: &[&str]) {
+    fn table(check: fn(&str) -> FormatResult, good: &[&str], bad: &[&str]) {
         for text in good {
             assert_eq!(check(text), Ok(()), "{text}");
         }

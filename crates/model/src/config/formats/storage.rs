@@ -1,11 +1,11 @@
 //! Disks, sizes and where payloads come from.
 
-use super::{Checked, Fault, ensure};
-use crate::config::disk::SizeClause;
+use super::fault::{Fault, FormatResult, ensure};
+use crate::config::size_clause::SizeClause;
 use base::size::ByteSize;
 
 /// A size, as [`ByteSize`] reads it.
-pub fn byte_size(text: &str) -> Checked {
+pub fn byte_size(text: &str) -> FormatResult {
     if text.parse::<ByteSize>().is_ok() && !text.chars().any(char::is_control) {
         return Ok(());
     }
@@ -19,7 +19,7 @@ pub fn byte_size(text: &str) -> Checked {
 }
 
 /// The path of a disk: absolute, below `/dev`, without detours.
-pub fn device(text: &str) -> Checked {
+pub fn device(text: &str) -> FormatResult {
     let below = text.strip_prefix("/dev/").unwrap_or_default();
     let name = |part: &str| {
         !matches!(part, "" | "." | "..") && !part.chars().any(|c| c.is_control() || c.is_whitespace())
@@ -33,12 +33,12 @@ pub fn device(text: &str) -> Checked {
 }
 
 /// The URL of the directory that has the content of a medium.
-pub fn medium_url(text: &str) -> Checked {
+pub fn medium_url(text: &str) -> FormatResult {
     super::network::http_url(text)
 }
 
 /// Where a medium is: `local`, a path, or the URL of a directory.
-pub fn iso_url(text: &str) -> Checked {
+pub fn iso_url(text: &str) -> FormatResult {
     if text == "local" || absolute_path(text).is_ok() {
         return Ok(());
     }
@@ -54,7 +54,7 @@ pub fn iso_url(text: &str) -> Checked {
 }
 
 /// A path from the root, without detours and control characters.
-pub fn absolute_path(text: &str) -> Checked {
+pub fn absolute_path(text: &str) -> FormatResult {
     let part = |part: &str| !matches!(part, "" | "." | "..") && !part.chars().any(char::is_control);
     let below = text.strip_prefix('/').unwrap_or_default();
     ensure(
@@ -67,7 +67,7 @@ pub fn absolute_path(text: &str) -> Checked {
 const NOT_PERSISTENT: [&str; 9] = ["/tmp", "/proc", "/sys", "/dev", "/run", "/boot", "/usr", "/oem", "/etc"];
 
 /// A directory whose content can be kept: not one that begins afresh at every boot for a reason.
-pub fn persistent_path(text: &str) -> Checked {
+pub fn persistent_path(text: &str) -> FormatResult {
     absolute_path(text)?;
     let below =
         |tree: &str| text.strip_prefix(tree).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -81,7 +81,7 @@ pub fn persistent_path(text: &str) -> Checked {
 }
 
 /// A range of sizes.
-pub fn size_clause(text: &str) -> Checked {
+pub fn size_clause(text: &str) -> FormatResult {
     match text.parse::<SizeClause>() {
         Ok(SizeClause { least: Some(least), most: Some(most) }) if least > most => {
             Err(Fault::new("is an empty range: its end is before its beginning"))

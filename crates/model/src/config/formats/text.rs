@@ -1,10 +1,10 @@
 //! Text of all kinds.
 
-use super::{Checked, Fault, ensure};
+use super::fault::{Fault, FormatResult, ensure};
 use crate::checks;
 
 /// One line of printable text, perhaps empty.
-pub fn line(text: &str) -> Checked {
+pub fn line(text: &str) -> FormatResult {
     ensure(
         text.len() <= 4096 && !text.chars().any(|c| c.is_control() && c != '\t'),
         "is not one line of text",
@@ -12,32 +12,32 @@ pub fn line(text: &str) -> Checked {
 }
 
 /// Any text without control characters other than line ends and tabs.
-pub fn text(text: &str) -> Checked {
+pub fn text(text: &str) -> FormatResult {
     ensure(text.len() <= 1 << 20, "is longer than 1 MiB")?;
     ensure(!text.chars().any(|c| c.is_control() && !"\n\r\t".contains(c)), "holds a control character")
 }
 
 /// A text that must not be seen.
-pub fn secret(text: &str) -> Checked {
+pub fn secret(text: &str) -> FormatResult {
     ensure(text.len() <= 1 << 20 && !text.contains('\0'), "cannot be used as text")
 }
 
 /// The name of a variable (POSIX, 8.1).
-pub fn environment_name(text: &str) -> Checked {
+pub fn environment_name(text: &str) -> FormatResult {
     let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let first = text.bytes().next().is_some_and(|b| !b.is_ascii_digit());
     ensure(text.len() <= 255 && body && first, "is not the name of a variable: letters, digits and '_'")
 }
 
 /// The name of a field of an HTTP header (RFC 9110, 5.1).
-pub fn header_name(text: &str) -> Checked {
+pub fn header_name(text: &str) -> FormatResult {
     let body = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
     ensure((1..=256).contains(&text.len()) && body, "is not the name of a header field")
 }
 
 /// The value of a field of an HTTP header (RFC 9110, 5.5): visible characters, spaces and tabs. A line end would begin
 /// another field, or another request.
-pub fn header_value(text: &str) -> Checked {
+pub fn header_value(text: &str) -> FormatResult {
     let printable = !text.chars().any(|c| c.is_control() && c != '\t');
     let message = "holds a line end or another control character, which a header field cannot have";
     ensure(text.len() <= 1 << 16, "is longer than 64 KiB, and no server takes such a header field")?;
@@ -45,7 +45,7 @@ pub fn header_value(text: &str) -> Checked {
 }
 
 /// Certificates between their `BEGIN` and `END` lines; a private key is no certificate.
-pub fn pem(text: &str) -> Checked {
+pub fn pem(text: &str) -> FormatResult {
     if text.contains("PRIVATE KEY") {
         return Err(Fault { sensitive: true, ..Fault::new("is a private key; give the certificate") });
     }
@@ -54,16 +54,16 @@ pub fn pem(text: &str) -> Checked {
 }
 
 /// A SHA-256 digest.
-pub fn sha256(text: &str) -> Checked {
+pub fn sha256(text: &str) -> FormatResult {
     ensure(text.parse::<base::digest::Digest>().is_ok(), "is not a SHA-256 digest of 64 hexadecimal digits")
 }
 
 /// The name of a check of the machine.
-pub fn check_name(text: &str) -> Checked {
+pub fn check_name(text: &str) -> FormatResult {
     if checks::NAMES.contains(&text) {
         return Ok(());
     }
-    let near = crate::config::walk::nearest(text, checks::NAMES.into_iter());
+    let near = crate::config::nearest::nearest(text, checks::NAMES.into_iter());
     Err(Fault::new("is not the name of a check; `installer preflight --list` shows them")
         .suggest(near.map(str::to_owned)))
 }

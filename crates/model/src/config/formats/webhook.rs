@@ -3,8 +3,10 @@
 
 use serde_json::Value;
 
-use crate::config::formats::{Checked, Fault, network, text};
-use crate::config::walk::nearest;
+use super::fault::{Fault, FormatResult};
+use super::{network, text};
+use crate::config::nearest::nearest;
+use base::percent;
 
 /// Every placeholder.
 pub const NAMES: [&str; 8] =
@@ -58,12 +60,12 @@ enum Piece<'a> {
 }
 
 /// Whether every placeholder of a text is known.
-pub fn check(text: &str) -> Checked {
+pub fn check(text: &str) -> FormatResult {
     pieces(text).map(drop)
 }
 
 /// The URL of a webhook: an `http` or `https` URL, with placeholders after its host.
-pub fn url(text: &str) -> Checked {
+pub fn url(text: &str) -> FormatResult {
     check(text)?;
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     if rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains("{{")) {
@@ -73,7 +75,7 @@ pub fn url(text: &str) -> Checked {
 }
 
 /// The body of a webhook.
-pub fn payload(payload: &str) -> Checked {
+pub fn payload(payload: &str) -> FormatResult {
     text::text(payload)?;
     check(payload)
 }
@@ -100,7 +102,7 @@ pub fn render(text: &str, values: &Values, escape: Escape) -> String {
                 let value = values.get(name);
                 match escape {
                     Escape::Plain => rendered.push_str(value),
-                    Escape::Percent => rendered.push_str(&percent(value)),
+                    Escape::Percent => rendered.push_str(&percent::encode(value)),
                     Escape::Json => rendered.push_str(&place.fill(value)),
                 }
             }
@@ -130,13 +132,6 @@ impl JsonPlace {
         let quoted = Value::from(value).to_string();
         if self.string { quoted[1..quoted.len() - 1].to_owned() } else { quoted }
     }
-}
-
-/// Every byte but letters, digits and `-._~` as `%XX`.
-#[must_use]
-pub fn percent(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 fn pieces(text: &str) -> Result<Vec<Piece<'_>>, Fault> {

@@ -1,7 +1,7 @@
 //! Who can log in.
 
-use super::{Finding, is_unattended, repeated};
-use crate::config::password::{self, Kind};
+use super::finding::{Finding, is_unattended, repeated};
+use crate::config::password::{self, PasswordKind};
 use crate::config::{InstallConfig, Secret};
 
 /// Fewer characters than this are found by trying.
@@ -62,7 +62,7 @@ pub(super) fn passwords_are_strong(config: &InstallConfig) -> Vec<Finding> {
 
 fn weakness(path: String, password: &Secret) -> Option<Finding> {
     let text = password.expose();
-    if password::kind(text) != Kind::Clear {
+    if password::kind(text) != PasswordKind::Clear {
         return None;
     }
     Some(if text.chars().count() < PASSWORD {

@@ -2,13 +2,14 @@
 
 use std::net::Ipv4Addr;
 
-use super::Finding;
-use super::network::{View, views};
+use super::finding::{Finding, repeated};
+use super::ipv4::{is_one_machine, prefix_length, reserved};
+use super::network::{NetworkView, views};
 use crate::config::InstallConfig;
 use crate::config::network::NetworkMethod;
 
 /// The keys of a static address; further networks have no gateway.
-fn keys(view: &View<'_>) -> Vec<(&'static str, Option<Ipv4Addr>)> {
+fn keys(view: &NetworkView<'_>) -> Vec<(&'static str, Option<Ipv4Addr>)> {
     let gateway = view.is_management().then_some(("gateway", view.gateway));
     [("ip", view.ip), ("subnet_mask", view.mask)].into_iter().chain(gateway).collect()
 }
@@ -46,7 +47,7 @@ pub(super) fn addresses_fit(config: &InstallConfig) -> Vec<Finding> {
     views(config).iter().flat_map(fits).collect()
 }
 
-fn fits(view: &View<'_>) -> Vec<Finding> {
+fn fits(view: &NetworkView<'_>) -> Vec<Finding> {
     let (Some(ip), Some(mask)) = (view.ip, view.mask) else { return Vec::new() };
     let Some(length) = prefix_length(mask) else {
         let message = "the bits of a network mask are ones first and then zeros, as in 255.255.255.0";
@@ -64,7 +65,7 @@ fn fits(view: &View<'_>) -> Vec<Finding> {
     findings
 }
 
-fn gateway_fits(view: &View<'_>, own: (Ipv4Addr, Ipv4Addr, u8), gateway: Ipv4Addr) -> Option<Finding> {
+fn gateway_fits(view: &NetworkView<'_>, own: (Ipv4Addr, Ipv4Addr, u8), gateway: Ipv4Addr) -> Option<Finding> {
     let (ip, mask, length) = own;
     let message = if gateway == ip {
         "the gateway is the node itself".to_owned()
@@ -85,56 +86,7 @@ pub(super) fn name_servers(config: &InstallConfig) -> Vec<Finding> {
     let mut findings: Vec<_> =
         unusable.map(|(index, _)| Finding::new(path(index), "unusable-address", message)).collect();
     let again = "this name server stands here already";
-    findings.extend(
-        super::repeated(servers).map(|(later, _)| Finding::warning(path(later), "repeated-entry", again)),
-    );
     findings
-}
-
-/// Whether an address can be that of one machine as others see it.
-pub(super) fn is_one_machine(ip: Ipv4Addr) -> bool {
-    !(ip.is_loopback() || ip.is_multicast() || ip.is_broadcast() || ip.octets()[0] == 0)
-}
-
-/// Whether an address names the network itself or all its nodes. Networks of two or fewer addresses have
-/// neither (RFC 3021).
-pub(super) fn reserved(ip: Ipv4Addr, mask: Ipv4Addr, length: u8) -> Option<&'static str> {
-    match ip & !mask {
-        _ if length >= 31 => None,
-        Ipv4Addr::UNSPECIFIED => Some("network"),
-        host if host == !mask => Some("broadcast"),
-        _ => None,
-    }
-}
-
-/// The length of the prefix that a mask means; `None` where its ones are not all in front, or there are none.
-#[must_use]
-pub fn prefix_length(mask: Ipv4Addr) -> Option<u8> {
-    let bits = mask.to_bits();
-    let length = bits.leading_ones();
-    (length == bits.count_ones() && length > 0).then(|| u8::try_from(length).unwrap_or(32))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn masks_have_their_ones_in_front() {
-        for (mask, length) in [([255, 255, 255, 0], 24), ([128, 0, 0, 0], 1), ([255, 255, 255, 255], 32)] {
-            assert_eq!(prefix_length(mask.into()), Some(length));
-        }
-        for mask in [[255, 0, 255, 0], [0, 0, 0, 0], [0, 255, 255, 255]] {
-            assert_eq!(prefix_length(mask.into()), None);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn every_prefix_length_survives_its_mask(length in 1_u8..=32) {
-            let mask = Ipv4Addr::from_bits(u32::MAX << (32 - u32::from(length)));
-            prop_assert_eq!(prefix_length(mask), Some(length));
-        }
-    }
+        .extend(repeated(servers).map(|(later, _)| Finding::warning(path(later), "repeated-entry", again)));
+    findings
 }

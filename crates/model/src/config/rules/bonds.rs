@@ -1,13 +1,13 @@
 //! Options of bonds (the kernel's `Documentation/networking/bonding.rst`).
 
-use super::Finding;
-use super::network::{View, views};
+use super::finding::Finding;
+use super::network::{NetworkView, views};
 use crate::config::{BondMode, BondOptions, InstallConfig};
 
 /// Milliseconds between two looks at the links where the document does not say.
 const MIIMON: u32 = 100;
 
-fn bonds(config: &InstallConfig) -> Vec<(View<'_>, &BondOptions)> {
+fn bonds(config: &InstallConfig) -> Vec<(NetworkView<'_>, &BondOptions)> {
     views(config).into_iter().filter_map(|view| view.bond.map(|bond| (view, bond))).collect()
 }
 

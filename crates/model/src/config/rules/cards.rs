@@ -1,11 +1,11 @@
 //! Network cards: that they are named, and each used once.
 
-use super::Finding;
-use super::network::{View, views};
+use super::finding::Finding;
+use super::network::{NetworkView, views};
 use crate::config::{InstallConfig, Interface};
 
-/// The size of packets that every network carries.
-const USUAL: u32 = 1500;
+/// The size of packets in bytes that every network carries, and what drivers take unless told.
+pub(crate) const USUAL_PACKETS: u32 = 1500;
 
 /// Each network has cards, and each card a name or a hardware address.
 pub(super) fn cards_are_named(config: &InstallConfig) -> Vec<Finding> {
@@ -30,7 +30,7 @@ pub(super) fn cards_are_named(config: &InstallConfig) -> Vec<Finding> {
 /// A card is the port of one bond, and once. One that is named here and given by its address there is not seen.
 pub(super) fn each_card_once(config: &InstallConfig) -> Vec<Finding> {
     let views = views(config);
-    let cards = |view: &View<'_>| -> Vec<(String, String)> {
+    let cards = |view: &NetworkView<'_>| -> Vec<(String, String)> {
         let place = |(index, card): (usize, &Interface)| {
             identity(card).map(|identity| (view.path(&format!("interfaces[{index}]")), identity))
         };
@@ -43,7 +43,7 @@ pub(super) fn each_card_once(config: &InstallConfig) -> Vec<Finding> {
         .collect();
     let identities: Vec<_> = all.iter().map(|(_, _, card)| card).collect();
     let mut findings = Vec::new();
-    for (later, earlier) in super::repeated(&identities) {
+    for (later, earlier) in super::finding::repeated(&identities) {
         let ((network, path, _), (other, ..)) = (&all[later], &all[earlier]);
         let message = if other == network {
             "the same network card stands here a second time".to_owned()
@@ -66,7 +66,7 @@ pub(super) fn packet_size(config: &InstallConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     for view in views(config) {
         match view.mtu {
-            0 | 1280..=USUAL => {}
+            0 | 1280..=USUAL_PACKETS => {}
             576..1280 => {
                 let message =
                     "packets this small leave pods, whose packets travel inside others, hardly any room";
@@ -92,7 +92,7 @@ const DEVICE_NAME: usize = 15;
 pub(super) fn names_are_unique(config: &InstallConfig) -> Vec<Finding> {
     let views = views(config);
     let names: Vec<_> = views.iter().map(|view| view.name.unwrap_or("mgmt")).collect();
-    let mut findings: Vec<_> = super::repeated(&names)
+    let mut findings: Vec<_> = super::finding::repeated(&names)
         .map(|(later, earlier)| {
             let message = format!("{} has this name already", views[earlier].title());
             Finding::new(views[later].path("name"), "duplicate-name", message)

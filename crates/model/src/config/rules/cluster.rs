@@ -1,6 +1,6 @@
 //! How the node finds its cluster, and what it is there.
 
-use super::{Finding, is_unattended};
+use super::finding::{Finding, is_unattended};
 use crate::config::{InstallConfig, Mode, Profile, Role, Secret};
 
 /// A token of fewer characters can be found by trying.

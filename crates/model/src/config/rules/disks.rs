@@ -1,6 +1,6 @@
 //! Which disks are meant, and which may be wiped.
 
-use super::{Finding, is_unattended, repeated};
+use super::finding::{Finding, is_unattended, repeated};
 use crate::config::disk::Transport;
 use crate::config::sizes::PartitionSizes;
 use crate::config::{DiskClauses, DiskSelector, InstallConfig, Keep, Role, Wipe};

@@ -1,6 +1,6 @@
 //! Where things are fetched from, and the checks of the machine.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::config::{Images, InstallConfig, Profile};
 
 /// The medium is named once.

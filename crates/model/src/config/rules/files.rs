@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::{Finding, repeated};
+use super::finding::{Finding, repeated};
 use crate::config::redact::has_password;
 use crate::config::{InstallConfig, encoding};
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Finding, repeated};
+use super::finding::{Finding, repeated};
 use crate::config::InstallConfig;
 
 /// Labels in Kubernetes's own domains that a kubelet may set (its `--node-labels`).

@@ -10,8 +10,11 @@ mod bonds;
 mod cards;
 mod cluster;
 mod disks;
+mod document;
 mod fetching;
 mod files;
+mod finding;
+mod ipv4;
 mod kubernetes;
 mod modes;
 mod network;
@@ -23,52 +26,21 @@ mod time;
 mod vip;
 mod webhook;
 
-pub use addresses::prefix_length;
+pub(crate) use cards::USUAL_PACKETS;
+pub use finding::Finding;
+pub use ipv4::prefix_length;
 pub use modes::idle;
+pub(crate) use network::MANAGEMENT;
 pub use ranges::{PODS, SERVICES, no_overlap};
 
-use std::collections::HashMap;
-use std::hash::Hash;
-
-use super::diagnostic::Severity;
-use super::{InstallConfig, Mode};
-
-/// One breach of a rule.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Finding {
-    /// Whether the configuration can be used all the same.
-    pub severity: Severity,
-    /// The dotted key to underline; where the document does not have it, what is nearest above it.
-    pub path: String,
-    /// Stable name of this kind of mistake.
-    pub code: &'static str,
-    /// For people. Never holds a secret.
-    pub message: String,
-    /// What to write instead.
-    pub suggestion: Option<String>,
-}
-
-impl Finding {
-    pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        let (path, message) = (path.into(), message.into());
-        Self { severity: Severity::Error, path, code, message, suggestion: None }
-    }
-
-    pub fn warning(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::new(path, code, message) }
-    }
-
-    pub fn suggest(self, suggestion: impl Into<String>) -> Self {
-        Self { suggestion: Some(suggestion.into()), ..self }
-    }
-}
+use super::install_config::InstallConfig;
 
 type Rule = fn(&InstallConfig) -> Vec<Finding>;
 
 /// Every rule.
 const RULES: &[Rule] = &[
-    scheme_version,
-    superfluous_keys,
+    document::scheme_version,
+    document::superfluous_keys,
     access::somebody_can_log_in,
     access::one_password,
     access::passwords_are_strong,
@@ -129,47 +101,4 @@ const RULES: &[Rule] = &[
 #[must_use]
 pub fn check(config: &InstallConfig) -> Vec<Finding> {
     RULES.iter().flat_map(|rule| rule(config)).collect()
-}
-
-/// Whether nobody can be asked for what the document leaves out, and the node becomes part of a cluster.
-fn is_unattended(config: &InstallConfig) -> bool {
-    config.install.automatic && config.install.mode != Mode::Install
-}
-
-/// Pairs of the place of a later element and the place of the first one that it equals.
-fn repeated<T: Eq + Hash>(items: &[T]) -> impl Iterator<Item = (usize, usize)> {
-    let mut first = HashMap::new();
-    items.iter().enumerate().filter_map(move |(later, item)| {
-        let earlier = *first.entry(item).or_insert(later);
-        (earlier < later).then_some((later, earlier))
-    })
-}
-
-fn scheme_version(config: &InstallConfig) -> Vec<Finding> {
-    let wrong = |version: &u32| *version != 1;
-    let message = "this program reads documents of scheme version 1";
-    let finding = |_| Finding::new("scheme_version", "unsupported-scheme-version", message).suggest("1");
-    config.scheme_version.filter(wrong).map(finding).into_iter().collect()
-}
-
-/// Keys of the reference product that say what is so anyway.
-fn superfluous_keys(config: &InstallConfig) -> Vec<Finding> {
-    let install = &config.install;
-    let mut findings = Vec::new();
-    let keys = [
-        ("install.force_efi", install.force_efi.is_some(), "nodes boot on BIOS and on UEFI whatever it says"),
-        ("install.force_gpt", install.force_gpt == Some(true), "disks always get a GUID partition table"),
-        ("install.silent", install.silent.is_some(), "it has no meaning here"),
-    ];
-    for (path, given, reason) in keys {
-        if given {
-            let message = format!("the key can go: {reason}");
-            findings.push(Finding::warning(path, "superfluous-key", message));
-        }
-    }
-    if install.force_gpt == Some(false) {
-        let message = "disks always get a GUID partition table, from which BIOS boots too";
-        findings.push(Finding::new("install.force_gpt", "unsupported-value", message));
-    }
-    findings
 }

@@ -1,6 +1,6 @@
 //! Keys that work in some modes and roles only. In another they would do nothing, which nobody would notice.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::config::registries::SETTING as REGISTRIES;
 use crate::config::{Harvester, InstallConfig, Kubernetes, Mode, Role};
 

@@ -2,16 +2,16 @@
 
 use std::net::Ipv4Addr;
 
-use super::addresses::prefix_length;
+use super::ipv4::prefix_length;
 use crate::config::network::NetworkMethod;
 use crate::config::{BondOptions, Cidr, InstallConfig, Interface, Method};
 
 /// The path of the management network.
-pub(super) const MANAGEMENT: &str = "install.management_interface";
+pub(crate) const MANAGEMENT: &str = "install.management_interface";
 
 /// One network, whichever part of the document it comes from.
 #[derive(Debug)]
-pub(super) struct View<'a> {
+pub(super) struct NetworkView<'a> {
     /// Its group in the document.
     group: String,
     /// Its name; none for the management network.
@@ -26,7 +26,7 @@ pub(super) struct View<'a> {
     pub(super) bond: Option<&'a BondOptions>,
 }
 
-impl View<'_> {
+impl NetworkView<'_> {
     /// The path of one of its keys.
     pub(super) fn path(&self, key: &str) -> String {
         format!("{}.{key}", self.group)
@@ -49,8 +49,8 @@ impl View<'_> {
 }
 
 /// The management network, where the document has one, and the further ones.
-pub(super) fn views(config: &InstallConfig) -> Vec<View<'_>> {
-    let management = config.install.management_interface.iter().map(|network| View {
+pub(super) fn views(config: &InstallConfig) -> Vec<NetworkView<'_>> {
+    let management = config.install.management_interface.iter().map(|network| NetworkView {
         group: MANAGEMENT.to_owned(),
         name: None,
         cards: &network.interfaces,
@@ -65,7 +65,7 @@ pub(super) fn views(config: &InstallConfig) -> Vec<View<'_>> {
         vlan: network.vlan_id,
         bond: network.bond_options.as_ref(),
     });
-    let further = config.install.networks.iter().enumerate().map(|(index, network)| View {
+    let further = config.install.networks.iter().enumerate().map(|(index, network)| NetworkView {
         group: format!("install.networks[{index}]"),
         name: Some(&network.name),
         cards: &network.interfaces,

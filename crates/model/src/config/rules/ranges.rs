@@ -3,8 +3,8 @@
 
 use std::net::Ipv4Addr;
 
-use super::Finding;
-use super::addresses::is_one_machine;
+use super::finding::Finding;
+use super::ipv4::is_one_machine;
 use super::network::views;
 use super::settings;
 use crate::config::diagnostic::LISTED;

@@ -1,6 +1,6 @@
 //! The setting that every node needs before it can ask the cluster for settings.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::config::InstallConfig;
 use crate::config::registries::{Registries, SETTING};
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::config::formats::network::{http_url, time_server};
 use crate::config::formats::text::pem;
 use crate::config::{Cidr, InstallConfig};

@@ -1,6 +1,6 @@
 //! Sizes.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::config::sizes::PartitionSizes;
 use crate::config::{InstallConfig, Profile};
 use base::size::ByteSize;

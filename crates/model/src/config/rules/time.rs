@@ -1,6 +1,6 @@
 //! Time servers. The nodes of a cluster must agree on the time, or etcd and certificates fail.
 
-use super::{Finding, is_unattended, repeated};
+use super::finding::{Finding, is_unattended, repeated};
 use crate::config::InstallConfig;
 
 const SETTING: &str = "ntp-servers";

@@ -1,8 +1,9 @@
 //! The virtual address of the cluster.
 
-use super::addresses::{is_one_machine, prefix_length, reserved};
+use super::finding::{Finding, is_unattended};
+use super::ipv4::{is_one_machine, prefix_length, reserved};
 use super::network::{MANAGEMENT, views};
-use super::{Finding, is_unattended, ranges};
+use super::ranges;
 use crate::config::{InstallConfig, Mode, Profile, VipMode};
 
 const VIP: &str = "install.vip";

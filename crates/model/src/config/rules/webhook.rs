@@ -1,6 +1,6 @@
 //! Calls to other systems.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::config::InstallConfig;
 
 /// Nobody is called twice for one event.
@@ -12,7 +12,7 @@ pub(super) fn each_once(config: &InstallConfig) -> Vec<Finding> {
         .map(|hook| (hook.event, hook.method, &hook.url, &hook.payload))
         .collect();
     let message = "the same call stands here already";
-    let repeated = super::repeated(&hooks);
+    let repeated = super::finding::repeated(&hooks);
     repeated
         .map(|(later, _)| Finding::new(format!("install.webhooks[{later}]"), "duplicate-webhook", message))
         .collect()

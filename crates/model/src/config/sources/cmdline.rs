@@ -12,7 +12,8 @@ use crate::boot::parameter;
 use crate::config::diagnostic::{Problem, is_word};
 use crate::config::formats::network;
 use crate::config::shape::{Shape, join};
-use crate::config::tree::{self, Key, Kind, Node, Span};
+use crate::config::span::Span;
+use crate::config::tree::{self, Key, NodeKind, TreeNode};
 use crate::config::walk::is_spelling;
 
 /// The prefixes of parameters that are configuration.
@@ -28,7 +29,7 @@ const MOST: usize = 256;
 #[derive(Debug, Default)]
 pub struct Parameters {
     /// The document; none where no parameter is configuration.
-    pub root: Option<Node>,
+    pub root: Option<TreeNode>,
     /// What is wrong beyond what the walk will find.
     pub problems: Vec<Problem>,
     /// Character offsets that must not be shown: parameters of others, and values that nobody knows.
@@ -84,7 +85,7 @@ enum Content {
 struct Given {
     prefix: &'static str,
     spelling: String,
-    node: Node,
+    node: TreeNode,
     /// Whether it was written, not meant by a bare key.
     written: bool,
 }
@@ -138,7 +139,7 @@ impl Reader {
         let is_texts = |shape: &Shape| choices(shape).iter().any(is_text);
         let item = shape.and_then(element).filter(|_| !text_of.is_empty());
         let texts = shape.is_some_and(is_texts) || item.is_some_and(is_texts);
-        let node = Node { span, kind: Kind::Scalar { text: text_of, plain: !texts } };
+        let node = TreeNode { span, kind: NodeKind::Scalar { text: text_of, plain: !texts } };
         let given = Given { prefix, spelling: text.to_owned(), node, written: value.is_some() };
         let repeats = shape.is_some_and(|shape| choices(shape).iter().any(is_list));
         if let Err((path, code, message)) = insert(root, &steps, given, repeats) {
@@ -148,10 +149,10 @@ impl Reader {
     }
 
     /// The branch as a node of the document.
-    fn node(&mut self, branch: Branch, shape: &Shape) -> Node {
+    fn node(&mut self, branch: Branch, shape: &Shape) -> TreeNode {
         let Branch { content, span, path } = branch;
         let kind = match content {
-            Content::Group(entries) => Kind::Map(
+            Content::Group(entries) => NodeKind::Map(
                 entries
                     .into_iter()
                     .map(|(key, branch)| {
@@ -167,14 +168,14 @@ impl Reader {
                     self.note(span, &path, "missing-index", message);
                 }
                 let item = element(shape).unwrap_or(&Shape::Truth);
-                Kind::List(items.into_values().map(|branch| self.node(branch, item)).collect())
+                NodeKind::List(items.into_values().map(|branch| self.node(branch, item)).collect())
             }
             Content::Values(values) => return self.values(values, shape, &path),
         };
-        Node { span, kind }
+        TreeNode { span, kind }
     }
 
-    fn values(&mut self, mut values: Vec<Given>, shape: &Shape, path: &str) -> Node {
+    fn values(&mut self, mut values: Vec<Given>, shape: &Shape, path: &str) -> TreeNode {
         let alone = values.len() == 1 && flow(&values[0]).is_some_and(|open| wants(shape, open));
         let Some(item) = element(shape).filter(|_| !alone) else {
             // Further values of a key that is no list have been refused.
@@ -189,12 +190,12 @@ impl Reader {
                 self.value(given, item, path)
             }
         });
-        Node { span, kind: Kind::List(items.collect()) }
+        TreeNode { span, kind: NodeKind::List(items.collect()) }
     }
 
     /// One value; text in brackets is YAML where the shape wants what brackets hold.
-    fn value(&mut self, given: Given, shape: &Shape, path: &str) -> Node {
-        let Kind::Scalar { text, .. } = &given.node.kind else { return given.node };
+    fn value(&mut self, given: Given, shape: &Shape, path: &str) -> TreeNode {
+        let NodeKind::Scalar { text, .. } = &given.node.kind else { return given.node };
         let span = given.node.span;
         if !flow(&given).is_some_and(|open| wants(shape, open)) {
             return given.node;
@@ -210,8 +211,8 @@ impl Reader {
                 self.found.problems.push(problem);
                 self.found.hidden.push(span.range());
                 // An empty document of the kind that is asked for: one mistake is told once.
-                let kind = if text.starts_with('[') { Kind::List(vec![]) } else { Kind::Map(vec![]) };
-                Node { span, kind }
+                let kind = if text.starts_with('[') { NodeKind::List(vec![]) } else { NodeKind::Map(vec![]) };
+                TreeNode { span, kind }
             }
         }
     }
@@ -382,7 +383,7 @@ pub(super) fn bracket(text: &str) -> Option<char> {
 
 fn flow(given: &Given) -> Option<char> {
     match &given.node.kind {
-        Kind::Scalar { text, .. } if given.written => bracket(text),
+        NodeKind::Scalar { text, .. } if given.written => bracket(text),
         _ => None,
     }
 }
@@ -400,9 +401,9 @@ pub(super) fn is_interface(shape: &Shape) -> bool {
 }
 
 /// `hwAddr: MAC`, `name: CARD`, `MAC`, `CARD`, or several of them with commas.
-fn interface(node: Node) -> Node {
+fn interface(node: TreeNode) -> TreeNode {
     let span = node.span;
-    let Kind::Scalar { text, .. } = node.kind else { return node };
+    let NodeKind::Scalar { text, .. } = node.kind else { return node };
     let mut entries = Vec::new();
     let mut offset = span.start;
     for part in text.split(',') {
@@ -417,21 +418,21 @@ fn interface(node: Node) -> Node {
         };
         let lead = length - value.trim_start().chars().count();
         let span = place(offset + lead, offset + lead + value.trim().chars().count());
-        let kind = Kind::Scalar { text: value.trim().to_owned(), plain: true };
-        entries.push((Key { text: key.to_owned(), span }, Node { span, kind }));
+        let kind = NodeKind::Scalar { text: value.trim().to_owned(), plain: true };
+        entries.push((Key { text: key.to_owned(), span }, TreeNode { span, kind }));
         offset += length + 1;
     }
-    Node { span, kind: Kind::Map(entries) }
+    TreeNode { span, kind: NodeKind::Map(entries) }
 }
 
 /// Moves a node of a document of its own to its place in the line.
-fn shift(node: &mut Node, by: usize) {
+fn shift(node: &mut TreeNode, by: usize) {
     let moved = |span: Span| place(span.start + by, span.end + by);
     node.span = moved(node.span);
     match &mut node.kind {
-        Kind::Scalar { .. } => {}
-        Kind::List(items) => items.iter_mut().for_each(|item| shift(item, by)),
-        Kind::Map(entries) => entries.iter_mut().for_each(|(key, node)| {
+        NodeKind::Scalar { .. } => {}
+        NodeKind::List(items) => items.iter_mut().for_each(|item| shift(item, by)),
+        NodeKind::Map(entries) => entries.iter_mut().for_each(|(key, node)| {
             key.span = moved(key.span);
             shift(node, by);
         }),

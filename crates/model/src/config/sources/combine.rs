@@ -14,7 +14,8 @@ use crate::config::diagnostic::{Diagnostic, Invalid, Problem, Ranges, Severity};
 use crate::config::echo::{self, Mistakes};
 use crate::config::rules::{self, Finding};
 use crate::config::shape::{self, Shape};
-use crate::config::tree::{self, Node, Span};
+use crate::config::span::Span;
+use crate::config::tree::{self, TreeNode};
 use crate::config::walk::Walk;
 use crate::config::{InstallConfig, Webhook};
 use base::encode;
@@ -94,9 +95,7 @@ pub fn combine(documents: &[Document]) -> Result<Combined, Invalid> {
             examined.breaches(documents, findings, &merged);
         }
         Err(_) if examined.is_clean() => {
-            // The formats accept what a type then refuses: a defect here, and still no reason to accept the document.
-            let message = "the document holds a value that cannot be used";
-            let problem = Problem::new(examined.place(merged.source, ""), "", "invalid-value", message);
+            let problem = Problem::unusable(examined.place(merged.source, ""));
             examined.walks[merged.source].problems.push(problem);
         }
         _ => {}
@@ -130,16 +129,16 @@ pub fn salvage(documents: &[Document]) -> InstallConfig {
 
 /// The webhooks of one document that have no mistake, each by itself; none where it has no list of them.
 fn hooks(document: &Document) -> Option<Vec<Webhook>> {
-    let group = |node: &Node, name: &str| match &node.kind {
-        tree::Kind::Map(entries) => {
+    let group = |node: &TreeNode, name: &str| match &node.kind {
+        tree::NodeKind::Map(entries) => {
             entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node.clone())
         }
         _ => None,
     };
     let root = document.content().as_ref().ok()?.root.as_ref()?;
-    let tree::Kind::List(items) = group(&group(root, "install")?, "webhooks")?.kind else { return None };
+    let tree::NodeKind::List(items) = group(&group(root, "install")?, "webhooks")?.kind else { return None };
     let Shape::List(shape) = shape::install_config().at("install")?.at("webhooks")? else { return None };
-    let one = |item: &Node| {
+    let one = |item: &TreeNode| {
         let mut walk = Walk::default();
         let value = walk.value(item, shape, "")?;
         let right = walk.problems.iter().all(|problem| problem.severity == Severity::Warning);

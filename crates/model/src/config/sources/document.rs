@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::{Kind, cmdline};
 use crate::config::diagnostic::{Problem, Source};
 use crate::config::shape::Shape;
-use crate::config::tree::{self, Node, Span};
+use crate::config::span::Span;
+use crate::config::tree::{self, TreeNode};
 
 /// What diagnostics call the kernel command line.
 pub const COMMAND_LINE: &str = "kernel command line";
@@ -18,7 +19,7 @@ pub struct Document {
     kind: Kind,
     name: String,
     text: String,
-    content: Result<Content, Problem>,
+    content: Result<DocumentContent, Problem>,
     refused: Vec<Refused>,
     part: Option<Part>,
 }
@@ -44,8 +45,8 @@ impl Part {
 
 /// A document that could be read.
 #[derive(Debug)]
-pub(super) struct Content {
-    pub(super) root: Option<Node>,
+pub(super) struct DocumentContent {
+    pub(super) root: Option<TreeNode>,
     pub(super) comments: Vec<Span>,
     pub(super) problems: Vec<Problem>,
     pub(super) hidden: Vec<Range<usize>>,
@@ -64,7 +65,7 @@ impl Document {
     #[must_use]
     pub fn yaml(kind: Kind, name: impl Into<String>, text: impl Into<String>) -> Self {
         let text = text.into();
-        let content = tree::read(&text).map(|tree| Content {
+        let content = tree::read(&text).map(|tree| DocumentContent {
             root: tree.root,
             comments: tree.comments,
             problems: Vec::new(),
@@ -79,7 +80,7 @@ impl Document {
         // A line is one line, whatever somebody has pasted.
         let text = line.trim_end().replace(['\n', '\r'], " ");
         let cmdline::Parameters { root, problems, hidden } = cmdline::parse(&text, shape);
-        let content = Ok(Content { root, comments: Vec::new(), problems, hidden });
+        let content = Ok(DocumentContent { root, comments: Vec::new(), problems, hidden });
         let (kind, name) = (Kind::KernelParameters, COMMAND_LINE.to_owned());
         Self { kind, name, text, content, refused: Vec::new(), part: None }
     }
@@ -120,10 +121,10 @@ impl Document {
     /// Whether it says nothing at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        matches!(&self.content, Ok(Content { root: None, problems, .. }) if problems.is_empty())
+        matches!(&self.content, Ok(DocumentContent { root: None, problems, .. }) if problems.is_empty())
     }
 
-    pub(super) fn content(&self) -> Result<&Content, &Problem> {
+    pub(super) fn content(&self) -> Result<&DocumentContent, &Problem> {
         self.content.as_ref()
     }
 

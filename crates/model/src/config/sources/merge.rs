@@ -13,12 +13,12 @@ pub struct Piece {
     /// The strongest source that says something here.
     pub source: usize,
     /// What it is.
-    pub content: Content,
+    pub content: PieceContent,
 }
 
 /// What a piece is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Content {
+pub enum PieceContent {
     /// A single value or a list: it has one source.
     Whole(Value),
     /// A group, whose keys may have several.
@@ -38,9 +38,9 @@ impl Piece {
         let content = match value {
             Value::Object(map) => {
                 let keys = map.iter().map(|(key, value)| (key.clone(), Self::of(value, source))).collect();
-                Content::Group { keys, closed: false }
+                PieceContent::Group { keys, closed: false }
             }
-            other => Content::Whole(other.clone()),
+            other => PieceContent::Whole(other.clone()),
         };
         Self { source, content }
     }
@@ -50,7 +50,10 @@ impl Piece {
     pub fn under(self, stronger: Self) -> Self {
         let Self { source, content } = stronger;
         let content = match (self.content, content) {
-            (Content::Group { keys: mut merged, closed }, Content::Group { keys, closed: false }) => {
+            (
+                PieceContent::Group { keys: mut merged, closed },
+                PieceContent::Group { keys, closed: false },
+            ) => {
                 for (key, piece) in keys {
                     let piece = match merged.remove(&key) {
                         Some(weaker) => weaker.under(piece),
@@ -58,9 +61,11 @@ impl Piece {
                     };
                     merged.insert(key, piece);
                 }
-                Content::Group { keys: merged, closed }
+                PieceContent::Group { keys: merged, closed }
             }
-            (Content::Whole(_), Content::Group { keys, .. }) => Content::Group { keys, closed: true },
+            (PieceContent::Whole(_), PieceContent::Group { keys, .. }) => {
+                PieceContent::Group { keys, closed: true }
+            }
             (_, stronger) => stronger,
         };
         Self { source, content }
@@ -70,10 +75,10 @@ impl Piece {
     #[must_use]
     pub fn closed_at(mut self, path: &str) -> Self {
         let found = path.split('.').try_fold(&mut self, |piece, key| match &mut piece.content {
-            Content::Group { keys, .. } => keys.get_mut(key),
-            Content::Whole(_) => None,
+            PieceContent::Group { keys, .. } => keys.get_mut(key),
+            PieceContent::Whole(_) => None,
         });
-        if let Some(Self { content: Content::Group { closed, .. }, .. }) = found {
+        if let Some(Self { content: PieceContent::Group { closed, .. }, .. }) = found {
             *closed = true;
         }
         self
@@ -83,8 +88,8 @@ impl Piece {
     #[must_use]
     pub fn value(&self) -> Value {
         match &self.content {
-            Content::Whole(value) => value.clone(),
-            Content::Group { keys, .. } => {
+            PieceContent::Whole(value) => value.clone(),
+            PieceContent::Group { keys, .. } => {
                 Value::Object(keys.iter().map(|(key, piece)| (key.clone(), piece.value())).collect())
             }
         }
@@ -100,13 +105,13 @@ impl Piece {
     /// Whether it is a group that [`Piece::nearest`] finds, which may have keys of several sources.
     #[must_use]
     pub fn is_group(&self, path: &str) -> bool {
-        matches!(self.find(path).0.content, Content::Group { .. })
+        matches!(self.find(path).0.content, PieceContent::Group { .. })
     }
 
     fn find<'p>(&self, path: &'p str) -> (&Self, &'p str) {
         let mut here = self;
         let mut from = 0;
-        while let Content::Group { keys, .. } = &here.content {
+        while let PieceContent::Group { keys, .. } = &here.content {
             // Keys may have dots: the longest that fits is meant.
             let rest = path[from..].strip_prefix('.').unwrap_or(&path[from..]);
             let start = path.len() - rest.len();
@@ -118,8 +123,8 @@ impl Piece {
         }
         match here.content {
             // The elements of a list have the source of the list.
-            Content::Whole(_) => (here, path),
-            Content::Group { .. } => (here, &path[..from]),
+            PieceContent::Whole(_) => (here, path),
+            PieceContent::Group { .. } => (here, &path[..from]),
         }
     }
 
@@ -133,8 +138,8 @@ impl Piece {
 
     fn collect(&self, path: &str, leaves: &mut Vec<(String, usize, Value)>) {
         match &self.content {
-            Content::Whole(value) => single(value, path, self.source, leaves),
-            Content::Group { keys, .. } => {
+            PieceContent::Whole(value) => single(value, path, self.source, leaves),
+            PieceContent::Group { keys, .. } => {
                 for (key, piece) in keys {
                     piece.collect(&join(path, key), leaves);
                 }

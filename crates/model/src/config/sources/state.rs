@@ -1,7 +1,7 @@
 //! Which source is asked next.
 //!
-//! Every source is in one of the stages of [`Stage`]. [`Machine::want`] looks at the stages and at what has been
-//! read so far and says what to do; the outcome is told to [`Machine::take`], and nothing else changes a stage. A
+//! Every source is in one of the stages of [`Stage`]. [`GatheringMachine::want`] looks at the stages and at what has been
+//! read so far and says what to do; the outcome is told to [`GatheringMachine::take`], and nothing else changes a stage. A
 //! source that fails ends the gathering: nothing weaker takes its place.
 //!
 //! ```text
@@ -92,7 +92,7 @@ pub struct Gathering {
 
 /// The sources and how far each has come.
 #[derive(Debug)]
-pub struct Machine<'s> {
+pub struct GatheringMachine<'s> {
     shape: &'s Shape,
     documents: Vec<Document>,
     medium: Stage,
@@ -104,7 +104,7 @@ pub struct Machine<'s> {
     trusted: Vec<String>,
 }
 
-impl<'s> Machine<'s> {
+impl<'s> GatheringMachine<'s> {
     /// The beginning.
     #[must_use]
     pub fn new(gathering: Gathering, shape: &'s Shape) -> Self {
@@ -214,7 +214,7 @@ fn is_web(url: &str) -> bool {
 
 /// Asks every source and puts the configuration together.
 pub fn gather(gathering: Gathering, effects: &mut dyn Effects) -> Result<Combined> {
-    let mut machine = Machine::new(gathering, shape::install_config());
+    let mut machine = GatheringMachine::new(gathering, shape::install_config());
     let combined = run(&mut machine, effects).and_then(|()| put_together(machine.documents()));
     match combined {
         Ok(mut combined) => {
@@ -252,7 +252,7 @@ fn put_together(documents: &[Document]) -> Result<Combined> {
 }
 
 /// Goes through the stages until nothing is wanted any more.
-pub(super) fn run(machine: &mut Machine<'_>, effects: &mut dyn Effects) -> Result<()> {
+pub(super) fn run(machine: &mut GatheringMachine<'_>, effects: &mut dyn Effects) -> Result<()> {
     loop {
         let want = machine.want().map_err(refusal)?;
         let documents = match &want {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::fake::{Manner, nobody};
 use super::*;
+use base::size::ByteSize;
 
 #[test]
 fn a_document_comes_as_it_is_with_its_kind_and_digest() {

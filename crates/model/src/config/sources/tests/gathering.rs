@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use anyhow::{Result, bail};
 
-use super::super::state::{Effects, Gathering, Machine, Request, Want, gather, run};
+use super::super::state::{Effects, Gathering, GatheringMachine, Request, Want, gather, run};
 use super::*;
 use crate::config::shape::Shape;
 use base::failure::{Class, Failure, class_of, render};
@@ -76,7 +76,7 @@ fn at_hand() -> Gathering {
 }
 
 fn order(gathering: Gathering, mut fakes: Fakes) -> (Vec<String>, Vec<Kind>) {
-    let mut machine = Machine::new(gathering, &SHAPE);
+    let mut machine = GatheringMachine::new(gathering, &SHAPE);
     run(&mut machine, &mut fakes).unwrap();
     (fakes.asked, machine.documents().iter().map(Document::kind).collect())
 }
@@ -151,7 +151,7 @@ fn a_source_that_fails_ends_it_and_nothing_takes_its_place() {
             broken,
             ..Fakes::default()
         };
-        let mut machine = Machine::new(at_hand(), &SHAPE);
+        let mut machine = GatheringMachine::new(at_hand(), &SHAPE);
         let error = run(&mut machine, &mut fakes).unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo, "{broken}");
         assert_eq!(fakes.asked.len(), after, "{broken}: {:?}", fakes.asked);
@@ -165,7 +165,7 @@ fn mistakes_at_hand_are_told_before_anything_is_fetched() {
         line: "nqrust.install.config_url=http://x/ nqrust.install.nonsense=1",
         ..Fakes::default()
     };
-    let error = run(&mut Machine::new(at_hand(), &SHAPE), &mut fakes).unwrap_err();
+    let error = run(&mut GatheringMachine::new(at_hand(), &SHAPE), &mut fakes).unwrap_err();
     assert_eq!((class_of(&error), fakes.asked.len()), (Class::Invalid, 3));
     let told = render(&error);
     assert!(told.contains("devise") && told.contains("nonsense"), "{told}");
@@ -173,7 +173,7 @@ fn mistakes_at_hand_are_told_before_anything_is_fetched() {
 
 #[test]
 fn the_request_says_who_names_it_and_what_to_trust() {
-    let mut machine = Machine::new(Gathering::default(), &SHAPE);
+    let mut machine = GatheringMachine::new(Gathering::default(), &SHAPE);
     machine.take(
         &Want::Volume,
         vec![yaml(Kind::Volume, "install: {config_sha256: ab, ca_certificates: [pem]}")],
@@ -227,7 +227,7 @@ fn neither_a_fetched_document_nor_a_file_leads_to_another_url() {
     for (gathering, mut fakes, code) in
         [(at_hand(), fetched, "chained-config-url"), (filed, Fakes::default(), "url-not-followed")]
     {
-        let mut machine = Machine::new(gathering, &SHAPE);
+        let mut machine = GatheringMachine::new(gathering, &SHAPE);
         run(&mut machine, &mut fakes).unwrap();
         let documents = machine.documents();
         let found = Examined::of(documents, &SHAPE).verdict(documents).unwrap_err();

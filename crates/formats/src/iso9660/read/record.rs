@@ -1,14 +1,7 @@
 //! Directory records (ECMA-119, 9.1).
 
-use super::source::{BLOCK_SIZE, Block, Extent};
-use super::{Error, Result};
-
-/// Flag: the record is a directory.
-pub(super) const DIRECTORY: u8 = 0x02;
-/// Flag: the record belongs to another one (resource forks and the like).
-pub(super) const ASSOCIATED: u8 = 0x04;
-/// Flag: the next record continues this file. The only way to have files of 4 GiB and more.
-pub(super) const CONTINUED: u8 = 0x80;
+use super::error::{Error, Result};
+use crate::iso9660::address::{BLOCK_SIZE, Block, Extent};
 
 /// Length of a record up to its name.
 const HEAD: usize = 33;

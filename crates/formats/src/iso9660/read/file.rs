@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use super::source::{Extent, Source};
+use crate::iso9660::address::{Extent, Source};
 
 /// The content of a file, extent after extent. Independent of the image it came from and of other readers.
 pub struct FileReader<S> {

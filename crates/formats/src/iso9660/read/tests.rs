@@ -1,11 +1,12 @@
-use std::fs;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::iso9660::address::*;
 use testing::xorriso::{make_iso_with, make_relocating_iso, make_sparse_iso};
 
 /// What the sample image holds: a long name, a deep directory, an empty file, a file over several blocks,
@@ -56,12 +57,13 @@ fn assert_is_sample(iso: &Iso<Vec<u8>>) {
     }
     let walked = iso.walk().collect::<Result<Vec<_>>>().unwrap();
     let of_kind = |kind| walked.iter().filter(move |(_, entry)| entry.kind == kind);
-    let mut files: Vec<_> = of_kind(Kind::File).map(|(path, entry)| (path.clone(), entry.size())).collect();
+    let mut files: Vec<_> =
+        of_kind(EntryKind::File).map(|(path, entry)| (path.clone(), entry.size())).collect();
     files.sort();
     expected.sort();
     let expected: Vec<_> = expected.into_iter().map(|(path, bytes)| (path, bytes.len() as u64)).collect();
     assert_eq!(files, expected);
-    assert_eq!(of_kind(Kind::Symlink).map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["link"]);
+    assert_eq!(of_kind(EntryKind::Symlink).map(|(path, _)| path.as_str()).collect::<Vec<_>>(), ["link"]);
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn directories_that_were_moved_for_depth_are_in_their_own_place() {
     let iso = Iso::open(image).unwrap();
     let deep = (1..=12).map(|level| format!("level-{level}")).collect::<Vec<_>>().join("/");
     assert_eq!(content(&iso, &format!("{deep}/bottom.txt")), b"deep");
-    let directories = iso.walk().filter(|item| item.as_ref().unwrap().1.kind == Kind::Directory);
+    let directories = iso.walk().filter(|item| item.as_ref().unwrap().1.kind == EntryKind::Directory);
     assert_eq!(directories.count(), 12 + 3, "each directory comes once");
 }
 
@@ -204,7 +206,7 @@ fn exhaust(image: Vec<u8>) {
     let Ok(iso) = Iso::open(image) else { return };
     for item in iso.walk() {
         let Ok((path, entry)) = item else { return };
-        if entry.kind == Kind::File
+        if entry.kind == EntryKind::File
             && entry.size() < 1 << 20
             && let Ok(mut reader) = iso.open_file(&path)
         {

@@ -3,9 +3,10 @@
 
 use jiff::civil::DateTime;
 
-use super::layout::{PathTables, View};
 use super::records::{self, both, both_short};
-use formats::iso9660::address::{BLOCK_SIZE, Block, Extent};
+use super::view::{PathTables, VolumeView};
+use crate::iso9660::address::{BLOCK_SIZE, Block, Extent};
+use crate::iso9660::ecma119::{PRIMARY, TERMINATOR};
 
 const BLOCK: usize = BLOCK_SIZE as usize;
 
@@ -16,8 +17,14 @@ const UEFI: u8 = 0xEF;
 const BOOTABLE: u8 = 0x88;
 
 /// The primary volume descriptor of one view.
-pub(super) fn primary(volume: &str, view: &View<'_>, tables: &PathTables, time: DateTime) -> Vec<u8> {
-    let mut bytes = head(1);
+pub(super) fn primary(
+    volume: &str,
+    preparer: &str,
+    view: &VolumeView<'_>,
+    tables: &PathTables,
+    time: DateTime,
+) -> Vec<u8> {
+    let mut bytes = head(PRIMARY);
     bytes.push(0);
     bytes.extend(text("", 32));
     bytes.extend(text(volume, 32));
@@ -35,7 +42,7 @@ pub(super) fn primary(volume: &str, view: &View<'_>, tables: &PathTables, time: 
     bytes.extend(records::root(view.directory(0), time));
     bytes.extend(text("", 128)); // volume set
     bytes.extend(text("", 128)); // publisher
-    bytes.extend(text("ISO-BUILDER", 128)); // data preparer
+    bytes.extend(text(preparer, 128)); // data preparer
     bytes.extend(text("", 128)); // application
     bytes.extend(text("", 3 * 37)); // files with copyright, abstract, bibliography
     bytes.extend(long_time(Some(time))); // made
@@ -59,7 +66,7 @@ pub(super) fn boot(catalogue: Block) -> Vec<u8> {
 
 /// The descriptor that ends the list.
 pub(super) fn terminator() -> Vec<u8> {
-    let mut bytes = head(255);
+    let mut bytes = head(TERMINATOR);
     bytes.resize(BLOCK, 0);
     bytes
 }

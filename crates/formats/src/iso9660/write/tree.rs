@@ -15,11 +15,11 @@ const MAX_EXTENSION: usize = 8;
 /// The directories in the order of the path table: level by level, the root first.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tree {
-    pub(super) directories: Vec<Directory>,
+    pub(super) directories: Vec<TreeDirectory>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Directory {
+pub(super) struct TreeDirectory {
     /// Index of the directory above; the root is its own.
     pub(super) parent: usize,
     /// Path from the root, empty for the root itself.
@@ -27,31 +27,31 @@ pub(super) struct Directory {
     /// The identifier in the path table; one zero byte for the root.
     pub(super) identifier: Vec<u8>,
     /// In the order of their identifiers.
-    pub(super) children: Vec<Child>,
+    pub(super) children: Vec<TreeEntry>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Child {
+pub(super) struct TreeEntry {
     /// The name that people see.
     pub(super) name: String,
     /// The name in ISO 9660's own characters.
     pub(super) identifier: Vec<u8>,
-    pub(super) target: Target,
+    pub(super) target: EntryTarget,
 }
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(super) enum EntryTarget {
     /// Index of a directory of the tree.
     Directory(usize),
     /// Index of a file in the list that the tree was made of.
     File(usize),
 }
 
-impl Directory {
+impl TreeDirectory {
     /// How many directories are directly below.
     pub(super) fn subdirectories(&self) -> usize {
-        self.children.iter().filter(|child| matches!(child.target, Target::Directory(_))).count()
+        self.children.iter().filter(|child| matches!(child.target, EntryTarget::Directory(_))).count()
     }
 }
 
@@ -76,14 +76,14 @@ impl Tree {
             let mut children = node.name_children();
             for (child, below) in &mut children {
                 if let Some(below) = below.take() {
-                    child.target = Target::Directory(own + waiting.len() + 1);
+                    child.target = EntryTarget::Directory(own + waiting.len() + 1);
                     let separator = if path.is_empty() { "" } else { "/" };
                     let path = format!("{path}{separator}{}", child.name);
                     waiting.push_back((own, path, child.identifier.clone(), below));
                 }
             }
             let children = children.into_iter().map(|(child, _)| child).collect();
-            directories.push(Directory { parent, path, identifier, children });
+            directories.push(TreeDirectory { parent, path, identifier, children });
         }
         Ok(Self { directories })
     }
@@ -106,18 +106,21 @@ impl<'a> Node<'a> {
     }
 
     /// What is directly below, in the order of the identifiers, with the nodes of directories.
-    fn name_children(self) -> Vec<(Child, Option<Node<'a>>)> {
+    fn name_children(self) -> Vec<(TreeEntry, Option<Node<'a>>)> {
         let mut taken = BTreeSet::new();
         let mut children = Vec::new();
         for (name, node) in self.directories {
             let identifier = unique(&mut taken, name, false);
             // The caller knows the number.
-            let child = Child { name: name.to_owned(), identifier, target: Target::Directory(0) };
+            let child = TreeEntry { name: name.to_owned(), identifier, target: EntryTarget::Directory(0) };
             children.push((child, Some(node)));
         }
         for (name, index) in self.files {
             let identifier = unique(&mut taken, name, true);
-            children.push((Child { name: name.to_owned(), identifier, target: Target::File(index) }, None));
+            children.push((
+                TreeEntry { name: name.to_owned(), identifier, target: EntryTarget::File(index) },
+                None,
+            ));
         }
         children.sort_by(|(a, _), (b, _)| a.identifier.cmp(&b.identifier));
         children
@@ -171,8 +174,8 @@ mod tests {
             .collect();
         assert_eq!(seen, [(0, "\0".into()), (0, "A".into()), (0, "B".into()), (2, "DEEP".into())]);
         let root: Vec<_> = tree.directories[0].children.iter().map(|child| child.target).collect();
-        assert_eq!(root, [Target::Directory(1), Target::Directory(2), Target::File(2)]);
-        assert_eq!(tree.directories[2].children[0].target, Target::Directory(3));
+        assert_eq!(root, [EntryTarget::Directory(1), EntryTarget::Directory(2), EntryTarget::File(2)]);
+        assert_eq!(tree.directories[2].children[0].target, EntryTarget::Directory(3));
         let paths: Vec<_> = tree.directories.iter().map(|directory| directory.path.as_str()).collect();
         assert_eq!(paths, ["", "a", "b", "b/deep"]);
     }

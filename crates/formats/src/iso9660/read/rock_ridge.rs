@@ -1,7 +1,8 @@
 //! The system use entries of a directory record: POSIX names and types (SUSP 1.12, RRIP 1.12).
 
-use super::source::{Block, Source, read_exactly};
-use super::{Error, Result};
+use super::error::{Error, Result};
+use super::source::read_exactly;
+use crate::iso9660::address::{Block, Source};
 
 /// Where a record's entries continue elsewhere, they do so at most this often...
 const MAX_CONTINUATIONS: usize = 8;
@@ -90,7 +91,7 @@ impl Attributes {
 
 /// How many bytes precede the entries of each record, from the `SP` entry of the root directory's own
 /// record. `None`: the image has no system use entries.
-pub(super) fn skip(system_use: &[u8]) -> Option<u8> {
+pub(super) fn skip_length(system_use: &[u8]) -> Option<u8> {
     entries(system_use).find_map(|(signature, data)| match (signature, data) {
         (b"SP", [0xBE, 0xEF, skip, ..]) => Some(*skip),
         _ => None,

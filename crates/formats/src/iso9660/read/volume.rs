@@ -4,20 +4,18 @@ use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset as UtcOffset;
 
-use super::record::{self, Record};
-use super::source::{BLOCK_SIZE, Block, Extent, Source, read_exactly};
-use super::{Error, Result};
+use super::error::{Error, Result};
+use super::record::Record;
+use super::source::read_exactly;
+use crate::iso9660::address::{BLOCK_SIZE, Block, Extent, Source};
+use crate::iso9660::ecma119::{DESCRIPTORS, DIRECTORY, PRIMARY, TERMINATOR};
 
-/// The first sixteen blocks belong to boot code and partition tables.
-const FIRST_DESCRIPTOR: Block = Block(16);
 /// Real images have three or four descriptors.
 const MAX_DESCRIPTORS: u32 = 64;
-const PRIMARY: u8 = 1;
-const TERMINATOR: u8 = 255;
 
 /// What the image says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Volume {
+pub struct VolumeDescriptor {
     /// The volume identifier, without the spaces that fill it up.
     pub id: String,
     /// When the volume was made, if it says so.
@@ -29,10 +27,10 @@ pub struct Volume {
     pub(super) root: Extent,
 }
 
-impl Volume {
+impl VolumeDescriptor {
     pub(super) fn read(source: &impl Source, image_length: u64) -> Result<Self> {
         for index in 0..MAX_DESCRIPTORS {
-            let at = Block(FIRST_DESCRIPTOR.0 + index).offset();
+            let at = Block(DESCRIPTORS.0 + index).offset();
             let bytes = match read_exactly(source, image_length, at, BLOCK_SIZE) {
                 Err(Error::Truncated { .. }) if index == 0 => return Err(Error::NotIso),
                 other => other?,
@@ -54,7 +52,7 @@ impl Volume {
             return Err(Error::Unsupported("its blocks are not of 2048 bytes"));
         }
         let root = Record::parse(&bytes[156..190])?;
-        if !root.is(record::DIRECTORY) {
+        if !root.is(DIRECTORY) {
             return Err(Error::Damaged("its root is not a directory"));
         }
         let blocks = u32::from_le_bytes([bytes[80], bytes[81], bytes[82], bytes[83]]);

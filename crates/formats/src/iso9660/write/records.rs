@@ -3,13 +3,10 @@
 
 use jiff::civil::DateTime;
 
-use super::layout::View;
-use super::tree::{Target, Tree};
-use formats::iso9660::address::{BLOCK_SIZE, Extent};
-
-const DIRECTORY: u8 = 0x02;
-/// The next record continues the file.
-const CONTINUED: u8 = 0x80;
+use super::tree::{EntryTarget, Tree};
+use super::view::VolumeView;
+use crate::iso9660::address::{BLOCK_SIZE, Extent};
+use crate::iso9660::ecma119::{CONTINUED, DIRECTORY};
 
 /// Everybody may read everything, nobody may write.
 const DIRECTORY_MODE: u32 = 0o040_555;
@@ -52,7 +49,7 @@ pub(super) fn extension() -> Vec<u8> {
 }
 
 /// One directory of `tree` as `view` addresses it, in whole blocks.
-pub(super) fn directory(tree: &Tree, index: usize, view: &View<'_>, time: DateTime) -> Vec<u8> {
+pub(super) fn directory(tree: &Tree, index: usize, view: &VolumeView<'_>, time: DateTime) -> Vec<u8> {
     let directory = &tree.directories[index];
     let common = |index: usize| {
         let links = 2 + tree.directories[index].subdirectories();
@@ -73,11 +70,11 @@ pub(super) fn directory(tree: &Tree, index: usize, view: &View<'_>, time: DateTi
         name.extend_from_slice(child.name.as_bytes());
         let name = entry(*b"NM", &name);
         match child.target {
-            Target::Directory(below) => {
+            EntryTarget::Directory(below) => {
                 let system_use = [common(below), name].concat();
                 blocks.push(&record(&child.identifier, view.directory(below), DIRECTORY, time, &system_use));
             }
-            Target::File(file) => {
+            EntryTarget::File(file) => {
                 let system_use = [attributes(FILE_MODE, 1, time), name].concat();
                 let extents = view.file(file);
                 for (number, extent) in extents.iter().enumerate() {
@@ -93,7 +90,7 @@ pub(super) fn directory(tree: &Tree, index: usize, view: &View<'_>, time: DateTi
 /// The path table; `address` writes a block's number in one of the two byte orders, `short` a directory's.
 pub(super) fn path_table(
     tree: &Tree,
-    view: &View<'_>,
+    view: &VolumeView<'_>,
     address: fn(u32) -> [u8; 4],
     short: fn(u16) -> [u8; 2],
 ) -> Vec<u8> {
@@ -164,7 +161,7 @@ fn attributes(mode: u32, links: usize, time: DateTime) -> Vec<u8> {
 }
 
 /// `CE`: where [`extension`] is.
-fn continuation(view: &View<'_>) -> Vec<u8> {
+fn continuation(view: &VolumeView<'_>) -> Vec<u8> {
     let length = u32::try_from(extension().len()).unwrap_or(u32::MAX);
     entry(*b"CE", &[both(view.extension().0), both(0), both(length)].concat())
 }

@@ -18,16 +18,15 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
 
-use super::map::{Owner, Volume};
+use super::owner::{HybridVolume, RegionOwner};
+use super::partition_tables::{PARTITION, SECTOR, partition_tables};
 use super::tree::Tree;
-use super::{boot, descriptors, records};
+use super::view::{PathTables, VolumeView};
+use super::{descriptors, records};
+use crate::iso9660::address::{BLOCK_SIZE, Block, Extent, Offset};
+use crate::iso9660::ecma119::DESCRIPTORS;
 use base::size::ByteSize;
-use formats::iso9660::address::{BLOCK_SIZE, Block, Extent, Offset};
 
-/// The first block of partition 1.
-pub const PARTITION: Block = Block(16);
-/// The first volume descriptor of a volume; what precedes it belongs to others (ECMA-119, 6.2.1).
-const DESCRIPTORS: Block = Block(16);
 /// Firmware and kernels of old read ahead beyond the end of a disc; so much padding keeps them from an error.
 const PADDING: u32 = 150;
 /// Files begin at a page of the page cache, so that a file system that can share blocks does so.
@@ -42,6 +41,8 @@ const MAX_EXTENT: u64 = (u32::MAX - (BLOCK_SIZE - 1)) as u64;
 pub struct Outline<'a> {
     /// Volume id: up to 32 of A-Z, 0-9 and `_`.
     pub volume: &'a str,
+    /// Who made the image, in its volume descriptors: up to 128 of A-Z, 0-9, space and a few signs (ECMA-119, 7.4.1).
+    pub preparer: &'a str,
     /// The GUID of the partition table.
     pub guid: Uuid,
     /// The time of the volume and of every file, in seconds since 1970.
@@ -69,59 +70,11 @@ pub struct Layout {
 #[derive(Debug)]
 pub struct Part {
     /// What they belong to.
-    pub owner: Owner,
+    pub owner: RegionOwner,
     /// Where they begin.
     pub at: Offset,
     /// Themselves.
     pub bytes: Vec<u8>,
-}
-
-/// Where the two path tables of a view are, and how long each is in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PathTables {
-    pub(super) little: Block,
-    pub(super) big: Block,
-    pub(super) length: u32,
-}
-
-/// The addresses as one of the two volumes counts them.
-#[derive(Debug)]
-pub(super) struct View<'a> {
-    /// The volume's first block.
-    first: Block,
-    /// The block after the ISO's last.
-    end: Block,
-    extension: Block,
-    directories: &'a [Extent],
-    files: &'a [Vec<Extent>],
-}
-
-impl View<'_> {
-    /// A block as this volume counts it.
-    pub(super) fn address(&self, block: Block) -> Block {
-        Block(block.0.saturating_sub(self.first.0))
-    }
-
-    /// Length of the volume.
-    pub(super) fn blocks(&self) -> u32 {
-        self.address(self.end).0
-    }
-
-    pub(super) fn extension(&self) -> Block {
-        self.address(self.extension)
-    }
-
-    pub(super) fn directory(&self, index: usize) -> Extent {
-        self.own(self.directories[index])
-    }
-
-    pub(super) fn file(&self, index: usize) -> Vec<Extent> {
-        self.files[index].iter().map(|extent| self.own(*extent)).collect()
-    }
-
-    fn own(&self, extent: Extent) -> Extent {
-        Extent { start: self.address(extent.start), length: extent.length }
-    }
 }
 
 /// Hands out blocks one after the other.
@@ -172,32 +125,33 @@ impl Layout {
         let bios = files.first().and_then(|extents| extents.first()).context("an ISO without a file")?.start;
         let part = |owner, at: Block, bytes| Part { owner, at: at.offset(), bytes };
         let mut parts = vec![
-            part(Owner::RockRidge, extension, records::extension()),
-            part(Owner::BootCatalogue, catalogue, descriptors::catalogue(bios, esp)),
+            part(RegionOwner::RockRidge, extension, records::extension()),
+            part(RegionOwner::BootCatalogue, catalogue, descriptors::catalogue(bios, esp)),
         ];
         for Directories { first, tables, extents } in volumes {
-            let volume = if first == Block(0) { Volume::Device } else { Volume::Partition };
-            let view = View { first, end, extension, directories: &extents, files: &files };
-            let mut descriptors = descriptors::primary(outline.volume, &view, &tables, time);
-            if volume == Volume::Device {
+            let volume = if first == Block(0) { HybridVolume::Device } else { HybridVolume::Partition };
+            let view = VolumeView { first, end, extension, directories: &extents, files: &files };
+            let mut descriptors =
+                descriptors::primary(outline.volume, outline.preparer, &view, &tables, time);
+            if volume == HybridVolume::Device {
                 // Firmware looks here; partition 1 is started by nobody.
                 descriptors.extend(descriptors::boot(catalogue));
             }
             descriptors.extend(descriptors::terminator());
-            parts.push(part(Owner::Descriptors(volume), Block(first.0 + DESCRIPTORS.0), descriptors));
+            parts.push(part(RegionOwner::Descriptors(volume), Block(first.0 + DESCRIPTORS.0), descriptors));
             let little = records::path_table(&tree, &view, u32::to_le_bytes, u16::to_le_bytes);
             let big = records::path_table(&tree, &view, u32::to_be_bytes, u16::to_be_bytes);
-            parts.push(part(Owner::PathTable(volume), tables.little, little));
-            parts.push(part(Owner::PathTable(volume), tables.big, big));
+            parts.push(part(RegionOwner::PathTable(volume), tables.little, little));
+            parts.push(part(RegionOwner::PathTable(volume), tables.big, big));
             for (index, extent) in extents.iter().enumerate() {
-                let owner = Owner::Directory(volume, tree.directories[index].path.clone());
+                let owner = RegionOwner::Directory(volume, tree.directories[index].path.clone());
                 parts.push(part(owner, extent.start, records::directory(&tree, index, &view, time)));
             }
         }
-        let [table, backup] = boot::partition_tables(esp, size, outline.guid)?;
+        let [table, backup] = partition_tables(esp, size, outline.guid)?;
         let at = Offset(size.get() - backup.len() as u64);
-        parts.push(Part { owner: Owner::PartitionTable, at: Offset(boot::SECTOR), bytes: table });
-        parts.push(Part { owner: Owner::BackupTable, at, bytes: backup });
+        parts.push(Part { owner: RegionOwner::PartitionTable, at: Offset(SECTOR), bytes: table });
+        parts.push(Part { owner: RegionOwner::BackupTable, at, bytes: backup });
         Ok(Self { parts, files, esp, size })
     }
 
@@ -221,7 +175,8 @@ impl Directories {
         let nowhere = vec![Extent { start: Block(0), length: 0 }; tree.directories.len()];
         let files: Vec<_> =
             outline.files.iter().map(|(_, size)| split(Block(0), *size)).collect::<Result<_>>()?;
-        let draft = View { first: Block(0), end: Block(0), extension, directories: &nowhere, files: &files };
+        let draft =
+            VolumeView { first: Block(0), end: Block(0), extension, directories: &nowhere, files: &files };
         let lengths: Vec<_> = (0..tree.directories.len())
             .map(|index| records::directory(tree, index, &draft, time).len() as u64)
             .collect();

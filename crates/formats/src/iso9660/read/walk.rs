@@ -4,14 +4,16 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use super::source::{Block, Source};
-use super::{Entry, Error, Iso, MAX_DEPTH, Result};
+use super::entry::DirectoryEntry;
+use super::error::{Error, Result};
+use super::image::{Iso, MAX_DEPTH};
+use crate::iso9660::address::{Block, Extent, Source};
 
 /// Yields the path and the entry of everything in an image. After an error it ends.
 pub struct Walk<'a, S> {
     iso: &'a Iso<S>,
     /// The directories that are open: path with a final `/` (empty for the root), entries, next entry.
-    open: Vec<(String, Arc<[Entry]>, usize)>,
+    open: Vec<(String, Arc<[DirectoryEntry]>, usize)>,
     /// A directory that comes twice is a loop: hard links to directories do not exist.
     seen: HashSet<Block>,
     begun: bool,
@@ -23,12 +25,20 @@ impl<S> fmt::Debug for Walk<'_, S> {
     }
 }
 
+impl<S: Source> Iso<S> {
+    /// Everything in the image with its path, each directory before its content.
+    #[must_use]
+    pub fn walk(&self) -> Walk<'_, S> {
+        Walk::new(self)
+    }
+}
+
 impl<'a, S: Source> Walk<'a, S> {
-    pub(super) fn new(iso: &'a Iso<S>) -> Self {
+    fn new(iso: &'a Iso<S>) -> Self {
         Self { iso, open: Vec::new(), seen: HashSet::new(), begun: false }
     }
 
-    fn enter(&mut self, path: String, directory: super::Extent) -> Result<()> {
+    fn enter(&mut self, path: String, directory: Extent) -> Result<()> {
         if !self.seen.insert(directory.start) {
             return Err(Error::Damaged("its directories form a loop"));
         }
@@ -39,7 +49,7 @@ impl<'a, S: Source> Walk<'a, S> {
         Ok(())
     }
 
-    fn step(&mut self) -> Result<Option<(String, Entry)>> {
+    fn step(&mut self) -> Result<Option<(String, DirectoryEntry)>> {
         if !self.begun {
             self.begun = true;
             self.enter(String::new(), self.iso.volume.root)?;
@@ -61,7 +71,7 @@ impl<'a, S: Source> Walk<'a, S> {
 }
 
 impl<S: Source> Iterator for Walk<'_, S> {
-    type Item = Result<(String, Entry)>;
+    type Item = Result<(String, DirectoryEntry)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let item = self.step();

@@ -1,10 +1,9 @@
-//! Bounded reads from an image. Addresses and sources are `medium::iso`'s.
+//! Bounded reads from an image, and a part of a source as a source of its own.
 
 use std::io;
 
-pub use crate::iso9660::address::{BLOCK_SIZE, Block, Extent, Offset, Source};
-
-use super::Error;
+use super::error::Error;
+use crate::iso9660::address::{Offset, Source};
 
 /// What lies behind the beginning of something else, as a partition does.
 #[derive(Debug)]

@@ -1,0 +1,57 @@
+//! One event of a run, and what shows it. [`super::Progress`] makes events, the sinks beside it show them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Byte counts of one step are shown at most this often.
+pub const RATE: Duration = Duration::from_millis(200);
+
+/// One event. Serialises to the JSON of `--progress json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Version of this format: 1.
+    pub v: u32,
+    /// Counts up from 1.
+    pub seq: u64,
+    /// RFC 3339, UTC.
+    pub time: String,
+    /// Stable name of the step; `run` for the whole.
+    pub step: String,
+    /// Where the step is.
+    pub state: State,
+    /// Bytes done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Bytes to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// For people.
+    pub message: String,
+    /// Only on the last event: `done` or `failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<State>,
+    /// Only on the last event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u8>,
+}
+
+/// Where a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It has begun.
+    Started,
+    /// Bytes have moved.
+    Progress,
+    /// It came to its end.
+    Done,
+    /// It did not.
+    Failed,
+}
+
+/// Shows events.
+pub trait Sink: Send {
+    /// Shows one event. Errors of the terminal or pipe are the sink's to swallow: progress never fails work.
+    fn show(&mut self, event: &Event);
+}

@@ -1,0 +1,9 @@
+//! When an install may go over a finished node.
+
+use super::fault::{Fault, FormatResult};
+use crate::config::reinstall::Reinstall;
+
+/// `false`, `true` or `once:WORD`.
+pub(super) fn rule(text: &str) -> FormatResult {
+    text.parse::<Reinstall>().map(drop).map_err(|error| Fault::new(error.to_string()))
+}

@@ -1,0 +1,54 @@
+//! The type of the whole document, of which the types of the other files are the parts.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cluster::Kubernetes;
+use super::install::Install;
+use super::os::Os;
+use super::secret::Secret;
+use super::text::{AbsolutePath, HttpUrl, San, ServerUrl};
+
+/// The whole document.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct InstallConfig {
+    /// Version of the document's scheme; 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme_version: Option<u32>,
+    /// The cluster to join: `https://` and the VIP or name of the cluster; only in join mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_url: Option<ServerUrl>,
+    /// The cluster's shared secret, at least 16 characters that nobody guesses. Needed to create a cluster and to
+    /// join one, unless it comes from `token_file` or `token_url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "token"))]
+    pub token: Option<Secret>,
+    /// A file of the installing system that holds the token, instead of `token`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<AbsolutePath>,
+    /// Where to fetch the token, instead of `token`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_url: Option<HttpUrl>,
+    /// Further names and addresses that the API server's certificate is good for; only in create mode.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sans: Vec<San>,
+    /// Settings of the cluster by name, as text; only in create mode. Some hold secrets, so none is shown.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("propertyNames" = { "type": "string", "format": "setting" }))]
+    pub system_settings: BTreeMap<String, Secret>,
+    /// The operating system of the node.
+    pub os: Os,
+    /// The installation.
+    pub install: Install,
+    /// Kubernetes, where the defaults do not fit.
+    pub kubernetes: Kubernetes,
+}
+
+/// The JSON Schema of the document, as `installer schema` prints it.
+#[must_use]
+pub fn json_schema() -> String {
+    base::encode::json_text(&schemars::schema_for!(InstallConfig))
+}

@@ -1,0 +1,34 @@
+//! The document as a whole: its version, and keys that it need not have.
+
+use super::finding::Finding;
+use crate::config::InstallConfig;
+
+/// The document is of the scheme that this program reads.
+pub(super) fn scheme_version(config: &InstallConfig) -> Vec<Finding> {
+    let wrong = |version: &u32| *version != 1;
+    let message = "this program reads documents of scheme version 1";
+    let finding = |_| Finding::new("scheme_version", "unsupported-scheme-version", message).suggest("1");
+    config.scheme_version.filter(wrong).map(finding).into_iter().collect()
+}
+
+/// Keys of the reference product that say what is so anyway.
+pub(super) fn superfluous_keys(config: &InstallConfig) -> Vec<Finding> {
+    let install = &config.install;
+    let mut findings = Vec::new();
+    let keys = [
+        ("install.force_efi", install.force_efi.is_some(), "nodes boot on BIOS and on UEFI whatever it says"),
+        ("install.force_gpt", install.force_gpt == Some(true), "disks always get a GUID partition table"),
+        ("install.silent", install.silent.is_some(), "it has no meaning here"),
+    ];
+    for (path, given, reason) in keys {
+        if given {
+            let message = format!("the key can go: {reason}");
+            findings.push(Finding::warning(path, "superfluous-key", message));
+        }
+    }
+    if install.force_gpt == Some(false) {
+        let message = "disks always get a GUID partition table, from which BIOS boots too";
+        findings.push(Finding::new("install.force_gpt", "unsupported-value", message));
+    }
+    findings
+}

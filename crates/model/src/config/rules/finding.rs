@@ -1,0 +1,51 @@
+//! What a rule finds, and what many rules ask of a document.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::config::diagnostic::Severity;
+use crate::config::{InstallConfig, Mode};
+
+/// One breach of a rule.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Finding {
+    /// Whether the configuration can be used all the same.
+    pub severity: Severity,
+    /// The dotted key to underline; where the document does not have it, what is nearest above it.
+    pub path: String,
+    /// Stable name of this kind of mistake.
+    pub code: &'static str,
+    /// For people. Never holds a secret.
+    pub message: String,
+    /// What to write instead.
+    pub suggestion: Option<String>,
+}
+
+impl Finding {
+    pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        let (path, message) = (path.into(), message.into());
+        Self { severity: Severity::Error, path, code, message, suggestion: None }
+    }
+
+    pub fn warning(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::new(path, code, message) }
+    }
+
+    pub fn suggest(self, suggestion: impl Into<String>) -> Self {
+        Self { suggestion: Some(suggestion.into()), ..self }
+    }
+}
+
+/// Whether nobody can be asked for what the document leaves out, and the node becomes part of a cluster.
+pub(super) fn is_unattended(config: &InstallConfig) -> bool {
+    config.install.automatic && config.install.mode != Mode::Install
+}
+
+/// Pairs of the place of a later element and the place of the first one that it equals.
+pub(super) fn repeated<T: Eq + Hash>(items: &[T]) -> impl Iterator<Item = (usize, usize)> {
+    let mut first = HashMap::new();
+    items.iter().enumerate().filter_map(move |(later, item)| {
+        let earlier = *first.entry(item).or_insert(later);
+        (earlier < later).then_some((later, earlier))
+    })
+}

@@ -1,0 +1,81 @@
+//! Why something was not fetched, in types that survive in a chain of errors, and how addresses are shown.
+
+use std::io;
+
+use reqwest::StatusCode;
+
+/// A URL without the credentials that it may carry, and without a slash at its end.
+#[must_use]
+pub fn shown(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{}", path.trim_end_matches('/'))
+}
+
+/// The cause of a failure where a server answers and does not have what it is asked for.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("it does not exist (404)")]
+pub struct Absent;
+
+/// Whether a server said that it does not have the thing.
+#[must_use]
+pub fn is_absent(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<Absent>())
+}
+
+/// An error with its causes, each once, without the URL that the message around it names already.
+pub fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let last = causes.last().map(ToString::to_string);
+    last.unwrap_or_default()
+}
+
+/// Whether an answer with this status may be another one later.
+pub fn is_passing(status: StatusCode) -> bool {
+    matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error()
+}
+
+/// The certificate of a server is not trusted.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Distrusted(pub(super) String);
+
+/// Whether a server's certificate is one that trying again does not make better. Dates may still become right: a
+/// machine's clock is set late.
+pub fn is_distrusted(error: &(dyn std::error::Error + 'static)) -> bool {
+    use rustls::CertificateError as Certificate;
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let certificate = causes.filter_map(carried).find_map(|error| match error {
+        rustls::Error::InvalidCertificate(why) => Some(why),
+        _ => None,
+    });
+    matches!(
+        certificate,
+        Some(
+            Certificate::UnknownIssuer
+                | Certificate::NotValidForName
+                | Certificate::NotValidForNameContext { .. }
+                | Certificate::Revoked
+        )
+    )
+}
+
+/// The TLS error that an error is or carries: an I/O error made from another one leaves it out of the chain of causes,
+/// and there may be several of them, one in the other.
+pub fn carried<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+    let inner = || carried(error.downcast_ref::<io::Error>()?.get_ref()?);
+    error.downcast_ref().or_else(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_of_a_url_are_not_shown() {
+        assert_eq!(shown("http://user:secret@host/a@b"), "http://host/a@b");
+        assert_eq!(shown("http://host/a@b"), "http://host/a@b");
+        assert_eq!(shown("https://host:8080/x"), "https://host:8080/x");
+    }
+}

@@ -1,0 +1,37 @@
+//! How servers are asked: through which proxy, and who vouches for them.
+
+use anyhow::Result;
+use reqwest::Certificate;
+use reqwest::blocking::{Client, ClientBuilder};
+use reqwest::redirect::Policy;
+
+use super::cause::shown;
+use super::proxies;
+use base::failure::{Class, Classify};
+
+/// A client for URLs that begin like `url`, for servers that the authorities of these certificates (PEM) vouch
+/// for too. Proxies are those of the configuration ([`proxies`]) or else of the environment. The client follows no
+/// redirect; [`redirect::get`](super::redirect::get) does.
+pub fn client(url: &str, authorities: &[String], builder: impl Fn() -> ClientBuilder) -> Result<Client> {
+    let extra = authorities.iter().map(|pem| Certificate::from_pem_bundle(pem.as_bytes()));
+    let extra = extra
+        .collect::<Result<Vec<_>, _>>()
+        .class(Class::Invalid, || "reading install.ca_certificates".into())?;
+    let extra = extra.concat();
+    // The provider is the process's; that it is set already is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || proxies::apply(builder().redirect(Policy::none()));
+    let built = match extra.is_empty() {
+        true => builder().build(),
+        false => builder().tls_certs_merge(extra.clone()).build(),
+    };
+    let client = match built {
+        // Without certificates on the machine no client can be made; plain HTTP needs none, and those that are
+        // given may be enough.
+        Err(_) if url.starts_with("http://") || !extra.is_empty() => {
+            builder().tls_certs_only(extra.clone()).build()
+        }
+        built => built,
+    };
+    client.class(Class::Network, || format!("preparing to ask {}", shown(url)))
+}

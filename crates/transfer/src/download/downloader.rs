@@ -1,0 +1,62 @@
+//! What opens downloads. Documents and files of any size add to it what they need, each in a file of its own.
+
+use anyhow::Result;
+use reqwest::blocking::Client;
+use reqwest::header::HeaderValue;
+
+use super::client::client;
+use super::patience::Patience;
+use base::failure::Failure;
+
+/// What a server that wants to know who asks is told.
+///
+/// The header goes with requests to the origin that was named; no server that it redirects to gets it ([`redirect`](super::redirect)).
+pub trait Authoriser: Send + Sync {
+    /// The header for a request, if there is to be one.
+    fn authorization(&self) -> Result<Option<HeaderValue>, Failure>;
+
+    /// The header after the server refused this one (401), which may have expired.
+    fn renew(&self, refused: Option<&HeaderValue>) -> Result<Option<HeaderValue>, Failure>;
+}
+
+/// Opens downloads; clones share connections.
+#[derive(Clone, Debug)]
+pub struct Downloader {
+    pub(super) client: Client,
+    pub(super) patience: Patience,
+    /// What to do when a server does not have a file.
+    pub(super) hint: &'static str,
+}
+
+impl Downloader {
+    /// For URLs that begin like `url`. `hint` tells a user what to do when a file does not exist.
+    pub fn new(url: &str, patience: Patience, hint: &'static str) -> Result<Self> {
+        Self::trusting(url, patience, hint, &[])
+    }
+
+    /// As [`Downloader::new`], for servers that the authorities of these certificates (PEM) vouch for too.
+    pub fn trusting(
+        url: &str,
+        patience: Patience,
+        hint: &'static str,
+        authorities: &[String],
+    ) -> Result<Self> {
+        let client = client(url, authorities, || {
+            Client::builder()
+                .connect_timeout(patience.connect)
+                .timeout(patience.read)
+                .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")))
+        })?;
+        Ok(Self::over(client, patience, hint))
+    }
+
+    /// Over a client that is there already.
+    pub fn over(client: Client, patience: Patience, hint: &'static str) -> Self {
+        Self { client, patience, hint }
+    }
+
+    /// The client, for requests that are no downloads.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+}

@@ -1,0 +1,21 @@
+//! What a client is told when it is made.
+
+use base::size::ByteSize;
+use model::config::registries::Registries;
+
+use crate::download::Patience;
+
+/// Where and how to pull.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Mirrors, logins and certificates of single hosts.
+    pub registries: Registries,
+    /// Certificates (PEM) of authorities that vouch for servers, beside those of the machine.
+    pub authorities: Vec<String>,
+    /// Whether to use the logins of docker (`$DOCKER_CONFIG` or `~/.docker`), where `registries` has none.
+    pub docker_config: bool,
+    /// How long to wait, and how often to try.
+    pub patience: Patience,
+    /// Bytes a second, all transfers together.
+    pub rate: Option<ByteSize>,
+}

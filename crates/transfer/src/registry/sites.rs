@@ -1,0 +1,84 @@
+//! The servers that one client knows: in which order they are asked, and which of them had a repository or did not answer.
+//! The client asks them for documents, a blob on its way for the rest of itself.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base::failure::Failure;
+use formats::oci::Repository;
+use model::config::registries::Registries;
+
+use super::endpoint::{self, Endpoint, Server};
+use super::problem::{self, Problem};
+use super::rate::Limiter;
+use super::settings::Settings;
+use super::site::Site;
+
+/// The servers that a client has asked, and what it has learnt of them.
+pub(super) struct KnownSites {
+    settings: Settings,
+    docker: Option<PathBuf>,
+    limiter: Option<Limiter>,
+    sites: Mutex<HashMap<Server, Arc<Site>>>,
+    /// Where a repository was found last.
+    found: Mutex<HashMap<Repository, Endpoint>>,
+}
+
+impl KnownSites {
+    /// None yet. `docker` is the directory with docker's configuration.
+    pub(super) fn new(settings: Settings, docker: Option<PathBuf>) -> Self {
+        Self {
+            limiter: settings.rate.map(Limiter::new),
+            settings,
+            docker,
+            sites: Mutex::default(),
+            found: Mutex::default(),
+        }
+    }
+
+    pub(super) fn registries(&self) -> &Registries {
+        &self.settings.registries
+    }
+
+    pub(super) fn limiter(&self) -> Option<Limiter> {
+        self.limiter.clone()
+    }
+
+    pub(super) fn summary(&self, what: String, problems: &[(Server, Problem)]) -> Failure {
+        problem::summary(what, problems, self.docker.is_some())
+    }
+
+    /// The places for a repository, at last those that did not answer. Where it does not matter which place it is
+    /// (`anywhere`), the one where the repository was found before comes first.
+    pub(super) fn endpoints(
+        &self,
+        repository: &Repository,
+        anywhere: bool,
+    ) -> Result<Vec<Endpoint>, Failure> {
+        let mut list = endpoint::endpoints(&self.settings.registries, repository)?;
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).get(repository).cloned();
+        let sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        list.sort_by_key(|endpoint| {
+            let silent = sites.get(&endpoint.server).is_some_and(|site| site.is_silent());
+            (silent, anywhere && found.as_ref() != Some(endpoint))
+        });
+        Ok(list)
+    }
+
+    pub(super) fn remember(&self, repository: &Repository, endpoint: Endpoint) {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).insert(repository.clone(), endpoint);
+    }
+
+    /// The server, prepared when it is asked first.
+    pub(super) fn site(&self, server: &Server) -> Result<Arc<Site>, Failure> {
+        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(site) = sites.get(server) {
+            return Ok(site.clone());
+        }
+        let site = Site::new(server, &self.settings, self.docker.as_deref())?;
+        let site = Arc::new(site);
+        sites.insert(server.clone(), site.clone());
+        Ok(site)
+    }
+}
