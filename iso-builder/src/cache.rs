@@ -17,6 +17,8 @@ use base::files;
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
+use crate::files::digest_of_file;
+
 pub use prune::{Pruned, days_ago};
 
 /// The record beside a step's outputs.
@@ -160,7 +162,7 @@ impl Cache {
 
     /// Removes what an interrupted build left behind.
     fn sweep(&self) -> Result<()> {
-        crate::sandbox::remove_tree(&self.scratch())?;
+        crate::namespaces::remove_tree(&self.scratch())?;
         files::make_directory(&self.scratch(), 0o755)?;
         for entry in fs::read_dir(self.root.join("steps"))? {
             let path = entry?.path();
@@ -195,7 +197,7 @@ fn sound(directory: &Path) -> Result<Option<Record>> {
             return Ok(None);
         };
         let untouched = (metadata.mtime(), metadata.mtime_nsec()) == (file.mtime, file.mtime_nsec);
-        if metadata.len() != file.size || (!untouched && digest_of(&path)?.0 != file.sha256) {
+        if metadata.len() != file.size || (!untouched && digest_of_file(&path)?.0 != file.sha256) {
             return Ok(None);
         }
     }
@@ -207,7 +209,7 @@ fn survey(directory: &Path) -> Result<Vec<FileRecord>> {
     for entry in walkdir::WalkDir::new(directory).sort_by_file_name() {
         let entry = entry?;
         if entry.file_type().is_file() {
-            let (sha256, size) = digest_of(entry.path())?;
+            let (sha256, size) = digest_of_file(entry.path())?;
             let metadata = entry.metadata()?;
             let path = entry.path().strip_prefix(directory)?.to_owned();
             let (mtime, mtime_nsec) = (metadata.mtime(), metadata.mtime_nsec());
@@ -215,12 +217,6 @@ fn survey(directory: &Path) -> Result<Vec<FileRecord>> {
         }
     }
     Ok(files)
-}
-
-/// Digest and length of a file.
-pub fn digest_of(path: &Path) -> Result<(Digest, u64)> {
-    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-    Digest::of_reader(file).with_context(|| format!("reading {}", path.display()))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::images::image::StoredImage;
 use crate::images::metadata::version::NodeContainerd;
 use crate::images::store::Listing;
 use crate::images::{BuiltImage, Runtime, Store, build as images, pull, status};
-use crate::steps::{Metadata, Work};
+use crate::steps::{MetadataSource, StepWork};
 use crate::workloads;
 
 /// What the release manifest says of the store, among the outputs of a step.
@@ -68,7 +68,7 @@ impl Build<'_> {
             "node": node,
         });
         let metadata = self.inputs.cache.step(&Key::new("image-metadata", 3, inputs), |out| {
-            let work = Work::Metadata(Metadata {
+            let work = StepWork::Metadata(MetadataSource {
                 base: base.path("base.tar"),
                 store: store.path(""),
                 architecture: architecture.to_owned(),
@@ -140,7 +140,7 @@ impl Build<'_> {
             number += 1;
             let directory = unpacked.path().join(number.to_string());
             files::make_directory(&directory, 0o755)?;
-            let work = Work::Extract {
+            let work = StepWork::Extract {
                 suite: definition.packages.suite.clone(),
                 repository: repository.clone(),
                 include: layer.packages.iter().map(|package| package.as_str().to_owned()).collect(),

@@ -24,8 +24,8 @@ use crate::images::preload::{self, Needed, Preload, Present};
 use crate::images::pull::{BlobCache, Offline, Registry};
 use crate::images::spec::LocalImages;
 use crate::images::{Runtime, Source, Store};
-use crate::kubernetes::Obtain;
-use crate::lock::{Lock, Locker, Policy};
+use crate::lock::{Lock, LockPolicy};
+use crate::obtain::{Locker, ReleaseQuery};
 use crate::workloads::spec::ImagePolicy;
 use crate::workloads::{self, Found, Helm, Origin, Workloads};
 
@@ -77,14 +77,19 @@ impl Inputs {
     pub(super) fn gather(options: &InputOptions, pins: Pins, progress: &Progress) -> Result<Self> {
         let InputOptions { definition, policy, pull, cache } = options;
         let loaded = Loaded::read(definition)?;
-        crate::tools::check()?;
+        super::host_programs::check()?;
         let cache = cache.open(progress)?;
         let blobs = BlobCache::open(cache.downloads())?;
         let registry: Box<dyn Registry> =
             if policy.offline { Box::new(Offline) } else { Box::new(loaded.registries(pull.rate)?) };
         let mut local = local_images(&loaded, &cache, progress)?;
-        let obtain =
-            Obtain { loaded: &loaded, cache: &cache, policy: *policy, keep: pins == Pins::Known, progress };
+        let obtain = ReleaseQuery {
+            loaded: &loaded,
+            cache: &cache,
+            policy: *policy,
+            keep: pins == Pins::Known,
+            progress,
+        };
         let brought = obtain.release()?.map(|release| kubernetes::bring(release, &loaded, &cache, progress));
         let (release, images) = brought.transpose()?.unzip();
         local.extend(images.unwrap_or_default());
@@ -103,7 +108,7 @@ impl Inputs {
     }
 
     /// The lock of the definition.
-    pub(super) fn lock(&self, policy: Policy, progress: &Progress) -> Result<Lock> {
+    pub(super) fn lock(&self, policy: LockPolicy, progress: &Progress) -> Result<Lock> {
         self.locker(progress).lock(policy)
     }
 
@@ -198,7 +203,7 @@ fn local_store(loaded: &Loaded, local: &LocalImages, cache: &Cache, progress: &P
         architecture: loaded.definition.architecture.debian(),
         roles: &[],
     };
-    imported(&import, crate::inputs::digest(&path)?, cache, progress)
+    imported(&import, crate::files::digest_of_path(&path)?, cache, progress)
 }
 
 /// The images of a layout or an archive, whose digest is `content`, in a store of their own.
@@ -213,7 +218,7 @@ pub(super) fn imported(
         "references": import.references,
         // The file of checksums has it.
         "name": import.path.file_name().map(|name| name.to_string_lossy()),
-        "checksums": import.checksums.map(crate::inputs::digest).transpose()?,
+        "checksums": import.checksums.map(crate::files::digest_of_path).transpose()?,
         "architecture": import.architecture,
     });
     cache.step(&Key::new("images-local", 1, inputs), |out| {

@@ -13,14 +13,15 @@ use crate::definition::Loaded;
 use crate::images::Store;
 use crate::images::image::StoredImage;
 use crate::images::import::Import;
-use crate::kubernetes::{Release, runtime};
-use crate::steps::{self, Work};
+use crate::kubernetes::runtime;
+use crate::obtain::ObtainedRelease;
+use crate::steps::{DistributionSource, StepWork};
 
 /// A release, with what of its images goes elsewhere than into the image store.
 #[derive(Debug)]
 pub(super) struct Brought {
     /// The release.
-    pub(super) release: Release,
+    pub(super) release: ObtainedRelease,
     /// RKE2's runtime image, and the store that it is in.
     runtime: Option<(Store, StoredImage)>,
 }
@@ -31,7 +32,7 @@ type Stored = Vec<(Outputs, Vec<StoredImage>)>;
 /// Reads the release's archives of images. All roles get all of them: which of the images a role runs is not written anywhere in
 /// a release, and the first node of a cluster runs the control plane whatever its role is.
 pub(super) fn bring(
-    release: Release,
+    release: ObtainedRelease,
     loaded: &Loaded,
     cache: &Cache,
     progress: &Progress,
@@ -54,7 +55,7 @@ pub(super) fn bring(
 }
 
 /// Takes RKE2's runtime image out of all archives that have it.
-fn take_runtime(images: &mut Stored, release: &Release) -> Result<(Store, StoredImage)> {
+fn take_runtime(images: &mut Stored, release: &ObtainedRelease) -> Result<(Store, StoredImage)> {
     let version = &release.locked.version;
     let mut all: Vec<_> = images.iter().flat_map(|(_, images)| images.clone()).collect();
     let runtime = runtime::take(&mut all, version)?;
@@ -66,7 +67,7 @@ fn take_runtime(images: &mut Stored, release: &Release) -> Result<(Store, Stored
 }
 
 impl Build<'_> {
-    /// What the distribution brings to the OS image, below [`steps::OVERLAY`].
+    /// What the distribution brings to the OS image, below [`crate::steps::OVERLAY`].
     pub(super) fn distribution(&self) -> Result<Option<Outputs>> {
         let Some(Brought { release, runtime }) = &self.inputs.release else { return Ok(None) };
         let loaded = &self.inputs.loaded;
@@ -84,14 +85,15 @@ impl Build<'_> {
         let blobs = runtime.iter().flat_map(|(store, image)| {
             image.layers.iter().map(|layer| store.blob_path(layer.digest)).collect::<Vec<_>>()
         });
-        let from = steps::Distribution {
+        let from = DistributionSource {
             version: release.locked.version.clone(),
             program: path,
             runtime: blobs.collect(),
         };
         let message = format!("Laying out {} {}", spec.distribution.name(), spec.version);
         let outputs = self.inputs.cache.step(&Key::new("distribution", 1, inputs), |out| {
-            self.progress.within("distribution", message, || self.sandboxed(Work::Distribution(from), out))
+            self.progress
+                .within("distribution", message, || self.sandboxed(StepWork::Distribution(from), out))
         })?;
         Ok(Some(outputs))
     }

@@ -22,7 +22,7 @@ use super::sbom::NAME;
 use super::{Build, Medium, Outputs, record};
 use crate::boot::loaders;
 use crate::customize::show::is_customised;
-use crate::links::link_or_copy;
+use crate::files::link_or_copy;
 use crate::media::checksums;
 use crate::media::iso::Iso;
 

@@ -11,6 +11,7 @@
 //! Each step is keyed by the digests of what goes into it, so a change rebuilds only what depends on it.
 
 mod configuration;
+mod host_programs;
 mod images;
 mod inputs;
 mod kubernetes;
@@ -30,10 +31,11 @@ use serde::Serialize;
 
 use crate::cache::{Cache, Outputs};
 use crate::images::image::StoredImage;
-use crate::lock::{Lock, Policy};
-use crate::packages;
+use crate::lock::{Lock, LockPolicy};
+use crate::namespaces::remove_tree;
+use crate::obtain::packages;
 use crate::sandbox;
-use crate::steps::{Repository, Request, Work};
+use crate::steps::{PackageRepository, StepRequest, StepWork};
 
 pub use inputs::PullOptions;
 use inputs::{Inputs, Pins};
@@ -59,7 +61,7 @@ pub struct InputOptions {
     /// The definition's file.
     pub definition: PathBuf,
     /// How the lock file and the network are treated.
-    pub policy: Policy,
+    pub policy: LockPolicy,
     /// How images are pulled.
     pub pull: PullOptions,
     /// Where steps and downloads are kept.
@@ -88,7 +90,7 @@ impl CacheOptions {
 struct Build<'a> {
     inputs: Inputs,
     lock: Lock,
-    policy: Policy,
+    policy: LockPolicy,
     progress: &'a Progress,
 }
 
@@ -144,18 +146,22 @@ impl<'a> Build<'a> {
     }
 
     /// Does `work` in the sandbox, with outputs to `out`.
-    fn sandboxed(&self, work: Work, out: &Path) -> Result<()> {
+    fn sandboxed(&self, work: StepWork, out: &Path) -> Result<()> {
         let scratch =
             tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
-        let request =
-            Request { work, out: out.to_owned(), scratch: scratch.path().to_owned(), epoch: self.lock.epoch };
+        let request = StepRequest {
+            work,
+            out: out.to_owned(),
+            scratch: scratch.path().to_owned(),
+            epoch: self.lock.epoch,
+        };
         let result = sandbox::run(&request, scratch.path());
-        sandbox::remove_tree(scratch.path())?;
+        remove_tree(scratch.path())?;
         result
     }
 
     /// The local repository of the locked packages.
-    fn repository(&self) -> Result<Repository> {
+    fn repository(&self) -> Result<PackageRepository> {
         packages::fetch(&self.lock, &self.inputs.cache, self.policy, self.progress)
     }
 }

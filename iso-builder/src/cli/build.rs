@@ -8,7 +8,7 @@ use installer::cli::{Context, Format, print};
 
 use crate::build::{self, CacheOptions, InputOptions, Medium, Options, PullOptions, Target};
 use crate::images::pull;
-use crate::lock::Policy;
+use crate::lock::LockPolicy;
 
 /// Build media from an image definition.
 ///
@@ -58,7 +58,7 @@ struct PolicyArguments {
 impl From<InputArguments> for InputOptions {
     fn from(arguments: InputArguments) -> Self {
         let InputArguments { definition, policy, cache, pull } = arguments;
-        let policy = Policy { locked: policy.locked, offline: policy.offline };
+        let policy = LockPolicy { locked: policy.locked, offline: policy.offline };
         Self { definition, policy, pull: pull.into(), cache: cache.into() }
     }
 }

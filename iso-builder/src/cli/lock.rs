@@ -7,7 +7,7 @@ use installer::cli::{Context, print};
 
 use super::build::{CacheArguments, PullArguments};
 use crate::build::{self, InputOptions};
-use crate::lock::{self, Policy};
+use crate::lock::{self, LockPolicy};
 
 /// Resolve every input of a definition to a digest and write DEFINITION.lock beside it.
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ impl Lock {
         let path = lock::Lock::path(&self.definition);
         let options = InputOptions {
             definition: self.definition,
-            policy: Policy::default(),
+            policy: LockPolicy::default(),
             pull: self.pull.into(),
             cache: self.cache.into(),
         };

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::blob::{Blob, BlobWriter};
 use super::image::{INDEX, StoredImage, descriptor};
-use crate::links::link_or_copy;
+use crate::files::link_or_copy;
 
 /// The store's directory on a medium.
 pub const ON_MEDIUM: &str = "images";

@@ -77,7 +77,7 @@ pub fn import(import: &Import<'_>, store: &Store, on_bytes: &mut dyn FnMut(u64))
         Ok((spool, _)) => spool,
         Err(error) => match expected {
             // What cannot be read is another file than the one that was meant, if its digest says so.
-            Some(expected) => match crate::cache::digest_of(import.path) {
+            Some(expected) => match crate::files::digest_of_file(import.path) {
                 Ok((digest, _)) if digest != expected => return Err(import.differs(digest, Some(error))),
                 _ => return Err(error),
             },

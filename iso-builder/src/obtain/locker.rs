@@ -1,6 +1,5 @@
 //! Making a lock: every input of a definition resolved to a digest.
 
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -9,23 +8,14 @@ use base::failure::{Class, Failure};
 use base::progress::Progress;
 use formats::oci::ImageReference;
 
-use super::{Lock, LockedFile, Request};
+use super::packages;
 use crate::cache::Cache;
 use crate::definition::{Base, Loaded};
+use crate::files::digest_of_path;
 use crate::images::Source;
 use crate::images::preload::Needed;
 use crate::images::pull::{self, BlobCache, Pinned, Registry};
-use crate::kubernetes::LockedRelease;
-use crate::packages;
-
-/// How a build treats its lock file.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Policy {
-    /// Refuse a lock that is absent or does not fit.
-    pub locked: bool,
-    /// Use no network.
-    pub offline: bool,
-}
+use crate::lock::{FORMAT, Lock, LockPolicy, LockRequest, LockedFile, LockedRelease, unfit};
 
 /// What a lock is made with.
 #[allow(missing_debug_implementations)]
@@ -49,8 +39,8 @@ pub struct Locker<'a> {
 }
 
 /// What a definition asks for now, with the digests of what lies beside it.
-struct Wanted {
-    request: Request,
+struct WantedInputs {
+    request: LockRequest,
     base: Option<Digest>,
     kubernetes: Option<LockedRelease>,
     files: Vec<LockedFile>,
@@ -59,7 +49,7 @@ struct Wanted {
 impl Locker<'_> {
     /// The lock to build with: the one beside the definition if it fits. Else what has changed is resolved, and the
     /// lock is written there.
-    pub fn lock(&self, policy: Policy) -> Result<Lock> {
+    pub fn lock(&self, policy: LockPolicy) -> Result<Lock> {
         let path = Lock::path(&self.loaded.file);
         let wanted = self.wanted()?;
         let known = Lock::read(&path)?;
@@ -80,15 +70,15 @@ impl Locker<'_> {
         self.make(self.wanted()?, None)
     }
 
-    fn wanted(&self) -> Result<Wanted> {
-        let request = Request::of(self.loaded, self.pulled);
+    fn wanted(&self) -> Result<WantedInputs> {
+        let request = LockRequest::of(self.loaded, self.pulled);
         let kubernetes = self.kubernetes.cloned();
-        Ok(Wanted { request, base: self.base_digest()?, kubernetes, files: self.files()? })
+        Ok(WantedInputs { request, base: self.base_digest()?, kubernetes, files: self.files()? })
     }
 
     /// A lock of what is wanted, with what `known` has of it already.
-    fn make(&self, wanted: Wanted, known: Option<Lock>) -> Result<Lock> {
-        let Wanted { request, base, kubernetes, files } = wanted;
+    fn make(&self, wanted: WantedInputs, known: Option<Lock>) -> Result<Lock> {
+        let WantedInputs { request, base, kubernetes, files } = wanted;
         let same_packages = known.as_ref().filter(|lock| {
             (&lock.request.source, &lock.request.wanted, &lock.base)
                 == (&request.source, &request.wanted, &base)
@@ -99,7 +89,7 @@ impl Locker<'_> {
             None => (now()?, packages::resolve(&request, self.cache, self.progress)?),
         };
         let images = self.pin(&request.images, known.map(|lock| lock.images).unwrap_or_default())?;
-        let lock = Lock { format: super::FORMAT, epoch, request, packages, base, images, kubernetes, files };
+        let lock = Lock { format: FORMAT, epoch, request, packages, base, images, kubernetes, files };
         lock.write(&Lock::path(&self.loaded.file))?;
         Ok(lock)
     }
@@ -126,14 +116,14 @@ impl Locker<'_> {
                 return packages::survey(&directory, self.cache, self.progress).map(Some);
             }
         };
-        crate::inputs::digest(&self.loaded.resolve(path)).map(Some)
+        digest_of_path(&self.loaded.resolve(path)).map(Some)
     }
 
     fn files(&self) -> Result<Vec<LockedFile>> {
         let mut files = Vec::new();
         for entry in &self.loaded.definition.images.preload {
             if let Source::Local(local) = &entry.source {
-                let sha256 = crate::inputs::digest(&self.loaded.resolve(&local.path))?;
+                let sha256 = digest_of_path(&self.loaded.resolve(&local.path))?;
                 files.push(LockedFile { path: local.path.clone(), sha256 });
             }
         }
@@ -141,16 +131,6 @@ impl Locker<'_> {
         files.dedup();
         Ok(files)
     }
-}
-
-/// A lock that does not fit, `why`, where nothing may be resolved.
-pub(crate) fn unfit(lock: &Path, policy: Policy, why: &str) -> anyhow::Error {
-    let option = if policy.locked { "--locked" } else { "--offline" };
-    let what = format!("{} is absent or does not fit the definition, and {option} was given", lock.display());
-    Failure::new(Class::Invalid, what)
-        .because(anyhow::anyhow!("{why}"))
-        .hint("Make it anew with `iso-builder lock DEFINITION`.")
-        .into()
 }
 
 /// `SOURCE_DATE_EPOCH` if that is set, else the present moment; in seconds since 1970.
@@ -164,7 +144,7 @@ fn now() -> Result<u64> {
 }
 
 /// What of the definition the lock does not fit, in words.
-fn difference(known: Option<&Lock>, wanted: &Wanted) -> String {
+fn difference(known: Option<&Lock>, wanted: &WantedInputs) -> String {
     let Some(lock) = known else { return "there is no lock file".into() };
     let (old, new) = (&lock.request, &wanted.request);
     let mut parts = Vec::new();
@@ -211,8 +191,8 @@ mod tests {
     use super::*;
     use crate::definition::PackageSource;
 
-    fn wanted(images: &[&str], file: Option<&str>) -> Wanted {
-        let request = Request {
+    fn wanted(images: &[&str], file: Option<&str>) -> WantedInputs {
+        let request = LockRequest {
             source: PackageSource::default(),
             wanted: vec![],
             base: None,
@@ -220,11 +200,11 @@ mod tests {
         };
         let sha256 = Digest::of(file.unwrap_or_default().as_bytes());
         let files = file.map(|_| LockedFile { path: "archive.tar".into(), sha256 }).into_iter().collect();
-        Wanted { request, base: None, kubernetes: None, files }
+        WantedInputs { request, base: None, kubernetes: None, files }
     }
 
-    fn locked(wanted: Wanted) -> Lock {
-        let Wanted { request, base, kubernetes, files } = wanted;
+    fn locked(wanted: WantedInputs) -> Lock {
+        let WantedInputs { request, base, kubernetes, files } = wanted;
         Lock { format: 1, epoch: 0, request, packages: vec![], base, images: vec![], kubernetes, files }
     }
 

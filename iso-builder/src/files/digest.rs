@@ -1,6 +1,6 @@
-//! Inputs that are files or directories, by digest.
+//! The digests of what the host has: files, and directories with everything in them. Inputs of a build are named by these.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -9,11 +9,17 @@ use base::digest::{Digest, Hasher};
 use base::failure::{Class, Failure};
 use walkdir::WalkDir;
 
+/// Digest and length of a file.
+pub fn digest_of_file(path: &Path) -> Result<(Digest, u64)> {
+    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    Digest::of_reader(file).with_context(|| format!("reading {}", path.display()))
+}
+
 /// The digest of a file's content, or of a directory: names, kinds, contents, link targets and the user's execute
 /// bit; not owners, times or the other mode bits, which differ between checkouts of the same thing.
-pub fn digest(path: &Path) -> Result<Digest> {
+pub fn digest_of_path(path: &Path) -> Result<Digest> {
     if !path.is_dir() {
-        return Ok(crate::cache::digest_of(path)?.0);
+        return Ok(digest_of_file(path)?.0);
     }
     let mut hasher = Hasher::default();
     for entry in WalkDir::new(path).min_depth(1).sort_by_file_name() {
@@ -29,7 +35,7 @@ pub fn digest(path: &Path) -> Result<Digest> {
             return Err(Failure::new(Class::Invalid, what).hint("Remove it.").into());
         } else {
             let executable = entry.metadata()?.permissions().mode() & 0o100 != 0;
-            (if executable { 'x' } else { 'f' }, crate::cache::digest_of(entry.path())?.0)
+            (if executable { 'x' } else { 'f' }, digest_of_file(entry.path())?.0)
         };
         hasher.update(format!("{kind} {} {content} ", name.len()).as_bytes());
         hasher.update(name);
@@ -48,14 +54,14 @@ mod tests {
         fs::write(&file, "one").unwrap();
         let set = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         set(0o644);
-        let first = digest(directory.path()).unwrap();
+        let first = digest_of_path(directory.path()).unwrap();
         set(0o600);
-        assert_eq!(digest(directory.path()).unwrap(), first);
+        assert_eq!(digest_of_path(directory.path()).unwrap(), first);
         set(0o755);
-        assert_ne!(digest(directory.path()).unwrap(), first);
+        assert_ne!(digest_of_path(directory.path()).unwrap(), first);
         set(0o644);
         fs::write(&file, "two").unwrap();
-        assert_ne!(digest(directory.path()).unwrap(), first);
+        assert_ne!(digest_of_path(directory.path()).unwrap(), first);
     }
 
     #[test]
@@ -63,7 +69,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
         nix::unistd::mkfifo(&directory.path().join("pipe"), mode).unwrap();
-        let told = base::failure::render(&digest(directory.path()).unwrap_err());
+        let told = base::failure::render(&digest_of_path(directory.path()).unwrap_err());
         assert!(told.contains("pipe is neither a file"), "{told}");
     }
 }

@@ -18,7 +18,7 @@ const TOOLS: &[(&str, &str)] = &[
 ];
 
 /// Fails with the list of programs that are missing and of the packages that have them.
-pub fn check() -> Result<()> {
+pub(super) fn check() -> Result<()> {
     let mut tools = TOOLS.to_vec();
     if !nix::unistd::geteuid().is_root() {
         tools.push(("newuidmap", "uidmap"));

@@ -1,51 +1,26 @@
-//! Debian packages: asking apt what satisfies a list, and a local repository of what was downloaded.
+//! Asking apt which Debian packages satisfy lists of names.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use base::command::{Invocation, Runner, SystemRunner};
-use base::digest::Digest;
+use base::command::{Runner, SystemRunner};
 use base::failure::{Class, Failure};
 use base::files;
-use serde::{Deserialize, Serialize};
 
-use super::Request;
-use super::bootstrap::{LONG, mmdebstrap};
-
-/// A list of packages to be resolved together.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Wanted {
-    /// Whether Debian's essential packages belong to it.
-    pub essential: bool,
-    /// The packages.
-    pub include: Vec<String>,
-}
-
-/// One package as its repository has it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Resolved {
-    /// File name, `NAME_VERSION_ARCHITECTURE.deb`.
-    pub file: String,
-    /// Where it is downloaded.
-    pub url: String,
-    /// Length in bytes.
-    pub size: u64,
-    /// SHA-256.
-    pub sha256: Digest,
-}
-
-/// Downloaded packages: file name to the file that holds the content.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Repository(pub BTreeMap<String, PathBuf>);
+use super::bootstrap::mmdebstrap;
+use super::request::StepRequest;
+use crate::packages::{PackageList, ResolvedPackage};
 
 /// Asks apt. `mmdebstrap` sets up apt with the mirrors and keys, and verifies their signatures; a hook
 /// lets apt print what it would download, whose hashes apt has from the signed index.
-pub(super) fn resolve(request: &Request, suite: &str, mirrors: &[String], wanted: &[Wanted]) -> Result<()> {
+pub(super) fn resolve(
+    request: &StepRequest,
+    suite: &str,
+    mirrors: &[String],
+    wanted: &[PackageList],
+) -> Result<()> {
     let archive = request.scratch.join("resolved.tar");
     let hooks = wanted.iter().enumerate().map(|(number, list)| {
         let essential = if list.essential { "'?essential'" } else { "" };
@@ -73,7 +48,7 @@ pub(super) fn resolve(request: &Request, suite: &str, mirrors: &[String], wanted
         }
     }
     ensure!(!packages.is_empty() || wanted.is_empty(), "apt named no package at all");
-    let packages: Vec<Resolved> = packages.into_values().collect();
+    let packages: Vec<ResolvedPackage> = packages.into_values().collect();
     files::write_atomically(&request.out.join("resolved.json"), &serde_json::to_vec(&packages)?, 0o644)
 }
 
@@ -99,7 +74,7 @@ fn explain(error: &anyhow::Error, suite: &str) -> Failure {
 }
 
 /// Reads a line of `apt-get --print-uris`: quoted URI, file name, size and hash, as apt-get(8) documents it.
-fn parse_uri_line(line: &str) -> Result<Resolved> {
+fn parse_uri_line(line: &str) -> Result<ResolvedPackage> {
     let mut words = line.split_whitespace();
     let (Some(url), Some(file), Some(size), Some(hash)) =
         (words.next(), words.next(), words.next(), words.next())
@@ -107,46 +82,12 @@ fn parse_uri_line(line: &str) -> Result<Resolved> {
         bail!("apt printed {line:?}, which is not a URI, a file name, a size and a hash");
     };
     let hash = hash.strip_prefix("SHA256:").with_context(|| format!("finding a SHA-256 in {line:?}"))?;
-    Ok(Resolved {
+    Ok(ResolvedPackage {
         file: file.replace('/', ""),
         url: url.trim_matches('\'').to_owned(),
         size: size.parse().with_context(|| format!("reading the size in {line:?}"))?,
         sha256: hash.parse()?,
     })
-}
-
-impl Repository {
-    /// Lays out a repository for apt in `directory`, trusted because every file was checked by its digest, and
-    /// returns its line for sources.list.
-    pub(super) fn lay_out(&self, directory: &Path, suite: &str) -> Result<String> {
-        let pool = directory.join("pool");
-        let index = directory.join(format!("dists/{suite}/main/binary-amd64"));
-        files::make_directory(&pool, 0o755)?;
-        files::make_directory(&index, 0o755)?;
-        let mut packages = String::new();
-        for (name, file) in &self.0 {
-            symlink(file, pool.join(name)).with_context(|| format!("linking {name}"))?;
-            let control = SystemRunner.run(&Invocation::new("dpkg-deb").arg("-f").arg(file))?;
-            let (sha256, size) = crate::cache::digest_of(file)?;
-            packages.push_str(String::from_utf8_lossy(&control).trim_end());
-            write!(packages, "\nFilename: pool/{name}\nSize: {size}\nSHA256: {sha256}\n\n")?;
-        }
-        fs::write(index.join("Packages"), &packages)?;
-        let release = format!(
-            "Origin: iso-builder\nSuite: {suite}\nCodename: {suite}\nArchitectures: amd64\n\
-             Components: main\nSHA256:\n {} {} main/binary-amd64/Packages\n",
-            Digest::of(packages.as_bytes()),
-            packages.len()
-        );
-        fs::write(directory.join(format!("dists/{suite}/Release")), release)?;
-        let directory = directory.canonicalize()?;
-        Ok(format!("deb [trusted=yes] copy:{} {suite} main", directory.display()))
-    }
-}
-
-/// A limit that no step of a sane build reaches.
-pub(super) fn long(invocation: Invocation) -> Invocation {
-    invocation.limit(LONG)
 }
 
 #[cfg(test)]

@@ -18,26 +18,26 @@ const PARALLEL: usize = 6;
 
 /// One file to be had.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub(super) struct Download {
     /// Where it is.
-    pub url: String,
+    pub(super) url: String,
     /// Its length in bytes, where that is known.
-    pub size: Option<u64>,
+    pub(super) size: Option<u64>,
     /// Its SHA-256.
-    pub sha256: Digest,
+    pub(super) sha256: Digest,
     /// Where it goes.
-    pub path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 /// Whether a download is there. It got its name only after it was checked, so its length is enough.
 #[must_use]
-pub fn is_complete(path: &Path, size: u64) -> bool {
+pub(super) fn is_complete(path: &Path, size: u64) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.len() == size)
 }
 
 /// Downloads everything, or fails with the first failure after the transfers under way have ended. `hint` tells a user what
 /// to do when a server lacks a file or has another.
-pub fn all(wanted: &[Wanted], hint: &'static str, progress: &Progress) -> Result<()> {
+pub(super) fn download_all(wanted: &[Download], hint: &'static str, progress: &Progress) -> Result<()> {
     let Some(first) = wanted.first() else { return Ok(()) };
     let downloader = Downloader::new(&first.url, Patience::default(), hint)?;
     let total = wanted.iter().map(|file| file.size).sum();
@@ -47,7 +47,7 @@ pub fn all(wanted: &[Wanted], hint: &'static str, progress: &Progress) -> Result
     Ok(())
 }
 
-fn one(downloader: &Downloader, wanted: &Wanted, hint: &'static str, step: &Mutex<Step>) -> Result<()> {
+fn one(downloader: &Downloader, wanted: &Download, hint: &'static str, step: &Mutex<Step>) -> Result<()> {
     let part = wanted.path.with_extension("part");
     let writing = || format!("writing {}", part.display());
     let mut file = File::create(&part).with_context(writing)?;

@@ -12,17 +12,16 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
 use base::progress::Progress;
-use model::config::Distribution;
-use serde::{Deserialize, Serialize};
 use transfer::download::{Downloader, Patience};
 
-use super::spec::{Artifacts, checksums};
-use super::{Kubernetes, Version};
-use crate::cache::{self, Cache};
+use super::download::{self, Download};
+use crate::cache::Cache;
 use crate::definition::Loaded;
-use crate::fetch::{self, Wanted};
+use crate::files::digest_of_file;
 use crate::images::import::checksum_of;
-use crate::lock::{self, Lock, Policy};
+use crate::kubernetes::Kubernetes;
+use crate::kubernetes::spec::{Artifacts, checksums};
+use crate::lock::{self, Lock, LockPolicy, LockedRelease, ReleaseFile};
 
 /// More than any list of checksums has, in bytes.
 const LIST: u64 = 1 << 20;
@@ -30,33 +29,9 @@ const LIST: u64 = 1 << 20;
 const HINT: &str = "Check kubernetes.version, kubernetes.artifacts and kubernetes.images; `iso-builder lock DEFINITION` reads the release's \
                     checksums anew.";
 
-/// A release as the lock has it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LockedRelease {
-    /// Whose release.
-    pub distribution: Distribution,
-    /// Which.
-    pub version: Version,
-    /// Where its files are.
-    pub artifacts: Artifacts,
-    /// The files, by name.
-    pub files: Vec<LockedFile>,
-}
-
-/// A file of a release.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LockedFile {
-    /// Its name.
-    pub name: String,
-    /// Its digest.
-    pub sha256: Digest,
-}
-
 /// A release whose files are here, each with the digest that the lock has.
 #[derive(Clone, Debug)]
-pub struct Release {
+pub struct ObtainedRelease {
     /// What it is.
     pub locked: LockedRelease,
     directory: PathBuf,
@@ -64,20 +39,20 @@ pub struct Release {
 
 /// What a release is had with.
 #[derive(Clone, Copy, Debug)]
-pub struct Obtain<'a> {
+pub struct ReleaseQuery<'a> {
     /// The definition.
     pub loaded: &'a Loaded,
     /// Where downloads are kept.
     pub cache: &'a Cache,
     /// How the lock and the network are treated.
-    pub policy: Policy,
+    pub policy: LockPolicy,
     /// Whether the digests of the lock count where it fits; else the release's list is read anew.
     pub keep: bool,
     /// Hears of what takes time.
     pub progress: &'a Progress,
 }
 
-impl Release {
+impl ObtainedRelease {
     /// Where one of its files is.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
@@ -91,26 +66,9 @@ impl Release {
     }
 }
 
-impl LockedRelease {
-    /// The release of a definition, whose files have these digests.
-    fn new(spec: &Kubernetes, digests: BTreeMap<String, Digest>) -> Self {
-        let files = digests.into_iter().map(|(name, sha256)| LockedFile { name, sha256 }).collect();
-        let (distribution, version) = (spec.distribution, spec.version.clone());
-        Self { distribution, version, artifacts: spec.artifacts(), files }
-    }
-
-    /// Whether this is a lock of just what `spec` asks for.
-    fn fits(&self, spec: &Kubernetes, names: &[String]) -> bool {
-        let own: Vec<_> = self.files.iter().map(|file| &file.name).collect();
-        (self.distribution, &self.version, &self.artifacts)
-            == (spec.distribution, &spec.version, &spec.artifacts())
-            && own == names.iter().collect::<Vec<_>>()
-    }
-}
-
-impl Obtain<'_> {
+impl ReleaseQuery<'_> {
     /// The release that the definition names, if it names one.
-    pub fn release(&self) -> Result<Option<Release>> {
+    pub fn release(&self) -> Result<Option<ObtainedRelease>> {
         let Some(spec) = &self.loaded.definition.kubernetes else { return Ok(None) };
         let architecture = self.loaded.definition.architecture.debian();
         let mut names = spec.archives(architecture);
@@ -131,7 +89,7 @@ impl Obtain<'_> {
     }
 
     /// The files of a directory, which are checked and stay there.
-    fn in_place(&self, spec: &Kubernetes, names: &[String], directory: PathBuf) -> Result<Release> {
+    fn in_place(&self, spec: &Kubernetes, names: &[String], directory: PathBuf) -> Result<ObtainedRelease> {
         let list = directory.join(checksums(self.loaded.definition.architecture.debian()));
         let text = files::read_at_most(&list, LIST).map_err(|error| {
             let what = format!("reading the checksums of {} {}", spec.distribution.name(), spec.version);
@@ -148,7 +106,7 @@ impl Obtain<'_> {
                     )
                     .into());
             }
-            let (digest, _) = cache::digest_of(&path)?;
+            let (digest, _) = digest_of_file(&path)?;
             if digest != *expected {
                 let what = format!("{} is not the file of its release", path.display());
                 let why = format!("its SHA-256 is {digest}; {} says {expected}", list.display());
@@ -158,7 +116,7 @@ impl Obtain<'_> {
                     .into());
             }
         }
-        Ok(Release { locked: LockedRelease::new(spec, digests), directory })
+        Ok(ObtainedRelease { locked: LockedRelease::new(spec, digests), directory })
     }
 
     /// The digests of files on a server: those of the lock, or else those of the release's list.
@@ -185,15 +143,15 @@ impl Obtain<'_> {
     }
 
     /// The files of a server, in the cache.
-    fn downloaded(&self, locked: LockedRelease, url: &str, message: String) -> Result<Release> {
+    fn downloaded(&self, locked: LockedRelease, url: &str, message: String) -> Result<ObtainedRelease> {
         let directory = self.cache.downloads().join(locked.distribution.name()).join(locked.version.as_str());
-        let missing = || -> Result<Vec<Wanted>> {
+        let missing = || -> Result<Vec<Download>> {
             let mut missing = Vec::new();
-            for LockedFile { name, sha256 } in &locked.files {
+            for ReleaseFile { name, sha256 } in &locked.files {
                 let path = directory.join(name);
-                if !path.is_file() || cache::digest_of(&path)?.0 != *sha256 {
+                if !path.is_file() || digest_of_file(&path)?.0 != *sha256 {
                     let url = format!("{url}/{name}");
-                    missing.push(Wanted { url, size: None, sha256: *sha256, path });
+                    missing.push(Download { url, size: None, sha256: *sha256, path });
                 }
             }
             Ok(missing)
@@ -210,8 +168,8 @@ impl Obtain<'_> {
                 .into());
         }
         files::make_directory(&directory, 0o755)?;
-        fetch::all(&missing, HINT, self.progress)?;
-        Ok(Release { locked, directory })
+        download::download_all(&missing, HINT, self.progress)?;
+        Ok(ObtainedRelease { locked, directory })
     }
 }
 
