@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use base::failure::{Class, Failure};
 use installer::cli::Context;
 
-use super::customize::Configurations;
+use super::customize::ConfigurationArguments;
 use crate::customize::volume;
 use crate::customize::{Gathered, Sources};
 
@@ -22,7 +22,7 @@ pub(super) struct ConfigMedium {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
-    configurations: Configurations,
+    configurations: ConfigurationArguments,
 }
 
 const EXAMPLES: &str = "Examples:

@@ -17,7 +17,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use installer::cli::{Context, Format, print};
 
 use crate::definition::Definition;
-use crate::medium;
+use crate::finished;
 
 /// Builds NQRust Hypervisor media from an image definition.
 #[derive(Debug, Parser)]
@@ -38,8 +38,8 @@ enum Command {
     Build(build::Build),
     Lock(lock::Lock),
     Images(images::Images),
-    Inspect(medium::Inspect),
-    Verify(medium::Verify),
+    Inspect(finished::Inspect),
+    Verify(finished::Verify),
     Customize(Box<customize::Customize>),
     ConfigMedium(config_medium::ConfigMedium),
     Prune(prune::Prune),

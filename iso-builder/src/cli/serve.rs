@@ -11,7 +11,6 @@ use base::failure::{Class, Failure};
 use installer::cli::{Context, Format, print};
 use serde_json::json;
 
-use crate::medium::counted;
 use crate::serve::authority::Authority;
 use crate::serve::dnsmasq::Mode;
 use crate::serve::fleet::entry::Entry;
@@ -19,6 +18,7 @@ use crate::serve::loaders::IPXE;
 use crate::serve::nodes::Origin;
 use crate::serve::run::{Options, Server};
 use crate::serve::tls::Certificate;
+use crate::wording::counted;
 
 /// Boot machines from the network, each with its own configuration.
 ///

@@ -10,26 +10,27 @@ use base::failure::{Class, class_of, render};
 use base::progress::Progress;
 use installer::cli::{Context, Format};
 use medium::customization::{FILE, GRUB_FILE, area, argument};
+use medium::opened::OpenedMedium;
 use model::release::MediumKind;
 
-use super::change::Wanted;
-use super::show::{Shown, State, is_customised};
-use super::{Gathered, Place, Sources, change, copy};
-use crate::medium::testing::{Sample, damage};
-use crate::medium::verify::{Fault, verify};
-use crate::medium::{Inspect, Medium, Verify};
+use super::change::AreaContents;
+use super::customisation::{Customisation, CustomisationState, is_customised};
+use super::{CustomisationLocation, Gathered, Sources, change, copy};
+use crate::finished::verify::{MediumFault, verify};
+use crate::finished::{Inspect, Verify};
 
 use testing::http::AUTHORITY as CERTIFICATE;
+use testing::medium::{SampleMedium, damage};
 
 /// A medium with room, and configurations beside it.
 struct Bench {
-    sample: Sample,
+    sample: SampleMedium,
     path: PathBuf,
 }
 
 impl Bench {
     fn new() -> Self {
-        let sample = Sample::new(MediumKind::Full).with_room();
+        let sample = SampleMedium::new(MediumKind::Full).with_room();
         let path = sample.iso();
         Self { sample, path }
     }
@@ -42,7 +43,7 @@ impl Bench {
     }
 
     fn node(&self, hostname: &str) -> PathBuf {
-        let text = crate::medium::testing::CONFIG.replace("node1", hostname);
+        let text = testing::medium::CONFIG.replace("node1", hostname);
         self.file(&format!("{hostname}.yaml"), &text)
     }
 
@@ -58,19 +59,19 @@ impl Bench {
     }
 }
 
-fn wanted(gathered: &Gathered) -> Wanted {
+fn wanted(gathered: &Gathered) -> AreaContents {
     let grub = argument::grub(&gathered.content.arguments, gathered.content.boot_password.as_ref()).unwrap();
-    Wanted { area: area::bytes(&gathered.content).unwrap(), grub }
+    AreaContents { area: area::bytes(&gathered.content).unwrap(), grub }
 }
 
-fn apply(path: &Path, wanted: &Wanted) -> u64 {
-    let place = Place::find(&Medium::open(path).unwrap()).unwrap();
+fn apply(path: &Path, wanted: &AreaContents) -> u64 {
+    let place = CustomisationLocation::find(&OpenedMedium::open(path).unwrap()).unwrap();
     let file = change::open(&place.path).unwrap();
     assert!(change::protect(&file).unwrap());
     change::apply(&file, &place, wanted).unwrap()
 }
 
-fn nothing() -> Wanted {
+fn nothing() -> AreaContents {
     wanted(&Gathered::default())
 }
 
@@ -78,19 +79,22 @@ fn nothing() -> Wanted {
 fn a_customised_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
     let bench = Bench::new();
     let before = fs::read(&bench.path).unwrap();
-    assert_eq!(Shown::of(&Medium::open(&bench.path).unwrap()).state, State::AsBuilt);
+    assert_eq!(
+        Customisation::of(&OpenedMedium::open(&bench.path).unwrap()).state,
+        CustomisationState::AsBuilt
+    );
     let mut gathered = bench.sources().read().unwrap();
     gathered.check(None).unwrap();
     let written = apply(&bench.path, &wanted(&gathered));
     assert!(written < 100 << 10, "{written}");
 
-    let medium = Medium::open(&bench.path).unwrap();
+    let medium = OpenedMedium::open(&bench.path).unwrap();
     let report = verify(&medium, &Progress::silent()).unwrap();
     assert!(
         report.findings.is_empty() && report.to_string().contains("\ncustomised with 2 configurations,"),
         "{report}"
     );
-    let shown = Shown::of(&medium);
+    let shown = Customisation::of(&medium);
     let text = format!("{shown} {} {shown:?}", serde_json::to_string(&shown).unwrap());
     for words in [
         "mac:52:54:00:00:00:01  first, sha256 ",
@@ -114,7 +118,7 @@ fn a_copy_as_a_file_and_as_a_stream_are_what_a_change_in_place_gives() {
     let bench = Bench::new();
     let before = fs::read(&bench.path).unwrap();
     let wanted = wanted(&bench.sources().read().unwrap());
-    let place = Place::find(&Medium::open(&bench.path).unwrap()).unwrap();
+    let place = CustomisationLocation::find(&OpenedMedium::open(&bench.path).unwrap()).unwrap();
     let output = bench.sample.directory.path().join("copy.iso");
     copy::to_file(&place, &wanted, &output).unwrap();
     let mut stream = Vec::new();
@@ -132,8 +136,8 @@ fn a_new_customisation_replaces_all_of_the_old_one() {
     apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
     let sources = Sources { fallback: Some(bench.node("only")), ..Sources::default() };
     apply(&bench.path, &wanted(&sources.read().unwrap()));
-    let medium = Medium::open(&bench.path).unwrap();
-    let shown = Shown::of(&medium);
+    let medium = OpenedMedium::open(&bench.path).unwrap();
+    let shown = Customisation::of(&medium);
     assert_eq!(shown.brief(), "customised with 1 configuration");
     assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
     let bytes = fs::read(&bench.path).unwrap();
@@ -145,9 +149,9 @@ fn a_netboot_set_is_customised_beside_its_manifest() {
     let bench = Bench::new();
     let tree = bench.sample.tree();
     apply(&tree, &wanted(&bench.sources().read().unwrap()));
-    assert_eq!(Shown::of(&Medium::open(&tree).unwrap()).configurations.len(), 2);
+    assert_eq!(Customisation::of(&OpenedMedium::open(&tree).unwrap()).configurations.len(), 2);
     apply(&tree, &nothing());
-    assert_eq!(Shown::of(&Medium::open(&tree).unwrap()).state, State::AsBuilt);
+    assert_eq!(Customisation::of(&OpenedMedium::open(&tree).unwrap()).state, CustomisationState::AsBuilt);
     let zeros = fs::read(tree.join(FILE)).unwrap();
     assert!(zeros.len() as u64 == area::LENGTH && zeros.iter().all(|byte| *byte == 0));
 }
@@ -157,36 +161,41 @@ fn damage_to_the_area_and_other_arguments_for_grub_fail_verification() {
     let bench = Bench::new();
     apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
     let faults = |path: &Path| -> Vec<_> {
-        let report = verify(&Medium::open(path).unwrap(), &Progress::silent()).unwrap();
+        let report = verify(&OpenedMedium::open(path).unwrap(), &Progress::silent()).unwrap();
         report.findings.into_iter().map(|finding| (finding.path, finding.fault)).collect()
     };
     damage(&bench.path, b"set nqrust_arguments='console");
-    let [(path, Fault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
+    let [(path, MediumFault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
     assert!(path == GRUB_FILE && reason.contains("does not have the kernel arguments"), "{reason}");
     damage(&bench.path, b"secret-file");
-    let [(path, Fault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
+    let [(path, MediumFault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
     assert!(path == FILE && reason.contains("SHA-256"), "{reason}");
-    let medium = Medium::open(&bench.path).unwrap();
-    assert_eq!(Shown::of(&medium).state, State::Damaged);
+    let medium = OpenedMedium::open(&bench.path).unwrap();
+    assert_eq!(Customisation::of(&medium).state, CustomisationState::Damaged);
     let error = verify(&medium, &Progress::silent()).unwrap().into_result().unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
 }
 
 #[test]
 fn media_without_room_and_cut_ones_are_refused_and_not_written() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     let old = sample.iso();
     for path in [&old, &sample.tree()] {
-        let error = Place::find(&Medium::open(path).unwrap()).unwrap_err();
+        let error = CustomisationLocation::find(&OpenedMedium::open(path).unwrap()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains("built without room"), "{}", render(&error));
-        assert_eq!(Shown::of(&Medium::open(path).unwrap()).state, State::Impossible);
+        assert_eq!(
+            Customisation::of(&OpenedMedium::open(path).unwrap()).state,
+            CustomisationState::Impossible
+        );
     }
     let bench = Bench::new();
     let whole = fs::read(&bench.path).unwrap();
     for lost in [100_000, 400_000, whole.len() / 2] {
         fs::write(&bench.path, &whole[..whole.len() - lost]).unwrap();
-        let error = Medium::open(&bench.path).and_then(|medium| Place::find(&medium)).unwrap_err();
+        let error = OpenedMedium::open(&bench.path)
+            .and_then(|medium| CustomisationLocation::find(&medium))
+            .unwrap_err();
         assert_eq!(class_of(&error), Class::Verification);
         let text = render(&error);
         assert!(text.contains("is cut off") || text.contains("the image ends at byte"), "{text}");
@@ -225,7 +234,7 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
     let mut gathered = sources.read().unwrap();
     gathered.check(None).unwrap();
     apply(&bench.path, &wanted(&gathered));
-    let medium = Medium::open(&bench.path).unwrap();
+    let medium = OpenedMedium::open(&bench.path).unwrap();
     let menu = medium.read_at_most(GRUB_FILE, 1 << 20).unwrap();
     let line = format!(
         "\nset superusers=\"root\"\nexport superusers\npassword_pbkdf2 root {}\n",
@@ -233,11 +242,11 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
     );
     assert!(String::from_utf8_lossy(&menu).contains(&line));
     assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
-    let shown = format!("{} {:?}", Shown::of(&medium), gathered.content);
+    let shown = format!("{} {:?}", Customisation::of(&medium), gathered.content);
     assert!(!shown.contains("grub.pbkdf2"), "{shown}");
     // Taken out of the menu alone, it is missed.
     damage(&bench.path, b"password_pbkdf2");
-    let report = verify(&Medium::open(&bench.path).unwrap(), &Progress::silent()).unwrap();
+    let report = verify(&OpenedMedium::open(&bench.path).unwrap(), &Progress::silent()).unwrap();
     let paths: Vec<_> = report.findings.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(paths, [GRUB_FILE]);
 }
@@ -347,7 +356,7 @@ fn inspect_and_verify_tell_of_a_customised_medium() -> Result<()> {
         Inspect { medium: bench.path.clone() }.run(&context)?;
         Verify { medium: bench.path.clone() }.run(&context)?;
     }
-    let description = crate::medium::inspect::Description::of(&Medium::open(&bench.path)?)?;
+    let description = crate::finished::inspect::MediumDescription::of(&OpenedMedium::open(&bench.path)?)?;
     let text = format!("{description}{}", serde_json::to_string(&description)?);
     assert!(text.contains("mac:52:54:00:00:00:01  first"), "{text}");
     assert!(!text.contains("secret"), "{text}");

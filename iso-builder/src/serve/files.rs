@@ -17,8 +17,8 @@ use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
-use crate::medium::Medium;
 use formats::iso9660;
+use medium::opened::OpenedMedium;
 
 /// Where a run of bytes of a file is in the file that holds it.
 #[derive(Clone, Copy, Debug)]
@@ -144,11 +144,11 @@ impl Files {
     /// has left, whose full ISO is then served where it is there and else the netboot set. A medium without kernel,
     /// initrd or OS image cannot be booted and is [`Class::Invalid`], as is one with a configuration of its own.
     pub fn open(path: &Path) -> Result<Self> {
-        let medium = Medium::open(path)?;
+        let medium = OpenedMedium::open(path)?;
         let release = medium.release()?;
         let built = path.join(format!("{}.iso", stem(&release)));
         if medium.iso().is_none() && built.is_file() {
-            let iso = Medium::open(&built)?;
+            let iso = OpenedMedium::open(&built)?;
             if iso.release_digest() == medium.release_digest() {
                 return Self::of(&iso, release);
             }
@@ -156,7 +156,7 @@ impl Files {
         Self::of(&medium, release)
     }
 
-    fn of(medium: &Medium, release: Release) -> Result<Self> {
+    fn of(medium: &OpenedMedium, release: Release) -> Result<Self> {
         refuse_configuration(medium.path(), &release)?;
         let digest = medium.release_digest();
         let mut table = BTreeMap::from([(MANIFEST.to_owned(), Served::small(medium.manifest().to_vec()))]);
@@ -229,7 +229,7 @@ enum Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    fn by(medium: &'a Medium) -> Result<Self> {
+    fn by(medium: &'a OpenedMedium) -> Result<Self> {
         match medium.iso() {
             None => Ok(Self::Directory(medium.path())),
             Some(iso) => {

@@ -9,7 +9,7 @@ use model::machine::{Identity, Selector};
 use model::release::{MediumKind, Payload, Purpose};
 
 use super::nodes::Configurations;
-use crate::medium::testing::Sample;
+use testing::medium::SampleMedium;
 
 /// The initrd of [`medium`].
 pub(crate) const INITRD: &[u8] = b"the initial RAM file system";
@@ -22,8 +22,8 @@ pub(crate) const NODE: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\n\
 pub(crate) const SECRETS: [&str; 2] = ["9f2c4e6a8b0d1357924680acebdf1357", "a-very-secret-password"];
 
 /// A medium that machines can boot, without a configuration of its own.
-pub(crate) fn medium(kind: MediumKind) -> Sample {
-    let mut sample = Sample::new(kind);
+pub(crate) fn medium(kind: MediumKind) -> SampleMedium {
+    let mut sample = SampleMedium::new(kind);
     sample.release.payloads.retain(|payload| payload.purpose != Purpose::InstallConfig);
     fs::remove_file(sample.tree().join("config/install.yaml")).unwrap();
     fs::write(sample.tree().join("live/initrd"), INITRD).unwrap();
@@ -38,7 +38,7 @@ pub(crate) fn medium(kind: MediumKind) -> Sample {
 }
 
 /// Writes the manifest of the sample as it is now.
-pub(crate) fn write_manifest(sample: &Sample) -> PathBuf {
+pub(crate) fn write_manifest(sample: &SampleMedium) -> PathBuf {
     let path = sample.tree().join("release.json");
     fs::write(&path, sample.release.to_bytes()).unwrap();
     path

@@ -1,8 +1,8 @@
 use super::*;
-use crate::medium::testing::Sample;
 use crate::serve::testing::{INITRD, medium, write_manifest};
 use base::failure::{class_of, render};
 use model::release::MediumKind;
+use testing::medium::SampleMedium;
 
 /// All of a file, read in pieces of `piece` bytes.
 fn content(served: &Served, piece: usize) -> Vec<u8> {
@@ -16,7 +16,7 @@ fn content(served: &Served, piece: usize) -> Vec<u8> {
     }
 }
 
-fn holds_everything(files: &Files, sample: &Sample) {
+fn holds_everything(files: &Files, sample: &SampleMedium) {
     for payload in &sample.release.payloads {
         let served = files.get(&payload.path).unwrap();
         assert_eq!(served.length, payload.size);
@@ -115,7 +115,7 @@ fn a_file_of_another_length_is_refused() {
 
 #[test]
 fn a_medium_whose_configuration_everybody_could_read_is_refused() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     let error = Files::open(&sample.tree()).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     let text = render(&error);

@@ -3,7 +3,6 @@ use crate::serve::transfer_rate::Rate;
 use std::io::{Read, Write};
 use std::net::TcpStream as Client;
 
-use crate::medium::testing::Sample;
 use crate::serve::boot::System;
 use crate::serve::files::Files;
 use crate::serve::nodes::Configurations;
@@ -13,6 +12,7 @@ use base::digest::Digest;
 use medium::sources::{HttpMedium, PayloadSource as _};
 use model::release::{MediumKind, Payload, Purpose};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use testing::medium::SampleMedium;
 
 /// A server in a thread of its own.
 struct Server {
@@ -32,7 +32,12 @@ impl Server {
         Self::of(&sample, Configurations::default(), limits, tls)
     }
 
-    fn of(sample: &Sample, configurations: Configurations, limits: Limits, tls: Option<TlsAcceptor>) -> Self {
+    fn of(
+        sample: &SampleMedium,
+        configurations: Configurations,
+        limits: Limits,
+        tls: Option<TlsAcceptor>,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let files = Files::open(&sample.tree()).unwrap();
         let system = System::of(&files, &[]).unwrap();
@@ -269,7 +274,7 @@ fn impatient() -> Rates {
 }
 
 /// A medium with a file of this name and of 64 MiB, which are more than the buffers of two sockets hold.
-fn with_large_file(path: &str) -> Sample {
+fn with_large_file(path: &str) -> SampleMedium {
     let mut sample = medium(MediumKind::Full);
     let size = 64 << 20;
     std::fs::File::create(sample.tree().join(path)).unwrap().set_len(size).unwrap();

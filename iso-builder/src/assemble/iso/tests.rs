@@ -34,7 +34,7 @@ impl Sample {
         Self::new(files)
     }
 
-    fn iso(&self) -> Iso {
+    fn iso(&self) -> IsoParts {
         let write = |name: &str, bytes: &[u8]| {
             let path = self.directory.path().join(name);
             fs::write(&path, bytes).unwrap();
@@ -44,7 +44,7 @@ impl Sample {
         let files = sources
             .map(|(number, (path, bytes))| (path.clone(), write(&format!("source-{number}"), bytes)))
             .collect();
-        Iso {
+        IsoParts {
             volume: "SAMPLE_1".into(),
             guid: uuid::uuid!("11111111-2222-3333-4444-555555555555"),
             epoch: EPOCH,

@@ -1,27 +1,31 @@
 use std::fs;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use base::failure::{class_of, render};
+use base::digest::Digest;
+use base::failure::{Class, class_of, render};
 use base::progress::{Event, Progress, Sink, State};
 use installer::cli::{Context, Format};
-use model::release::{MediumKind, Purpose};
+use medium::opened::OpenedMedium;
+use model::release::{MANIFEST, MediumKind, Purpose};
+use testing::medium::{CONFIG, SampleMedium, damage};
 
-use super::inspect::Description;
-use super::testing::{CONFIG, Sample, damage};
-use super::verify::{Fault, Report, verify};
-use super::*;
+use super::inspect::MediumDescription;
+use super::verify::{MediumFault, VerifyReport, verify};
+use super::{Inspect, Verify};
+use crate::wording::printable;
 
-fn verified(path: &Path) -> Report {
-    verify(&Medium::open(path).unwrap(), &Progress::silent()).unwrap()
+fn verified(path: &Path) -> VerifyReport {
+    verify(&OpenedMedium::open(path).unwrap(), &Progress::silent()).unwrap()
 }
 
-fn faults(report: &Report) -> Vec<(&str, &Fault)> {
+fn faults(report: &VerifyReport) -> Vec<(&str, &MediumFault)> {
     report.findings.iter().map(|finding| (finding.path.as_str(), &finding.fault)).collect()
 }
 
 #[test]
 fn an_undamaged_medium_verifies_as_iso_and_as_directory() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     for path in [sample.iso(), sample.tree()] {
         let report = verified(&path);
         assert_eq!(faults(&report), [], "{report}");
@@ -32,9 +36,9 @@ fn an_undamaged_medium_verifies_as_iso_and_as_directory() {
 
 #[test]
 fn payloads_of_an_iso_and_of_a_directory_read_the_same() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     for path in [sample.iso(), sample.tree()] {
-        let medium = Medium::open(&path).unwrap();
+        let medium = OpenedMedium::open(&path).unwrap();
         let release = medium.release().unwrap();
         assert_eq!(release, sample.release);
         let payload = release.payload(Purpose::Rootfs).unwrap();
@@ -45,14 +49,14 @@ fn payloads_of_an_iso_and_of_a_directory_read_the_same() {
 
 #[test]
 fn one_changed_byte_is_found_in_the_payload_that_has_it() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     let iso = sample.iso();
     damage(&iso, b"first blob");
     damage(&iso, &[250, 251, 252, 0, 1]);
     let report = verified(&iso);
     let found: Vec<_> = report.findings.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(found, ["live/rootfs.squashfs", &sample.release.payloads[2].path]);
-    assert!(report.findings.iter().all(|finding| matches!(finding.fault, Fault::Damaged { .. })));
+    assert!(report.findings.iter().all(|finding| matches!(finding.fault, MediumFault::Damaged { .. })));
     let error = report.into_result().unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
     assert!(render(&error).contains("live/rootfs.squashfs: damaged"), "{}", render(&error));
@@ -60,7 +64,7 @@ fn one_changed_byte_is_found_in_the_payload_that_has_it() {
 
 #[test]
 fn missing_short_long_and_unreadable_payloads_are_told_apart() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     let tree = sample.tree();
     fs::remove_file(tree.join("live/vmlinuz")).unwrap();
     fs::write(tree.join("live/rootfs.squashfs"), b"short").unwrap();
@@ -72,44 +76,44 @@ fn missing_short_long_and_unreadable_payloads_are_told_apart() {
         let report = verified(&path);
         let size = CONFIG.len() as u64;
         let [kernel, rootfs, directory, config] = &faults(&report)[..] else { panic!("{report}") };
-        assert_eq!(kernel, &("live/vmlinuz", &Fault::Missing));
-        assert_eq!(rootfs, &("live/rootfs.squashfs", &Fault::Short { expected: 300_000, found: 5 }));
-        assert!(matches!(directory.1, Fault::Unreadable { .. }));
-        assert_eq!(config, &("config/install.yaml", &Fault::Long { expected: size }));
+        assert_eq!(kernel, &("live/vmlinuz", &MediumFault::Missing));
+        assert_eq!(rootfs, &("live/rootfs.squashfs", &MediumFault::Short { expected: 300_000, found: 5 }));
+        assert!(matches!(directory.1, MediumFault::Unreadable { .. }));
+        assert_eq!(config, &("config/install.yaml", &MediumFault::Long { expected: size }));
     }
 }
 
 #[test]
 fn a_net_install_medium_may_lack_image_blobs_and_nothing_else() {
-    let sample = Sample::new(MediumKind::NetInstall);
+    let sample = SampleMedium::new(MediumKind::NetInstall);
     let report = verified(&sample.iso());
     assert_eq!((faults(&report), report.payloads, report.remote), (vec![], 3, 2));
     assert!(report.to_string().contains("2 image blobs left to the network"), "{report}");
     fs::remove_file(sample.tree().join("live/vmlinuz")).unwrap();
-    assert_eq!(faults(&verified(&sample.iso())), [("live/vmlinuz", &Fault::Missing)]);
+    assert_eq!(faults(&verified(&sample.iso())), [("live/vmlinuz", &MediumFault::Missing)]);
 }
 
 #[test]
 fn a_boot_menu_for_another_release_is_found() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     sample.write_menu("sha256:00");
     let report = verified(&sample.iso());
-    assert!(matches!(report.findings[0].fault, Fault::OtherRelease { .. }), "{report}");
+    assert!(matches!(report.findings[0].fault, MediumFault::OtherRelease { .. }), "{report}");
     fs::remove_file(sample.tree().join("boot/grub/grub.cfg")).unwrap();
-    assert_eq!(faults(&verified(&sample.iso())), [("boot/grub/grub.cfg", &Fault::Missing)]);
+    assert_eq!(faults(&verified(&sample.iso())), [("boot/grub/grub.cfg", &MediumFault::Missing)]);
     assert_eq!(faults(&verified(&sample.tree())), [], "a netboot set has no boot menu");
 }
 
 #[test]
 fn a_cut_iso_fails_verification_wherever_it_is_cut() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     let iso = sample.iso();
     let whole = fs::read(&iso).unwrap();
     for length in [34 * 1024, 60 * 1024, whole.len() / 2, whole.len() - 400 * 1024] {
         fs::write(&iso, &whole[..length]).unwrap();
-        let error = Medium::open(&iso)
+        let error = OpenedMedium::open(&iso)
             .and_then(|medium| verify(&medium, &Progress::silent()))
-            .and_then(Report::into_result)
+            .and_then(VerifyReport::into_result)
             .unwrap_err();
         assert_eq!(class_of(&error), Class::Verification, "{length}: {}", render(&error));
     }
@@ -138,7 +142,7 @@ fn what_is_not_a_medium_is_named_with_what_was_expected() {
         (directory.path().join("absent"), "opening the medium"),
         ("/dev/null".into(), "neither a file nor a drive nor a directory"),
     ] {
-        let error = Medium::open(&path).unwrap_err();
+        let error = OpenedMedium::open(&path).unwrap_err();
         let text = render(&error);
         assert_eq!(class_of(&error), Class::Invalid, "{text}");
         assert!(text.contains(words) && text.contains("Give an ISO made by iso-builder"), "{text}");
@@ -147,20 +151,20 @@ fn what_is_not_a_medium_is_named_with_what_was_expected() {
 
 #[test]
 fn a_garbled_manifest_fails_verification_and_another_format_is_invalid() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     for (manifest, class) in
         [("{\"format\": 1, \"id", Class::Verification), ("{\"format\": 9}", Class::Invalid)]
     {
         fs::write(sample.tree().join(MANIFEST), manifest).unwrap();
-        let error = Medium::open(&sample.tree()).unwrap().release().unwrap_err();
+        let error = OpenedMedium::open(&sample.tree()).unwrap().release().unwrap_err();
         assert_eq!(class_of(&error), class, "{}", render(&error));
     }
 }
 
 #[test]
 fn inspecting_tells_what_is_on_the_medium_and_no_secret() {
-    let sample = Sample::new(MediumKind::NetInstall);
-    let description = Description::of(&Medium::open(&sample.iso()).unwrap()).unwrap();
+    let sample = SampleMedium::new(MediumKind::NetInstall);
+    let description = MediumDescription::of(&OpenedMedium::open(&sample.iso()).unwrap()).unwrap();
     let (text, json) = (description.to_string(), serde_json::to_string(&description).unwrap());
     for words in [
         "NQRust Hypervisor 1.0 for amd64, net-install medium",
@@ -183,9 +187,9 @@ fn inspecting_tells_what_is_on_the_medium_and_no_secret() {
 
 #[test]
 fn an_unreadable_configuration_is_named_without_quoting_it() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     fs::write(sample.tree().join("config/install.yaml"), "token: [a-very-secret-token\n").unwrap();
-    let description = Description::of(&Medium::open(&sample.tree()).unwrap()).unwrap();
+    let description = MediumDescription::of(&OpenedMedium::open(&sample.tree()).unwrap()).unwrap();
     let text = format!("{description}{description:?}");
     assert!(text.contains("not readable as an install configuration") && !text.contains("secret"), "{text}");
 }
@@ -204,11 +208,11 @@ fn progress_counts_every_byte_and_a_fault_fails_the_step() {
             self.0.lock().unwrap().push(event.clone());
         }
     }
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     let last_event = || {
         let recorder = Recorder::default();
         let progress = Progress::new(vec![Box::new(recorder.clone())]);
-        verify(&Medium::open(&sample.tree()).unwrap(), &progress).unwrap();
+        verify(&OpenedMedium::open(&sample.tree()).unwrap(), &progress).unwrap();
         let last = recorder.0.lock().unwrap().pop().unwrap();
         (last.step, last.state, last.bytes, last.total)
     };
@@ -220,7 +224,7 @@ fn progress_counts_every_byte_and_a_fault_fails_the_step() {
 
 #[test]
 fn the_commands_end_with_the_class_of_what_they_found() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     let iso = sample.iso();
     for format in [Format::Text, Format::Json] {
         let context = Context { format, progress: Progress::silent() };

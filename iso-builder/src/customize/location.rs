@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use base::failure::{Class, Classify, Failure};
-use medium::customization::{FILE, GRUB_FILE, area, argument};
-
-use crate::medium::Medium;
 use formats::iso9660::{self, Extent, Iso};
+use medium::customization::{FILE, GRUB_FILE, area, argument};
+use medium::opened::OpenedMedium;
 
 /// A run of bytes of a file or device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct ByteRun {
     /// Where it begins.
     pub at: u64,
     /// Its length in bytes.
@@ -21,22 +20,22 @@ pub struct Span {
 
 /// The two places, which are in one file or device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CustomisationLocation {
     /// The ISO or the device; of a directory the area itself.
     pub path: PathBuf,
     /// The area, from its header on.
-    pub area: Vec<Span>,
+    pub area: Vec<ByteRun>,
     /// What GRUB reads; empty for a directory, which GRUB does not start from.
-    pub grub: Vec<Span>,
+    pub grub: Vec<ByteRun>,
     /// Where the medium ends in its file or device.
     pub end: u64,
     /// Whether the medium is a directory.
     pub directory: bool,
 }
 
-impl Place {
+impl CustomisationLocation {
     /// Finds the places on `medium`. One that has none is [`Class::Invalid`], a truncated one [`Class::Verification`].
-    pub fn find(medium: &Medium) -> Result<Self> {
+    pub fn find(medium: &OpenedMedium) -> Result<Self> {
         let Some(iso) = medium.iso() else { return Self::in_directory(medium.path()) };
         let path = medium.path().to_owned();
         if iso.missing() > 0 {
@@ -61,12 +60,12 @@ impl Place {
         if length != area::LENGTH {
             return Err(wrong_length(directory, FILE, length, area::LENGTH));
         }
-        let area = vec![Span { at: 0, length }];
+        let area = vec![ByteRun { at: 0, length }];
         Ok(Self { path, area, grub: Vec::new(), end: length, directory: true })
     }
 }
 
-fn spans(iso: &Iso, path: &Path, file: &str, length: u64) -> Result<Vec<Span>> {
+fn spans(iso: &Iso, path: &Path, file: &str, length: u64) -> Result<Vec<ByteRun>> {
     let entry = match iso.entry(file) {
         Ok(entry) => entry,
         Err(iso9660::Error::NotFound(_)) => return Err(without(path)),
@@ -78,7 +77,7 @@ fn spans(iso: &Iso, path: &Path, file: &str, length: u64) -> Result<Vec<Span>> {
     if entry.kind != iso9660::Kind::File || entry.size() != length {
         return Err(wrong_length(path, file, entry.size(), length));
     }
-    let span = |extent: &Extent| Span { at: extent.start.offset().0, length: extent.length.into() };
+    let span = |extent: &Extent| ByteRun { at: extent.start.offset().0, length: extent.length.into() };
     let spans: Vec<_> = entry.extents.iter().map(span).collect();
     let end = spans.iter().map(|span| span.at.saturating_add(span.length)).max().unwrap_or_default();
     if end > iso.volume().size {

@@ -1,19 +1,5 @@
-//! Finished media: opened, believed only as far as their release manifest goes, and read.
-//!
-//! A medium is an ISO image (a file or a drive) or a directory with `release.json`. [`inspect`] shows what one
-//! says about itself, [`verify`] checks that it is true. Nothing is mounted and nothing is written.
+//! One finished medium, opened.
 
-pub mod inspect;
-pub mod report;
-#[cfg(test)]
-mod tampering;
-#[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
-pub mod verify;
-
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -22,38 +8,38 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
-use medium::iso::Map;
-use medium::iso::layout::PARTITION;
+use formats::iso9660::{self, Behind, Iso, Source};
 use model::release::{MANIFEST, ParseReleaseError, Payload, Release};
 
-pub use inspect::Inspect;
-pub use verify::Verify;
-
-use formats::iso9660::{self, Behind, Iso, Source};
+use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
+use crate::iso::Map;
+use crate::iso::layout::PARTITION;
+use crate::iso::recipe::BOOT_MENU;
 
 /// The longest manifest that is read, in bytes: room for tens of thousands of payloads.
 const MAX_MANIFEST: u64 = 32 << 20;
 const EXPECTED: &str =
     "Give an ISO made by iso-builder, a drive that holds one, or a directory with release.json.";
-const COPY_AGAIN: &str = "Download or copy the medium again.";
+/// What a user does about a damaged medium.
+pub const COPY_AGAIN: &str = "Download or copy the medium again.";
 
 /// A medium that has a release manifest.
 #[derive(Debug)]
-pub struct Medium {
+pub struct OpenedMedium {
     path: PathBuf,
-    content: Content,
+    content: OpenedContent,
     manifest: Vec<u8>,
 }
 
 #[derive(Debug)]
-enum Content {
+enum OpenedContent {
     Iso(Iso),
     /// An ISO whose own directories are damaged, by way of those of its first partition.
     Partition(Iso<Behind<File>>),
     Directory,
 }
 
-impl Medium {
+impl OpenedMedium {
     /// Opens the medium at `path`. Anything that is not one of ours is [`Class::Invalid`], an ISO that ends
     /// before its release manifest is [`Class::Verification`].
     pub fn open(path: &Path) -> Result<Self> {
@@ -64,7 +50,7 @@ impl Medium {
             if !path.join(MANIFEST).is_file() {
                 bail!(not_ours(format!("{} is a directory without {MANIFEST}", path.display())));
             }
-            return Self::with(path, Content::Directory);
+            return Self::with(path, OpenedContent::Directory);
         }
         if !kind.is_file() && !kind.is_block_device() {
             bail!(not_ours(format!("{} is neither a file nor a drive nor a directory", path.display())));
@@ -72,7 +58,7 @@ impl Medium {
         let file = open_image(path)?;
         let start = start_of(&file).class(Class::DiskIo, || format!("reading {}", path.display()))?;
         match Iso::open(file) {
-            Ok(iso) => Self::with(path, Content::Iso(iso)),
+            Ok(iso) => Self::with(path, OpenedContent::Iso(iso)),
             Err(iso9660::Error::NotIso) => {
                 bail!(not_ours(format!("{} is {}, not an ISO of ours", path.display(), describe(&start))))
             }
@@ -80,7 +66,7 @@ impl Medium {
         }
     }
 
-    /// As [`Medium::open`], and where the way to the release manifest is damaged, by the second way that every ISO has for
+    /// As [`OpenedMedium::open`], and where the way to the release manifest is damaged, by the second way that every ISO has for
     /// the sake of sticks. Only for finding out what is damaged.
     pub fn open_for_verification(path: &Path) -> Result<Self> {
         let first = Self::open(path).and_then(|medium| medium.release().map(|_| medium));
@@ -89,20 +75,20 @@ impl Medium {
 
     fn open_by_partition(path: &Path) -> Result<Self> {
         let iso = Iso::open(Behind { source: open_image(path)?, start: PARTITION.offset() })?;
-        let medium = Self::with(path, Content::Partition(iso))?;
+        let medium = Self::with(path, OpenedContent::Partition(iso))?;
         // Without a map the first way cannot be compared with anything.
         Map::of(&medium.release()?, &medium.manifest)?.context("an ISO of another recipe")?;
         Ok(medium)
     }
 
-    fn with(path: &Path, content: Content) -> Result<Self> {
+    fn with(path: &Path, content: OpenedContent) -> Result<Self> {
         let mut medium = Self { path: path.to_owned(), content, manifest: Vec::new() };
         medium.manifest = medium.read_at_most(MANIFEST, MAX_MANIFEST).map_err(|error| {
             let missing = error
                 .downcast_ref::<io::Error>()
                 .is_some_and(|error| error.kind() == io::ErrorKind::NotFound);
             match &medium.content {
-                Content::Iso(iso) if missing => {
+                OpenedContent::Iso(iso) if missing => {
                     let id = &iso.volume().id;
                     let what = format!("{} is an ISO of something else (volume {id:?})", path.display());
                     not_ours(what).because(anyhow::anyhow!("it has no {MANIFEST}")).into()
@@ -126,7 +112,7 @@ impl Medium {
             let what = format!("reading {MANIFEST} of {}", self.path.display());
             match error {
                 // A format that nobody wrote is damage too.
-                ParseReleaseError::Format(_) if !verify::menu_names_another(self) => {
+                ParseReleaseError::Format(_) if !self.menu_names_another() => {
                     Failure::new(Class::Invalid, what)
                         .hint("Use the iso-builder of the release that made the medium.")
                 }
@@ -134,6 +120,15 @@ impl Medium {
             }
             .because(error)
             .into()
+        })
+    }
+
+    /// Whether the boot menu of an ISO names another release manifest than the one that is on it.
+    fn menu_names_another(&self) -> bool {
+        let menu = self.image().map(|_| self.read_at_most(BOOT_MENU, MAX_BOOT_MENU));
+        menu.and_then(Result::ok).is_some_and(|menu| {
+            let difference = named_release_difference(&String::from_utf8_lossy(&menu), self.release_digest());
+            matches!(difference, Some(NamedReleaseDifference::Other { .. }))
         })
     }
 
@@ -153,17 +148,17 @@ impl Medium {
     #[must_use]
     pub fn iso(&self) -> Option<&Iso> {
         match &self.content {
-            Content::Iso(iso) => Some(iso),
-            Content::Partition(_) | Content::Directory => None,
+            OpenedContent::Iso(iso) => Some(iso),
+            OpenedContent::Partition(_) | OpenedContent::Directory => None,
         }
     }
 
     /// The bytes of the image, where the medium is one.
-    pub(crate) fn image(&self) -> Option<&dyn Source> {
+    pub fn image(&self) -> Option<&dyn Source> {
         match &self.content {
-            Content::Iso(iso) => Some(iso.source()),
-            Content::Partition(iso) => Some(&iso.source().source),
-            Content::Directory => None,
+            OpenedContent::Iso(iso) => Some(iso.source()),
+            OpenedContent::Partition(iso) => Some(&iso.source().source),
+            OpenedContent::Directory => None,
         }
     }
 
@@ -180,11 +175,11 @@ impl Medium {
 
     /// The content of the file at `path`, relative to the root of the medium. Missing files are
     /// [`io::ErrorKind::NotFound`].
-    pub(crate) fn open_file(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
+    pub fn open_file(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
         match &self.content {
-            Content::Iso(iso) => Ok(Box::new(iso.open_file(path)?)),
-            Content::Partition(iso) => Ok(Box::new(iso.open_file(path)?)),
-            Content::Directory => {
+            OpenedContent::Iso(iso) => Ok(Box::new(iso.open_file(path)?)),
+            OpenedContent::Partition(iso) => Ok(Box::new(iso.open_file(path)?)),
+            OpenedContent::Directory => {
                 let path = self.path.join(path);
                 // Opening a pipe would wait for a writer.
                 if !fs::metadata(&path)?.is_file() {
@@ -196,7 +191,7 @@ impl Medium {
     }
 
     /// A whole file of at most `limit` bytes.
-    pub(crate) fn read_at_most(&self, path: &str, limit: u64) -> Result<Vec<u8>> {
+    pub fn read_at_most(&self, path: &str, limit: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.open_file(path)?.take(limit + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > limit {
@@ -252,22 +247,4 @@ fn describe(start: &[u8]) -> &'static str {
     }
     let text = |byte: &u8| *byte >= b' ' || matches!(byte, b'\n' | b'\r' | b'\t');
     if start.iter().all(text) && std::str::from_utf8(start).is_ok() { "a text file" } else { "unknown data" }
-}
-
-/// Text of a medium, for printing: what would steer a terminal is spelt out.
-pub(crate) fn printable(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            let _ = write!(clean, "{}", character.escape_default());
-        } else {
-            clean.push(character);
-        }
-    }
-    clean
-}
-
-/// A number of things in words.
-pub(crate) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

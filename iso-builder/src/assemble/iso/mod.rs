@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 /// What an ISO is made of.
 #[derive(Clone, Debug)]
-pub struct Iso {
+pub struct IsoParts {
     /// Volume id: up to 32 of A-Z, 0-9 and `_`.
     pub volume: String,
     /// The GUID of the partition table.
@@ -48,7 +48,7 @@ pub struct Iso {
 /// How much is copied between two reports of progress.
 const CHUNK: u64 = 8 << 20;
 
-impl Iso {
+impl IsoParts {
     /// Writes the ISO to `output` by way of a temporary name beside it; shows progress as the step `step`.
     pub fn write(&self, output: &Path, step: &str, progress: &Progress) -> Result<()> {
         let mut files = vec![(ELTORITO, length(&self.eltorito)?)];

@@ -18,15 +18,12 @@ use installer::cli::{Context, Format, print};
 use medium::customization::{Content, FILE, GRUB_FILE};
 use medium::iso::recipe::BOOT_MENU;
 use medium::iso::{self, Map, Scope};
+use medium::opened::{COPY_AGAIN, MAX_BOOT_MENU, OpenedMedium, named_release_difference};
 use model::release::{MANIFEST, Payload, Release};
 
-pub use super::report::{Coverage, Fault, Finding, Report};
-use super::{COPY_AGAIN, Medium};
-use crate::customize::{Shown, show};
+pub use super::report::{Coverage, MediumFault, MediumFinding, VerifyReport};
+use crate::customize::{Customisation, customisation};
 
-/// The kernel argument that names the release.
-pub(super) const RELEASE_ARGUMENT: &str = "nqrust.release=";
-const MAX_BOOT_MENU: u64 = 1 << 20;
 /// Large reads keep a drive streaming.
 const BUFFER: usize = 256 * 1024;
 
@@ -40,7 +37,7 @@ pub struct Verify {
 impl Verify {
     /// Prints what was checked. A medium with any fault is [`Class::Verification`].
     pub fn run(self, context: &Context) -> Result<()> {
-        let report = verify(&Medium::open_for_verification(&self.medium)?, &context.progress)?;
+        let report = verify(&OpenedMedium::open_for_verification(&self.medium)?, &context.progress)?;
         match context.format {
             Format::Text => print(&report.to_string())?,
             Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
@@ -51,7 +48,7 @@ impl Verify {
 
 /// Reads and compares everything that should be on `medium`. Faults of the medium go into the report; an error is a
 /// medium without a readable manifest.
-pub fn verify(medium: &Medium, progress: &Progress) -> Result<Report> {
+pub fn verify(medium: &OpenedMedium, progress: &Progress) -> Result<VerifyReport> {
     let release = medium.release()?;
     let (local, remote) = expected(&release);
     let bytes = local.iter().map(|payload| payload.size).fold(0, u64::saturating_add);
@@ -63,7 +60,7 @@ pub fn verify(medium: &Medium, progress: &Progress) -> Result<Report> {
             Some(map) => (Coverage::Whole, compare_image(medium, image, &map, progress)?),
         },
     };
-    Ok(Report {
+    Ok(VerifyReport {
         medium: medium.path().to_owned(),
         release: format!("{} {}", release.id, release.version),
         kind: release.medium,
@@ -73,30 +70,30 @@ pub fn verify(medium: &Medium, progress: &Progress) -> Result<Report> {
         remote,
         boot_menu_checked: coverage != Coverage::Files,
         coverage,
-        customised: Shown::of(medium).brief(),
+        customised: Customisation::of(medium).brief(),
         findings,
     })
 }
 
 /// The map of an ISO that this program can make; a manifest that no ISO fits is [`Class::Verification`].
-fn map<'a>(medium: &'a Medium, release: &'a Release) -> Result<Option<Map<'a>>> {
+fn map<'a>(medium: &'a OpenedMedium, release: &'a Release) -> Result<Option<Map<'a>>> {
     Map::of(release, medium.manifest()).map_err(|error| {
         let what = format!("{MANIFEST} of {} contradicts itself", medium.path().display());
         Failure::new(Class::Verification, what).because(error).hint(COPY_AGAIN).into()
     })
 }
 
-fn begin(medium: &Medium, total: u64, progress: &Progress) -> Step {
+fn begin(medium: &OpenedMedium, total: u64, progress: &Progress) -> Step {
     progress.step("verify", format!("verifying {}", medium.path().display()), Some(total))
 }
 
 /// Compares every byte of an ISO.
 fn compare_image(
-    medium: &Medium,
+    medium: &OpenedMedium,
     image: &dyn Source,
     map: &Map<'_>,
     progress: &Progress,
-) -> Result<Vec<Finding>> {
+) -> Result<Vec<MediumFinding>> {
     let mut step = begin(medium, map.size, progress);
     let differences = iso::check(image, map, Scope::Whole, &mut |bytes| {
         step.advance(bytes);
@@ -105,13 +102,19 @@ fn compare_image(
     if differences.is_empty() {
         step.done();
     }
-    Ok(differences.into_iter().map(|difference| Finding::of(medium, difference)).collect())
+    Ok(differences.into_iter().map(|difference| MediumFinding::of(medium, difference)).collect())
 }
 
 /// Compares the files of which the manifest knows the digest.
-fn compare_files(medium: &Medium, local: &[&Payload], bytes: u64, progress: &Progress) -> Vec<Finding> {
+fn compare_files(
+    medium: &OpenedMedium,
+    local: &[&Payload],
+    bytes: u64,
+    progress: &Progress,
+) -> Vec<MediumFinding> {
     let mut step = begin(medium, bytes, progress);
-    let mut findings: Vec<Finding> = medium.iso().and_then(|_| check_boot_menu(medium)).into_iter().collect();
+    let mut findings: Vec<MediumFinding> =
+        medium.iso().and_then(|_| check_boot_menu(medium)).into_iter().collect();
     for payload in local {
         findings.extend(check_payload(medium, payload, &mut step));
     }
@@ -130,101 +133,61 @@ fn expected(release: &Release) -> (Vec<&Payload>, usize) {
     (local, remote.len())
 }
 
-fn check_payload(medium: &Medium, payload: &Payload, step: &mut Step) -> Option<Finding> {
+fn check_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> Option<MediumFinding> {
     let fault = match read_payload(medium, payload, step) {
-        Ok((_, length)) if length > payload.size => Fault::Long { expected: payload.size },
-        Ok((_, length)) if length < payload.size => Fault::Short { expected: payload.size, found: length },
-        Ok((found, _)) if found != payload.sha256 => Fault::Damaged { expected: payload.sha256, found },
+        Ok((_, length)) if length > payload.size => MediumFault::Long { expected: payload.size },
+        Ok((_, length)) if length < payload.size => {
+            MediumFault::Short { expected: payload.size, found: length }
+        }
+        Ok((found, _)) if found != payload.sha256 => MediumFault::Damaged { expected: payload.sha256, found },
         Ok(_) => return None,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Fault::Missing,
-        Err(error) => Fault::Unreadable { reason: format!("{:#}", anyhow::Error::from(error)) },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => MediumFault::Missing,
+        Err(error) => MediumFault::Unreadable { reason: format!("{:#}", anyhow::Error::from(error)) },
     };
-    Some(Finding { path: payload.path.clone(), fault })
+    Some(MediumFinding { path: payload.path.clone(), fault })
 }
 
 /// Digest and length; of a payload that is too long only one byte more than it should have.
-fn read_payload(medium: &Medium, payload: &Payload, step: &mut Step) -> io::Result<(Digest, u64)> {
+fn read_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> io::Result<(Digest, u64)> {
     let reader = BufReader::with_capacity(BUFFER, medium.open_file(&payload.path)?);
     Digest::of_reader(step.reader(reader.take(payload.size.saturating_add(1))))
 }
 
 /// Whether every boot entry that names a release names the one on the medium.
-fn check_boot_menu(medium: &Medium) -> Option<Finding> {
+fn check_boot_menu(medium: &OpenedMedium) -> Option<MediumFinding> {
     let fault = match medium.read_at_most(BOOT_MENU, MAX_BOOT_MENU) {
-        Ok(menu) => named_release_fault(&String::from_utf8_lossy(&menu), medium.release_digest())?,
+        Ok(menu) => {
+            let menu = String::from_utf8_lossy(&menu);
+            named_release_difference(&menu, medium.release_digest())?.into()
+        }
         Err(error) => match error.downcast_ref::<io::Error>().map(io::Error::kind) {
-            Some(io::ErrorKind::NotFound) => Fault::Missing,
-            _ => Fault::Unreadable { reason: format!("{error:#}") },
+            Some(io::ErrorKind::NotFound) => MediumFault::Missing,
+            _ => MediumFault::Unreadable { reason: format!("{error:#}") },
         },
     };
-    Some(Finding { path: BOOT_MENU.to_owned(), fault })
-}
-
-/// Whether the boot menu of an ISO names another release manifest than the one that is on it.
-pub(super) fn menu_names_another(medium: &Medium) -> bool {
-    let found = medium.image().and_then(|_| check_boot_menu(medium));
-    matches!(found, Some(Finding { fault: Fault::OtherRelease { .. }, .. }))
-}
-
-/// What is wrong with the releases that `menu` names, given the digest of the manifest.
-fn named_release_fault(menu: &str, digest: Digest) -> Option<Fault> {
-    let expected = digest.oci();
-    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';');
-    let mut named = menu
-        .lines()
-        .filter(|line| !line.trim_start().starts_with('#'))
-        .flat_map(|line| line.split(RELEASE_ARGUMENT).skip(1))
-        .map(|rest| rest.split(ends).next().unwrap_or_default())
-        .peekable();
-    if named.peek().is_none() {
-        return Some(Fault::UnnamedRelease);
-    }
-    let found = named.find(|named| *named != expected)?.to_owned();
-    Some(Fault::OtherRelease { expected, found })
+    Some(MediumFinding { path: BOOT_MENU.to_owned(), fault })
 }
 
 /// An image that ends before its volume does, even where no payload is in the part that lacks.
-fn check_length(medium: &Medium) -> Option<Finding> {
+fn check_length(medium: &OpenedMedium) -> Option<MediumFinding> {
     let iso = medium.iso().filter(|iso| iso.missing() > 0)?;
-    let fault = Fault::Short { expected: iso.volume().size, found: iso.length() };
-    Some(Finding { path: medium.path().display().to_string(), fault })
+    let fault = MediumFault::Short { expected: iso.volume().size, found: iso.length() };
+    Some(MediumFinding { path: medium.path().display().to_string(), fault })
 }
 
 /// What the medium was customised with has a digest of its own, and GRUB reads the same arguments.
-fn check_customisation(medium: &Medium) -> Option<Finding> {
-    let shown = Shown::of(medium);
-    let content = match show::read(medium)? {
+fn check_customisation(medium: &OpenedMedium) -> Option<MediumFinding> {
+    let shown = Customisation::of(medium);
+    let content = match customisation::read(medium)? {
         Ok(content) => content.unwrap_or_default(),
         Err(_) => Content::default(),
     };
     let (path, reason) = match shown.damage {
         Some(reason) => (FILE, reason),
-        None if show::grub_differs(medium, &content) => {
+        None if customisation::grub_differs(medium, &content) => {
             (GRUB_FILE, format!("it does not have the kernel arguments and the password that {FILE} has"))
         }
         None => return None,
     };
-    Some(Finding { path: path.to_owned(), fault: Fault::Customisation { reason } })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_boot_entry_has_to_name_the_release() {
-        let digest = Digest::of(b"manifest");
-        let good = format!("linux /vmlinuz quiet nqrust.release={}\n", digest.oci());
-        assert_eq!(named_release_fault(&good, digest), None);
-        assert_eq!(named_release_fault(&format!("{good}set a=\"{}\"", good.trim()), digest), None);
-        assert_eq!(named_release_fault("linux /vmlinuz", digest), Some(Fault::UnnamedRelease));
-        let commented = format!("# {good}");
-        assert_eq!(named_release_fault(&commented, digest), Some(Fault::UnnamedRelease));
-        for other in ["sha256:00", "", "${release}"] {
-            let menu = format!("{good}linux /vmlinuz nqrust.release={other} quiet\n");
-            let expected = digest.oci();
-            let fault = Fault::OtherRelease { expected, found: other.into() };
-            assert_eq!(named_release_fault(&menu, digest), Some(fault));
-        }
-    }
+    Some(MediumFinding { path: path.to_owned(), fault: MediumFault::Customisation { reason } })
 }

@@ -10,12 +10,12 @@ use base::size::ByteSize;
 use clap::Args;
 use installer::cli::{Context, Format, print};
 use jiff::Timestamp;
-use model::config::{Mode, Role};
+use medium::opened::OpenedMedium;
 use model::release::{Image, MediumKind, Payload, Purpose, Release};
 use serde::Serialize;
 
-use super::{Medium, counted, printable};
-use crate::customize::Shown;
+use crate::customize::{ConfigSummary, Customisation};
+use crate::wording::{counted, printable};
 
 /// The longest install configuration that is read, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
@@ -30,7 +30,7 @@ pub struct Inspect {
 impl Inspect {
     /// Prints the description.
     pub fn run(self, context: &Context) -> Result<()> {
-        let description = Description::of(&Medium::open(&self.medium)?)?;
+        let description = MediumDescription::of(&OpenedMedium::open(&self.medium)?)?;
         match context.format {
             Format::Text => print(&description.to_string()),
             Format::Json => print(&serde_json::to_string_pretty(&description)?),
@@ -40,7 +40,7 @@ impl Inspect {
 
 /// What a medium says about itself.
 #[derive(Debug, Serialize)]
-pub struct Description {
+pub struct MediumDescription {
     /// Where the medium is.
     pub medium: PathBuf,
     /// About the ISO; absent for a directory.
@@ -51,11 +51,11 @@ pub struct Description {
     /// The release manifest.
     pub release: Release,
     /// Sums.
-    pub totals: Totals,
+    pub totals: PayloadTotals,
     /// The install configurations that the medium was built with.
     pub install_configs: Vec<EmbeddedConfig>,
     /// What it was customised with; configurations from there stand in place of those.
-    pub customised: Shown,
+    pub customised: Customisation,
 }
 
 /// What the ISO says about itself.
@@ -71,7 +71,7 @@ pub struct VolumeDescription {
 
 /// Sums over the payloads, by the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Totals {
+pub struct PayloadTotals {
     /// Files on the medium.
     pub payloads: usize,
     /// Their bytes.
@@ -95,24 +95,9 @@ pub struct EmbeddedConfig {
     pub summary: Option<ConfigSummary>,
 }
 
-/// What an install configuration is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ConfigSummary {
-    /// Host name.
-    pub hostname: Option<String>,
-    /// What the node is to its cluster.
-    pub mode: Mode,
-    /// Which part it plays there.
-    pub role: Role,
-    /// The disk it is installed on.
-    pub device: Option<String>,
-    /// Whether it installs without questions.
-    pub automatic: bool,
-}
-
-impl Description {
+impl MediumDescription {
     /// Reads the manifest, and the embedded configurations that it names.
-    pub fn of(medium: &Medium) -> Result<Self> {
+    pub fn of(medium: &OpenedMedium) -> Result<Self> {
         let release = medium.release()?;
         let volume = medium.iso().map(|iso| VolumeDescription {
             id: iso.volume().id.clone(),
@@ -123,18 +108,18 @@ impl Description {
             medium: medium.path().to_owned(),
             volume,
             release_sha256: medium.release_digest(),
-            totals: Totals::of(&release),
+            totals: PayloadTotals::of(&release),
             install_configs: release
                 .payloads(Purpose::InstallConfig)
                 .map(|payload| EmbeddedConfig::read(medium, payload))
                 .collect(),
-            customised: Shown::of(medium),
+            customised: Customisation::of(medium),
             release,
         })
     }
 }
 
-impl Totals {
+impl PayloadTotals {
     fn of(release: &Release) -> Self {
         let mut totals = Self { payloads: 0, bytes: 0, remote_payloads: 0, remote_bytes: 0 };
         for payload in &release.payloads {
@@ -152,7 +137,7 @@ impl Totals {
 
 impl EmbeddedConfig {
     /// Why a document is not readable stays untold: the parser's message quotes the document, secrets included.
-    fn read(medium: &Medium, payload: &Payload) -> Self {
+    fn read(medium: &OpenedMedium, payload: &Payload) -> Self {
         let bytes = medium.read_at_most(&payload.path, MAX_CONFIG).ok();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         let summary = text.as_deref().and_then(ConfigSummary::of);
@@ -160,22 +145,7 @@ impl EmbeddedConfig {
     }
 }
 
-impl ConfigSummary {
-    /// What the document is about; none where it is not readable as an install configuration.
-    #[must_use]
-    pub fn of(text: &str) -> Option<Self> {
-        let config = model::config::parse(text, "").ok()?;
-        Some(Self {
-            hostname: config.os.hostname.map(|name| name.to_string()),
-            mode: config.install.mode,
-            role: config.install.role,
-            device: config.install.device.map(|device| device.to_string()),
-            automatic: config.install.automatic,
-        })
-    }
-}
-
-impl fmt::Display for Description {
+impl fmt::Display for MediumDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_head(f)?;
         self.write_payloads(f)?;
@@ -187,7 +157,7 @@ impl fmt::Display for Description {
     }
 }
 
-impl Description {
+impl MediumDescription {
     fn write_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let release = &self.release;
         let kind = match release.medium {

@@ -8,16 +8,17 @@ use std::path::Path;
 use anyhow::Result;
 use base::digest::Digest;
 use medium::customization::{Argument, Content, Damage, FILE, GRUB_FILE, area, argument};
+use medium::opened::OpenedMedium;
 use model::machine::Selector;
 use serde::Serialize;
 
-use crate::medium::inspect::ConfigSummary;
-use crate::medium::{Medium, counted, printable};
+use super::summary::ConfigSummary;
+use crate::wording::{counted, printable};
 
 /// Whether a medium was customised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum CustomisationState {
     /// It was built without room for that.
     Impossible,
     /// It is as it was built.
@@ -30,16 +31,16 @@ pub enum State {
 
 /// What a medium was customised with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Shown {
+pub struct Customisation {
     /// Whether it was.
-    pub state: State,
+    pub state: CustomisationState,
     /// What is wrong with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
     /// Install configurations, the fallback last.
-    pub configurations: Vec<Configuration>,
+    pub configurations: Vec<ConfigurationEntry>,
     /// Certificates of authorities to trust.
-    pub authorities: Vec<Authority>,
+    pub authorities: Vec<AuthorityFile>,
     /// Files for the node.
     pub files: Vec<ShownFile>,
     /// The keys of kernel arguments, with `=…` where they have a value.
@@ -48,7 +49,7 @@ pub struct Shown {
 
 /// One install configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Configuration {
+pub struct ConfigurationEntry {
     /// The machine that it is for; none for the fallback.
     pub machine: Option<Selector>,
     /// Digest of the document.
@@ -59,7 +60,7 @@ pub struct Configuration {
 
 /// One file with certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Authority {
+pub struct AuthorityFile {
     /// Its name.
     pub name: String,
     /// Its digest.
@@ -78,7 +79,7 @@ pub struct ShownFile {
 }
 
 /// What is in the area of `medium`, as the installer reads it; none for a medium without one.
-pub fn read(medium: &Medium) -> Option<Result<Option<Content>, Damage>> {
+pub fn read(medium: &OpenedMedium) -> Option<Result<Option<Content>, Damage>> {
     match medium.open_file(FILE) {
         Ok(file) => Some(area::read(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -89,7 +90,7 @@ pub fn read(medium: &Medium) -> Option<Result<Option<Content>, Damage>> {
 /// Whether the file at `path` is a medium, or the area of one, that somebody has put something into.
 #[must_use]
 pub fn is_customised(path: &Path) -> bool {
-    let content = match Medium::open(path) {
+    let content = match OpenedMedium::open(path) {
         Ok(medium) => read(&medium),
         Err(_) => File::open(path).ok().map(area::read),
     };
@@ -98,29 +99,29 @@ pub fn is_customised(path: &Path) -> bool {
 
 /// Whether GRUB would read other arguments, or another password, from `medium` than the area has. A directory is not
 /// started by GRUB.
-pub fn grub_differs(medium: &Medium, content: &Content) -> bool {
+pub fn grub_differs(medium: &OpenedMedium, content: &Content) -> bool {
     let wanted = argument::grub(&content.arguments, content.boot_password.as_ref());
     let Ok(wanted) = wanted else { return true };
     let found = || medium.read_at_most(GRUB_FILE, argument::GRUB_LENGTH as u64);
     medium.iso().is_some() && !found().is_ok_and(|found| found == wanted)
 }
 
-impl Shown {
+impl Customisation {
     /// Looks into `medium`.
     #[must_use]
-    pub fn of(medium: &Medium) -> Self {
+    pub fn of(medium: &OpenedMedium) -> Self {
         match read(medium) {
-            None => Self::empty(State::Impossible),
-            Some(Ok(None)) => Self::empty(State::AsBuilt),
+            None => Self::empty(CustomisationState::Impossible),
+            Some(Ok(None)) => Self::empty(CustomisationState::AsBuilt),
             Some(Ok(Some(content))) => Self::content(&content),
             Some(Err(damage)) => {
                 let damage = Some(format!("{:#}", anyhow::Error::from(damage)));
-                Self { damage, ..Self::empty(State::Damaged) }
+                Self { damage, ..Self::empty(CustomisationState::Damaged) }
             }
         }
     }
 
-    fn empty(state: State) -> Self {
+    fn empty(state: CustomisationState) -> Self {
         Self {
             state,
             damage: None,
@@ -134,17 +135,22 @@ impl Shown {
     fn content(content: &Content) -> Self {
         let nodes = match content.by_machine() {
             Ok(nodes) => nodes,
-            Err(error) => return Self { damage: Some(format!("{error:#}")), ..Self::empty(State::Damaged) },
+            Err(error) => {
+                return Self {
+                    damage: Some(format!("{error:#}")),
+                    ..Self::empty(CustomisationState::Damaged)
+                };
+            }
         };
         let configuration = |chosen: model::machine::Chosen<'_>| {
             let text = content.nodes.get(chosen.file)?.expose();
-            Some(Configuration {
+            Some(ConfigurationEntry {
                 machine: chosen.selector.cloned(),
                 sha256: Digest::of(text.as_bytes()),
                 summary: ConfigSummary::of(text),
             })
         };
-        let authority = |(name, pem): (&String, &String)| Authority {
+        let authority = |(name, pem): (&String, &String)| AuthorityFile {
             name: name.clone(),
             sha256: Digest::of(pem.as_bytes()),
         };
@@ -162,7 +168,7 @@ impl Shown {
             authorities: content.authorities.iter().map(authority).collect(),
             files: content.files.iter().map(file).collect(),
             arguments: content.arguments.iter().map(argument).collect(),
-            ..Self::empty(State::Customised)
+            ..Self::empty(CustomisationState::Customised)
         }
     }
 
@@ -170,12 +176,12 @@ impl Shown {
     #[must_use]
     pub fn brief(&self) -> String {
         match self.state {
-            State::Impossible => "built without room for customising".into(),
-            State::AsBuilt => "not customised".into(),
-            State::Damaged => {
+            CustomisationState::Impossible => "built without room for customising".into(),
+            CustomisationState::AsBuilt => "not customised".into(),
+            CustomisationState::Damaged => {
                 format!("customised, but damaged: {}", printable(self.damage.as_deref().unwrap_or_default()))
             }
-            State::Customised => {
+            CustomisationState::Customised => {
                 let parts = [
                     (self.configurations.len(), "configuration"),
                     (self.authorities.len(), "certificate file"),
@@ -190,10 +196,10 @@ impl Shown {
     }
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for Customisation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.brief())?;
-        for Configuration { machine, sha256, summary } in &self.configurations {
+        for ConfigurationEntry { machine, sha256, summary } in &self.configurations {
             let machine = machine.as_ref().map_or("every other machine".into(), ToString::to_string);
             write!(f, "\n  {}", printable(&machine))?;
             match summary {
@@ -206,7 +212,7 @@ impl fmt::Display for Shown {
             }
             write!(f, ", sha256 {}", &sha256.to_string()[..16])?;
         }
-        for Authority { name, sha256 } in &self.authorities {
+        for AuthorityFile { name, sha256 } in &self.authorities {
             write!(f, "\n  ca/{}  sha256 {}", printable(name), &sha256.to_string()[..16])?;
         }
         for ShownFile { path, mode, size } in &self.files {

@@ -8,11 +8,11 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
 use medium::iso::{self, Difference, Owner};
+use medium::opened::{COPY_AGAIN, NamedReleaseDifference, OpenedMedium, RELEASE_ARGUMENT};
 use model::release::{MANIFEST, MediumKind};
 use serde::Serialize;
 
-use super::verify::RELEASE_ARGUMENT;
-use super::{COPY_AGAIN, Medium, counted, printable};
+use crate::wording::{counted, printable};
 
 /// What a medium lacks that another generation of the builder made.
 const OTHER_RECIPE: &str = "another version of iso-builder made this ISO; boot sectors, directories, boot menu and EFI \
@@ -20,7 +20,7 @@ const OTHER_RECIPE: &str = "another version of iso-builder made this ISO; boot s
 
 /// What a verification found.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct VerifyReport {
     /// Where the medium is.
     pub medium: PathBuf,
     /// Short name and version of the product.
@@ -42,7 +42,7 @@ pub struct Report {
     /// What the medium was customised with, in a few words.
     pub customised: String,
     /// What is wrong, in the order of the manifest.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<MediumFinding>,
 }
 
 /// How much of a medium was compared.
@@ -59,18 +59,18 @@ pub enum Coverage {
 
 /// One thing that is wrong.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct MediumFinding {
     /// The file on the medium, another part of it by its name, or the medium itself.
     pub path: String,
     /// What is wrong with it.
     #[serde(flatten)]
-    pub fault: Fault,
+    pub fault: MediumFault,
 }
 
 /// What can be wrong with a file.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "fault", rename_all = "kebab-case")]
-pub enum Fault {
+pub enum MediumFault {
     /// It is not there.
     Missing,
     /// It ends too early.
@@ -125,7 +125,16 @@ pub enum Fault {
     },
 }
 
-impl fmt::Display for Fault {
+impl From<NamedReleaseDifference> for MediumFault {
+    fn from(difference: NamedReleaseDifference) -> Self {
+        match difference {
+            NamedReleaseDifference::Unnamed => Self::UnnamedRelease,
+            NamedReleaseDifference::Other { expected, found } => Self::OtherRelease { expected, found },
+        }
+    }
+}
+
+impl fmt::Display for MediumFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => write!(f, "missing"),
@@ -154,13 +163,13 @@ impl fmt::Display for Fault {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for MediumFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", printable(&self.path), self.fault)
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.medium.display(), printable(&self.release))?;
         writeln!(f, "release sha256:{}", self.release_sha256)?;
@@ -190,7 +199,7 @@ impl fmt::Display for Report {
     }
 }
 
-impl Report {
+impl VerifyReport {
     /// The failure that a report with findings is; it names the first.
     pub fn into_result(self) -> Result<()> {
         let Some(first) = self.findings.first() else { return Ok(()) };
@@ -203,21 +212,21 @@ impl Report {
     }
 }
 
-impl Finding {
+impl MediumFinding {
     /// The finding about `medium` that a difference is.
-    pub(super) fn of(medium: &Medium, Difference { owner, fault }: Difference) -> Self {
+    pub(super) fn of(medium: &OpenedMedium, Difference { owner, fault }: Difference) -> Self {
         let path = match owner {
             Owner::Image => medium.path().display().to_string(),
             owner => owner.to_string(),
         };
         let fault = match fault {
-            iso::Fault::Changed { at } => Fault::Changed { offset: at.0 },
-            iso::Fault::Damaged { expected, found } => Fault::Damaged { expected, found },
-            iso::Fault::CutOff { expected, found } => Fault::Short { expected, found },
-            iso::Fault::Unreadable(reason) => Fault::Unreadable { reason },
-            iso::Fault::Customization(reason) => Fault::Customisation { reason },
-            iso::Fault::Unknown(because) => Fault::NotCompared { because },
-            iso::Fault::Stranger => Fault::ForeignManifest,
+            iso::Fault::Changed { at } => MediumFault::Changed { offset: at.0 },
+            iso::Fault::Damaged { expected, found } => MediumFault::Damaged { expected, found },
+            iso::Fault::CutOff { expected, found } => MediumFault::Short { expected, found },
+            iso::Fault::Unreadable(reason) => MediumFault::Unreadable { reason },
+            iso::Fault::Customization(reason) => MediumFault::Customisation { reason },
+            iso::Fault::Unknown(because) => MediumFault::NotCompared { because },
+            iso::Fault::Stranger => MediumFault::ForeignManifest,
         };
         Self { path, fault }
     }

@@ -1,30 +1,28 @@
-//! Small media for tests.
+//! Small media: a directory with a release manifest and payloads, and ISOs of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use base::digest::Digest;
-use base::progress::Progress;
 use medium::customization::{FILE, GRUB_FILE, area, argument};
-use medium::iso::Recipe;
 use model::release::{Containerd, FORMAT, Image, MediumKind, Payload, Purpose, Release};
 
-use crate::boot::loaders;
-use crate::build::media::{assemble, boot_code};
-use testing::xorriso::make_iso;
+use crate::xorriso::make_iso;
 
 /// A medium that is being made.
-pub(crate) struct Sample {
-    pub(crate) directory: tempfile::TempDir,
-    pub(crate) release: Release,
+pub struct SampleMedium {
+    pub directory: tempfile::TempDir,
+    /// What the manifest says.
+    pub release: Release,
 }
 
-pub(crate) const CONFIG: &str = "token: a-very-secret-token\nos:\n  hostname: node1\n  password: a-very-secret-password\n\
+/// The embedded install configuration.
+pub const CONFIG: &str = "token: a-very-secret-token\nos:\n  hostname: node1\n  password: a-very-secret-password\n\
      install:\n  automatic: true\n  mode: create\n  role: management\n  device: /dev/vda\n  vip: 192.0.2.10\n";
 
-impl Sample {
+impl SampleMedium {
     /// A medium with a kernel, a root image, two blobs, an image and an embedded configuration.
-    pub(crate) fn new(medium: MediumKind) -> Self {
+    pub fn new(medium: MediumKind) -> Self {
         let rootfs: Vec<u8> = (0..300_000_u32).map(|n| (n % 253) as u8).collect();
         let blobs = [b"first blob".as_slice(), b"second blob"].map(|blob| (Digest::of(blob), blob));
         let mut release = Release {
@@ -72,7 +70,7 @@ impl Sample {
     }
 
     /// With room for customising, as every medium has it that is built today.
-    pub(crate) fn with_room(self) -> Self {
+    pub fn with_room(self) -> Self {
         let area = fs::File::create(self.tree().join(FILE)).unwrap();
         area.set_len(area::LENGTH).unwrap();
         fs::write(self.tree().join(GRUB_FILE), argument::grub(&[], None).unwrap()).unwrap();
@@ -80,7 +78,7 @@ impl Sample {
     }
 
     /// With a password of the boot menu, as a medium has it whose embedded configuration has one.
-    pub(crate) fn with_boot_password(mut self) -> Self {
+    pub fn with_boot_password(mut self) -> Self {
         let content = format!("password_pbkdf2 root grub.pbkdf2.sha512.10000.{}.CD\n", "AB".repeat(64));
         let path = self.tree().join("boot/grub/password.cfg");
         fs::write(&path, &content).unwrap();
@@ -90,41 +88,13 @@ impl Sample {
         self
     }
 
-    /// The ISO that the builder writes, with loaders, boot code and room for customising.
-    pub(crate) fn build(mut self) -> (Self, PathBuf) {
-        let loaders = self.directory.path().join("loaders");
-        fs::create_dir_all(&loaders).unwrap();
-        let pattern = |length: u32, step| (0..length).map(|n| (n % step) as u8).collect::<Vec<_>>();
-        fs::write(loaders.join(loaders::ELTORITO), pattern(5000, 241)).unwrap();
-        fs::write(loaders.join(loaders::HYBRID), pattern(512, 239)).unwrap();
-        for (purpose, name, length) in [
-            (Purpose::Shim, loaders::SHIM, 9000),
-            (Purpose::GrubEfi, loaders::GRUB_EFI, 20_001),
-            (Purpose::MokManager, loaders::MOK_MANAGER, 700),
-        ] {
-            let (path, content) = (format!("boot/loaders/{name}"), pattern(length, 251));
-            let file = self.tree().join(&path);
-            fs::create_dir_all(file.parent().unwrap()).unwrap();
-            fs::write(file, &content).unwrap();
-            let (size, sha256) = (u64::from(length), Digest::of(&content));
-            self.release.payloads.push(Payload { path, purpose, size, sha256 });
-        }
-        self.release.iso = Some(boot_code(&loaders).unwrap());
-        let manifest = self.release.to_bytes();
-        let source = |payload: &Payload| Ok(self.tree().join(&payload.path));
-        let scratch = tempfile::tempdir().unwrap();
-        let iso =
-            assemble(&Recipe::new(&self.release, &manifest), &loaders, &source, scratch.path()).unwrap();
-        let path = self.directory.path().join("built.iso");
-        iso.write(&path, "iso", &Progress::silent()).unwrap();
-        (self, path)
-    }
-
-    pub(crate) fn tree(&self) -> PathBuf {
+    /// The directory.
+    pub fn tree(&self) -> PathBuf {
         self.directory.path().join("tree")
     }
 
-    pub(crate) fn write_menu(&self, release: &str) {
+    /// Writes a boot menu that names the release with this digest.
+    pub fn write_menu(&self, release: &str) {
         let path = self.tree().join("boot/grub/grub.cfg");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(
@@ -135,7 +105,7 @@ impl Sample {
     }
 
     /// The ISO of the tree as it is now.
-    pub(crate) fn iso(&self) -> PathBuf {
+    pub fn iso(&self) -> PathBuf {
         let path = self.directory.path().join("medium.iso");
         make_iso(&self.tree(), &path);
         path
@@ -143,7 +113,7 @@ impl Sample {
 }
 
 /// Changes one byte of the first place where `file` holds `content`.
-pub(crate) fn damage(file: &Path, content: &[u8]) {
+pub fn damage(file: &Path, content: &[u8]) {
     let mut bytes = fs::read(file).unwrap();
     let at = bytes.windows(content.len()).position(|window| window == content).unwrap();
     bytes[at] ^= 1;

@@ -1,28 +1,30 @@
 //! ISOs as the builder writes them, changed in every place and in the ways that somebody would who wants to get into a
 //! machine: `verify` finds each change and names what it belongs to.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{class_of, render};
 use base::progress::Progress;
 use medium::customization::{Content, FILE, area, argument};
 use medium::iso::{Map, Owner};
+use medium::opened::OpenedMedium;
 use model::config::Secret;
 use model::release::{MANIFEST, MediumKind};
 use proptest::prelude::*;
+use testing::medium::SampleMedium;
 
-use super::testing::Sample;
-use super::verify::{Coverage, Report, verify};
-use super::*;
-use crate::customize::Place;
-use crate::customize::change::{self, Wanted};
+use super::built_iso::build;
+use super::verify::{Coverage, VerifyReport, verify};
+use crate::customize::CustomisationLocation;
+use crate::customize::change::{self, AreaContents};
 
 /// A finished ISO, which is changed byte by byte.
 struct Built {
-    sample: Sample,
+    sample: SampleMedium,
     path: PathBuf,
     file: File,
     bytes: Vec<u8>,
@@ -32,11 +34,11 @@ struct Built {
 
 impl Built {
     fn new(kind: MediumKind) -> Self {
-        Self::of(Sample::new(kind))
+        Self::of(SampleMedium::new(kind))
     }
 
-    fn of(sample: Sample) -> Self {
-        let (sample, path) = sample.build();
+    fn of(sample: SampleMedium) -> Self {
+        let (sample, path) = build(sample);
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let bytes = fs::read(&path).unwrap();
         let manifest = sample.release.to_bytes();
@@ -96,11 +98,11 @@ impl Built {
 }
 
 /// What the command ends with.
-struct Outcome(Result<Report>);
+struct Outcome(Result<VerifyReport>);
 
 impl Outcome {
     fn of(path: &Path) -> Self {
-        let medium = Medium::open_for_verification(path);
+        let medium = OpenedMedium::open_for_verification(path);
         Self(medium.and_then(|medium| verify(&medium, &Progress::silent())))
     }
 
@@ -114,7 +116,7 @@ impl Outcome {
     fn assert_names(self, owner: &Owner, at: usize) {
         let manifest = *owner == Owner::File(MANIFEST.to_owned());
         let first = self.0.as_ref().ok().and_then(|report| report.findings.first()).map(ToString::to_string);
-        let error = self.0.and_then(Report::into_result).unwrap_err();
+        let error = self.0.and_then(VerifyReport::into_result).unwrap_err();
         assert_eq!(class_of(&error).exit_code(), 4, "{owner} at {at}: {}", render(&error));
         let text = first.unwrap_or_else(|| render(&error));
         // A manifest that is no longer readable, or names another recipe, is an error or a fault of the menu that names it.
@@ -134,7 +136,7 @@ fn is_bulk(owner: &Owner) -> bool {
 
 #[test]
 fn the_boot_menu_of_a_medium_with_a_password_is_shut_and_nobody_opens_it_unseen() {
-    let built = Built::of(Sample::new(MediumKind::Full).with_boot_password());
+    let built = Built::of(SampleMedium::new(MediumKind::Full).with_boot_password());
     let report = Outcome::of(&built.path).0.unwrap();
     assert_eq!((report.findings.len(), report.coverage), (0, Coverage::Whole), "{report}");
     assert!(!String::from_utf8_lossy(&built.sample.release.to_bytes()).contains("grub.pbkdf2"));
@@ -263,7 +265,7 @@ fn a_manifest_that_was_changed_together_with_the_digest_in_the_menu_is_found() {
 
 #[test]
 fn an_iso_of_an_older_builder_is_checked_by_its_payloads_and_says_so() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     let report = Outcome::of(&sample.iso()).0.unwrap();
     assert_eq!((report.findings.len(), report.coverage), (0, Coverage::PayloadsOnly));
     let text = report.to_string();
@@ -294,8 +296,8 @@ proptest! {
         let content = Content { nodes, arguments, ..Content::default() };
         for content in [content, Content::default()] {
             let grub = argument::grub(&content.arguments, content.boot_password.as_ref()).unwrap();
-            let wanted = Wanted { area: area::bytes(&content).unwrap(), grub };
-            let place = Place::find(&Medium::open(&built.path).unwrap()).unwrap();
+            let wanted = AreaContents { area: area::bytes(&content).unwrap(), grub };
+            let place = CustomisationLocation::find(&OpenedMedium::open(&built.path).unwrap()).unwrap();
             change::apply(&built.file, &place, &wanted).unwrap();
             let report = Outcome::of(&built.path).0.unwrap();
             prop_assert!(report.findings.is_empty() && report.coverage == Coverage::Whole, "{report}");
