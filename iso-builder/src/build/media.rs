@@ -13,47 +13,51 @@ use model::config::Role;
 use model::release::{
     Containerd, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
 };
+use serde::Serialize;
 use serde_json::json;
 
-use super::images::Images;
+use super::context::Build;
+use super::images::BuiltImages;
+use super::options::MediumTarget;
+use super::record;
 use super::sbom::NAME;
-use super::{Build, Medium, Outputs, record};
 use crate::assemble::{assemble, blank_area, boot_code, checksums};
 use crate::boot::loaders;
+use crate::cache::StepOutputs;
 use crate::customize::customisation::is_customised;
 use crate::files::link_or_copy;
 
-/// What media can be made of one definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub enum Target {
-    /// The ISO that carries everything.
-    Full,
-    /// The ISO whose container images come over the network.
-    NetInstall,
-    /// Kernel, initrd and OS image as files.
-    Netboot,
+/// A file that a build has made, or found up to date.
+#[derive(Clone, Debug, Serialize)]
+pub struct BuiltFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its SHA-256.
+    pub sha256: Digest,
 }
 
 /// Everything that media are assembled from: payloads with the files that hold them.
 #[derive(Debug)]
-pub(super) struct Parts {
-    kernel: Outputs,
+pub(super) struct MediumParts {
+    kernel: StepOutputs,
     payloads: Vec<(Payload, PathBuf)>,
     images: Vec<model::release::Image>,
     release: String,
     iso: IsoRecipe,
 }
 
-impl Parts {
+impl MediumParts {
     /// Collects the payloads in the order in which an install reads them.
     pub(super) fn collect(
-        kernel: Outputs,
-        rootfs: &Outputs,
-        images: Option<&Images>,
+        kernel: StepOutputs,
+        rootfs: &StepOutputs,
+        images: Option<&BuiltImages>,
         configuration: Vec<(Payload, PathBuf)>,
     ) -> Result<Self> {
         let mut payloads = Vec::new();
-        let mut add = |path: String, purpose, outputs: &Outputs, name: &str| -> Result<()> {
+        let mut add = |path: String, purpose, outputs: &StepOutputs, name: &str| -> Result<()> {
             let (size, sha256) = outputs.file(name)?;
             payloads.push((Payload { path, purpose, size, sha256 }, outputs.path(name)));
             Ok(())
@@ -99,18 +103,20 @@ impl Build<'_> {
     /// Makes the media that are asked for and not there already.
     pub(super) fn media(
         &self,
-        parts: &Parts,
+        parts: &MediumParts,
         sbom: &Path,
         directory: &Path,
-        targets: &[Target],
-    ) -> Result<Vec<Medium>> {
-        let mut outputs = record::Record::open(&self.inputs.cache, directory)?;
+        targets: &[MediumTarget],
+    ) -> Result<Vec<BuiltFile>> {
+        let mut outputs = record::OutputRecord::open(&self.inputs.cache, directory)?;
         let mut sums = BTreeMap::new();
         for target in targets {
             match target {
-                Target::Full => self.iso(parts, MediumKind::Full, &mut outputs, &mut sums)?,
-                Target::NetInstall => self.iso(parts, MediumKind::NetInstall, &mut outputs, &mut sums)?,
-                Target::Netboot => self.netboot(parts, &mut outputs, &mut sums)?,
+                MediumTarget::Full => self.iso(parts, MediumKind::Full, &mut outputs, &mut sums)?,
+                MediumTarget::NetInstall => {
+                    self.iso(parts, MediumKind::NetInstall, &mut outputs, &mut sums)?
+                }
+                MediumTarget::Netboot => self.netboot(parts, &mut outputs, &mut sums)?,
             }
         }
         let manifest = self.manifest(parts, MediumKind::Full).to_bytes();
@@ -125,7 +131,7 @@ impl Build<'_> {
         let medium = |(name, sha256): (String, Digest)| {
             let path = directory.join(name);
             let size = fs::metadata(&path).with_context(|| format!("reading {}", path.display()))?.len();
-            Ok(Medium { path, size, sha256 })
+            Ok(BuiltFile { path, size, sha256 })
         };
         sums.into_iter().map(medium).collect()
     }
@@ -136,7 +142,7 @@ impl Build<'_> {
         format!("{}-{}-{}", definition.id, definition.version, definition.architecture.debian())
     }
 
-    fn manifest(&self, parts: &Parts, medium: MediumKind) -> Release {
+    fn manifest(&self, parts: &MediumParts, medium: MediumKind) -> Release {
         let definition = &self.inputs.loaded.definition;
         Release {
             format: FORMAT,
@@ -160,9 +166,9 @@ impl Build<'_> {
 
     fn iso(
         &self,
-        parts: &Parts,
+        parts: &MediumParts,
         kind: MediumKind,
-        outputs: &mut record::Record,
+        outputs: &mut record::OutputRecord,
         sums: &mut BTreeMap<String, Digest>,
     ) -> Result<()> {
         let (suffix, step) = match kind {
@@ -190,8 +196,8 @@ impl Build<'_> {
     /// Kernel, initrd and OS image beside the ISOs, as links to the cache where the disk allows it.
     fn netboot(
         &self,
-        parts: &Parts,
-        outputs: &mut record::Record,
+        parts: &MediumParts,
+        outputs: &mut record::OutputRecord,
         sums: &mut BTreeMap<String, Digest>,
     ) -> Result<()> {
         for (purpose, suffix) in

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::{Build, Outputs};
-use crate::cache::Key;
+use super::context::Build;
+use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
 use crate::files::digest_of_path;
 use crate::steps::{BaseSource, OVERLAY, ProductIdentity, RootfsSource, StepWork};
 
 impl Build<'_> {
     /// `base.tar`: the root file system before anything of ours.
-    pub(super) fn base(&self) -> Result<Outputs> {
+    pub(super) fn base(&self) -> Result<StepOutputs> {
         let definition = &self.inputs.loaded.definition;
         let absolute = |path: &PathBuf| -> Result<PathBuf> {
             let path = self.inputs.loaded.resolve(path);
@@ -29,7 +29,7 @@ impl Build<'_> {
             "digest": self.lock.base,
             "packages": packages.collect::<Vec<_>>(),
         });
-        self.inputs.cache.step(&Key::new("base", if debian { 1 } else { 2 }, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("base", if debian { 1 } else { 2 }, inputs), |out| {
             let work = match &definition.base {
                 Base::Debian(base) => StepWork::Bootstrap {
                     suite: definition.packages.suite.clone(),
@@ -47,14 +47,14 @@ impl Build<'_> {
     }
 
     /// `vmlinuz`, `initrd`, `kernel-release`, `loaders/`.
-    pub(super) fn kernel(&self, base: &Outputs) -> Result<Outputs> {
+    pub(super) fn kernel(&self, base: &StepOutputs) -> Result<StepOutputs> {
         let overlays = self.overlays(&self.inputs.loaded.definition.overlays.initrd)?;
         let inputs = json!({
             "epoch": self.lock.epoch,
             "base": base.digest()?,
             "overlays": digests(&overlays)?,
         });
-        self.inputs.cache.step(&Key::new("kernel", 6, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("kernel", 6, inputs), |out| {
             let work = StepWork::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))
@@ -64,10 +64,10 @@ impl Build<'_> {
     /// `rootfs.squashfs`.
     pub(super) fn rootfs(
         &self,
-        base: &Outputs,
-        distribution: Option<&Outputs>,
+        base: &StepOutputs,
+        distribution: Option<&StepOutputs>,
         installer: &Path,
-    ) -> Result<Outputs> {
+    ) -> Result<StepOutputs> {
         let definition = &self.inputs.loaded.definition;
         let rootfs = RootfsSource {
             base: base.path("base.tar"),
@@ -94,7 +94,7 @@ impl Build<'_> {
             "identity": rootfs.identity,
             "level": rootfs.level,
         });
-        self.inputs.cache.step(&Key::new("rootfs", 2, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("rootfs", 2, inputs), |out| {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
             self.progress.within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), out))
         })
@@ -106,7 +106,7 @@ impl Build<'_> {
         if workloads.is_empty() {
             return Ok(None);
         }
-        let key = Key::new("workloads", 1, json!({ "files": workloads.digest() }));
+        let key = StepKey::new("workloads", 1, json!({ "files": workloads.digest() }));
         let outputs = self.inputs.cache.step(&key, |out| workloads.lay_out(&out.join("overlay")))?;
         Ok(Some(outputs.path("overlay")))
     }

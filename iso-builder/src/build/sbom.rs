@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::images::Images;
-use super::inputs::STORE;
-use super::{Build, Outputs};
-use crate::cache::Key;
+use super::context::Build;
+use super::image_outputs::STORE;
+use super::images::BuiltImages;
+use crate::cache::{StepKey, StepOutputs};
 use crate::images::Store;
 use crate::kubernetes::Kubernetes;
 use crate::sbom::tree::{self, Layers};
@@ -20,7 +20,7 @@ pub(super) const NAME: &str = "sbom.spdx.json";
 
 impl Build<'_> {
     /// The bill of materials of the OS and of the images.
-    pub(super) fn sbom(&self, base: &Outputs, images: Option<&Images>) -> Result<PathBuf> {
+    pub(super) fn sbom(&self, base: &StepOutputs, images: Option<&BuiltImages>) -> Result<PathBuf> {
         let definition = &self.inputs.loaded.definition;
         let inputs = json!({
             "epoch": self.lock.epoch,
@@ -29,12 +29,12 @@ impl Build<'_> {
             "distribution": definition.kubernetes.as_ref().map(|kubernetes| &kubernetes.version),
             "images": images.map(|images| &images.images),
         });
-        let outputs = self.inputs.cache.step(&Key::new("sbom", 2, inputs), |out| {
+        let outputs = self.inputs.cache.step(&StepKey::new("sbom", 2, inputs), |out| {
             self.progress.within("sbom", "Writing the bill of materials", || {
                 let mut os = tree::of_tree(&base.path("base.tar"))?;
                 os.packages.extend(definition.kubernetes.as_ref().map(released));
                 let mut contents = Vec::new();
-                if let Some(Images { store, images, .. }) = images {
+                if let Some(BuiltImages { store, images, .. }) = images {
                     let store = Store::at(&store.path(STORE));
                     let mut layers = Layers::new(&store);
                     for image in images {

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use base::size::ByteSize;
 use installer::cli::{Context, Format, print};
 
-use crate::build::{self, CacheOptions, InputOptions, Medium, Options, PullOptions, Target};
+use crate::build::{self, BuildOptions, BuiltFile, CacheOptions, InputOptions, MediumTarget, PullOptions};
 use crate::images::pull;
 use crate::lock::LockPolicy;
 
@@ -23,8 +23,8 @@ pub(super) struct Build {
     output: PathBuf,
     /// Make only these media.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "MEDIUM,...")]
-    #[arg(default_values_t = [Target::Full, Target::NetInstall, Target::Netboot])]
-    only: Vec<Target>,
+    #[arg(default_values_t = [MediumTarget::Full, MediumTarget::NetInstall, MediumTarget::Netboot])]
+    only: Vec<MediumTarget>,
     /// The installer to put into the OS image: a static program of the image's architecture and of this builder's
     /// version; the one that `make` has built beside this builder unless given.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
@@ -111,12 +111,12 @@ impl Build {
             None => build::standard(&std::env::current_exe().context("finding this program's own place")?),
         };
         let options =
-            Options { inputs: self.inputs.into(), output: self.output, installer, targets: self.only };
+            BuildOptions { inputs: self.inputs.into(), output: self.output, installer, targets: self.only };
         let media = build::build(&options, &context.progress)?;
         if context.format == Format::Json {
             return print(&serde_json::to_string_pretty(&media)?);
         }
-        let line = |medium: &Medium| {
+        let line = |medium: &BuiltFile| {
             let size = ByteSize::bytes(medium.size).to_string();
             format!("{}  {size:>10}  {}", &medium.sha256.to_string()[..16], medium.path.display())
         };

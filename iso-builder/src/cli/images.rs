@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::build::InputArguments;
 use crate::build;
-use crate::images::image::StoredImage;
+use crate::images::stored_image::StoredImage;
 
 /// List the container images of a definition: sizes, what they share, and which roles need them.
 ///
@@ -129,7 +129,7 @@ impl std::fmt::Display for Report {
 mod tests {
     use super::*;
     use crate::images::blob::Blob;
-    use crate::images::image::Target;
+    use crate::images::stored_image::ImageDocument;
 
     fn image(name: &str, roles: &[Role], layers: &[(&str, u64)]) -> StoredImage {
         let blob = |content: &str, size| Blob { digest: Digest::of(content.as_bytes()), size };
@@ -137,7 +137,7 @@ mod tests {
             name: name.parse().unwrap(),
             roles: roles.to_vec(),
             index: None,
-            manifest: Target { media_type: "m".into(), blob: blob(&format!("{name} m"), 1) },
+            manifest: ImageDocument { media_type: "m".into(), blob: blob(&format!("{name} m"), 1) },
             config: blob(&format!("{name} c"), 1),
             layers: layers.iter().map(|(content, size)| blob(content, *size)).collect(),
         }

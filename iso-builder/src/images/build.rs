@@ -8,10 +8,11 @@ use anyhow::{Context, Result};
 use base::failure::{Class, Failure};
 
 use super::contents::Contents;
-use super::image::{self, StoredImage};
+use super::image::{self};
 use super::layer::{self, Layer};
 use super::spec::{BuiltImage, LayerSpec};
 use super::store::Store;
+use super::stored_image::StoredImage;
 
 /// What all images of a build have in common.
 #[derive(Clone, Copy, Debug)]

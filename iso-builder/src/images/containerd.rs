@@ -20,10 +20,10 @@ use base::files::{make_directory, read_at_most};
 use tempfile::TempDir;
 
 use super::blob::Blob;
-use super::image::StoredImage;
-use super::metadata::version::ContainerdVersion;
+use super::containerd_check;
+use super::containerd_version::ContainerdVersion;
 use super::store::Store;
-use super::verify;
+use super::stored_image::StoredImage;
 
 /// The largest metadata database that is read; one image takes some kilobytes.
 const MAX_DATABASE: u64 = 256 << 20;
@@ -144,11 +144,11 @@ impl Containerd {
         make_directory(place.parent().unwrap_or(&place), 0o711)?;
         fs::write(&place, database).with_context(|| format!("writing {}", place.display()))?;
         let daemon = Daemon::start(&self.programs, room.places(), CONFIG)?;
-        verify::has_exactly(&daemon, images)?;
-        verify::collect(&daemon)?;
-        verify::has_exactly(&daemon, images).context("after containerd's collector ran")?;
+        containerd_check::has_exactly(&daemon, images)?;
+        containerd_check::collect(&daemon)?;
+        containerd_check::has_exactly(&daemon, images).context("after containerd's collector ran")?;
         daemon.stop()?;
-        verify::lie_in(&room.path(BLOBS), images)?;
+        containerd_check::lie_in(&room.path(BLOBS), images)?;
         room.remove()
     }
 

@@ -14,8 +14,8 @@ use base::files::read_at_most;
 use formats::oci::ImageReference;
 use model::config::Role;
 
-use super::image::StoredImage;
 use super::spec::{Images, Source};
+use super::stored_image::StoredImage;
 
 /// The longest list of images that is read, in bytes.
 const LIST: u64 = 4 << 20;
@@ -177,7 +177,7 @@ fn list(path: &Path) -> Result<Vec<ImageReference>> {
 #[cfg(test)]
 mod tests {
     use super::super::blob::Blob;
-    use super::super::image::Target;
+    use super::super::stored_image::ImageDocument;
     use super::*;
     use base::digest::Digest;
 
@@ -187,7 +187,7 @@ mod tests {
             name: name.parse().unwrap(),
             roles: roles.to_vec(),
             index: None,
-            manifest: Target { media_type: "m".into(), blob },
+            manifest: ImageDocument { media_type: "m".into(), blob },
             config: blob,
             layers: vec![],
         }

@@ -14,8 +14,8 @@ use model::config::Role;
 use model::release::{Image, Payload, Purpose};
 use serde::Serialize;
 
-use super::blob::{Blob, BlobWriter};
-use super::image::{INDEX, StoredImage, descriptor};
+use super::blob::Blob;
+use super::stored_image::{INDEX, StoredImage, descriptor};
 use crate::files::link_or_copy;
 
 /// The store's directory on a medium.
@@ -92,18 +92,6 @@ impl Store {
     #[must_use]
     pub fn index_path(&self) -> PathBuf {
         self.root.join("index.json")
-    }
-
-    /// Adds a blob held in memory.
-    pub fn add(&self, bytes: &[u8]) -> Result<Blob> {
-        let mut writer = self.blob_writer()?;
-        writer.write_all(bytes).context("writing a blob")?;
-        writer.finish()
-    }
-
-    /// Begins a blob whose content comes piece by piece.
-    pub fn blob_writer(&self) -> Result<BlobWriter> {
-        BlobWriter::new(self)
     }
 
     /// Reads a blob through and compares it with its name and length.

@@ -18,7 +18,7 @@ use super::package::Package;
 use crate::archive::members::inside;
 use crate::archive::{Kind, Members, compression};
 use crate::images::Store;
-use crate::images::image::StoredImage;
+use crate::images::stored_image::StoredImage;
 
 /// More than the databases of any tree or layer have together, in bytes.
 const MAX_DATABASES: u64 = 64 << 20;

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::request::{MetadataSource, StepRequest};
 use super::tree::Tree;
 use crate::images::containerd::Containerd;
-use crate::images::image::StoredImage;
-use crate::images::metadata::version::{NodeContainerd, Writer, compatible};
+use crate::images::containerd_version::{NodeContainerd, Writer, compatible};
+use crate::images::stored_image::StoredImage;
 use crate::images::{Store, metadata};
 
 /// The output that says which containerd wrote the databases, and which one reads them: a [`WrittenMetadata`].

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::repository::PackageRepository;
-use crate::images::metadata::version::NodeContainerd;
+use crate::images::containerd_version::NodeContainerd;
 use crate::kubernetes::Version;
 use crate::packages::PackageList;
 

@@ -11,21 +11,21 @@ use serde_json::Value;
 
 use super::chart::Chart;
 use super::documents::Document;
+use super::found::{FoundImage, ImageOrigin};
 use super::helm::{Helm, Release};
-use super::layout::Manifest;
+use super::manifest::ManifestFile;
 use super::spec::ImagePolicy;
 use super::walk::{ANNOTATION, annotation, kind, objects, places, title};
-use super::{Found, Origin};
 
 /// How deep charts may bring charts.
 const DEPTH: usize = 4;
 
 /// Every image of these manifests and charts.
 pub(super) fn all<'a>(
-    manifests: impl Iterator<Item = &'a Manifest>,
+    manifests: impl Iterator<Item = &'a ManifestFile>,
     charts: &[Chart],
     helm: &Helm<'_>,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<FoundImage>> {
     let mut search = Search { helm, found: Vec::new(), problems: Vec::new() };
     for manifest in manifests {
         let source = Source {
@@ -74,12 +74,12 @@ struct Inside {
 
 struct Search<'a> {
     helm: &'a Helm<'a>,
-    found: Vec<Found>,
+    found: Vec<FoundImage>,
     problems: Vec<String>,
 }
 
 impl Search<'_> {
-    fn finish(self) -> Result<Vec<Found>> {
+    fn finish(self) -> Result<Vec<FoundImage>> {
         if self.problems.is_empty() {
             return Ok(self.found);
         }
@@ -133,7 +133,7 @@ impl Search<'_> {
         for place in places(object) {
             let origin = source.origin(document, &place.text, &title(object), &place.field);
             match place.text.parse::<ImageReference>() {
-                Ok(image) => self.found.push(Found {
+                Ok(image) => self.found.push(FoundImage {
                     image,
                     origin,
                     roles: source.roles.to_vec(),
@@ -215,12 +215,12 @@ impl Search<'_> {
 }
 
 impl Source<'_> {
-    fn origin(&self, document: &Document<'_>, text: &str, object: &str, field: &str) -> Origin {
+    fn origin(&self, document: &Document<'_>, text: &str, object: &str, field: &str) -> ImageOrigin {
         let template = self
             .inside
             .as_ref()
             .map(|inside| format!("{}{}", inside.within, document.template().unwrap_or("without a name")));
-        Origin {
+        ImageOrigin {
             file: self.file.to_owned(),
             line: self.lines.then(|| document.line_of(text)),
             template,

@@ -12,8 +12,9 @@ use std::time::{Duration, SystemTime};
 use iso_builder::bolt;
 use iso_builder::images::containerd::Containerd;
 use iso_builder::images::contents::Contents;
-use iso_builder::images::image::{self, StoredImage};
+use iso_builder::images::image::{self};
 use iso_builder::images::store::Listing;
+use iso_builder::images::stored_image::StoredImage;
 use iso_builder::images::{BuiltImage, Store, layer, metadata};
 
 const EPOCH: u64 = 1_700_000_000;

@@ -10,11 +10,12 @@ use base::files;
 use formats::oci::Platform;
 use serde::Deserialize;
 
-use super::super::image::{CONFIG, StoredImage, descriptor, write_manifest};
+use super::super::image::write_manifest;
 use super::super::store::Store;
+use super::super::stored_image::{CONFIG, StoredImage, descriptor};
 use super::choose::{Candidate, Chosen, Name, choose};
+use super::source::{DOCUMENT, ImageImport, ImportedImages};
 use super::spool::Spool;
-use super::{DOCUMENT, Import, Imported};
 
 /// One image of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -43,11 +44,11 @@ struct RootFs {
 
 /// Takes the images that `manifest` (a `manifest.json`) names and `import` asks for.
 pub(super) fn take(
-    import: &Import<'_>,
+    import: &ImageImport<'_>,
     manifest: &[u8],
     spool: &mut Spool<'_>,
     store: &Store,
-) -> Result<Imported> {
+) -> Result<ImportedImages> {
     let items: Vec<Item> = serde_json::from_slice(manifest)
         .map_err(|error| import.refuse(&format!("reading its manifest.json: {error}")))?;
     let candidates = items.into_iter().flat_map(candidates).collect();
@@ -56,7 +57,7 @@ pub(super) fn take(
         let what = format!("taking the image {} from {}", chosen.name, import.path.display());
         image(import, chosen, spool, store).class(Class::Invalid, || what)
     };
-    Ok(Imported { images: chosen.into_iter().map(image).collect::<Result<_>>()?, notes })
+    Ok(ImportedImages { images: chosen.into_iter().map(image).collect::<Result<_>>()?, notes })
 }
 
 /// The image under each of its names. Its digest will be that of the manifest that is made here, which nobody knows.
@@ -73,7 +74,7 @@ fn candidates(item: Item) -> Vec<Candidate<Item>> {
 }
 
 fn image(
-    import: &Import<'_>,
+    import: &ImageImport<'_>,
     chosen: Chosen<Item>,
     spool: &mut Spool<'_>,
     store: &Store,
@@ -112,7 +113,7 @@ fn image(
     Ok(StoredImage { name: chosen.name, roles: import.roles.to_vec(), index: None, manifest, config, layers })
 }
 
-fn check_platform(import: &Import<'_>, platform: &Platform) -> Result<()> {
+fn check_platform(import: &ImageImport<'_>, platform: &Platform) -> Result<()> {
     if platform.os == "linux" && platform.architecture == import.architecture {
         return Ok(());
     }

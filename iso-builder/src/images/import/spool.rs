@@ -14,10 +14,11 @@ use base::digest::{Digest, Hasher, HashingReader};
 use base::failure::{Class, Failure};
 use formats::oci::Descriptor;
 
-use super::super::blob::{Blob, Loose};
+use super::super::blob::Blob;
+use super::super::blob_writer::LooseBlob;
 use super::super::store::Store;
-use super::DOCUMENT;
-use super::layout::Blobs;
+use super::blobs::{BlobSource, PIECE, compare, copy, fill};
+use super::source::DOCUMENT;
 use crate::archive::members::{inside, linked};
 use crate::archive::{Compression, Kind, Members, compression};
 
@@ -26,8 +27,6 @@ const MAX_MEMBERS: usize = 50_000;
 const MAX_PATH: usize = 512;
 /// How many links may lead to a member.
 const MAX_LINKS: usize = 16;
-/// How much is read at once. Compressed layers depend on it: zstd is given pieces of this size.
-const PIECE: usize = 128 << 10;
 /// The level that layers are compressed with.
 const LEVEL: i32 = 3;
 
@@ -60,13 +59,13 @@ enum Item {
 /// A file with or without its name.
 #[derive(Debug)]
 enum Held {
-    Loose(Loose),
+    Loose(LooseBlob),
     Placed(Blob),
 }
 
 /// A layer that is in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layer {
+pub(super) struct SpooledLayer {
     /// Digest of the uncompressed tar stream.
     pub(super) diff_id: Digest,
     pub(super) media_type: &'static str,
@@ -184,7 +183,7 @@ impl Spool<'_> {
     }
 
     /// Gives the layer at `path` its place in the store: compressed where it is not yet.
-    pub(super) fn place_layer(&mut self, path: &[u8]) -> Result<Layer> {
+    pub(super) fn place_layer(&mut self, path: &[u8]) -> Result<SpooledLayer> {
         let store = self.store;
         let item = self.item(path)?;
         if let Item::Plain(held) = item {
@@ -208,16 +207,16 @@ impl Spool<'_> {
             let (diff_id, _) = Digest::of_reader(compression.undo(file)?).map_err(|error| {
                 Failure::new(Class::Verification, "a layer cannot be decompressed").because(error)
             })?;
-            return Ok(Layer { diff_id, media_type, blob: held.place(store)? });
+            return Ok(SpooledLayer { diff_id, media_type, blob: held.place(store)? });
         }
         item.layer(store)
     }
 }
 
 impl Item {
-    fn layer(&mut self, store: &Store) -> Result<Layer> {
+    fn layer(&mut self, store: &Store) -> Result<SpooledLayer> {
         let Self::Layer(diff_id, held) = self else { bail!("a member of an archive is no layer") };
-        Ok(Layer { diff_id: *diff_id, media_type: ZSTD_LAYER, blob: held.place(store)? })
+        Ok(SpooledLayer { diff_id: *diff_id, media_type: ZSTD_LAYER, blob: held.place(store)? })
     }
 }
 
@@ -238,12 +237,12 @@ impl Held {
     }
 }
 
-impl Blobs for Spool<'_> {
+impl BlobSource for Spool<'_> {
     fn place(&mut self, descriptor: &Descriptor) -> Result<Blob> {
         let path = format!("blobs/sha256/{}", descriptor.digest);
         let store = self.store;
         let Item::Plain(held) = self.item(path.as_bytes())? else { bail!("a blob is compressed") };
-        super::layout::compare(descriptor, held.blob())?;
+        compare(descriptor, held.blob())?;
         held.place(store)
     }
 }
@@ -281,35 +280,9 @@ fn is_bare(head: &[u8]) -> bool {
     Compression::of(head).is_ok_and(|compression| compression == Compression::None)
 }
 
-/// Reads until `buffer` is full or nothing is left.
-fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut length = 0;
-    while length < buffer.len() {
-        match reader.read(&mut buffer[length..]) {
-            Ok(0) => break,
-            Ok(count) => length += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(length)
-}
-
-/// Copies a blob beside the blobs of `store`.
-pub(super) fn copy(mut content: impl Read, store: &Store) -> Result<Loose> {
-    let mut writer = store.blob_writer()?;
-    let mut piece = vec![0; PIECE];
-    loop {
-        match fill(&mut content, &mut piece)? {
-            0 => return writer.loose(),
-            count => writer.write_all(&piece[..count]).context("writing a blob")?,
-        }
-    }
-}
-
 /// Compresses a layer beside the blobs of `store`: the same bytes for the same content, by one thread, in pieces of one
 /// size. The content's length, which zstd knows only sometimes, stays out.
-fn compress(mut content: impl Read, store: &Store) -> Result<(Digest, Loose)> {
+fn compress(mut content: impl Read, store: &Store) -> Result<(Digest, LooseBlob)> {
     let mut encoder = zstd::Encoder::new(store.blob_writer()?, LEVEL)?;
     encoder.include_contentsize(false)?;
     encoder.include_checksum(false)?;

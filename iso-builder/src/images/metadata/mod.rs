@@ -3,11 +3,11 @@
 //! A containerd at build time writes the database, because only containerd knows its schema. What depends on the
 //! moment is then taken out ([`normal`]): times, leases, the index of the import. A node puts the database and the
 //! blobs in place and starts containerd; nothing is imported there. The schema is described in containerd's
-//! `metadata/buckets.go`; which containerd reads which, in [`version`].
+//! `metadata/buckets.go`; which containerd reads which, in [`super::containerd_version`].
 
 mod go;
 mod normal;
-pub mod version;
+mod schema;
 
 use std::collections::BTreeSet;
 
@@ -16,18 +16,13 @@ use base::containerd::NAMESPACE;
 use base::digest::Digest;
 use base::files::read_at_most;
 
-pub(super) use self::normal::PINNED;
 use self::normal::{descend, normalise};
-use self::version::Writer;
+use self::schema::{SCHEMA, VERSION};
 use super::containerd::Containerd;
-use super::image::StoredImage;
+use super::containerd_version::Writer;
 use super::store::Store;
+use super::stored_image::StoredImage;
 use crate::bolt::{self, Bucket};
-
-/// The bucket of the schema's major version.
-const SCHEMA: &str = "v1";
-/// The key of the schema's version in it.
-const VERSION: &str = "version";
 
 /// The prepared metadata of a set of images.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use base::progress::Progress;
 use formats::oci::ImageReference;
 
 use super::super::blob::Blob;
-use super::super::image::StoredImage;
+use super::super::stored_image::StoredImage;
 use super::{BlobCache, Registry};
 use base::parallel::{self, locked};
 

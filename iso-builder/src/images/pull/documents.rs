@@ -10,7 +10,7 @@ use base::progress::Progress;
 use formats::oci::{Document, ImageManifest, ImageReference, Platform, Repository};
 
 use super::super::blob::Blob;
-use super::super::image::{StoredImage, Target};
+use super::super::stored_image::{ImageDocument, StoredImage};
 use super::{BlobCache, Pinned, Registry, blobs};
 use base::parallel::{self, locked};
 
@@ -84,7 +84,7 @@ impl Documents<'_> {
             Document::Index(index) => {
                 let chosen = index.choose(self.architecture).map(|chosen| chosen.digest);
                 let chosen = chosen.ok_or_else(|| self.no_platform(&index.platforms()))?;
-                let target = Target { media_type: index.media_type, blob };
+                let target = ImageDocument { media_type: index.media_type, blob };
                 match self.document(repository, chosen)? {
                     (Document::Manifest(manifest), blob) => (Some(target), manifest, blob),
                     (Document::Index(_), _) => {
@@ -101,7 +101,7 @@ impl Documents<'_> {
             name: pinned.reference.clone(),
             roles: Vec::new(),
             index,
-            manifest: Target { media_type, blob },
+            manifest: ImageDocument { media_type, blob },
             config: named(&config),
             layers: layers.iter().map(named).collect(),
         })

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::images::image::StoredImage;
+use crate::images::stored_image::StoredImage;
 
 /// What a registry does with one request for a blob.
 #[derive(Clone, Copy, Debug)]

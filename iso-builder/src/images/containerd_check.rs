@@ -8,9 +8,11 @@ use anyhow::{Context, Result, bail};
 use base::containerd::{Daemon, NAMESPACE};
 use base::failure::{Class, Failure};
 
-use super::image::StoredImage;
-use super::metadata::PINNED;
+use super::stored_image::StoredImage;
 
+/// The label of images that a kubelet does not remove when its disk fills (containerd's CRI plug-in, from 1.7.3 on): a node
+/// without a registry could not get them again.
+pub(super) const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
 /// The lease that is made to be deleted.
 const LEASE: &str = "check";
 
