@@ -27,7 +27,6 @@ pub mod obtain;
 pub mod packages;
 pub mod sandbox;
 pub mod sbom;
-pub mod serve;
 pub mod steps;
 pub(crate) mod wording;
 pub mod workloads;

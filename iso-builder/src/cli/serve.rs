@@ -11,14 +11,14 @@ use base::failure::{Class, Failure};
 use installer::cli::{Context, Format, print};
 use serde_json::json;
 
-use crate::serve::authority::Authority;
-use crate::serve::dnsmasq::Mode;
-use crate::serve::fleet::entry::Entry;
-use crate::serve::loaders::IPXE;
-use crate::serve::nodes::Origin;
-use crate::serve::run::{Options, Server};
-use crate::serve::tls::Certificate;
 use crate::wording::counted;
+use netboot::authority::Authority;
+use netboot::configurations::ConfigurationSource;
+use netboot::dnsmasq::DhcpMode;
+use netboot::fleet::entry::FleetEntry;
+use netboot::loaders::IPXE;
+use netboot::run::{Server, ServerOptions};
+use netboot::tls::Certificate;
 
 /// Boot machines from the network, each with its own configuration.
 ///
@@ -129,12 +129,12 @@ enum Kind {
 }
 
 impl Dhcp {
-    fn mode(self, listen: SocketAddr) -> Result<Option<(Mode, Option<String>)>> {
+    fn mode(self, listen: SocketAddr) -> Result<Option<(DhcpMode, Option<String>)>> {
         let usage = |what: &str, hint: &str| Failure::new(Class::Invalid, what).hint(hint);
         let mode = match (self.dnsmasq, self.range) {
             (None, _) => return Ok(None),
             (Some(Kind::Full), Some((first, last))) => {
-                Mode::Full { first, last, router: self.router, dns: self.dns }
+                DhcpMode::Full { first, last, router: self.router, dns: self.dns }
             }
             (Some(Kind::Full), None) => {
                 return Err(usage("--dnsmasq full has no addresses", "Give --range FIRST,LAST.").into());
@@ -150,7 +150,9 @@ impl Dhcp {
                 };
                 let hint = "Give --network, any IPv4 address of the network, or --listen with one.";
                 let network = self.network.or(own);
-                Mode::Proxy { network: network.ok_or_else(|| usage("--dnsmasq proxy has no network", hint))? }
+                DhcpMode::Proxy {
+                    network: network.ok_or_else(|| usage("--dnsmasq proxy has no network", hint))?,
+                }
             }
         };
         Ok(Some((mode, self.interface)))
@@ -171,7 +173,7 @@ impl Serve {
         let product = format!("{} {}", release.name, release.version);
         let (address, configurations) = (server.address(), server.site().configurations().count());
         let scheme = if server.site().tls { "https" } else { "http" };
-        let Entry { url, file } = server.entry();
+        let FleetEntry { url, file } = server.entry();
         // What does not go to a terminal is kept by somebody.
         let page = match std::io::stdout().is_terminal() {
             true => format!("The fleet: {}", url.expose()),
@@ -204,15 +206,15 @@ impl Serve {
     }
 }
 
-impl TryFrom<Serve> for Options {
+impl TryFrom<Serve> for ServerOptions {
     type Error = anyhow::Error;
 
     fn try_from(serve: Serve) -> Result<Self> {
-        let nodes = serve.nodes.map(Origin::Directory);
+        let nodes = serve.nodes.map(ConfigurationSource::Directory);
         Ok(Self {
             medium: serve.medium,
             listen: serve.listen,
-            origin: nodes.or(serve.cluster.map(Origin::Cluster)),
+            origin: nodes.or(serve.cluster.map(ConfigurationSource::Cluster)),
             base: serve.base_url,
             state: serve.state,
             loaders: serve.loaders,
@@ -239,7 +241,7 @@ mod tests {
     }
 
     /// The options that these words mean.
-    fn options(words: &str) -> Result<Options> {
+    fn options(words: &str) -> Result<ServerOptions> {
         let words = ["serve"].into_iter().chain(words.split_whitespace());
         Line::try_parse_from(words)?.serve.try_into()
     }
@@ -249,14 +251,14 @@ mod tests {
         let full = "--dnsmasq full --range 192.0.2.100,192.0.2.199 --dns 192.0.2.53,192.0.2.54 dist";
         let options = |words: &str| options(words).map(|options| options.dnsmasq.map(|(mode, _)| mode));
         let address = |last| Ipv4Addr::new(192, 0, 2, last);
-        let expected = Mode::Full {
+        let expected = DhcpMode::Full {
             first: address(100),
             last: address(199),
             router: None,
             dns: vec![address(53), address(54)],
         };
         assert_eq!(options(full).unwrap(), Some(expected));
-        let proxy = Mode::Proxy { network: address(1) };
+        let proxy = DhcpMode::Proxy { network: address(1) };
         assert_eq!(options("dist --dnsmasq proxy --listen 192.0.2.1:80").unwrap(), Some(proxy.clone()));
         assert_eq!(options("dist --dnsmasq proxy --network 192.0.2.1").unwrap(), Some(proxy));
         assert_eq!(options("dist").unwrap(), None);
