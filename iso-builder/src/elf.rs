@@ -32,12 +32,12 @@ pub(crate) struct Program {
     /// Whether it runs without a loader and libraries of the system around it.
     pub(crate) is_static: bool,
     /// What the note says; none without one.
-    pub(crate) package: Option<Package>,
+    pub(crate) package: Option<ElfPackage>,
 }
 
 /// The package metadata of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Package {
+pub(crate) struct ElfPackage {
     pub(crate) name: String,
     pub(crate) version: String,
 }
@@ -105,7 +105,7 @@ fn segments(file: &impl FileExt, header: &[u8]) -> io::Result<Option<Vec<Segment
 }
 
 /// The package metadata among the notes of a segment.
-fn package(notes: &[u8]) -> Option<Package> {
+fn package(notes: &[u8]) -> Option<ElfPackage> {
     let mut rest = notes;
     loop {
         let (owner, length) = (u32_at(rest, 0)? as usize, u32_at(rest, 4)? as usize);
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_static_program_tells_its_version() {
-        let package = Package { name: "installer".into(), version: "1.2.3".into() };
+        let package = ElfPackage { name: "installer".into(), version: "1.2.3".into() };
         let told = Program { processor: Some("x86_64"), is_static: true, package: Some(package) };
         assert_eq!(of(&made(62, "installer", "1.2.3", &[])).unwrap(), told);
         assert_eq!(of(&made(183, "installer", "1.2.3", &[])).unwrap().processor, None);

@@ -19,12 +19,12 @@ pub struct Member {
     /// Its path as the archive has it.
     pub path: Vec<u8>,
     /// What it is.
-    pub kind: Kind,
+    pub kind: MemberKind,
 }
 
 /// What a member is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MemberKind {
     /// A file of so many bytes.
     File(u64),
     /// A directory.
@@ -96,19 +96,19 @@ impl<R: Read> Members<R> {
         };
         let size = extension.size.map_or_else(|| header.entry_size(), Ok)?;
         let kind = match header.entry_type() {
-            EntryType::Regular if path.ends_with(b"/") => Kind::Directory,
-            EntryType::Regular | EntryType::Continuous => Kind::File(size),
-            EntryType::Directory => Kind::Directory,
-            EntryType::Symlink => Kind::Symlink(link()?),
-            EntryType::Link => Kind::HardLink(link()?),
+            EntryType::Regular if path.ends_with(b"/") => MemberKind::Directory,
+            EntryType::Regular | EntryType::Continuous => MemberKind::File(size),
+            EntryType::Directory => MemberKind::Directory,
+            EntryType::Symlink => MemberKind::Symlink(link()?),
+            EntryType::Link => MemberKind::HardLink(link()?),
             EntryType::GNUSparse => {
                 self.skip_map(header)?;
-                Kind::Other
+                MemberKind::Other
             }
-            _ => Kind::Other,
+            _ => MemberKind::Other,
         };
         // Some writers give links and directories the size of what they name; none has content.
-        let has_content = matches!(kind, Kind::File(_)) || header.entry_type() == EntryType::GNUSparse;
+        let has_content = matches!(kind, MemberKind::File(_)) || header.entry_type() == EntryType::GNUSparse;
         self.enter(if has_content { size } else { 0 });
         Ok(Member { path, kind })
     }
@@ -265,7 +265,7 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
-    type Read1 = (String, Kind, usize);
+    type Read1 = (String, MemberKind, usize);
 
     fn read(bytes: &[u8], whole: bool) -> io::Result<Vec<Read1>> {
         let mut members = Members::new(bytes);
@@ -286,12 +286,12 @@ mod tests {
         for whole in [true, false] {
             let all = read(&archive(), whole).unwrap();
             let length = |length| if whole { length } else { 0 };
-            assert_eq!(all[0], ("a".into(), Kind::File(3), length(3)));
-            assert_eq!(all[1], ("d/".into(), Kind::Directory, 0));
-            assert_eq!(all[2], ("d/s".into(), Kind::Symlink(("../".repeat(50) + "a").into()), 0));
-            assert_eq!(all[3], ("h".into(), Kind::HardLink("a".into()), 0));
-            assert_eq!(all[4], ("pax".into(), Kind::File(600), length(600)));
-            assert_eq!(all[5], ("long/".repeat(60) + "name", Kind::File(2), length(2)));
+            assert_eq!(all[0], ("a".into(), MemberKind::File(3), length(3)));
+            assert_eq!(all[1], ("d/".into(), MemberKind::Directory, 0));
+            assert_eq!(all[2], ("d/s".into(), MemberKind::Symlink(("../".repeat(50) + "a").into()), 0));
+            assert_eq!(all[3], ("h".into(), MemberKind::HardLink("a".into()), 0));
+            assert_eq!(all[4], ("pax".into(), MemberKind::File(600), length(600)));
+            assert_eq!(all[5], ("long/".repeat(60) + "name", MemberKind::File(2), length(2)));
             assert_eq!(all.len(), 6);
         }
     }

@@ -14,7 +14,7 @@ use super::image_outputs::{LIST, STORE, stored};
 use super::inputs::BuildInputs;
 use crate::cache::{StepKey, StepOutputs};
 use crate::images::blob::Blob;
-use crate::images::build::Settings;
+use crate::images::build::ImageSettings;
 use crate::images::containerd_version::NodeContainerd;
 use crate::images::store::Listing;
 use crate::images::stored_image::StoredImage;
@@ -135,7 +135,8 @@ impl Build<'_> {
             tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
         let repository = self.repository()?;
         let store = Store::create(&out.join(STORE))?;
-        let settings = Settings { architecture: definition.architecture.debian(), epoch: self.lock.epoch };
+        let settings =
+            ImageSettings { architecture: definition.architecture.debian(), epoch: self.lock.epoch };
         let mut number = 0;
         let images = images::build(built, settings, &store, &mut |layer| {
             number += 1;

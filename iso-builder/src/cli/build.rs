@@ -15,7 +15,7 @@ use crate::lock::LockPolicy;
 /// Makes the full ISO, the net-install ISO and the netboot set. What has not changed since the last build is taken
 /// from the cache. Inputs are pinned in DEFINITION.lock, which is written by the first build.
 #[derive(Debug, clap::Args)]
-pub(super) struct Build {
+pub(super) struct BuildCommand {
     #[command(flatten)]
     inputs: InputArguments,
     /// Directory for the media.
@@ -104,7 +104,7 @@ fn default_cache() -> PathBuf {
     base.or_else(home).unwrap_or_else(|| PathBuf::from(".cache")).join("nqrust")
 }
 
-impl Build {
+impl BuildCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let installer = match self.installer {
             Some(installer) => installer,

@@ -17,7 +17,7 @@ use crate::customize::{Gathered, Sources};
 /// the image (mode 0600), and the same configurations make the same bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct ConfigMedium {
+pub(super) struct ConfigMediumCommand {
     /// Where the image is written.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -30,7 +30,7 @@ const EXAMPLES: &str = "Examples:
   iso-builder config-medium -o rack7.img --configs rack7/
   dd if=rack7.img of=/dev/sdb bs=4M conv=fsync";
 
-impl ConfigMedium {
+impl ConfigMediumCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let mut gathered: Gathered = Sources::from(self.configurations).read()?;
         if gathered.content.is_empty() {

@@ -31,7 +31,7 @@ const STANDARD_OUTPUT: &str = "-";
 /// checks the whole of it, and --reset gives back the very bytes of the build.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Customize {
+pub(super) struct CustomizeCommand {
     /// An ISO, a drive that holds one, or a directory with release.json.
     medium: PathBuf,
     /// Write a customised copy of an ISO there and leave MEDIUM as it is; `-` is standard output.
@@ -96,7 +96,7 @@ fn pair<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<(T, 
     Ok((first.parse().map_err(|error: T::Err| error.to_string())?, path.into()))
 }
 
-impl Customize {
+impl CustomizeCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let medium = OpenedMedium::open(&self.medium)?;
         if self.show {

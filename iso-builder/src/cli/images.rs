@@ -18,7 +18,7 @@ use crate::images::stored_image::StoredImage;
 /// Pulls manifests and no layers. Images that the definition builds from packages are built for it. SIZE is what an
 /// image takes alone, OWN what no other image has; a blob that several images have is stored once.
 #[derive(Debug, clap::Args)]
-pub(super) struct Images {
+pub(super) struct ImagesCommand {
     #[command(flatten)]
     inputs: InputArguments,
 }
@@ -49,7 +49,7 @@ struct Line {
     roles: Vec<Role>,
 }
 
-impl Images {
+impl ImagesCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let images = build::list_images(&self.inputs.into(), &context.progress)?;
         let report = Report::of(&images);

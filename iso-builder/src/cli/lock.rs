@@ -11,7 +11,7 @@ use crate::lock::{self, LockPolicy};
 
 /// Resolve every input of a definition to a digest and write DEFINITION.lock beside it.
 #[derive(Debug, clap::Args)]
-pub(super) struct Lock {
+pub(super) struct LockCommand {
     /// The image definition.
     definition: PathBuf,
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub(super) struct Lock {
     pull: PullArguments,
 }
 
-impl Lock {
+impl LockCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let path = lock::Lock::path(&self.definition);
         let options = InputOptions {

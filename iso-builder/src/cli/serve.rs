@@ -37,7 +37,7 @@ use netboot::tls::Certificate;
 ///   iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct Serve {
+pub(super) struct ServeCommand {
     /// An ISO, a drive that holds one, or a directory that `build` has made.
     medium: PathBuf,
     /// The address and port to listen on. GRUB can reach port 80 only.
@@ -166,7 +166,7 @@ fn state() -> PathBuf {
     base.unwrap_or_else(home).join("nqrust/serve")
 }
 
-impl Serve {
+impl ServeCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let server = Server::start(&self.try_into()?, &context.progress)?;
         let release = server.site().files.release();
@@ -206,10 +206,10 @@ impl Serve {
     }
 }
 
-impl TryFrom<Serve> for ServerOptions {
+impl TryFrom<ServeCommand> for ServerOptions {
     type Error = anyhow::Error;
 
-    fn try_from(serve: Serve) -> Result<Self> {
+    fn try_from(serve: ServeCommand) -> Result<Self> {
         let nodes = serve.nodes.map(ConfigurationSource::Directory);
         Ok(Self {
             medium: serve.medium,
@@ -237,7 +237,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        serve: Serve,
+        serve: ServeCommand,
     }
 
     /// The options that these words mean.

@@ -97,7 +97,7 @@ mod tests {
             sha256: Digest::of(b""),
         };
         add(&layer, &[package("dash_1%3a0.5-2_amd64.deb"), package("sed_4.9-1_amd64.deb")]).unwrap();
-        let contents = super::super::contents::Contents::scan(&layer).unwrap();
+        let contents = super::super::contents::LayerContents::scan(&layer).unwrap();
         let paths: Vec<_> =
             contents.entries.keys().map(|path| String::from_utf8_lossy(path).into_owned()).collect();
         assert!(paths.contains(&"var/lib/dpkg/status.d/dash".to_owned()), "{paths:?}");

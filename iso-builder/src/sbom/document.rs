@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::package::{Package, encode};
-use super::tree::Contents;
+use super::tree::TreePackages;
 
 /// What namespaces of documents are made in.
 const NAMESPACE: Uuid = uuid::uuid!("6c1f6a52-0a7a-5d0b-9a35-2f1c4e1a7d63");
@@ -36,13 +36,13 @@ pub struct ImageContents {
     /// The digest that the reference leads to.
     pub digest: Digest,
     /// Its packages.
-    pub contents: Contents,
+    pub contents: TreePackages,
 }
 
 /// The bill of materials of `product`, whose OS has the packages `os` and which carries `images`. `epoch` (seconds since
 /// 1970) is the time of creation. A package that is in several places is one element that each of them contains.
 #[must_use]
-pub fn document(product: &Product<'_>, os: &Contents, images: &[ImageContents], epoch: u64) -> Vec<u8> {
+pub fn document(product: &Product<'_>, os: &TreePackages, images: &[ImageContents], epoch: u64) -> Vec<u8> {
     let mut images: Vec<&ImageContents> = images.iter().collect();
     images.sort_by_key(|image| (&image.name, image.digest));
     images.dedup_by_key(|image| (&image.name, image.digest));
@@ -73,7 +73,7 @@ fn created(epoch: u64) -> String {
     time.unwrap_or_default().to_string()
 }
 
-fn packages(product: &Product<'_>, os: &Contents, images: &[&ImageContents]) -> Vec<Value> {
+fn packages(product: &Product<'_>, os: &TreePackages, images: &[&ImageContents]) -> Vec<Value> {
     let mut packages = vec![element(
         PRODUCT,
         product.name,
@@ -136,9 +136,9 @@ fn purl_reference(purl: &str) -> Value {
     json!({ "referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl })
 }
 
-fn relationships(os: &Contents, images: &[&ImageContents]) -> Vec<Value> {
+fn relationships(os: &TreePackages, images: &[&ImageContents]) -> Vec<Value> {
     let relation = |from: &str, kind: &str, to: &str| json!({ "spdxElementId": from, "relationshipType": kind, "relatedSpdxElement": to });
-    let contains = |from: &str, contents: &Contents| {
+    let contains = |from: &str, contents: &TreePackages| {
         let mut inside: Vec<String> = contents.packages.iter().map(|p| package_id(&p.purl(), p)).collect();
         inside.sort();
         inside.dedup();
@@ -182,12 +182,12 @@ fn identifier(kind: &str, name: &str, key: &str) -> String {
 }
 
 /// What is said of databases that were not read.
-fn unread(contents: &Contents) -> Option<String> {
+fn unread(contents: &TreePackages) -> Option<String> {
     let paths = contents.unread.join(", ");
     (!paths.is_empty()).then(|| format!("Not read, so that its packages are missing here: {paths}"))
 }
 
-fn unread_anywhere(os: &Contents, images: &[&ImageContents]) -> Option<String> {
+fn unread_anywhere(os: &TreePackages, images: &[&ImageContents]) -> Option<String> {
     let names =
         images.iter().filter(|image| !image.contents.unread.is_empty()).map(|image| image.name.to_string());
     let of_os = (!os.unread.is_empty()).then(|| "the operating system".to_owned());
@@ -205,12 +205,12 @@ mod tests {
 
     const PRODUCT_OF_TEST: Product<'_> = Product { id: "nqrust", name: "NQRust Hypervisor", version: "1.0" };
 
-    fn contents(names: &[&str]) -> Contents {
+    fn contents(names: &[&str]) -> TreePackages {
         let text: String = names
             .iter()
             .map(|name| format!("Package: {name}\nVersion: 1:1+x\nArchitecture: all\n\n"))
             .collect();
-        Contents { packages: database::dpkg(&text, "debian"), unread: vec![] }
+        TreePackages { packages: database::dpkg(&text, "debian"), unread: vec![] }
     }
 
     fn image(name: &str, packages: &[&str]) -> ImageContents {
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    fn parsed(os: &Contents, images: &[ImageContents]) -> Value {
+    fn parsed(os: &TreePackages, images: &[ImageContents]) -> Value {
         serde_json::from_slice(&document(&PRODUCT_OF_TEST, os, images, 1_700_000_000)).unwrap()
     }
 

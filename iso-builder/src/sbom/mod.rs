@@ -10,4 +10,4 @@ pub mod tree;
 
 pub use document::{ImageContents, Product, document};
 pub use package::{Manager, Package};
-pub use tree::{Contents, Layers, of_tree};
+pub use tree::{Layers, TreePackages, of_tree};

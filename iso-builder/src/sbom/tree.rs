@@ -16,7 +16,7 @@ use super::database;
 use super::document::ImageContents;
 use super::package::Package;
 use crate::archive::members::inside;
-use crate::archive::{Kind, Members, compression};
+use crate::archive::{MemberKind, Members, compression};
 use crate::images::Store;
 use crate::images::stored_image::StoredImage;
 
@@ -34,7 +34,7 @@ const RPM_FILES: [&str; 3] = ["Packages", "Packages.db", "rpmdb.sqlite"];
 
 /// The packages of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct TreePackages {
     /// Those that were found, sorted, each once.
     pub packages: Vec<Package>,
     /// Databases that were not read, by path.
@@ -55,7 +55,7 @@ struct Upper {
 type Databases = BTreeMap<String, Option<Vec<u8>>>;
 
 /// The packages in the tar file of a whole tree.
-pub fn of_tree(tar: &Path) -> Result<Contents> {
+pub fn of_tree(tar: &Path) -> Result<TreePackages> {
     let upper = Upper::read(tar).with_context(|| format!("finding packages in {}", tar.display()))?;
     Ok(contents(&upper.databases))
 }
@@ -112,17 +112,17 @@ impl Upper {
             let path = inside(&member.path[first..]).and_then(|path| String::from_utf8(path).ok());
             // Other bytes are in no name that counts here.
             let Some(path) = path.filter(|path| !path.is_empty()) else { continue };
-            if upper.whiteout(&path) || member.kind == Kind::Directory {
+            if upper.whiteout(&path) || member.kind == MemberKind::Directory {
                 continue;
             }
             if is_near(&path) {
                 upper.hidden.insert(path.clone());
             }
             if is_database(&path) {
-                let read = matches!(member.kind, Kind::File(_)) && !is_rpm(&path);
+                let read = matches!(member.kind, MemberKind::File(_)) && !is_rpm(&path);
                 let content = if read { Some(take(&mut members, &mut room)?) } else { None };
                 // A symbolic link leads to a database with another of the names.
-                if !matches!(member.kind, Kind::Symlink(_)) {
+                if !matches!(member.kind, MemberKind::Symlink(_)) {
                     upper.databases.insert(path, content);
                 }
             }
@@ -180,7 +180,7 @@ fn is_near(path: &str) -> bool {
     is_database(path) || all.into_iter().any(above)
 }
 
-fn contents(databases: &Databases) -> Contents {
+fn contents(databases: &Databases) -> TreePackages {
     let text = |path: &str| databases.get(path)?.as_deref().map(String::from_utf8_lossy);
     let named = OS_RELEASE.iter().find_map(|path| database::distribution(&text(path)?));
     let named = |usual: &str| named.clone().unwrap_or_else(|| usual.to_owned());
@@ -197,7 +197,7 @@ fn contents(databases: &Databases) -> Contents {
             _ => database::dpkg(&content, &named("debian")),
         });
     }
-    Contents { packages: packages.into_iter().collect(), unread }
+    TreePackages { packages: packages.into_iter().collect(), unread }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::base_image::archive;
 use super::request::{DistributionSource, StepRequest};
 use super::tree::{Tree, place_file};
 use crate::kubernetes::Version;
-use crate::kubernetes::system::{self, Content, RKE2_RUNTIME};
+use crate::kubernetes::system::{self, RKE2_RUNTIME, SystemFileContent};
 
 /// The output: a directory with everything at its place.
 pub const OVERLAY: &str = "tree";
@@ -152,12 +152,12 @@ fn scratch_tree(request: &StepRequest, name: &str) -> Result<Tree> {
     Tree::empty(&directory)
 }
 
-fn write(path: &Path, content: &Content) -> Result<()> {
+fn write(path: &Path, content: &SystemFileContent) -> Result<()> {
     let parent = path.parent().context("a file is in a directory")?;
     files::make_directory(parent, 0o755)?;
     match content {
-        Content::Text(text) => files::write_atomically(path, text.as_bytes(), 0o644),
-        Content::Link(target) => {
+        SystemFileContent::Text(text) => files::write_atomically(path, text.as_bytes(), 0o644),
+        SystemFileContent::Link(target) => {
             remove(path)?;
             symlink(target, path).with_context(|| format!("linking {}", path.display()))
         }

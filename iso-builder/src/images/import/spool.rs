@@ -20,7 +20,7 @@ use super::super::store::Store;
 use super::blobs::{BlobSource, PIECE, compare, copy, fill};
 use super::source::DOCUMENT;
 use crate::archive::members::{inside, linked};
-use crate::archive::{Compression, Kind, Members, compression};
+use crate::archive::{Compression, MemberKind, Members, compression};
 
 /// More members than any archive of images has, and longer paths; what is held of each is in memory.
 const MAX_MEMBERS: usize = 50_000;
@@ -112,7 +112,7 @@ fn refuse(why: &str) -> anyhow::Error {
 }
 
 impl Spool<'_> {
-    fn member(&mut self, path: &[u8], kind: Kind, mut content: impl Read) -> Result<()> {
+    fn member(&mut self, path: &[u8], kind: MemberKind, mut content: impl Read) -> Result<()> {
         let Some(path) = inside(path) else {
             return Err(refuse("a path leads out of the archive"));
         };
@@ -120,12 +120,12 @@ impl Spool<'_> {
             return Err(refuse("its members have longer paths, or are more, than in any archive of images"));
         }
         let item = match kind {
-            Kind::File(_) if path == b"index.json" => return keep(&mut self.index, content),
-            Kind::File(_) if path == b"manifest.json" => return keep(&mut self.manifest, content),
-            Kind::File(_) => self.file(&path, &mut content)?,
-            Kind::Symlink(target) => linked(&path, &target).map_or(Item::Astray, Item::Link),
-            Kind::HardLink(target) => inside(&target).map_or(Item::Astray, Item::Link),
-            Kind::Directory | Kind::Other => return Ok(()),
+            MemberKind::File(_) if path == b"index.json" => return keep(&mut self.index, content),
+            MemberKind::File(_) if path == b"manifest.json" => return keep(&mut self.manifest, content),
+            MemberKind::File(_) => self.file(&path, &mut content)?,
+            MemberKind::Symlink(target) => linked(&path, &target).map_or(Item::Astray, Item::Link),
+            MemberKind::HardLink(target) => inside(&target).map_or(Item::Astray, Item::Link),
+            MemberKind::Directory | MemberKind::Other => return Ok(()),
         };
         match self.items.entry(path) {
             Entry::Vacant(new) => drop(new.insert(item)),
