@@ -56,7 +56,7 @@ pub struct Authority {
 
 /// What the server has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnCertificate {
     /// Its authority.
     pub authority: Authority,
     /// The server's certificate, in PEM.
@@ -69,14 +69,14 @@ pub struct Own {
 
 /// Host names and addresses of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct CertificateNames {
     /// Those that machines are told to use.
     pub required: BTreeSet<String>,
     /// Those that it has besides.
     pub further: BTreeSet<String>,
 }
 
-impl Names {
+impl CertificateNames {
     fn all(&self) -> BTreeSet<String> {
         self.required.union(&self.further).cloned().collect()
     }
@@ -85,7 +85,7 @@ impl Names {
 /// The authority in `directory`, made where there is none that is constrained, and a certificate of it for those of `names`
 /// that it may vouch for. [`Class::Invalid`] is a key that cannot be read as one, and an authority that may not vouch for
 /// a name that machines are told to use.
-pub fn keep(directory: &Path, names: &Names, now: Timestamp) -> Result<Own> {
+pub fn keep(directory: &Path, names: &CertificateNames, now: Timestamp) -> Result<OwnCertificate> {
     let file = directory.join(AUTHORITY);
     let mut notices = Vec::from_iter(discard_unconstrained(directory)?);
     let key = authority_key(&directory.join(AUTHORITY_KEY))?;
@@ -115,7 +115,7 @@ pub fn keep(directory: &Path, names: &Names, now: Timestamp) -> Result<Own> {
     write(&key, &own.serialize_pem(), 0o600)?;
     write(&certificate, &server.pem(), 0o644)?;
     let authority = Authority { file, fingerprint: Digest::of(&authority) };
-    Ok(Own { authority, certificate, key, notices })
+    Ok(OwnCertificate { authority, certificate, key, notices })
 }
 
 fn not_for(name: &str, directory: &Path) -> anyhow::Error {
@@ -170,7 +170,7 @@ fn permitted(
     authority: &CertificateDer<'static>,
     issuer: &Issuer<'_, KeyPair>,
     own: &KeyPair,
-    names: &Names,
+    names: &CertificateNames,
     now: Timestamp,
 ) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
     let what = || "looking at what the server's authority is for".to_owned();
@@ -206,7 +206,7 @@ fn authority_key(path: &Path) -> Result<KeyPair> {
 }
 
 /// What the authority says of itself. Two servers have two names.
-fn issuing(key: &KeyPair, names: &Names, now: Timestamp) -> CertificateParams {
+fn issuing(key: &KeyPair, names: &CertificateNames, now: Timestamp) -> CertificateParams {
     let mut params = CertificateParams::default();
     let mark = Digest::of(key.public_key_raw()).to_string();
     params.distinguished_name = named(&format!("iso-builder serve {}", &mark[..8]));
@@ -261,7 +261,7 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
 /// The names of this server: machines are told the address that it listens on and the host of the URL `base`; besides it has
 /// those of this machine.
 #[must_use]
-pub fn names(listen: IpAddr, base: Option<&str>) -> Names {
+pub fn names(listen: IpAddr, base: Option<&str>) -> CertificateNames {
     let own: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
     let mut addresses = BTreeSet::from(own);
     let mut required: BTreeSet<String> = base.and_then(host).map(str::to_owned).into_iter().collect();
@@ -274,7 +274,7 @@ pub fn names(listen: IpAddr, base: Option<&str>) -> Names {
     further.insert("localhost".into());
     let hostname = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     further.extend(hostname.filter(|name| is_name(name)));
-    Names { required, further }
+    CertificateNames { required, further }
 }
 
 /// The addresses of this machine that others can use.

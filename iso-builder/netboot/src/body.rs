@@ -15,9 +15,9 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::task::JoinHandle;
 
 use super::connection_limit::ConnectionPermit;
-use super::files::Served;
+use super::files::ServedFile;
 use super::range::ByteSpan;
-use super::transfer_rate::Phase;
+use super::transfer_rate::TransferPhase;
 
 /// Bytes of a file that are in memory for one transfer. More of them make a transfer no quicker.
 const PIECE: u64 = 256 * 1024;
@@ -35,12 +35,12 @@ pub enum BodyParts {
     /// Bytes that are in memory.
     Whole(Bytes),
     /// A part of a file.
-    Part(Served, ByteSpan),
+    Part(ServedFile, ByteSpan),
 }
 
 enum Kind {
     Whole(Bytes),
-    Part { served: Served, left: ByteSpan, reading: Option<JoinHandle<io::Result<Bytes>>> },
+    Part { served: ServedFile, left: ByteSpan, reading: Option<JoinHandle<io::Result<Bytes>>> },
 }
 
 impl fmt::Debug for ResponseBody {
@@ -58,7 +58,7 @@ impl ResponseBody {
 
     /// A part of a file.
     #[must_use]
-    pub fn part(served: Served, left: ByteSpan) -> Self {
+    pub fn part(served: ServedFile, left: ByteSpan) -> Self {
         Self { kind: Kind::Part { served, left, reading: None }, _held: None }
     }
 
@@ -124,7 +124,7 @@ impl Body for ResponseBody {
 }
 
 /// Reads the next piece where waiting for a disk holds up nobody else.
-fn read(served: Served, left: ByteSpan) -> JoinHandle<io::Result<Bytes>> {
+fn read(served: ServedFile, left: ByteSpan) -> JoinHandle<io::Result<Bytes>> {
     tokio::task::spawn_blocking(move || {
         let mut piece = vec![0; usize::try_from(left.length().min(PIECE)).unwrap_or(usize::MAX)];
         let count = served.read_at(&mut piece, left.start)?;
@@ -164,7 +164,7 @@ impl<B> Upload<B> {
     fn enter(&mut self, receiving: bool) {
         if self.receiving != receiving {
             self.receiving = receiving;
-            self.permit.enter(if receiving { Phase::Receiving } else { Phase::Answering });
+            self.permit.enter(if receiving { TransferPhase::Receiving } else { TransferPhase::Answering });
         }
     }
 }

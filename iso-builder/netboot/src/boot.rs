@@ -37,7 +37,7 @@ const IPXE_DISK: &str = "iseq ${platform} efi && exit 1 ||\nsanboot --no-describ
 
 /// What every machine boots.
 #[derive(Clone, Debug)]
-pub struct System {
+pub struct BootSystem {
     product: String,
     kernel: String,
     initrd: String,
@@ -56,7 +56,7 @@ pub struct Deployment<'a> {
     pub report: &'a str,
 }
 
-impl System {
+impl BootSystem {
     /// The system on the medium that `files` are of, with further kernel arguments.
     pub fn of(files: &Files, further: &[String]) -> Result<Self> {
         let release = files.release();
@@ -242,9 +242,9 @@ mod tests {
         report: "fedcba9876543210-fedcba98",
     };
 
-    fn system() -> System {
+    fn system() -> BootSystem {
         let sample = medium(MediumKind::Full);
-        System::of(&Files::open(&sample.tree()).unwrap(), &["console=hvc0".to_owned()]).unwrap()
+        BootSystem::of(&Files::open(&sample.tree()).unwrap(), &["console=hvc0".to_owned()]).unwrap()
     }
 
     #[test]

@@ -19,14 +19,14 @@ use super::moment::Moment;
 
 /// What a request tells of its machine.
 #[derive(Clone, Debug)]
-pub struct Told<'a> {
+pub struct ToldIdentity<'a> {
     /// As it told it.
     pub identity: &'a Identity,
     /// The same as keys.
     pub marks: BTreeSet<IdentityKey>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ToldIdentity<'a> {
     /// What `identity` tells.
     #[must_use]
     pub fn new(identity: &'a Identity) -> Self {
@@ -36,16 +36,16 @@ impl<'a> Told<'a> {
 
 /// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum RecordChoice {
     /// A record, which may be new.
-    Record(Box<Chosen>),
+    Record(Box<ChosenRecord>),
     /// More than one machine or configuration; their names.
     Conflict(Vec<String>),
 }
 
 /// The record that a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
+pub struct ChosenRecord {
     /// The record.
     pub machine: Machine,
     /// Which configuration there is for what the request tells.
@@ -58,11 +58,16 @@ pub struct Chosen {
 
 /// Chooses among `found`: the records with a mark that was told, and those of the configurations that name one.
 #[must_use]
-pub fn choose(told: &Told<'_>, found: Vec<Machine>, configurations: &Configurations, now: Moment) -> Choice {
+pub fn choose(
+    told: &ToldIdentity<'_>,
+    found: Vec<Machine>,
+    configurations: &Configurations,
+    now: Moment,
+) -> RecordChoice {
     let named = configurations.naming(&told.marks);
     let mut names = named.iter();
     match (names.next(), names.next()) {
-        (Some(_), Some(_)) => Choice::Conflict(named.iter().map(|&name| name.to_owned()).collect()),
+        (Some(_), Some(_)) => RecordChoice::Conflict(named.iter().map(|&name| name.to_owned()).collect()),
         (Some(name), None) => with_configuration(name, found, configurations, now),
         (None, _) => without_configuration(told, found, configurations, now),
     }
@@ -74,7 +79,7 @@ fn with_configuration(
     found: Vec<Machine>,
     configurations: &Configurations,
     now: Moment,
-) -> Choice {
+) -> RecordChoice {
     let selectors = configurations.selectors(name).unwrap_or_default();
     let named: BTreeSet<IdentityKey> = selectors.iter().map(IdentityKey::of).collect();
     let (mut own, mut others): (Vec<_>, Vec<_>) =
@@ -89,7 +94,7 @@ fn with_configuration(
             Some(_) if is_past(&other, configurations) => {}
             None if is_named && own.is_none() => own = Some(taken_over(other, name)),
             None if is_named && !other.is_held() => absorbed.push(other.id),
-            _ => return Choice::Conflict(vec![name.to_owned(), other.name()]),
+            _ => return RecordChoice::Conflict(vec![name.to_owned(), other.name()]),
         }
     }
     let mut machine = own.unwrap_or_else(|| Machine::assignment(name, selectors, now));
@@ -99,16 +104,16 @@ fn with_configuration(
     machine.select(selectors);
     let (fit, answer) =
         (ConfigurationFit::Own, machine.state.answer(machine.permission, ConfigurationFit::Own));
-    Choice::Record(Box::new(Chosen { machine, fit, answer, absorbed }))
+    RecordChoice::Record(Box::new(ChosenRecord { machine, fit, answer, absorbed }))
 }
 
 /// Nothing that the request tells is named by a configuration.
 fn without_configuration(
-    told: &Told<'_>,
+    told: &ToldIdentity<'_>,
     found: Vec<Machine>,
     configurations: &Configurations,
     now: Moment,
-) -> Choice {
+) -> RecordChoice {
     let mut found: Vec<_> = found.into_iter().filter(|machine| !is_past(machine, configurations)).collect();
     let fit = if configurations.fallback().is_some() {
         ConfigurationFit::Fallback
@@ -116,7 +121,7 @@ fn without_configuration(
         ConfigurationFit::Nothing
     };
     let (machine, fit) = match (found.pop(), found.pop()) {
-        (Some(one), Some(other)) => return Choice::Conflict(vec![other.name(), one.name()]),
+        (Some(one), Some(other)) => return RecordChoice::Conflict(vec![other.name(), one.name()]),
         // The machine has this configuration, and does not tell now what would let it have it again.
         (Some(machine), None) if machine.assigned.is_some() => (machine, ConfigurationFit::Nothing),
         (Some(machine), None) => (machine, fit),
@@ -129,7 +134,7 @@ fn without_configuration(
         }
         answer => answer,
     };
-    Choice::Record(Box::new(Chosen { machine, fit, answer, absorbed: Vec::new() }))
+    RecordChoice::Record(Box::new(ChosenRecord { machine, fit, answer, absorbed: Vec::new() }))
 }
 
 /// Whether a record of an assignment has marks of the past only: what it was found by is what its configuration named

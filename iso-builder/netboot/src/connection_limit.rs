@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use super::transfer_rate::{Phase, Verdict};
+use super::transfer_rate::{TransferPhase, TransferVerdict};
 
 /// Connections that were displaced and have not closed their sockets yet, at most; then newcomers wait for them. They have
 /// files open beyond the limit.
@@ -29,9 +29,9 @@ pub const CLOSING: usize = 256;
 /// What counts as one client: an IPv4 address, or a /64 of IPv6, which is the least that a subscriber has (RFC 6177).
 /// Neighbours share one network of link-local addresses, so these count one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Client(IpAddr);
+pub struct ClientNetwork(IpAddr);
 
-impl Client {
+impl ClientNetwork {
     /// The client that has this address. A socket for IPv6 shows IPv4 addresses as mapped ones, which are taken for what
     /// they are.
     #[must_use]
@@ -45,7 +45,7 @@ impl Client {
     }
 }
 
-impl fmt::Display for Client {
+impl fmt::Display for ClientNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             IpAddr::V6(address) if !address.is_unicast_link_local() => write!(f, "{address}/64"),
@@ -78,16 +78,16 @@ struct State {
     next: u64,
     open: BTreeMap<u64, Open>,
     /// The numbers of those in `open`; no client is without one.
-    of_client: HashMap<Client, BTreeSet<u64>>,
+    of_client: HashMap<ClientNetwork, BTreeSet<u64>>,
     /// What those did that were displaced and are not closed yet.
-    closing: BTreeMap<u64, Phase>,
+    closing: BTreeMap<u64, TransferPhase>,
 }
 
 /// A connection, by its number: the older, the smaller.
 #[derive(Debug)]
 struct Open {
-    client: Client,
-    phase: Phase,
+    client: ClientNetwork,
+    phase: TransferPhase,
     /// How often the phase has begun anew.
     turn: u64,
     since: Instant,
@@ -106,8 +106,8 @@ enum Rank {
 impl Open {
     fn rank(&self) -> Option<Rank> {
         match self.phase {
-            Phase::Waiting => Some(Rank::Waiting(self.since)),
-            Phase::Receiving | Phase::Answering => self.slow.map(Rank::Slow),
+            TransferPhase::Waiting => Some(Rank::Waiting(self.since)),
+            TransferPhase::Receiving | TransferPhase::Answering => self.slow.map(Rank::Slow),
         }
     }
 }
@@ -123,7 +123,7 @@ impl ConnectionLimit {
     /// Lets a connection of `client` in, which waits for a request, or refuses it. Another may be displaced for it.
     pub fn admit(
         self: &Arc<Self>,
-        client: Client,
+        client: ClientNetwork,
         now: Instant,
     ) -> Result<ConnectionPermit, ConnectionRefusal> {
         let mut state = self.lock();
@@ -136,7 +136,7 @@ impl ConnectionLimit {
         }
         let (number, displaced) = (state.next, Arc::new(Notify::new()));
         state.next += 1;
-        let (phase, slow) = (Phase::Waiting, None);
+        let (phase, slow) = (TransferPhase::Waiting, None);
         let open = Open { client, phase, turn: 0, since: now, slow, displaced: Arc::clone(&displaced) };
         state.open.insert(number, open);
         state.of_client.entry(client).or_default().insert(number);
@@ -177,19 +177,19 @@ impl ConnectionLimit {
 }
 
 impl State {
-    fn count(&self, client: Client) -> usize {
+    fn count(&self, client: ClientNetwork) -> usize {
         self.of_client.get(&client).map_or(0, BTreeSet::len)
     }
 
     /// Which connection of `client` is displaced first; none of those that are in use, unless `slow` ones count.
-    fn victim(&self, client: Client, slow: bool) -> Option<u64> {
+    fn victim(&self, client: ClientNetwork, slow: bool) -> Option<u64> {
         let numbers = self.of_client.get(&client)?.iter();
         let ranked = numbers.filter_map(|number| Some((self.open.get(number)?.rank()?, *number)));
         ranked.filter(|(rank, _)| slow || matches!(rank, Rank::Waiting(_))).min().map(|(_, number)| number)
     }
 
     /// Which connection of all is displaced for one of `newcomer`.
-    fn victim_for(&self, newcomer: Client) -> Option<u64> {
+    fn victim_for(&self, newcomer: ClientNetwork) -> Option<u64> {
         let own = self.count(newcomer);
         let mut clients: Vec<_> =
             self.of_client.iter().map(|(client, numbers)| (numbers.len(), *client)).collect();
@@ -228,17 +228,17 @@ impl ConnectionPermit {
     /// Returns when the connection is to be closed for another: whether it was in use.
     pub async fn displaced(&self) -> bool {
         self.displaced.notified().await;
-        self.limit.lock().closing.get(&self.number).is_some_and(|phase| *phase != Phase::Waiting)
+        self.limit.lock().closing.get(&self.number).is_some_and(|phase| *phase != TransferPhase::Waiting)
     }
 
     /// What the connection is doing, and how often it has begun something; none where it was displaced.
     #[must_use]
-    pub fn phase(&self) -> Option<(Phase, u64)> {
+    pub fn phase(&self) -> Option<(TransferPhase, u64)> {
         self.limit.lock().open.get(&self.number).map(|open| (open.phase, open.turn))
     }
 
     /// The connection begins something.
-    pub fn enter(&self, phase: Phase) {
+    pub fn enter(&self, phase: TransferPhase) {
         if let Some(open) = self.limit.lock().open.get_mut(&self.number) {
             (open.phase, open.since, open.slow) = (phase, Instant::now(), None);
             open.turn += 1;
@@ -246,12 +246,12 @@ impl ConnectionPermit {
     }
 
     /// Keeps how fast the connection has been in this turn of late; one that is over says nothing of the next.
-    pub fn rated(&self, turn: u64, verdict: Verdict) {
+    pub fn rated(&self, turn: u64, verdict: TransferVerdict) {
         let mut state = self.limit.lock();
         if let Some(open) = state.open.get_mut(&self.number).filter(|open| open.turn == turn) {
             open.slow = match verdict {
-                Verdict::Slow(rate) => Some(rate),
-                Verdict::Fine | Verdict::TooSlow => None,
+                TransferVerdict::Slow(rate) => Some(rate),
+                TransferVerdict::Fine | TransferVerdict::TooSlow => None,
             };
         }
     }
@@ -259,7 +259,7 @@ impl ConnectionPermit {
     /// A request has come. Until what this returns is dropped, it is being answered.
     #[must_use]
     pub fn answering(self: &Arc<Self>) -> Answering {
-        self.enter(Phase::Answering);
+        self.enter(TransferPhase::Answering);
         Answering(Arc::clone(self))
     }
 }
@@ -289,7 +289,7 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.enter(Phase::Waiting);
+        self.0.enter(TransferPhase::Waiting);
     }
 }
 
@@ -298,8 +298,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn client(last: u8) -> Client {
-        Client::of([192, 0, 2, last].into())
+    fn client(last: u8) -> ClientNetwork {
+        ClientNetwork::of([192, 0, 2, last].into())
     }
 
     /// Connections of `client`, each of which has waited longer than the next.
@@ -316,7 +316,7 @@ mod tests {
         let permits = waiting(limit, from, rates.len());
         let answering = permits.iter().map(ConnectionPermit::answering).collect();
         for (permit, rate) in permits.iter().zip(rates) {
-            permit.rated(1, Verdict::Slow(*rate));
+            permit.rated(1, TransferVerdict::Slow(*rate));
         }
         (permits, answering)
     }
@@ -367,9 +367,9 @@ mod tests {
         let answering = permits[0].answering();
         assert_eq!(admit(&limit, 1).unwrap_err(), ConnectionRefusal::Client);
         assert_eq!(admit(&limit, 2).unwrap_err(), ConnectionRefusal::Server);
-        permits[0].rated(1, Verdict::Slow(5));
-        permits[0].rated(1, Verdict::Fine);
-        permits[0].rated(0, Verdict::Slow(5));
+        permits[0].rated(1, TransferVerdict::Slow(5));
+        permits[0].rated(1, TransferVerdict::Fine);
+        permits[0].rated(0, TransferVerdict::Slow(5));
         assert_eq!(admit(&limit, 2).unwrap_err(), ConnectionRefusal::Server);
         drop(answering);
         assert!(admit(&limit, 2).is_ok());
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_client_is_an_ipv4_address_or_a_network_of_ipv6() {
-        let of = |text: &str| Client::of(text.parse().unwrap());
+        let of = |text: &str| ClientNetwork::of(text.parse().unwrap());
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
         assert_ne!(of("::ffff:192.0.2.1"), of("::ffff:192.0.2.2"));
         assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::9"));

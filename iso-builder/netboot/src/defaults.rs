@@ -7,7 +7,7 @@ use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use model::release::Purpose;
 
-use super::files::{Files, Served};
+use super::files::{Files, ServedFile};
 
 /// The longest document of defaults, in bytes.
 const DEFAULTS: u64 = 16 << 20;
@@ -34,7 +34,7 @@ pub fn defaults(files: &Files) -> Result<Vec<(String, String)>> {
 }
 
 /// All of a file. One read gives no more than lies together.
-fn whole(served: &Served) -> io::Result<Vec<u8>> {
+fn whole(served: &ServedFile) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(served.length).map_err(io::Error::other)?];
     let mut position = 0;
     while position < bytes.len() {

@@ -17,7 +17,7 @@ use base::files::write_atomically;
 use tempfile::{Builder, TempDir};
 use tokio::process::{Child, Command};
 
-use super::files::Served;
+use super::files::ServedFile;
 use super::loaders::{BIOS, UEFI};
 
 /// The program.
@@ -157,7 +157,7 @@ pub fn tftp_directory() -> Result<TempDir> {
 /// Puts the loaders where dnsmasq finds them, and its configuration into `configuration`.
 pub fn prepare(
     settings: &DnsmasqSettings,
-    loaders: &BTreeMap<String, Served>,
+    loaders: &BTreeMap<String, ServedFile>,
     configuration: &Path,
 ) -> Result<()> {
     for name in [BIOS, UEFI] {
@@ -265,11 +265,11 @@ mod tests {
         let settings =
             DnsmasqSettings { tftp: directory.path().join("tftp"), ..settings(modes()[0].1.clone()) };
         let configuration = directory.path().join("dnsmasq.conf");
-        let only = BTreeMap::from([(BIOS.to_owned(), Served::small(b"loader".to_vec()))]);
+        let only = BTreeMap::from([(BIOS.to_owned(), ServedFile::small(b"loader".to_vec()))]);
         let text = render(&prepare(&settings, &only, &configuration).unwrap_err());
         assert!(text.contains(UEFI) && text.contains("apt-get install ipxe"), "{text}");
         let both =
-            BTreeMap::from([BIOS, UEFI].map(|name| (name.to_owned(), Served::small(b"loader".to_vec()))));
+            BTreeMap::from([BIOS, UEFI].map(|name| (name.to_owned(), ServedFile::small(b"loader".to_vec()))));
         prepare(&settings, &both, &configuration).unwrap();
         assert_eq!(fs::read_to_string(configuration).unwrap(), settings.render());
         assert_eq!(fs::read(directory.path().join("tftp").join(BIOS)).unwrap(), b"loader");

@@ -38,7 +38,7 @@ enum Bytes {
 
 /// One file that is served.
 #[derive(Clone)]
-pub struct Served {
+pub struct ServedFile {
     bytes: Bytes,
     /// Length in bytes.
     pub length: u64,
@@ -46,13 +46,13 @@ pub struct Served {
     pub sha256: Digest,
 }
 
-impl fmt::Debug for Served {
+impl fmt::Debug for ServedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Served").field("length", &self.length).field("sha256", &self.sha256).finish()
     }
 }
 
-impl Served {
+impl ServedFile {
     /// What is in memory.
     #[must_use]
     pub fn small(bytes: Vec<u8>) -> Self {
@@ -137,7 +137,7 @@ pub enum ContentLocation<'a> {
 /// Every file of a medium that is served, by its path on the medium.
 #[derive(Debug)]
 pub struct Files {
-    table: BTreeMap<String, Served>,
+    table: BTreeMap<String, ServedFile>,
     release: Release,
     digest: Digest,
     missing: usize,
@@ -163,7 +163,8 @@ impl Files {
     fn of(medium: &OpenedMedium, release: Release) -> Result<Self> {
         refuse_configuration(medium.path(), &release)?;
         let digest = medium.release_digest();
-        let mut table = BTreeMap::from([(MANIFEST.to_owned(), Served::small(medium.manifest().to_vec()))]);
+        let mut table =
+            BTreeMap::from([(MANIFEST.to_owned(), ServedFile::small(medium.manifest().to_vec()))]);
         let mut missing = 0;
         let held = Held::by(medium)?;
         for payload in &release.payloads {
@@ -184,7 +185,7 @@ impl Files {
 
     /// The file at `path`, which is exactly one of the medium's.
     #[must_use]
-    pub fn get(&self, path: &str) -> Option<&Served> {
+    pub fn get(&self, path: &str) -> Option<&ServedFile> {
         self.table.get(path)
     }
 
@@ -245,7 +246,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    fn find(&self, payload: &Payload, release: &Release) -> Result<Option<Served>> {
+    fn find(&self, payload: &Payload, release: &Release) -> Result<Option<ServedFile>> {
         match self {
             Self::Iso(iso, file) => in_iso(iso, file, payload),
             Self::Directory(directory) => {
@@ -258,13 +259,13 @@ impl<'a> Held<'a> {
                 let netboot = netboot.map(|suffix| directory.join(format!("{}-{suffix}", stem(release))));
                 let places: [Option<PathBuf>; 2] = [Some(directory.join(&payload.path)), netboot];
                 let found = places.into_iter().flatten().find(|path| path.is_file());
-                found.map(|path| Served::whole(&path, payload.size, payload.sha256)).transpose()
+                found.map(|path| ServedFile::whole(&path, payload.size, payload.sha256)).transpose()
             }
         }
     }
 }
 
-fn in_iso(iso: &iso9660::Iso, file: &Arc<File>, payload: &Payload) -> Result<Option<Served>> {
+fn in_iso(iso: &iso9660::Iso, file: &Arc<File>, payload: &Payload) -> Result<Option<ServedFile>> {
     let what = || format!("finding {} in the image", payload.path);
     let entry = match iso.plain_file(&payload.path) {
         Err(iso9660::Error::NotFound(_)) => return Ok(None),
@@ -279,7 +280,7 @@ fn in_iso(iso: &iso9660::Iso, file: &Arc<File>, payload: &Payload) -> Result<Opt
         return Err(cause).class(Class::Verification, what);
     }
     let bytes = Bytes::Held { file: Arc::clone(file), runs };
-    Ok(Some(Served { bytes, length: payload.size, sha256: payload.sha256 }))
+    Ok(Some(ServedFile { bytes, length: payload.size, sha256: payload.sha256 }))
 }
 
 fn check_length(name: &str, expected: u64, found: u64) -> Result<()> {

@@ -12,12 +12,12 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 
 use super::body::ResponseBody;
-use super::files::Served;
+use super::files::ServedFile;
 use super::fleet::routes::Fleet;
 use super::fleet_http;
 use super::hosts::Provenance;
 use super::moment::Moment;
-use super::range::{ByteSpan, RangeFields, Selection};
+use super::range::{ByteSpan, RangeFields, RangeSelection};
 use super::response::{momentary, plain, set, with_length};
 use super::router::{Router, ServedReply, ServedRequest, trouble};
 
@@ -94,20 +94,20 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
     }
 }
 
-fn file(served: Served, selection: Selection) -> Response<ResponseBody> {
+fn file(served: ServedFile, selection: RangeSelection) -> Response<ResponseBody> {
     let (tag, length) = (served.tag(), served.length);
     let (status, content, range) = match selection {
-        Selection::Whole => {
+        RangeSelection::Whole => {
             (StatusCode::OK, ResponseBody::part(served, ByteSpan { start: 0, end: length }), None)
         }
-        Selection::Part(span) => {
+        RangeSelection::Part(span) => {
             let range = format!("bytes {}-{}/{length}", span.start, span.end - 1);
             (StatusCode::PARTIAL_CONTENT, ResponseBody::part(served, span), Some(range))
         }
-        Selection::Unsatisfiable => {
+        RangeSelection::Unsatisfiable => {
             (StatusCode::RANGE_NOT_SATISFIABLE, ResponseBody::whole(""), Some(format!("bytes */{length}")))
         }
-        Selection::NotModified => (StatusCode::NOT_MODIFIED, ResponseBody::whole(""), None),
+        RangeSelection::NotModified => (StatusCode::NOT_MODIFIED, ResponseBody::whole(""), None),
     };
     let mut response = with_length(status, content);
     set(&mut response, ETAG, &tag);

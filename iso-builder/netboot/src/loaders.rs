@@ -9,7 +9,7 @@ use base::failure::{Class, Classify};
 use base::files::read_at_most;
 use model::release::Purpose;
 
-use super::files::{Files, Served};
+use super::files::{Files, ServedFile};
 
 /// Debian's iPXE (package `ipxe`).
 pub const IPXE: &str = "/usr/lib/ipxe";
@@ -25,7 +25,7 @@ const GRUB_NAME: &str = "grubx64.efi";
 const LIMIT: u64 = 16 << 20;
 
 /// The loaders that there are, by the names under which they are served; and the names of those that are missing.
-pub fn collect(directory: &Path, files: &Files) -> Result<(BTreeMap<String, Served>, Vec<String>)> {
+pub fn collect(directory: &Path, files: &Files) -> Result<(BTreeMap<String, ServedFile>, Vec<String>)> {
     let mut found = BTreeMap::new();
     let mut missing = Vec::new();
     let places =
@@ -33,7 +33,7 @@ pub fn collect(directory: &Path, files: &Files) -> Result<(BTreeMap<String, Serv
     for (name, path) in places {
         if path.is_file() {
             let bytes = read_at_most(&path, LIMIT).class(Class::DiskIo, || "reading a boot loader".into())?;
-            found.insert(name.to_owned(), Served::small(bytes));
+            found.insert(name.to_owned(), ServedFile::small(bytes));
         } else {
             missing.push(path.display().to_string());
         }

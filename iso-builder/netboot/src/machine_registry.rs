@@ -9,7 +9,7 @@ use anyhow::Result;
 use model::config::Secret;
 use model::machine::{Identity, Mac};
 
-use super::choose::{Choice, Told, choose};
+use super::choose::{RecordChoice, ToldIdentity, choose};
 use super::configurations::Configurations;
 use super::identity_keys;
 use super::machine::OperatorAction;
@@ -18,15 +18,15 @@ use super::machine::{
 };
 use super::machine_id::MachineId;
 use super::machine_store::sqlite::Sqlite;
-use super::machine_store::{Conflict, Durability, MachineStore};
+use super::machine_store::{Durability, IdentityConflict, MachineStore};
 use super::moment::Moment;
-use super::token::{Purpose, Signer, Ticket};
+use super::token::{Ticket, TokenPurpose, TokenSigner};
 
 /// The machines of a server.
 #[derive(Debug)]
 pub struct MachineRegistry {
     store: Box<dyn MachineStore>,
-    signer: Signer,
+    signer: TokenSigner,
 }
 
 /// What was decided about a request to boot.
@@ -46,7 +46,7 @@ pub struct BootDecision {
 
 /// A configuration that is handed out.
 #[derive(Debug)]
-pub struct Taking {
+pub struct ConfigurationHandout {
     /// The record.
     pub machine: Machine,
     /// The name of the configuration.
@@ -90,7 +90,7 @@ impl MachineRegistry {
     /// The machines in a store.
     #[must_use]
     pub fn new(store: Box<dyn MachineStore>) -> Self {
-        let signer = Signer::new(&store.key());
+        let signer = TokenSigner::new(&store.key());
         Self { store, signer }
     }
 
@@ -102,7 +102,7 @@ impl MachineRegistry {
         configurations: &Configurations,
         now: Moment,
     ) -> Result<BootDecision> {
-        let told = Told::new(identity);
+        let told = ToldIdentity::new(identity);
         // What is lost in a power cut is asked for again.
         self.store.change(Durability::Process, |records| {
             let mut found = records.with_any(&told.marks)?;
@@ -111,10 +111,10 @@ impl MachineRegistry {
                 found.extend(assigned.filter(|one| !found.iter().any(|known| known.id == one.id)));
             }
             let chosen = match choose(&told, found, configurations, now) {
-                Choice::Record(chosen) => *chosen,
-                Choice::Conflict(between) => {
+                RecordChoice::Record(chosen) => *chosen,
+                RecordChoice::Conflict(between) => {
                     let told = identity.to_string();
-                    records.add_conflict(&Conflict::new(peer, told, between.clone(), now))?;
+                    records.add_conflict(&IdentityConflict::new(peer, told, between.clone(), now))?;
                     return Ok(BootDecision::conflict(between));
                 }
             };
@@ -132,7 +132,7 @@ impl MachineRegistry {
                 machine.configuration = name.map(str::to_owned);
                 let ticket = Ticket::new(machine.id, machine.generation, now)?;
                 let token = |purpose| self.signer.token(purpose, ticket);
-                tokens = Some((token(Purpose::Configuration), token(Purpose::Report)));
+                tokens = Some((token(TokenPurpose::Configuration), token(TokenPurpose::Report)));
             }
             records.put(&machine)?;
             Ok(BootDecision { answer: chosen.answer, tokens, fit: chosen.fit, others, conflict: Vec::new() })
@@ -148,8 +148,8 @@ impl MachineRegistry {
         configurations: &Configurations,
         validity: u64,
         now: Moment,
-    ) -> Result<Result<Taking, TokenRefusal>> {
-        let Some(ticket) = self.signer.ticket(Purpose::Configuration, token) else {
+    ) -> Result<Result<ConfigurationHandout, TokenRefusal>> {
+        let Some(ticket) = self.signer.ticket(TokenPurpose::Configuration, token) else {
             return Ok(Err(TokenRefusal::Unknown));
         };
         self.store.change(Durability::Full, |records| {
@@ -169,13 +169,13 @@ impl MachineRegistry {
             (machine.taken, machine.configuration) = (Some(ticket.into()), Some(name.clone()));
             machine.took(peer, now);
             records.put(&machine)?;
-            Ok(Ok(Taking { machine, name, text: text.clone() }))
+            Ok(Ok(ConfigurationHandout { machine, name, text: text.clone() }))
         })
     }
 
     /// Who reports with `token`; nobody where it was not made here, or something else has been decided since.
     pub fn reporter(&self, token: &str) -> Result<Option<Reporter>> {
-        let Some(ticket) = self.signer.ticket(Purpose::Report, token) else { return Ok(None) };
+        let Some(ticket) = self.signer.ticket(TokenPurpose::Report, token) else { return Ok(None) };
         let Some(machine) = self.get(ticket.machine)? else { return Ok(None) };
         let has_taken = machine.taken == Some(ticket.into());
         let may_take = ticket.generation == machine.generation && !machine.is_held();
@@ -283,7 +283,7 @@ impl MachineRegistry {
     }
 
     /// The first `limit` records, those first that somebody has to look at; how many there are; the conflicts.
-    pub fn list(&self, limit: usize) -> Result<(Vec<Machine>, usize, Vec<Conflict>)> {
+    pub fn list(&self, limit: usize) -> Result<(Vec<Machine>, usize, Vec<IdentityConflict>)> {
         self.store.read(|records| Ok((records.list(limit)?, records.count()?, records.conflicts()?)))
     }
 }

@@ -40,7 +40,7 @@ pub enum Durability {
 
 /// A request whose marks belong to more than one machine or configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Conflict {
+pub struct IdentityConflict {
     /// Its name here: the same for the same client, machines and configurations.
     pub id: String,
     /// The address of the client.
@@ -57,7 +57,7 @@ pub struct Conflict {
     pub times: u64,
 }
 
-impl Conflict {
+impl IdentityConflict {
     /// One that has happened for the first time.
     #[must_use]
     pub fn new(address: IpAddr, told: String, between: Vec<String>, now: Moment) -> Self {
@@ -80,7 +80,7 @@ pub trait Records {
     /// How many records there are.
     fn count(&self) -> Result<usize>;
     /// The conflicts, the latest first.
-    fn conflicts(&self) -> Result<Vec<Conflict>>;
+    fn conflicts(&self) -> Result<Vec<IdentityConflict>>;
 }
 
 /// What can be changed.
@@ -92,7 +92,7 @@ pub trait Changes: Records {
     /// Removes the strangers that were seen the longest ago, so that there are fewer than [`MOST_STRANGERS`].
     fn make_room_for_a_stranger(&mut self) -> Result<()>;
     /// Adds a conflict, or counts it again; of too many the oldest goes.
-    fn add_conflict(&mut self, conflict: &Conflict) -> Result<()>;
+    fn add_conflict(&mut self, conflict: &IdentityConflict) -> Result<()>;
     /// Removes a conflict; whether there was one of this name.
     fn remove_conflict(&mut self, id: &str) -> Result<bool>;
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | there are too many | [`connection_limit`](super::connections) |
 //! | it sends or takes too little | [`transfer_rate`](super::transfer_rate) |
-//! | it asks for nothing | [`Limits::wait`], here |
+//! | it asks for nothing | [`ServerLimits::wait`], here |
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -29,13 +29,15 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::body::{ResponseBody, Upload};
-use super::connection_limit::{Answering, Client, ConnectionLimit, ConnectionPermit, ConnectionRefusal};
+use super::connection_limit::{
+    Answering, ClientNetwork, ConnectionLimit, ConnectionPermit, ConnectionRefusal,
+};
 use super::http::respond;
 use super::router::{Router, STEP};
-use super::sendfile::{self, Next};
-use super::stream::{self, Shared};
+use super::sendfile::{self, NextRequest};
+use super::stream::{self, SharedStream};
 use super::tcp_info;
-use super::transfer_rate::{Meter, Rates, Verdict};
+use super::transfer_rate::{Meter, Rates, TransferVerdict};
 
 /// The most of a request's head, in bytes; also what is buffered beside the body's pieces.
 const HEAD: usize = 64 * 1024;
@@ -50,10 +52,10 @@ const TELL: Duration = Duration::from_secs(60);
 
 /// What clients may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Connections at a time.
     pub connections: usize,
-    /// Connections of one client at a time; see [`Client`].
+    /// Connections of one client at a time; see [`ClientNetwork`].
     pub per_client: usize,
     /// How long a connection may wait for a request, and how long the request's head may take.
     pub wait: Duration,
@@ -63,7 +65,7 @@ pub struct Limits {
     pub grace: Duration,
 }
 
-impl Limits {
+impl ServerLimits {
     /// Limits for so many connections, and so many of one client: a quarter of all unless it is given.
     #[must_use]
     pub fn of(connections: usize, per_client: Option<usize>) -> Self {
@@ -77,7 +79,7 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self::of(1000, None)
     }
@@ -105,7 +107,7 @@ pub async fn serve(
     listener: TcpListener,
     site: Arc<Router>,
     tls: Option<TlsAcceptor>,
-    limits: Limits,
+    limits: ServerLimits,
     mut stop: watch::Receiver<bool>,
 ) {
     let limit = ConnectionLimit::new(limits.connections, limits.per_client);
@@ -114,7 +116,7 @@ pub async fn serve(
     let accepting = async {
         loop {
             match listener.accept().await {
-                Ok((stream, peer)) => match limit.admit(Client::of(peer.ip()), Instant::now()) {
+                Ok((stream, peer)) => match limit.admit(ClientNetwork::of(peer.ip()), Instant::now()) {
                     Ok(permit) => {
                         let (site, permit) = (Arc::clone(&site), Arc::new(permit));
                         let connection = Connection {
@@ -128,7 +130,7 @@ pub async fn serve(
                     }
                     Err(refused) => {
                         stream::refuse(stream, tls.is_none());
-                        refusals.note(Client::of(peer.ip()), refused, Instant::now());
+                        refusals.note(ClientNetwork::of(peer.ip()), refused, Instant::now());
                     }
                 },
                 // The client has gone again, or there are too many open files.
@@ -157,7 +159,7 @@ impl Refusals {
         Self { progress, count: 0, told: None }
     }
 
-    fn note(&mut self, client: Client, refused: ConnectionRefusal, now: Instant) {
+    fn note(&mut self, client: ClientNetwork, refused: ConnectionRefusal, now: Instant) {
         self.count += 1;
         if self.told.is_some_and(|told| now.duration_since(told) < TELL) {
             return;
@@ -178,7 +180,7 @@ struct Connection {
     /// The address of the client, an IPv4 address as such on a socket for IPv6 too.
     peer: IpAddr,
     permit: Arc<ConnectionPermit>,
-    limits: Limits,
+    limits: ServerLimits,
     stop: watch::Receiver<bool>,
 }
 
@@ -202,11 +204,11 @@ impl Connection {
         match tls {
             None => {
                 if self.send_files(stream).await {
-                    self.answer(Shared(Arc::clone(stream))).await;
+                    self.answer(SharedStream(Arc::clone(stream))).await;
                 }
             }
             Some(acceptor) => {
-                let handshake = acceptor.accept(Shared(Arc::clone(stream)));
+                let handshake = acceptor.accept(SharedStream(Arc::clone(stream)));
                 if let Ok(Ok(secured)) = timeout(self.limits.wait, handshake).await {
                     self.answer(secured).await;
                 }
@@ -226,10 +228,10 @@ impl Connection {
                 _ = stop.wait_for(|stop| *stop) => return false,
             };
             let asked = match asked {
-                Ok(Ok(Next::Files(asked))) => asked,
-                Ok(Ok(Next::Other)) => return true,
+                Ok(Ok(NextRequest::Files(asked))) => asked,
+                Ok(Ok(NextRequest::Other)) => return true,
                 // How a connection ends is the client's affair: it tries again.
-                Ok(Ok(Next::End) | Err(_)) | Err(_) => return false,
+                Ok(Ok(NextRequest::End) | Err(_)) | Err(_) => return false,
             };
             let _answering = self.permit.answering();
             let last = asked.last || *stop.borrow();
@@ -290,7 +292,7 @@ async fn too_slow(stream: &TcpStream, permit: &ConnectionPermit, rates: Rates) {
             return std::future::pending().await;
         };
         match meter.judge(phase, turn, Instant::now(), counters) {
-            Verdict::TooSlow => return,
+            TransferVerdict::TooSlow => return,
             verdict => permit.rated(turn, verdict),
         }
     }

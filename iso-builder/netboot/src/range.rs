@@ -20,7 +20,7 @@ impl ByteSpan {
 
 /// What of a file is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selection {
+pub enum RangeSelection {
     /// All of it (200).
     Whole,
     /// A part of it (206).
@@ -45,21 +45,21 @@ pub struct RangeFields<'a> {
 /// What is sent of a file of `length` bytes whose strong tag is `tag`, with its quotes. Of several ranges none is
 /// served in particular: the whole file is, as a server may.
 #[must_use]
-pub fn select(fields: RangeFields<'_>, length: u64, tag: &str) -> Selection {
+pub fn select(fields: RangeFields<'_>, length: u64, tag: &str) -> RangeSelection {
     let same = |known: &str| known.trim().trim_start_matches("W/") == tag;
     let known = |list: &str| list.trim() == "*" || list.split(',').any(same);
     if fields.if_none_match.is_some_and(known) {
-        return Selection::NotModified;
+        return RangeSelection::NotModified;
     }
     // Dates and weak tags do not do for parts.
     let fits = fields.if_range.is_none_or(|known| known.trim() == tag);
-    fields.range.filter(|_| fits).map_or(Selection::Whole, |range| part(range, length))
+    fields.range.filter(|_| fits).map_or(RangeSelection::Whole, |range| part(range, length))
 }
 
 /// A field `Range` that cannot be understood is passed over.
-fn part(range: &str, length: u64) -> Selection {
+fn part(range: &str, length: u64) -> RangeSelection {
     let Some(range) = range.trim().strip_prefix("bytes=").and_then(|set| set.trim().split_once('-')) else {
-        return Selection::Whole;
+        return RangeSelection::Whole;
     };
     let (first, last) = (range.0.trim(), range.1.trim());
     let span = match (number(first), number(last)) {
@@ -70,9 +70,9 @@ fn part(range: &str, length: u64) -> Selection {
         (None, Some(suffix)) if first.is_empty() => {
             ByteSpan { start: length.saturating_sub(suffix), end: length }
         }
-        _ => return Selection::Whole,
+        _ => return RangeSelection::Whole,
     };
-    if span.start < span.end { Selection::Part(span) } else { Selection::Unsatisfiable }
+    if span.start < span.end { RangeSelection::Part(span) } else { RangeSelection::Unsatisfiable }
 }
 
 /// Decimal digits and nothing else. A number that is too large is larger than every file.
@@ -88,15 +88,15 @@ mod tests {
 
     const TAG: &str = "\"abc\"";
 
-    fn range(range: &str, length: u64) -> Selection {
+    fn range(range: &str, length: u64) -> RangeSelection {
         select(RangeFields { range: Some(range), ..RangeFields::default() }, length, TAG)
     }
 
     #[test]
     fn each_form_of_a_range_gives_its_bytes() {
-        let part = |start, end| Selection::Part(ByteSpan { start, end });
-        let none = Selection::Unsatisfiable;
-        let whole = Selection::Whole;
+        let part = |start, end| RangeSelection::Part(ByteSpan { start, end });
+        let none = RangeSelection::Unsatisfiable;
+        let whole = RangeSelection::Whole;
         for (text, length, expected) in [
             ("bytes=0-0", 10, part(0, 1)),
             ("bytes=2-5", 10, part(2, 6)),
@@ -127,12 +127,12 @@ mod tests {
 
     #[test]
     fn a_part_is_sent_only_of_the_file_that_the_client_has_begun() {
-        let part = Selection::Part(ByteSpan { start: 2, end: 10 });
+        let part = RangeSelection::Part(ByteSpan { start: 2, end: 10 });
         for (if_range, expected) in [
             (TAG, part),
-            ("\"other\"", Selection::Whole),
-            ("W/\"abc\"", Selection::Whole),
-            ("Tue, 14 Nov 2023 22:13:20 GMT", Selection::Whole),
+            ("\"other\"", RangeSelection::Whole),
+            ("W/\"abc\"", RangeSelection::Whole),
+            ("Tue, 14 Nov 2023 22:13:20 GMT", RangeSelection::Whole),
         ] {
             let fields =
                 RangeFields { range: Some("bytes=2-"), if_range: Some(if_range), ..RangeFields::default() };
@@ -143,11 +143,11 @@ mod tests {
     #[test]
     fn a_client_that_has_the_file_is_told_so() {
         for (known, expected) in [
-            (TAG, Selection::NotModified),
-            ("W/\"abc\"", Selection::NotModified),
-            ("\"x\", \"abc\"", Selection::NotModified),
-            ("*", Selection::NotModified),
-            ("\"x\"", Selection::Whole),
+            (TAG, RangeSelection::NotModified),
+            ("W/\"abc\"", RangeSelection::NotModified),
+            ("\"x\", \"abc\"", RangeSelection::NotModified),
+            ("*", RangeSelection::NotModified),
+            ("\"x\"", RangeSelection::Whole),
         ] {
             let fields = RangeFields { if_none_match: Some(known), ..RangeFields::default() };
             assert_eq!(select(fields, 10, TAG), expected, "{known}");
@@ -157,7 +157,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_range_leaves_the_file(text in "(bytes=)?[0-9 ,-]{0,30}|\\PC*", length in 0..1000_u64) {
-            if let Selection::Part(span) = range(&text, length) {
+            if let RangeSelection::Part(span) = range(&text, length) {
                 prop_assert!(span.start < span.end && span.end <= length);
             }
         }

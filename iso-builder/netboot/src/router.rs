@@ -13,15 +13,15 @@ use model::machine::identity::{real_text, real_uuid};
 use model::machine::{Identity, Mac};
 use uuid::Uuid;
 
-use super::boot::{self, BOOT, CONFIGURATION, Deployment, GRUB, MEDIUM, System};
+use super::boot::{self, BOOT, BootSystem, CONFIGURATION, Deployment, GRUB, MEDIUM};
 use super::configurations::Configurations;
-use super::files::{Files, Served};
+use super::files::{Files, ServedFile};
 use super::fleet::routes::Fleet;
 use super::hosts::{Hosts, Provenance};
 use super::machine::{BootAnswer, ConfigurationFit, DiskBootReason, TokenRefusal, described};
 use super::machine_registry::{BootDecision, MachineRegistry};
 use super::moment::Moment;
-use super::range::{self, Selection};
+use super::range::{self, RangeSelection};
 
 /// Where loaders are served, for firmware that boots over HTTP.
 const LOADERS: &str = "/loaders/";
@@ -70,7 +70,7 @@ impl Default for ServedRequest<'_> {
 #[derive(Debug)]
 pub enum ServedReply {
     /// Of a file, what is selected.
-    File(Served, Selection),
+    File(ServedFile, RangeSelection),
     /// A script, which holds for this moment and this machine only.
     Script(String),
     /// A configuration.
@@ -95,11 +95,11 @@ pub struct Router {
     /// The medium's files.
     pub files: Files,
     /// What machines boot.
-    pub system: System,
+    pub system: BootSystem,
     /// The machines and what was done with them.
     pub store: MachineRegistry,
     /// Loaders by their names.
-    pub loaders: BTreeMap<String, Served>,
+    pub loaders: BTreeMap<String, ServedFile>,
     /// Where machines reach the server, without a slash at its end; else at the name by which they did, which is one of
     /// `hosts`.
     pub base: Option<String>,
@@ -119,7 +119,12 @@ pub struct Router {
 impl Router {
     /// A site whose parts are these.
     #[must_use]
-    pub fn new(files: Files, system: System, store: MachineRegistry, configurations: Configurations) -> Self {
+    pub fn new(
+        files: Files,
+        system: BootSystem,
+        store: MachineRegistry,
+        configurations: Configurations,
+    ) -> Self {
         Self {
             files,
             system,
@@ -166,10 +171,10 @@ impl Router {
             return Ok(file(self.loaders.get(name), asked));
         }
         if path == "/boot.ipxe" {
-            return Ok(file(Some(&Served::small(boot::ipxe_start().into_bytes())), asked));
+            return Ok(file(Some(&ServedFile::small(boot::ipxe_start().into_bytes())), asked));
         }
         if path == "/grub/grub.cfg" {
-            return Ok(file(Some(&Served::small(boot::grub_start().into_bytes())), asked));
+            return Ok(file(Some(&ServedFile::small(boot::grub_start().into_bytes())), asked));
         }
         let (token, card) = (path.strip_prefix(CONFIGURATION), path.strip_prefix(GRUB));
         if token.is_none() && card.is_none() && path != BOOT {
@@ -313,7 +318,7 @@ impl Loader {
     }
 }
 
-fn file(served: Option<&Served>, asked: &ServedRequest<'_>) -> ServedReply {
+fn file(served: Option<&ServedFile>, asked: &ServedRequest<'_>) -> ServedReply {
     let Some(served) = served else { return ServedReply::NotFound };
     // Ranges are of GET alone (RFC 9110, section 14.2).
     let fields = if asked.head { range::RangeFields { range: None, ..asked.fields } } else { asked.fields };

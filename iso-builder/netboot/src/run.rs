@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::authority::{self, Authority};
-use super::boot::{System, is_plain};
+use super::boot::{BootSystem, is_plain};
 use super::configurations::{ConfigurationSource, Configurations, stamp};
 use super::connection_limit::CLOSING;
 use super::defaults::defaults;
@@ -29,7 +29,7 @@ use super::fleet::entry::FleetEntry;
 use super::fleet::routes::Fleet;
 use super::hosts::Hosts;
 use super::machine_registry::MachineRegistry;
-use super::net::{self, Limits};
+use super::net::{self, ServerLimits};
 use super::router::{Router, STEP};
 use super::{loaders, net::listen, state_directory, tls, token};
 
@@ -66,7 +66,7 @@ pub struct ServerOptions {
     /// How long the token for a configuration is valid, in seconds.
     pub validity: u64,
     /// The certificate for HTTPS.
-    pub tls: Option<tls::Certificate>,
+    pub tls: Option<tls::CertificateChoice>,
     /// What dnsmasq is to do, on which interface.
     pub dnsmasq: Option<(dnsmasq::DhcpMode, Option<String>)>,
 }
@@ -76,7 +76,7 @@ pub struct Server {
     site: Arc<Router>,
     origin: Option<ConfigurationSource>,
     defaults: Vec<(String, String)>,
-    limits: Limits,
+    limits: ServerLimits,
     runtime: tokio::runtime::Runtime,
     listener: TcpListener,
     address: SocketAddr,
@@ -105,7 +105,7 @@ impl Server {
     pub fn start(options: &ServerOptions, progress: &Progress) -> Result<Self> {
         check(options)?;
         let files = Files::open(&options.medium)?;
-        let system = System::of(&files, &options.arguments)?;
+        let system = BootSystem::of(&files, &options.arguments)?;
         let defaults = defaults(&files)?;
         let configurations = match &options.origin {
             Some(origin) => Configurations::load(origin, &defaults)?,
@@ -138,7 +138,7 @@ impl Server {
         let scheme = if site.tls { "https" } else { "http" };
         let base = site.base.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
         let entry = FleetEntry::keep(&options.state, &base, &token)?;
-        let limits = Limits::of(connections, options.connections_per_address);
+        let limits = ServerLimits::of(connections, options.connections_per_address);
         let dhcp = dhcp(options, address, &site)?;
         Ok(Self {
             tls,
@@ -217,8 +217,10 @@ impl Server {
 fn secured(options: &ServerOptions, progress: &Progress) -> Result<(Option<TlsAcceptor>, Option<Authority>)> {
     match &options.tls {
         None => Ok((None, None)),
-        Some(tls::Certificate::Files(certificate, key)) => Ok((Some(tls::acceptor(certificate, key)?), None)),
-        Some(tls::Certificate::Own) => {
+        Some(tls::CertificateChoice::Files(certificate, key)) => {
+            Ok((Some(tls::acceptor(certificate, key)?), None))
+        }
+        Some(tls::CertificateChoice::Own) => {
             let names = authority::names(options.listen.ip(), options.base.as_deref());
             let own = authority::keep(&options.state, &names, jiff::Timestamp::now())?;
             own.notices.iter().for_each(|notice| progress.note(STEP, notice.clone()));

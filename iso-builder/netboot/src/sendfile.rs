@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 use super::body::{BodyParts, ResponseBody};
 use super::boot::MEDIUM;
-use super::files::{ContentLocation, Served};
+use super::files::{ContentLocation, ServedFile};
 use super::http::respond;
 use super::range::ByteSpan;
 use super::router::Router;
@@ -32,7 +32,7 @@ const TURN: u64 = 1 << 20;
 
 /// What a client does next.
 #[derive(Debug)]
-pub enum Next {
+pub enum NextRequest {
     /// It asks for a file.
     Files(Box<RawRequest>),
     /// It does something else, of which nothing has been taken from the stream.
@@ -52,13 +52,13 @@ pub struct RawRequest {
 }
 
 /// Waits for what comes. A head that does not come in one piece is no request for a file.
-pub async fn asked(stream: &TcpStream) -> io::Result<Next> {
+pub async fn asked(stream: &TcpStream) -> io::Result<NextRequest> {
     let mut head = [0; HEAD];
     let count = stream.peek(&mut head).await?;
     if count == 0 {
-        return Ok(Next::End);
+        return Ok(NextRequest::End);
     }
-    Ok(read(&head[..count]).map_or(Next::Other, |asked| Next::Files(Box::new(asked))))
+    Ok(read(&head[..count]).map_or(NextRequest::Other, |asked| NextRequest::Files(Box::new(asked))))
 }
 
 /// The request that `bytes` begin with, if it is one for a file.
@@ -140,7 +140,7 @@ fn head(response: &Response<ResponseBody>, last: bool, now: jiff::Timestamp) -> 
 }
 
 /// Sends a part of a file.
-async fn send(stream: &TcpStream, served: &Served, mut left: ByteSpan) -> io::Result<()> {
+async fn send(stream: &TcpStream, served: &ServedFile, mut left: ByteSpan) -> io::Result<()> {
     while left.length() > 0 {
         let turn = left.length().min(TURN);
         let count = match served.at(left.start) {

@@ -22,9 +22,9 @@ const OVERLOADED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: te
 
 /// A socket that is read and written here, and looked at elsewhere.
 #[derive(Clone, Debug)]
-pub(super) struct Shared(pub(super) Arc<TcpStream>);
+pub(super) struct SharedStream(pub(super) Arc<TcpStream>);
 
-impl AsyncRead for Shared {
+impl AsyncRead for SharedStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -45,7 +45,7 @@ impl AsyncRead for Shared {
     }
 }
 
-impl Shared {
+impl SharedStream {
     fn poll_written(
         &self,
         context: &mut Context<'_>,
@@ -61,7 +61,7 @@ impl Shared {
     }
 }
 
-impl AsyncWrite for Shared {
+impl AsyncWrite for SharedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_written(context, |stream| stream.try_write(bytes))
     }

@@ -13,13 +13,13 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::libc::{IPPROTO_TCP, TCP_INFO, getsockopt, socklen_t, tcp_info};
 
-use super::transfer_rate::Counters;
+use super::transfer_rate::ByteCounters;
 
 /// As many bytes as the kernel has to fill for what is looked at here: since Linux 4.10.
 const NEEDED: usize = offset_of!(tcp_info, tcpi_rwnd_limited) + size_of::<u64>();
 
 /// What `socket`, which is one of TCP, has counted so far. [`io::ErrorKind::Unsupported`] where the kernel is too old.
-pub(super) fn counters(socket: &impl AsFd) -> io::Result<Counters> {
+pub(super) fn counters(socket: &impl AsFd) -> io::Result<ByteCounters> {
     let mut info = MaybeUninit::<tcp_info>::zeroed();
     let mut length = socklen_t::try_from(size_of::<tcp_info>()).map_err(io::Error::other)?;
     let descriptor = socket.as_fd().as_raw_fd();
@@ -32,7 +32,7 @@ pub(super) fn counters(socket: &impl AsFd) -> io::Result<Counters> {
     }
     // SAFETY: see the module; what the kernel has not written is zero.
     let info = unsafe { info.assume_init() };
-    Ok(Counters {
+    Ok(ByteCounters {
         received: info.tcpi_bytes_received,
         acknowledged: info.tcpi_bytes_acked,
         busy: Duration::from_micros(info.tcpi_busy_time),

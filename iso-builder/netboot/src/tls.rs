@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// Where the server's certificate comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Certificate {
+pub enum CertificateChoice {
     /// A file with it and one with its private key, both PEM.
     Files(PathBuf, PathBuf),
     /// An authority of the server's own.

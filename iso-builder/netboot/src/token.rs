@@ -31,7 +31,7 @@ const SIGNATURE: usize = 16;
 
 /// What a token is for. A token for one purpose is none for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum TokenPurpose {
     /// To take the configuration.
     Configuration,
     /// To report.
@@ -80,15 +80,15 @@ impl Ticket {
 }
 
 /// What signs tickets.
-pub struct Signer(hmac::Key);
+pub struct TokenSigner(hmac::Key);
 
-impl fmt::Debug for Signer {
+impl fmt::Debug for TokenSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Signer")
     }
 }
 
-impl Signer {
+impl TokenSigner {
     /// Signs with this key.
     #[must_use]
     pub fn new(key: &[u8; KEY]) -> Self {
@@ -97,7 +97,7 @@ impl Signer {
 
     /// The token of a ticket for a purpose.
     #[must_use]
-    pub fn token(&self, purpose: Purpose, ticket: Ticket) -> Secret {
+    pub fn token(&self, purpose: TokenPurpose, ticket: Ticket) -> Secret {
         let ticket = ticket.to_bytes();
         let signature = hmac::sign(&self.0, &signed(purpose, &ticket));
         let mut token = ticket.to_vec();
@@ -107,7 +107,7 @@ impl Signer {
 
     /// The ticket of a token that this signer has made for this purpose; none of any other text.
     #[must_use]
-    pub fn ticket(&self, purpose: Purpose, token: &str) -> Option<Ticket> {
+    pub fn ticket(&self, purpose: TokenPurpose, token: &str) -> Option<Ticket> {
         if token.len() > 2 * (TICKET + SIGNATURE) {
             return None;
         }
@@ -120,10 +120,10 @@ impl Signer {
 }
 
 /// What is signed: the purpose, so that a token for one is none for another, and the ticket.
-fn signed(purpose: Purpose, ticket: &[u8]) -> Vec<u8> {
+fn signed(purpose: TokenPurpose, ticket: &[u8]) -> Vec<u8> {
     let purpose: &[u8] = match purpose {
-        Purpose::Configuration => b"configuration\n",
-        Purpose::Report => b"report\n",
+        TokenPurpose::Configuration => b"configuration\n",
+        TokenPurpose::Report => b"report\n",
     };
     [purpose, ticket].concat()
 }
@@ -157,29 +157,33 @@ mod tests {
 
     #[test]
     fn a_token_gives_back_its_ticket_for_its_purpose_alone() {
-        let (signer, ticket) = (Signer::new(&[1; KEY]), ticket());
-        let token = signer.token(Purpose::Configuration, ticket);
-        assert_eq!(signer.ticket(Purpose::Configuration, token.expose()), Some(ticket));
-        assert_eq!(signer.ticket(Purpose::Report, token.expose()), None);
-        assert_eq!(Signer::new(&[2; KEY]).ticket(Purpose::Configuration, token.expose()), None);
+        let (signer, ticket) = (TokenSigner::new(&[1; KEY]), ticket());
+        let token = signer.token(TokenPurpose::Configuration, ticket);
+        assert_eq!(signer.ticket(TokenPurpose::Configuration, token.expose()), Some(ticket));
+        assert_eq!(signer.ticket(TokenPurpose::Report, token.expose()), None);
+        assert_eq!(TokenSigner::new(&[2; KEY]).ticket(TokenPurpose::Configuration, token.expose()), None);
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
         assert!(token.expose().chars().all(plain), "it stands in URLs and in boot scripts");
     }
 
     #[test]
     fn a_token_with_any_bit_changed_is_none() {
-        let (signer, ticket) = (Signer::new(&[1; KEY]), ticket());
-        let token = URL_SAFE_NO_PAD.decode(signer.token(Purpose::Report, ticket).expose()).unwrap();
+        let (signer, ticket) = (TokenSigner::new(&[1; KEY]), ticket());
+        let token = URL_SAFE_NO_PAD.decode(signer.token(TokenPurpose::Report, ticket).expose()).unwrap();
         for bit in 0..token.len() * 8 {
             let mut changed = token.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(signer.ticket(Purpose::Report, &URL_SAFE_NO_PAD.encode(changed)), None, "bit {bit}");
+            assert_eq!(
+                signer.ticket(TokenPurpose::Report, &URL_SAFE_NO_PAD.encode(changed)),
+                None,
+                "bit {bit}"
+            );
         }
         for text in ["", "0", &"0".repeat(32), &"0".repeat(10_000), "é"] {
-            assert_eq!(signer.ticket(Purpose::Report, text), None, "{text:.40}");
+            assert_eq!(signer.ticket(TokenPurpose::Report, text), None, "{text:.40}");
         }
         for length in 0..token.len() {
-            assert_eq!(signer.ticket(Purpose::Report, &URL_SAFE_NO_PAD.encode(&token[..length])), None);
+            assert_eq!(signer.ticket(TokenPurpose::Report, &URL_SAFE_NO_PAD.encode(&token[..length])), None);
         }
     }
 

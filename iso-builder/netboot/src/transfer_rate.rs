@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum TransferPhase {
     /// It waits for a request: for its first byte, or for the rest of its head.
     Waiting,
     /// It receives the body of a request.
@@ -22,7 +22,7 @@ pub enum Phase {
 
 /// What the kernel has counted since the connection began (`struct tcp_info`, linux/tcp.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ByteCounters {
     /// Bytes from the client.
     pub received: u64,
     /// Bytes to the client that it has acknowledged.
@@ -33,7 +33,7 @@ pub struct Counters {
     pub window_limited: Duration,
 }
 
-impl Counters {
+impl ByteCounters {
     fn since(self, before: Self) -> Self {
         Self {
             received: self.received.saturating_sub(before.received),
@@ -60,10 +60,10 @@ impl Rate {
     }
 
     /// Whether a client has missed it by its own fault.
-    fn is_missed(self, phase: Phase, elapsed: Duration, moved: Counters) -> bool {
+    fn is_missed(self, phase: TransferPhase, elapsed: Duration, moved: ByteCounters) -> bool {
         let its_fault = match phase {
-            Phase::Waiting | Phase::Receiving => true,
-            Phase::Answering => moved.window_limited * 2 >= elapsed,
+            TransferPhase::Waiting | TransferPhase::Receiving => true,
+            TransferPhase::Answering => moved.window_limited * 2 >= elapsed,
         };
         its_fault && self.is_above(phase.bytes(moved), elapsed)
     }
@@ -92,7 +92,7 @@ impl Default for Rates {
 
 /// What is said of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TransferVerdict {
     /// It is fast enough, or it cannot be said yet.
     Fine,
     /// It is slow, by its client's fault: so many bytes a second.
@@ -106,43 +106,49 @@ pub enum Verdict {
 pub struct Meter {
     rates: Rates,
     turn: u64,
-    /// What was counted in this turn, the oldest first; in [`Phase::Waiting`], since the first byte of a head.
-    counted: VecDeque<(Instant, Counters)>,
+    /// What was counted in this turn, the oldest first; in [`TransferPhase::Waiting`], since the first byte of a head.
+    counted: VecDeque<(Instant, ByteCounters)>,
     /// What was counted before.
-    before: Counters,
+    before: ByteCounters,
 }
 
 impl Meter {
     /// A meter for a new connection.
     #[must_use]
     pub fn new(rates: Rates) -> Self {
-        Self { rates, turn: 0, counted: VecDeque::new(), before: Counters::default() }
+        Self { rates, turn: 0, counted: VecDeque::new(), before: ByteCounters::default() }
     }
 
     /// Takes in what is counted `now`. `turn` changes whenever a phase begins, which makes what was before irrelevant.
-    pub fn judge(&mut self, phase: Phase, turn: u64, now: Instant, counters: Counters) -> Verdict {
+    pub fn judge(
+        &mut self,
+        phase: TransferPhase,
+        turn: u64,
+        now: Instant,
+        counters: ByteCounters,
+    ) -> TransferVerdict {
         if self.turn != turn {
             self.turn = turn;
             self.counted.clear();
             self.before = counters;
         }
-        let idle = phase == Phase::Waiting && counters.received == self.before.received;
+        let idle = phase == TransferPhase::Waiting && counters.received == self.before.received;
         if !idle {
             self.counted.push_back((now, counters));
         }
         self.forget(now);
         if self.is_too_slow(phase, now, counters) {
-            return Verdict::TooSlow;
+            return TransferVerdict::TooSlow;
         }
         match self.over(self.rates.ample, now, counters) {
             Some((elapsed, moved)) if self.rates.ample.is_missed(phase, elapsed, moved) => {
-                Verdict::Slow(per_second(phase.bytes(moved), elapsed))
+                TransferVerdict::Slow(per_second(phase.bytes(moved), elapsed))
             }
-            _ => Verdict::Fine,
+            _ => TransferVerdict::Fine,
         }
     }
 
-    fn is_too_slow(&self, phase: Phase, now: Instant, counters: Counters) -> bool {
+    fn is_too_slow(&self, phase: TransferPhase, now: Instant, counters: ByteCounters) -> bool {
         let missed = |rate: Rate| {
             let over = self.over(rate, now, counters);
             over.is_some_and(|(elapsed, moved)| rate.is_missed(phase, elapsed, moved))
@@ -151,11 +157,11 @@ impl Meter {
         let starved = self.over(floor, now, counters).is_some_and(|(elapsed, moved)| {
             moved.busy * 2 >= elapsed && floor.is_above(moved.acknowledged, elapsed)
         });
-        missed(self.rates.least) || (phase == Phase::Answering && starved)
+        missed(self.rates.least) || (phase == TransferPhase::Answering && starved)
     }
 
     /// What was counted over the window of `rate`, and how long that was; none before so much time has passed.
-    fn over(&self, rate: Rate, now: Instant, counters: Counters) -> Option<(Duration, Counters)> {
+    fn over(&self, rate: Rate, now: Instant, counters: ByteCounters) -> Option<(Duration, ByteCounters)> {
         let mut before = self.counted.iter().rev().map(|(at, before)| (now.duration_since(*at), *before));
         before
             .find(|(elapsed, _)| *elapsed >= rate.window)
@@ -172,9 +178,9 @@ impl Meter {
     }
 }
 
-impl Phase {
+impl TransferPhase {
     /// The bytes that count.
-    fn bytes(self, moved: Counters) -> u64 {
+    fn bytes(self, moved: ByteCounters) -> u64 {
         match self {
             Self::Waiting | Self::Receiving => moved.received,
             Self::Answering => moved.acknowledged,
@@ -192,15 +198,19 @@ mod tests {
     use super::*;
 
     /// When a connection in `phase` is first slow and first too slow, in seconds, if it counts this much each second.
-    fn judged(phase: Phase, each: impl Fn(u32) -> Counters, seconds: u32) -> (Option<u32>, Option<u32>) {
+    fn judged(
+        phase: TransferPhase,
+        each: impl Fn(u32) -> ByteCounters,
+        seconds: u32,
+    ) -> (Option<u32>, Option<u32>) {
         let (mut meter, began) = (Meter::new(Rates::default()), Instant::now());
-        let (mut counters, mut slow) = (Counters::default(), None);
+        let (mut counters, mut slow) = (ByteCounters::default(), None);
         for second in 0..=seconds {
             let now = began + Duration::from_secs(second.into());
             match meter.judge(phase, 1, now, counters) {
-                Verdict::Fine => {}
-                Verdict::Slow(_) => slow = slow.or(Some(second)),
-                Verdict::TooSlow => return (slow, Some(second)),
+                TransferVerdict::Fine => {}
+                TransferVerdict::Slow(_) => slow = slow.or(Some(second)),
+                TransferVerdict::TooSlow => return (slow, Some(second)),
             }
             let more = each(second);
             counters.received += more.received;
@@ -214,50 +224,54 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A second in which the client takes `bytes`; it has closed its window if it is `closed`.
-    fn taken(bytes: u64, closed: bool) -> Counters {
+    fn taken(bytes: u64, closed: bool) -> ByteCounters {
         let window_limited = if closed { SECOND } else { Duration::ZERO };
-        Counters { acknowledged: bytes, busy: SECOND, window_limited, ..Counters::default() }
+        ByteCounters { acknowledged: bytes, busy: SECOND, window_limited, ..ByteCounters::default() }
     }
 
     #[test]
     fn a_reader_that_keeps_its_window_closed_is_closed_after_the_window_of_the_least_rate() {
         for bytes in [0, 100, 4000] {
-            assert_eq!(judged(Phase::Answering, |_| taken(bytes, true), 300), (Some(5), Some(20)), "{bytes}");
+            assert_eq!(
+                judged(TransferPhase::Answering, |_| taken(bytes, true), 300),
+                (Some(5), Some(20)),
+                "{bytes}"
+            );
         }
-        assert_eq!(judged(Phase::Answering, |_| taken(10_000, true), 300), (Some(5), None));
+        assert_eq!(judged(TransferPhase::Answering, |_| taken(10_000, true), 300), (Some(5), None));
     }
 
     #[test]
     fn a_machine_that_takes_64_kib_a_second_is_never_slow_whatever_holds_it_up() {
         for closed in [true, false] {
-            assert_eq!(judged(Phase::Answering, |_| taken(64 << 10, closed), 1000), (None, None));
+            assert_eq!(judged(TransferPhase::Answering, |_| taken(64 << 10, closed), 1000), (None, None));
         }
         // All of four seconds at once, as a reader with a large buffer takes it.
         let in_bursts = |second: u32| taken(if second.is_multiple_of(4) { 256 << 10 } else { 0 }, true);
-        assert_eq!(judged(Phase::Answering, in_bursts, 1000), (None, None));
+        assert_eq!(judged(TransferPhase::Answering, in_bursts, 1000), (None, None));
     }
 
     #[test]
     fn who_waits_for_the_network_or_for_this_server_is_not_called_slow() {
         // 200 machines that share a line of 5 Mbit/s.
-        assert_eq!(judged(Phase::Answering, |_| taken(3000, false), 1000), (None, None));
+        assert_eq!(judged(TransferPhase::Answering, |_| taken(3000, false), 1000), (None, None));
         // This server's disk gives nothing, so that there is nothing to send.
-        assert_eq!(judged(Phase::Answering, |_| Counters::default(), 1000), (None, None));
+        assert_eq!(judged(TransferPhase::Answering, |_| ByteCounters::default(), 1000), (None, None));
         // Nothing arrives any more: the machine has lost its power.
-        assert_eq!(judged(Phase::Answering, |_| taken(0, false), 1000), (None, Some(60)));
+        assert_eq!(judged(TransferPhase::Answering, |_| taken(0, false), 1000), (None, Some(60)));
         // A pause of half a minute is none of its doing either.
         let paused = |second: u32| taken(if second % 60 < 30 { 0 } else { 100 << 10 }, false);
-        assert_eq!(judged(Phase::Answering, paused, 1000), (None, None));
+        assert_eq!(judged(TransferPhase::Answering, paused, 1000), (None, None));
     }
 
     #[test]
     fn bodies_and_heads_that_trickle_in_are_given_up_and_idle_connections_are_not_slow() {
-        let received = |bytes| move |_| Counters { received: bytes, ..Counters::default() };
-        assert_eq!(judged(Phase::Receiving, received(1), 300), (Some(5), Some(20)));
-        assert_eq!(judged(Phase::Receiving, received(64 << 10), 300), (None, None));
-        assert_eq!(judged(Phase::Waiting, received(1), 300), (Some(6), Some(21)));
+        let received = |bytes| move |_| ByteCounters { received: bytes, ..ByteCounters::default() };
+        assert_eq!(judged(TransferPhase::Receiving, received(1), 300), (Some(5), Some(20)));
+        assert_eq!(judged(TransferPhase::Receiving, received(64 << 10), 300), (None, None));
+        assert_eq!(judged(TransferPhase::Waiting, received(1), 300), (Some(6), Some(21)));
         // Whoever has said nothing yet is in nobody's way.
-        assert_eq!(judged(Phase::Waiting, received(0), 300), (None, None));
+        assert_eq!(judged(TransferPhase::Waiting, received(0), 300), (None, None));
     }
 
     #[test]
@@ -266,8 +280,8 @@ mod tests {
         for turn in 0..20 {
             for second in 0..4 {
                 let now = began + Duration::from_secs(turn * 4 + second);
-                let counters = Counters { busy: SECOND * 100, ..Counters::default() };
-                assert_eq!(meter.judge(Phase::Answering, turn, now, counters), Verdict::Fine);
+                let counters = ByteCounters { busy: SECOND * 100, ..ByteCounters::default() };
+                assert_eq!(meter.judge(TransferPhase::Answering, turn, now, counters), TransferVerdict::Fine);
             }
         }
         assert!(meter.counted.len() <= 4);

@@ -18,7 +18,7 @@ use netboot::dnsmasq::DhcpMode;
 use netboot::fleet::entry::FleetEntry;
 use netboot::loaders::IPXE;
 use netboot::run::{Server, ServerOptions};
-use netboot::tls::Certificate;
+use netboot::tls::CertificateChoice;
 
 /// Boot machines from the network, each with its own configuration.
 ///
@@ -65,7 +65,7 @@ pub(super) struct ServeCommand {
     /// Serve over HTTPS, with a certificate and its private key in PEM, or with `self`, an authority that the server makes
     /// and keeps in --state. Loaders and the installer have to trust the authority already.
     #[arg(long, value_name = "CERTIFICATE,KEY or self", value_parser = certificate)]
-    tls: Option<Certificate>,
+    tls: Option<CertificateChoice>,
     /// How many connections there may be at a time.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     connections: usize,
@@ -112,10 +112,10 @@ fn pair<T: FromStr<Err: Display>>(text: &str) -> Result<(T, T), String> {
 }
 
 /// Where the certificate comes from.
-fn certificate(text: &str) -> Result<Certificate, String> {
+fn certificate(text: &str) -> Result<CertificateChoice, String> {
     match text {
-        "self" => Ok(Certificate::Own),
-        files => pair(files).map(|(certificate, key)| Certificate::Files(certificate, key)),
+        "self" => Ok(CertificateChoice::Own),
+        files => pair(files).map(|(certificate, key)| CertificateChoice::Files(certificate, key)),
     }
 }
 
@@ -277,9 +277,9 @@ mod tests {
 
     #[test]
     fn an_option_of_two_values_leaves_the_medium_alone() {
-        let files = Certificate::Files("cert.pem".into(), "key.pem".into());
+        let files = CertificateChoice::Files("cert.pem".into(), "key.pem".into());
         for (words, expected) in
-            [("--tls cert.pem,key.pem dist", files), ("--tls self dist", Certificate::Own)]
+            [("--tls cert.pem,key.pem dist", files), ("--tls self dist", CertificateChoice::Own)]
         {
             let options = options(words).unwrap();
             assert_eq!(options.medium, PathBuf::from("dist"));

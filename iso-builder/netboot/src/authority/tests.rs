@@ -7,9 +7,9 @@ fn now() -> Timestamp {
 }
 
 /// Names of a server that machines are told to call by the first.
-fn of(names: &[&str]) -> Names {
+fn of(names: &[&str]) -> CertificateNames {
     let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    Names {
+    CertificateNames {
         required: of(&names[..1]),
         further: of(&[&names[1..], &["127.0.0.1", "::1", "localhost"]].concat()),
     }
@@ -28,8 +28,9 @@ fn the_authority_stays_and_the_certificate_is_made_anew() {
     let directory = tempfile::tempdir().unwrap();
     let names = of(&["a.example.org", "192.0.2.1"]);
     let first = keep(directory.path(), &names, now()).unwrap();
-    let read =
-        |own: &Own| [&own.authority.file, &own.certificate].map(|path| fs::read_to_string(path).unwrap());
+    let read = |own: &OwnCertificate| {
+        [&own.authority.file, &own.certificate].map(|path| fs::read_to_string(path).unwrap())
+    };
     let before = read(&first);
     let second = keep(directory.path(), &names, now()).unwrap();
     let after = read(&second);

@@ -9,22 +9,22 @@ const OF_A: &str = "mac-52-54-00-00-00-0a.yaml";
 const OF_B: &str = "mac-52-54-00-00-00-0b.yaml";
 
 /// What a request that tells `query` is about.
-fn about(query: &str, found: Vec<Machine>, names: &[&str]) -> Choice {
+fn about(query: &str, found: Vec<Machine>, names: &[&str]) -> RecordChoice {
     let identity = told(query);
-    choose(&Told::new(&identity), found, &configurations(names), NOW)
+    choose(&ToldIdentity::new(&identity), found, &configurations(names), NOW)
 }
 
-fn record(query: &str, found: Vec<Machine>, names: &[&str]) -> Chosen {
+fn record(query: &str, found: Vec<Machine>, names: &[&str]) -> ChosenRecord {
     match about(query, found, names) {
-        Choice::Record(chosen) => *chosen,
-        Choice::Conflict(between) => panic!("conflict between {between:?}"),
+        RecordChoice::Record(chosen) => *chosen,
+        RecordChoice::Conflict(between) => panic!("conflict between {between:?}"),
     }
 }
 
 fn conflict(query: &str, found: Vec<Machine>, names: &[&str]) -> Vec<String> {
     match about(query, found, names) {
-        Choice::Conflict(between) => between,
-        Choice::Record(chosen) => panic!("{chosen:?}"),
+        RecordChoice::Conflict(between) => between,
+        RecordChoice::Record(chosen) => panic!("{chosen:?}"),
     }
 }
 

@@ -5,7 +5,7 @@ use model::release::MediumKind;
 use testing::medium::SampleMedium;
 
 /// All of a file, read in pieces of `piece` bytes.
-fn content(served: &Served, piece: usize) -> Vec<u8> {
+fn content(served: &ServedFile, piece: usize) -> Vec<u8> {
     let mut content = Vec::new();
     let mut buffer = vec![0; piece];
     loop {

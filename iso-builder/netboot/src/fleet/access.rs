@@ -17,19 +17,19 @@ const AGE: u32 = 7 * 24 * 3600;
 
 /// The token, and what follows from it. The token itself is not kept.
 #[derive(Clone)]
-pub struct Access {
+pub struct FleetAccess {
     bearer: Digest,
     cookie: String,
     form: String,
 }
 
-impl fmt::Debug for Access {
+impl fmt::Debug for FleetAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Access")
     }
 }
 
-impl Access {
+impl FleetAccess {
     /// Access with `token`, which nobody can guess.
     #[must_use]
     pub fn new(token: &Secret) -> Self {
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_token_opens_as_bearer_and_through_its_cookie_and_nothing_else_does() {
-        let access = Access::new(&Secret::new("T-secret"));
+        let access = FleetAccess::new(&Secret::new("T-secret"));
         let set = access.set_cookie(false);
         let pair = set.split(';').next().unwrap();
         let (_, value) = pair.split_once('=').unwrap();
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_cookie_cannot_be_read_by_scripts_nor_sent_by_other_sites_and_is_not_the_token() {
-        let access = Access::new(&Secret::new("T-secret"));
+        let access = FleetAccess::new(&Secret::new("T-secret"));
         for part in ["; HttpOnly", "; SameSite=Strict", "; Path=/"] {
             assert!(access.set_cookie(false).contains(part));
         }
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_form_of_another_server_is_known() {
-        let (one, other) = (Access::new(&Secret::new("one")), Access::new(&Secret::new("other")));
+        let (one, other) = (FleetAccess::new(&Secret::new("one")), FleetAccess::new(&Secret::new("other")));
         assert!(one.is_form_value(one.form_value()));
         assert!(!one.is_form_value(other.form_value()) && !one.is_form_value(""));
         assert!(!one.set_cookie(false).contains(one.form_value()));

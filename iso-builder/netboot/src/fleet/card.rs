@@ -2,9 +2,9 @@
 
 use model::machine::Identity;
 
-use super::html::{Text, ago, bytes, duration, icon, maybe};
+use super::html::{HtmlText, ago, bytes, duration, icon, maybe};
 use super::stage::{MachineStage, StageGroup, WAY};
-use super::view::{Asker, MachineRow, Progress};
+use super::view::{ClientRow, InstallProgress, MachineRow};
 use crate::machine::OperatorAction;
 use crate::moment::Moment;
 
@@ -24,7 +24,7 @@ pub fn card(row: &MachineRow, form: &str, now: Moment) -> String {
 {actions}
 </li>
 "#,
-        name = Text(name),
+        name = HtmlText(name),
         marks = marks(row),
         status = status(row, now),
         progress = maybe(row.progress.as_ref(), |progress| bar(progress, name)),
@@ -32,7 +32,7 @@ pub fn card(row: &MachineRow, form: &str, now: Moment) -> String {
         message = message(row),
         failure = failure(row),
         next = maybe(row.next.as_ref().filter(|_| *group != StageGroup::Failed), |next| {
-            format!("<p class=\"next\">{}</p>", Text(next))
+            format!("<p class=\"next\">{}</p>", HtmlText(next))
         }),
         clients = clients(row),
         actions = actions(row, form),
@@ -45,9 +45,9 @@ pub fn clients(row: &MachineRow) -> String {
     if row.clients.len() < 2 {
         return String::new();
     }
-    let address = |client: &Asker| {
+    let address = |client: &ClientRow| {
         let took = if client.took.is_some() { ", which has the configuration" } else { "" };
-        format!("<code>{}</code>{took}", Text(&client.address))
+        format!("<code>{}</code>{took}", HtmlText(&client.address))
     };
     let addresses: Vec<String> = row.clients.iter().map(address).collect();
     format!("<p class=\"clients\">Asked for from {}</p>", addresses.join(" and "))
@@ -56,7 +56,7 @@ pub fn clients(row: &MachineRow) -> String {
 /// What tells it from others.
 fn marks(row: &MachineRow) -> String {
     let Identity { macs, serial, asset_tag, .. } = &row.identity;
-    let mark = |text: &str| format!("<code>{}</code>", Text(text));
+    let mark = |text: &str| format!("<code>{}</code>", HtmlText(text));
     let mut marks: Vec<_> = macs.iter().take(CARDS).map(|mac| mark(&mac.to_string())).collect();
     if macs.len() > CARDS {
         marks.push(format!("<span>+ {} more</span>", macs.len() - CARDS));
@@ -93,18 +93,18 @@ pub fn status(row: &MachineRow, now: Moment) -> String {
 
 /// How much of the present step is done.
 #[must_use]
-pub fn bar(progress: &Progress, name: &str) -> String {
-    let Progress { percent, bytes: done, total, rate, seconds_left } = progress;
+pub fn bar(progress: &InstallProgress, name: &str) -> String {
+    let InstallProgress { percent, bytes: done, total, rate, seconds_left } = progress;
     let rate = maybe(*rate, |rate| format!("<span>{}/s</span>", bytes(rate)));
     let left = maybe(seconds_left.filter(|seconds| *seconds > 0), |seconds| {
         format!("<span>{} left</span>", duration(seconds))
     });
     format!(
-        r#"<div class="progress"><progress max="100" value="{percent}" aria-label="Progress of {name}">{percent} %</progress>
+        r#"<div class="progress"><progress max="100" value="{percent}" aria-label="InstallProgress of {name}">{percent} %</progress>
 <p class="figures"><strong>{percent} %</strong><span>{} of {}</span>{rate}{left}</p></div>"#,
         bytes(*done),
         bytes(*total),
-        name = Text(name),
+        name = HtmlText(name),
     )
 }
 
@@ -126,7 +126,7 @@ pub fn way(stage: MachineStage) -> String {
 
 fn message(row: &MachineRow) -> String {
     let message = row.message.as_deref().filter(|message| !message.is_empty());
-    maybe(message, |message| format!("<p class=\"message\"><bdi>{}</bdi></p>", Text(message)))
+    maybe(message, |message| format!("<p class=\"message\"><bdi>{}</bdi></p>", HtmlText(message)))
 }
 
 /// Why it failed and what to do, with the log one click away.
@@ -137,18 +137,18 @@ pub fn failure(row: &MachineRow) -> String {
     }
     let because = |(index, cause): (usize, &String)| {
         let word = if index == 0 { "" } else { "because: " };
-        format!("<p>{word}<bdi>{}</bdi></p>", Text(cause))
+        format!("<p>{word}<bdi>{}</bdi></p>", HtmlText(cause))
     };
     let error = row.error.as_ref();
     let causes: String = error.iter().flat_map(|error| &error.causes).enumerate().map(because).collect();
     let hints = error.iter().flat_map(|error| &error.hints).chain(&row.next);
-    let hints: String = hints.map(|hint| format!("<li><bdi>{}</bdi></li>", Text(hint))).collect();
+    let hints: String = hints.map(|hint| format!("<li><bdi>{}</bdi></li>", HtmlText(hint))).collect();
     let hints = if hints.is_empty() { hints } else { format!("<ul class=\"hints\">{hints}</ul>") };
     let id = &row.id;
     let log = match row.log {
         true => format!(
             r#"<p><a class="log" href="/fleet/machines/{id}#log">Read the log<span class="unseen"> of {}</span></a></p>"#,
-            Text(&row.name)
+            HtmlText(&row.name)
         ),
         false => String::new(),
     };
@@ -164,7 +164,7 @@ pub fn actions(row: &MachineRow, form: &str) -> String {
 
 fn button(action: OperatorAction, row: &MachineRow, form: &str) -> String {
     let MachineRow { id, name, .. } = row;
-    let (name, verb) = (Text(name), action.name());
+    let (name, verb) = (HtmlText(name), action.name());
     let form = |class: &str, label: &str| {
         format!(
             "<form method=\"post\" action=\"/fleet/machines/{id}/{verb}\"><input type=\"hidden\" name=\"form\" value=\"{form}\">\

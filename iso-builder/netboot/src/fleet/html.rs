@@ -8,9 +8,9 @@ use crate::moment::Moment;
 
 /// Text in an element or in a quoted attribute.
 #[derive(Clone, Copy, Debug)]
-pub struct Text<'a>(pub &'a str);
+pub struct HtmlText<'a>(pub &'a str);
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for HtmlText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
             match c {
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn text_cannot_leave_its_place() {
         let hostile = "<script>&\"'\u{202e}\u{0}a\nb\u{200f}";
-        let shown = Text(hostile).to_string();
+        let shown = HtmlText(hostile).to_string();
         assert_eq!(shown, "&lt;script&gt;&amp;&quot;&#39;\u{fffd}\u{fffd}a\nb\u{fffd}");
     }
 
@@ -89,7 +89,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn no_text_brings_markup(text in "\\PC{0,40}|.{0,40}") {
-            let shown = Text(&text).to_string();
+            let shown = HtmlText(&text).to_string();
             proptest::prop_assert!(!shown.contains(['<', '>', '"', '\'']));
         }
     }

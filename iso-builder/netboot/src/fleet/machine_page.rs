@@ -3,10 +3,10 @@
 use base::progress::State;
 
 use super::card;
-use super::html::{Text, duration, maybe};
+use super::html::{HtmlText, duration, maybe};
 use super::stage::StageGroup;
 use super::story::{Story, StoryStep};
-use super::view::{Asker, MachineRow};
+use super::view::{ClientRow, MachineRow};
 use crate::moment::Moment;
 
 /// What is in `main`.
@@ -19,13 +19,13 @@ pub fn page(row: &MachineRow, story: Option<&Story>, form: &str, now: Moment) ->
          {status}{way}{progress}{failure}{next}{clients}{actions}</article>\n\
          {facts}{steps}{log}",
         group = if row.silent { "unknown" } else { group.text() },
-        name = Text(name),
+        name = HtmlText(name),
         status = card::status(row, now),
         progress = maybe(row.progress.as_ref(), |progress| card::bar(progress, name)),
         way = if *group == StageGroup::Installing { card::way(row.stage) } else { String::new() },
         failure = card::failure(row),
         next = maybe(row.next.as_ref().filter(|_| *group != StageGroup::Failed), |next| {
-            format!("<p class=\"next\">{}</p>", Text(next))
+            format!("<p class=\"next\">{}</p>", HtmlText(next))
         }),
         clients = card::clients(row),
         actions = card::actions(row, form),
@@ -37,7 +37,7 @@ pub fn page(row: &MachineRow, story: Option<&Story>, form: &str, now: Moment) ->
 
 fn facts(row: &MachineRow) -> String {
     let identity = &row.identity;
-    let code = |text: &str| format!("<dd><code>{}</code></dd>", Text(text));
+    let code = |text: &str| format!("<dd><code>{}</code></dd>", HtmlText(text));
     let entry = |name: &str, values: Vec<String>| match values.is_empty() {
         true => String::new(),
         false => format!("<div><dt>{name}</dt>{}</div>", values.concat()),
@@ -65,16 +65,16 @@ fn facts(row: &MachineRow) -> String {
 }
 
 /// Who asked to boot as this machine, and what they told.
-fn client(client: &Asker) -> String {
-    let Asker { address, told, last, times, took, .. } = client;
+fn client(client: &ClientRow) -> String {
+    let ClientRow { address, told, last, times, took, .. } = client;
     let took = maybe(took.as_ref(), |took| {
         format!(", took the configuration <time datetime=\"{took}\">{took}</time>")
     });
     let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
     format!(
         "<dd><code>{}</code> {times}, last <time datetime=\"{last}\">{last}</time>{took}<br><bdi>{}</bdi></dd>",
-        Text(address),
-        Text(told),
+        HtmlText(address),
+        HtmlText(told),
     )
 }
 
@@ -93,7 +93,7 @@ fn steps(story: &Story, now: Moment) -> String {
         let took = duration(until.0.saturating_sub(step.since.0));
         format!(
             "<tr class=\"is-{class}\"><th scope=\"row\"><bdi>{}</bdi></th><td class=\"state\">{}{state}</td><td>{took}</td></tr>\n",
-            Text(&step.message),
+            HtmlText(&step.message),
             super::html::icon(class),
         )
     };
@@ -110,6 +110,6 @@ fn log(row: &MachineRow, story: &Story) -> String {
          <p><a href=\"/fleet/machines/{}/log\">The log as text</a></p>\
          <pre tabindex=\"0\" aria-labelledby=\"h-log\">{}</pre></section>\n",
         row.id,
-        Text(&story.log)
+        HtmlText(&story.log)
     )
 }

@@ -1,9 +1,9 @@
 //! The page of the fleet, and what all pages have.
 
 use super::card;
-use super::html::{Text, ago, icon};
+use super::html::{HtmlText, ago, icon};
 use super::stage::StageGroup;
-use super::view::{Dispute, FleetView, MachineRow};
+use super::view::{ConflictRow, FleetView, MachineRow};
 use crate::moment::Moment;
 
 /// The style sheet.
@@ -76,7 +76,7 @@ pub fn fleet(view: &FleetView, form: &str, now: Moment) -> String {
 }
 
 /// Requests that were refused because they told marks of several machines.
-fn conflicts(conflicts: &[Dispute], form: &str, now: Moment) -> String {
+fn conflicts(conflicts: &[ConflictRow], form: &str, now: Moment) -> String {
     if conflicts.is_empty() {
         return String::new();
     }
@@ -87,12 +87,12 @@ fn conflicts(conflicts: &[Dispute], form: &str, now: Moment) -> String {
     )
 }
 
-fn dispute(conflict: &Dispute, form: &str, now: Moment) -> String {
-    let Dispute { id, address, told, between, times, seen, .. } = conflict;
+fn dispute(conflict: &ConflictRow, form: &str, now: Moment) -> String {
+    let ConflictRow { id, address, told, between, times, seen, .. } = conflict;
     let names: Vec<String> =
-        between.iter().map(|name| format!("<strong><bdi>{}</bdi></strong>", Text(name))).collect();
+        between.iter().map(|name| format!("<strong><bdi>{}</bdi></strong>", HtmlText(name))).collect();
     let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
-    let address = Text(address).to_string();
+    let address = HtmlText(address).to_string();
     format!(
         "<li id=\"c-{id}\" class=\"machine is-failed\">\n\
          <div class=\"who\"><h3>{address}</h3>\n<p class=\"marks\"><bdi>{told}</bdi></p></div>\n\
@@ -101,7 +101,7 @@ fn dispute(conflict: &Dispute, form: &str, now: Moment) -> String {
          <p class=\"next\">If it is one machine, keep one of its configurations, or forget or redeploy the other entry. If not, find out who asks from this address.</p></div>\n\
          <div class=\"actions\"><form method=\"post\" action=\"/fleet/conflicts/{id}/dismiss\"><input type=\"hidden\" name=\"form\" value=\"{form}\">\
          <button id=\"dismiss-{id}\">Dismiss<span class=\"unseen\"> {address}</span></button></form></div>\n</li>\n",
-        told = Text(told),
+        told = HtmlText(told),
         icon = icon("failed"),
         ago = ago(*seen, now, "", " ago"),
         names = names.join(" and "),
@@ -117,7 +117,7 @@ fn clock(now: Moment) -> String {
 
 /// How many machines are where, in one line.
 fn summary(view: &FleetView) -> String {
-    let count = |count: &super::view::Count| {
+    let count = |count: &super::view::StageCount| {
         let (text, count) = (count.group.text(), count.count);
         format!(
             "<li class=\"is-{text}\"><a href=\"#{text}\">{}<strong>{count}</strong> {text}</a></li>",

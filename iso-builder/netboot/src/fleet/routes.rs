@@ -8,7 +8,7 @@ use base::digest::Digest;
 use model::config::Secret;
 use model::fleet::Hello;
 
-use super::access::Access;
+use super::access::FleetAccess;
 use super::stories::Stories;
 use super::story::{self, RunOutcome};
 use super::view::{self, FleetView};
@@ -113,7 +113,7 @@ pub struct FleetSources<'a> {
 /// The fleet of one server.
 #[derive(Debug)]
 pub struct Fleet {
-    access: Access,
+    access: FleetAccess,
     stories: Mutex<Stories>,
     tls: bool,
 }
@@ -122,7 +122,7 @@ impl Fleet {
     /// A fleet for those who know `token`; `tls` says whether browsers come by HTTPS.
     #[must_use]
     pub fn new(token: &Secret, tls: bool) -> Self {
-        Self { access: Access::new(token), stories: Mutex::default(), tls }
+        Self { access: FleetAccess::new(token), stories: Mutex::default(), tls }
     }
 
     /// Whether a path is one of these.
@@ -197,7 +197,7 @@ impl Fleet {
         let rows = machines.iter().map(|one| (one, stories.get(one.id), known.configurations.fit(one)));
         let mut view = FleetView::new(rows, now);
         view.more = count.saturating_sub(machines.len());
-        view.conflicts = conflicts.iter().map(view::Dispute::from).collect();
+        view.conflicts = conflicts.iter().map(view::ConflictRow::from).collect();
         Ok(view)
     }
 
@@ -226,7 +226,7 @@ impl Fleet {
         let main = machine_page::page(&row, story, self.access.form_value(), now);
         Ok(match what {
             "" => {
-                let title = format!("{} · Fleet", super::html::Text(&row.name));
+                let title = format!("{} · Fleet", super::html::HtmlText(&row.name));
                 let live = format!("{path}/live");
                 Some(FleetReply::new(200, HTML, page::document(&title, Some(&live), &main)))
             }

@@ -23,7 +23,7 @@ const MOST: u64 = 1 << 60;
 
 /// Why a line is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Absurd {
+pub enum InvalidReport {
     /// Not one of the format.
     #[error("it is not a line of a report of version 1")]
     Format,
@@ -52,7 +52,7 @@ pub struct StoryStep {
 
 /// How much of the present step is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct StepProgress {
     /// Which step.
     pub step: String,
     /// Bytes done.
@@ -83,7 +83,7 @@ pub struct Story {
     /// The steps so far.
     pub steps: Vec<StoryStep>,
     /// Counted in bytes, while a step with a length runs.
-    pub work: Option<Work>,
+    pub work: Option<StepProgress>,
     /// The latest message.
     pub message: String,
     /// Why it failed.
@@ -109,22 +109,22 @@ pub enum RunOutcome {
 
 /// The lines of a body, checked; the greeting is apart from the others. Lines of a kind that this version does not
 /// know are passed over: a newer installer may say more.
-pub fn read(body: &[u8]) -> Result<(Hello, Vec<Line>), Absurd> {
-    let text = std::str::from_utf8(body).map_err(|_| Absurd::Text)?;
+pub fn read(body: &[u8]) -> Result<(Hello, Vec<Line>), InvalidReport> {
+    let text = std::str::from_utf8(body).map_err(|_| InvalidReport::Text)?;
     let mut lines = text.lines();
     let Some(Line::Hello(hello)) = lines.next().and_then(|line| serde_json::from_str(line).ok()) else {
-        return Err(Absurd::Format);
+        return Err(InvalidReport::Format);
     };
     if hello.v != fleet::VERSION {
-        return Err(Absurd::Format);
+        return Err(InvalidReport::Format);
     }
     [&hello.hostname, &hello.product].into_iter().flatten().try_for_each(|text| short(text, 256))?;
     let mut found = Vec::new();
     for line in lines {
-        let value: serde_json::Value = serde_json::from_str(line).map_err(|_| Absurd::Format)?;
+        let value: serde_json::Value = serde_json::from_str(line).map_err(|_| InvalidReport::Format)?;
         let known = ["event", "failure", "log", "node"].iter().any(|kind| value.get(kind).is_some());
         if known {
-            let line = serde_json::from_value(value).map_err(|_| Absurd::Format)?;
+            let line = serde_json::from_value(value).map_err(|_| InvalidReport::Format)?;
             check(&line)?;
             found.push(line);
         }
@@ -132,24 +132,24 @@ pub fn read(body: &[u8]) -> Result<(Hello, Vec<Line>), Absurd> {
     Ok((hello, found))
 }
 
-fn check(line: &Line) -> Result<(), Absurd> {
+fn check(line: &Line) -> Result<(), InvalidReport> {
     match line {
-        Line::Hello(_) => Err(Absurd::Format),
+        Line::Hello(_) => Err(InvalidReport::Format),
         Line::Event(event) => {
             let name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             if event.step.is_empty() || event.step.len() > 64 || !event.step.chars().all(name) {
-                return Err(Absurd::Text);
+                return Err(InvalidReport::Text);
             }
-            time(event).ok_or(Absurd::Number)?;
+            time(event).ok_or(InvalidReport::Number)?;
             let large = |count: &Option<u64>| count.is_some_and(|count| count > MOST);
             if event.v != 1 || large(&event.bytes) || large(&event.total) {
-                return Err(Absurd::Number);
+                return Err(InvalidReport::Number);
             }
             long(&event.message)
         }
         Line::Failure(Failed { causes, hints, .. }) => {
             if causes.len() > 64 || hints.len() > 64 {
-                return Err(Absurd::Number);
+                return Err(InvalidReport::Number);
             }
             causes.iter().chain(hints).try_for_each(|text| long(text))
         }
@@ -157,18 +157,18 @@ fn check(line: &Line) -> Result<(), Absurd> {
             short(stage, 64)?;
             [Some(detail), next.as_ref()].into_iter().flatten().try_for_each(|text| long(text))
         }
-        Line::Log(log) if log.len() > LOG => Err(Absurd::Text),
+        Line::Log(log) if log.len() > LOG => Err(InvalidReport::Text),
         Line::Log(_) => Ok(()),
     }
 }
 
-fn long(text: &str) -> Result<(), Absurd> {
+fn long(text: &str) -> Result<(), InvalidReport> {
     let strange = |c: char| c.is_control() && !"\n\r\t".contains(c);
-    if text.len() > fleet::MESSAGE || text.chars().any(strange) { Err(Absurd::Text) } else { Ok(()) }
+    if text.len() > fleet::MESSAGE || text.chars().any(strange) { Err(InvalidReport::Text) } else { Ok(()) }
 }
 
-fn short(text: &str, limit: usize) -> Result<(), Absurd> {
-    if text.len() > limit || text.chars().any(char::is_control) { Err(Absurd::Text) } else { Ok(()) }
+fn short(text: &str, limit: usize) -> Result<(), InvalidReport> {
+    if text.len() > limit || text.chars().any(char::is_control) { Err(InvalidReport::Text) } else { Ok(()) }
 }
 
 /// The time of an event in milliseconds, by the clock of the machine.
@@ -275,7 +275,11 @@ impl Story {
             let (id, message) = (event.step.clone(), event.message.clone());
             self.steps.push(StoryStep { id, message, state: event.state, since: now, until: None });
         }
-        self.work = event.total.map(|total| Work { step: event.step.clone(), total, ..Work::default() });
+        self.work = event.total.map(|total| StepProgress {
+            step: event.step.clone(),
+            total,
+            ..StepProgress::default()
+        });
         self.count(event);
     }
 
@@ -301,7 +305,7 @@ impl Story {
     }
 }
 
-impl Work {
+impl StepProgress {
     /// How much of it is done, from 0 to 100.
     #[must_use]
     pub fn percent(&self) -> u8 {

@@ -9,7 +9,7 @@ use super::story::{Story, StoryStep};
 use crate::machine::{
     BootClient, ConfigurationFit, DeploymentState, InstallPermission, Machine, OperatorAction,
 };
-use crate::machine_store::Conflict;
+use crate::machine_store::IdentityConflict;
 use crate::moment::Moment;
 
 /// The version of the JSON.
@@ -30,9 +30,9 @@ pub struct FleetView {
     /// Now, by the clock of the server.
     pub time: String,
     /// How many there are of each group, those with none left out.
-    pub summary: Vec<Count>,
+    pub summary: Vec<StageCount>,
     /// Requests whose marks belong to more than one machine or configuration, the latest first.
-    pub conflicts: Vec<Dispute>,
+    pub conflicts: Vec<ConflictRow>,
     /// The machines, those first that somebody has to look at.
     pub machines: Vec<MachineRow>,
     /// Machines that are not listed.
@@ -41,7 +41,7 @@ pub struct FleetView {
 
 /// A conflict as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Dispute {
+pub struct ConflictRow {
     /// Its name on this server.
     pub id: String,
     /// The address of the client.
@@ -61,9 +61,9 @@ pub struct Dispute {
     pub seen: Moment,
 }
 
-impl From<&Conflict> for Dispute {
-    fn from(conflict: &Conflict) -> Self {
-        let Conflict { id, address, told, between, first, last, times } = conflict.clone();
+impl From<&IdentityConflict> for ConflictRow {
+    fn from(conflict: &IdentityConflict) -> Self {
+        let IdentityConflict { id, address, told, between, first, last, times } = conflict.clone();
         let (address, seen) = (address.to_string(), last);
         Self { id, address, told, between, first: first.to_string(), last: last.to_string(), times, seen }
     }
@@ -71,7 +71,7 @@ impl From<&Conflict> for Dispute {
 
 /// A client that asked to boot as a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Asker {
+pub struct ClientRow {
     /// Its address.
     pub address: String,
     /// The marks that it told last.
@@ -86,7 +86,7 @@ pub struct Asker {
     pub took: Option<String>,
 }
 
-impl From<&BootClient> for Asker {
+impl From<&BootClient> for ClientRow {
     fn from(client: &BootClient) -> Self {
         let BootClient { address, told, first, last, times, took } = client.clone();
         let took = took.map(|took| took.to_string());
@@ -97,7 +97,7 @@ impl From<&BootClient> for Asker {
 
 /// How many machines are in a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Count {
+pub struct StageCount {
     /// Which.
     pub group: StageGroup,
     /// How many.
@@ -116,7 +116,7 @@ pub struct MachineRow {
     /// The configuration that it was given last.
     pub configuration: Option<String>,
     /// Who asked to boot as this machine since the last redeployment, the latest last.
-    pub clients: Vec<Asker>,
+    pub clients: Vec<ClientRow>,
     /// What is installed.
     pub product: Option<String>,
     /// Where it is.
@@ -134,7 +134,7 @@ pub struct MachineRow {
     /// The latest message.
     pub message: Option<String>,
     /// How much of the present step is done.
-    pub progress: Option<Progress>,
+    pub progress: Option<InstallProgress>,
     /// Why it failed.
     pub error: Option<Failed>,
     /// What somebody has to do so that it goes on.
@@ -159,7 +159,7 @@ pub struct Moments {
 
 /// How much of a step is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Progress {
+pub struct InstallProgress {
     /// From 0 to 100.
     pub percent: u8,
     /// Bytes done.
@@ -185,7 +185,7 @@ impl FleetView {
             let key = |row: &MachineRow| (order(row.group), !row.silent);
             key(one).cmp(&key(other)).then_with(|| (&one.name, &one.id).cmp(&(&other.name, &other.id)))
         });
-        let count = |group| Count { group, count: rows.iter().filter(|row| row.group == group).count() };
+        let count = |group| StageCount { group, count: rows.iter().filter(|row| row.group == group).count() };
         let summary = StageGroup::ALL.map(count).into_iter().filter(|count| count.count > 0).collect();
         let (v, time, conflicts) = (VERSION, now.to_string(), Vec::new());
         Self { v, time, summary, conflicts, machines: rows, more: 0 }
@@ -215,7 +215,7 @@ pub fn row(machine: &Machine, story: Option<&Story>, fit: ConfigurationFit, now:
         name: name(machine, story),
         identity: machine.identity.clone(),
         configuration: machine.configuration.clone(),
-        clients: machine.clients.iter().map(Asker::from).collect(),
+        clients: machine.clients.iter().map(ClientRow::from).collect(),
         product: told.and_then(|story| story.product.clone()),
         stage,
         group,
@@ -256,11 +256,11 @@ fn failed_in(story: &Story) -> Option<MachineStage> {
 }
 
 /// A machine that is silent has no rate.
-fn progress(story: &Story, silent: bool) -> Option<Progress> {
+fn progress(story: &Story, silent: bool) -> Option<InstallProgress> {
     let work = story.work.as_ref().filter(|work| work.total > 0)?;
     let (percent, rate, seconds_left) = (work.percent(), work.rate(), work.left());
     let (rate, seconds_left) = (rate.filter(|_| !silent), seconds_left.filter(|_| !silent));
-    Some(Progress { percent, bytes: work.bytes, total: work.total, rate, seconds_left })
+    Some(InstallProgress { percent, bytes: work.bytes, total: work.total, rate, seconds_left })
 }
 
 /// Its host name, or else its serial number, tag or first card.

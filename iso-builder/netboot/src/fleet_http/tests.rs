@@ -6,12 +6,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::boot::System;
+use crate::boot::BootSystem;
 use crate::configurations::{ConfigurationSource, Configurations};
 use crate::files::Files;
 use crate::fleet::routes::Fleet;
 use crate::machine_registry::MachineRegistry;
-use crate::net::{Limits, listen, serve};
+use crate::net::{ServerLimits, listen, serve};
 use crate::test_support::{NODE, medium};
 use base::progress::Progress;
 use installer::fleet::{Patience, Reporter, Setup};
@@ -31,7 +31,7 @@ fn server() -> SocketAddr {
             std::fs::write(nodes.join(format!("mac-52-54-00-12-34-{last}.yaml")), NODE).unwrap();
         }
         let files = Files::open(&medium(MediumKind::Full).tree()).unwrap();
-        let system = System::of(&files, &[]).unwrap();
+        let system = BootSystem::of(&files, &[]).unwrap();
         let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
         let configurations = Configurations::load(&ConfigurationSource::Directory(nodes), &[]).unwrap();
         let mut site = Router::new(files, system, store, configurations);
@@ -42,7 +42,7 @@ fn server() -> SocketAddr {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::watch::channel(false);
         runtime.spawn(async move {
-            serve(listener, Arc::new(site), None, Limits::default(), stopped).await;
+            serve(listener, Arc::new(site), None, ServerLimits::default(), stopped).await;
             drop(stop);
         });
         (address, directory, runtime)

@@ -60,7 +60,7 @@ pub struct Machine {
     /// The generation of its tokens; those of an earlier one open nothing.
     pub generation: u32,
     /// The ticket with which the configuration was taken last: its holder alone reports how the install goes.
-    pub taken: Option<Taken>,
+    pub taken: Option<TakenTicket>,
     /// Who asked since the last redeployment, the latest last.
     pub clients: Vec<BootClient>,
 }
@@ -68,12 +68,12 @@ pub struct Machine {
 /// What is remembered of the ticket with which a configuration was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Taken {
+pub struct TakenTicket {
     generation: u32,
     nonce: u64,
 }
 
-impl From<Ticket> for Taken {
+impl From<Ticket> for TakenTicket {
     fn from(ticket: Ticket) -> Self {
         Self { generation: ticket.generation, nonce: ticket.nonce }
     }

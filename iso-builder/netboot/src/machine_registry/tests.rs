@@ -46,11 +46,11 @@ impl Bench {
         (configuration.expose().to_owned(), report.expose().to_owned())
     }
 
-    fn take(&self, token: &str) -> Result<Taking, TokenRefusal> {
+    fn take(&self, token: &str) -> Result<ConfigurationHandout, TokenRefusal> {
         self.take_at(token, NOW)
     }
 
-    fn take_at(&self, token: &str, now: Moment) -> Result<Taking, TokenRefusal> {
+    fn take_at(&self, token: &str, now: Moment) -> Result<ConfigurationHandout, TokenRefusal> {
         self.registry.take(token, peer(2), &self.configurations, HOUR, now).unwrap()
     }
 

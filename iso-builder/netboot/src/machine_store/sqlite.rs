@@ -20,7 +20,8 @@ use uuid::Uuid;
 
 use super::unreadable::unreadable;
 use super::{
-    Change, Changes, Conflict, Durability, Look, MOST_CONFLICTS, MOST_STRANGERS, MachineStore, Records,
+    Change, Changes, Durability, IdentityConflict, Look, MOST_CONFLICTS, MOST_STRANGERS, MachineStore,
+    Records,
 };
 use crate::identity_keys::{self, IdentityKey};
 use crate::machine::Machine;
@@ -238,7 +239,7 @@ impl Records for Rows<'_> {
         Ok(usize::try_from(count)?)
     }
 
-    fn conflicts(&self) -> Result<Vec<Conflict>> {
+    fn conflicts(&self) -> Result<Vec<IdentityConflict>> {
         let sql =
             "SELECT id, address, told, parties, first, last, times FROM conflicts ORDER BY last DESC, id";
         let mut statement = self.0.prepare_cached(sql)?;
@@ -295,8 +296,8 @@ impl Changes for Rows<'_> {
         ids.into_iter().try_for_each(|id| self.remove(MachineId::of(Uuid::from_bytes(id))))
     }
 
-    fn add_conflict(&mut self, conflict: &Conflict) -> Result<()> {
-        let Conflict { id, address, told, between, first, last, times } = conflict;
+    fn add_conflict(&mut self, conflict: &IdentityConflict) -> Result<()> {
+        let IdentityConflict { id, address, told, between, first, last, times } = conflict;
         let sql = "INSERT INTO conflicts (id, address, told, parties, first, last, times) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
                    ON CONFLICT (id) DO UPDATE SET told = excluded.told, last = excluded.last, times = times + 1";

@@ -1,9 +1,9 @@
 use super::*;
 use crate::transfer_rate::Rate;
 use std::io::{Read, Write};
-use std::net::TcpStream as Client;
+use std::net::TcpStream as ClientConnections;
 
-use crate::boot::System;
+use crate::boot::BootSystem;
 use crate::configurations::Configurations;
 use crate::files::Files;
 use crate::machine_registry::MachineRegistry;
@@ -23,11 +23,11 @@ struct Server {
 }
 
 impl Server {
-    fn start(limits: Limits) -> Self {
+    fn start(limits: ServerLimits) -> Self {
         Self::secured(limits, None)
     }
 
-    fn secured(limits: Limits, tls: Option<TlsAcceptor>) -> Self {
+    fn secured(limits: ServerLimits, tls: Option<TlsAcceptor>) -> Self {
         let sample = medium(MediumKind::Full);
         Self::of(&sample, Configurations::default(), limits, tls)
     }
@@ -35,12 +35,12 @@ impl Server {
     fn of(
         sample: &SampleMedium,
         configurations: Configurations,
-        limits: Limits,
+        limits: ServerLimits,
         tls: Option<TlsAcceptor>,
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let files = Files::open(&sample.tree()).unwrap();
-        let system = System::of(&files, &[]).unwrap();
+        let system = BootSystem::of(&files, &[]).unwrap();
         let store = MachineRegistry::open(directory.path()).unwrap();
         let site = Arc::new(Router::new(files, system, store, configurations));
         let runtime =
@@ -54,8 +54,8 @@ impl Server {
         Self { address, stop, thread: Some(thread), _directory: directory }
     }
 
-    fn connect(&self) -> Client {
-        let client = Client::connect(self.address).unwrap();
+    fn connect(&self) -> ClientConnections {
+        let client = ClientConnections::connect(self.address).unwrap();
         client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         client
     }
@@ -88,7 +88,7 @@ fn rootfs() -> Vec<u8> {
 
 #[test]
 fn a_file_comes_whole_in_parts_and_without_its_body() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ServerLimits::default());
     let (head, body) = server.ask("GET /medium/live/rootfs.squashfs HTTP/1.1\r\n");
     assert!(head.starts_with("http/1.1 200 ok\r\n") && head.contains("content-length: 300000\r\n"), "{head}");
     assert!(head.contains("accept-ranges: bytes\r\n"), "{head}");
@@ -110,7 +110,7 @@ fn a_file_comes_whole_in_parts_and_without_its_body() {
 
 #[test]
 fn one_connection_carries_files_and_all_else_in_any_order_and_any_pieces() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ServerLimits::default());
     let mut client = server.connect();
     let file = "GET /medium/live/initrd HTTP/1.1\r\nHost: a\r\n\r\n";
     let part = file.replace("Host", "Range: bytes=4-10\r\nHost");
@@ -134,7 +134,7 @@ fn one_connection_carries_files_and_all_else_in_any_order_and_any_pieces() {
 
 #[test]
 fn a_file_is_the_same_however_it_is_sent() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ServerLimits::default());
     for fields in ["", "Range: bytes=7-\r\n", "Range: bytes=999999-\r\n", "If-None-Match: *\r\n"] {
         for path in ["live/rootfs.squashfs", "release.json", "absent"] {
             let request = format!("GET /medium/{path} HTTP/1.1\r\n{fields}");
@@ -155,7 +155,7 @@ fn a_file_is_the_same_however_it_is_sent() {
 
 #[test]
 fn what_is_not_served_is_refused_with_its_status() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ServerLimits::default());
     for (request, status) in [
         ("GET /medium/../../etc/passwd HTTP/1.1\r\n", "404"),
         ("GET /medium/%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\n", "404"),
@@ -177,7 +177,7 @@ fn a_client_that_trusts_the_authority_is_served_over_https() {
     let directory = tempfile::tempdir().unwrap();
     let (certificate, key) = crate::tls::tests::certificate(directory.path());
     let tls = crate::tls::acceptor(&certificate, &key).unwrap();
-    let server = Server::secured(Limits::of(5, None), Some(tls));
+    let server = Server::secured(ServerLimits::of(5, None), Some(tls));
     // Some that begin no handshake are in nobody's way.
     let silent: Vec<_> = (0..20).map(|_| server.connect()).collect();
     let url = format!("https://{}/medium/live/initrd", server.address);
@@ -199,7 +199,7 @@ fn an_installer_that_trusts_the_servers_own_authority_takes_a_medium_from_it_and
         let own = crate::authority::keep(state.path(), &names, jiff::Timestamp::now()).unwrap();
         authorities.push(std::fs::read_to_string(&own.authority.file).unwrap());
         let tls = crate::tls::acceptor(&own.certificate, &own.key).unwrap();
-        let server = Server::secured(Limits::default(), Some(tls));
+        let server = Server::secured(ServerLimits::default(), Some(tls));
         let url = format!("https://{}/medium", server.address);
         // The authority that was handed out at the first start.
         let medium = HttpMedium::trusting(&url, &authorities[..1]).unwrap();
@@ -219,7 +219,7 @@ fn openable(wanted: usize) -> usize {
 
 #[test]
 fn ten_thousand_clients_that_never_ask_keep_nobody_out() {
-    let limits = Limits::default();
+    let limits = ServerLimits::default();
     let server = Server::start(limits);
     let idle: Vec<_> = (0..openable(10_000))
         .map(|number| {
@@ -244,7 +244,7 @@ fn ten_thousand_clients_that_never_ask_keep_nobody_out() {
 
 #[test]
 fn a_handful_of_connections_is_enough_for_who_asks() {
-    let server = Server::start(Limits::of(20, None));
+    let server = Server::start(ServerLimits::of(20, None));
     let silent: Vec<_> = (0..300).map(|_| server.connect()).collect();
     for _ in 0..3 {
         let (_, body) = server.ask("GET /medium/live/initrd HTTP/1.1\r\n");
@@ -255,7 +255,7 @@ fn a_handful_of_connections_is_enough_for_who_asks() {
 
 #[test]
 fn a_request_that_does_not_come_to_its_end_is_given_up() {
-    let server = Server::start(Limits { wait: Duration::from_millis(200), ..Limits::default() });
+    let server = Server::start(ServerLimits { wait: Duration::from_millis(200), ..ServerLimits::default() });
     for sent in [&b""[..], b"GET / HTTP/1.1\r\nX: ", b"GET /medium/live/initrd HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let mut client = server.connect();
         client.write_all(sent).unwrap();
@@ -286,7 +286,7 @@ fn with_large_file(path: &str) -> SampleMedium {
 
 #[test]
 fn a_client_that_takes_nothing_or_too_little_is_given_up() {
-    let limits = Limits { rates: impatient(), ..Limits::default() };
+    let limits = ServerLimits { rates: impatient(), ..ServerLimits::default() };
     let server = Server::of(&with_large_file("large"), Configurations::default(), limits, None);
     // A length, even of nothing, leaves a request to hyper.
     for (field, trickles) in [("", false), ("", true), ("Content-Length: 0\r\n", true)] {
@@ -317,7 +317,7 @@ fn a_client_that_takes_enough_is_not_given_up_though_its_window_is_mostly_closed
     let server = Server::of(
         &with_large_file("large"),
         Configurations::default(),
-        Limits { rates: impatient(), ..Limits::default() },
+        ServerLimits { rates: impatient(), ..ServerLimits::default() },
         None,
     );
     let socket =
@@ -327,7 +327,7 @@ fn a_client_that_takes_enough_is_not_given_up_though_its_window_is_mostly_closed
             socket.set_recv_buffer_size(16 << 10).unwrap();
             socket.connect(server.address).await.unwrap().into_std().unwrap()
         });
-    let mut client: Client = socket;
+    let mut client: ClientConnections = socket;
     client.set_nonblocking(false).unwrap();
     client.write_all(b"GET /medium/large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let (began, mut taken) = (Instant::now(), 0);
@@ -340,7 +340,7 @@ fn a_client_that_takes_enough_is_not_given_up_though_its_window_is_mostly_closed
 
 #[test]
 fn a_head_that_trickles_in_is_given_up_before_its_time_is_over() {
-    let server = Server::start(Limits { rates: impatient(), ..Limits::default() });
+    let server = Server::start(ServerLimits { rates: impatient(), ..ServerLimits::default() });
     let (mut client, began) = (server.connect(), Instant::now());
     client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     client.write_all(b"GET /boot.ipxe HTTP/1.1\r\nX: ").unwrap();
@@ -352,7 +352,7 @@ fn a_head_that_trickles_in_is_given_up_before_its_time_is_over() {
 #[test]
 fn a_connection_for_which_there_is_no_room_is_told_so_at_once() {
     let server =
-        Server::of(&with_large_file("large"), Configurations::default(), Limits::of(2, Some(2)), None);
+        Server::of(&with_large_file("large"), Configurations::default(), ServerLimits::of(2, Some(2)), None);
     let busy: Vec<_> = (0..2)
         .map(|_| {
             let mut client = server.connect();
@@ -373,7 +373,7 @@ fn a_connection_for_which_there_is_no_room_is_told_so_at_once() {
 
 #[test]
 fn a_transfer_ends_though_the_server_is_told_to_stop() {
-    let server = Server::start(Limits { grace: Duration::from_secs(60), ..Limits::default() });
+    let server = Server::start(ServerLimits { grace: Duration::from_secs(60), ..ServerLimits::default() });
     let mut client = server.connect();
     let request = "GET /medium/live/rootfs.squashfs HTTP/1.1\r\nHost: a\r\n\r\n";
     client.write_all(request.as_bytes()).unwrap();
@@ -420,7 +420,7 @@ fn fetch(server: &Server, digest: &str, begun: Option<&[u8]>) -> (String, Option
 
 #[test]
 fn the_initrd_hands_over_the_os_image_whole_and_only_if_it_is_the_right_one() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ServerLimits::default());
     let digest = base::digest::Digest::of(&rootfs()).oci();
     let (_, image) = fetch(&server, &digest, None);
     assert!(image.as_deref() == Some(&rootfs()));
@@ -437,10 +437,10 @@ fn the_initrd_hands_over_the_os_image_whole_and_only_if_it_is_the_right_one() {
 
 #[test]
 fn the_initrd_gives_up_on_a_server_that_is_not_there() {
-    let server = Server::start(Limits::default());
+    let server = Server::start(ServerLimits::default());
     server.stop.send(true).unwrap();
     // The socket is closed once connecting to it fails.
-    while Client::connect(server.address).is_ok() {
+    while ClientConnections::connect(server.address).is_ok() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let (said, image) = fetch(&server, "sha256:00", None);

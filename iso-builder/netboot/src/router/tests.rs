@@ -25,14 +25,19 @@ fn bench(files: &[&str]) -> Bench {
         std::fs::write(nodes.join(name), NODE).unwrap();
     }
     let files = Files::open(&sample.tree()).unwrap();
-    let system = System::of(&files, &[]).unwrap();
+    let system = BootSystem::of(&files, &[]).unwrap();
     let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
     let configurations = Configurations::load(&ConfigurationSource::Directory(nodes), &[]).unwrap();
     Bench { site: site_of(files, system, store, configurations), directory }
 }
 
 /// A site that machines reach at one address.
-fn site_of(files: Files, system: System, store: MachineRegistry, configurations: Configurations) -> Router {
+fn site_of(
+    files: Files,
+    system: BootSystem,
+    store: MachineRegistry,
+    configurations: Configurations,
+) -> Router {
     let mut site = Router::new(files, system, store, configurations);
     site.hosts = Hosts::of_this_host(Some("http://192.0.2.1:8080"));
     site
@@ -361,14 +366,17 @@ fn a_path_outside_of_what_is_served_is_not_found() {
     ] {
         assert!(matches!(bench.ask(path, "", NOW), ServedReply::NotFound), "{path}");
     }
-    assert!(matches!(bench.ask("/medium/live/%69nitrd", "", NOW), ServedReply::File(_, Selection::Whole)));
+    assert!(matches!(
+        bench.ask("/medium/live/%69nitrd", "", NOW),
+        ServedReply::File(_, RangeSelection::Whole)
+    ));
     let asked = ServedRequest {
         head: true,
         path: "/medium/live/initrd",
         fields: range::RangeFields { range: Some("bytes=0-0"), ..range::RangeFields::default() },
         ..ServedRequest::default()
     };
-    assert!(matches!(bench.site.answer(&asked, NOW), ServedReply::File(_, Selection::Whole)));
+    assert!(matches!(bench.site.answer(&asked, NOW), ServedReply::File(_, RangeSelection::Whole)));
 }
 
 #[test]

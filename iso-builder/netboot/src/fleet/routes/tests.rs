@@ -252,7 +252,7 @@ fn a_conflict_is_shown_with_its_names_and_the_address_of_who_asked_until_it_is_d
 #[test]
 fn actions_take_the_cookie_and_a_form_of_this_server_or_the_token() {
     let (_directory, fleet, id) = fleet();
-    let access = Access::new(&Secret::new(TOKEN));
+    let access = FleetAccess::new(&Secret::new(TOKEN));
     let cookie = access.set_cookie(false);
     let cookie = cookie.split(';').next();
     let form = format!("form={}", access.form_value());

@@ -124,38 +124,38 @@ fn lines_that_no_installer_makes_are_refused() {
     for (line, expected) in [
         (good.to_string(), Ok(1)),
         (r#"{"of a newer version": 1}"#.into(), Ok(0)),
-        (String::new(), Err(Absurd::Format)),
+        (String::new(), Err(InvalidReport::Format)),
         ("[]".into(), Ok(0)),
         (greeting.clone(), Ok(0)),
-        (with("v", 2.into()), Err(Absurd::Number)),
-        (with("time", "yesterday".into()), Err(Absurd::Number)),
-        (with("bytes", (1_u64 << 61).into()), Err(Absurd::Number)),
-        (with("bytes", (-1).into()), Err(Absurd::Format)),
-        (with("step", "<b>".into()), Err(Absurd::Text)),
-        (with("step", long(65).into()), Err(Absurd::Text)),
-        (with("state", "odd".into()), Err(Absurd::Format)),
-        (with("message", long(5000).into()), Err(Absurd::Text)),
-        (with("message", "a\u{1b}[2J".into()), Err(Absurd::Text)),
-        (serde_json::json!({"log": long(LOG + 1)}).to_string(), Err(Absurd::Text)),
+        (with("v", 2.into()), Err(InvalidReport::Number)),
+        (with("time", "yesterday".into()), Err(InvalidReport::Number)),
+        (with("bytes", (1_u64 << 61).into()), Err(InvalidReport::Number)),
+        (with("bytes", (-1).into()), Err(InvalidReport::Format)),
+        (with("step", "<b>".into()), Err(InvalidReport::Text)),
+        (with("step", long(65).into()), Err(InvalidReport::Text)),
+        (with("state", "odd".into()), Err(InvalidReport::Format)),
+        (with("message", long(5000).into()), Err(InvalidReport::Text)),
+        (with("message", "a\u{1b}[2J".into()), Err(InvalidReport::Text)),
+        (serde_json::json!({"log": long(LOG + 1)}).to_string(), Err(InvalidReport::Text)),
         (
             serde_json::json!({"failure": {"causes": vec![""; 65], "hints": [], "exit_code": 1}}).to_string(),
-            Err(Absurd::Number),
+            Err(InvalidReport::Number),
         ),
         (
             serde_json::json!({"failure": {"causes": [], "hints": [], "exit_code": 999}}).to_string(),
-            Err(Absurd::Format),
+            Err(InvalidReport::Format),
         ),
     ] {
         let body = format!("{greeting}\n{line}\n");
         assert_eq!(read(body.as_bytes()).map(|(_, lines)| lines.len()), expected, "{line:.100}");
     }
     for body in ["", "{}", &good.to_string(), &greeting.replace("\"v\":1", "\"v\":2"), "\u{0}"] {
-        assert_eq!(read(body.as_bytes()).unwrap_err(), Absurd::Format, "{body:.100}");
+        assert_eq!(read(body.as_bytes()).unwrap_err(), InvalidReport::Format, "{body:.100}");
     }
-    assert_eq!(read(b"\xff").unwrap_err(), Absurd::Text);
+    assert_eq!(read(b"\xff").unwrap_err(), InvalidReport::Text);
     let shouted = Hello { hostname: Some("a\nb".into()), ..hello(1) };
     let shouted = serde_json::to_vec(&Line::Hello(shouted)).unwrap();
-    assert_eq!(read(&shouted).unwrap_err(), Absurd::Text);
+    assert_eq!(read(&shouted).unwrap_err(), InvalidReport::Text);
 }
 
 #[test]

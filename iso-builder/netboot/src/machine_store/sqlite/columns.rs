@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::machine::{DeploymentState, InstallPermission, Machine};
 use crate::machine_id::MachineId;
-use crate::machine_store::Conflict;
+use crate::machine_store::IdentityConflict;
 use crate::moment::Moment;
 
 /// How soon an operator has to look at a record; 0 is first.
@@ -42,9 +42,9 @@ pub(super) fn machine(row: &Row<'_>) -> Result<Machine> {
     })
 }
 
-pub(super) fn conflict(row: &Row<'_>) -> Result<Conflict> {
+pub(super) fn conflict(row: &Row<'_>) -> Result<IdentityConflict> {
     let moment = |column| row.get(column).map(|seconds: i64| Moment(seconds.unsigned_abs()));
-    Ok(Conflict {
+    Ok(IdentityConflict {
         id: row.get(0)?,
         address: row.get::<_, String>(1)?.parse().context("reading the address of a conflict")?,
         told: row.get(2)?,

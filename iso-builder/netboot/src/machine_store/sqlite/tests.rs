@@ -75,7 +75,7 @@ fn an_error_inside_a_change_leaves_the_state_as_it_was() {
     let error = of(&store).change(Durability::Full, |records| -> Result<()> {
         records.put(&lost)?;
         records.remove(kept.id)?;
-        records.add_conflict(&Conflict::new("::1".parse().unwrap(), "x".into(), vec![], NOW))?;
+        records.add_conflict(&IdentityConflict::new("::1".parse().unwrap(), "x".into(), vec![], NOW))?;
         Err(anyhow!("something is wrong"))
     });
     assert_eq!(error.unwrap_err().to_string(), "something is wrong");
@@ -154,7 +154,7 @@ fn conflicts_are_counted_and_the_oldest_of_too_many_go() {
     let (_directory, store) = store();
     let conflict = |number: u64| {
         let between = vec![format!("{number}.yaml"), "b".into()];
-        Conflict::new("192.0.2.1".parse().unwrap(), "serial:a".into(), between, Moment(number))
+        IdentityConflict::new("192.0.2.1".parse().unwrap(), "serial:a".into(), between, Moment(number))
     };
     let add =
         |number| of(&store).change(Durability::Process, |records| records.add_conflict(&conflict(number)));
