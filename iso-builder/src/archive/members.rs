@@ -15,7 +15,7 @@ const MAX_TRAILING: u64 = 16 << 20;
 
 /// A member's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct ArchiveMember {
     /// Its path as the archive has it.
     pub path: Vec<u8>,
     /// What it is.
@@ -37,9 +37,9 @@ pub enum MemberKind {
     Other,
 }
 
-/// Goes through a tar stream. Read from it to get the content of the member that [`Members::advance`] gave last.
+/// Goes through a tar stream. Read from it to get the content of the member that [`ArchiveMembers::advance`] gave last.
 #[derive(Debug)]
-pub struct Members<R> {
+pub struct ArchiveMembers<R> {
     reader: R,
     /// What is left of the member's content.
     content: u64,
@@ -55,14 +55,14 @@ struct Extension {
     size: Option<u64>,
 }
 
-impl<R: Read> Members<R> {
+impl<R: Read> ArchiveMembers<R> {
     /// Goes through `reader`, which is not compressed.
     pub fn new(reader: R) -> Self {
         Self { reader, content: 0, padding: 0 }
     }
 
     /// Leaves the rest of the member's content and goes to the next, or to the end.
-    pub fn advance(&mut self) -> io::Result<Option<Member>> {
+    pub fn advance(&mut self) -> io::Result<Option<ArchiveMember>> {
         let mut extension = Extension::default();
         loop {
             self.leave()?;
@@ -88,7 +88,7 @@ impl<R: Read> Members<R> {
         Ok(self.reader)
     }
 
-    fn member(&mut self, header: &Header, extension: Extension) -> io::Result<Member> {
+    fn member(&mut self, header: &Header, extension: Extension) -> io::Result<ArchiveMember> {
         let path = extension.path.unwrap_or_else(|| header.path_bytes().into_owned());
         let link = || {
             let own = || header.link_name_bytes().map(std::borrow::Cow::into_owned);
@@ -110,7 +110,7 @@ impl<R: Read> Members<R> {
         // Some writers give links and directories the size of what they name; none has content.
         let has_content = matches!(kind, MemberKind::File(_)) || header.entry_type() == EntryType::GNUSparse;
         self.enter(if has_content { size } else { 0 });
-        Ok(Member { path, kind })
+        Ok(ArchiveMember { path, kind })
     }
 
     /// The blocks that continue the map of a file with holes.
@@ -196,7 +196,7 @@ impl Extension {
     }
 }
 
-impl<R: Read> Read for Members<R> {
+impl<R: Read> Read for ArchiveMembers<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = (&mut self.reader).take(self.content).read(buffer)?;
         if count == 0 && self.content > 0 && !buffer.is_empty() {
@@ -268,7 +268,7 @@ mod tests {
     type Read1 = (String, MemberKind, usize);
 
     fn read(bytes: &[u8], whole: bool) -> io::Result<Vec<Read1>> {
-        let mut members = Members::new(bytes);
+        let mut members = ArchiveMembers::new(bytes);
         let mut all = Vec::new();
         while let Some(member) = members.advance()? {
             let mut content = Vec::new();

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use base::progress::Progress;
 
-use super::inputs::{BuildInputs, Pins};
+use super::inputs::{BuildInputs, LockUse};
 use super::options::InputOptions;
 use crate::lock::{Lock, LockPolicy};
 use crate::namespaces::remove_tree;
@@ -24,7 +24,7 @@ pub(super) struct Build<'a> {
 
 impl<'a> Build<'a> {
     pub(super) fn begin(options: &InputOptions, progress: &'a Progress) -> Result<Self> {
-        let inputs = BuildInputs::gather(options, Pins::Known, progress)?;
+        let inputs = BuildInputs::gather(options, LockUse::Known, progress)?;
         let lock = inputs.lock(options.policy, progress)?;
         Ok(Self { inputs, lock, policy: options.policy, progress })
     }

@@ -16,7 +16,7 @@ use crate::cache::{StepKey, StepOutputs};
 use crate::images::blob::Blob;
 use crate::images::build::ImageSettings;
 use crate::images::containerd_version::NodeContainerd;
-use crate::images::store::Listing;
+use crate::images::store::StoreContents;
 use crate::images::stored_image::StoredImage;
 use crate::images::{BuiltImage, Runtime, Store, build as images, pull, status};
 use crate::steps::{MetadataSource, StepWork};
@@ -175,7 +175,7 @@ impl Build<'_> {
                 let source = held(&blob).unwrap_or_else(|| blobs.path(blob.digest));
                 store.take(blob, &source)?;
             }
-            let Listing { payloads, images: listed } = store.finish(images)?;
+            let StoreContents { payloads, images: listed } = store.finish(images)?;
             fs::write(out.join(LIST), serde_json::to_vec(images)?)?;
             fs::write(out.join(LISTING), serde_json::to_vec(&StoreListing { payloads, images: listed })?)?;
             Ok(())

@@ -16,8 +16,8 @@ use super::release_images::{ReleaseImages, bring};
 use crate::cache::{Cache, StepOutputs};
 use crate::definition::Loaded;
 use crate::images::import::ImageImport;
-use crate::images::preload::{self, Needed, Preload, Present};
-use crate::images::pull::{BlobCache, Offline, Registry};
+use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
+use crate::images::pull::{BlobCache, ImageRegistry, OfflineRegistry};
 use crate::images::spec::LocalImages;
 use crate::images::stored_image::StoredImage;
 use crate::images::{Runtime, Source};
@@ -28,7 +28,7 @@ use crate::workloads::{self, FoundImage, Helm, ImageOrigin, Workloads};
 
 /// Whether what the lock has pinned counts while a definition's inputs are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pins {
+pub(super) enum LockUse {
     /// Where it fits the definition.
     Known,
     /// No: everything is resolved anew.
@@ -41,9 +41,9 @@ pub(super) struct BuildInputs {
     pub(super) loaded: Loaded,
     pub(super) cache: Cache,
     pub(super) blobs: BlobCache,
-    pub(super) registry: Box<dyn Registry>,
+    pub(super) registry: Box<dyn ImageRegistry>,
     pub(super) pull: PullOptions,
-    pub(super) preload: Preload,
+    pub(super) preload: PreloadPlan,
     /// The manifests and charts that the OS image ships.
     pub(super) workloads: Workloads,
     /// The images that they run, and those that nodes run by themselves.
@@ -57,20 +57,20 @@ pub(super) struct BuildInputs {
 impl BuildInputs {
     /// Reads the definition and what lies beside it. Only the files of the Kubernetes distribution are downloaded here: they say
     /// which images there are.
-    pub(super) fn gather(options: &InputOptions, pins: Pins, progress: &Progress) -> Result<Self> {
+    pub(super) fn gather(options: &InputOptions, pins: LockUse, progress: &Progress) -> Result<Self> {
         let InputOptions { definition, policy, pull, cache } = options;
         let loaded = Loaded::read(definition)?;
         host_programs::check()?;
         let cache = cache.open(progress)?;
         let blobs = BlobCache::open(cache.downloads())?;
-        let registry: Box<dyn Registry> =
-            if policy.offline { Box::new(Offline) } else { Box::new(loaded.registries(pull.rate)?) };
+        let registry: Box<dyn ImageRegistry> =
+            if policy.offline { Box::new(OfflineRegistry) } else { Box::new(loaded.registries(pull.rate)?) };
         let mut local = local_images(&loaded, &cache, progress)?;
         let obtain = ReleaseQuery {
             loaded: &loaded,
             cache: &cache,
             policy: *policy,
-            keep: pins == Pins::Known,
+            keep: pins == LockUse::Known,
             progress,
         };
         let brought = obtain.release()?.map(|release| bring(release, &loaded, &cache, progress));
@@ -79,14 +79,14 @@ impl BuildInputs {
         let mut present: Vec<_> = local
             .iter()
             .flat_map(|(_, images)| images)
-            .map(|image| Present { names: image.names(), roles: image.roles.clone() })
+            .map(|image| PresentImage { names: image.names(), roles: image.roles.clone() })
             .collect();
         present.extend(built(&loaded));
         let (workloads, found) = shipped(&loaded, &cache)?;
         let mut needed = preload::named(&loaded.definition.images, &|path| loaded.resolve(path))?;
         let included = workloads::included(&found).into_iter();
-        needed.extend(included.map(|(reference, roles)| Needed { reference, roles }));
-        let preload = Preload::new(&present, &needed);
+        needed.extend(included.map(|(reference, roles)| NeededImage { reference, roles }));
+        let preload = PreloadPlan::new(&present, &needed);
         Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, release, local, workloads, found })
     }
 
@@ -149,9 +149,11 @@ fn virtual_address() -> Result<FoundImage> {
 }
 
 /// The images that the definition builds.
-fn built(loaded: &Loaded) -> impl Iterator<Item = Present> + '_ {
+fn built(loaded: &Loaded) -> impl Iterator<Item = PresentImage> + '_ {
     loaded.definition.images.preload.iter().filter_map(|entry| match &entry.source {
-        Source::Built(image) => Some(Present { names: vec![image.name.clone()], roles: entry.roles.clone() }),
+        Source::Built(image) => {
+            Some(PresentImage { names: vec![image.name.clone()], roles: entry.roles.clone() })
+        }
         _ => None,
     })
 }

@@ -30,7 +30,7 @@ use base::files;
 use base::progress::Progress;
 
 use self::context::Build;
-use self::inputs::{BuildInputs, Pins};
+use self::inputs::{BuildInputs, LockUse};
 pub use self::media::BuiltFile;
 pub use self::options::{BuildOptions, CacheOptions, InputOptions, MediumTarget, PullOptions};
 pub(crate) use self::program::standard;
@@ -57,7 +57,7 @@ pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<BuiltFil
 
 /// Resolves every input of a definition anew and writes its lock file.
 pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
-    BuildInputs::gather(options, Pins::Anew, progress)?.relock(progress)
+    BuildInputs::gather(options, LockUse::Anew, progress)?.relock(progress)
 }
 
 /// The images that a definition preloads, with their blobs and roles. Of images from registries the manifests are

@@ -12,8 +12,8 @@ use super::images::BuiltImages;
 use crate::cache::{StepKey, StepOutputs};
 use crate::images::Store;
 use crate::kubernetes::Kubernetes;
-use crate::sbom::tree::{self, Layers};
-use crate::sbom::{self, Manager, Package, Product};
+use crate::sbom::tree::{self, LayerReader};
+use crate::sbom::{self, PackageManager, SbomPackage, SbomProduct};
 
 /// The name of the document.
 pub(super) const NAME: &str = "sbom.spdx.json";
@@ -36,13 +36,13 @@ impl Build<'_> {
                 let mut contents = Vec::new();
                 if let Some(BuiltImages { store, images, .. }) = images {
                     let store = Store::at(&store.path(STORE));
-                    let mut layers = Layers::new(&store);
+                    let mut layers = LayerReader::new(&store);
                     for image in images {
                         contents.push(layers.image(image)?);
                     }
                 }
                 let product =
-                    Product { id: &definition.id, name: &definition.name, version: &definition.version };
+                    SbomProduct { id: &definition.id, name: &definition.name, version: &definition.version };
                 let document = sbom::document(&product, &os, &contents, self.lock.epoch);
                 fs::write(out.join(NAME), document).context("writing the bill of materials")
             })
@@ -52,10 +52,10 @@ impl Build<'_> {
 }
 
 /// The distribution, which no package manager knows.
-fn released(kubernetes: &Kubernetes) -> Package {
+fn released(kubernetes: &Kubernetes) -> SbomPackage {
     let (owner, name) = kubernetes.repository();
-    Package {
-        manager: Manager::Github,
+    SbomPackage {
+        manager: PackageManager::Github,
         distribution: owner.to_owned(),
         name: name.to_owned(),
         version: kubernetes.version.to_string(),

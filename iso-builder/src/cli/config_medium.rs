@@ -8,7 +8,7 @@ use installer::cli::Context;
 
 use super::customize::ConfigurationArguments;
 use crate::customize::volume;
-use crate::customize::{Gathered, Sources};
+use crate::customize::{CustomisationSources, GatheredCustomisation};
 
 /// Make a small volume with configurations, for machines that start a medium as it was built.
 ///
@@ -32,7 +32,7 @@ const EXAMPLES: &str = "Examples:
 
 impl ConfigMediumCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let mut gathered: Gathered = Sources::from(self.configurations).read()?;
+        let mut gathered: GatheredCustomisation = CustomisationSources::from(self.configurations).read()?;
         if gathered.content.is_empty() {
             bail!(
                 Failure::new(Class::Invalid, "there is no configuration for the volume")

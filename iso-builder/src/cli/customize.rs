@@ -13,7 +13,9 @@ use model::machine::Selector;
 use model::release::Purpose;
 
 use crate::customize::change::{self, AreaContents};
-use crate::customize::{Customisation, CustomisationLocation, Gathered, Sources, copy};
+use crate::customize::{
+    Customisation, CustomisationLocation, CustomisationSources, GatheredCustomisation, copy,
+};
 
 /// The longest defaults that are read, in bytes.
 const MAX_DEFAULTS: u64 = 1 << 20;
@@ -72,7 +74,7 @@ pub(super) struct ConfigurationArguments {
     configs: Option<PathBuf>,
 }
 
-impl From<ConfigurationArguments> for Sources {
+impl From<ConfigurationArguments> for CustomisationSources {
     fn from(given: ConfigurationArguments) -> Self {
         let ConfigurationArguments { config, config_for, configs } = given;
         Self { fallback: config, for_machines: config_for, directory: configs, ..Self::default() }
@@ -106,7 +108,7 @@ impl CustomizeCommand {
         let place = CustomisationLocation::find(&medium)?;
         let reset = self.reset;
         let (path, output) = (self.medium.clone(), self.output.clone());
-        let mut gathered = if reset { Gathered::default() } else { self.sources().read()? };
+        let mut gathered = if reset { GatheredCustomisation::default() } else { self.sources().read()? };
         if gathered.content.is_empty() && !reset {
             let what = format!("there is nothing to customise {} with", path.display());
             bail!(
@@ -145,9 +147,9 @@ impl CustomizeCommand {
         }
     }
 
-    fn sources(self) -> Sources {
+    fn sources(self) -> CustomisationSources {
         let Self { configurations, ca, argument, file, .. } = self;
-        Sources { authorities: ca, arguments: argument, files: file, ..configurations.into() }
+        CustomisationSources { authorities: ca, arguments: argument, files: file, ..configurations.into() }
     }
 }
 

@@ -23,6 +23,6 @@ mod tests;
 pub mod volume;
 
 pub use customisation::Customisation;
-pub use gather::{Gathered, Sources};
+pub use gather::{CustomisationSources, GatheredCustomisation};
 pub use location::CustomisationLocation;
 pub use summary::ConfigSummary;

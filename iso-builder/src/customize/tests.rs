@@ -15,7 +15,7 @@ use model::release::MediumKind;
 
 use super::change::AreaContents;
 use super::customisation::{Customisation, CustomisationState, is_customised};
-use super::{CustomisationLocation, Gathered, Sources, change, copy};
+use super::{CustomisationLocation, CustomisationSources, GatheredCustomisation, change, copy};
 use crate::finished::verify::{MediumFault, verify};
 use crate::finished::{Inspect, Verify};
 
@@ -47,19 +47,19 @@ impl Bench {
         self.file(&format!("{hostname}.yaml"), &text)
     }
 
-    fn sources(&self) -> Sources {
-        Sources {
+    fn sources(&self) -> CustomisationSources {
+        CustomisationSources {
             fallback: Some(self.node("anyone")),
             for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), self.node("first"))],
             authorities: vec![self.file("own.pem", CERTIFICATE)],
             arguments: vec!["console=ttyS1".into(), "nqrust.os.password=secret-argument".into()],
             files: vec![("/etc/motd".into(), self.file("motd", "secret-file"))],
-            ..Sources::default()
+            ..CustomisationSources::default()
         }
     }
 }
 
-fn wanted(gathered: &Gathered) -> AreaContents {
+fn wanted(gathered: &GatheredCustomisation) -> AreaContents {
     let grub = argument::grub(&gathered.content.arguments, gathered.content.boot_password.as_ref()).unwrap();
     AreaContents { area: area::bytes(&gathered.content).unwrap(), grub }
 }
@@ -72,7 +72,7 @@ fn apply(path: &Path, wanted: &AreaContents) -> u64 {
 }
 
 fn nothing() -> AreaContents {
-    wanted(&Gathered::default())
+    wanted(&GatheredCustomisation::default())
 }
 
 #[test]
@@ -134,7 +134,8 @@ fn a_copy_as_a_file_and_as_a_stream_are_what_a_change_in_place_gives() {
 fn a_new_customisation_replaces_all_of_the_old_one() {
     let bench = Bench::new();
     apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
-    let sources = Sources { fallback: Some(bench.node("only")), ..Sources::default() };
+    let sources =
+        CustomisationSources { fallback: Some(bench.node("only")), ..CustomisationSources::default() };
     apply(&bench.path, &wanted(&sources.read().unwrap()));
     let medium = OpenedMedium::open(&bench.path).unwrap();
     let shown = Customisation::of(&medium);
@@ -202,7 +203,7 @@ fn media_without_room_and_cut_ones_are_refused_and_not_written() {
     }
 }
 
-fn refused(sources: &Sources) -> String {
+fn refused(sources: &CustomisationSources) -> String {
     let error = sources.read().and_then(|mut gathered| gathered.check(None)).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid, "{}", render(&error));
     render(&error)
@@ -226,10 +227,10 @@ impl Bench {
 #[test]
 fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_checked_there() {
     let bench = Bench::new();
-    let sources = Sources {
+    let sources = CustomisationSources {
         fallback: Some(bench.protected("one", 'A')),
         for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), bench.protected("two", 'A'))],
-        ..Sources::default()
+        ..CustomisationSources::default()
     };
     let mut gathered = sources.read().unwrap();
     gathered.check(None).unwrap();
@@ -254,10 +255,10 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
 #[test]
 fn configurations_with_different_boot_passwords_do_not_go_onto_one_medium() {
     let bench = Bench::new();
-    let sources = Sources {
+    let sources = CustomisationSources {
         fallback: Some(bench.protected("one", 'A')),
         for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), bench.protected("two", 'B'))],
-        ..Sources::default()
+        ..CustomisationSources::default()
     };
     let text = refused(&sources);
     assert!(
@@ -275,42 +276,49 @@ fn two_configurations_for_one_machine_are_named_both() {
     let directory = bench.file("rack/mac-52-54-00-00-00-0a.yaml", "install: {}");
     let rack = || Some(directory.parent().unwrap().to_owned());
     let twice = [
-        Sources {
+        CustomisationSources {
             for_machines: vec![
                 (mac("mac:52:54:00:00:00:0a"), one.clone()),
                 (mac("mac:52-54-00-00-00-0A"), other.clone()),
             ],
-            ..Sources::default()
+            ..CustomisationSources::default()
         },
-        Sources {
+        CustomisationSources {
             for_machines: vec![(mac("serial:ab"), one.clone()), (mac("serial:AB"), other.clone())],
-            ..Sources::default()
+            ..CustomisationSources::default()
         },
     ];
     for sources in twice {
         let text = refused(&sources);
         assert!(text.contains("one.yaml and ") && text.contains("other.yaml"), "{text}");
     }
-    let sources = Sources {
+    let sources = CustomisationSources {
         directory: rack(),
         for_machines: vec![(mac("mac:52:54:00:00:00:0a"), one)],
-        ..Sources::default()
+        ..CustomisationSources::default()
     };
     let text = refused(&sources);
     assert!(text.contains("rack/mac-52-54-00-00-00-0a.yaml and "), "{text}");
     let both = bench.file("rack/default.yaml", "install: {}");
-    let text = refused(&Sources { directory: rack(), fallback: Some(other), ..Sources::default() });
+    let text = refused(&CustomisationSources {
+        directory: rack(),
+        fallback: Some(other),
+        ..CustomisationSources::default()
+    });
     assert!(text.contains("every other machine") && text.contains(both.to_str().unwrap()), "{text}");
 }
 
 #[test]
 fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
     let bench = Bench::new();
-    let fallback =
-        |text: &str| Sources { fallback: Some(bench.file("bad.yaml", text)), ..Sources::default() };
+    let fallback = |text: &str| CustomisationSources {
+        fallback: Some(bench.file("bad.yaml", text)),
+        ..CustomisationSources::default()
+    };
     let text = refused(&fallback("install: {automatc: true}"));
     assert!(text.contains("bad.yaml:1:11") && text.contains("automatic"), "{text}");
-    let argument = |word: &str| Sources { arguments: vec![word.into()], ..Sources::default() };
+    let argument =
+        |word: &str| CustomisationSources { arguments: vec![word.into()], ..CustomisationSources::default() };
     for (word, words) in [
         ("a b", "has blanks"),
         ("nqrust.install.automatc=true", "automatic"),
@@ -320,17 +328,18 @@ fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
         let text = refused(&argument(word));
         assert!(text.contains(words) && !text.contains("very secret"), "{text}");
     }
-    let long = Sources { arguments: vec!["x".repeat(700); 2], ..Sources::default() };
+    let long =
+        CustomisationSources { arguments: vec!["x".repeat(700); 2], ..CustomisationSources::default() };
     assert!(refused(&long).contains("there is room for 1024"));
     let key = bench.file("key.pem", "-----BEGIN PRIVATE KEY-----\nsecret\n-----END PRIVATE KEY-----\n");
-    let text = refused(&Sources { authorities: vec![key], ..Sources::default() });
+    let text = refused(&CustomisationSources { authorities: vec![key], ..CustomisationSources::default() });
     assert!(text.contains("it has a private key") && !text.contains("secret\n"), "{text}");
     let file = |target: &str, size: usize| {
         let path = bench.file(&format!("file-{size}"), &"x".repeat(size));
-        Sources {
+        CustomisationSources {
             fallback: Some(bench.node("node")),
             files: vec![(target.into(), path)],
-            ..Sources::default()
+            ..CustomisationSources::default()
         }
     };
     for (sources, words) in [
@@ -343,7 +352,10 @@ fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
         assert!(text.contains(words), "{text}");
     }
     let empty = bench.file("empty/README", "");
-    let text = refused(&Sources { directory: empty.parent().map(Path::to_owned), ..Sources::default() });
+    let text = refused(&CustomisationSources {
+        directory: empty.parent().map(Path::to_owned),
+        ..CustomisationSources::default()
+    });
     assert!(text.contains("has no configuration") && text.contains("mac-52-54-00-12-34-56.yaml"), "{text}");
 }
 

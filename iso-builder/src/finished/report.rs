@@ -38,7 +38,7 @@ pub struct VerifyReport {
     /// Whether the boot menu was compared with the manifest (on ISOs only).
     pub boot_menu_checked: bool,
     /// How much of the medium was compared.
-    pub coverage: Coverage,
+    pub coverage: VerifyCoverage,
     /// What the medium was customised with, in a few words.
     pub customised: String,
     /// What is wrong, in the order of the manifest.
@@ -48,7 +48,7 @@ pub struct VerifyReport {
 /// How much of a medium was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Coverage {
+pub enum VerifyCoverage {
     /// Every byte of an ISO.
     Whole,
     /// The payloads of an ISO of another recipe, and the release that its boot menu names.
@@ -184,12 +184,12 @@ impl fmt::Display for VerifyReport {
             )?;
         }
         writeln!(f, "{}", self.customised)?;
-        if self.coverage == Coverage::PayloadsOnly {
+        if self.coverage == VerifyCoverage::PayloadsOnly {
             writeln!(f, "warning: {OTHER_RECIPE}")?;
         }
         let (count, size) = (self.payloads, ByteSize::bytes(self.bytes));
         match self.findings.len() {
-            0 if self.coverage == Coverage::Whole => write!(
+            0 if self.coverage == VerifyCoverage::Whole => write!(
                 f,
                 "all {count} payloads ({size}) are as the manifest says, and every other byte is what iso-builder writes"
             ),

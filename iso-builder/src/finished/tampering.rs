@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use testing::medium::SampleMedium;
 
 use super::built_iso::build;
-use super::verify::{Coverage, VerifyReport, verify};
+use super::verify::{VerifyCoverage, VerifyReport, verify};
 use crate::customize::CustomisationLocation;
 use crate::customize::change::{self, AreaContents};
 
@@ -138,7 +138,7 @@ fn is_bulk(owner: &Owner) -> bool {
 fn the_boot_menu_of_a_medium_with_a_password_is_shut_and_nobody_opens_it_unseen() {
     let built = Built::of(SampleMedium::new(MediumKind::Full).with_boot_password());
     let report = Outcome::of(&built.path).0.unwrap();
-    assert_eq!((report.findings.len(), report.coverage), (0, Coverage::Whole), "{report}");
+    assert_eq!((report.findings.len(), report.coverage), (0, VerifyCoverage::Whole), "{report}");
     assert!(!String::from_utf8_lossy(&built.sample.release.to_bytes()).contains("grub.pbkdf2"));
     let (menu, password) = ("boot/grub/grub.cfg", "boot/grub/password.cfg");
     for (line, instead, owner) in [
@@ -158,7 +158,7 @@ fn an_iso_as_it_was_built_is_compared_whole_and_good_also_on_a_longer_stick() {
         let built = Built::new(kind);
         built.write(built.bytes.len(), &[0xAA; 70_000]);
         let report = Outcome::of(&built.path).0.unwrap();
-        assert_eq!((report.findings.len(), report.coverage), (0, Coverage::Whole), "{report}");
+        assert_eq!((report.findings.len(), report.coverage), (0, VerifyCoverage::Whole), "{report}");
         assert!(report.to_string().ends_with("and every other byte is what iso-builder writes"), "{report}");
     }
 }
@@ -267,7 +267,7 @@ fn a_manifest_that_was_changed_together_with_the_digest_in_the_menu_is_found() {
 fn an_iso_of_an_older_builder_is_checked_by_its_payloads_and_says_so() {
     let sample = SampleMedium::new(MediumKind::Full);
     let report = Outcome::of(&sample.iso()).0.unwrap();
-    assert_eq!((report.findings.len(), report.coverage), (0, Coverage::PayloadsOnly));
+    assert_eq!((report.findings.len(), report.coverage), (0, VerifyCoverage::PayloadsOnly));
     let text = report.to_string();
     assert!(text.contains("warning: another version of iso-builder made this ISO"), "{text}");
 }
@@ -300,7 +300,7 @@ proptest! {
             let place = CustomisationLocation::find(&OpenedMedium::open(&built.path).unwrap()).unwrap();
             change::apply(&built.file, &place, &wanted).unwrap();
             let report = Outcome::of(&built.path).0.unwrap();
-            prop_assert!(report.findings.is_empty() && report.coverage == Coverage::Whole, "{report}");
+            prop_assert!(report.findings.is_empty() && report.coverage == VerifyCoverage::Whole, "{report}");
         }
         prop_assert!(fs::read(&built.path).unwrap() == built.bytes);
     }

@@ -21,7 +21,7 @@ use medium::iso::{self, Map, Scope};
 use medium::opened::{COPY_AGAIN, MAX_BOOT_MENU, OpenedMedium, named_release_difference};
 use model::release::{MANIFEST, Payload, Release};
 
-pub use super::report::{Coverage, MediumFault, MediumFinding, VerifyReport};
+pub use super::report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport};
 use crate::customize::{Customisation, customisation};
 
 /// Large reads keep a drive streaming.
@@ -54,10 +54,10 @@ pub fn verify(medium: &OpenedMedium, progress: &Progress) -> Result<VerifyReport
     let bytes = local.iter().map(|payload| payload.size).fold(0, u64::saturating_add);
     let files = || compare_files(medium, &local, bytes, progress);
     let (coverage, findings) = match medium.image() {
-        None => (Coverage::Files, files()),
+        None => (VerifyCoverage::Files, files()),
         Some(image) => match map(medium, &release)? {
-            None => (Coverage::PayloadsOnly, files()),
-            Some(map) => (Coverage::Whole, compare_image(medium, image, &map, progress)?),
+            None => (VerifyCoverage::PayloadsOnly, files()),
+            Some(map) => (VerifyCoverage::Whole, compare_image(medium, image, &map, progress)?),
         },
     };
     Ok(VerifyReport {
@@ -68,7 +68,7 @@ pub fn verify(medium: &OpenedMedium, progress: &Progress) -> Result<VerifyReport
         payloads: local.len(),
         bytes,
         remote,
-        boot_menu_checked: coverage != Coverage::Files,
+        boot_menu_checked: coverage != VerifyCoverage::Files,
         coverage,
         customised: Customisation::of(medium).brief(),
         findings,

@@ -9,7 +9,7 @@ use base::failure::{Class, Failure};
 
 use super::contents::LayerContents;
 use super::image::{self};
-use super::layer::{self, Layer};
+use super::layer::{self, ImageLayer};
 use super::spec::{BuiltImage, LayerSpec};
 use super::store::Store;
 use super::stored_image::StoredImage;
@@ -54,12 +54,12 @@ struct Layers<'a> {
     unpacked: &'a mut dyn FnMut(&LayerSpec) -> Result<PathBuf>,
     sources: HashMap<LayerSpec, (PathBuf, LayerContents)>,
     /// By the layer and all below it.
-    built: HashMap<Vec<LayerSpec>, Layer>,
+    built: HashMap<Vec<LayerSpec>, ImageLayer>,
 }
 
 impl Layers<'_> {
     /// The layers of an image, lowest first.
-    fn stack(&mut self, specs: &[LayerSpec]) -> Result<Vec<Layer>> {
+    fn stack(&mut self, specs: &[LayerSpec]) -> Result<Vec<ImageLayer>> {
         let mut lower = LayerContents::default();
         let mut stack = Vec::new();
         for (index, spec) in specs.iter().enumerate() {

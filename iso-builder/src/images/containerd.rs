@@ -24,6 +24,7 @@ use super::containerd_check;
 use super::containerd_version::ContainerdVersion;
 use super::store::Store;
 use super::stored_image::StoredImage;
+use crate::files::link_or_copy;
 
 /// The largest metadata database that is read; one image takes some kilobytes.
 const MAX_DATABASE: u64 = 256 << 20;
@@ -242,14 +243,4 @@ impl Room {
         let path = self.directory.path().to_owned();
         self.directory.close().with_context(|| format!("removing {}", path.display()))
     }
-}
-
-/// Another name for the file `from`; where the file system has none to give (it is another one, or has reached its
-/// limit of links), a copy.
-fn link_or_copy(from: &Path, to: &Path) -> Result<()> {
-    if fs::hard_link(from, to).is_ok() {
-        return Ok(());
-    }
-    let copying = || format!("copying {} to {}", from.display(), to.display());
-    fs::copy(from, to).map(drop).with_context(copying)
 }

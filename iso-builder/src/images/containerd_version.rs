@@ -27,7 +27,7 @@ pub struct ParseVersionError(String);
 
 /// Who wrote a database, and in which version of the schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Writer {
+pub struct DatabaseWriter {
     /// The containerd.
     pub version: ContainerdVersion,
     /// The value of the key `version`.
@@ -100,7 +100,7 @@ impl fmt::Display for ContainerdVersion {
 
 /// Whether the containerd of a node reads what `writer` wrote: it must not be of an older series. Where the node's is
 /// not known, only the schema that they all read will do.
-pub fn compatible(writer: &Writer, node: &NodeContainerd) -> Result<(), Failure> {
+pub fn compatible(writer: &DatabaseWriter, node: &NodeContainerd) -> Result<(), Failure> {
     let wrote = format!("containerd {} wrote the metadata of the container images", writer.version);
     let schema = writer.schema;
     match node {
@@ -183,7 +183,7 @@ mod tests {
             ("2.0.5", 4, Unknown, false),
             ("2.0.5", 4, OfBase, true),
         ] {
-            let writer = Writer { version: version(wrote), schema };
+            let writer = DatabaseWriter { version: version(wrote), schema };
             let result = compatible(&writer, &node);
             assert_eq!(result.is_ok(), reads, "{writer:?} {node:?}");
             if let Err(failure) = result {

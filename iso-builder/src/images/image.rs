@@ -5,7 +5,7 @@ use formats::oci::Descriptor;
 use serde::Serialize;
 
 use super::blob::Blob;
-use super::layer::{self, Layer};
+use super::layer::{self, ImageLayer};
 use super::spec::BuiltImage;
 use super::store::Store;
 use super::stored_image::{CONFIG, ImageDocument, MANIFEST, StoredImage, descriptor};
@@ -56,7 +56,7 @@ const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 /// the time of creation.
 pub fn write(
     spec: &BuiltImage,
-    layers: &[Layer],
+    layers: &[ImageLayer],
     architecture: &str,
     epoch: u64,
     store: &Store,

@@ -28,7 +28,7 @@ const GZIP_SYSTEM_UNKNOWN: u8 = 255;
 
 /// A layer in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layer {
+pub struct ImageLayer {
     /// Digest of the uncompressed tar stream.
     pub diff_id: Digest,
     /// The compressed blob.
@@ -43,7 +43,7 @@ pub fn write(
     lower: &LayerContents,
     epoch: u64,
     store: &Store,
-) -> Result<Layer> {
+) -> Result<ImageLayer> {
     let reading = || format!("reading the tar file {}", source.display());
     let mut source = File::open(source).with_context(reading)?;
     let blob = store.blob_writer()?;
@@ -69,7 +69,7 @@ pub fn write(
     }
     let tee = archive.tar.into_inner().context("writing a layer")?;
     let blob = tee.inner.finish().context("writing a layer")?.finish()?;
-    Ok(Layer { diff_id: tee.hasher.finish(), blob })
+    Ok(ImageLayer { diff_id: tee.hasher.finish(), blob })
 }
 
 struct Writer<W: Write> {
@@ -172,7 +172,7 @@ mod tests {
         (path, contents)
     }
 
-    fn entries(store: &Store, layer: Layer) -> Vec<(String, EntryType, String, String, u64)> {
+    fn entries(store: &Store, layer: ImageLayer) -> Vec<(String, EntryType, String, String, u64)> {
         let file = BufReader::new(File::open(store.blob_path(layer.blob.digest)).unwrap());
         let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(file));
         let read = |entry: io::Result<tar::Entry<'_, _>>| {

@@ -33,7 +33,7 @@ pub struct Store {
 
 /// What a release manifest says of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub struct StoreContents {
     /// Index first, then the blobs image by image: index, manifest, configuration, layers; each once.
     pub payloads: Vec<Payload>,
     /// The images by name.
@@ -114,7 +114,7 @@ impl Store {
 
     /// Writes the index of `images`, removes blobs that belong to none of them, and says what the store holds
     /// now. Every blob is read through and checked. Two images of one name are an error.
-    pub fn finish(&self, images: &[StoredImage]) -> Result<Listing> {
+    pub fn finish(&self, images: &[StoredImage]) -> Result<StoreContents> {
         let mut images: Vec<&StoredImage> = images.iter().collect();
         images.sort_by_key(|image| &image.name);
         for pair in images.windows(2) {
@@ -141,7 +141,7 @@ impl Store {
             }
         }
         self.remove_all_but(&listed)?;
-        Ok(Listing { payloads, images: images.iter().map(|image| listed_image(image)).collect() })
+        Ok(StoreContents { payloads, images: images.iter().map(|image| listed_image(image)).collect() })
     }
 
     fn remove_all_but(&self, kept: &BTreeSet<Digest>) -> Result<()> {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn image(store: &Store, name: &str, roles: Vec<Role>, layers: &[&[u8]]) -> StoredImage {
-        let layer = |bytes: &&[u8]| super::super::layer::Layer {
+        let layer = |bytes: &&[u8]| super::super::layer::ImageLayer {
             diff_id: Digest::of(bytes),
             blob: store.add(bytes).unwrap(),
         };

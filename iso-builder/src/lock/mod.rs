@@ -19,8 +19,8 @@ use formats::oci::ImageReference;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Base, Loaded, PackageSource};
-use crate::images::preload::Needed;
-use crate::images::pull::Pinned;
+use crate::images::preload::NeededImage;
+use crate::images::pull::PinnedImage;
 use crate::packages::{PackageList, ResolvedPackage};
 
 pub use self::policy::LockPolicy;
@@ -47,7 +47,7 @@ pub struct Lock {
     pub base: Option<Digest>,
     /// The images of registries, by reference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<Pinned>,
+    pub images: Vec<PinnedImage>,
     /// The release of the Kubernetes distribution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<LockedRelease>,
@@ -86,7 +86,7 @@ impl LockRequest {
     /// What `loaded` asks for; `pulled` are the images that it takes from registries, those of its lists and manifests
     /// among them.
     #[must_use]
-    pub fn of(loaded: &Loaded, pulled: &[Needed]) -> Self {
+    pub fn of(loaded: &Loaded, pulled: &[NeededImage]) -> Self {
         let definition = &loaded.definition;
         let mut wanted = Vec::new();
         let base = match &definition.base {

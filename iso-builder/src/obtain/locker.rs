@@ -13,8 +13,8 @@ use crate::cache::Cache;
 use crate::definition::{Base, Loaded};
 use crate::files::digest_of_path;
 use crate::images::Source;
-use crate::images::preload::Needed;
-use crate::images::pull::{self, BlobCache, Pinned, Registry};
+use crate::images::preload::NeededImage;
+use crate::images::pull::{self, BlobCache, ImageRegistry, PinnedImage};
 use crate::lock::{FORMAT, Lock, LockPolicy, LockRequest, LockedFile, LockedRelease, unfit};
 
 /// What a lock is made with.
@@ -23,11 +23,11 @@ pub struct Locker<'a> {
     /// The definition.
     pub loaded: &'a Loaded,
     /// The images that it takes from registries.
-    pub pulled: &'a [Needed],
+    pub pulled: &'a [NeededImage],
     /// The release of its Kubernetes distribution.
     pub kubernetes: Option<&'a LockedRelease>,
     /// What resolves their tags.
-    pub registry: &'a dyn Registry,
+    pub registry: &'a dyn ImageRegistry,
     /// Where their documents are kept.
     pub blobs: &'a BlobCache,
     /// Registries asked at the same time.
@@ -95,7 +95,7 @@ impl Locker<'_> {
     }
 
     /// Digests for `references`: those known stay, the others are asked for.
-    fn pin(&self, references: &[ImageReference], known: Vec<Pinned>) -> Result<Vec<Pinned>> {
+    fn pin(&self, references: &[ImageReference], known: Vec<PinnedImage>) -> Result<Vec<PinnedImage>> {
         let mut pinned: Vec<_> =
             known.into_iter().filter(|pinned| references.contains(&pinned.reference)).collect();
         let is_known =

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::package::{Package, encode};
+use super::package::{SbomPackage, encode};
 use super::tree::TreePackages;
 
 /// What namespaces of documents are made in.
@@ -19,7 +19,7 @@ const UNKNOWN: &str = "NOASSERTION";
 
 /// What the document is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Product<'a> {
+pub struct SbomProduct<'a> {
     /// The image definition's id, part of file names.
     pub id: &'a str,
     /// Its name for people.
@@ -42,7 +42,12 @@ pub struct ImageContents {
 /// The bill of materials of `product`, whose OS has the packages `os` and which carries `images`. `epoch` (seconds since
 /// 1970) is the time of creation. A package that is in several places is one element that each of them contains.
 #[must_use]
-pub fn document(product: &Product<'_>, os: &TreePackages, images: &[ImageContents], epoch: u64) -> Vec<u8> {
+pub fn document(
+    product: &SbomProduct<'_>,
+    os: &TreePackages,
+    images: &[ImageContents],
+    epoch: u64,
+) -> Vec<u8> {
     let mut images: Vec<&ImageContents> = images.iter().collect();
     images.sort_by_key(|image| (&image.name, image.digest));
     images.dedup_by_key(|image| (&image.name, image.digest));
@@ -73,7 +78,7 @@ fn created(epoch: u64) -> String {
     time.unwrap_or_default().to_string()
 }
 
-fn packages(product: &Product<'_>, os: &TreePackages, images: &[&ImageContents]) -> Vec<Value> {
+fn packages(product: &SbomProduct<'_>, os: &TreePackages, images: &[&ImageContents]) -> Vec<Value> {
     let mut packages = vec![element(
         PRODUCT,
         product.name,
@@ -83,7 +88,7 @@ fn packages(product: &Product<'_>, os: &TreePackages, images: &[&ImageContents])
     packages.extend(images.iter().map(|image| image_element(image)));
     let inside = images.iter().map(|image| &image.contents);
     // By package URL: what differs in nothing else is the same package.
-    let all: BTreeMap<String, &Package> = [os]
+    let all: BTreeMap<String, &SbomPackage> = [os]
         .into_iter()
         .chain(inside)
         .flat_map(|contents| &contents.packages)
@@ -121,7 +126,7 @@ fn image_element(image: &ImageContents) -> Value {
     element(&image.id(), &image.name.to_string(), &image.name.version(), more)
 }
 
-fn package_element(purl: &str, package: &Package) -> Value {
+fn package_element(purl: &str, package: &SbomPackage) -> Value {
     let source = package.source.as_ref().map(|source| format!("built from the source package {source}"));
     let licence = package.licence.as_ref().map(|licence| format!("The package says: {licence}"));
     let more = json!({
@@ -169,7 +174,7 @@ impl ImageContents {
     }
 }
 
-fn package_id(purl: &str, package: &Package) -> String {
+fn package_id(purl: &str, package: &SbomPackage) -> String {
     identifier("Package", &package.name, purl)
 }
 
@@ -203,7 +208,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const PRODUCT_OF_TEST: Product<'_> = Product { id: "nqrust", name: "NQRust Hypervisor", version: "1.0" };
+    const PRODUCT_OF_TEST: SbomProduct<'_> =
+        SbomProduct { id: "nqrust", name: "NQRust Hypervisor", version: "1.0" };
 
     fn contents(names: &[&str]) -> TreePackages {
         let text: String = names

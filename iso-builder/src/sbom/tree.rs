@@ -14,9 +14,9 @@ use base::failure::{Class, Failure};
 
 use super::database;
 use super::document::ImageContents;
-use super::package::Package;
+use super::package::SbomPackage;
 use crate::archive::members::inside;
-use crate::archive::{MemberKind, Members, compression};
+use crate::archive::{ArchiveMembers, MemberKind, compression};
 use crate::images::Store;
 use crate::images::stored_image::StoredImage;
 
@@ -36,7 +36,7 @@ const RPM_FILES: [&str; 3] = ["Packages", "Packages.db", "rpmdb.sqlite"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreePackages {
     /// Those that were found, sorted, each once.
-    pub packages: Vec<Package>,
+    pub packages: Vec<SbomPackage>,
     /// Databases that were not read, by path.
     pub unread: Vec<String>,
 }
@@ -62,12 +62,12 @@ pub fn of_tree(tar: &Path) -> Result<TreePackages> {
 
 /// Finds packages in the images of a store. Layers that images share are read once.
 #[derive(Debug)]
-pub struct Layers<'a> {
+pub struct LayerReader<'a> {
     store: &'a Store,
     known: HashMap<Digest, Upper>,
 }
 
-impl<'a> Layers<'a> {
+impl<'a> LayerReader<'a> {
     /// Reads from `store`.
     #[must_use]
     pub fn new(store: &'a Store) -> Self {
@@ -105,7 +105,7 @@ impl Upper {
     }
 
     fn of(reader: impl std::io::BufRead) -> Result<Self> {
-        let mut members = Members::new(compression::plain(reader)?);
+        let mut members = ArchiveMembers::new(compression::plain(reader)?);
         let (mut upper, mut room) = (Self::default(), MAX_DATABASES);
         while let Some(member) = members.advance()? {
             let first = member.path.iter().position(|byte| *byte != b'/').unwrap_or(member.path.len());
@@ -300,20 +300,20 @@ mod tests {
         let spec = serde_json::json!({ "name": "localhost/a:1", "layers": [], "entrypoint": [], "cmd": [], "env": [] });
         let layers: Vec<_> = [layer(&[(DPKG, &paragraph("one"))]), layer(&[(DPKG, &paragraph("two"))])]
             .iter()
-            .map(|bytes| crate::images::layer::Layer {
+            .map(|bytes| crate::images::layer::ImageLayer {
                 diff_id: Digest::of(bytes),
                 blob: store.add(bytes).unwrap(),
             })
             .collect();
         let spec = serde_json::from_value(spec).unwrap();
         let image = image::write(&spec, &layers, "amd64", 1, &store).unwrap();
-        let found = Layers::new(&store).image(&image).unwrap();
+        let found = LayerReader::new(&store).image(&image).unwrap();
         assert_eq!((found.name, found.digest), (image.name.clone(), image.manifest.blob.digest));
         assert_eq!(found.contents.packages.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["two"]);
         store.add(b"no layer").unwrap();
         let mut bad = image;
         bad.layers.push(store.add(b"no layer").unwrap());
-        let error = Layers::new(&store).image(&bad).unwrap_err();
+        let error = LayerReader::new(&store).image(&bad).unwrap_err();
         assert_eq!(base::failure::class_of(&error), Class::Invalid);
         assert!(format!("{error:#}").contains("localhost/a:1"), "{error:#}");
     }

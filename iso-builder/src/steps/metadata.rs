@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::request::{MetadataSource, StepRequest};
 use super::tree::Tree;
 use crate::images::containerd::Containerd;
-use crate::images::containerd_version::{NodeContainerd, Writer, compatible};
+use crate::images::containerd_version::{DatabaseWriter, NodeContainerd, compatible};
 use crate::images::stored_image::StoredImage;
 use crate::images::{Store, metadata};
 
@@ -25,7 +25,7 @@ pub const WRITTEN: &str = "containerd.json";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenMetadata {
     /// The containerd that wrote, and in which version of the schema.
-    pub writer: Writer,
+    pub writer: DatabaseWriter,
     /// The containerd of the nodes.
     pub node: NodeContainerd,
 }

@@ -13,7 +13,7 @@ use iso_builder::bolt;
 use iso_builder::images::containerd::Containerd;
 use iso_builder::images::contents::LayerContents;
 use iso_builder::images::image::{self};
-use iso_builder::images::store::Listing;
+use iso_builder::images::store::StoreContents;
 use iso_builder::images::stored_image::StoredImage;
 use iso_builder::images::{BuiltImage, Store, layer, metadata};
 
@@ -40,7 +40,7 @@ fn spec(name: &str) -> BuiltImage {
 }
 
 /// Two images that share their first layer, in a store below `root`.
-fn build(root: &Path, mtime: u64) -> (Store, Vec<StoredImage>, Listing) {
+fn build(root: &Path, mtime: u64) -> (Store, Vec<StoredImage>, StoreContents) {
     let store = Store::create(&root.join("store")).unwrap();
     let (base, more) = (root.join("base.tar"), root.join("more.tar"));
     // More than a pipe holds, so that the import is fed while it reads.
@@ -59,7 +59,7 @@ fn build(root: &Path, mtime: u64) -> (Store, Vec<StoredImage>, Listing) {
     (store, images, listing)
 }
 
-fn prepared(root: &Path, mtime: u64) -> (Vec<StoredImage>, Listing, Vec<u8>) {
+fn prepared(root: &Path, mtime: u64) -> (Vec<StoredImage>, StoreContents, Vec<u8>) {
     let (store, images, listing) = build(root, mtime);
     let containerd = Containerd::of_host(root, "amd64");
     let prepared = metadata::prepare(&containerd, &store, &images, EPOCH)

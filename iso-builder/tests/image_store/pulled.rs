@@ -12,8 +12,8 @@ use iso_builder::bolt::{self, Bucket};
 use iso_builder::images::Store;
 use iso_builder::images::blob::Blob;
 use iso_builder::images::containerd::Containerd;
-use iso_builder::images::containerd_version::{COMMON_SCHEMA, NodeContainerd, Writer, compatible};
-use iso_builder::images::metadata::{self, Metadata, schema_version};
+use iso_builder::images::containerd_version::{COMMON_SCHEMA, DatabaseWriter, NodeContainerd, compatible};
+use iso_builder::images::metadata::{self, ContainerdMetadata, schema_version};
 use iso_builder::images::stored_image::{ImageDocument, StoredImage};
 use model::config::Role;
 use serde_json::{Value, json};
@@ -99,7 +99,7 @@ impl Pulled {
         self.images.push(StoredImage { name, roles, index, manifest, config, layers });
     }
 
-    fn prepare(&self) -> anyhow::Result<Metadata> {
+    fn prepare(&self) -> anyhow::Result<ContainerdMetadata> {
         self.store.finish(&self.images).unwrap();
         metadata::prepare(&self.containerd(), &self.store, &self.images, EPOCH)
     }
@@ -305,7 +305,8 @@ fn a_database_of_a_schema_that_an_unknown_node_may_not_read_is_refused() {
             inside(tree, &["v1"]).pairs.insert(b"version".to_vec(), bytes.to_vec()).unwrap();
         });
         let version = prepared.writer().version.clone();
-        let writer = Writer { version, schema: schema_version(&bolt::read(&patched).unwrap()).unwrap() };
+        let writer =
+            DatabaseWriter { version, schema: schema_version(&bolt::read(&patched).unwrap()).unwrap() };
         assert_eq!(u64::from(bytes[0]) / 2, writer.schema);
         assert_eq!(compatible(&writer, &NodeContainerd::Unknown).is_ok(), reads, "{writer:?}");
     }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::super::image::write_manifest;
 use super::super::store::Store;
 use super::super::stored_image::{CONFIG, StoredImage, descriptor};
-use super::choose::{Candidate, Chosen, Name, choose};
+use super::choose::{CandidateName, ChosenImages, ImageCandidate, choose};
 use super::source::{DOCUMENT, ImageImport, ImportedImages};
 use super::spool::Spool;
 
@@ -53,7 +53,7 @@ pub(super) fn take(
         .map_err(|error| import.refuse(&format!("reading its manifest.json: {error}")))?;
     let candidates = items.into_iter().flat_map(candidates).collect();
     let (chosen, notes) = choose(candidates, import.references).map_err(|why| import.refuse(&why))?;
-    let image = |chosen: Chosen<Item>| {
+    let image = |chosen: ChosenImages<Item>| {
         let what = format!("taking the image {} from {}", chosen.name, import.path.display());
         image(import, chosen, spool, store).class(Class::Invalid, || what)
     };
@@ -61,21 +61,22 @@ pub(super) fn take(
 }
 
 /// The image under each of its names. Its digest will be that of the manifest that is made here, which nobody knows.
-fn candidates(item: Item) -> Vec<Candidate<Item>> {
+fn candidates(item: Item) -> Vec<ImageCandidate<Item>> {
     let tags = item.repo_tags.clone().unwrap_or_default();
-    let names: Vec<Name> = match tags.is_empty() {
-        true => vec![Name::None(String::new())],
+    let names: Vec<CandidateName> = match tags.is_empty() {
+        true => vec![CandidateName::None(String::new())],
         // Always a repository, even where that is one word without a tag.
-        false => {
-            tags.iter().map(|tag| tag.parse().map_or_else(|_| Name::None(tag.clone()), Name::Full)).collect()
-        }
+        false => tags
+            .iter()
+            .map(|tag| tag.parse().map_or_else(|_| CandidateName::None(tag.clone()), CandidateName::Full))
+            .collect(),
     };
-    names.into_iter().map(|name| Candidate { name, digest: None, what: item.clone() }).collect()
+    names.into_iter().map(|name| ImageCandidate { name, digest: None, what: item.clone() }).collect()
 }
 
 fn image(
     import: &ImageImport<'_>,
-    chosen: Chosen<Item>,
+    chosen: ChosenImages<Item>,
     spool: &mut Spool<'_>,
     store: &Store,
 ) -> Result<StoredImage> {

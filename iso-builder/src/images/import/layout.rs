@@ -15,7 +15,7 @@ use super::super::blob::Blob;
 use super::super::store::Store;
 use super::super::stored_image::{INDEX, ImageDocument, MANIFEST, StoredImage};
 use super::blobs::{BlobSource, compare, copy};
-use super::choose::{Candidate, Chosen, Name, choose};
+use super::choose::{CandidateName, ChosenImages, ImageCandidate, choose};
 use super::source::{DOCUMENT, ImageImport, ImportedImages};
 
 /// How an image's name is annotated: by containerd and Docker, and by all others. Docker has only the tag in the second.
@@ -48,10 +48,11 @@ pub(super) fn take(
     Ok(ImportedImages { images, notes })
 }
 
-fn candidate(descriptor: Descriptor) -> Candidate<Descriptor> {
+fn candidate(descriptor: Descriptor) -> ImageCandidate<Descriptor> {
     let mut names = NAMES.iter().filter_map(|key| descriptor.annotations.get(*key));
-    let name = names.next().map_or_else(|| Name::None(String::new()), |text| Name::of(text));
-    Candidate { name, digest: Some(descriptor.digest), what: descriptor }
+    let name =
+        names.next().map_or_else(|| CandidateName::None(String::new()), |text| CandidateName::of(text));
+    ImageCandidate { name, digest: Some(descriptor.digest), what: descriptor }
 }
 
 struct Layout<'a, 'b> {
@@ -61,12 +62,12 @@ struct Layout<'a, 'b> {
 }
 
 impl Layout<'_, '_> {
-    fn image(&mut self, chosen: Chosen<Descriptor>) -> Result<StoredImage> {
+    fn image(&mut self, chosen: ChosenImages<Descriptor>) -> Result<StoredImage> {
         let what = format!("taking the image {} from {}", chosen.name, self.import.path.display());
         self.resolve(chosen).class(Class::Invalid, || what)
     }
 
-    fn resolve(&mut self, chosen: Chosen<Descriptor>) -> Result<StoredImage> {
+    fn resolve(&mut self, chosen: ChosenImages<Descriptor>) -> Result<StoredImage> {
         let top = self.one(chosen.images)?;
         let (blob, document) = self.document(&top)?;
         let (index, descriptor, blob, manifest) = match document {

@@ -20,7 +20,7 @@ use super::super::store::Store;
 use super::blobs::{BlobSource, PIECE, compare, copy, fill};
 use super::source::DOCUMENT;
 use crate::archive::members::{inside, linked};
-use crate::archive::{Compression, MemberKind, Members, compression};
+use crate::archive::{ArchiveMembers, Compression, MemberKind, compression};
 
 /// More members than any archive of images has, and longer paths; what is held of each is in memory.
 const MAX_MEMBERS: usize = 50_000;
@@ -83,7 +83,7 @@ pub(super) fn read<'a>(
     let mut spool = Spool { store, index: None, manifest: None, items: HashMap::new() };
     let plain =
         compression::plain(BufReader::with_capacity(PIECE, &mut file)).map_err(|e| unreadable(path, e))?;
-    let mut members = Members::new(plain);
+    let mut members = ArchiveMembers::new(plain);
     while let Some(member) = members.advance().map_err(|error| unreadable(path, error))? {
         let name: String = String::from_utf8_lossy(&member.path).chars().take(MAX_PATH).collect();
         let content = Content { members: &mut members, path };
@@ -315,7 +315,7 @@ impl<R: Read> Read for Told<'_, R> {
 
 /// A member's content, whose errors say what the archive is.
 struct Content<'a, R> {
-    members: &'a mut Members<R>,
+    members: &'a mut ArchiveMembers<R>,
     path: &'a Path,
 }
 

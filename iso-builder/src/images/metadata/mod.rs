@@ -19,16 +19,16 @@ use base::files::read_at_most;
 use self::normal::{descend, normalise};
 use self::schema::{SCHEMA, VERSION};
 use super::containerd::Containerd;
-use super::containerd_version::Writer;
+use super::containerd_version::DatabaseWriter;
 use super::store::Store;
 use super::stored_image::StoredImage;
 use crate::bolt::{self, Bucket};
 
 /// The prepared metadata of a set of images.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metadata {
+pub struct ContainerdMetadata {
     tree: Bucket,
-    writer: Writer,
+    writer: DatabaseWriter,
 }
 
 /// Lets a fresh containerd take `images` of the finished `store`, and takes over its metadata. All times become
@@ -38,20 +38,20 @@ pub fn prepare(
     store: &Store,
     images: &[StoredImage],
     epoch: u64,
-) -> Result<Metadata> {
+) -> Result<ContainerdMetadata> {
     let version = containerd.version()?;
     let database = containerd.write(&version, store, images)?;
     let raw = bolt::read(&database).context("reading the metadata database that containerd wrote")?;
-    let writer = Writer { version, schema: schema_version(&raw)? };
+    let writer = DatabaseWriter { version, schema: schema_version(&raw)? };
     let layout = Digest::of(&read_at_most(&store.index_path(), 64 << 20)?);
     let tree = normalise(&raw, images, layout, epoch).context("checking what containerd imported")?;
-    Ok(Metadata { tree, writer })
+    Ok(ContainerdMetadata { tree, writer })
 }
 
-impl Metadata {
+impl ContainerdMetadata {
     /// The containerd that wrote it.
     #[must_use]
-    pub fn writer(&self) -> &Writer {
+    pub fn writer(&self) -> &DatabaseWriter {
         &self.writer
     }
 

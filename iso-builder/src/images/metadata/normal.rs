@@ -137,9 +137,9 @@ fn timed(bucket: &Bucket, time: &[u8]) -> Bucket {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::containerd_version::Writer;
+    use super::super::super::containerd_version::DatabaseWriter;
     use super::super::super::stored_image::ImageDocument;
-    use super::super::Metadata;
+    use super::super::ContainerdMetadata;
     use super::*;
     use crate::bolt;
 
@@ -187,8 +187,8 @@ mod tests {
         Digest::of(b"index.json")
     }
 
-    fn writer() -> Writer {
-        Writer { version: "1.6.20".parse().unwrap(), schema: 3 }
+    fn writer() -> DatabaseWriter {
+        DatabaseWriter { version: "1.6.20".parse().unwrap(), schema: 3 }
     }
 
     /// What containerd writes when it imports `images` at `time`.
@@ -292,8 +292,8 @@ mod tests {
         let alone =
             normalise(&imported(std::slice::from_ref(&b), b"now"), std::slice::from_ref(&b), layout(), 0)
                 .unwrap();
-        let subset = Metadata { tree, writer: writer() }.database(&[b]).unwrap();
+        let subset = ContainerdMetadata { tree, writer: writer() }.database(&[b]).unwrap();
         assert_eq!(bolt::read(&subset).unwrap(), alone);
-        assert!(Metadata { tree: alone, writer: writer() }.database(&[a]).is_err());
+        assert!(ContainerdMetadata { tree: alone, writer: writer() }.database(&[a]).is_err());
     }
 }

@@ -10,13 +10,13 @@ use formats::oci::ImageReference;
 
 use super::super::blob::Blob;
 use super::super::stored_image::StoredImage;
-use super::{BlobCache, Registry};
+use super::{BlobCache, ImageRegistry};
 use base::parallel::{self, locked};
 
 /// Makes the cache hold every blob of `images`. Those that are there are read through and, where damaged, had again.
 pub fn blobs(
     images: &[StoredImage],
-    registry: &dyn Registry,
+    registry: &dyn ImageRegistry,
     cache: &BlobCache,
     transfers: usize,
     progress: &Progress,
@@ -59,7 +59,7 @@ pub fn blobs(
 pub(super) fn one(
     blob: Blob,
     users: &[&ImageReference],
-    registry: &dyn Registry,
+    registry: &dyn ImageRegistry,
     cache: &BlobCache,
     advance: &mut dyn FnMut(u64),
 ) -> Result<()> {
