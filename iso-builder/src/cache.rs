@@ -6,21 +6,20 @@
 //! that is damaged is done again.
 
 mod prune;
+mod record;
 
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::files;
 use nix::fcntl::{Flock, FlockArg};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+
+use self::record::{RECORD, StepRecord, mark_used, sound, survey};
 
 pub use prune::{Pruned, days_ago};
-
-/// The record beside a step's outputs.
-const RECORD: &str = ".step.json";
 
 /// The cache of one user. Held exclusively: a second build with the same cache waits.
 #[derive(Debug)]
@@ -32,14 +31,14 @@ pub struct Cache {
 
 /// The identity of a step: what it is and everything that goes into it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Key {
+pub struct StepKey {
     name: &'static str,
     /// Raised when the step's code changes what it makes.
     recipe: u32,
     inputs: serde_json::Value,
 }
 
-impl Key {
+impl StepKey {
     /// A step `name`, its `recipe` revision, and its inputs: parameters, and digests of files.
     pub fn new(name: &'static str, recipe: u32, inputs: serde_json::Value) -> Self {
         Self { name, recipe, inputs }
@@ -53,28 +52,14 @@ impl Key {
 
 /// The outputs of a finished step.
 #[derive(Clone, Debug)]
-pub struct Outputs {
+pub struct StepOutputs {
     directory: PathBuf,
-    record: Record,
+    record: StepRecord,
     /// Whether this build did the step; else it came from the cache.
     pub fresh: bool,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Record {
-    files: Vec<FileRecord>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct FileRecord {
-    path: PathBuf,
-    size: u64,
-    mtime: i64,
-    mtime_nsec: i64,
-    sha256: Digest,
-}
-
-impl Outputs {
+impl StepOutputs {
     /// The path of an output.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
@@ -139,28 +124,28 @@ impl Cache {
     }
 
     /// Returns the outputs of the step `key`, from the cache or by doing `work`, which is given an empty directory.
-    pub fn step(&self, key: &Key, work: impl FnOnce(&Path) -> Result<()>) -> Result<Outputs> {
+    pub fn step(&self, key: &StepKey, work: impl FnOnce(&Path) -> Result<()>) -> Result<StepOutputs> {
         let digest = key.digest()?.to_string();
         let directory = self.root.join("steps").join(format!("{}-{}", key.name, &digest[..24]));
         if let Some(record) = sound(&directory)? {
-            prune::mark_used(&directory);
-            return Ok(Outputs { directory, record, fresh: false });
+            mark_used(&directory);
+            return Ok(StepOutputs { directory, record, fresh: false });
         }
         let unfinished = directory.with_extension("new");
         remove(&directory)?;
         remove(&unfinished)?;
         files::make_directory(&unfinished, 0o755)?;
         work(&unfinished).with_context(|| format!("the build step {}", key.name))?;
-        let record = Record { files: survey(&unfinished)? };
+        let record = StepRecord { files: survey(&unfinished)? };
         files::write_atomically(&unfinished.join(RECORD), &serde_json::to_vec_pretty(&record)?, 0o644)?;
         fs::rename(&unfinished, &directory)
             .with_context(|| format!("moving {} into place", directory.display()))?;
-        Ok(Outputs { directory, record, fresh: true })
+        Ok(StepOutputs { directory, record, fresh: true })
     }
 
     /// Removes what an interrupted build left behind.
     fn sweep(&self) -> Result<()> {
-        crate::sandbox::remove_tree(&self.scratch())?;
+        crate::namespaces::remove_tree(&self.scratch())?;
         files::make_directory(&self.scratch(), 0o755)?;
         for entry in fs::read_dir(self.root.join("steps"))? {
             let path = entry?.path();
@@ -181,55 +166,13 @@ fn remove(directory: &Path) -> Result<()> {
     }
 }
 
-/// The record of a finished step whose files are all as recorded.
-fn sound(directory: &Path) -> Result<Option<Record>> {
-    let Ok(bytes) = fs::read(directory.join(RECORD)) else {
-        return Ok(None);
-    };
-    let Ok(record) = serde_json::from_slice::<Record>(&bytes) else {
-        return Ok(None);
-    };
-    for file in &record.files {
-        let path = directory.join(&file.path);
-        let Ok(metadata) = fs::metadata(&path) else {
-            return Ok(None);
-        };
-        let untouched = (metadata.mtime(), metadata.mtime_nsec()) == (file.mtime, file.mtime_nsec);
-        if metadata.len() != file.size || (!untouched && digest_of(&path)?.0 != file.sha256) {
-            return Ok(None);
-        }
-    }
-    Ok(Some(record))
-}
-
-fn survey(directory: &Path) -> Result<Vec<FileRecord>> {
-    let mut files = Vec::new();
-    for entry in walkdir::WalkDir::new(directory).sort_by_file_name() {
-        let entry = entry?;
-        if entry.file_type().is_file() {
-            let (sha256, size) = digest_of(entry.path())?;
-            let metadata = entry.metadata()?;
-            let path = entry.path().strip_prefix(directory)?.to_owned();
-            let (mtime, mtime_nsec) = (metadata.mtime(), metadata.mtime_nsec());
-            files.push(FileRecord { path, size, mtime, mtime_nsec, sha256 });
-        }
-    }
-    Ok(files)
-}
-
-/// Digest and length of a file.
-pub fn digest_of(path: &Path) -> Result<(Digest, u64)> {
-    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-    Digest::of_reader(file).with_context(|| format!("reading {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
 
-    fn build(cache: &Cache, input: &str, done: &mut u32) -> Outputs {
-        let key = Key::new("test", 1, json!({ "input": input }));
+    fn build(cache: &Cache, input: &str, done: &mut u32) -> StepOutputs {
+        let key = StepKey::new("test", 1, json!({ "input": input }));
         let work = |out: &Path| {
             *done += 1;
             Ok(fs::write(out.join("file"), input)?)
@@ -255,7 +198,7 @@ mod tests {
     fn a_step_that_fails_leaves_nothing_that_looks_finished() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path(), None, || ()).unwrap();
-        let key = Key::new("test", 1, json!({}));
+        let key = StepKey::new("test", 1, json!({}));
         let work = |out: &Path| {
             fs::write(out.join("half"), "x")?;
             anyhow::bail!("stopped")

@@ -26,18 +26,18 @@ const PACKAGE: u32 = 0xcafe_1a7e;
 
 /// What a program says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Program {
+pub(crate) struct ElfProgram {
     /// The processor in the kernel's word, such as `x86_64`; none where it is another one than media are made for.
     pub(crate) processor: Option<&'static str>,
     /// Whether it runs without a loader and libraries of the system around it.
     pub(crate) is_static: bool,
     /// What the note says; none without one.
-    pub(crate) package: Option<Package>,
+    pub(crate) package: Option<ElfPackage>,
 }
 
 /// The package metadata of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Package {
+pub(crate) struct ElfPackage {
     pub(crate) name: String,
     pub(crate) version: String,
 }
@@ -53,7 +53,7 @@ struct Segment {
 ///
 /// # Errors
 /// Reading fails.
-pub(crate) fn read(file: &impl FileExt) -> io::Result<Option<Program>> {
+pub(crate) fn read(file: &impl FileExt) -> io::Result<Option<ElfProgram>> {
     let mut header = [0; 64];
     if !whole(file, 0, &mut header)? {
         return Ok(None);
@@ -64,7 +64,7 @@ pub(crate) fn read(file: &impl FileExt) -> io::Result<Option<Program>> {
     }
     let Some(segments) = segments(file, &header)? else { return Ok(None) };
     let interpreted = segments.iter().any(|segment| segment.kind == INTERPRETER);
-    let mut program = Program {
+    let mut program = ElfProgram {
         processor: (u16_at(&header, 18) == Some(X86_64)).then_some("x86_64"),
         is_static: !interpreted,
         package: None,
@@ -105,7 +105,7 @@ fn segments(file: &impl FileExt, header: &[u8]) -> io::Result<Option<Vec<Segment
 }
 
 /// The package metadata among the notes of a segment.
-fn package(notes: &[u8]) -> Option<Package> {
+fn package(notes: &[u8]) -> Option<ElfPackage> {
     let mut rest = notes;
     loop {
         let (owner, length) = (u32_at(rest, 0)? as usize, u32_at(rest, 4)? as usize);
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use testing::elf::{INTERPRETED, made};
 
-    fn of(bytes: &[u8]) -> Option<Program> {
+    fn of(bytes: &[u8]) -> Option<ElfProgram> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
         read(&file).unwrap()
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn a_static_program_tells_its_version() {
-        let package = Package { name: "installer".into(), version: "1.2.3".into() };
-        let told = Program { processor: Some("x86_64"), is_static: true, package: Some(package) };
+        let package = ElfPackage { name: "installer".into(), version: "1.2.3".into() };
+        let told = ElfProgram { processor: Some("x86_64"), is_static: true, package: Some(package) };
         assert_eq!(of(&made(62, "installer", "1.2.3", &[])).unwrap(), told);
         assert_eq!(of(&made(183, "installer", "1.2.3", &[])).unwrap().processor, None);
         assert!(!of(&made(62, "installer", "1.2.3", &[INTERPRETED])).unwrap().is_static);

@@ -1,81 +1,26 @@
-//! Debian packages on the builder's side: which ones a definition needs, and their files.
+//! Debian packages as lists ask for them and as mirrors have them. The lock file keeps both; the steps resolve and unpack them.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result};
 use base::digest::Digest;
-use base::failure::{Class, Failure};
-use base::files;
-use base::progress::Progress;
+use serde::{Deserialize, Serialize};
 
-use crate::cache::Cache;
-use crate::fetch::{self, Wanted};
-use crate::lock::{Lock, Policy, Request};
-use crate::sandbox;
-use crate::steps::{self, Repository, Resolved, Work};
-
-/// What a user does when a mirror lacks a package or has another.
-const HINT: &str = "Mirrors replace packages: make the lock file anew with `iso-builder lock DEFINITION`.";
-
-/// The digest of a root file system in a directory: with owners, modes and attributes, which are part of it.
-pub(crate) fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Result<Digest> {
-    let directory = directory.canonicalize().with_context(|| format!("resolving {}", directory.display()))?;
-    let message = format!("Reading {}", directory.display());
-    let answer =
-        progress.within("survey", message, || ask(cache, Work::Survey(directory.clone()), steps::SURVEY))?;
-    Ok(String::from_utf8_lossy(&answer).parse()?)
+/// A list of packages to be resolved together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PackageList {
+    /// Whether Debian's essential packages belong to it.
+    pub essential: bool,
+    /// The packages.
+    pub include: Vec<String>,
 }
 
-/// What apt chooses for the lists of packages that `request` has.
-pub(crate) fn resolve(request: &Request, cache: &Cache, progress: &Progress) -> Result<Vec<Resolved>> {
-    let message = format!("Resolving the packages of Debian {}", request.source.suite);
-    let work = Work::Resolve {
-        suite: request.source.suite.clone(),
-        mirrors: request.source.mirrors.clone(),
-        wanted: request.wanted.clone(),
-    };
-    let answer = progress.within("resolve", message, || ask(cache, work, "resolved.json"))?;
-    serde_json::from_slice(&answer).context("reading what apt resolved")
-}
-
-/// Does `work` in the sandbox, and returns what it wrote to the output `name`.
-fn ask(cache: &Cache, work: Work, name: &str) -> Result<Vec<u8>> {
-    let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
-    let out = scratch.path().join("out");
-    files::make_directory(&out, 0o755)?;
-    let request = steps::Request { work, out: out.clone(), scratch: scratch.path().to_owned(), epoch: 0 };
-    sandbox::run(&request, scratch.path())?;
-    files::read_at_most(&out.join(name), 64 << 20)
-}
-
-/// Downloads what the cache does not hold and returns where everything is.
-pub fn fetch(lock: &Lock, cache: &Cache, policy: Policy, progress: &Progress) -> Result<Repository> {
-    let mut paths = BTreeMap::new();
-    let mut missing = Vec::new();
-    for package in &lock.packages {
-        let path = stored_at(cache, package);
-        if !fetch::is_complete(&path, package.size) {
-            missing.push(Wanted {
-                url: package.url.clone(),
-                size: Some(package.size),
-                sha256: package.sha256,
-                path: path.clone(),
-            });
-        }
-        paths.insert(package.file.clone(), path);
-    }
-    if let (true, Some(first)) = (policy.offline, missing.first()) {
-        let what = format!("{} of the packages are not in the cache, and --offline was given", missing.len());
-        return Err(Failure::new(Class::Network, what)
-            .because(anyhow::anyhow!("the first is {}", first.url))
-            .hint("Build once without --offline.")
-            .into());
-    }
-    fetch::all(&missing, HINT, progress)?;
-    Ok(Repository(paths))
-}
-
-fn stored_at(cache: &Cache, package: &Resolved) -> PathBuf {
-    cache.downloads().join(package.sha256.to_string())
+/// One package as its repository has it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ResolvedPackage {
+    /// File name, `NAME_VERSION_ARCHITECTURE.deb`.
+    pub file: String,
+    /// Where it is downloaded.
+    pub url: String,
+    /// Length in bytes.
+    pub size: u64,
+    /// SHA-256.
+    pub sha256: Digest,
 }

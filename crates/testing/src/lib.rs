@@ -13,6 +13,7 @@ pub mod documents;
 pub mod elf;
 pub mod http;
 pub mod iso;
+pub mod medium;
 pub mod privileges;
 pub mod programs;
 pub mod progress;

@@ -15,16 +15,16 @@ const MAX_TRAILING: u64 = 16 << 20;
 
 /// A member's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct ArchiveMember {
     /// Its path as the archive has it.
     pub path: Vec<u8>,
     /// What it is.
-    pub kind: Kind,
+    pub kind: MemberKind,
 }
 
 /// What a member is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MemberKind {
     /// A file of so many bytes.
     File(u64),
     /// A directory.
@@ -37,9 +37,9 @@ pub enum Kind {
     Other,
 }
 
-/// Goes through a tar stream. Read from it to get the content of the member that [`Members::advance`] gave last.
+/// Goes through a tar stream. Read from it to get the content of the member that [`ArchiveMembers::advance`] gave last.
 #[derive(Debug)]
-pub struct Members<R> {
+pub struct ArchiveMembers<R> {
     reader: R,
     /// What is left of the member's content.
     content: u64,
@@ -55,14 +55,14 @@ struct Extension {
     size: Option<u64>,
 }
 
-impl<R: Read> Members<R> {
+impl<R: Read> ArchiveMembers<R> {
     /// Goes through `reader`, which is not compressed.
     pub fn new(reader: R) -> Self {
         Self { reader, content: 0, padding: 0 }
     }
 
     /// Leaves the rest of the member's content and goes to the next, or to the end.
-    pub fn advance(&mut self) -> io::Result<Option<Member>> {
+    pub fn advance(&mut self) -> io::Result<Option<ArchiveMember>> {
         let mut extension = Extension::default();
         loop {
             self.leave()?;
@@ -88,7 +88,7 @@ impl<R: Read> Members<R> {
         Ok(self.reader)
     }
 
-    fn member(&mut self, header: &Header, extension: Extension) -> io::Result<Member> {
+    fn member(&mut self, header: &Header, extension: Extension) -> io::Result<ArchiveMember> {
         let path = extension.path.unwrap_or_else(|| header.path_bytes().into_owned());
         let link = || {
             let own = || header.link_name_bytes().map(std::borrow::Cow::into_owned);
@@ -96,21 +96,21 @@ impl<R: Read> Members<R> {
         };
         let size = extension.size.map_or_else(|| header.entry_size(), Ok)?;
         let kind = match header.entry_type() {
-            EntryType::Regular if path.ends_with(b"/") => Kind::Directory,
-            EntryType::Regular | EntryType::Continuous => Kind::File(size),
-            EntryType::Directory => Kind::Directory,
-            EntryType::Symlink => Kind::Symlink(link()?),
-            EntryType::Link => Kind::HardLink(link()?),
+            EntryType::Regular if path.ends_with(b"/") => MemberKind::Directory,
+            EntryType::Regular | EntryType::Continuous => MemberKind::File(size),
+            EntryType::Directory => MemberKind::Directory,
+            EntryType::Symlink => MemberKind::Symlink(link()?),
+            EntryType::Link => MemberKind::HardLink(link()?),
             EntryType::GNUSparse => {
                 self.skip_map(header)?;
-                Kind::Other
+                MemberKind::Other
             }
-            _ => Kind::Other,
+            _ => MemberKind::Other,
         };
         // Some writers give links and directories the size of what they name; none has content.
-        let has_content = matches!(kind, Kind::File(_)) || header.entry_type() == EntryType::GNUSparse;
+        let has_content = matches!(kind, MemberKind::File(_)) || header.entry_type() == EntryType::GNUSparse;
         self.enter(if has_content { size } else { 0 });
-        Ok(Member { path, kind })
+        Ok(ArchiveMember { path, kind })
     }
 
     /// The blocks that continue the map of a file with holes.
@@ -196,7 +196,7 @@ impl Extension {
     }
 }
 
-impl<R: Read> Read for Members<R> {
+impl<R: Read> Read for ArchiveMembers<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = (&mut self.reader).take(self.content).read(buffer)?;
         if count == 0 && self.content > 0 && !buffer.is_empty() {
@@ -265,10 +265,10 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
-    type Read1 = (String, Kind, usize);
+    type Read1 = (String, MemberKind, usize);
 
     fn read(bytes: &[u8], whole: bool) -> io::Result<Vec<Read1>> {
-        let mut members = Members::new(bytes);
+        let mut members = ArchiveMembers::new(bytes);
         let mut all = Vec::new();
         while let Some(member) = members.advance()? {
             let mut content = Vec::new();
@@ -286,12 +286,12 @@ mod tests {
         for whole in [true, false] {
             let all = read(&archive(), whole).unwrap();
             let length = |length| if whole { length } else { 0 };
-            assert_eq!(all[0], ("a".into(), Kind::File(3), length(3)));
-            assert_eq!(all[1], ("d/".into(), Kind::Directory, 0));
-            assert_eq!(all[2], ("d/s".into(), Kind::Symlink(("../".repeat(50) + "a").into()), 0));
-            assert_eq!(all[3], ("h".into(), Kind::HardLink("a".into()), 0));
-            assert_eq!(all[4], ("pax".into(), Kind::File(600), length(600)));
-            assert_eq!(all[5], ("long/".repeat(60) + "name", Kind::File(2), length(2)));
+            assert_eq!(all[0], ("a".into(), MemberKind::File(3), length(3)));
+            assert_eq!(all[1], ("d/".into(), MemberKind::Directory, 0));
+            assert_eq!(all[2], ("d/s".into(), MemberKind::Symlink(("../".repeat(50) + "a").into()), 0));
+            assert_eq!(all[3], ("h".into(), MemberKind::HardLink("a".into()), 0));
+            assert_eq!(all[4], ("pax".into(), MemberKind::File(600), length(600)));
+            assert_eq!(all[5], ("long/".repeat(60) + "name", MemberKind::File(2), length(2)));
             assert_eq!(all.len(), 6);
         }
     }

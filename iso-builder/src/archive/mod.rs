@@ -7,4 +7,4 @@ pub mod compression;
 pub mod members;
 
 pub use compression::Compression;
-pub use members::{Kind, Member, Members};
+pub use members::{ArchiveMember, ArchiveMembers, MemberKind};

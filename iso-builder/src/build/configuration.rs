@@ -32,14 +32,14 @@ pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, 
         let source = loaded.resolve(file);
         documents.push(document(&source, kind)?);
         texts.push(files::read_text(&source)?);
-        let (sha256, size) = crate::cache::digest_of(&source)?;
+        let (sha256, size) = crate::files::digest_of_file(&source)?;
         payloads.push((Payload { path: path.into(), purpose, size, sha256 }, source));
     }
     if let Some(password) = check(documents)? {
         let source = scratch.join("password.cfg");
         fs::write(&source, password.grub_command())
             .with_context(|| format!("writing {}", source.display()))?;
-        let (sha256, size) = crate::cache::digest_of(&source)?;
+        let (sha256, size) = crate::files::digest_of_file(&source)?;
         payloads
             .push((Payload { path: PASSWORD.into(), purpose: Purpose::BootPassword, size, sha256 }, source));
     }

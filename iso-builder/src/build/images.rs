@@ -9,16 +9,17 @@ use model::release::{Image, Payload};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::inputs::{LIST, STORE, stored};
-use super::{Build, Inputs, Outputs};
-use crate::cache::Key;
+use super::context::Build;
+use super::image_outputs::{LIST, STORE, stored};
+use super::inputs::BuildInputs;
+use crate::cache::{StepKey, StepOutputs};
 use crate::images::blob::Blob;
-use crate::images::build::Settings;
-use crate::images::image::StoredImage;
-use crate::images::metadata::version::NodeContainerd;
-use crate::images::store::Listing;
+use crate::images::build::ImageSettings;
+use crate::images::containerd_version::NodeContainerd;
+use crate::images::store::StoreContents;
+use crate::images::stored_image::StoredImage;
 use crate::images::{BuiltImage, Runtime, Store, build as images, pull, status};
-use crate::steps::{Metadata, Work};
+use crate::steps::{MetadataSource, StepWork};
 use crate::workloads;
 
 /// What the release manifest says of the store, among the outputs of a step.
@@ -26,27 +27,27 @@ const LISTING: &str = "listing.json";
 
 /// The image store with its metadata.
 #[derive(Debug)]
-pub(super) struct Images {
+pub(super) struct BuiltImages {
     /// `store/`, an OCI layout.
-    pub(super) store: Outputs,
+    pub(super) store: StepOutputs,
     /// `ROLE.db` for every role, and who wrote them.
-    pub(super) metadata: Outputs,
+    pub(super) metadata: StepOutputs,
     /// What the release manifest says of the store.
-    pub(super) listing: Listed,
+    pub(super) listing: StoreListing,
     /// The images.
     pub(super) images: Vec<StoredImage>,
 }
 
 /// What the release manifest says of the store, as it is kept in the cache.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Listed {
+pub(super) struct StoreListing {
     pub(super) payloads: Vec<Payload>,
     pub(super) images: Vec<Image>,
 }
 
 impl Build<'_> {
     /// The image store, or nothing where the definition preloads no images.
-    pub(super) fn images(&self, base: &Outputs) -> Result<Option<Images>> {
+    pub(super) fn images(&self, base: &StepOutputs) -> Result<Option<BuiltImages>> {
         let built = self.built_images()?;
         let images = self.all_images(built.as_ref())?;
         self.check_completeness(&images)?;
@@ -67,8 +68,8 @@ impl Build<'_> {
             "architecture": architecture,
             "node": node,
         });
-        let metadata = self.inputs.cache.step(&Key::new("image-metadata", 3, inputs), |out| {
-            let work = Work::Metadata(Metadata {
+        let metadata = self.inputs.cache.step(&StepKey::new("image-metadata", 3, inputs), |out| {
+            let work = StepWork::Metadata(MetadataSource {
                 base: base.path("base.tar"),
                 store: store.path(""),
                 architecture: architecture.to_owned(),
@@ -79,12 +80,12 @@ impl Build<'_> {
         })?;
         let listing = files::read_at_most(&store.path(LISTING), 64 << 20)?;
         let listing = serde_json::from_slice(&listing).context("reading the listing of the image store")?;
-        Ok(Some(Images { store, metadata, listing, images }))
+        Ok(Some(BuiltImages { store, metadata, listing, images }))
     }
 
     /// Every image with the roles that need it and the names of its blobs; those of registries may not be here yet.
-    pub(super) fn all_images(&self, built: Option<&Outputs>) -> Result<Vec<StoredImage>> {
-        let Inputs { local, preload, pull: options, registry, blobs, .. } = &self.inputs;
+    pub(super) fn all_images(&self, built: Option<&StepOutputs>) -> Result<Vec<StoredImage>> {
+        let BuildInputs { local, preload, pull: options, registry, blobs, .. } = &self.inputs;
         let mut images: Vec<_> = local.iter().flat_map(|(_, images)| images.clone()).collect();
         images.extend(built.map(stored).transpose()?.unwrap_or_default());
         let architecture = self.inputs.loaded.definition.architecture.debian();
@@ -108,7 +109,7 @@ impl Build<'_> {
     }
 
     /// The images that are built from packages, without roles: `store/` and `images.json`.
-    pub(super) fn built_images(&self) -> Result<Option<Outputs>> {
+    pub(super) fn built_images(&self) -> Result<Option<StepOutputs>> {
         let definition = &self.inputs.loaded.definition;
         let built: Vec<_> = definition.images.built().collect();
         if built.is_empty() {
@@ -121,7 +122,7 @@ impl Build<'_> {
             "architecture": definition.architecture,
             "packages": self.lock.packages.iter().map(|package| package.sha256).collect::<Vec<_>>(),
         });
-        let outputs = self.inputs.cache.step(&Key::new("images-built", 1, inputs), |out| {
+        let outputs = self.inputs.cache.step(&StepKey::new("images-built", 1, inputs), |out| {
             let message = format!("Building {} container images", built.len());
             self.progress.within("images", message, || self.build_images(&built, out))
         })?;
@@ -134,13 +135,14 @@ impl Build<'_> {
             tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
         let repository = self.repository()?;
         let store = Store::create(&out.join(STORE))?;
-        let settings = Settings { architecture: definition.architecture.debian(), epoch: self.lock.epoch };
+        let settings =
+            ImageSettings { architecture: definition.architecture.debian(), epoch: self.lock.epoch };
         let mut number = 0;
         let images = images::build(built, settings, &store, &mut |layer| {
             number += 1;
             let directory = unpacked.path().join(number.to_string());
             files::make_directory(&directory, 0o755)?;
-            let work = Work::Extract {
+            let work = StepWork::Extract {
                 suite: definition.packages.suite.clone(),
                 repository: repository.clone(),
                 include: layer.packages.iter().map(|package| package.as_str().to_owned()).collect(),
@@ -154,15 +156,15 @@ impl Build<'_> {
     }
 
     /// `store/`, `images.json` and `listing.json`: every blob once, as further names of files of the cache.
-    fn image_store(&self, images: &[StoredImage], built: Option<&Outputs>) -> Result<Outputs> {
-        let Inputs { local, pull: options, registry, blobs, cache, .. } = &self.inputs;
+    fn image_store(&self, images: &[StoredImage], built: Option<&StepOutputs>) -> Result<StepOutputs> {
+        let BuildInputs { local, pull: options, registry, blobs, cache, .. } = &self.inputs;
         let steps: Vec<Store> = local
             .iter()
             .map(|(outputs, _)| outputs)
             .chain(built)
             .map(|o| Store::at(&o.path(STORE)))
             .collect();
-        cache.step(&Key::new("image-store", 2, json!({ "images": images })), |out| {
+        cache.step(&StepKey::new("image-store", 2, json!({ "images": images })), |out| {
             let store = Store::create(&out.join(STORE))?;
             let held =
                 |blob: &Blob| steps.iter().map(|s| s.blob_path(blob.digest)).find(|path| path.exists());
@@ -173,9 +175,9 @@ impl Build<'_> {
                 let source = held(&blob).unwrap_or_else(|| blobs.path(blob.digest));
                 store.take(blob, &source)?;
             }
-            let Listing { payloads, images: listed } = store.finish(images)?;
+            let StoreContents { payloads, images: listed } = store.finish(images)?;
             fs::write(out.join(LIST), serde_json::to_vec(images)?)?;
-            fs::write(out.join(LISTING), serde_json::to_vec(&Listed { payloads, images: listed })?)?;
+            fs::write(out.join(LISTING), serde_json::to_vec(&StoreListing { payloads, images: listed })?)?;
             Ok(())
         })
     }

@@ -1,51 +1,34 @@
 //! What every command about a definition begins with: the definition, the cache, and which images it needs.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use base::command::SystemRunner;
-use base::digest::Digest;
-use base::files;
 use base::progress::Progress;
-use base::size::ByteSize;
 use installer::node::cluster::vip_image;
 use model::config::Role;
-use serde_json::json;
-use walkdir::WalkDir;
 
-use super::kubernetes::{self, Brought};
-use super::{InputOptions, configuration};
-use crate::cache::{Cache, Key, Outputs};
+use super::configuration;
+use super::host_programs;
+use super::image_outputs::{imported, stored};
+use super::options::{InputOptions, PullOptions};
+use super::release_images::{ReleaseImages, bring};
+use crate::cache::{Cache, StepOutputs};
 use crate::definition::Loaded;
-use crate::images::image::StoredImage;
-use crate::images::import::{self, Import};
-use crate::images::preload::{self, Needed, Preload, Present};
-use crate::images::pull::{BlobCache, Offline, Registry};
+use crate::images::import::ImageImport;
+use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
+use crate::images::pull::{BlobCache, ImageRegistry, OfflineRegistry};
 use crate::images::spec::LocalImages;
-use crate::images::{Runtime, Source, Store};
-use crate::kubernetes::Obtain;
-use crate::lock::{Lock, Locker, Policy};
+use crate::images::stored_image::StoredImage;
+use crate::images::{Runtime, Source};
+use crate::lock::{Lock, LockPolicy};
+use crate::obtain::{Locker, ReleaseQuery};
 use crate::workloads::spec::ImagePolicy;
-use crate::workloads::{self, Found, Helm, Origin, Workloads};
-
-/// The store among the outputs of a step.
-pub(super) const STORE: &str = "store";
-/// The list of the images in it.
-pub(super) const LIST: &str = "images.json";
-
-/// How images are pulled.
-#[derive(Clone, Copy, Debug)]
-pub struct PullOptions {
-    /// Transfers at the same time.
-    pub transfers: usize,
-    /// Bytes a second, all transfers together.
-    pub rate: Option<ByteSize>,
-}
+use crate::workloads::{self, FoundImage, Helm, ImageOrigin, Workloads};
 
 /// Whether what the lock has pinned counts while a definition's inputs are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pins {
+pub(super) enum LockUse {
     /// Where it fits the definition.
     Known,
     /// No: everything is resolved anew.
@@ -54,56 +37,61 @@ pub(super) enum Pins {
 
 /// A definition with everything that it names.
 #[allow(missing_debug_implementations)]
-pub(super) struct Inputs {
+pub(super) struct BuildInputs {
     pub(super) loaded: Loaded,
     pub(super) cache: Cache,
     pub(super) blobs: BlobCache,
-    pub(super) registry: Box<dyn Registry>,
+    pub(super) registry: Box<dyn ImageRegistry>,
     pub(super) pull: PullOptions,
-    pub(super) preload: Preload,
+    pub(super) preload: PreloadPlan,
     /// The manifests and charts that the OS image ships.
     pub(super) workloads: Workloads,
     /// The images that they run, and those that nodes run by themselves.
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<FoundImage>,
     /// The release of the Kubernetes distribution, with RKE2's runtime image.
-    pub(super) release: Option<Brought>,
+    pub(super) release: Option<ReleaseImages>,
     /// Images of layouts and archives, those of the release among them, with the store that each is in.
-    pub(super) local: Vec<(Outputs, Vec<StoredImage>)>,
+    pub(super) local: Vec<(StepOutputs, Vec<StoredImage>)>,
 }
 
-impl Inputs {
+impl BuildInputs {
     /// Reads the definition and what lies beside it. Only the files of the Kubernetes distribution are downloaded here: they say
     /// which images there are.
-    pub(super) fn gather(options: &InputOptions, pins: Pins, progress: &Progress) -> Result<Self> {
+    pub(super) fn gather(options: &InputOptions, pins: LockUse, progress: &Progress) -> Result<Self> {
         let InputOptions { definition, policy, pull, cache } = options;
         let loaded = Loaded::read(definition)?;
-        crate::tools::check()?;
+        host_programs::check()?;
         let cache = cache.open(progress)?;
         let blobs = BlobCache::open(cache.downloads())?;
-        let registry: Box<dyn Registry> =
-            if policy.offline { Box::new(Offline) } else { Box::new(loaded.registries(pull.rate)?) };
+        let registry: Box<dyn ImageRegistry> =
+            if policy.offline { Box::new(OfflineRegistry) } else { Box::new(loaded.registries(pull.rate)?) };
         let mut local = local_images(&loaded, &cache, progress)?;
-        let obtain =
-            Obtain { loaded: &loaded, cache: &cache, policy: *policy, keep: pins == Pins::Known, progress };
-        let brought = obtain.release()?.map(|release| kubernetes::bring(release, &loaded, &cache, progress));
+        let obtain = ReleaseQuery {
+            loaded: &loaded,
+            cache: &cache,
+            policy: *policy,
+            keep: pins == LockUse::Known,
+            progress,
+        };
+        let brought = obtain.release()?.map(|release| bring(release, &loaded, &cache, progress));
         let (release, images) = brought.transpose()?.unzip();
         local.extend(images.unwrap_or_default());
         let mut present: Vec<_> = local
             .iter()
             .flat_map(|(_, images)| images)
-            .map(|image| Present { names: image.names(), roles: image.roles.clone() })
+            .map(|image| PresentImage { names: image.names(), roles: image.roles.clone() })
             .collect();
         present.extend(built(&loaded));
         let (workloads, found) = shipped(&loaded, &cache)?;
         let mut needed = preload::named(&loaded.definition.images, &|path| loaded.resolve(path))?;
         let included = workloads::included(&found).into_iter();
-        needed.extend(included.map(|(reference, roles)| Needed { reference, roles }));
-        let preload = Preload::new(&present, &needed);
+        needed.extend(included.map(|(reference, roles)| NeededImage { reference, roles }));
+        let preload = PreloadPlan::new(&present, &needed);
         Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, release, local, workloads, found })
     }
 
     /// The lock of the definition.
-    pub(super) fn lock(&self, policy: Policy, progress: &Progress) -> Result<Lock> {
+    pub(super) fn lock(&self, policy: LockPolicy, progress: &Progress) -> Result<Lock> {
         self.locker(progress).lock(policy)
     }
 
@@ -127,7 +115,7 @@ impl Inputs {
 }
 
 /// What the definition ships to clusters, with every image that runs because of it.
-fn shipped(loaded: &Loaded, cache: &Cache) -> Result<(Workloads, Vec<Found>)> {
+fn shipped(loaded: &Loaded, cache: &Cache) -> Result<(Workloads, Vec<FoundImage>)> {
     let definition = &loaded.definition;
     let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
     let mut helm = Helm::new(&SystemRunner, scratch.path());
@@ -147,8 +135,8 @@ fn shipped(loaded: &Loaded, cache: &Cache) -> Result<(Workloads, Vec<Found>)> {
 }
 
 /// What nodes run that carry the cluster's virtual address, which any configuration may ask for.
-fn virtual_address() -> Result<Found> {
-    let origin = Origin {
+fn virtual_address() -> Result<FoundImage> {
+    let origin = ImageOrigin {
         file: "install.vip".into(),
         template: None,
         line: None,
@@ -157,13 +145,15 @@ fn virtual_address() -> Result<Found> {
         field: "kube-vip".into(),
     };
     let roles = vec![Role::Default, Role::Management];
-    Ok(Found { image: vip_image()?, origin, roles, policy: ImagePolicy::Include })
+    Ok(FoundImage { image: vip_image()?, origin, roles, policy: ImagePolicy::Include })
 }
 
 /// The images that the definition builds.
-fn built(loaded: &Loaded) -> impl Iterator<Item = Present> + '_ {
+fn built(loaded: &Loaded) -> impl Iterator<Item = PresentImage> + '_ {
     loaded.definition.images.preload.iter().filter_map(|entry| match &entry.source {
-        Source::Built(image) => Some(Present { names: vec![image.name.clone()], roles: entry.roles.clone() }),
+        Source::Built(image) => {
+            Some(PresentImage { names: vec![image.name.clone()], roles: entry.roles.clone() })
+        }
         _ => None,
     })
 }
@@ -173,7 +163,7 @@ fn local_images(
     loaded: &Loaded,
     cache: &Cache,
     progress: &Progress,
-) -> Result<Vec<(Outputs, Vec<StoredImage>)>> {
+) -> Result<Vec<(StepOutputs, Vec<StoredImage>)>> {
     let entries = loaded.definition.images.preload.iter();
     let locals = entries.filter_map(|entry| match &entry.source {
         Source::Local(local) => Some((local, &entry.roles)),
@@ -188,60 +178,20 @@ fn local_images(
     locals.map(one).collect()
 }
 
-fn local_store(loaded: &Loaded, local: &LocalImages, cache: &Cache, progress: &Progress) -> Result<Outputs> {
+fn local_store(
+    loaded: &Loaded,
+    local: &LocalImages,
+    cache: &Cache,
+    progress: &Progress,
+) -> Result<StepOutputs> {
     let path = loaded.resolve(&local.path);
     let checksums = local.checksums.as_ref().map(|path| loaded.resolve(path));
-    let import = Import {
+    let import = ImageImport {
         path: &path,
         references: &local.references,
         checksums: checksums.as_deref(),
         architecture: loaded.definition.architecture.debian(),
         roles: &[],
     };
-    imported(&import, crate::inputs::digest(&path)?, cache, progress)
-}
-
-/// The images of a layout or an archive, whose digest is `content`, in a store of their own.
-pub(super) fn imported(
-    import: &Import<'_>,
-    content: Digest,
-    cache: &Cache,
-    progress: &Progress,
-) -> Result<Outputs> {
-    let inputs = json!({
-        "content": content,
-        "references": import.references,
-        // The file of checksums has it.
-        "name": import.path.file_name().map(|name| name.to_string_lossy()),
-        "checksums": import.checksums.map(crate::inputs::digest).transpose()?,
-        "architecture": import.architecture,
-    });
-    cache.step(&Key::new("images-local", 1, inputs), |out| {
-        let total = files_size(import.path)?;
-        let mut step = progress.step("import", format!("Reading {}", import.path.display()), Some(total));
-        let store = Store::create(&out.join(STORE))?;
-        let imported = import::import(import, &store, &mut |bytes| step.advance(bytes))?;
-        step.done();
-        imported.notes.iter().for_each(|note| progress.note("import", note));
-        store.keep_only(&imported.images)?;
-        fs::write(out.join(LIST), serde_json::to_vec(&imported.images)?).context("writing the list of images")
-    })
-}
-
-/// The length of a file, or of all files below a directory.
-fn files_size(path: &Path) -> Result<u64> {
-    let mut size = 0;
-    for entry in WalkDir::new(path) {
-        let entry = entry.with_context(|| format!("reading {}", path.display()))?;
-        if entry.file_type().is_file() {
-            size += entry.metadata().with_context(|| format!("reading {}", path.display()))?.len();
-        }
-    }
-    Ok(size)
-}
-
-/// The images that a step has put into its store.
-pub(super) fn stored(outputs: &Outputs) -> Result<Vec<StoredImage>> {
-    let bytes = files::read_at_most(&outputs.path(LIST), 64 << 20)?;
-    serde_json::from_slice(&bytes).context("reading the list of images")
+    imported(&import, crate::files::digest_of_path(&path)?, cache, progress)
 }

@@ -1,63 +1,66 @@
 //! The last step: release manifests and the media.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::files;
 use formats::iso9660::write::grub;
-use medium::customization::{self, area, argument};
 use medium::iso::esp;
 use medium::iso::recipe::{self, FileContent, Recipe};
+use medium::customization::{self, area};
+use medium::iso::recipe::{self, Recipe};
 use model::config::Role;
 use model::release::{
     Containerd, FORMAT, IsoRecipe, MANIFEST, MediumKind, Payload, Purpose, Release, metadata_path,
 };
+use serde::Serialize;
 use serde_json::json;
 
-use super::images::Images;
+use super::context::Build;
+use super::images::BuiltImages;
+use super::options::MediumTarget;
+use super::record;
 use super::sbom::NAME;
-use super::{Build, Medium, Outputs, record};
+use crate::assemble::{assemble, blank_area, boot_code, checksums};
 use crate::boot::loaders;
-use crate::customize::show::is_customised;
-use crate::links::link_or_copy;
-use crate::media::checksums;
-use crate::media::iso::Iso;
+use crate::cache::StepOutputs;
+use crate::customize::customisation::is_customised;
+use crate::files::link_or_copy;
 
-/// What media can be made of one definition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub enum Target {
-    /// The ISO that carries everything.
-    Full,
-    /// The ISO whose container images come over the network.
-    NetInstall,
-    /// Kernel, initrd and OS image as files.
-    Netboot,
+/// A file that a build has made, or found up to date.
+#[derive(Clone, Debug, Serialize)]
+pub struct BuiltFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its SHA-256.
+    pub sha256: Digest,
 }
 
 /// Everything that media are assembled from: payloads with the files that hold them.
 #[derive(Debug)]
-pub(super) struct Parts {
-    kernel: Outputs,
+pub(super) struct MediumParts {
+    kernel: StepOutputs,
     payloads: Vec<(Payload, PathBuf)>,
     images: Vec<model::release::Image>,
     release: String,
     iso: IsoRecipe,
 }
 
-impl Parts {
+impl MediumParts {
     /// Collects the payloads in the order in which an install reads them.
     pub(super) fn collect(
-        kernel: Outputs,
-        rootfs: &Outputs,
-        images: Option<&Images>,
+        kernel: StepOutputs,
+        rootfs: &StepOutputs,
+        images: Option<&BuiltImages>,
         configuration: Vec<(Payload, PathBuf)>,
     ) -> Result<Self> {
         let mut payloads = Vec::new();
-        let mut add = |path: String, purpose, outputs: &Outputs, name: &str| -> Result<()> {
+        let mut add = |path: String, purpose, outputs: &StepOutputs, name: &str| -> Result<()> {
             let (size, sha256) = outputs.file(name)?;
             payloads.push((Payload { path, purpose, size, sha256 }, outputs.path(name)));
             Ok(())
@@ -99,37 +102,24 @@ impl Parts {
     }
 }
 
-/// What the manifest says of the boot code in `loaders` that is no payload.
-pub(crate) fn boot_code(loaders: &Path) -> Result<IsoRecipe> {
-    let read = |name: &str| {
-        let path = loaders.join(name);
-        fs::read(&path).with_context(|| format!("reading {}", path.display()))
-    };
-    let (eltorito, hybrid) = (read(loaders::ELTORITO)?, read(loaders::HYBRID)?);
-    Ok(IsoRecipe {
-        recipe: recipe::NUMBER,
-        eltorito_size: eltorito.len() as u64,
-        eltorito_sha256: grub::eltorito_digest(&eltorito)?,
-        boot_sector_sha256: grub::boot_sector_digest(&hybrid)?,
-    })
-}
-
 impl Build<'_> {
     /// Makes the media that are asked for and not there already.
     pub(super) fn media(
         &self,
-        parts: &Parts,
+        parts: &MediumParts,
         sbom: &Path,
         directory: &Path,
-        targets: &[Target],
-    ) -> Result<Vec<Medium>> {
-        let mut outputs = record::Record::open(&self.inputs.cache, directory)?;
+        targets: &[MediumTarget],
+    ) -> Result<Vec<BuiltFile>> {
+        let mut outputs = record::OutputRecord::open(&self.inputs.cache, directory)?;
         let mut sums = BTreeMap::new();
         for target in targets {
             match target {
-                Target::Full => self.iso(parts, MediumKind::Full, &mut outputs, &mut sums)?,
-                Target::NetInstall => self.iso(parts, MediumKind::NetInstall, &mut outputs, &mut sums)?,
-                Target::Netboot => self.netboot(parts, &mut outputs, &mut sums)?,
+                MediumTarget::Full => self.iso(parts, MediumKind::Full, &mut outputs, &mut sums)?,
+                MediumTarget::NetInstall => {
+                    self.iso(parts, MediumKind::NetInstall, &mut outputs, &mut sums)?
+                }
+                MediumTarget::Netboot => self.netboot(parts, &mut outputs, &mut sums)?,
             }
         }
         let manifest = self.manifest(parts, MediumKind::Full).to_bytes();
@@ -144,7 +134,7 @@ impl Build<'_> {
         let medium = |(name, sha256): (String, Digest)| {
             let path = directory.join(name);
             let size = fs::metadata(&path).with_context(|| format!("reading {}", path.display()))?.len();
-            Ok(Medium { path, size, sha256 })
+            Ok(BuiltFile { path, size, sha256 })
         };
         sums.into_iter().map(medium).collect()
     }
@@ -155,7 +145,7 @@ impl Build<'_> {
         format!("{}-{}-{}", definition.id, definition.version, definition.architecture.debian())
     }
 
-    fn manifest(&self, parts: &Parts, medium: MediumKind) -> Release {
+    fn manifest(&self, parts: &MediumParts, medium: MediumKind) -> Release {
         let definition = &self.inputs.loaded.definition;
         Release {
             format: FORMAT,
@@ -179,9 +169,9 @@ impl Build<'_> {
 
     fn iso(
         &self,
-        parts: &Parts,
+        parts: &MediumParts,
         kind: MediumKind,
-        outputs: &mut record::Record,
+        outputs: &mut record::OutputRecord,
         sums: &mut BTreeMap<String, Digest>,
     ) -> Result<()> {
         let (suffix, step) = match kind {
@@ -209,8 +199,8 @@ impl Build<'_> {
     /// Kernel, initrd and OS image beside the ISOs, as links to the cache where the disk allows it.
     fn netboot(
         &self,
-        parts: &Parts,
-        outputs: &mut record::Record,
+        parts: &MediumParts,
+        outputs: &mut record::OutputRecord,
         sums: &mut BTreeMap<String, Digest>,
     ) -> Result<()> {
         for (purpose, suffix) in
@@ -245,56 +235,4 @@ impl Build<'_> {
             self.progress.note(step, text);
         }
     }
-}
-
-/// The ISO that `recipe` says, of the loaders in a directory and of the files that `source` has for payloads. What is
-/// neither is written into `scratch`.
-pub(crate) fn assemble(
-    recipe: &Recipe<'_>,
-    loaders: &Path,
-    source: &dyn Fn(&Payload) -> Result<PathBuf>,
-    scratch: &Path,
-) -> Result<Iso> {
-    let small = |name: &str, bytes: &[u8]| -> Result<PathBuf> {
-        let path = scratch.join(name);
-        fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
-        Ok(path)
-    };
-    let mut files = Vec::new();
-    for (number, (path, content)) in recipe.files().into_iter().enumerate() {
-        let file = match content {
-            FileContent::Bytes(bytes) => small(&format!("file-{number}"), &bytes)?,
-            FileContent::Arguments => small("custom.cfg", &argument::grub(&[], None)?)?,
-            FileContent::Area => blank_area(&scratch.join("custom.img"))?,
-            FileContent::Payload(payload) => source(payload)?,
-        };
-        files.push((path, file));
-    }
-    let mut contents = Vec::new();
-    for payload in recipe.loaders()? {
-        let path = source(payload)?;
-        contents.push(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
-    }
-    let [shim, grub, mok] = &contents[..] else { anyhow::bail!("there are not three boot loaders") };
-    let menu = recipe.menu();
-    let image = esp::image(&menu, recipe.release.epoch, [shim, grub, mok])?;
-    Ok(Iso {
-        volume: menu.volume,
-        guid: recipe.guid(),
-        epoch: recipe.release.epoch,
-        files,
-        eltorito: loaders.join(loaders::ELTORITO),
-        hybrid: loaders.join(loaders::HYBRID),
-        esp: small("esp.img", &image)?,
-    })
-}
-
-/// Makes the area of a medium that nobody has customised: zeros, for which no block is taken.
-fn blank_area(path: &Path) -> Result<PathBuf> {
-    let what = || format!("writing {}", path.display());
-    let file = File::options().write(true).create(true).truncate(true).open(path).with_context(what)?;
-    file.set_len(area::LENGTH).with_context(what)?;
-    // What it was before may have had secrets in it.
-    file.set_permissions(fs::Permissions::from_mode(0o644)).with_context(what)?;
-    Ok(path.to_owned())
 }

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::{Build, Outputs};
-use crate::cache::Key;
+use super::context::Build;
+use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
-use crate::inputs;
-use crate::steps::{Identity, OVERLAY, Rootfs, Source, Work};
+use crate::files::digest_of_path;
+use crate::steps::{BaseSource, OVERLAY, ProductIdentity, RootfsSource, StepWork};
 
 impl Build<'_> {
     /// `base.tar`: the root file system before anything of ours.
-    pub(super) fn base(&self) -> Result<Outputs> {
+    pub(super) fn base(&self) -> Result<StepOutputs> {
         let definition = &self.inputs.loaded.definition;
         let absolute = |path: &PathBuf| -> Result<PathBuf> {
             let path = self.inputs.loaded.resolve(path);
@@ -29,31 +29,33 @@ impl Build<'_> {
             "digest": self.lock.base,
             "packages": packages.collect::<Vec<_>>(),
         });
-        self.inputs.cache.step(&Key::new("base", if debian { 1 } else { 2 }, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("base", if debian { 1 } else { 2 }, inputs), |out| {
             let work = match &definition.base {
-                Base::Debian(base) => Work::Bootstrap {
+                Base::Debian(base) => StepWork::Bootstrap {
                     suite: definition.packages.suite.clone(),
                     repository: self.repository()?,
                     include: base.include.clone(),
                 },
-                Base::Oci(base) => Work::Import(Source::Oci(absolute(&base.path)?, base.reference.clone())),
-                Base::Archive(base) => Work::Import(Source::Archive(absolute(&base.path)?)),
-                Base::Directory(base) => Work::Import(Source::Directory(absolute(&base.path)?)),
+                Base::Oci(base) => {
+                    StepWork::Import(BaseSource::Oci(absolute(&base.path)?, base.reference.clone()))
+                }
+                Base::Archive(base) => StepWork::Import(BaseSource::Archive(absolute(&base.path)?)),
+                Base::Directory(base) => StepWork::Import(BaseSource::Directory(absolute(&base.path)?)),
             };
             self.progress.within("base", "Putting the base system together", || self.sandboxed(work, out))
         })
     }
 
     /// `vmlinuz`, `initrd`, `kernel-release`, `loaders/`.
-    pub(super) fn kernel(&self, base: &Outputs) -> Result<Outputs> {
+    pub(super) fn kernel(&self, base: &StepOutputs) -> Result<StepOutputs> {
         let overlays = self.overlays(&self.inputs.loaded.definition.overlays.initrd)?;
         let inputs = json!({
             "epoch": self.lock.epoch,
             "base": base.digest()?,
             "overlays": digests(&overlays)?,
         });
-        self.inputs.cache.step(&Key::new("kernel", 6, inputs), |out| {
-            let work = Work::Kernel { base: base.path("base.tar"), overlays };
+        self.inputs.cache.step(&StepKey::new("kernel", 6, inputs), |out| {
+            let work = StepWork::Kernel { base: base.path("base.tar"), overlays };
             self.progress
                 .within("initrd", "Making the initrd and the boot loaders", || self.sandboxed(work, out))
         })
@@ -62,12 +64,12 @@ impl Build<'_> {
     /// `rootfs.squashfs`.
     pub(super) fn rootfs(
         &self,
-        base: &Outputs,
-        distribution: Option<&Outputs>,
+        base: &StepOutputs,
+        distribution: Option<&StepOutputs>,
         installer: &Path,
-    ) -> Result<Outputs> {
+    ) -> Result<StepOutputs> {
         let definition = &self.inputs.loaded.definition;
-        let rootfs = Rootfs {
+        let rootfs = RootfsSource {
             base: base.path("base.tar"),
             // The definition's overlays can change what the distribution brings.
             overlays: distribution
@@ -77,7 +79,7 @@ impl Build<'_> {
                 .chain(self.shipped()?)
                 .collect(),
             installer: installer.to_owned(),
-            identity: Identity {
+            identity: ProductIdentity {
                 id: definition.id.clone(),
                 name: definition.name.clone(),
                 version: definition.version.clone(),
@@ -88,13 +90,13 @@ impl Build<'_> {
             "epoch": self.lock.epoch,
             "base": base.digest()?,
             "overlays": digests(&rootfs.overlays)?,
-            "installer": inputs::digest(&rootfs.installer)?,
+            "installer": digest_of_path(&rootfs.installer)?,
             "identity": rootfs.identity,
             "level": rootfs.level,
         });
-        self.inputs.cache.step(&Key::new("rootfs", 2, inputs), |out| {
+        self.inputs.cache.step(&StepKey::new("rootfs", 2, inputs), |out| {
             let message = format!("Making the OS image (zstd {})", rootfs.level);
-            self.progress.within("rootfs", message, || self.sandboxed(Work::Rootfs(rootfs), out))
+            self.progress.within("rootfs", message, || self.sandboxed(StepWork::Rootfs(rootfs), out))
         })
     }
 
@@ -104,7 +106,7 @@ impl Build<'_> {
         if workloads.is_empty() {
             return Ok(None);
         }
-        let key = Key::new("workloads", 1, json!({ "files": workloads.digest() }));
+        let key = StepKey::new("workloads", 1, json!({ "files": workloads.digest() }));
         let outputs = self.inputs.cache.step(&key, |out| workloads.lay_out(&out.join("overlay")))?;
         Ok(Some(outputs.path("overlay")))
     }
@@ -119,5 +121,5 @@ impl Build<'_> {
 }
 
 fn digests(paths: &[PathBuf]) -> Result<Vec<base::digest::Digest>> {
-    paths.iter().map(|path| inputs::digest(path)).collect()
+    paths.iter().map(|path| digest_of_path(path)).collect()
 }

@@ -15,7 +15,7 @@ use crate::cache::Cache;
 
 /// The outputs of one directory, by name.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct OutputRecord {
     directory: PathBuf,
     file: PathBuf,
     outputs: BTreeMap<String, Output>,
@@ -31,7 +31,7 @@ struct Output {
     sha256: Digest,
 }
 
-impl Record {
+impl OutputRecord {
     /// The record of `directory`, empty where there is none.
     pub(super) fn open(cache: &Cache, directory: &Path) -> Result<Self> {
         let directory =

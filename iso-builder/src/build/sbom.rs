@@ -6,21 +6,21 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::images::Images;
-use super::inputs::STORE;
-use super::{Build, Outputs};
-use crate::cache::Key;
+use super::context::Build;
+use super::image_outputs::STORE;
+use super::images::BuiltImages;
+use crate::cache::{StepKey, StepOutputs};
 use crate::images::Store;
 use crate::kubernetes::Kubernetes;
-use crate::sbom::tree::{self, Layers};
-use crate::sbom::{self, Manager, Package, Product};
+use crate::sbom::tree::{self, LayerReader};
+use crate::sbom::{self, PackageManager, SbomPackage, SbomProduct};
 
 /// The name of the document.
 pub(super) const NAME: &str = "sbom.spdx.json";
 
 impl Build<'_> {
     /// The bill of materials of the OS and of the images.
-    pub(super) fn sbom(&self, base: &Outputs, images: Option<&Images>) -> Result<PathBuf> {
+    pub(super) fn sbom(&self, base: &StepOutputs, images: Option<&BuiltImages>) -> Result<PathBuf> {
         let definition = &self.inputs.loaded.definition;
         let inputs = json!({
             "epoch": self.lock.epoch,
@@ -29,20 +29,20 @@ impl Build<'_> {
             "distribution": definition.kubernetes.as_ref().map(|kubernetes| &kubernetes.version),
             "images": images.map(|images| &images.images),
         });
-        let outputs = self.inputs.cache.step(&Key::new("sbom", 2, inputs), |out| {
+        let outputs = self.inputs.cache.step(&StepKey::new("sbom", 2, inputs), |out| {
             self.progress.within("sbom", "Writing the bill of materials", || {
                 let mut os = tree::of_tree(&base.path("base.tar"))?;
                 os.packages.extend(definition.kubernetes.as_ref().map(released));
                 let mut contents = Vec::new();
-                if let Some(Images { store, images, .. }) = images {
+                if let Some(BuiltImages { store, images, .. }) = images {
                     let store = Store::at(&store.path(STORE));
-                    let mut layers = Layers::new(&store);
+                    let mut layers = LayerReader::new(&store);
                     for image in images {
                         contents.push(layers.image(image)?);
                     }
                 }
                 let product =
-                    Product { id: &definition.id, name: &definition.name, version: &definition.version };
+                    SbomProduct { id: &definition.id, name: &definition.name, version: &definition.version };
                 let document = sbom::document(&product, &os, &contents, self.lock.epoch);
                 fs::write(out.join(NAME), document).context("writing the bill of materials")
             })
@@ -52,10 +52,10 @@ impl Build<'_> {
 }
 
 /// The distribution, which no package manager knows.
-fn released(kubernetes: &Kubernetes) -> Package {
+fn released(kubernetes: &Kubernetes) -> SbomPackage {
     let (owner, name) = kubernetes.repository();
-    Package {
-        manager: Manager::Github,
+    SbomPackage {
+        manager: PackageManager::Github,
         distribution: owner.to_owned(),
         name: name.to_owned(),
         version: kubernetes.version.to_string(),

@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use walkdir::WalkDir;
 
-use super::{Cache, RECORD, remove};
+use super::record::RECORD;
+use super::{Cache, remove};
 
 /// What a pruning has removed, or would.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -54,15 +55,6 @@ impl Cache {
     }
 }
 
-/// Marks a step as used now.
-pub(super) fn mark_used(directory: &Path) {
-    // A cache that cannot be written to is of use nevertheless.
-    let _ = fs::File::options()
-        .append(true)
-        .open(directory.join(RECORD))
-        .and_then(|record| record.set_modified(SystemTime::now()));
-}
-
 /// The moment `days` days ago.
 #[must_use]
 pub fn days_ago(days: u32) -> SystemTime {
@@ -94,7 +86,7 @@ fn own_bytes(metadata: &Metadata) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Key;
+    use super::super::StepKey;
     use super::*;
     use serde_json::json;
 
@@ -108,7 +100,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::open(directory.path(), None, || ()).unwrap();
         let step = |input: &str| {
-            let key = Key::new("test", 1, json!(input));
+            let key = StepKey::new("test", 1, json!(input));
             cache.step(&key, |out| Ok(fs::write(out.join("file"), vec![1; 10_000])?)).unwrap()
         };
         let (old, used) = (step("old"), step("used"));

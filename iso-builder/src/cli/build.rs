@@ -6,16 +6,16 @@ use anyhow::{Context as _, Result};
 use base::program::{Context, Format, print};
 use base::size::ByteSize;
 
-use crate::build::{self, CacheOptions, InputOptions, Medium, Options, PullOptions, Target};
+use crate::build::{self, BuildOptions, BuiltFile, CacheOptions, InputOptions, MediumTarget, PullOptions};
 use crate::images::pull;
-use crate::lock::Policy;
+use crate::lock::LockPolicy;
 
 /// Build media from an image definition.
 ///
 /// Makes the full ISO, the net-install ISO and the netboot set. What has not changed since the last build is taken
 /// from the cache. Inputs are pinned in DEFINITION.lock, which is written by the first build.
 #[derive(Debug, clap::Args)]
-pub(super) struct Build {
+pub(super) struct BuildCommand {
     #[command(flatten)]
     inputs: InputArguments,
     /// Directory for the media.
@@ -23,8 +23,8 @@ pub(super) struct Build {
     output: PathBuf,
     /// Make only these media.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "MEDIUM,...")]
-    #[arg(default_values_t = [Target::Full, Target::NetInstall, Target::Netboot])]
-    only: Vec<Target>,
+    #[arg(default_values_t = [MediumTarget::Full, MediumTarget::NetInstall, MediumTarget::Netboot])]
+    only: Vec<MediumTarget>,
     /// The installer to put into the OS image: a static program of the image's architecture and of this builder's
     /// version; the one that `make` has built beside this builder unless given.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
@@ -58,7 +58,7 @@ struct PolicyArguments {
 impl From<InputArguments> for InputOptions {
     fn from(arguments: InputArguments) -> Self {
         let InputArguments { definition, policy, cache, pull } = arguments;
-        let policy = Policy { locked: policy.locked, offline: policy.offline };
+        let policy = LockPolicy { locked: policy.locked, offline: policy.offline };
         Self { definition, policy, pull: pull.into(), cache: cache.into() }
     }
 }
@@ -104,19 +104,19 @@ fn default_cache() -> PathBuf {
     base.or_else(home).unwrap_or_else(|| PathBuf::from(".cache")).join("nqrust")
 }
 
-impl Build {
+impl BuildCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let installer = match self.installer {
             Some(installer) => installer,
             None => build::standard(&std::env::current_exe().context("finding this program's own place")?),
         };
         let options =
-            Options { inputs: self.inputs.into(), output: self.output, installer, targets: self.only };
+            BuildOptions { inputs: self.inputs.into(), output: self.output, installer, targets: self.only };
         let media = build::build(&options, &context.progress)?;
         if context.format == Format::Json {
             return print(&serde_json::to_string_pretty(&media)?);
         }
-        let line = |medium: &Medium| {
+        let line = |medium: &BuiltFile| {
             let size = ByteSize::bytes(medium.size).to_string();
             format!("{}  {size:>10}  {}", &medium.sha256.to_string()[..16], medium.path.display())
         };

@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use base::failure::{Class, Failure};
 use base::program::Context;
 
-use super::customize::Configurations;
+use super::customize::ConfigurationArguments;
 use crate::customize::volume;
-use crate::customize::{Gathered, Sources};
+use crate::customize::{CustomisationSources, GatheredCustomisation};
 
 /// Make a small volume with configurations, for machines that start a medium as it was built.
 ///
@@ -17,12 +17,12 @@ use crate::customize::{Gathered, Sources};
 /// the image (mode 0600), and the same configurations make the same bytes.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct ConfigMedium {
+pub(super) struct ConfigMediumCommand {
     /// Where the image is written.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
-    configurations: Configurations,
+    configurations: ConfigurationArguments,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -30,9 +30,9 @@ const EXAMPLES: &str = "Examples:
   iso-builder config-medium -o rack7.img --configs rack7/
   dd if=rack7.img of=/dev/sdb bs=4M conv=fsync";
 
-impl ConfigMedium {
+impl ConfigMediumCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let mut gathered: Gathered = Sources::from(self.configurations).read()?;
+        let mut gathered: GatheredCustomisation = CustomisationSources::from(self.configurations).read()?;
         if gathered.content.is_empty() {
             bail!(
                 Failure::new(Class::Invalid, "there is no configuration for the volume")

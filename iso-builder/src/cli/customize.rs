@@ -8,12 +8,14 @@ use base::failure::{Class, Classify, Failure};
 use base::program::{Context, Format, print};
 use medium::customization::{Content, area, argument};
 use medium::iso::recipe::BOOT_MENU;
+use medium::opened::OpenedMedium;
 use model::machine::Selector;
 use model::release::Purpose;
 
-use crate::customize::change::{self, Wanted};
-use crate::customize::{Gathered, Place, Shown, Sources, copy};
-use crate::medium::Medium;
+use crate::customize::change::{self, AreaContents};
+use crate::customize::{
+    Customisation, CustomisationLocation, CustomisationSources, GatheredCustomisation, copy,
+};
 
 /// The longest defaults that are read, in bytes.
 const MAX_DEFAULTS: u64 = 1 << 20;
@@ -31,14 +33,14 @@ const STANDARD_OUTPUT: &str = "-";
 /// checks the whole of it, and --reset gives back the very bytes of the build.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Customize {
+pub(super) struct CustomizeCommand {
     /// An ISO, a drive that holds one, or a directory with release.json.
     medium: PathBuf,
     /// Write a customised copy of an ISO there and leave MEDIUM as it is; `-` is standard output.
     #[arg(short, long, value_name = "FILE or -", conflicts_with = "show")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    configurations: Configurations,
+    configurations: ConfigurationArguments,
     /// Certificates (PEM) of authorities that the installer trusts beside the usual ones. Repeatable.
     #[arg(long, value_name = "FILE")]
     ca: Vec<PathBuf>,
@@ -58,7 +60,7 @@ pub(super) struct Customize {
 
 /// Install configurations, for one machine or for many.
 #[derive(Debug, clap::Args)]
-pub(super) struct Configurations {
+pub(super) struct ConfigurationArguments {
     /// The configuration for machines that no other one is for.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -72,9 +74,9 @@ pub(super) struct Configurations {
     configs: Option<PathBuf>,
 }
 
-impl From<Configurations> for Sources {
-    fn from(given: Configurations) -> Self {
-        let Configurations { config, config_for, configs } = given;
+impl From<ConfigurationArguments> for CustomisationSources {
+    fn from(given: ConfigurationArguments) -> Self {
+        let ConfigurationArguments { config, config_for, configs } = given;
         Self { fallback: config, for_machines: config_for, directory: configs, ..Self::default() }
     }
 }
@@ -96,17 +98,17 @@ fn pair<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<(T, 
     Ok((first.parse().map_err(|error: T::Err| error.to_string())?, path.into()))
 }
 
-impl Customize {
+impl CustomizeCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let medium = Medium::open(&self.medium)?;
+        let medium = OpenedMedium::open(&self.medium)?;
         if self.show {
-            return show(&Shown::of(&medium), &self.medium, context);
+            return show(&Customisation::of(&medium), &self.medium, context);
         }
         let release = medium.release()?;
-        let place = Place::find(&medium)?;
+        let place = CustomisationLocation::find(&medium)?;
         let reset = self.reset;
         let (path, output) = (self.medium.clone(), self.output.clone());
-        let mut gathered = if reset { Gathered::default() } else { self.sources().read()? };
+        let mut gathered = if reset { GatheredCustomisation::default() } else { self.sources().read()? };
         if gathered.content.is_empty() && !reset {
             let what = format!("there is nothing to customise {} with", path.display());
             bail!(
@@ -136,24 +138,24 @@ impl Customize {
             Some(output) => {
                 refuse_itself(&place, output)?;
                 copy::to_file(&place, &wanted, output)?;
-                show(&Shown::of(&Medium::open(output)?), output, context)
+                show(&Customisation::of(&OpenedMedium::open(output)?), output, context)
             }
             None => {
                 in_place(&place, &wanted, context, reset)?;
-                show(&Shown::of(&Medium::open(&path)?), &path, context)
+                show(&Customisation::of(&OpenedMedium::open(&path)?), &path, context)
             }
         }
     }
 
-    fn sources(self) -> Sources {
+    fn sources(self) -> CustomisationSources {
         let Self { configurations, ca, argument, file, .. } = self;
-        Sources { authorities: ca, arguments: argument, files: file, ..configurations.into() }
+        CustomisationSources { authorities: ca, arguments: argument, files: file, ..configurations.into() }
     }
 }
 
 /// A medium that was built before menus could have a password would ask for it at every entry, and have no way to check
 /// it. A directory is not started by GRUB.
-fn can_have_password(medium: &Medium) -> Result<()> {
+fn can_have_password(medium: &OpenedMedium) -> Result<()> {
     if medium.iso().is_none() {
         return Ok(());
     }
@@ -168,15 +170,20 @@ fn can_have_password(medium: &Medium) -> Result<()> {
     Err(Failure::new(Class::Invalid, what).hint("Build the medium again with this iso-builder.").into())
 }
 
-fn wanted(content: &Content) -> Result<Wanted> {
+fn wanted(content: &Content) -> Result<AreaContents> {
     let what = || "packing what the medium is to be customised with".to_owned();
     let area = area::bytes(content).class(Class::Invalid, what)?;
     let grub =
         argument::grub(&content.arguments, content.boot_password.as_ref()).class(Class::Invalid, what)?;
-    Ok(Wanted { area, grub })
+    Ok(AreaContents { area, grub })
 }
 
-fn in_place(place: &Place, wanted: &Wanted, context: &Context, reset: bool) -> Result<()> {
+fn in_place(
+    place: &CustomisationLocation,
+    wanted: &AreaContents,
+    context: &Context,
+    reset: bool,
+) -> Result<()> {
     let what = || format!("customising {}", place.path.display());
     let file = change::open(&place.path)?;
     if !reset && !change::protect(&file).class(Class::DiskIo, what)? {
@@ -188,7 +195,7 @@ fn in_place(place: &Place, wanted: &Wanted, context: &Context, reset: bool) -> R
     Ok(())
 }
 
-fn to_standard_output(place: &Place, wanted: &Wanted, context: &Context) -> Result<()> {
+fn to_standard_output(place: &CustomisationLocation, wanted: &AreaContents, context: &Context) -> Result<()> {
     refuse_directory(place)?;
     if context.format == Format::Json {
         let what = "standard output is to be the ISO and JSON";
@@ -199,7 +206,7 @@ fn to_standard_output(place: &Place, wanted: &Wanted, context: &Context) -> Resu
     output.flush().context("writing to standard output")
 }
 
-fn refuse_directory(place: &Place) -> Result<()> {
+fn refuse_directory(place: &CustomisationLocation) -> Result<()> {
     if place.directory {
         let what = "a netboot set is customised in place, without -o";
         bail!(Failure::new(Class::Invalid, what).hint("Copy its directory first if it is to stay as it is."));
@@ -207,7 +214,7 @@ fn refuse_directory(place: &Place) -> Result<()> {
     Ok(())
 }
 
-fn refuse_itself(place: &Place, output: &Path) -> Result<()> {
+fn refuse_itself(place: &CustomisationLocation, output: &Path) -> Result<()> {
     refuse_directory(place)?;
     let same = |one: &Path, other: &Path| {
         one.canonicalize().ok().zip(other.canonicalize().ok()).is_some_and(|(a, b)| a == b)
@@ -219,7 +226,7 @@ fn refuse_itself(place: &Place, output: &Path) -> Result<()> {
     Ok(())
 }
 
-fn show(shown: &Shown, path: &Path, context: &Context) -> Result<()> {
+fn show(shown: &Customisation, path: &Path, context: &Context) -> Result<()> {
     match context.format {
         Format::Text => print(&format!("{}: {shown}", path.display())),
         Format::Json => print(&serde_json::to_string_pretty(shown)?),
@@ -229,16 +236,16 @@ fn show(shown: &Shown, path: &Path, context: &Context) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::medium::testing::Sample;
     use base::digest::Digest;
     use base::failure::class_of;
     use medium::iso::Menu;
     use model::release::MediumKind;
+    use testing::medium::SampleMedium;
 
     #[test]
     fn a_medium_whose_menu_was_built_without_passwords_is_refused_one() {
-        let sample = Sample::new(MediumKind::Full).with_room();
-        let error = can_have_password(&Medium::open(&sample.iso()).unwrap()).unwrap_err();
+        let sample = SampleMedium::new(MediumKind::Full).with_room();
+        let error = can_have_password(&OpenedMedium::open(&sample.iso()).unwrap()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(error.to_string().contains("os.boot_password"), "{error}");
         let menu = Menu {
@@ -249,6 +256,6 @@ mod tests {
             password: None,
         };
         std::fs::write(sample.tree().join(BOOT_MENU), menu.render()).unwrap();
-        can_have_password(&Medium::open(&sample.iso()).unwrap()).unwrap();
+        can_have_password(&OpenedMedium::open(&sample.iso()).unwrap()).unwrap();
     }
 }

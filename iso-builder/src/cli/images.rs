@@ -11,14 +11,14 @@ use serde::Serialize;
 
 use super::build::InputArguments;
 use crate::build;
-use crate::images::image::StoredImage;
+use crate::images::stored_image::StoredImage;
 
 /// List the container images of a definition: sizes, what they share, and which roles need them.
 ///
 /// Pulls manifests and no layers. Images that the definition builds from packages are built for it. SIZE is what an
 /// image takes alone, OWN what no other image has; a blob that several images have is stored once.
 #[derive(Debug, clap::Args)]
-pub(super) struct Images {
+pub(super) struct ImagesCommand {
     #[command(flatten)]
     inputs: InputArguments,
 }
@@ -49,7 +49,7 @@ struct Line {
     roles: Vec<Role>,
 }
 
-impl Images {
+impl ImagesCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let images = build::list_images(&self.inputs.into(), &context.progress)?;
         let report = Report::of(&images);
@@ -129,7 +129,7 @@ impl std::fmt::Display for Report {
 mod tests {
     use super::*;
     use crate::images::blob::Blob;
-    use crate::images::image::Target;
+    use crate::images::stored_image::ImageDocument;
 
     fn image(name: &str, roles: &[Role], layers: &[(&str, u64)]) -> StoredImage {
         let blob = |content: &str, size| Blob { digest: Digest::of(content.as_bytes()), size };
@@ -137,7 +137,7 @@ mod tests {
             name: name.parse().unwrap(),
             roles: roles.to_vec(),
             index: None,
-            manifest: Target { media_type: "m".into(), blob: blob(&format!("{name} m"), 1) },
+            manifest: ImageDocument { media_type: "m".into(), blob: blob(&format!("{name} m"), 1) },
             config: blob(&format!("{name} c"), 1),
             layers: layers.iter().map(|(content, size)| blob(content, *size)).collect(),
         }

@@ -7,11 +7,11 @@ use base::program::{Context, print};
 
 use super::build::{CacheArguments, PullArguments};
 use crate::build::{self, InputOptions};
-use crate::lock::{self, Policy};
+use crate::lock::{self, LockPolicy};
 
 /// Resolve every input of a definition to a digest and write DEFINITION.lock beside it.
 #[derive(Debug, clap::Args)]
-pub(super) struct Lock {
+pub(super) struct LockCommand {
     /// The image definition.
     definition: PathBuf,
     #[command(flatten)]
@@ -20,12 +20,12 @@ pub(super) struct Lock {
     pull: PullArguments,
 }
 
-impl Lock {
+impl LockCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let path = lock::Lock::path(&self.definition);
         let options = InputOptions {
             definition: self.definition,
-            policy: Policy::default(),
+            policy: LockPolicy::default(),
             pull: self.pull.into(),
             cache: self.cache.into(),
         };

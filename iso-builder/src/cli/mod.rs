@@ -17,7 +17,7 @@ use base::progress::{Progress, Style};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::definition::Definition;
-use crate::medium;
+use crate::finished;
 
 /// Builds NQRust Hypervisor media from an image definition.
 #[derive(Debug, Parser)]
@@ -35,15 +35,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Build(build::Build),
-    Lock(lock::Lock),
-    Images(images::Images),
-    Inspect(medium::Inspect),
-    Verify(medium::Verify),
-    Customize(Box<customize::Customize>),
-    ConfigMedium(config_medium::ConfigMedium),
-    Prune(prune::Prune),
-    Serve(serve::Serve),
+    Build(build::BuildCommand),
+    Lock(lock::LockCommand),
+    Images(images::ImagesCommand),
+    Inspect(finished::Inspect),
+    Verify(finished::Verify),
+    Customize(Box<customize::CustomizeCommand>),
+    ConfigMedium(config_medium::ConfigMediumCommand),
+    Prune(prune::PruneCommand),
+    Serve(serve::ServeCommand),
     /// Print the JSON Schema of the image definition.
     Schema,
     /// Print the completion script for a shell.

@@ -12,7 +12,7 @@ use crate::cache::{Pruned, days_ago};
 ///
 /// What is removed is made or downloaded again when a build wants it; with --offline such a build fails.
 #[derive(Debug, clap::Args)]
-pub(super) struct Prune {
+pub(super) struct PruneCommand {
     #[command(flatten)]
     cache: CacheArguments,
     /// Keep what was used within so many days; 0 empties the cache.
@@ -23,7 +23,7 @@ pub(super) struct Prune {
     dry_run: bool,
 }
 
-impl Prune {
+impl PruneCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let cache = CacheOptions::from(self.cache).open(&context.progress)?;
         let pruned = cache.prune(days_ago(self.unused_for), self.dry_run)?;

@@ -11,14 +11,14 @@ use base::failure::{Class, Failure};
 use base::program::{Context, Format, print};
 use serde_json::json;
 
-use crate::medium::counted;
-use crate::serve::authority::Authority;
-use crate::serve::dnsmasq::Mode;
-use crate::serve::fleet::entry::Entry;
-use crate::serve::loaders::IPXE;
-use crate::serve::nodes::Origin;
-use crate::serve::run::{Options, Server};
-use crate::serve::tls::Certificate;
+use crate::wording::counted;
+use netboot::authority::Authority;
+use netboot::configurations::ConfigurationSource;
+use netboot::dnsmasq::DhcpMode;
+use netboot::fleet::entry::FleetEntry;
+use netboot::loaders::IPXE;
+use netboot::run::{Server, ServerOptions};
+use netboot::tls::CertificateChoice;
 
 /// Boot machines from the network, each with its own configuration.
 ///
@@ -37,7 +37,7 @@ use crate::serve::tls::Certificate;
 ///   iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
-pub(super) struct Serve {
+pub(super) struct ServeCommand {
     /// An ISO, a drive that holds one, or a directory that `build` has made.
     medium: PathBuf,
     /// The address and port to listen on. GRUB can reach port 80 only.
@@ -65,7 +65,7 @@ pub(super) struct Serve {
     /// Serve over HTTPS, with a certificate and its private key in PEM, or with `self`, an authority that the server makes
     /// and keeps in --state. Loaders and the installer have to trust the authority already.
     #[arg(long, value_name = "CERTIFICATE,KEY or self", value_parser = certificate)]
-    tls: Option<Certificate>,
+    tls: Option<CertificateChoice>,
     /// How many connections there may be at a time.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     connections: usize,
@@ -112,10 +112,10 @@ fn pair<T: FromStr<Err: Display>>(text: &str) -> Result<(T, T), String> {
 }
 
 /// Where the certificate comes from.
-fn certificate(text: &str) -> Result<Certificate, String> {
+fn certificate(text: &str) -> Result<CertificateChoice, String> {
     match text {
-        "self" => Ok(Certificate::Own),
-        files => pair(files).map(|(certificate, key)| Certificate::Files(certificate, key)),
+        "self" => Ok(CertificateChoice::Own),
+        files => pair(files).map(|(certificate, key)| CertificateChoice::Files(certificate, key)),
     }
 }
 
@@ -129,12 +129,12 @@ enum Kind {
 }
 
 impl Dhcp {
-    fn mode(self, listen: SocketAddr) -> Result<Option<(Mode, Option<String>)>> {
+    fn mode(self, listen: SocketAddr) -> Result<Option<(DhcpMode, Option<String>)>> {
         let usage = |what: &str, hint: &str| Failure::new(Class::Invalid, what).hint(hint);
         let mode = match (self.dnsmasq, self.range) {
             (None, _) => return Ok(None),
             (Some(Kind::Full), Some((first, last))) => {
-                Mode::Full { first, last, router: self.router, dns: self.dns }
+                DhcpMode::Full { first, last, router: self.router, dns: self.dns }
             }
             (Some(Kind::Full), None) => {
                 return Err(usage("--dnsmasq full has no addresses", "Give --range FIRST,LAST.").into());
@@ -150,7 +150,9 @@ impl Dhcp {
                 };
                 let hint = "Give --network, any IPv4 address of the network, or --listen with one.";
                 let network = self.network.or(own);
-                Mode::Proxy { network: network.ok_or_else(|| usage("--dnsmasq proxy has no network", hint))? }
+                DhcpMode::Proxy {
+                    network: network.ok_or_else(|| usage("--dnsmasq proxy has no network", hint))?,
+                }
             }
         };
         Ok(Some((mode, self.interface)))
@@ -164,14 +166,14 @@ fn state() -> PathBuf {
     base.unwrap_or_else(home).join("nqrust/serve")
 }
 
-impl Serve {
+impl ServeCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let server = Server::start(&self.try_into()?, &context.progress)?;
         let release = server.site().files.release();
         let product = format!("{} {}", release.name, release.version);
         let (address, configurations) = (server.address(), server.site().configurations().count());
         let scheme = if server.site().tls { "https" } else { "http" };
-        let Entry { url, file } = server.entry();
+        let FleetEntry { url, file } = server.entry();
         // What does not go to a terminal is kept by somebody.
         let page = match std::io::stdout().is_terminal() {
             true => format!("The fleet: {}", url.expose()),
@@ -204,15 +206,15 @@ impl Serve {
     }
 }
 
-impl TryFrom<Serve> for Options {
+impl TryFrom<ServeCommand> for ServerOptions {
     type Error = anyhow::Error;
 
-    fn try_from(serve: Serve) -> Result<Self> {
-        let nodes = serve.nodes.map(Origin::Directory);
+    fn try_from(serve: ServeCommand) -> Result<Self> {
+        let nodes = serve.nodes.map(ConfigurationSource::Directory);
         Ok(Self {
             medium: serve.medium,
             listen: serve.listen,
-            origin: nodes.or(serve.cluster.map(Origin::Cluster)),
+            origin: nodes.or(serve.cluster.map(ConfigurationSource::Cluster)),
             base: serve.base_url,
             state: serve.state,
             loaders: serve.loaders,
@@ -235,11 +237,11 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        serve: Serve,
+        serve: ServeCommand,
     }
 
     /// The options that these words mean.
-    fn options(words: &str) -> Result<Options> {
+    fn options(words: &str) -> Result<ServerOptions> {
         let words = ["serve"].into_iter().chain(words.split_whitespace());
         Line::try_parse_from(words)?.serve.try_into()
     }
@@ -249,14 +251,14 @@ mod tests {
         let full = "--dnsmasq full --range 192.0.2.100,192.0.2.199 --dns 192.0.2.53,192.0.2.54 dist";
         let options = |words: &str| options(words).map(|options| options.dnsmasq.map(|(mode, _)| mode));
         let address = |last| Ipv4Addr::new(192, 0, 2, last);
-        let expected = Mode::Full {
+        let expected = DhcpMode::Full {
             first: address(100),
             last: address(199),
             router: None,
             dns: vec![address(53), address(54)],
         };
         assert_eq!(options(full).unwrap(), Some(expected));
-        let proxy = Mode::Proxy { network: address(1) };
+        let proxy = DhcpMode::Proxy { network: address(1) };
         assert_eq!(options("dist --dnsmasq proxy --listen 192.0.2.1:80").unwrap(), Some(proxy.clone()));
         assert_eq!(options("dist --dnsmasq proxy --network 192.0.2.1").unwrap(), Some(proxy));
         assert_eq!(options("dist").unwrap(), None);
@@ -275,9 +277,9 @@ mod tests {
 
     #[test]
     fn an_option_of_two_values_leaves_the_medium_alone() {
-        let files = Certificate::Files("cert.pem".into(), "key.pem".into());
+        let files = CertificateChoice::Files("cert.pem".into(), "key.pem".into());
         for (words, expected) in
-            [("--tls cert.pem,key.pem dist", files), ("--tls self dist", Certificate::Own)]
+            [("--tls cert.pem,key.pem dist", files), ("--tls self dist", CertificateChoice::Own)]
         {
             let options = options(words).unwrap();
             assert_eq!(options.medium, PathBuf::from("dist"));

@@ -14,7 +14,7 @@ use base::failure::{Class, Classify, Failure};
 use medium::customization::area::{self, HEADER};
 use nix::libc;
 
-use super::place::{Place, Span};
+use super::location::{ByteRun, CustomisationLocation};
 
 /// What is compared and written as a whole.
 const BLOCK: usize = 4096;
@@ -22,7 +22,7 @@ const BLOCK: usize = 4096;
 const CHUNK: usize = 1 << 20;
 
 /// What holds a medium.
-pub trait Target {
+pub trait MediumWriter {
     /// Fills `buffer` from the bytes at `at`.
     fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
     /// Writes all of `bytes` at `at`.
@@ -31,7 +31,7 @@ pub trait Target {
     fn flush(&self) -> io::Result<()>;
 }
 
-impl Target for File {
+impl MediumWriter for File {
     fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         self.read_exact_at(buffer, at)
     }
@@ -47,7 +47,7 @@ impl Target for File {
 
 /// What the two places are to hold. Behind the bytes that are given the area is zeros.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct AreaContents {
     /// The area.
     pub area: Vec<u8>,
     /// What GRUB reads.
@@ -88,7 +88,11 @@ pub fn protect(file: &File) -> io::Result<bool> {
 }
 
 /// Makes `target` hold what is wanted at `place`; returns how many bytes were written.
-pub fn apply(target: &dyn Target, place: &Place, wanted: &Wanted) -> io::Result<u64> {
+pub fn apply(
+    target: &dyn MediumWriter,
+    place: &CustomisationLocation,
+    wanted: &AreaContents,
+) -> io::Result<u64> {
     let mut header = wanted.area.clone();
     header.resize(HEADER, 0);
     let body = wanted.area.get(HEADER..).unwrap_or_default();
@@ -127,7 +131,12 @@ pub fn apply(target: &dyn Target, place: &Place, wanted: &Wanted) -> io::Result<
 type Act<'a> = dyn FnMut(&[u8], u64) -> io::Result<()> + 'a;
 
 /// Goes through the blocks of `spans` that do not hold `wanted`, and zeros behind it; neighbours come together.
-fn differences(target: &dyn Target, spans: &[Span], wanted: &[u8], act: &mut Act<'_>) -> io::Result<()> {
+fn differences(
+    target: &dyn MediumWriter,
+    spans: &[ByteRun],
+    wanted: &[u8],
+    act: &mut Act<'_>,
+) -> io::Result<()> {
     let mut wanted = wanted;
     let mut there = vec![0; CHUNK];
     let mut should = vec![0; CHUNK];
@@ -167,13 +176,13 @@ fn runs(there: &[u8], should: &[u8]) -> Vec<(usize, usize)> {
 }
 
 /// The first `length` bytes of `spans`, and the others.
-fn split(spans: &[Span], length: u64) -> (Vec<Span>, Vec<Span>) {
+fn split(spans: &[ByteRun], length: u64) -> (Vec<ByteRun>, Vec<ByteRun>) {
     let (mut first, mut rest, mut left) = (Vec::new(), Vec::new(), length);
     for span in spans {
         let taken = span.length.min(left);
         left -= taken;
-        first.extend((taken > 0).then_some(Span { at: span.at, length: taken }));
-        let more = Span { at: span.at + taken, length: span.length - taken };
+        first.extend((taken > 0).then_some(ByteRun { at: span.at, length: taken }));
+        let more = ByteRun { at: span.at + taken, length: span.length - taken };
         rest.extend((more.length > 0).then_some(more));
     }
     (first, rest)
@@ -196,22 +205,22 @@ mod tests {
 
     const AT: u64 = 8192;
 
-    fn place() -> Place {
-        let area = vec![Span { at: AT, length: 5000 }, Span { at: 65_536, length: 300_000 }];
-        let grub = vec![Span { at: 40_960, length: argument::GRUB_LENGTH as u64 }];
-        Place { path: "/x".into(), area, grub, end: 400_000, directory: false }
+    fn place() -> CustomisationLocation {
+        let area = vec![ByteRun { at: AT, length: 5000 }, ByteRun { at: 65_536, length: 300_000 }];
+        let grub = vec![ByteRun { at: 40_960, length: argument::GRUB_LENGTH as u64 }];
+        CustomisationLocation { path: "/x".into(), area, grub, end: 400_000, directory: false }
     }
 
-    fn wanted(text: &str) -> Wanted {
+    fn wanted(text: &str) -> AreaContents {
         let nodes = [("default.yaml".to_owned(), model::config::Secret::new(text.repeat(3000)))];
         let arguments = vec![text.parse().unwrap()];
         let grub = argument::grub(&arguments, None).unwrap();
         let content = Content { nodes: nodes.into(), arguments, ..Content::default() };
-        Wanted { area: area::bytes(&content).unwrap(), grub }
+        AreaContents { area: area::bytes(&content).unwrap(), grub }
     }
 
-    fn original() -> Wanted {
-        Wanted { area: Vec::new(), grub: argument::grub(&[], None).unwrap() }
+    fn original() -> AreaContents {
+        AreaContents { area: Vec::new(), grub: argument::grub(&[], None).unwrap() }
     }
 
     impl Failing {
@@ -225,7 +234,7 @@ mod tests {
         }
     }
 
-    impl Target for Failing {
+    impl MediumWriter for Failing {
         fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
             let at = usize::try_from(at).unwrap();
             buffer.copy_from_slice(&self.lasting.borrow()[at..at + buffer.len()]);
@@ -252,8 +261,8 @@ mod tests {
 
     /// The two places as readers find them.
     fn found(bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
-        let cut = |spans: &[Span]| {
-            let cut = |span: &Span| {
+        let cut = |spans: &[ByteRun]| {
+            let cut = |span: &ByteRun| {
                 let at = usize::try_from(span.at).unwrap();
                 bytes[at..at + usize::try_from(span.length).unwrap()].to_vec()
             };
@@ -262,7 +271,7 @@ mod tests {
         (cut(&place().area), cut(&place().grub))
     }
 
-    fn image(wanted: &Wanted) -> Vec<u8> {
+    fn image(wanted: &AreaContents) -> Vec<u8> {
         let empty = vec![0; 400_000];
         let target = Failing::new(empty, usize::MAX, 0);
         apply(&target, &place(), wanted).unwrap();

@@ -7,12 +7,12 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use base::failure::{Class, Classify, Failure};
 
-use super::change::{self, Wanted};
-use super::place::{Place, Span};
+use super::change::{self, AreaContents};
+use super::location::{ByteRun, CustomisationLocation};
 
 /// Writes the customised ISO to the file `output`, by way of a temporary name beside it; only its owner can read it.
 /// The kernel copies, and shares the blocks where the file system can.
-pub fn to_file(place: &Place, wanted: &Wanted, output: &Path) -> Result<u64> {
+pub fn to_file(place: &CustomisationLocation, wanted: &AreaContents, output: &Path) -> Result<u64> {
     let what = || format!("copying {} to {}", place.path.display(), output.display());
     if output.exists() && !fs::metadata(output).is_ok_and(|metadata| metadata.is_file()) {
         bail!(
@@ -31,7 +31,7 @@ pub fn to_file(place: &Place, wanted: &Wanted, output: &Path) -> Result<u64> {
 }
 
 /// Writes the customised ISO to `output`, from its first byte to its last.
-pub fn to_stream(place: &Place, wanted: &Wanted, output: &mut dyn Write) -> Result<()> {
+pub fn to_stream(place: &CustomisationLocation, wanted: &AreaContents, output: &mut dyn Write) -> Result<()> {
     let what = || format!("writing the customised {}", place.path.display());
     let mut iso = open(place)?;
     let mut at = 0;
@@ -47,7 +47,7 @@ pub fn to_stream(place: &Place, wanted: &Wanted, output: &mut dyn Write) -> Resu
     output.flush().class(Class::DiskIo, what)
 }
 
-fn open(place: &Place) -> Result<File> {
+fn open(place: &CustomisationLocation) -> Result<File> {
     File::open(&place.path).class(Class::DiskIo, || format!("opening {}", place.path.display()))
 }
 
@@ -58,10 +58,10 @@ fn pass(iso: &mut File, length: u64, output: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The places with what they are to hold, in the order of the medium. Zeros follow bytes that are too few.
-fn patches(place: &Place, wanted: &Wanted) -> Vec<(Span, Vec<u8>)> {
-    let cut = |spans: &[Span], bytes: &[u8]| {
+fn patches(place: &CustomisationLocation, wanted: &AreaContents) -> Vec<(ByteRun, Vec<u8>)> {
+    let cut = |spans: &[ByteRun], bytes: &[u8]| {
         let mut rest = bytes;
-        let patch = |span: &Span| {
+        let patch = |span: &ByteRun| {
             let length = usize::try_from(span.length).unwrap_or(usize::MAX).min(rest.len());
             let (own, later) = rest.split_at(length);
             rest = later;

@@ -21,7 +21,7 @@ const MOST_FILES: usize = 512 << 10;
 
 /// What the command line names.
 #[derive(Clone, Debug, Default)]
-pub struct Sources {
+pub struct CustomisationSources {
     /// The configuration for machines that no other is for.
     pub fallback: Option<PathBuf>,
     /// Configurations for one machine each.
@@ -38,16 +38,16 @@ pub struct Sources {
 
 /// Content, and where its configurations came from.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct GatheredCustomisation {
     /// The content.
     pub content: Content,
     origins: BTreeMap<String, PathBuf>,
 }
 
-impl Sources {
+impl CustomisationSources {
     /// Reads everything. Two configurations for one machine are an error that names both.
-    pub fn read(&self) -> Result<Gathered> {
-        let mut gathered = Gathered::default();
+    pub fn read(&self) -> Result<GatheredCustomisation> {
+        let mut gathered = GatheredCustomisation::default();
         if let Some(directory) = &self.directory {
             let nodes = Nodes::open(directory)?;
             if nodes.is_empty() {
@@ -80,7 +80,7 @@ impl Sources {
     }
 }
 
-impl Gathered {
+impl GatheredCustomisation {
     fn add_node(&mut self, selector: Option<&Selector>, path: &Path) -> Result<()> {
         let what = || format!("reading the configuration {}", path.display());
         let text = read_text(path).class(Class::Invalid, what)?;

@@ -6,21 +6,23 @@
 //! | Module | What it knows |
 //! |---|---|
 //! | [`gather`] | what the command line names, read and checked |
-//! | [`place`] | where on a medium the two files are |
+//! | [`location`] | where on a medium the two files are |
 //! | [`change`] | changing them so that a power cut leaves no half configuration |
 //! | [`copy`] | a changed copy of an ISO, as a file or as a stream |
-//! | [`show`] | what is in a medium, without its secrets |
+//! | [`customisation`] | what is in a medium, without its secrets |
 //! | [`volume`] | a small volume with configurations alone |
 
 pub mod change;
 pub mod copy;
+pub mod customisation;
 pub mod gather;
-pub mod place;
-pub mod show;
+pub mod location;
+pub mod summary;
 #[cfg(test)]
 mod tests;
 pub mod volume;
 
-pub use gather::{Gathered, Sources};
-pub use place::Place;
-pub use show::Shown;
+pub use customisation::Customisation;
+pub use gather::{CustomisationSources, GatheredCustomisation};
+pub use location::CustomisationLocation;
+pub use summary::ConfigSummary;

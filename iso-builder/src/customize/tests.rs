@@ -10,26 +10,27 @@ use base::failure::{Class, class_of, render};
 use base::program::{Context, Format};
 use base::progress::Progress;
 use medium::customization::{FILE, GRUB_FILE, area, argument};
+use medium::opened::OpenedMedium;
 use model::release::MediumKind;
 
-use super::change::Wanted;
-use super::show::{Shown, State, is_customised};
-use super::{Gathered, Place, Sources, change, copy};
-use crate::medium::testing::{Sample, damage};
-use crate::medium::verify::{Fault, verify};
-use crate::medium::{Inspect, Medium, Verify};
+use super::change::AreaContents;
+use super::customisation::{Customisation, CustomisationState, is_customised};
+use super::{CustomisationLocation, CustomisationSources, GatheredCustomisation, change, copy};
+use crate::finished::verify::{MediumFault, verify};
+use crate::finished::{Inspect, Verify};
 
 use testing::http::AUTHORITY as CERTIFICATE;
+use testing::medium::{SampleMedium, damage};
 
 /// A medium with room, and configurations beside it.
 struct Bench {
-    sample: Sample,
+    sample: SampleMedium,
     path: PathBuf,
 }
 
 impl Bench {
     fn new() -> Self {
-        let sample = Sample::new(MediumKind::Full).with_room();
+        let sample = SampleMedium::new(MediumKind::Full).with_room();
         let path = sample.iso();
         Self { sample, path }
     }
@@ -42,55 +43,58 @@ impl Bench {
     }
 
     fn node(&self, hostname: &str) -> PathBuf {
-        let text = crate::medium::testing::CONFIG.replace("node1", hostname);
+        let text = testing::medium::CONFIG.replace("node1", hostname);
         self.file(&format!("{hostname}.yaml"), &text)
     }
 
-    fn sources(&self) -> Sources {
-        Sources {
+    fn sources(&self) -> CustomisationSources {
+        CustomisationSources {
             fallback: Some(self.node("anyone")),
             for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), self.node("first"))],
             authorities: vec![self.file("own.pem", CERTIFICATE)],
             arguments: vec!["console=ttyS1".into(), "nqrust.os.password=secret-argument".into()],
             files: vec![("/etc/motd".into(), self.file("motd", "secret-file"))],
-            ..Sources::default()
+            ..CustomisationSources::default()
         }
     }
 }
 
-fn wanted(gathered: &Gathered) -> Wanted {
+fn wanted(gathered: &GatheredCustomisation) -> AreaContents {
     let grub = argument::grub(&gathered.content.arguments, gathered.content.boot_password.as_ref()).unwrap();
-    Wanted { area: area::bytes(&gathered.content).unwrap(), grub }
+    AreaContents { area: area::bytes(&gathered.content).unwrap(), grub }
 }
 
-fn apply(path: &Path, wanted: &Wanted) -> u64 {
-    let place = Place::find(&Medium::open(path).unwrap()).unwrap();
+fn apply(path: &Path, wanted: &AreaContents) -> u64 {
+    let place = CustomisationLocation::find(&OpenedMedium::open(path).unwrap()).unwrap();
     let file = change::open(&place.path).unwrap();
     assert!(change::protect(&file).unwrap());
     change::apply(&file, &place, wanted).unwrap()
 }
 
-fn nothing() -> Wanted {
-    wanted(&Gathered::default())
+fn nothing() -> AreaContents {
+    wanted(&GatheredCustomisation::default())
 }
 
 #[test]
 fn a_customised_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
     let bench = Bench::new();
     let before = fs::read(&bench.path).unwrap();
-    assert_eq!(Shown::of(&Medium::open(&bench.path).unwrap()).state, State::AsBuilt);
+    assert_eq!(
+        Customisation::of(&OpenedMedium::open(&bench.path).unwrap()).state,
+        CustomisationState::AsBuilt
+    );
     let mut gathered = bench.sources().read().unwrap();
     gathered.check(None).unwrap();
     let written = apply(&bench.path, &wanted(&gathered));
     assert!(written < 100 << 10, "{written}");
 
-    let medium = Medium::open(&bench.path).unwrap();
+    let medium = OpenedMedium::open(&bench.path).unwrap();
     let report = verify(&medium, &Progress::silent()).unwrap();
     assert!(
         report.findings.is_empty() && report.to_string().contains("\ncustomised with 2 configurations,"),
         "{report}"
     );
-    let shown = Shown::of(&medium);
+    let shown = Customisation::of(&medium);
     let text = format!("{shown} {} {shown:?}", serde_json::to_string(&shown).unwrap());
     for words in [
         "mac:52:54:00:00:00:01  first, sha256 ",
@@ -114,7 +118,7 @@ fn a_copy_as_a_file_and_as_a_stream_are_what_a_change_in_place_gives() {
     let bench = Bench::new();
     let before = fs::read(&bench.path).unwrap();
     let wanted = wanted(&bench.sources().read().unwrap());
-    let place = Place::find(&Medium::open(&bench.path).unwrap()).unwrap();
+    let place = CustomisationLocation::find(&OpenedMedium::open(&bench.path).unwrap()).unwrap();
     let output = bench.sample.directory.path().join("copy.iso");
     copy::to_file(&place, &wanted, &output).unwrap();
     let mut stream = Vec::new();
@@ -130,10 +134,11 @@ fn a_copy_as_a_file_and_as_a_stream_are_what_a_change_in_place_gives() {
 fn a_new_customisation_replaces_all_of_the_old_one() {
     let bench = Bench::new();
     apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
-    let sources = Sources { fallback: Some(bench.node("only")), ..Sources::default() };
+    let sources =
+        CustomisationSources { fallback: Some(bench.node("only")), ..CustomisationSources::default() };
     apply(&bench.path, &wanted(&sources.read().unwrap()));
-    let medium = Medium::open(&bench.path).unwrap();
-    let shown = Shown::of(&medium);
+    let medium = OpenedMedium::open(&bench.path).unwrap();
+    let shown = Customisation::of(&medium);
     assert_eq!(shown.brief(), "customised with 1 configuration");
     assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
     let bytes = fs::read(&bench.path).unwrap();
@@ -145,9 +150,9 @@ fn a_netboot_set_is_customised_beside_its_manifest() {
     let bench = Bench::new();
     let tree = bench.sample.tree();
     apply(&tree, &wanted(&bench.sources().read().unwrap()));
-    assert_eq!(Shown::of(&Medium::open(&tree).unwrap()).configurations.len(), 2);
+    assert_eq!(Customisation::of(&OpenedMedium::open(&tree).unwrap()).configurations.len(), 2);
     apply(&tree, &nothing());
-    assert_eq!(Shown::of(&Medium::open(&tree).unwrap()).state, State::AsBuilt);
+    assert_eq!(Customisation::of(&OpenedMedium::open(&tree).unwrap()).state, CustomisationState::AsBuilt);
     let zeros = fs::read(tree.join(FILE)).unwrap();
     assert!(zeros.len() as u64 == area::LENGTH && zeros.iter().all(|byte| *byte == 0));
 }
@@ -157,43 +162,48 @@ fn damage_to_the_area_and_other_arguments_for_grub_fail_verification() {
     let bench = Bench::new();
     apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
     let faults = |path: &Path| -> Vec<_> {
-        let report = verify(&Medium::open(path).unwrap(), &Progress::silent()).unwrap();
+        let report = verify(&OpenedMedium::open(path).unwrap(), &Progress::silent()).unwrap();
         report.findings.into_iter().map(|finding| (finding.path, finding.fault)).collect()
     };
     damage(&bench.path, b"set nqrust_arguments='console");
-    let [(path, Fault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
+    let [(path, MediumFault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
     assert!(path == GRUB_FILE && reason.contains("does not have the kernel arguments"), "{reason}");
     damage(&bench.path, b"secret-file");
-    let [(path, Fault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
+    let [(path, MediumFault::Customisation { reason })] = &faults(&bench.path)[..] else { panic!() };
     assert!(path == FILE && reason.contains("SHA-256"), "{reason}");
-    let medium = Medium::open(&bench.path).unwrap();
-    assert_eq!(Shown::of(&medium).state, State::Damaged);
+    let medium = OpenedMedium::open(&bench.path).unwrap();
+    assert_eq!(Customisation::of(&medium).state, CustomisationState::Damaged);
     let error = verify(&medium, &Progress::silent()).unwrap().into_result().unwrap_err();
     assert_eq!(class_of(&error), Class::Verification);
 }
 
 #[test]
 fn media_without_room_and_cut_ones_are_refused_and_not_written() {
-    let sample = Sample::new(MediumKind::Full);
+    let sample = SampleMedium::new(MediumKind::Full);
     let old = sample.iso();
     for path in [&old, &sample.tree()] {
-        let error = Place::find(&Medium::open(path).unwrap()).unwrap_err();
+        let error = CustomisationLocation::find(&OpenedMedium::open(path).unwrap()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(render(&error).contains("built without room"), "{}", render(&error));
-        assert_eq!(Shown::of(&Medium::open(path).unwrap()).state, State::Impossible);
+        assert_eq!(
+            Customisation::of(&OpenedMedium::open(path).unwrap()).state,
+            CustomisationState::Impossible
+        );
     }
     let bench = Bench::new();
     let whole = fs::read(&bench.path).unwrap();
     for lost in [100_000, 400_000, whole.len() / 2] {
         fs::write(&bench.path, &whole[..whole.len() - lost]).unwrap();
-        let error = Medium::open(&bench.path).and_then(|medium| Place::find(&medium)).unwrap_err();
+        let error = OpenedMedium::open(&bench.path)
+            .and_then(|medium| CustomisationLocation::find(&medium))
+            .unwrap_err();
         assert_eq!(class_of(&error), Class::Verification);
         let text = render(&error);
         assert!(text.contains("is cut off") || text.contains("the image ends at byte"), "{text}");
     }
 }
 
-fn refused(sources: &Sources) -> String {
+fn refused(sources: &CustomisationSources) -> String {
     let error = sources.read().and_then(|mut gathered| gathered.check(None)).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid, "{}", render(&error));
     render(&error)
@@ -217,15 +227,15 @@ impl Bench {
 #[test]
 fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_checked_there() {
     let bench = Bench::new();
-    let sources = Sources {
+    let sources = CustomisationSources {
         fallback: Some(bench.protected("one", 'A')),
         for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), bench.protected("two", 'A'))],
-        ..Sources::default()
+        ..CustomisationSources::default()
     };
     let mut gathered = sources.read().unwrap();
     gathered.check(None).unwrap();
     apply(&bench.path, &wanted(&gathered));
-    let medium = Medium::open(&bench.path).unwrap();
+    let medium = OpenedMedium::open(&bench.path).unwrap();
     let menu = medium.read_at_most(GRUB_FILE, 1 << 20).unwrap();
     let line = format!(
         "\nset superusers=\"root\"\nexport superusers\npassword_pbkdf2 root {}\n",
@@ -233,11 +243,11 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
     );
     assert!(String::from_utf8_lossy(&menu).contains(&line));
     assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
-    let shown = format!("{} {:?}", Shown::of(&medium), gathered.content);
+    let shown = format!("{} {:?}", Customisation::of(&medium), gathered.content);
     assert!(!shown.contains("grub.pbkdf2"), "{shown}");
     // Taken out of the menu alone, it is missed.
     damage(&bench.path, b"password_pbkdf2");
-    let report = verify(&Medium::open(&bench.path).unwrap(), &Progress::silent()).unwrap();
+    let report = verify(&OpenedMedium::open(&bench.path).unwrap(), &Progress::silent()).unwrap();
     let paths: Vec<_> = report.findings.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(paths, [GRUB_FILE]);
 }
@@ -245,10 +255,10 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
 #[test]
 fn configurations_with_different_boot_passwords_do_not_go_onto_one_medium() {
     let bench = Bench::new();
-    let sources = Sources {
+    let sources = CustomisationSources {
         fallback: Some(bench.protected("one", 'A')),
         for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), bench.protected("two", 'B'))],
-        ..Sources::default()
+        ..CustomisationSources::default()
     };
     let text = refused(&sources);
     assert!(
@@ -266,42 +276,49 @@ fn two_configurations_for_one_machine_are_named_both() {
     let directory = bench.file("rack/mac-52-54-00-00-00-0a.yaml", "install: {}");
     let rack = || Some(directory.parent().unwrap().to_owned());
     let twice = [
-        Sources {
+        CustomisationSources {
             for_machines: vec![
                 (mac("mac:52:54:00:00:00:0a"), one.clone()),
                 (mac("mac:52-54-00-00-00-0A"), other.clone()),
             ],
-            ..Sources::default()
+            ..CustomisationSources::default()
         },
-        Sources {
+        CustomisationSources {
             for_machines: vec![(mac("serial:ab"), one.clone()), (mac("serial:AB"), other.clone())],
-            ..Sources::default()
+            ..CustomisationSources::default()
         },
     ];
     for sources in twice {
         let text = refused(&sources);
         assert!(text.contains("one.yaml and ") && text.contains("other.yaml"), "{text}");
     }
-    let sources = Sources {
+    let sources = CustomisationSources {
         directory: rack(),
         for_machines: vec![(mac("mac:52:54:00:00:00:0a"), one)],
-        ..Sources::default()
+        ..CustomisationSources::default()
     };
     let text = refused(&sources);
     assert!(text.contains("rack/mac-52-54-00-00-00-0a.yaml and "), "{text}");
     let both = bench.file("rack/default.yaml", "install: {}");
-    let text = refused(&Sources { directory: rack(), fallback: Some(other), ..Sources::default() });
+    let text = refused(&CustomisationSources {
+        directory: rack(),
+        fallback: Some(other),
+        ..CustomisationSources::default()
+    });
     assert!(text.contains("every other machine") && text.contains(both.to_str().unwrap()), "{text}");
 }
 
 #[test]
 fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
     let bench = Bench::new();
-    let fallback =
-        |text: &str| Sources { fallback: Some(bench.file("bad.yaml", text)), ..Sources::default() };
+    let fallback = |text: &str| CustomisationSources {
+        fallback: Some(bench.file("bad.yaml", text)),
+        ..CustomisationSources::default()
+    };
     let text = refused(&fallback("install: {automatc: true}"));
     assert!(text.contains("bad.yaml:1:11") && text.contains("automatic"), "{text}");
-    let argument = |word: &str| Sources { arguments: vec![word.into()], ..Sources::default() };
+    let argument =
+        |word: &str| CustomisationSources { arguments: vec![word.into()], ..CustomisationSources::default() };
     for (word, words) in [
         ("a b", "has blanks"),
         ("nqrust.install.automatc=true", "automatic"),
@@ -311,17 +328,18 @@ fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
         let text = refused(&argument(word));
         assert!(text.contains(words) && !text.contains("very secret"), "{text}");
     }
-    let long = Sources { arguments: vec!["x".repeat(700); 2], ..Sources::default() };
+    let long =
+        CustomisationSources { arguments: vec!["x".repeat(700); 2], ..CustomisationSources::default() };
     assert!(refused(&long).contains("there is room for 1024"));
     let key = bench.file("key.pem", "-----BEGIN PRIVATE KEY-----\nsecret\n-----END PRIVATE KEY-----\n");
-    let text = refused(&Sources { authorities: vec![key], ..Sources::default() });
+    let text = refused(&CustomisationSources { authorities: vec![key], ..CustomisationSources::default() });
     assert!(text.contains("it has a private key") && !text.contains("secret\n"), "{text}");
     let file = |target: &str, size: usize| {
         let path = bench.file(&format!("file-{size}"), &"x".repeat(size));
-        Sources {
+        CustomisationSources {
             fallback: Some(bench.node("node")),
             files: vec![(target.into(), path)],
-            ..Sources::default()
+            ..CustomisationSources::default()
         }
     };
     for (sources, words) in [
@@ -334,7 +352,10 @@ fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
         assert!(text.contains(words), "{text}");
     }
     let empty = bench.file("empty/README", "");
-    let text = refused(&Sources { directory: empty.parent().map(Path::to_owned), ..Sources::default() });
+    let text = refused(&CustomisationSources {
+        directory: empty.parent().map(Path::to_owned),
+        ..CustomisationSources::default()
+    });
     assert!(text.contains("has no configuration") && text.contains("mac-52-54-00-12-34-56.yaml"), "{text}");
 }
 
@@ -347,7 +368,7 @@ fn inspect_and_verify_tell_of_a_customised_medium() -> Result<()> {
         Inspect { medium: bench.path.clone() }.run(&context)?;
         Verify { medium: bench.path.clone() }.run(&context)?;
     }
-    let description = crate::medium::inspect::Description::of(&Medium::open(&bench.path)?)?;
+    let description = crate::finished::inspect::MediumDescription::of(&OpenedMedium::open(&bench.path)?)?;
     let text = format!("{description}{}", serde_json::to_string(&description)?);
     assert!(text.contains("mac:52:54:00:00:00:01  first"), "{text}");
     assert!(!text.contains("secret"), "{text}");

@@ -7,15 +7,16 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use base::failure::{Class, Failure};
 
-use super::contents::Contents;
-use super::image::{self, StoredImage};
-use super::layer::{self, Layer};
+use super::contents::LayerContents;
+use super::image::{self};
+use super::layer::{self, ImageLayer};
 use super::spec::{BuiltImage, LayerSpec};
 use super::store::Store;
+use super::stored_image::StoredImage;
 
 /// What all images of a build have in common.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings<'a> {
+pub struct ImageSettings<'a> {
     /// The architecture as Go calls it; for `amd64` and `arm64` that is Debian's name.
     pub architecture: &'a str,
     /// The time that files and images carry, in seconds since 1970.
@@ -27,7 +28,7 @@ pub struct Settings<'a> {
 /// Images that begin with the same lists share these layers. The index is left to [`Store::finish`].
 pub fn build(
     specs: &[&BuiltImage],
-    settings: Settings<'_>,
+    settings: ImageSettings<'_>,
     store: &Store,
     unpacked: &mut dyn FnMut(&LayerSpec) -> Result<PathBuf>,
 ) -> Result<Vec<StoredImage>> {
@@ -48,25 +49,25 @@ pub fn build(
 
 /// Layers built so far, so that none is built twice.
 struct Layers<'a> {
-    settings: Settings<'a>,
+    settings: ImageSettings<'a>,
     store: &'a Store,
     unpacked: &'a mut dyn FnMut(&LayerSpec) -> Result<PathBuf>,
-    sources: HashMap<LayerSpec, (PathBuf, Contents)>,
+    sources: HashMap<LayerSpec, (PathBuf, LayerContents)>,
     /// By the layer and all below it.
-    built: HashMap<Vec<LayerSpec>, Layer>,
+    built: HashMap<Vec<LayerSpec>, ImageLayer>,
 }
 
 impl Layers<'_> {
     /// The layers of an image, lowest first.
-    fn stack(&mut self, specs: &[LayerSpec]) -> Result<Vec<Layer>> {
-        let mut lower = Contents::default();
+    fn stack(&mut self, specs: &[LayerSpec]) -> Result<Vec<ImageLayer>> {
+        let mut lower = LayerContents::default();
         let mut stack = Vec::new();
         for (index, spec) in specs.iter().enumerate() {
             let (tar, contents) = match self.sources.entry(spec.clone()) {
                 hash_map::Entry::Occupied(known) => known.into_mut(),
                 hash_map::Entry::Vacant(new) => {
                     let tar = (self.unpacked)(spec)?;
-                    let contents = Contents::scan(&tar)?;
+                    let contents = LayerContents::scan(&tar)?;
                     new.insert((tar, contents))
                 }
             };
@@ -121,7 +122,7 @@ mod tests {
         let store = Store::create(&directory.path().join("store")).unwrap();
         let mut asked = Vec::new();
         let specs = [spec("localhost/a:1", &["base", "tools"]), spec("localhost/b:1", &["base", "other"])];
-        let settings = Settings { architecture: "amd64", epoch: 0 };
+        let settings = ImageSettings { architecture: "amd64", epoch: 0 };
         let images = build(&specs.each_ref(), settings, &store, &mut |layer| {
             asked.push(layer.packages[0].to_string());
             Ok(unpack(directory.path(), layer))
@@ -137,7 +138,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::create(&directory.path().join("store")).unwrap();
         let specs = [spec("localhost/a:1", &["base"]), spec("localhost/a:1", &["other"])];
-        let settings = Settings { architecture: "amd64", epoch: 0 };
+        let settings = ImageSettings { architecture: "amd64", epoch: 0 };
         let error =
             build(&specs.each_ref(), settings, &store, &mut |_| panic!("asked for packages")).unwrap_err();
         assert_eq!(base::failure::class_of(&error), Class::Invalid);

@@ -20,10 +20,11 @@ use base::files::{make_directory, read_at_most};
 use tempfile::TempDir;
 
 use super::blob::Blob;
-use super::image::StoredImage;
-use super::metadata::version::ContainerdVersion;
+use super::containerd_check;
+use super::containerd_version::ContainerdVersion;
 use super::store::Store;
-use super::verify;
+use super::stored_image::StoredImage;
+use crate::files::link_or_copy;
 
 /// The largest metadata database that is read; one image takes some kilobytes.
 const MAX_DATABASE: u64 = 256 << 20;
@@ -144,11 +145,11 @@ impl Containerd {
         make_directory(place.parent().unwrap_or(&place), 0o711)?;
         fs::write(&place, database).with_context(|| format!("writing {}", place.display()))?;
         let daemon = Daemon::start(&self.programs, room.places(), CONFIG)?;
-        verify::has_exactly(&daemon, images)?;
-        verify::collect(&daemon)?;
-        verify::has_exactly(&daemon, images).context("after containerd's collector ran")?;
+        containerd_check::has_exactly(&daemon, images)?;
+        containerd_check::collect(&daemon)?;
+        containerd_check::has_exactly(&daemon, images).context("after containerd's collector ran")?;
         daemon.stop()?;
-        verify::lie_in(&room.path(BLOBS), images)?;
+        containerd_check::lie_in(&room.path(BLOBS), images)?;
         room.remove()
     }
 
@@ -242,14 +243,4 @@ impl Room {
         let path = self.directory.path().to_owned();
         self.directory.close().with_context(|| format!("removing {}", path.display()))
     }
-}
-
-/// Another name for the file `from`; where the file system has none to give (it is another one, or has reached its
-/// limit of links), a copy.
-fn link_or_copy(from: &Path, to: &Path) -> Result<()> {
-    if fs::hard_link(from, to).is_ok() {
-        return Ok(());
-    }
-    let copying = || format!("copying {} to {}", from.display(), to.display());
-    fs::copy(from, to).map(drop).with_context(copying)
 }

@@ -13,21 +13,21 @@ use super::keep::keeps;
 
 /// The entries of a tar file that belong into a layer, by path: relative, without a trailing slash.
 #[derive(Clone, Debug, Default)]
-pub struct Contents {
-    pub(super) entries: BTreeMap<Vec<u8>, Entry>,
+pub struct LayerContents {
+    pub(super) entries: BTreeMap<Vec<u8>, LayerEntry>,
 }
 
 /// One entry. Two entries are equal when a container cannot tell them apart.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct LayerEntry {
     pub(super) mode: u32,
     pub(super) uid: u64,
     pub(super) gid: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: LayerEntryKind,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum LayerEntryKind {
     Directory,
     Symlink {
         target: Vec<u8>,
@@ -40,19 +40,21 @@ pub(super) enum Kind {
     },
 }
 
-impl PartialEq for Entry {
+impl PartialEq for LayerEntry {
     fn eq(&self, other: &Self) -> bool {
         let kinds = match (&self.kind, &other.kind) {
-            (Kind::Directory, Kind::Directory) => true,
-            (Kind::Symlink { target: one }, Kind::Symlink { target: two }) => one == two,
-            (Kind::File { digest: one, .. }, Kind::File { digest: two, .. }) => one == two,
+            (LayerEntryKind::Directory, LayerEntryKind::Directory) => true,
+            (LayerEntryKind::Symlink { target: one }, LayerEntryKind::Symlink { target: two }) => one == two,
+            (LayerEntryKind::File { digest: one, .. }, LayerEntryKind::File { digest: two, .. }) => {
+                one == two
+            }
             _ => false,
         };
         kinds && (self.mode, self.uid, self.gid) == (other.mode, other.uid, other.gid)
     }
 }
 
-impl Contents {
+impl LayerContents {
     /// Reads through the uncompressed tar file at `path` once.
     ///
     /// Devices and pipes are left out, and so is what [`keep`](super::keep) drops. A path with `..`, a hard
@@ -76,21 +78,21 @@ impl Contents {
                 all.entries.insert(path, read);
             }
         }
-        all.entries.retain(|path, entry| keeps(path, matches!(entry.kind, Kind::File { .. })));
+        all.entries.retain(|path, entry| keeps(path, matches!(entry.kind, LayerEntryKind::File { .. })));
         Ok(all)
     }
 
-    fn entry<R: Read>(&self, entry: &mut tar::Entry<'_, R>) -> Result<Option<Entry>> {
+    fn entry<R: Read>(&self, entry: &mut tar::Entry<'_, R>) -> Result<Option<LayerEntry>> {
         let offset = entry.raw_file_position();
         let kind = match entry.header().entry_type() {
-            EntryType::Directory => Kind::Directory,
+            EntryType::Directory => LayerEntryKind::Directory,
             EntryType::Symlink => {
                 let target = entry.link_name_bytes().context("a link without a target")?.into_owned();
-                Kind::Symlink { target }
+                LayerEntryKind::Symlink { target }
             }
             EntryType::Regular | EntryType::Continuous => {
                 let (digest, size) = Digest::of_reader(&mut *entry)?;
-                Kind::File { digest, size, offset }
+                LayerEntryKind::File { digest, size, offset }
             }
             EntryType::Link => {
                 let target = relative(&entry.link_name_bytes().context("a link without a target")?)?;
@@ -105,7 +107,7 @@ impl Contents {
         };
         let header = entry.header();
         let mode = header.mode()? & 0o7777;
-        Ok(Some(Entry { mode, uid: header.uid()?, gid: header.gid()?, kind }))
+        Ok(Some(LayerEntry { mode, uid: header.uid()?, gid: header.gid()?, kind }))
     }
 
     /// What is there when `upper` is laid over this.
@@ -157,12 +159,12 @@ mod tests {
             ("./bin/two", EntryType::Link, "./bin/one"),
             ("./nodes/null", EntryType::Char, ""),
         ]);
-        let contents = Contents::read(bytes.as_slice()).unwrap();
+        let contents = LayerContents::read(bytes.as_slice()).unwrap();
         let offsets: Vec<_> = contents
             .entries
             .values()
             .filter_map(|entry| match entry.kind {
-                Kind::File { offset, .. } => Some(offset),
+                LayerEntryKind::File { offset, .. } => Some(offset),
                 _ => None,
             })
             .collect();
@@ -178,14 +180,14 @@ mod tests {
             if let Some(place) = bytes.get_mut(at) {
                 *place = byte;
             }
-            let _ = Contents::read(bytes.as_slice());
+            let _ = LayerContents::read(bytes.as_slice());
         }
     }
 
     #[test]
     fn links_to_nothing_are_refused() {
         let bytes = tar_of(&[("bin/two", EntryType::Link, "bin/one")]);
-        assert!(format!("{:#}", Contents::read(bytes.as_slice()).unwrap_err()).contains("bin/two"));
+        assert!(format!("{:#}", LayerContents::read(bytes.as_slice()).unwrap_err()).contains("bin/two"));
     }
 
     #[test]

@@ -1,88 +1,15 @@
-//! Configuration and manifest of an image, as the OCI image specification has them.
+//! Writing configuration and manifest of an image, as the OCI image specification has them.
 
 use anyhow::Result;
 use formats::oci::{Descriptor, ImageReference, media_types};
-use model::config::Role;
-use serde::{Deserialize, Serialize};
+use formats::oci::Descriptor;
+use serde::Serialize;
 
 use super::blob::Blob;
-use super::layer::{self, Layer};
+use super::layer::{self, ImageLayer};
 use super::spec::BuiltImage;
 use super::store::Store;
-
-/// Media type of manifests.
-pub const MANIFEST: &str = media_types::OCI_MANIFEST;
-/// Media type of indexes.
-pub const INDEX: &str = media_types::OCI_INDEX;
-/// Media type of configurations.
-pub const CONFIG: &str = media_types::OCI_CONFIG;
-
-/// An image whose blobs are all in a store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredImage {
-    /// Its reference.
-    pub name: ImageReference,
-    /// The roles whose nodes need it; empty means every role.
-    pub roles: Vec<Role>,
-    /// The index that the reference leads to, where it leads to one. Of its manifests the store has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub index: Option<Target>,
-    /// The manifest.
-    pub manifest: Target,
-    /// The configuration.
-    pub config: Blob,
-    /// The layers, lowest first.
-    pub layers: Vec<Blob>,
-}
-
-/// A document that a reference or an index leads to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
-    /// Its media type.
-    pub media_type: String,
-    /// The document.
-    pub blob: Blob,
-}
-
-impl StoredImage {
-    /// Whether nodes of this role get the image.
-    #[must_use]
-    pub fn is_for(&self, role: Role) -> bool {
-        self.roles.is_empty() || self.roles.contains(&role)
-    }
-
-    /// What the reference leads to.
-    #[must_use]
-    pub fn target(&self) -> &Target {
-        self.index.as_ref().unwrap_or(&self.manifest)
-    }
-
-    /// Every name under which a node looks for the image: its reference, and its repository with the digest, which is what
-    /// a pod says that pins an image.
-    #[must_use]
-    pub fn names(&self) -> Vec<ImageReference> {
-        let by_digest = self.name.repository().with_digest(self.target().blob.digest);
-        let same = self.name.to_string() == by_digest.to_string();
-        [self.name.clone()].into_iter().chain(Some(by_digest).filter(|_| !same)).collect()
-    }
-
-    /// All blobs in the order in which a reader needs them: index, manifest, configuration, layers.
-    pub fn blobs(&self) -> impl Iterator<Item = Blob> {
-        let targets = self.index.iter().chain([&self.manifest]).map(|target| target.blob);
-        targets.chain([self.config]).chain(self.layers.iter().copied())
-    }
-}
-
-/// Names `blob`.
-pub(super) fn descriptor(media_type: &str, blob: Blob) -> Descriptor {
-    Descriptor {
-        media_type: media_type.into(),
-        digest: blob.digest,
-        size: blob.size,
-        annotations: std::collections::BTreeMap::new(),
-        platform: None,
-    }
-}
+use super::stored_image::{CONFIG, ImageDocument, MANIFEST, StoredImage, descriptor};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -130,7 +57,7 @@ const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 /// the time of creation.
 pub fn write(
     spec: &BuiltImage,
-    layers: &[Layer],
+    layers: &[ImageLayer],
     architecture: &str,
     epoch: u64,
     store: &Store,
@@ -171,8 +98,12 @@ pub fn write(
 }
 
 /// Writes a manifest of ours into `store`: the same bytes for the same configuration and layers.
-pub(super) fn write_manifest(config: Descriptor, layers: Vec<Descriptor>, store: &Store) -> Result<Target> {
+pub(super) fn write_manifest(
+    config: Descriptor,
+    layers: Vec<Descriptor>,
+    store: &Store,
+) -> Result<ImageDocument> {
     let manifest = Manifest { schema_version: 2, media_type: MANIFEST, config, layers };
     let blob = store.add(&serde_json::to_vec(&manifest)?)?;
-    Ok(Target { media_type: MANIFEST.to_owned(), blob })
+    Ok(ImageDocument { media_type: MANIFEST.to_owned(), blob })
 }

@@ -16,7 +16,7 @@ use flate2::{Compression, GzBuilder};
 use tar::{EntryType, Header};
 
 use super::blob::Blob;
-use super::contents::{Contents, Entry, Kind};
+use super::contents::{LayerContents, LayerEntry, LayerEntryKind};
 use super::store::Store;
 
 /// The media type of what [`write`] makes.
@@ -28,7 +28,7 @@ const GZIP_SYSTEM_UNKNOWN: u8 = 255;
 
 /// A layer in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layer {
+pub struct ImageLayer {
     /// Digest of the uncompressed tar stream.
     pub diff_id: Digest,
     /// The compressed blob.
@@ -39,11 +39,11 @@ pub struct Layer {
 /// Every entry gets the time `epoch` (seconds since 1970). File contents are streamed.
 pub fn write(
     source: &Path,
-    contents: &Contents,
-    lower: &Contents,
+    contents: &LayerContents,
+    lower: &LayerContents,
     epoch: u64,
     store: &Store,
-) -> Result<Layer> {
+) -> Result<ImageLayer> {
     let reading = || format!("reading the tar file {}", source.display());
     let mut source = File::open(source).with_context(reading)?;
     let blob = store.blob_writer()?;
@@ -54,7 +54,7 @@ pub fn write(
     let new = contents.entries.iter().filter(|(path, entry)| lower.entries.get(*path) != Some(entry));
     for (path, entry) in new {
         let written = match &entry.kind {
-            Kind::File { offset, size, .. } => match first_names.get(offset) {
+            LayerEntryKind::File { offset, size, .. } => match first_names.get(offset) {
                 Some(first) => archive.link(path, entry, EntryType::Link, first),
                 None => {
                     first_names.insert(*offset, path);
@@ -62,14 +62,14 @@ pub fn write(
                     archive.file(path, entry, *size, &mut source)
                 }
             },
-            Kind::Symlink { target } => archive.link(path, entry, EntryType::Symlink, target),
-            Kind::Directory => archive.directory(path, entry),
+            LayerEntryKind::Symlink { target } => archive.link(path, entry, EntryType::Symlink, target),
+            LayerEntryKind::Directory => archive.directory(path, entry),
         };
         written.with_context(|| format!("writing {} into a layer", String::from_utf8_lossy(path)))?;
     }
     let tee = archive.tar.into_inner().context("writing a layer")?;
     let blob = tee.inner.finish().context("writing a layer")?.finish()?;
-    Ok(Layer { diff_id: tee.hasher.finish(), blob })
+    Ok(ImageLayer { diff_id: tee.hasher.finish(), blob })
 }
 
 struct Writer<W: Write> {
@@ -78,7 +78,7 @@ struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    fn header(&self, entry: &Entry, kind: EntryType, size: u64) -> Header {
+    fn header(&self, entry: &LayerEntry, kind: EntryType, size: u64) -> Header {
         let mut header = Header::new_gnu();
         header.set_entry_type(kind);
         header.set_mode(entry.mode);
@@ -89,7 +89,7 @@ impl<W: Write> Writer<W> {
         header
     }
 
-    fn file(&mut self, path: &[u8], entry: &Entry, size: u64, content: impl Read) -> io::Result<()> {
+    fn file(&mut self, path: &[u8], entry: &LayerEntry, size: u64, content: impl Read) -> io::Result<()> {
         let mut header = self.header(entry, EntryType::Regular, size);
         let mut content = content.take(size);
         self.tar.append_data(&mut header, as_path(path), &mut content)?;
@@ -97,13 +97,13 @@ impl<W: Write> Writer<W> {
         if content.limit() > 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    fn directory(&mut self, path: &[u8], entry: &Entry) -> io::Result<()> {
+    fn directory(&mut self, path: &[u8], entry: &LayerEntry) -> io::Result<()> {
         let mut header = self.header(entry, EntryType::Directory, 0);
         let path = [path, b"/"].concat();
         self.tar.append_data(&mut header, as_path(&path), io::empty())
     }
 
-    fn link(&mut self, path: &[u8], entry: &Entry, kind: EntryType, target: &[u8]) -> io::Result<()> {
+    fn link(&mut self, path: &[u8], entry: &LayerEntry, kind: EntryType, target: &[u8]) -> io::Result<()> {
         let mut header = self.header(entry, kind, 0);
         // A target that fits is kept to the letter; `append_link` would tidy it.
         match header.set_link_name_literal(target) {
@@ -145,7 +145,7 @@ mod tests {
         name: &str,
         entries: &[(&str, EntryType, &str)],
         mtime: u64,
-    ) -> (std::path::PathBuf, Contents) {
+    ) -> (std::path::PathBuf, LayerContents) {
         let path = directory.join(name);
         let mut builder = tar::Builder::new(File::create(&path).unwrap());
         for (path, kind, content) in entries {
@@ -168,11 +168,11 @@ mod tests {
             }
         }
         builder.finish().unwrap();
-        let contents = Contents::scan(&path).unwrap();
+        let contents = LayerContents::scan(&path).unwrap();
         (path, contents)
     }
 
-    fn entries(store: &Store, layer: Layer) -> Vec<(String, EntryType, String, String, u64)> {
+    fn entries(store: &Store, layer: ImageLayer) -> Vec<(String, EntryType, String, String, u64)> {
         let file = BufReader::new(File::open(store.blob_path(layer.blob.digest)).unwrap());
         let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(file));
         let read = |entry: io::Result<tar::Entry<'_, _>>| {
@@ -197,7 +197,7 @@ mod tests {
         let two = [one[2], one[1], one[0]];
         let layers = [(one, 5), (two, 9)].map(|(entries, mtime)| {
             let (path, contents) = source(directory.path(), "t.tar", &entries, mtime);
-            write(&path, &contents, &Contents::default(), 7, &store).unwrap()
+            write(&path, &contents, &LayerContents::default(), 7, &store).unwrap()
         });
         assert_eq!(layers[0], layers[1]);
         let names: Vec<_> =
@@ -237,7 +237,7 @@ mod tests {
         let store = Store::create(&directory.path().join("store")).unwrap();
         let (name, target) = ("n/".repeat(120) + "x", "t/".repeat(100) + "y");
         let (path, contents) = source(directory.path(), "u.tar", &[(&name, EntryType::Symlink, &target)], 1);
-        let layer = write(&path, &contents, &Contents::default(), 0, &store).unwrap();
+        let layer = write(&path, &contents, &LayerContents::default(), 0, &store).unwrap();
         let read = entries(&store, layer);
         assert_eq!((&read[0].0, &read[0].3), (&name, &target));
     }
@@ -248,6 +248,6 @@ mod tests {
         let store = Store::create(&directory.path().join("store")).unwrap();
         let (path, contents) = source(directory.path(), "u.tar", &[("a", FILE, "content")], 1);
         File::options().write(true).open(&path).unwrap().set_len(514).unwrap();
-        assert!(write(&path, &contents, &Contents::default(), 0, &store).is_err());
+        assert!(write(&path, &contents, &LayerContents::default(), 0, &store).is_err());
     }
 }

@@ -10,8 +10,11 @@
 //! them.
 
 pub mod blob;
+pub mod blob_writer;
 pub mod build;
 pub mod containerd;
+mod containerd_check;
+pub mod containerd_version;
 pub mod contents;
 pub mod image;
 pub mod import;
@@ -24,7 +27,7 @@ pub mod pull;
 pub mod spec;
 pub mod status;
 pub mod store;
-mod verify;
+pub mod stored_image;
 
 pub use spec::{BuiltImage, Entry, Images, LayerSpec, PackageName, Runtime, Source};
 pub use store::Store;

@@ -10,7 +10,7 @@ use super::spec::LayerSpec;
 
 /// How `mmdebstrap` becomes root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum RootMode {
     /// The caller is root.
     Root,
     /// An ordinary user with subordinate ids: a user namespace.
@@ -23,11 +23,17 @@ pub enum Mode {
 ///
 /// The variant `extract` unpacks and runs no maintainer script; a layer is plain files.
 #[must_use]
-pub fn extract(layer: &LayerSpec, suite: &str, mirrors: &[OsString], mode: Mode, out: &Path) -> Invocation {
+pub fn extract(
+    layer: &LayerSpec,
+    suite: &str,
+    mirrors: &[OsString],
+    mode: RootMode,
+    out: &Path,
+) -> Invocation {
     let names: Vec<&str> = layer.packages.iter().map(|name| name.as_str()).collect();
     let mode = match mode {
-        Mode::Root => "--mode=root",
-        Mode::Unshare => "--mode=unshare",
+        RootMode::Root => "--mode=root",
+        RootMode::Unshare => "--mode=unshare",
     };
     Invocation::new("mmdebstrap")
         .args([mode, "--variant=extract", "--format=tar", "--quiet"])
@@ -46,7 +52,7 @@ mod tests {
     fn mirrors_follow_the_tar_file() {
         let layer = LayerSpec { packages: vec!["dash".parse().unwrap(), "sed".parse().unwrap()] };
         let mirror = OsString::from("deb [trusted=yes] copy:/cache ./");
-        let run = extract(&layer, "bookworm", &[mirror], Mode::Unshare, Path::new("/out.tar"));
+        let run = extract(&layer, "bookworm", &[mirror], RootMode::Unshare, Path::new("/out.tar"));
         assert_eq!(
             run.display(),
             "mmdebstrap --mode=unshare --variant=extract --format=tar --quiet --include=dash,sed bookworm \

@@ -14,15 +14,15 @@ use base::files::read_at_most;
 use formats::oci::ImageReference;
 use model::config::Role;
 
-use super::image::StoredImage;
 use super::spec::{Images, Source};
+use super::stored_image::StoredImage;
 
 /// The longest list of images that is read, in bytes.
 const LIST: u64 = 4 << 20;
 
 /// An image that nodes need. No role means every role.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Needed {
+pub struct NeededImage {
     /// The image.
     pub reference: ImageReference,
     /// The roles whose nodes need it.
@@ -31,7 +31,7 @@ pub struct Needed {
 
 /// An image that the definition has without a registry. No role means every role.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Present {
+pub struct PresentImage {
     /// Its name first, then others that it is known by.
     pub names: Vec<ImageReference>,
     /// The roles that its entry names.
@@ -40,27 +40,27 @@ pub struct Present {
 
 /// Which images come from registries, and which roles get each image, wherever it comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Preload {
+pub struct PreloadPlan {
     /// The images to pull, by name.
-    pub pulled: Vec<Needed>,
+    pub pulled: Vec<NeededImage>,
     /// The roles of every image, by its full name.
     roles: BTreeMap<String, Vec<Role>>,
 }
 
-impl Preload {
+impl PreloadPlan {
     /// The plan for what `needed` asks for beside what is `present` without a registry.
     #[must_use]
-    pub fn new(present: &[Present], needed: &[Needed]) -> Self {
+    pub fn new(present: &[PresentImage], needed: &[NeededImage]) -> Self {
         let mut plan = Self::default();
         // What is known under several names has the roles of all of them.
         let mut names: BTreeMap<String, String> = BTreeMap::new();
-        for Present { names: all, roles } in present {
+        for PresentImage { names: all, roles } in present {
             let Some(key) = all.first().map(ToString::to_string) else { continue };
             plan.add(&key, roles);
             names.extend(all.iter().map(|name| (name.to_string(), key.clone())));
         }
         let mut pulled: BTreeMap<String, ImageReference> = BTreeMap::new();
-        for Needed { reference, roles } in needed {
+        for NeededImage { reference, roles } in needed {
             let name = reference.to_string();
             match names.get(&name) {
                 Some(known) => plan.add(known, roles),
@@ -72,7 +72,7 @@ impl Preload {
         }
         plan.pulled = pulled
             .into_iter()
-            .map(|(name, reference)| Needed { roles: plan.roles_of(&name), reference })
+            .map(|(name, reference)| NeededImage { roles: plan.roles_of(&name), reference })
             .collect();
         plan
     }
@@ -129,18 +129,18 @@ fn union(one: &[Role], two: &[Role]) -> Vec<Role> {
 }
 
 /// The images of registries that the entries of a definition name; `resolve` finds its lists.
-pub fn named(images: &Images, resolve: &dyn Fn(&Path) -> std::path::PathBuf) -> Result<Vec<Needed>> {
+pub fn named(images: &Images, resolve: &dyn Fn(&Path) -> std::path::PathBuf) -> Result<Vec<NeededImage>> {
     let mut needed = Vec::new();
     for entry in &images.preload {
         let roles = &entry.roles;
         match &entry.source {
             Source::Registry(reference) => {
-                needed.push(Needed { reference: reference.clone(), roles: roles.clone() });
+                needed.push(NeededImage { reference: reference.clone(), roles: roles.clone() });
             }
             Source::List(path) => {
                 let references = list(&resolve(path))?;
                 needed.extend(
-                    references.into_iter().map(|reference| Needed { reference, roles: roles.clone() }),
+                    references.into_iter().map(|reference| NeededImage { reference, roles: roles.clone() }),
                 );
             }
             Source::Built(_) | Source::Local(_) => {}
@@ -177,7 +177,7 @@ fn list(path: &Path) -> Result<Vec<ImageReference>> {
 #[cfg(test)]
 mod tests {
     use super::super::blob::Blob;
-    use super::super::image::Target;
+    use super::super::stored_image::ImageDocument;
     use super::*;
     use base::digest::Digest;
 
@@ -187,25 +187,25 @@ mod tests {
             name: name.parse().unwrap(),
             roles: roles.to_vec(),
             index: None,
-            manifest: Target { media_type: "m".into(), blob },
+            manifest: ImageDocument { media_type: "m".into(), blob },
             config: blob,
             layers: vec![],
         }
     }
 
-    fn there(image: &StoredImage) -> Present {
-        Present { names: image.names(), roles: image.roles.clone() }
+    fn there(image: &StoredImage) -> PresentImage {
+        PresentImage { names: image.names(), roles: image.roles.clone() }
     }
 
-    fn needed(name: &str, roles: &[Role]) -> Needed {
-        Needed { reference: name.parse().unwrap(), roles: roles.to_vec() }
+    fn needed(name: &str, roles: &[Role]) -> NeededImage {
+        NeededImage { reference: name.parse().unwrap(), roles: roles.to_vec() }
     }
 
     #[test]
     fn what_is_there_is_not_pulled_and_gets_the_roles_that_need_it() {
         let present = [image("a.b/local:1", "x", &[Role::Worker])];
         let pinned = format!("a.b/local@{}", Digest::of(b"x").oci());
-        let plan = Preload::new(
+        let plan = PreloadPlan::new(
             &[there(&present[0])],
             &[
                 needed(&pinned, &[Role::Witness]),
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn one_name_is_one_image() {
         let same = [image("a.b/c:1", "x", &[Role::Worker]), image("a.b/c:1", "x", &[Role::Management])];
-        let plan = Preload::new(&same.each_ref().map(there), &[]);
+        let plan = PreloadPlan::new(&same.each_ref().map(there), &[]);
         let united = plan.with_roles(same.to_vec()).unwrap();
         assert_eq!((united.len(), &united[0].roles[..]), (1, &[Role::Management, Role::Worker][..]));
         let other = vec![same[0].clone(), image("a.b/c:1", "y", &[])];

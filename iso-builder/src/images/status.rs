@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use base::command::{Invocation, Runner, SystemRunner};
 
-use crate::steps::Resolved;
+use crate::packages::ResolvedPackage;
 
 /// The directory of the files, below the root of a layer.
 pub(super) const DIRECTORY: &str = "var/lib/dpkg/status.d";
@@ -21,7 +21,7 @@ pub(super) const DIRECTORY: &str = "var/lib/dpkg/status.d";
 const DOCUMENTATION: &str = "usr/share/doc/";
 
 /// Adds a file for each package whose files are in the tar file `layer`; `packages` are those that may be.
-pub fn add(layer: &Path, packages: &[Resolved]) -> Result<()> {
+pub fn add(layer: &Path, packages: &[ResolvedPackage]) -> Result<()> {
     let names = documented(layer)?;
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
     let directory = scratch.path().join(DIRECTORY);
@@ -90,10 +90,14 @@ mod tests {
             builder.append_data(&mut header, name, &b"x"[..]).unwrap();
         }
         builder.finish().unwrap();
-        let package =
-            |file: &str| Resolved { file: file.into(), url: String::new(), size: 0, sha256: Digest::of(b"") };
+        let package = |file: &str| ResolvedPackage {
+            file: file.into(),
+            url: String::new(),
+            size: 0,
+            sha256: Digest::of(b""),
+        };
         add(&layer, &[package("dash_1%3a0.5-2_amd64.deb"), package("sed_4.9-1_amd64.deb")]).unwrap();
-        let contents = super::super::contents::Contents::scan(&layer).unwrap();
+        let contents = super::super::contents::LayerContents::scan(&layer).unwrap();
         let paths: Vec<_> =
             contents.entries.keys().map(|path| String::from_utf8_lossy(path).into_owned()).collect();
         assert!(paths.contains(&"var/lib/dpkg/status.d/dash".to_owned()), "{paths:?}");

@@ -14,9 +14,9 @@ use model::config::Role;
 use model::release::{Image, Payload, Purpose};
 use serde::Serialize;
 
-use super::blob::{Blob, BlobWriter};
-use super::image::{INDEX, StoredImage, descriptor};
-use crate::links::link_or_copy;
+use super::blob::Blob;
+use super::stored_image::{INDEX, StoredImage, descriptor};
+use crate::files::link_or_copy;
 
 /// The store's directory on a medium.
 pub const ON_MEDIUM: &str = "images";
@@ -33,7 +33,7 @@ pub struct Store {
 
 /// What a release manifest says of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub struct StoreContents {
     /// Index first, then the blobs image by image: index, manifest, configuration, layers; each once.
     pub payloads: Vec<Payload>,
     /// The images by name.
@@ -94,18 +94,6 @@ impl Store {
         self.root.join("index.json")
     }
 
-    /// Adds a blob held in memory.
-    pub fn add(&self, bytes: &[u8]) -> Result<Blob> {
-        let mut writer = self.blob_writer()?;
-        writer.write_all(bytes).context("writing a blob")?;
-        writer.finish()
-    }
-
-    /// Begins a blob whose content comes piece by piece.
-    pub fn blob_writer(&self) -> Result<BlobWriter> {
-        BlobWriter::new(self)
-    }
-
     /// Reads a blob through and compares it with its name and length.
     pub fn check(&self, blob: Blob) -> Result<()> {
         let path = self.blob_path(blob.digest);
@@ -126,7 +114,7 @@ impl Store {
 
     /// Writes the index of `images`, removes blobs that belong to none of them, and says what the store holds
     /// now. Every blob is read through and checked. Two images of one name are an error.
-    pub fn finish(&self, images: &[StoredImage]) -> Result<Listing> {
+    pub fn finish(&self, images: &[StoredImage]) -> Result<StoreContents> {
         let mut images: Vec<&StoredImage> = images.iter().collect();
         images.sort_by_key(|image| &image.name);
         for pair in images.windows(2) {
@@ -153,7 +141,7 @@ impl Store {
             }
         }
         self.remove_all_but(&listed)?;
-        Ok(Listing { payloads, images: images.iter().map(|image| listed_image(image)).collect() })
+        Ok(StoreContents { payloads, images: images.iter().map(|image| listed_image(image)).collect() })
     }
 
     fn remove_all_but(&self, kept: &BTreeSet<Digest>) -> Result<()> {
@@ -258,7 +246,7 @@ mod tests {
     }
 
     fn image(store: &Store, name: &str, roles: Vec<Role>, layers: &[&[u8]]) -> StoredImage {
-        let layer = |bytes: &&[u8]| super::super::layer::Layer {
+        let layer = |bytes: &&[u8]| super::super::layer::ImageLayer {
             diff_id: Digest::of(bytes),
             blob: store.add(bytes).unwrap(),
         };

@@ -1,14 +1,12 @@
 //! The Kubernetes distribution of an image: one release of RKE2 or K3s, built into the OS image and the image store.
 //!
-//! [`spec`] is what a definition says and which files of the release follow from it. [`obtain`] has these files here, each
-//! with the digest that the release's own list of checksums has for it. [`runtime`] finds the image that RKE2 takes its
-//! programs from, and [`system`] says which files of ours go beside those of the release. The step that lays all of it
+//! [`spec`] is what a definition says and which files of the release follow from it. [`crate::obtain`] has these
+//! files here, each with the digest that the release's own list of checksums has for it. [`runtime`] finds the image that
+//! RKE2 takes its programs from, and [`system`] says which files of ours go beside those of the release. The step that lays all of it
 //! out is in [`crate::steps`]; what a node does with it is in `installer::node::cluster`.
 
-pub mod obtain;
 pub mod runtime;
 pub mod spec;
 pub mod system;
 
-pub use obtain::{LockedFile, LockedRelease, Obtain, Release};
 pub use spec::{Kubernetes, Version};

@@ -11,7 +11,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 
 use super::Version;
-use crate::images::image::StoredImage;
+use crate::images::stored_image::StoredImage;
 
 /// Where RKE2's runtime image is, whatever its registry.
 const REPOSITORY: &str = "rancher/rke2-runtime";
@@ -50,11 +50,11 @@ pub fn take(images: &mut Vec<StoredImage>, version: &Version) -> Result<StoredIm
 mod tests {
     use super::*;
     use crate::images::blob::Blob;
-    use crate::images::image::Target;
+    use crate::images::stored_image::ImageDocument;
 
     fn image(name: &str) -> StoredImage {
         let blob = Blob { digest: Digest::of(name.as_bytes()), size: 1 };
-        let manifest = Target { media_type: "m".into(), blob };
+        let manifest = ImageDocument { media_type: "m".into(), blob };
         StoredImage {
             name: name.parse().unwrap(),
             roles: vec![],

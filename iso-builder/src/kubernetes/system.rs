@@ -17,12 +17,12 @@ pub struct SystemFile {
     /// Its path from the root.
     pub path: String,
     /// What it is.
-    pub content: Content,
+    pub content: SystemFileContent,
 }
 
 /// What a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum SystemFileContent {
     /// A file with this text.
     Text(String),
     /// A link.
@@ -57,11 +57,11 @@ pub fn files(version: &Version) -> Vec<SystemFile> {
 }
 
 fn text(path: &str, text: String) -> SystemFile {
-    SystemFile { path: path.to_owned(), content: Content::Text(text) }
+    SystemFile { path: path.to_owned(), content: SystemFileContent::Text(text) }
 }
 
 fn link(path: &str, target: &str) -> SystemFile {
-    SystemFile { path: path.to_owned(), content: Content::Link(target.to_owned()) }
+    SystemFile { path: path.to_owned(), content: SystemFileContent::Link(target.to_owned()) }
 }
 
 /// The devices that pods' networks are made of are not NetworkManager's: it would take routes and addresses from them

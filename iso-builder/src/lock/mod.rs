@@ -6,7 +6,8 @@
 //! fits a definition when the definition still asks for the same things; otherwise what has changed is resolved
 //! again, or with `--locked` the build refuses.
 
-mod make;
+mod policy;
+mod release;
 
 use std::path::{Path, PathBuf};
 
@@ -18,16 +19,16 @@ use formats::oci::ImageReference;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Base, Loaded, PackageSource};
-use crate::images::preload::Needed;
-use crate::images::pull::Pinned;
-use crate::kubernetes::LockedRelease;
-use crate::steps::{Resolved, Wanted};
+use crate::images::preload::NeededImage;
+use crate::images::pull::PinnedImage;
+use crate::packages::{PackageList, ResolvedPackage};
 
-pub(crate) use make::unfit;
-pub use make::{Locker, Policy};
+pub use self::policy::LockPolicy;
+pub(crate) use self::policy::unfit;
+pub use self::release::{LockedRelease, ReleaseFile};
 
 /// The version of the format.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
 /// The lock file's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,15 +39,15 @@ pub struct Lock {
     /// The time stamp of everything in the media, in seconds since 1970: when the lock was made.
     pub epoch: u64,
     /// What was asked for.
-    pub request: Request,
+    pub request: LockRequest,
     /// The packages, by file name.
-    pub packages: Vec<Resolved>,
+    pub packages: Vec<ResolvedPackage>,
     /// Digest of the base, where it is a file or a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<Digest>,
     /// The images of registries, by reference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<Pinned>,
+    pub images: Vec<PinnedImage>,
     /// The release of the Kubernetes distribution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<LockedRelease>,
@@ -68,11 +69,11 @@ pub struct LockedFile {
 /// What a definition asks of the outside world.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
+pub struct LockRequest {
     /// Where packages come from.
     pub source: PackageSource,
     /// The lists of packages, sorted, each once.
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<PackageList>,
     /// The base's path as the definition writes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<PathBuf>,
@@ -81,16 +82,16 @@ pub struct Request {
     pub images: Vec<ImageReference>,
 }
 
-impl Request {
+impl LockRequest {
     /// What `loaded` asks for; `pulled` are the images that it takes from registries, those of its lists and manifests
     /// among them.
     #[must_use]
-    pub fn of(loaded: &Loaded, pulled: &[Needed]) -> Self {
+    pub fn of(loaded: &Loaded, pulled: &[NeededImage]) -> Self {
         let definition = &loaded.definition;
         let mut wanted = Vec::new();
         let base = match &definition.base {
             Base::Debian(base) => {
-                wanted.push(Wanted { essential: true, include: base.include.clone() });
+                wanted.push(PackageList { essential: true, include: base.include.clone() });
                 None
             }
             Base::Oci(base) => Some(base.path.clone()),
@@ -98,7 +99,7 @@ impl Request {
         };
         for layer in definition.images.built().flat_map(|image| &image.layers) {
             let include = layer.packages.iter().map(|package| package.as_str().to_owned()).collect();
-            wanted.push(Wanted { essential: false, include });
+            wanted.push(PackageList { essential: false, include });
         }
         wanted.sort();
         wanted.dedup();
@@ -149,11 +150,11 @@ mod tests {
     use super::*;
 
     fn lock() -> Lock {
-        let wanted = vec![Wanted { essential: true, include: vec!["systemd".into()] }];
+        let wanted = vec![PackageList { essential: true, include: vec!["systemd".into()] }];
         Lock {
             format: FORMAT,
             epoch: 1,
-            request: Request { source: PackageSource::default(), wanted, base: None, images: vec![] },
+            request: LockRequest { source: PackageSource::default(), wanted, base: None, images: vec![] },
             packages: vec![],
             base: None,
             images: vec![],

@@ -1,19 +1,19 @@
 //! Databases of package managers, and `os-release`.
 
-use super::package::{Manager, Package};
+use super::package::{PackageManager, SbomPackage};
 
 /// Reads a file in dpkg's form: `var/lib/dpkg/status`, or one of `var/lib/dpkg/status.d`, where there is no state.
 /// Packages of which only the configuration is left are not installed.
 #[must_use]
-pub fn dpkg(text: &str, distribution: &str) -> Vec<Package> {
+pub fn dpkg(text: &str, distribution: &str) -> Vec<SbomPackage> {
     let package = |paragraph: &str| {
         let field = |name: &str| field(paragraph, name);
         let state = field("Status").and_then(|status| status.split_whitespace().nth(2));
         if matches!(state, Some("not-installed" | "config-files")) {
             return None;
         }
-        Some(Package {
-            manager: Manager::Dpkg,
+        Some(SbomPackage {
+            manager: PackageManager::Dpkg,
             distribution: distribution.to_owned(),
             name: field("Package")?.to_owned(),
             version: field("Version")?.to_owned(),
@@ -27,12 +27,12 @@ pub fn dpkg(text: &str, distribution: &str) -> Vec<Package> {
 
 /// Reads `lib/apk/db/installed`: one letter, a colon, a value.
 #[must_use]
-pub fn apk(text: &str, distribution: &str) -> Vec<Package> {
+pub fn apk(text: &str, distribution: &str) -> Vec<SbomPackage> {
     let package = |paragraph: &str| {
         let field = |name: &str| field(paragraph, name);
         let name = field("P")?.to_owned();
-        Some(Package {
-            manager: Manager::Apk,
+        Some(SbomPackage {
+            manager: PackageManager::Apk,
             distribution: distribution.to_owned(),
             version: field("V")?.to_owned(),
             architecture: field("A").unwrap_or_default().to_owned(),

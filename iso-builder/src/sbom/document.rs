@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::package::{Package, encode};
-use super::tree::Contents;
+use super::package::{SbomPackage, encode};
+use super::tree::TreePackages;
 
 /// What namespaces of documents are made in.
 const NAMESPACE: Uuid = uuid::uuid!("6c1f6a52-0a7a-5d0b-9a35-2f1c4e1a7d63");
@@ -19,7 +19,7 @@ const UNKNOWN: &str = "NOASSERTION";
 
 /// What the document is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Product<'a> {
+pub struct SbomProduct<'a> {
     /// The image definition's id, part of file names.
     pub id: &'a str,
     /// Its name for people.
@@ -36,13 +36,18 @@ pub struct ImageContents {
     /// The digest that the reference leads to.
     pub digest: Digest,
     /// Its packages.
-    pub contents: Contents,
+    pub contents: TreePackages,
 }
 
 /// The bill of materials of `product`, whose OS has the packages `os` and which carries `images`. `epoch` (seconds since
 /// 1970) is the time of creation. A package that is in several places is one element that each of them contains.
 #[must_use]
-pub fn document(product: &Product<'_>, os: &Contents, images: &[ImageContents], epoch: u64) -> Vec<u8> {
+pub fn document(
+    product: &SbomProduct<'_>,
+    os: &TreePackages,
+    images: &[ImageContents],
+    epoch: u64,
+) -> Vec<u8> {
     let mut images: Vec<&ImageContents> = images.iter().collect();
     images.sort_by_key(|image| (&image.name, image.digest));
     images.dedup_by_key(|image| (&image.name, image.digest));
@@ -73,7 +78,7 @@ fn created(epoch: u64) -> String {
     time.unwrap_or_default().to_string()
 }
 
-fn packages(product: &Product<'_>, os: &Contents, images: &[&ImageContents]) -> Vec<Value> {
+fn packages(product: &SbomProduct<'_>, os: &TreePackages, images: &[&ImageContents]) -> Vec<Value> {
     let mut packages = vec![element(
         PRODUCT,
         product.name,
@@ -83,7 +88,7 @@ fn packages(product: &Product<'_>, os: &Contents, images: &[&ImageContents]) -> 
     packages.extend(images.iter().map(|image| image_element(image)));
     let inside = images.iter().map(|image| &image.contents);
     // By package URL: what differs in nothing else is the same package.
-    let all: BTreeMap<String, &Package> = [os]
+    let all: BTreeMap<String, &SbomPackage> = [os]
         .into_iter()
         .chain(inside)
         .flat_map(|contents| &contents.packages)
@@ -121,7 +126,7 @@ fn image_element(image: &ImageContents) -> Value {
     element(&image.id(), &image.name.to_string(), &image.name.version(), more)
 }
 
-fn package_element(purl: &str, package: &Package) -> Value {
+fn package_element(purl: &str, package: &SbomPackage) -> Value {
     let source = package.source.as_ref().map(|source| format!("built from the source package {source}"));
     let licence = package.licence.as_ref().map(|licence| format!("The package says: {licence}"));
     let more = json!({
@@ -136,9 +141,9 @@ fn purl_reference(purl: &str) -> Value {
     json!({ "referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl })
 }
 
-fn relationships(os: &Contents, images: &[&ImageContents]) -> Vec<Value> {
+fn relationships(os: &TreePackages, images: &[&ImageContents]) -> Vec<Value> {
     let relation = |from: &str, kind: &str, to: &str| json!({ "spdxElementId": from, "relationshipType": kind, "relatedSpdxElement": to });
-    let contains = |from: &str, contents: &Contents| {
+    let contains = |from: &str, contents: &TreePackages| {
         let mut inside: Vec<String> = contents.packages.iter().map(|p| package_id(&p.purl(), p)).collect();
         inside.sort();
         inside.dedup();
@@ -169,7 +174,7 @@ impl ImageContents {
     }
 }
 
-fn package_id(purl: &str, package: &Package) -> String {
+fn package_id(purl: &str, package: &SbomPackage) -> String {
     identifier("Package", &package.name, purl)
 }
 
@@ -182,12 +187,12 @@ fn identifier(kind: &str, name: &str, key: &str) -> String {
 }
 
 /// What is said of databases that were not read.
-fn unread(contents: &Contents) -> Option<String> {
+fn unread(contents: &TreePackages) -> Option<String> {
     let paths = contents.unread.join(", ");
     (!paths.is_empty()).then(|| format!("Not read, so that its packages are missing here: {paths}"))
 }
 
-fn unread_anywhere(os: &Contents, images: &[&ImageContents]) -> Option<String> {
+fn unread_anywhere(os: &TreePackages, images: &[&ImageContents]) -> Option<String> {
     let names =
         images.iter().filter(|image| !image.contents.unread.is_empty()).map(|image| image.name.to_string());
     let of_os = (!os.unread.is_empty()).then(|| "the operating system".to_owned());
@@ -203,14 +208,15 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const PRODUCT_OF_TEST: Product<'_> = Product { id: "nqrust", name: "NQRust Hypervisor", version: "1.0" };
+    const PRODUCT_OF_TEST: SbomProduct<'_> =
+        SbomProduct { id: "nqrust", name: "NQRust Hypervisor", version: "1.0" };
 
-    fn contents(names: &[&str]) -> Contents {
+    fn contents(names: &[&str]) -> TreePackages {
         let text: String = names
             .iter()
             .map(|name| format!("Package: {name}\nVersion: 1:1+x\nArchitecture: all\n\n"))
             .collect();
-        Contents { packages: database::dpkg(&text, "debian"), unread: vec![] }
+        TreePackages { packages: database::dpkg(&text, "debian"), unread: vec![] }
     }
 
     fn image(name: &str, packages: &[&str]) -> ImageContents {
@@ -221,7 +227,7 @@ mod tests {
         }
     }
 
-    fn parsed(os: &Contents, images: &[ImageContents]) -> Value {
+    fn parsed(os: &TreePackages, images: &[ImageContents]) -> Value {
         serde_json::from_slice(&document(&PRODUCT_OF_TEST, os, images, 1_700_000_000)).unwrap()
     }
 

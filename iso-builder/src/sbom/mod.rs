@@ -8,6 +8,6 @@ mod document;
 pub mod package;
 pub mod tree;
 
-pub use document::{ImageContents, Product, document};
-pub use package::{Manager, Package};
-pub use tree::{Contents, Layers, of_tree};
+pub use document::{ImageContents, SbomProduct, document};
+pub use package::{PackageManager, SbomPackage};
+pub use tree::{LayerReader, TreePackages, of_tree};

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 /// A package that is installed somewhere.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Package {
+pub struct SbomPackage {
     /// What manages it.
-    pub manager: Manager,
+    pub manager: PackageManager,
     /// The distribution as `ID` in `os-release` has it: `debian`, `alpine`, …
     pub distribution: String,
     /// Its name.
@@ -23,7 +23,7 @@ pub struct Package {
 
 /// A package manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Manager {
+pub enum PackageManager {
     /// Debian's and Ubuntu's.
     Dpkg,
     /// Alpine's.
@@ -32,7 +32,7 @@ pub enum Manager {
     Github,
 }
 
-impl Manager {
+impl PackageManager {
     /// The type of its packages' URLs.
     fn purl_type(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Manager {
     }
 }
 
-impl Package {
+impl SbomPackage {
     /// The package URL: `pkg:deb/debian/libc6@2.36-9?arch=amd64`.
     #[must_use]
     pub fn purl(&self) -> String {
@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn a_package_url_has_type_distribution_name_version_and_architecture() {
-        let mut package = Package {
-            manager: Manager::Dpkg,
+        let mut package = SbomPackage {
+            manager: PackageManager::Dpkg,
             distribution: "debian".into(),
             name: "libstdc++6".into(),
             version: "1:12.2.0-14+deb12u1~x".into(),
@@ -86,7 +86,7 @@ mod tests {
         };
         assert_eq!(package.purl(), "pkg:deb/debian/libstdc%2B%2B6@1:12.2.0-14%2Bdeb12u1~x?arch=amd64");
         (package.manager, package.distribution, package.architecture) =
-            (Manager::Apk, "wolfi".into(), String::new());
+            (PackageManager::Apk, "wolfi".into(), String::new());
         assert!(package.purl().starts_with("pkg:apk/wolfi/") && package.purl().ends_with("~x"));
     }
 }

@@ -14,11 +14,11 @@ use base::failure::{Class, Failure};
 
 use super::database;
 use super::document::ImageContents;
-use super::package::Package;
+use super::package::SbomPackage;
 use crate::archive::members::inside;
-use crate::archive::{Kind, Members, compression};
+use crate::archive::{ArchiveMembers, MemberKind, compression};
 use crate::images::Store;
-use crate::images::image::StoredImage;
+use crate::images::stored_image::StoredImage;
 
 /// More than the databases of any tree or layer have together, in bytes.
 const MAX_DATABASES: u64 = 64 << 20;
@@ -34,9 +34,9 @@ const RPM_FILES: [&str; 3] = ["Packages", "Packages.db", "rpmdb.sqlite"];
 
 /// The packages of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct TreePackages {
     /// Those that were found, sorted, each once.
-    pub packages: Vec<Package>,
+    pub packages: Vec<SbomPackage>,
     /// Databases that were not read, by path.
     pub unread: Vec<String>,
 }
@@ -55,19 +55,19 @@ struct Upper {
 type Databases = BTreeMap<String, Option<Vec<u8>>>;
 
 /// The packages in the tar file of a whole tree.
-pub fn of_tree(tar: &Path) -> Result<Contents> {
+pub fn of_tree(tar: &Path) -> Result<TreePackages> {
     let upper = Upper::read(tar).with_context(|| format!("finding packages in {}", tar.display()))?;
     Ok(contents(&upper.databases))
 }
 
 /// Finds packages in the images of a store. Layers that images share are read once.
 #[derive(Debug)]
-pub struct Layers<'a> {
+pub struct LayerReader<'a> {
     store: &'a Store,
     known: HashMap<Digest, Upper>,
 }
 
-impl<'a> Layers<'a> {
+impl<'a> LayerReader<'a> {
     /// Reads from `store`.
     #[must_use]
     pub fn new(store: &'a Store) -> Self {
@@ -105,24 +105,24 @@ impl Upper {
     }
 
     fn of(reader: impl std::io::BufRead) -> Result<Self> {
-        let mut members = Members::new(compression::plain(reader)?);
+        let mut members = ArchiveMembers::new(compression::plain(reader)?);
         let (mut upper, mut room) = (Self::default(), MAX_DATABASES);
         while let Some(member) = members.advance()? {
             let first = member.path.iter().position(|byte| *byte != b'/').unwrap_or(member.path.len());
             let path = inside(&member.path[first..]).and_then(|path| String::from_utf8(path).ok());
             // Other bytes are in no name that counts here.
             let Some(path) = path.filter(|path| !path.is_empty()) else { continue };
-            if upper.whiteout(&path) || member.kind == Kind::Directory {
+            if upper.whiteout(&path) || member.kind == MemberKind::Directory {
                 continue;
             }
             if is_near(&path) {
                 upper.hidden.insert(path.clone());
             }
             if is_database(&path) {
-                let read = matches!(member.kind, Kind::File(_)) && !is_rpm(&path);
+                let read = matches!(member.kind, MemberKind::File(_)) && !is_rpm(&path);
                 let content = if read { Some(take(&mut members, &mut room)?) } else { None };
                 // A symbolic link leads to a database with another of the names.
-                if !matches!(member.kind, Kind::Symlink(_)) {
+                if !matches!(member.kind, MemberKind::Symlink(_)) {
                     upper.databases.insert(path, content);
                 }
             }
@@ -180,7 +180,7 @@ fn is_near(path: &str) -> bool {
     is_database(path) || all.into_iter().any(above)
 }
 
-fn contents(databases: &Databases) -> Contents {
+fn contents(databases: &Databases) -> TreePackages {
     let text = |path: &str| databases.get(path)?.as_deref().map(String::from_utf8_lossy);
     let named = OS_RELEASE.iter().find_map(|path| database::distribution(&text(path)?));
     let named = |usual: &str| named.clone().unwrap_or_else(|| usual.to_owned());
@@ -197,7 +197,7 @@ fn contents(databases: &Databases) -> Contents {
             _ => database::dpkg(&content, &named("debian")),
         });
     }
-    Contents { packages: packages.into_iter().collect(), unread }
+    TreePackages { packages: packages.into_iter().collect(), unread }
 }
 
 #[cfg(test)]
@@ -300,20 +300,20 @@ mod tests {
         let spec = serde_json::json!({ "name": "localhost/a:1", "layers": [], "entrypoint": [], "cmd": [], "env": [] });
         let layers: Vec<_> = [layer(&[(DPKG, &paragraph("one"))]), layer(&[(DPKG, &paragraph("two"))])]
             .iter()
-            .map(|bytes| crate::images::layer::Layer {
+            .map(|bytes| crate::images::layer::ImageLayer {
                 diff_id: Digest::of(bytes),
                 blob: store.add(bytes).unwrap(),
             })
             .collect();
         let spec = serde_json::from_value(spec).unwrap();
         let image = image::write(&spec, &layers, "amd64", 1, &store).unwrap();
-        let found = Layers::new(&store).image(&image).unwrap();
+        let found = LayerReader::new(&store).image(&image).unwrap();
         assert_eq!((found.name, found.digest), (image.name.clone(), image.manifest.blob.digest));
         assert_eq!(found.contents.packages.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["two"]);
         store.add(b"no layer").unwrap();
         let mut bad = image;
         bad.layers.push(store.add(b"no layer").unwrap());
-        let error = Layers::new(&store).image(&bad).unwrap_err();
+        let error = LayerReader::new(&store).image(&bad).unwrap_err();
         assert_eq!(base::failure::class_of(&error), Class::Invalid);
         assert!(format!("{error:#}").contains("localhost/a:1"), "{error:#}");
     }

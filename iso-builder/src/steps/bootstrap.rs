@@ -1,21 +1,18 @@
 //! Root file systems and layers from Debian packages, by `mmdebstrap`.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 use base::command::{Invocation, Runner, SystemRunner};
 use base::files;
 
-use super::Request;
-use super::packages::{Repository, long};
-
-/// Longer than any step of a sane build takes, on any machine.
-pub(super) const LONG: Duration = Duration::from_secs(4 * 3600);
+use super::limit::long;
+use super::repository::PackageRepository;
+use super::request::StepRequest;
 
 /// `mmdebstrap` as it is run everywhere here: inside the sandbox, where it is root and needs no tricks.
 pub(super) fn mmdebstrap(
-    request: &Request,
+    request: &StepRequest,
     variant: &str,
     suite: &str,
     output: &Path,
@@ -38,9 +35,9 @@ pub(super) fn mmdebstrap(
 
 /// Makes `base.tar`.
 pub(super) fn bootstrap(
-    request: &Request,
+    request: &StepRequest,
     suite: &str,
-    repository: &Repository,
+    repository: &PackageRepository,
     include: &[String],
 ) -> Result<()> {
     run(request, "essential", suite, repository, include, "base.tar")
@@ -48,19 +45,19 @@ pub(super) fn bootstrap(
 
 /// Makes `layer.tar`.
 pub(super) fn extract(
-    request: &Request,
+    request: &StepRequest,
     suite: &str,
-    repository: &Repository,
+    repository: &PackageRepository,
     include: &[String],
 ) -> Result<()> {
     run(request, "extract", suite, repository, include, "layer.tar")
 }
 
 fn run(
-    request: &Request,
+    request: &StepRequest,
     variant: &str,
     suite: &str,
-    repository: &Repository,
+    repository: &PackageRepository,
     include: &[String],
     output: &str,
 ) -> Result<()> {

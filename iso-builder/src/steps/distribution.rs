@@ -3,30 +3,18 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use base::failure::{Class, Failure};
 use base::files;
-use model::config::Distribution as Kind;
-use serde::{Deserialize, Serialize};
+use model::config::Distribution;
 
-use super::Request;
 use super::base_image::archive;
+use super::request::{DistributionSource, StepRequest};
 use super::tree::{Tree, place_file};
 use crate::kubernetes::Version;
-use crate::kubernetes::system::{self, Content, RKE2_RUNTIME};
-
-/// A release.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Distribution {
-    /// Which.
-    pub version: Version,
-    /// RKE2's archive of an installation, or K3s's executable.
-    pub program: PathBuf,
-    /// The layers of RKE2's runtime image, lowest first.
-    pub runtime: Vec<PathBuf>,
-}
+use crate::kubernetes::system::{self, RKE2_RUNTIME, SystemFileContent};
 
 /// The output: a directory with everything at its place.
 pub const OVERLAY: &str = "tree";
@@ -37,15 +25,15 @@ const PREFIX: &str = "usr/local";
 const UNITS: &str = "usr/lib/systemd/system";
 
 /// Makes [`OVERLAY`]. Owners and modes are those of an overlay.
-pub(super) fn make(request: &Request, from: &Distribution) -> Result<()> {
+pub(super) fn make(request: &StepRequest, from: &DistributionSource) -> Result<()> {
     let stage = request.scratch.join("stage");
     files::make_directory(&stage.join("usr"), 0o755)?;
     match from.version.distribution() {
-        Kind::Rke2 => {
+        Distribution::Rke2 => {
             unpack_installation(request, from, &stage)?;
             unpack_runtime(request, from, &stage)?;
         }
-        Kind::K3s => {
+        Distribution::K3s => {
             files::make_directory(&stage.join(PREFIX).join("bin"), 0o755)?;
             place_file(&from.program, &stage.join("usr/local/bin/k3s"), 0o755)?;
         }
@@ -58,9 +46,9 @@ pub(super) fn make(request: &Request, from: &Distribution) -> Result<()> {
 }
 
 /// RKE2's `bin`, `lib` and `share` below [`PREFIX`], the units where a node looks for them.
-fn unpack_installation(request: &Request, from: &Distribution, stage: &Path) -> Result<()> {
+fn unpack_installation(request: &StepRequest, from: &DistributionSource, stage: &Path) -> Result<()> {
     let tree = scratch_tree(request, "installation")?;
-    archive::unpack(&from.program, &tree, &request.scratch, archive::Kind::Whole)?;
+    archive::unpack(&from.program, &tree, &request.scratch, archive::ArchiveUse::Whole)?;
     for name in
         ["bin/rke2", "lib/systemd/system/rke2-server.service", "lib/systemd/system/rke2-agent.service"]
     {
@@ -82,10 +70,10 @@ fn unpack_installation(request: &Request, from: &Distribution, stage: &Path) -> 
 }
 
 /// The programs and charts of RKE2's runtime image.
-fn unpack_runtime(request: &Request, from: &Distribution, stage: &Path) -> Result<()> {
+fn unpack_runtime(request: &StepRequest, from: &DistributionSource, stage: &Path) -> Result<()> {
     let tree = scratch_tree(request, "runtime")?;
     for layer in &from.runtime {
-        archive::unpack(layer, &tree, &request.scratch, archive::Kind::Layer)?;
+        archive::unpack(layer, &tree, &request.scratch, archive::ArchiveUse::Layer)?;
     }
     let target = stage.join(RKE2_RUNTIME);
     files::make_directory(&target, 0o755)?;
@@ -102,7 +90,7 @@ fn unpack_runtime(request: &Request, from: &Distribution, stage: &Path) -> Resul
 }
 
 /// The program has to be of the release: with another one, nodes would look for images that the media do not have.
-fn check_version(program: &Path, from: &Distribution) -> Result<()> {
+fn check_version(program: &Path, from: &DistributionSource) -> Result<()> {
     let file = File::open(program).with_context(|| format!("opening {}", program.display()))?;
     let versions = versions(file, from.version.distribution())
         .with_context(|| format!("reading {}", program.display()))?;
@@ -118,7 +106,7 @@ fn check_version(program: &Path, from: &Distribution) -> Result<()> {
 
 /// The versions of the distribution that a program has among its texts, each once. Its own is one of them: the linker puts
 /// it there, and behind it a byte that cannot stand in a version.
-fn versions(mut program: impl Read, distribution: Kind) -> Result<Vec<String>> {
+fn versions(mut program: impl Read, distribution: Distribution) -> Result<Vec<String>> {
     const PIECE: usize = 1 << 20;
     const LONGEST: usize = 64;
     let mut found: Vec<String> = Vec::new();
@@ -140,10 +128,10 @@ fn versions(mut program: impl Read, distribution: Kind) -> Result<Vec<String>> {
 }
 
 /// The versions in `bytes` that end before the last of them.
-fn within(bytes: &[u8], distribution: Kind) -> Vec<String> {
+fn within(bytes: &[u8], distribution: Distribution) -> Vec<String> {
     let mark: &[u8] = match distribution {
-        Kind::Rke2 => b"+rke2r",
-        Kind::K3s => b"+k3s",
+        Distribution::Rke2 => b"+rke2r",
+        Distribution::K3s => b"+k3s",
     };
     let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+');
     let marks =
@@ -158,18 +146,18 @@ fn within(bytes: &[u8], distribution: Kind) -> Vec<String> {
 }
 
 /// An empty tree of its own.
-fn scratch_tree(request: &Request, name: &str) -> Result<Tree> {
+fn scratch_tree(request: &StepRequest, name: &str) -> Result<Tree> {
     let directory = request.scratch.join(name);
     files::make_directory(&directory, 0o755)?;
     Tree::empty(&directory)
 }
 
-fn write(path: &Path, content: &Content) -> Result<()> {
+fn write(path: &Path, content: &SystemFileContent) -> Result<()> {
     let parent = path.parent().context("a file is in a directory")?;
     files::make_directory(parent, 0o755)?;
     match content {
-        Content::Text(text) => files::write_atomically(path, text.as_bytes(), 0o644),
-        Content::Link(target) => {
+        SystemFileContent::Text(text) => files::write_atomically(path, text.as_bytes(), 0o644),
+        SystemFileContent::Link(target) => {
             remove(path)?;
             symlink(target, path).with_context(|| format!("linking {}", path.display()))
         }
@@ -207,7 +195,7 @@ mod tests {
             program.extend(&before);
             program.extend(b"\0v1.33.1+rke2r1\0");
             program.extend(&after);
-            let found = versions(&program[..], Kind::Rke2).unwrap();
+            let found = versions(&program[..], Distribution::Rke2).unwrap();
             prop_assert!(found.iter().any(|version| version == "v1.33.1+rke2r1"));
         }
     }
@@ -232,8 +220,8 @@ mod tests {
             (at((1 << 20) - 14, "v1.33.1+rke2r1"), &["v1.33.1+rke2r1"]),
             (Vec::new(), &[]),
         ] {
-            assert_eq!(versions(&program[..], Kind::Rke2).unwrap(), found);
+            assert_eq!(versions(&program[..], Distribution::Rke2).unwrap(), found);
         }
-        assert_eq!(versions(&b"v1.33.1-rc1+k3s1\n"[..], Kind::K3s).unwrap(), ["v1.33.1-rc1+k3s1"]);
+        assert_eq!(versions(&b"v1.33.1-rc1+k3s1\n"[..], Distribution::K3s).unwrap(), ["v1.33.1-rc1+k3s1"]);
     }
 }

@@ -8,12 +8,12 @@ use base::command::{Runner, SystemRunner};
 use base::failure::{Class, Failure};
 use base::files;
 
-use super::Request;
+use super::request::StepRequest;
 use super::tree::{Tree, place_file};
 use crate::boot::loaders;
 
 /// Makes `vmlinuz`, `initrd`, `kernel-release` and `loaders/`.
-pub(super) fn make(request: &Request, base: &Path, overlays: &[PathBuf]) -> Result<()> {
+pub(super) fn make(request: &StepRequest, base: &Path, overlays: &[PathBuf]) -> Result<()> {
     let tree = Tree::unpack(base, &request.scratch)?;
     for overlay in overlays {
         tree.overlay(overlay)?;
@@ -49,7 +49,7 @@ fn kernel_release(tree: &Tree) -> Result<String> {
 }
 
 /// One generic initrd for live, netboot and installed boots: `--no-hostonly` puts every driver in.
-fn make_initrd(request: &Request, tree: &Tree, release: &str) -> Result<()> {
+fn make_initrd(request: &StepRequest, tree: &Tree, release: &str) -> Result<()> {
     if !tree.path("usr/bin/dracut").exists() {
         return Err(Failure::new(Class::Invalid, "the base has no dracut")
             .hint("Include the packages dracut, dracut-live and dracut-network.")

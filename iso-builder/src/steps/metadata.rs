@@ -2,7 +2,6 @@
 //! by starting it on each of them, as the node will.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -12,47 +11,34 @@ use base::files;
 use model::config::Role;
 use serde::{Deserialize, Serialize};
 
-use super::Request;
+use super::request::{MetadataSource, StepRequest};
 use super::tree::Tree;
 use crate::images::containerd::Containerd;
-use crate::images::image::StoredImage;
-use crate::images::metadata::version::{NodeContainerd, Writer, compatible};
+use crate::images::containerd_version::{DatabaseWriter, NodeContainerd, compatible};
+use crate::images::stored_image::StoredImage;
 use crate::images::{Store, metadata};
 
-/// The output that says which containerd wrote the databases, and which one reads them: a [`Written`].
+/// The output that says which containerd wrote the databases, and which one reads them: a [`WrittenMetadata`].
 pub const WRITTEN: &str = "containerd.json";
-
-/// From what the metadata is made.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Metadata {
-    /// The base, a tar archive.
-    pub base: PathBuf,
-    /// The outputs of the image store: `store/` and `images.json`.
-    pub store: PathBuf,
-    /// The architecture as Go calls it.
-    pub architecture: String,
-    /// Who reads it.
-    pub node: NodeContainerd,
-}
 
 /// Who wrote the databases and who reads them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
+pub struct WrittenMetadata {
     /// The containerd that wrote, and in which version of the schema.
-    pub writer: Writer,
+    pub writer: DatabaseWriter,
     /// The containerd of the nodes.
     pub node: NodeContainerd,
 }
 
 /// Makes `ROLE.db` for every role, and [`WRITTEN`].
-pub(super) fn make(request: &Request, metadata: &Metadata) -> Result<()> {
+pub(super) fn make(request: &StepRequest, metadata: &MetadataSource) -> Result<()> {
     let images = files::read_at_most(&metadata.store.join("images.json"), 64 << 20)?;
     let images: Vec<StoredImage> = serde_json::from_slice(&images).context("reading the list of images")?;
     let store = Store::create(&metadata.store.join("store"))?;
     let tree = Tree::unpack(&metadata.base, &request.scratch)?;
     let containerd = containerd_of(&tree, &metadata.architecture)?;
     let prepared = metadata::prepare(&containerd, &store, &images, request.epoch)?;
-    let written = Written { writer: prepared.writer().clone(), node: metadata.node.clone() };
+    let written = WrittenMetadata { writer: prepared.writer().clone(), node: metadata.node.clone() };
     compatible(&written.writer, &written.node)?;
     let mut verified = HashSet::new();
     for role in Role::ALL {

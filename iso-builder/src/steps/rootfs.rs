@@ -1,7 +1,7 @@
 //! The OS image: base, overlays, our installer, cleaned of what differs from build to build, as one squashfs.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, io};
 
 use anyhow::{Context, Result};
@@ -9,38 +9,11 @@ use base::command::{Invocation, Runner, SystemRunner};
 use base::files;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
-use serde::{Deserialize, Serialize};
 
-use super::Request;
-use super::packages::long;
+use super::limit::long;
+use super::request::{ProductIdentity, RootfsSource, StepRequest};
 use super::tree::{Tree, place_file};
 use super::within::within;
-
-/// What goes into the OS image.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Rootfs {
-    /// The base.
-    pub base: PathBuf,
-    /// Directories laid over it.
-    pub overlays: Vec<PathBuf>,
-    /// The installer, a static executable.
-    pub installer: PathBuf,
-    /// Who this is.
-    pub identity: Identity,
-    /// Compression level of zstd.
-    pub level: u32,
-}
-
-/// The product in `/etc/os-release`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
-    /// Short name.
-    pub id: String,
-    /// Name for people.
-    pub name: String,
-    /// Version.
-    pub version: String,
-}
 
 /// Removed from the image. Kernel and initrd are payloads of their own; host keys and logs belong to a machine;
 /// indexes and caches are remade or not needed. A trailing `/*` empties a directory.
@@ -67,7 +40,7 @@ const REMOVED: &[&str] = &[
 const FACTORY: &str = "usr/share/factory/var";
 
 /// Makes `rootfs.squashfs`.
-pub(super) fn make(request: &Request, rootfs: &Rootfs) -> Result<()> {
+pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
     let tree = Tree::unpack(&rootfs.base, &request.scratch)?;
     clean(&tree)?;
     for overlay in &rootfs.overlays {
@@ -109,8 +82,8 @@ fn remove(path: &Path) -> std::io::Result<()> {
     if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
-fn write_identity(tree: &Tree, rootfs: &Rootfs, epoch: u64) -> Result<()> {
-    let Identity { id, name, version } = &rootfs.identity;
+fn write_identity(tree: &Tree, rootfs: &RootfsSource, epoch: u64) -> Result<()> {
+    let ProductIdentity { id, name, version } = &rootfs.identity;
     let path = tree.path("usr/lib/os-release");
     let base = match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

@@ -11,7 +11,7 @@ use base::files;
 use nix::mount::{MsFlags, mount};
 use walkdir::WalkDir;
 
-use super::packages::long;
+use super::limit::long;
 use super::within::{link_within, within};
 
 /// An unpacked root file system below a scratch directory.

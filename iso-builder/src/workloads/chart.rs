@@ -19,7 +19,7 @@ use walkdir::WalkDir;
 use super::helm::Helm;
 use super::spec::ChartSpec;
 use crate::archive::members::inside;
-use crate::archive::{Kind, Members};
+use crate::archive::{ArchiveMembers, MemberKind};
 
 /// The distributions keep a chart's archive, in base64, in one object of 1 MiB at most.
 const LARGEST: usize = (1 << 20) - 1024;
@@ -167,10 +167,10 @@ fn metadata(archive: &[u8]) -> Result<Metadata> {
 
 /// The files of a packed chart by their paths, which begin with the chart's name.
 fn content(archive: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
-    let mut members = Members::new(GzDecoder::new(archive).take(UNPACKED));
+    let mut members = ArchiveMembers::new(GzDecoder::new(archive).take(UNPACKED));
     let mut files = BTreeMap::new();
     while let Some(member) = members.advance()? {
-        if let (Kind::File(_), Some(path)) = (member.kind, inside(&member.path)) {
+        if let (MemberKind::File(_), Some(path)) = (member.kind, inside(&member.path)) {
             let mut bytes = Vec::new();
             members.read_to_end(&mut bytes)?;
             files.insert(String::from_utf8(path)?, bytes);

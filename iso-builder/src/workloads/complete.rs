@@ -6,13 +6,13 @@ use base::failure::{Class, Failure};
 use formats::oci::ImageReference;
 use model::config::Role;
 
-use super::Found;
+use super::found::FoundImage;
 use super::spec::ImagePolicy;
 
 /// The images that are to be preloaded because something names them ([`ImagePolicy::Include`]), each once, with the
 /// roles that run it; no role means every role.
 #[must_use]
-pub fn included(found: &[Found]) -> Vec<(ImageReference, Vec<Role>)> {
+pub fn included(found: &[FoundImage]) -> Vec<(ImageReference, Vec<Role>)> {
     let mut images: BTreeMap<String, (ImageReference, Vec<Role>)> = BTreeMap::new();
     for one in found.iter().filter(|one| one.policy == ImagePolicy::Include) {
         let (_, roles) =
@@ -30,7 +30,7 @@ pub fn included(found: &[Found]) -> Vec<(ImageReference, Vec<Role>)> {
 /// stored image with its roles; no role means every role. The failure tells all that is missing.
 ///
 /// Names are compared as nodes compare them: with a digest, by repository and digest, whatever the tag.
-pub fn check(found: &[Found], stored: &[(ImageReference, Vec<Role>)]) -> Result<(), Failure> {
+pub fn check(found: &[FoundImage], stored: &[(ImageReference, Vec<Role>)]) -> Result<(), Failure> {
     let mut has: BTreeMap<String, Vec<Role>> = BTreeMap::new();
     for (image, roles) in stored {
         has.entry(image.to_string()).or_default().extend(every(roles));
@@ -68,7 +68,7 @@ fn every(roles: &[Role]) -> Vec<Role> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::Origin;
+    use crate::workloads::ImageOrigin;
     use base::digest::Digest;
     use base::failure::{class_of, render};
 
@@ -76,8 +76,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn found(text: &str, roles: &[Role], policy: ImagePolicy) -> Found {
-        let origin = Origin {
+    fn found(text: &str, roles: &[Role], policy: ImagePolicy) -> FoundImage {
+        let origin = ImageOrigin {
             file: "manifests/web.yaml".into(),
             template: None,
             line: Some(7),
@@ -85,7 +85,7 @@ mod tests {
             object: "Deployment web".into(),
             field: "spec.template.spec.containers[0].image".into(),
         };
-        Found { image: image(text), origin, roles: roles.to_vec(), policy }
+        FoundImage { image: image(text), origin, roles: roles.to_vec(), policy }
     }
 
     #[test]

@@ -10,22 +10,22 @@ use model::config::Role;
 use serde_json::Value;
 
 use super::chart::Chart;
-use super::documents::Document;
-use super::helm::{Helm, Release};
-use super::layout::Manifest;
+use super::documents::ManifestDocument;
+use super::found::{FoundImage, ImageOrigin};
+use super::helm::{Helm, HelmRelease};
+use super::manifest::ManifestFile;
 use super::spec::ImagePolicy;
 use super::walk::{ANNOTATION, annotation, kind, objects, places, title};
-use super::{Found, Origin};
 
 /// How deep charts may bring charts.
 const DEPTH: usize = 4;
 
 /// Every image of these manifests and charts.
 pub(super) fn all<'a>(
-    manifests: impl Iterator<Item = &'a Manifest>,
+    manifests: impl Iterator<Item = &'a ManifestFile>,
     charts: &[Chart],
     helm: &Helm<'_>,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<FoundImage>> {
     let mut search = Search { helm, found: Vec::new(), problems: Vec::new() };
     for manifest in manifests {
         let source = Source {
@@ -39,7 +39,7 @@ pub(super) fn all<'a>(
     }
     for chart in charts {
         let (spec, file) = (&chart.spec, &chart.file);
-        let release = Release {
+        let release = HelmRelease {
             name: &spec.name,
             namespace: &spec.namespace,
             values: chart.values.iter().map(String::as_str).collect(),
@@ -74,12 +74,12 @@ struct Inside {
 
 struct Search<'a> {
     helm: &'a Helm<'a>,
-    found: Vec<Found>,
+    found: Vec<FoundImage>,
     problems: Vec<String>,
 }
 
 impl Search<'_> {
-    fn finish(self) -> Result<Vec<Found>> {
+    fn finish(self) -> Result<Vec<FoundImage>> {
         if self.problems.is_empty() {
             return Ok(self.found);
         }
@@ -93,7 +93,7 @@ impl Search<'_> {
 
     fn stream(&mut self, text: &str, source: &Source<'_>) -> Result<()> {
         let mut objects = 0;
-        for document in Document::all(text) {
+        for document in ManifestDocument::all(text) {
             match document.value() {
                 Ok(Some(value)) => {
                     objects += 1;
@@ -112,7 +112,12 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn document(&mut self, value: &Value, document: &Document<'_>, source: &Source<'_>) -> Result<()> {
+    fn document(
+        &mut self,
+        value: &Value,
+        document: &ManifestDocument<'_>,
+        source: &Source<'_>,
+    ) -> Result<()> {
         if let Some(key) = ["apiVersion", "kind"].into_iter().find(|key| !value[key].is_string()) {
             let origin = source.origin(document, "", "", "");
             self.problems
@@ -125,7 +130,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn object(&mut self, object: &Value, document: &Document<'_>, source: &Source<'_>) -> Result<()> {
+    fn object(&mut self, object: &Value, document: &ManifestDocument<'_>, source: &Source<'_>) -> Result<()> {
         // Nobody runs these but a person, who asks for it.
         if source.inside.is_some() && is_test(object) {
             return Ok(());
@@ -133,7 +138,7 @@ impl Search<'_> {
         for place in places(object) {
             let origin = source.origin(document, &place.text, &title(object), &place.field);
             match place.text.parse::<ImageReference>() {
-                Ok(image) => self.found.push(Found {
+                Ok(image) => self.found.push(FoundImage {
                     image,
                     origin,
                     roles: source.roles.to_vec(),
@@ -147,7 +152,7 @@ impl Search<'_> {
     }
 
     /// Objects that make a controller of the cluster install a chart.
-    fn chart(&mut self, object: &Value, document: &Document<'_>, source: &Source<'_>) -> Result<()> {
+    fn chart(&mut self, object: &Value, document: &ManifestDocument<'_>, source: &Source<'_>) -> Result<()> {
         let api = object["apiVersion"].as_str().unwrap_or_default();
         let spec = &object["spec"];
         let content = spec["chartContent"].as_str().filter(|content| !content.is_empty());
@@ -182,7 +187,7 @@ impl Search<'_> {
         object: &Value,
         archive: &[u8],
         depth: usize,
-        document: &Document<'_>,
+        document: &ManifestDocument<'_>,
         source: &Source<'_>,
     ) -> Result<()> {
         let (spec, title) = (&object["spec"], title(object));
@@ -197,12 +202,12 @@ impl Search<'_> {
         }
         let values = spec["values"].as_object().map(|_| spec["values"].to_string());
         let content = spec["valuesContent"].as_str();
-        let release = Release {
+        let release = HelmRelease {
             name,
             namespace,
             values: values.iter().map(String::as_str).chain(content).collect(),
             set: assignments(&spec["set"]),
-            ..Release::default()
+            ..HelmRelease::default()
         };
         self.helm.check()?;
         let text = self.helm.template(archive, &release, &origin.to_string())?;
@@ -215,12 +220,12 @@ impl Search<'_> {
 }
 
 impl Source<'_> {
-    fn origin(&self, document: &Document<'_>, text: &str, object: &str, field: &str) -> Origin {
+    fn origin(&self, document: &ManifestDocument<'_>, text: &str, object: &str, field: &str) -> ImageOrigin {
         let template = self
             .inside
             .as_ref()
             .map(|inside| format!("{}{}", inside.within, document.template().unwrap_or("without a name")));
-        Origin {
+        ImageOrigin {
             file: self.file.to_owned(),
             line: self.lines.then(|| document.line_of(text)),
             template,

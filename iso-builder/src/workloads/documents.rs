@@ -9,7 +9,7 @@ const DEPTH: usize = 200;
 
 /// One document of a stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Document<'a> {
+pub(super) struct ManifestDocument<'a> {
     /// Its number in the stream, from 1. What has no content has a number too.
     pub(super) number: usize,
     /// The number of its first line, from 1.
@@ -17,7 +17,7 @@ pub(super) struct Document<'a> {
     text: &'a str,
 }
 
-impl<'a> Document<'a> {
+impl<'a> ManifestDocument<'a> {
     /// The documents of a stream.
     pub(super) fn all(stream: &'a str) -> Vec<Self> {
         let mut documents = Vec::new();
@@ -91,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     fn values(stream: &str) -> Vec<(usize, usize, Option<Value>)> {
-        let documents = Document::all(stream);
+        let documents = ManifestDocument::all(stream);
         documents.iter().map(|document| (document.number, document.line, document.value().unwrap())).collect()
     }
 
@@ -112,14 +112,15 @@ mod tests {
     #[test]
     fn a_document_that_the_distributions_would_pass_over_is_an_error() {
         for stream in ["a: 1\n--- {b: 2}\n", "a: 1\n...\nb: 2\n", "%YAML 1.1\n---\na: 1\n"] {
-            let faults = Document::all(stream).iter().filter(|document| document.value().is_err()).count();
+            let faults =
+                ManifestDocument::all(stream).iter().filter(|document| document.value().is_err()).count();
             assert_eq!(faults, 1, "{stream}");
         }
     }
 
     #[test]
     fn mistakes_are_told_with_the_line_of_the_stream() {
-        let documents = Document::all("a: 1\n---\nb: [\n");
+        let documents = ManifestDocument::all("a: 1\n---\nb: [\n");
         let told = documents[1].value().unwrap_err();
         assert!(
             told.starts_with("is not YAML") && told.contains("line 4") || told.contains("line 3"),
@@ -139,7 +140,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_makes_it_panic_and_every_line_is_in_its_place(stream in "(---|a: \\[|[a-z&*!:{}\\[\\]\"'|>#% .-]{0,12}|\\PC{0,6})(\n(---|[a-z: -]{0,9}|\\PC{0,6})){0,8}") {
-            for document in Document::all(&stream) {
+            for document in ManifestDocument::all(&stream) {
                 let _ = document.value();
                 let lines: Vec<&str> = stream.split_inclusive('\n').collect();
                 prop_assert!(lines[document.line - 1..].concat().starts_with(document.text));

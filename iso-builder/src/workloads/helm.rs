@@ -38,7 +38,7 @@ impl fmt::Debug for Helm<'_> {
 
 /// What templates are rendered with.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Release<'a> {
+pub(super) struct HelmRelease<'a> {
     pub(super) name: &'a str,
     pub(super) namespace: &'a str,
     /// Values as files of values have them, each stronger than the one before.
@@ -91,7 +91,7 @@ impl<'a> Helm<'a> {
     }
 
     /// What the templates and definitions of kinds of the chart in `archive` render to.
-    pub(super) fn template(&self, archive: &[u8], release: &Release<'_>, title: &str) -> Result<String> {
+    pub(super) fn template(&self, archive: &[u8], release: &HelmRelease<'_>, title: &str) -> Result<String> {
         let directory = self.scratch()?;
         let chart = directory.path().join("chart.tgz");
         files::write_atomically(&chart, archive, 0o600)?;

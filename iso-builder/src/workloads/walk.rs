@@ -11,7 +11,7 @@ pub const ANNOTATION: &str = "nqrust.io/images";
 
 /// A place in an object that names an image.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct ImagePlace {
     /// The path in the object: `spec.template.spec.containers[0].image`.
     pub(super) field: String,
     /// What stands there.
@@ -19,7 +19,7 @@ pub(super) struct Place {
 }
 
 /// The places in an object that name images. Definitions of kinds name none: they hold schemas of pods, not pods.
-pub(super) fn places(object: &Value) -> Vec<Place> {
+pub(super) fn places(object: &Value) -> Vec<ImagePlace> {
     let mut places = Vec::new();
     if kind(object) != "CustomResourceDefinition" {
         walk(object, "", &mut places);
@@ -57,7 +57,7 @@ pub(super) fn title(object: &Value) -> String {
     }
 }
 
-fn walk(value: &Value, path: &str, places: &mut Vec<Place>) {
+fn walk(value: &Value, path: &str, places: &mut Vec<ImagePlace>) {
     match value {
         Value::Object(map) => {
             for (key, child) in map {
@@ -76,10 +76,10 @@ fn walk(value: &Value, path: &str, places: &mut Vec<Place>) {
 }
 
 /// Looks at one key and what it holds, without going deeper than its own shape.
-fn look(key: &str, value: &Value, path: &str, places: &mut Vec<Place>) {
+fn look(key: &str, value: &Value, path: &str, places: &mut Vec<ImagePlace>) {
     let mut add = |map: Option<&Value>, name: &str, path: String| {
         if let Some(text) = map.and_then(|map| map.get(name)).and_then(text) {
-            places.push(Place { field: format!("{path}.{name}"), text });
+            places.push(ImagePlace { field: format!("{path}.{name}"), text });
         }
     };
     match (key, value) {
@@ -104,16 +104,18 @@ fn look(key: &str, value: &Value, path: &str, places: &mut Vec<Place>) {
         ("registry", Value::Object(map)) if map.get("pullMethod").is_some_and(|method| method == "node") => {
             let url = map.get("url").and_then(Value::as_str).unwrap_or_default();
             let text = url.strip_prefix("docker://").unwrap_or(url).to_owned();
-            places.push(Place { field: format!("{path}.url"), text });
+            places.push(ImagePlace { field: format!("{path}.url"), text });
         }
         _ => {}
     }
 }
 
-fn listed(annotations: &Map<String, Value>, path: &str, places: &mut Vec<Place>) {
+fn listed(annotations: &Map<String, Value>, path: &str, places: &mut Vec<ImagePlace>) {
     let list = annotations.get(ANNOTATION).and_then(Value::as_str).unwrap_or_default();
     let field = join(path, ANNOTATION);
-    places.extend(list.split_whitespace().map(|text| Place { field: field.clone(), text: text.to_owned() }));
+    places.extend(
+        list.split_whitespace().map(|text| ImagePlace { field: field.clone(), text: text.to_owned() }),
+    );
 }
 
 /// What is told instead of a name: nothing is an empty one, and a group of keys is something else altogether.

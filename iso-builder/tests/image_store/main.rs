@@ -11,9 +11,10 @@ use std::time::{Duration, SystemTime};
 
 use iso_builder::bolt;
 use iso_builder::images::containerd::Containerd;
-use iso_builder::images::contents::Contents;
-use iso_builder::images::image::{self, StoredImage};
-use iso_builder::images::store::Listing;
+use iso_builder::images::contents::LayerContents;
+use iso_builder::images::image::{self};
+use iso_builder::images::store::StoreContents;
+use iso_builder::images::stored_image::StoredImage;
 use iso_builder::images::{BuiltImage, Store, layer, metadata};
 
 const EPOCH: u64 = 1_700_000_000;
@@ -39,7 +40,7 @@ fn spec(name: &str) -> BuiltImage {
 }
 
 /// Two images that share their first layer, in a store below `root`.
-fn build(root: &Path, mtime: u64) -> (Store, Vec<StoredImage>, Listing) {
+fn build(root: &Path, mtime: u64) -> (Store, Vec<StoredImage>, StoreContents) {
     let store = Store::create(&root.join("store")).unwrap();
     let (base, more) = (root.join("base.tar"), root.join("more.tar"));
     // More than a pipe holds, so that the import is fed while it reads.
@@ -47,8 +48,8 @@ fn build(root: &Path, mtime: u64) -> (Store, Vec<StoredImage>, Listing) {
         (0..3_000_000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     tar_file(&base, &[("bin/tool", b"tool"), ("lib/large", &large)], mtime);
     tar_file(&more, &[("bin/more", b"more"), ("bin/tool", b"tool")], mtime);
-    let (lower, upper) = (Contents::scan(&base).unwrap(), Contents::scan(&more).unwrap());
-    let base = layer::write(&base, &lower, &Contents::default(), EPOCH, &store).unwrap();
+    let (lower, upper) = (LayerContents::scan(&base).unwrap(), LayerContents::scan(&more).unwrap());
+    let base = layer::write(&base, &lower, &LayerContents::default(), EPOCH, &store).unwrap();
     let more = layer::write(&more, &upper, &lower, EPOCH, &store).unwrap();
     let images: Vec<_> = [("localhost/test/a:1", &[base][..]), ("localhost/test/b:1", &[base, more])]
         .into_iter()
@@ -58,7 +59,7 @@ fn build(root: &Path, mtime: u64) -> (Store, Vec<StoredImage>, Listing) {
     (store, images, listing)
 }
 
-fn prepared(root: &Path, mtime: u64) -> (Vec<StoredImage>, Listing, Vec<u8>) {
+fn prepared(root: &Path, mtime: u64) -> (Vec<StoredImage>, StoreContents, Vec<u8>) {
     let (store, images, listing) = build(root, mtime);
     let containerd = Containerd::of_host(root, "amd64");
     let prepared = metadata::prepare(&containerd, &store, &images, EPOCH)

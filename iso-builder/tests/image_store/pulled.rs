@@ -12,9 +12,9 @@ use iso_builder::bolt::{self, Bucket};
 use iso_builder::images::Store;
 use iso_builder::images::blob::Blob;
 use iso_builder::images::containerd::Containerd;
-use iso_builder::images::image::{StoredImage, Target};
-use iso_builder::images::metadata::version::{COMMON_SCHEMA, NodeContainerd, Writer, compatible};
-use iso_builder::images::metadata::{self, Metadata, schema_version};
+use iso_builder::images::containerd_version::{COMMON_SCHEMA, DatabaseWriter, NodeContainerd, compatible};
+use iso_builder::images::metadata::{self, ContainerdMetadata, schema_version};
+use iso_builder::images::stored_image::{ImageDocument, StoredImage};
 use model::config::Role;
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ impl Pulled {
         let layers = layers.to_vec();
         let manifest = json!({"schemaVersion": 2, "mediaType": of_manifest, "config": descriptor(of_config, config),
             "layers": layers.iter().map(|layer| descriptor(of_layer, *layer)).collect::<Vec<_>>()});
-        let manifest = Target { media_type: of_manifest.into(), blob: add(&self.store, &manifest) };
+        let manifest = ImageDocument { media_type: of_manifest.into(), blob: add(&self.store, &manifest) };
         let index = index.then(|| {
             let mut entries = vec![
                 json!({"mediaType": of_manifest, "digest": ABSENT, "size": 5,
@@ -93,13 +93,13 @@ impl Pulled {
             ];
             entries[1]["platform"] = json!({"architecture": "amd64", "os": "linux"});
             let index = json!({"schemaVersion": 2, "mediaType": of_index, "manifests": entries});
-            Target { media_type: of_index.into(), blob: add(&self.store, &index) }
+            ImageDocument { media_type: of_index.into(), blob: add(&self.store, &index) }
         });
         let (name, roles) = (name.parse().unwrap(), roles.to_vec());
         self.images.push(StoredImage { name, roles, index, manifest, config, layers });
     }
 
-    fn prepare(&self) -> anyhow::Result<Metadata> {
+    fn prepare(&self) -> anyhow::Result<ContainerdMetadata> {
         self.store.finish(&self.images).unwrap();
         metadata::prepare(&self.containerd(), &self.store, &self.images, EPOCH)
     }
@@ -305,7 +305,8 @@ fn a_database_of_a_schema_that_an_unknown_node_may_not_read_is_refused() {
             inside(tree, &["v1"]).pairs.insert(b"version".to_vec(), bytes.to_vec()).unwrap();
         });
         let version = prepared.writer().version.clone();
-        let writer = Writer { version, schema: schema_version(&bolt::read(&patched).unwrap()).unwrap() };
+        let writer =
+            DatabaseWriter { version, schema: schema_version(&bolt::read(&patched).unwrap()).unwrap() };
         assert_eq!(u64::from(bytes[0]) / 2, writer.schema);
         assert_eq!(compatible(&writer, &NodeContainerd::Unknown).is_ok(), reads, "{writer:?}");
     }

@@ -19,13 +19,14 @@ pub struct Crate {
 }
 
 /// The packages whose structure is held to rules: what ships.
-pub const FOLDERS: [&str; 7] = [
+pub const FOLDERS: [&str; 8] = [
     "crates/base",
     "crates/formats",
     "crates/model",
     "crates/transfer",
     "crates/medium",
     "installer",
+    "iso-builder/netboot",
     "iso-builder",
 ];
 

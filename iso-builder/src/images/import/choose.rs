@@ -5,9 +5,9 @@ use formats::oci::ImageReference;
 
 /// An image of an archive.
 #[derive(Clone, Debug)]
-pub(super) struct Candidate<T> {
+pub(super) struct ImageCandidate<T> {
     /// What the archive calls it.
-    pub(super) name: Name,
+    pub(super) name: CandidateName,
     /// The digest by which it can be asked for, where it has one.
     pub(super) digest: Option<Digest>,
     /// What it is.
@@ -16,7 +16,7 @@ pub(super) struct Candidate<T> {
 
 /// What an archive calls an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum CandidateName {
     /// A whole reference.
     Full(ImageReference),
     /// A tag alone, as many layouts have it: the repository is for the reader to know.
@@ -27,12 +27,12 @@ pub(super) enum Name {
 
 /// Images under the name that they get; several are one name's platforms.
 #[derive(Debug)]
-pub(super) struct Chosen<T> {
+pub(super) struct ChosenImages<T> {
     pub(super) name: ImageReference,
     pub(super) images: Vec<T>,
 }
 
-impl Name {
+impl CandidateName {
     /// Reads a name. Without a slash, a colon and a digest it is taken for a tag.
     pub(super) fn of(text: &str) -> Self {
         if !text.contains(['/', ':', '@']) {
@@ -49,9 +49,9 @@ impl Name {
 /// Chooses the images that `references` name, or all that have a name; notes tell what was left out. An error is the
 /// reference that names none of them, and what there is.
 pub(super) fn choose<T>(
-    candidates: Vec<Candidate<T>>,
+    candidates: Vec<ImageCandidate<T>>,
     references: &[ImageReference],
-) -> Result<(Vec<Chosen<T>>, Vec<String>), String> {
+) -> Result<(Vec<ChosenImages<T>>, Vec<String>), String> {
     if references.is_empty() {
         return named(candidates);
     }
@@ -60,21 +60,21 @@ pub(super) fn choose<T>(
     for reference in references {
         let found = matching(&candidates, reference);
         if found.is_empty() {
-            let there: Vec<String> = candidates.iter().flatten().map(Candidate::told).collect();
+            let there: Vec<String> = candidates.iter().flatten().map(ImageCandidate::told).collect();
             let there = if there.is_empty() { "nothing else".to_owned() } else { there.join(", ") };
             return Err(format!("it has no image {reference}; it has: {there}"));
         }
         let images = found.into_iter().filter_map(|index| candidates.get_mut(index)?.take());
         let images = images.map(|candidate| candidate.what).collect();
-        chosen.push(Chosen { name: reference.clone(), images });
+        chosen.push(ChosenImages { name: reference.clone(), images });
     }
     Ok((chosen, Vec::new()))
 }
 
 /// By digest where the reference has one, else by its name, else by its tag alone.
-fn matching<T>(candidates: &[Option<Candidate<T>>], reference: &ImageReference) -> Vec<usize> {
-    let all = |fits: &dyn Fn(&Candidate<T>) -> bool| -> Vec<usize> {
-        let fitting = |(index, candidate): (usize, &Option<Candidate<T>>)| {
+fn matching<T>(candidates: &[Option<ImageCandidate<T>>], reference: &ImageReference) -> Vec<usize> {
+    let all = |fits: &dyn Fn(&ImageCandidate<T>) -> bool| -> Vec<usize> {
+        let fitting = |(index, candidate): (usize, &Option<ImageCandidate<T>>)| {
             candidate.as_ref().is_some_and(fits).then_some(index)
         };
         candidates.iter().enumerate().filter_map(fitting).collect()
@@ -86,20 +86,22 @@ fn matching<T>(candidates: &[Option<Candidate<T>>], reference: &ImageReference) 
     if !full.is_empty() {
         return full;
     }
-    all(&|candidate| matches!(&candidate.name, Name::Tag(tag) if Some(tag.as_str()) == reference.tag()))
+    all(
+        &|candidate| matches!(&candidate.name, CandidateName::Tag(tag) if Some(tag.as_str()) == reference.tag()),
+    )
 }
 
-fn named<T>(candidates: Vec<Candidate<T>>) -> Result<(Vec<Chosen<T>>, Vec<String>), String> {
-    let (mut chosen, mut notes) = (Vec::<Chosen<T>>::new(), Vec::new());
+fn named<T>(candidates: Vec<ImageCandidate<T>>) -> Result<(Vec<ChosenImages<T>>, Vec<String>), String> {
+    let (mut chosen, mut notes) = (Vec::<ChosenImages<T>>::new(), Vec::new());
     for candidate in candidates {
         let told = candidate.told();
-        let Name::Full(name) = candidate.name else {
+        let CandidateName::Full(name) = candidate.name else {
             notes.push(format!("{told} is left out: name it among the references to have it"));
             continue;
         };
         match chosen.iter_mut().find(|chosen| chosen.name == name) {
             Some(same) => same.images.push(candidate.what),
-            None => chosen.push(Chosen { name, images: vec![candidate.what] }),
+            None => chosen.push(ChosenImages { name, images: vec![candidate.what] }),
         }
     }
     match chosen.is_empty() {
@@ -109,14 +111,14 @@ fn named<T>(candidates: Vec<Candidate<T>>) -> Result<(Vec<Chosen<T>>, Vec<String
     }
 }
 
-impl<T> Candidate<T> {
+impl<T> ImageCandidate<T> {
     /// For a message.
     fn told(&self) -> String {
         let name = match &self.name {
-            Name::Full(name) => name.to_string(),
-            Name::Tag(tag) => format!("an image with the tag {tag} and no repository"),
-            Name::None(text) if text.is_empty() => "an image without a name".to_owned(),
-            Name::None(text) => format!("an image with the name {text:?}, which is no reference"),
+            CandidateName::Full(name) => name.to_string(),
+            CandidateName::Tag(tag) => format!("an image with the tag {tag} and no repository"),
+            CandidateName::None(text) if text.is_empty() => "an image without a name".to_owned(),
+            CandidateName::None(text) => format!("an image with the name {text:?}, which is no reference"),
         };
         match self.digest {
             Some(digest) => format!("{name} ({})", digest.oci()),
@@ -129,10 +131,10 @@ impl<T> Candidate<T> {
 mod tests {
     use super::*;
 
-    fn candidates(names: &[&str]) -> Vec<Candidate<usize>> {
+    fn candidates(names: &[&str]) -> Vec<ImageCandidate<usize>> {
         let candidate = |(what, name): (usize, &&str)| {
             let digest = Some(Digest::of(name.as_bytes()));
-            Candidate { name: Name::of(name), digest, what }
+            ImageCandidate { name: CandidateName::of(name), digest, what }
         };
         names.iter().enumerate().map(candidate).collect()
     }

@@ -10,11 +10,12 @@ use base::files;
 use formats::oci::Platform;
 use serde::Deserialize;
 
-use super::super::image::{CONFIG, StoredImage, descriptor, write_manifest};
+use super::super::image::write_manifest;
 use super::super::store::Store;
-use super::choose::{Candidate, Chosen, Name, choose};
+use super::super::stored_image::{CONFIG, StoredImage, descriptor};
+use super::choose::{CandidateName, ChosenImages, ImageCandidate, choose};
+use super::source::{DOCUMENT, ImageImport, ImportedImages};
 use super::spool::Spool;
-use super::{DOCUMENT, Import, Imported};
 
 /// One image of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -43,38 +44,39 @@ struct RootFs {
 
 /// Takes the images that `manifest` (a `manifest.json`) names and `import` asks for.
 pub(super) fn take(
-    import: &Import<'_>,
+    import: &ImageImport<'_>,
     manifest: &[u8],
     spool: &mut Spool<'_>,
     store: &Store,
-) -> Result<Imported> {
+) -> Result<ImportedImages> {
     let items: Vec<Item> = serde_json::from_slice(manifest)
         .map_err(|error| import.refuse(&format!("reading its manifest.json: {error}")))?;
     let candidates = items.into_iter().flat_map(candidates).collect();
     let (chosen, notes) = choose(candidates, import.references).map_err(|why| import.refuse(&why))?;
-    let image = |chosen: Chosen<Item>| {
+    let image = |chosen: ChosenImages<Item>| {
         let what = format!("taking the image {} from {}", chosen.name, import.path.display());
         image(import, chosen, spool, store).class(Class::Invalid, || what)
     };
-    Ok(Imported { images: chosen.into_iter().map(image).collect::<Result<_>>()?, notes })
+    Ok(ImportedImages { images: chosen.into_iter().map(image).collect::<Result<_>>()?, notes })
 }
 
 /// The image under each of its names. Its digest will be that of the manifest that is made here, which nobody knows.
-fn candidates(item: Item) -> Vec<Candidate<Item>> {
+fn candidates(item: Item) -> Vec<ImageCandidate<Item>> {
     let tags = item.repo_tags.clone().unwrap_or_default();
-    let names: Vec<Name> = match tags.is_empty() {
-        true => vec![Name::None(String::new())],
+    let names: Vec<CandidateName> = match tags.is_empty() {
+        true => vec![CandidateName::None(String::new())],
         // Always a repository, even where that is one word without a tag.
-        false => {
-            tags.iter().map(|tag| tag.parse().map_or_else(|_| Name::None(tag.clone()), Name::Full)).collect()
-        }
+        false => tags
+            .iter()
+            .map(|tag| tag.parse().map_or_else(|_| CandidateName::None(tag.clone()), CandidateName::Full))
+            .collect(),
     };
-    names.into_iter().map(|name| Candidate { name, digest: None, what: item.clone() }).collect()
+    names.into_iter().map(|name| ImageCandidate { name, digest: None, what: item.clone() }).collect()
 }
 
 fn image(
-    import: &Import<'_>,
-    chosen: Chosen<Item>,
+    import: &ImageImport<'_>,
+    chosen: ChosenImages<Item>,
     spool: &mut Spool<'_>,
     store: &Store,
 ) -> Result<StoredImage> {
@@ -112,7 +114,7 @@ fn image(
     Ok(StoredImage { name: chosen.name, roles: import.roles.to_vec(), index: None, manifest, config, layers })
 }
 
-fn check_platform(import: &Import<'_>, platform: &Platform) -> Result<()> {
+fn check_platform(import: &ImageImport<'_>, platform: &Platform) -> Result<()> {
     if platform.os == "linux" && platform.architecture == import.architecture {
         return Ok(());
     }

@@ -12,10 +12,11 @@ use base::files;
 use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform, media_types};
 
 use super::super::blob::Blob;
-use super::super::image::{INDEX, MANIFEST, StoredImage, Target};
 use super::super::store::Store;
-use super::choose::{Candidate, Chosen, Name, choose};
-use super::{DOCUMENT, Import, Imported, spool};
+use super::super::stored_image::{INDEX, ImageDocument, MANIFEST, StoredImage};
+use super::blobs::{BlobSource, compare, copy};
+use super::choose::{CandidateName, ChosenImages, ImageCandidate, choose};
+use super::source::{DOCUMENT, ImageImport, ImportedImages};
 
 /// How an image's name is annotated: by containerd and Docker, and by all others. Docker has only the tag in the second.
 const NAMES: [&str; 2] = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
@@ -23,19 +24,13 @@ const NAMES: [&str; 2] = ["io.containerd.image.name", "org.opencontainers.image.
 /// What the configurations of container images are called; other things are kept in layouts too.
 const CONFIGS: [&str; 2] = [media_types::OCI_CONFIG, media_types::DOCKER_CONFIG];
 
-/// Where the blobs of a layout come from.
-pub(super) trait Blobs {
-    /// Puts a blob into the store after it was compared with its descriptor.
-    fn place(&mut self, descriptor: &Descriptor) -> Result<Blob>;
-}
-
 /// Takes the images that `index` (an `index.json`) names and `import` asks for.
 pub(super) fn take(
-    import: &Import<'_>,
+    import: &ImageImport<'_>,
     index: &[u8],
-    blobs: &mut dyn Blobs,
+    blobs: &mut dyn BlobSource,
     store: &Store,
-) -> Result<Imported> {
+) -> Result<ImportedImages> {
     let index = match Document::parse(index, "") {
         Ok(Document::Index(index)) => index,
         Ok(Document::Manifest(_)) => return Err(import.refuse("its index.json is no index")),
@@ -49,34 +44,35 @@ pub(super) fn take(
     let (chosen, notes) = choose(candidates, import.references).map_err(|why| import.refuse(&why))?;
     let mut layout = Layout { import, blobs, store };
     let images = chosen.into_iter().map(|chosen| layout.image(chosen)).collect::<Result<_>>()?;
-    Ok(Imported { images, notes })
+    Ok(ImportedImages { images, notes })
 }
 
-fn candidate(descriptor: Descriptor) -> Candidate<Descriptor> {
+fn candidate(descriptor: Descriptor) -> ImageCandidate<Descriptor> {
     let mut names = NAMES.iter().filter_map(|key| descriptor.annotations.get(*key));
-    let name = names.next().map_or_else(|| Name::None(String::new()), |text| Name::of(text));
-    Candidate { name, digest: Some(descriptor.digest), what: descriptor }
+    let name =
+        names.next().map_or_else(|| CandidateName::None(String::new()), |text| CandidateName::of(text));
+    ImageCandidate { name, digest: Some(descriptor.digest), what: descriptor }
 }
 
 struct Layout<'a, 'b> {
-    import: &'a Import<'a>,
-    blobs: &'b mut dyn Blobs,
+    import: &'a ImageImport<'a>,
+    blobs: &'b mut dyn BlobSource,
     store: &'a Store,
 }
 
 impl Layout<'_, '_> {
-    fn image(&mut self, chosen: Chosen<Descriptor>) -> Result<StoredImage> {
+    fn image(&mut self, chosen: ChosenImages<Descriptor>) -> Result<StoredImage> {
         let what = format!("taking the image {} from {}", chosen.name, self.import.path.display());
         self.resolve(chosen).class(Class::Invalid, || what)
     }
 
-    fn resolve(&mut self, chosen: Chosen<Descriptor>) -> Result<StoredImage> {
+    fn resolve(&mut self, chosen: ChosenImages<Descriptor>) -> Result<StoredImage> {
         let top = self.one(chosen.images)?;
         let (blob, document) = self.document(&top)?;
         let (index, descriptor, blob, manifest) = match document {
             Document::Manifest(manifest) => (None, top, blob, manifest),
             Document::Index(index) => {
-                let target = Target { media_type: known(&top, INDEX), blob };
+                let target = ImageDocument { media_type: known(&top, INDEX), blob };
                 let (descriptor, blob, manifest) = self.manifest(&index)?;
                 (Some(target), descriptor, blob, manifest)
             }
@@ -91,7 +87,7 @@ impl Layout<'_, '_> {
         let config = self.placed(&manifest.config)?;
         self.check_platform(&config)?;
         let layers = manifest.layers.iter().map(|layer| self.placed(layer)).collect::<Result<_>>()?;
-        let manifest = Target { media_type: known(&descriptor, MANIFEST), blob };
+        let manifest = ImageDocument { media_type: known(&descriptor, MANIFEST), blob };
         let roles = self.import.roles.to_vec();
         Ok(StoredImage { name: chosen.name, roles, index, manifest, config, layers })
     }
@@ -176,35 +172,22 @@ fn known(descriptor: &Descriptor, usual: &str) -> String {
     if known { descriptor.media_type.clone() } else { usual.to_owned() }
 }
 
-/// Compares what was found with what a descriptor says.
-pub(super) fn compare(descriptor: &Descriptor, found: Blob) -> Result<()> {
-    if (found.digest, found.size) == (descriptor.digest, descriptor.size) {
-        return Ok(());
-    }
-    let why = if found.digest == descriptor.digest {
-        format!("it has {} bytes and was announced with {}", found.size, descriptor.size)
-    } else {
-        format!("its digest is {}", found.digest.oci())
-    };
-    Err(Failure::new(Class::Verification, why).into())
-}
-
 /// A layout that is a directory.
 #[allow(missing_debug_implementations)]
-pub(super) struct Directory<'a> {
+pub(super) struct LayoutDirectory<'a> {
     root: &'a Path,
     store: &'a Store,
     placed: HashSet<Digest>,
     on_bytes: &'a mut dyn FnMut(u64),
 }
 
-impl<'a> Directory<'a> {
+impl<'a> LayoutDirectory<'a> {
     pub(super) fn new(root: &'a Path, store: &'a Store, on_bytes: &'a mut dyn FnMut(u64)) -> Self {
         Self { root, store, placed: HashSet::new(), on_bytes }
     }
 }
 
-impl Blobs for Directory<'_> {
+impl BlobSource for LayoutDirectory<'_> {
     fn place(&mut self, descriptor: &Descriptor) -> Result<Blob> {
         let blob = Blob { digest: descriptor.digest, size: descriptor.size };
         if self.placed.contains(&blob.digest) {
@@ -218,7 +201,7 @@ impl Blobs for Directory<'_> {
         }
         let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
         // One byte more than announced shows that it is too long, however long it is.
-        let loose = spool::copy(file.take(descriptor.size.saturating_add(1)), self.store)?;
+        let loose = copy(file.take(descriptor.size.saturating_add(1)), self.store)?;
         (self.on_bytes)(loose.blob().size);
         compare(descriptor, loose.blob())?;
         self.placed.insert(blob.digest);

@@ -6,9 +6,11 @@
 //! blobs first; [`choose`] finds the images that are asked for. Nothing is unpacked, and no path of an archive becomes
 //! one of a file here.
 
+mod blobs;
 mod choose;
 mod docker;
 mod layout;
+mod source;
 mod spool;
 #[cfg(test)]
 mod tests;
@@ -20,45 +22,21 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
-use formats::oci::ImageReference;
-use model::config::Role;
 
-use super::image::StoredImage;
+pub(crate) use self::source::DOCUMENT;
+pub use self::source::{ImageImport, ImportedImages};
 use super::store::Store;
-
-/// No index, manifest or configuration of a sane image is larger; nor is the list of an archive's images.
-pub(crate) const DOCUMENT: u64 = 4 << 20;
-
-/// What to import, and from where.
-#[derive(Clone, Copy, Debug)]
-pub struct Import<'a> {
-    /// An OCI layout (a directory), or an archive: OCI's or Docker's, plain, gzip or zstd whatever its name says.
-    pub path: &'a Path,
-    /// Which of its images; empty means all that have a name.
-    pub references: &'a [ImageReference],
-    /// A file as `sha256sum` writes it, which has to name the archive and its digest.
-    pub checksums: Option<&'a Path>,
-    /// The architecture, as Go calls it.
-    pub architecture: &'a str,
-    /// The roles whose nodes need the images; empty means every role.
-    pub roles: &'a [Role],
-}
-
-/// What an import brought.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
-    /// The images, in the order of the references or else of the archive.
-    pub images: Vec<StoredImage>,
-    /// What was left out and why, each a clause for the user.
-    pub notes: Vec<String>,
-}
 
 /// Puts the images of a layout or an archive into `store`. `on_bytes` is told of every piece that was read, by its
 /// length; for an archive they add up to its size.
 ///
 /// Errors that are the source's fault are [`Class::Verification`] where bytes are not what a digest says, and
 /// [`Class::Invalid`] else.
-pub fn import(import: &Import<'_>, store: &Store, on_bytes: &mut dyn FnMut(u64)) -> Result<Imported> {
+pub fn import(
+    import: &ImageImport<'_>,
+    store: &Store,
+    on_bytes: &mut dyn FnMut(u64),
+) -> Result<ImportedImages> {
     let metadata = fs::metadata(import.path).map_err(|error| {
         let what = format!("reading the images in {}", import.path.display());
         Failure::new(Class::Invalid, what).because(error).hint("Correct the path in the image definition.")
@@ -77,7 +55,7 @@ pub fn import(import: &Import<'_>, store: &Store, on_bytes: &mut dyn FnMut(u64))
         Ok((spool, _)) => spool,
         Err(error) => match expected {
             // What cannot be read is another file than the one that was meant, if its digest says so.
-            Some(expected) => match crate::cache::digest_of(import.path) {
+            Some(expected) => match crate::files::digest_of_file(import.path) {
                 Ok((digest, _)) if digest != expected => return Err(import.differs(digest, Some(error))),
                 _ => return Err(error),
             },
@@ -87,8 +65,8 @@ pub fn import(import: &Import<'_>, store: &Store, on_bytes: &mut dyn FnMut(u64))
     import.archive(spool, store)
 }
 
-impl Import<'_> {
-    fn directory(&self, store: &Store, on_bytes: &mut dyn FnMut(u64)) -> Result<Imported> {
+impl ImageImport<'_> {
+    fn directory(&self, store: &Store, on_bytes: &mut dyn FnMut(u64)) -> Result<ImportedImages> {
         if self.checksums.is_some() {
             let hint = "Leave the checksums out: a layout has digests of its own.";
             return Err(
@@ -101,11 +79,11 @@ impl Import<'_> {
         }
         let index = files::read_at_most(&self.path.join("index.json"), DOCUMENT);
         let index = index.map_err(|error| self.refuse(&format!("{error:#}")))?;
-        let mut blobs = layout::Directory::new(self.path, store, on_bytes);
+        let mut blobs = layout::LayoutDirectory::new(self.path, store, on_bytes);
         layout::take(self, &index, &mut blobs, store)
     }
 
-    fn archive(&self, mut spool: spool::Spool<'_>, store: &Store) -> Result<Imported> {
+    fn archive(&self, mut spool: spool::Spool<'_>, store: &Store) -> Result<ImportedImages> {
         // Docker writes both forms into one archive since version 25. Blobs of the OCI form keep their digests.
         if let Some(index) = spool.index.take() {
             return layout::take(self, &index, &mut spool, store);
@@ -116,33 +94,6 @@ impl Import<'_> {
         let hint = "An archive of images has index.json (OCI) or manifest.json (Docker) at its top; `docker save` and \
                     `skopeo copy` make such.";
         Err(self.failure("it has neither index.json nor manifest.json", hint))
-    }
-
-    /// Says that the source cannot be used, and why.
-    fn refuse(&self, why: &str) -> anyhow::Error {
-        Failure::new(Class::Invalid, format!("taking images from {}", self.path.display()))
-            .because(anyhow::anyhow!("{why}"))
-            .into()
-    }
-
-    fn failure(&self, why: &str, hint: &str) -> anyhow::Error {
-        let failure = Failure::new(Class::Invalid, format!("taking images from {}", self.path.display()));
-        failure.because(anyhow::anyhow!("{why}")).hint(hint).into()
-    }
-
-    fn differs(&self, digest: Digest, because: Option<anyhow::Error>) -> anyhow::Error {
-        let list = self.checksums.unwrap_or(Path::new("")).display();
-        let what = format!(
-            "{} is not the file whose checksum is in {list}: its SHA-256 is {digest}",
-            self.path.display()
-        );
-        let failure = Failure::new(Class::Verification, what)
-            .hint("Download the archive again, and the checksums of the same release.");
-        match because {
-            // As text: the class of what could not be read says less than that it is another file.
-            Some(error) => failure.because(anyhow::anyhow!("{error:#}")).into(),
-            None => failure.into(),
-        }
     }
 }
 

@@ -14,20 +14,19 @@ use base::digest::{Digest, Hasher, HashingReader};
 use base::failure::{Class, Failure};
 use formats::oci::Descriptor;
 
-use super::super::blob::{Blob, Loose};
+use super::super::blob::Blob;
+use super::super::blob_writer::LooseBlob;
 use super::super::store::Store;
-use super::DOCUMENT;
-use super::layout::Blobs;
+use super::blobs::{BlobSource, PIECE, compare, copy, fill};
+use super::source::DOCUMENT;
 use crate::archive::members::{inside, linked};
-use crate::archive::{Compression, Kind, Members, compression};
+use crate::archive::{ArchiveMembers, Compression, MemberKind, compression};
 
 /// More members than any archive of images has, and longer paths; what is held of each is in memory.
 const MAX_MEMBERS: usize = 50_000;
 const MAX_PATH: usize = 512;
 /// How many links may lead to a member.
 const MAX_LINKS: usize = 16;
-/// How much is read at once. Compressed layers depend on it: zstd is given pieces of this size.
-const PIECE: usize = 128 << 10;
 /// The level that layers are compressed with.
 const LEVEL: i32 = 3;
 
@@ -60,13 +59,13 @@ enum Item {
 /// A file with or without its name.
 #[derive(Debug)]
 enum Held {
-    Loose(Loose),
+    Loose(LooseBlob),
     Placed(Blob),
 }
 
 /// A layer that is in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layer {
+pub(super) struct SpooledLayer {
     /// Digest of the uncompressed tar stream.
     pub(super) diff_id: Digest,
     pub(super) media_type: &'static str,
@@ -84,7 +83,7 @@ pub(super) fn read<'a>(
     let mut spool = Spool { store, index: None, manifest: None, items: HashMap::new() };
     let plain =
         compression::plain(BufReader::with_capacity(PIECE, &mut file)).map_err(|e| unreadable(path, e))?;
-    let mut members = Members::new(plain);
+    let mut members = ArchiveMembers::new(plain);
     while let Some(member) = members.advance().map_err(|error| unreadable(path, error))? {
         let name: String = String::from_utf8_lossy(&member.path).chars().take(MAX_PATH).collect();
         let content = Content { members: &mut members, path };
@@ -113,7 +112,7 @@ fn refuse(why: &str) -> anyhow::Error {
 }
 
 impl Spool<'_> {
-    fn member(&mut self, path: &[u8], kind: Kind, mut content: impl Read) -> Result<()> {
+    fn member(&mut self, path: &[u8], kind: MemberKind, mut content: impl Read) -> Result<()> {
         let Some(path) = inside(path) else {
             return Err(refuse("a path leads out of the archive"));
         };
@@ -121,12 +120,12 @@ impl Spool<'_> {
             return Err(refuse("its members have longer paths, or are more, than in any archive of images"));
         }
         let item = match kind {
-            Kind::File(_) if path == b"index.json" => return keep(&mut self.index, content),
-            Kind::File(_) if path == b"manifest.json" => return keep(&mut self.manifest, content),
-            Kind::File(_) => self.file(&path, &mut content)?,
-            Kind::Symlink(target) => linked(&path, &target).map_or(Item::Astray, Item::Link),
-            Kind::HardLink(target) => inside(&target).map_or(Item::Astray, Item::Link),
-            Kind::Directory | Kind::Other => return Ok(()),
+            MemberKind::File(_) if path == b"index.json" => return keep(&mut self.index, content),
+            MemberKind::File(_) if path == b"manifest.json" => return keep(&mut self.manifest, content),
+            MemberKind::File(_) => self.file(&path, &mut content)?,
+            MemberKind::Symlink(target) => linked(&path, &target).map_or(Item::Astray, Item::Link),
+            MemberKind::HardLink(target) => inside(&target).map_or(Item::Astray, Item::Link),
+            MemberKind::Directory | MemberKind::Other => return Ok(()),
         };
         match self.items.entry(path) {
             Entry::Vacant(new) => drop(new.insert(item)),
@@ -184,7 +183,7 @@ impl Spool<'_> {
     }
 
     /// Gives the layer at `path` its place in the store: compressed where it is not yet.
-    pub(super) fn place_layer(&mut self, path: &[u8]) -> Result<Layer> {
+    pub(super) fn place_layer(&mut self, path: &[u8]) -> Result<SpooledLayer> {
         let store = self.store;
         let item = self.item(path)?;
         if let Item::Plain(held) = item {
@@ -208,16 +207,16 @@ impl Spool<'_> {
             let (diff_id, _) = Digest::of_reader(compression.undo(file)?).map_err(|error| {
                 Failure::new(Class::Verification, "a layer cannot be decompressed").because(error)
             })?;
-            return Ok(Layer { diff_id, media_type, blob: held.place(store)? });
+            return Ok(SpooledLayer { diff_id, media_type, blob: held.place(store)? });
         }
         item.layer(store)
     }
 }
 
 impl Item {
-    fn layer(&mut self, store: &Store) -> Result<Layer> {
+    fn layer(&mut self, store: &Store) -> Result<SpooledLayer> {
         let Self::Layer(diff_id, held) = self else { bail!("a member of an archive is no layer") };
-        Ok(Layer { diff_id: *diff_id, media_type: ZSTD_LAYER, blob: held.place(store)? })
+        Ok(SpooledLayer { diff_id: *diff_id, media_type: ZSTD_LAYER, blob: held.place(store)? })
     }
 }
 
@@ -238,12 +237,12 @@ impl Held {
     }
 }
 
-impl Blobs for Spool<'_> {
+impl BlobSource for Spool<'_> {
     fn place(&mut self, descriptor: &Descriptor) -> Result<Blob> {
         let path = format!("blobs/sha256/{}", descriptor.digest);
         let store = self.store;
         let Item::Plain(held) = self.item(path.as_bytes())? else { bail!("a blob is compressed") };
-        super::layout::compare(descriptor, held.blob())?;
+        compare(descriptor, held.blob())?;
         held.place(store)
     }
 }
@@ -281,35 +280,9 @@ fn is_bare(head: &[u8]) -> bool {
     Compression::of(head).is_ok_and(|compression| compression == Compression::None)
 }
 
-/// Reads until `buffer` is full or nothing is left.
-fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut length = 0;
-    while length < buffer.len() {
-        match reader.read(&mut buffer[length..]) {
-            Ok(0) => break,
-            Ok(count) => length += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(length)
-}
-
-/// Copies a blob beside the blobs of `store`.
-pub(super) fn copy(mut content: impl Read, store: &Store) -> Result<Loose> {
-    let mut writer = store.blob_writer()?;
-    let mut piece = vec![0; PIECE];
-    loop {
-        match fill(&mut content, &mut piece)? {
-            0 => return writer.loose(),
-            count => writer.write_all(&piece[..count]).context("writing a blob")?,
-        }
-    }
-}
-
 /// Compresses a layer beside the blobs of `store`: the same bytes for the same content, by one thread, in pieces of one
 /// size. The content's length, which zstd knows only sometimes, stays out.
-fn compress(mut content: impl Read, store: &Store) -> Result<(Digest, Loose)> {
+fn compress(mut content: impl Read, store: &Store) -> Result<(Digest, LooseBlob)> {
     let mut encoder = zstd::Encoder::new(store.blob_writer()?, LEVEL)?;
     encoder.include_contentsize(false)?;
     encoder.include_checksum(false)?;
@@ -342,7 +315,7 @@ impl<R: Read> Read for Told<'_, R> {
 
 /// A member's content, whose errors say what the archive is.
 struct Content<'a, R> {
-    members: &'a mut Members<R>,
+    members: &'a mut ArchiveMembers<R>,
     path: &'a Path,
 }
 

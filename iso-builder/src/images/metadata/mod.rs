@@ -3,11 +3,11 @@
 //! A containerd at build time writes the database, because only containerd knows its schema. What depends on the
 //! moment is then taken out ([`normal`]): times, leases, the index of the import. A node puts the database and the
 //! blobs in place and starts containerd; nothing is imported there. The schema is described in containerd's
-//! `metadata/buckets.go`; which containerd reads which, in [`version`].
+//! `metadata/buckets.go`; which containerd reads which, in [`super::containerd_version`].
 
 mod go;
 mod normal;
-pub mod version;
+mod schema;
 
 use std::collections::BTreeSet;
 
@@ -16,24 +16,19 @@ use base::containerd::NAMESPACE;
 use base::digest::Digest;
 use base::files::read_at_most;
 
-pub(super) use self::normal::PINNED;
 use self::normal::{descend, normalise};
-use self::version::Writer;
+use self::schema::{SCHEMA, VERSION};
 use super::containerd::Containerd;
-use super::image::StoredImage;
+use super::containerd_version::DatabaseWriter;
 use super::store::Store;
+use super::stored_image::StoredImage;
 use crate::bolt::{self, Bucket};
-
-/// The bucket of the schema's major version.
-const SCHEMA: &str = "v1";
-/// The key of the schema's version in it.
-const VERSION: &str = "version";
 
 /// The prepared metadata of a set of images.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metadata {
+pub struct ContainerdMetadata {
     tree: Bucket,
-    writer: Writer,
+    writer: DatabaseWriter,
 }
 
 /// Lets a fresh containerd take `images` of the finished `store`, and takes over its metadata. All times become
@@ -43,20 +38,20 @@ pub fn prepare(
     store: &Store,
     images: &[StoredImage],
     epoch: u64,
-) -> Result<Metadata> {
+) -> Result<ContainerdMetadata> {
     let version = containerd.version()?;
     let database = containerd.write(&version, store, images)?;
     let raw = bolt::read(&database).context("reading the metadata database that containerd wrote")?;
-    let writer = Writer { version, schema: schema_version(&raw)? };
+    let writer = DatabaseWriter { version, schema: schema_version(&raw)? };
     let layout = Digest::of(&read_at_most(&store.index_path(), 64 << 20)?);
     let tree = normalise(&raw, images, layout, epoch).context("checking what containerd imported")?;
-    Ok(Metadata { tree, writer })
+    Ok(ContainerdMetadata { tree, writer })
 }
 
-impl Metadata {
+impl ContainerdMetadata {
     /// The containerd that wrote it.
     #[must_use]
-    pub fn writer(&self) -> &Writer {
+    pub fn writer(&self) -> &DatabaseWriter {
         &self.writer
     }
 

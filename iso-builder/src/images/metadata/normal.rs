@@ -7,13 +7,12 @@ use base::containerd::NAMESPACE;
 use base::digest::Digest;
 
 use super::super::blob::Blob;
-use super::super::image::StoredImage;
-use super::{SCHEMA, VERSION, go};
+use super::super::containerd_check::PINNED;
+use super::super::stored_image::StoredImage;
+use super::go;
+use super::schema::{SCHEMA, VERSION};
 use crate::bolt::Bucket;
 
-/// The label of images that a kubelet does not remove when its disk fills (containerd's CRI plug-in, from 1.7.3 on): a node
-/// without a registry could not get them again.
-pub(in crate::images) const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
 /// How labels begin that keep what they name from the collector.
 const REFERENCE: &str = "containerd.io/gc.ref.content.";
 /// Labels of blobs that depend on content only.
@@ -138,9 +137,9 @@ fn timed(bucket: &Bucket, time: &[u8]) -> Bucket {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::image::Target;
-    use super::super::Metadata;
-    use super::super::version::Writer;
+    use super::super::super::containerd_version::DatabaseWriter;
+    use super::super::super::stored_image::ImageDocument;
+    use super::super::ContainerdMetadata;
     use super::*;
     use crate::bolt;
 
@@ -153,7 +152,7 @@ mod tests {
             name: name.parse().unwrap(),
             roles: vec![],
             index: None,
-            manifest: Target {
+            manifest: ImageDocument {
                 media_type: "application/vnd.oci.image.manifest.v1+json".into(),
                 blob: blob(&format!("{name} manifest")),
             },
@@ -180,7 +179,7 @@ mod tests {
 
     fn indexed(name: &str, layer: &str) -> StoredImage {
         let media_type = "application/vnd.oci.image.index.v1+json".into();
-        let index = Target { media_type, blob: blob(&format!("{name} index")) };
+        let index = ImageDocument { media_type, blob: blob(&format!("{name} index")) };
         StoredImage { index: Some(index), ..image(name, layer) }
     }
 
@@ -188,8 +187,8 @@ mod tests {
         Digest::of(b"index.json")
     }
 
-    fn writer() -> Writer {
-        Writer { version: "1.6.20".parse().unwrap(), schema: 3 }
+    fn writer() -> DatabaseWriter {
+        DatabaseWriter { version: "1.6.20".parse().unwrap(), schema: 3 }
     }
 
     /// What containerd writes when it imports `images` at `time`.
@@ -293,8 +292,8 @@ mod tests {
         let alone =
             normalise(&imported(std::slice::from_ref(&b), b"now"), std::slice::from_ref(&b), layout(), 0)
                 .unwrap();
-        let subset = Metadata { tree, writer: writer() }.database(&[b]).unwrap();
+        let subset = ContainerdMetadata { tree, writer: writer() }.database(&[b]).unwrap();
         assert_eq!(bolt::read(&subset).unwrap(), alone);
-        assert!(Metadata { tree: alone, writer: writer() }.database(&[a]).is_err());
+        assert!(ContainerdMetadata { tree: alone, writer: writer() }.database(&[a]).is_err());
     }
 }

@@ -9,14 +9,14 @@ use base::progress::Progress;
 use formats::oci::ImageReference;
 
 use super::super::blob::Blob;
-use super::super::image::StoredImage;
-use super::{BlobCache, Registry};
+use super::super::stored_image::StoredImage;
+use super::{BlobCache, ImageRegistry};
 use base::parallel::{self, locked};
 
 /// Makes the cache hold every blob of `images`. Those that are there are read through and, where damaged, had again.
 pub fn blobs(
     images: &[StoredImage],
-    registry: &dyn Registry,
+    registry: &dyn ImageRegistry,
     cache: &BlobCache,
     transfers: usize,
     progress: &Progress,
@@ -59,7 +59,7 @@ pub fn blobs(
 pub(super) fn one(
     blob: Blob,
     users: &[&ImageReference],
-    registry: &dyn Registry,
+    registry: &dyn ImageRegistry,
     cache: &BlobCache,
     advance: &mut dyn FnMut(u64),
 ) -> Result<()> {

@@ -10,8 +10,8 @@ use base::progress::Progress;
 use formats::oci::{Document, ImageManifest, ImageReference, Platform, Repository};
 
 use super::super::blob::Blob;
-use super::super::image::{StoredImage, Target};
-use super::{BlobCache, Pinned, Registry, blobs};
+use super::super::stored_image::{ImageDocument, StoredImage};
+use super::{BlobCache, ImageRegistry, PinnedImage, blobs};
 use base::parallel::{self, locked};
 
 /// No index or manifest of a sane image is larger; registries allow 4 MiB.
@@ -20,11 +20,11 @@ const LIMIT: u64 = 4 << 20;
 /// Asks the registries what `references` lead to now. Those with a digest are taken at their word.
 pub fn resolve(
     references: &[ImageReference],
-    registry: &dyn Registry,
+    registry: &dyn ImageRegistry,
     cache: &BlobCache,
     transfers: usize,
     progress: &Progress,
-) -> Result<Vec<Pinned>> {
+) -> Result<Vec<PinnedImage>> {
     let pinned = Mutex::new(Vec::new());
     let one = |reference: &ImageReference| -> Result<()> {
         let digest = match reference.digest() {
@@ -34,7 +34,7 @@ pub fn resolve(
                 cache.keep(&bytes)?.digest
             }
         };
-        locked(&pinned).push(Pinned { reference: reference.clone(), digest });
+        locked(&pinned).push(PinnedImage { reference: reference.clone(), digest });
         Ok(())
     };
     if !references.is_empty() {
@@ -49,9 +49,9 @@ pub fn resolve(
 /// The images with all their blobs named, for Linux on `architecture`; their documents are in the cache afterwards. In
 /// the order of `images`, needed by no role in particular.
 pub fn documents(
-    images: &[Pinned],
+    images: &[PinnedImage],
     architecture: &str,
-    registry: &dyn Registry,
+    registry: &dyn ImageRegistry,
     cache: &BlobCache,
     transfers: usize,
 ) -> Result<Vec<StoredImage>> {
@@ -70,13 +70,13 @@ pub fn documents(
 }
 
 struct Documents<'a> {
-    registry: &'a dyn Registry,
+    registry: &'a dyn ImageRegistry,
     cache: &'a BlobCache,
     architecture: &'a str,
 }
 
 impl Documents<'_> {
-    fn image(&self, pinned: &Pinned) -> Result<StoredImage> {
+    fn image(&self, pinned: &PinnedImage) -> Result<StoredImage> {
         let repository = pinned.reference.repository();
         let (document, blob) = self.document(repository, pinned.digest)?;
         let (index, manifest, blob) = match document {
@@ -84,7 +84,7 @@ impl Documents<'_> {
             Document::Index(index) => {
                 let chosen = index.choose(self.architecture).map(|chosen| chosen.digest);
                 let chosen = chosen.ok_or_else(|| self.no_platform(&index.platforms()))?;
-                let target = Target { media_type: index.media_type, blob };
+                let target = ImageDocument { media_type: index.media_type, blob };
                 match self.document(repository, chosen)? {
                     (Document::Manifest(manifest), blob) => (Some(target), manifest, blob),
                     (Document::Index(_), _) => {
@@ -101,7 +101,7 @@ impl Documents<'_> {
             name: pinned.reference.clone(),
             roles: Vec::new(),
             index,
-            manifest: Target { media_type, blob },
+            manifest: ImageDocument { media_type, blob },
             config: named(&config),
             layers: layers.iter().map(named).collect(),
         })
@@ -128,7 +128,7 @@ impl Documents<'_> {
     }
 
     /// Whether the image is for the platform, by its own word: an index may say nothing, and not every image has one.
-    fn check_platform(&self, pinned: &Pinned, config: Blob) -> Result<()> {
+    fn check_platform(&self, pinned: &PinnedImage, config: Blob) -> Result<()> {
         if !self.cache.holds(config)? {
             blobs::one(config, &[&pinned.reference], self.registry, self.cache, &mut |_| ())?;
         }

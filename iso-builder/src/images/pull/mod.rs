@@ -27,7 +27,7 @@ pub const TRANSFERS: usize = 6;
 /// An image of a registry with the digest of what its reference leads to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pinned {
+pub struct PinnedImage {
     /// As the definition, a list or a manifest names it.
     pub reference: ImageReference,
     /// The manifest or index that it led to when it was resolved.
@@ -35,7 +35,7 @@ pub struct Pinned {
 }
 
 /// What images are pulled from: the seam to the network.
-pub trait Registry: Sync {
+pub trait ImageRegistry: Sync {
     /// The bytes of the document that a reference leads to. Where the reference has a digest they have it.
     fn document(&self, reference: &ImageReference) -> Result<Vec<u8>>;
 
@@ -43,7 +43,7 @@ pub trait Registry: Sync {
     fn blob(&self, repository: &Repository, blob: Blob, offset: u64) -> Result<Box<dyn Read + Send>>;
 }
 
-impl Registry for Client {
+impl ImageRegistry for Client {
     fn document(&self, reference: &ImageReference) -> Result<Vec<u8>> {
         Ok(Client::document(self, reference)?.bytes)
     }
@@ -55,9 +55,9 @@ impl Registry for Client {
 
 /// No registry: for builds that may use no network.
 #[derive(Clone, Copy, Debug)]
-pub struct Offline;
+pub struct OfflineRegistry;
 
-impl Registry for Offline {
+impl ImageRegistry for OfflineRegistry {
     fn document(&self, _: &ImageReference) -> Result<Vec<u8>> {
         Err(offline("a manifest"))
     }

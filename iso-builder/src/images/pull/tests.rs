@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::images::image::StoredImage;
+use crate::images::stored_image::StoredImage;
 
 /// What a registry does with one request for a blob.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ struct Fake {
     asked: Mutex<Vec<(Digest, u64)>>,
 }
 
-impl Registry for Fake {
+impl ImageRegistry for Fake {
     fn document(&self, reference: &ImageReference) -> Result<Vec<u8>> {
         self.documents
             .get(&reference.to_string())
@@ -142,7 +142,7 @@ fn ground() -> Ground {
     Ground { _directory: directory, cache }
 }
 
-fn pinned(names: &[&str], fake: &Fake, cache: &BlobCache) -> Result<Vec<Pinned>> {
+fn pinned(names: &[&str], fake: &Fake, cache: &BlobCache) -> Result<Vec<PinnedImage>> {
     let references: Vec<_> = names.iter().map(|name| name.parse().unwrap()).collect();
     resolve(&references, fake, cache, 3, &Progress::silent())
 }
@@ -304,13 +304,13 @@ fn without_the_network_the_cache_is_enough_or_the_failure_says_what_is_missing()
     fake.image("a.b/c:1", &[&large(1)]);
     let ground = ground();
     let pins = pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap();
-    let error = documents(&pins, "amd64", &Offline, &super::tests::ground().cache, 1).unwrap_err();
+    let error = documents(&pins, "amd64", &OfflineRegistry, &super::tests::ground().cache, 1).unwrap_err();
     assert!(class_of(&error) == Class::Network && render(&error).contains("a.b/c:1"), "{}", render(&error));
     documents(&pins, "amd64", &fake, &ground.cache, 1).unwrap();
-    let images = documents(&pins, "amd64", &Offline, &ground.cache, 1).unwrap();
-    assert!(blobs(&images, &Offline, &ground.cache, 1, &Progress::silent()).is_err());
+    let images = documents(&pins, "amd64", &OfflineRegistry, &ground.cache, 1).unwrap();
+    assert!(blobs(&images, &OfflineRegistry, &ground.cache, 1, &Progress::silent()).is_err());
     blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
-    blobs(&images, &Offline, &ground.cache, 1, &Progress::silent()).unwrap();
+    blobs(&images, &OfflineRegistry, &ground.cache, 1, &Progress::silent()).unwrap();
 }
 
 proptest! {

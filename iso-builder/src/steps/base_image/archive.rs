@@ -12,14 +12,15 @@ use anyhow::{Context, Result, bail, ensure};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::failure::{Class, Failure};
 
-use super::super::packages::long;
+use super::super::limit::long;
 use super::super::tree::Tree;
 use super::super::within::{Turned, is_plain_name, link_within, within};
-use super::{directory, unreadable};
+use super::directory;
+use super::unreadable::unreadable;
 
 /// What an archive is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::steps) enum Kind {
+pub(in crate::steps) enum ArchiveUse {
     /// A whole tree.
     Whole,
     /// A layer (image-spec 1.1, `layer.md`): over others, and with whiteouts.
@@ -37,8 +38,8 @@ const COMPRESSIONS: &[(&[u8], &str, &str)] = &[
 ];
 
 /// Unpacks an archive over the tree.
-pub(in crate::steps) fn unpack(archive: &Path, tree: &Tree, scratch: &Path, kind: Kind) -> Result<()> {
-    let what = if kind == Kind::Layer { "layer" } else { "tar archive" };
+pub(in crate::steps) fn unpack(archive: &Path, tree: &Tree, scratch: &Path, kind: ArchiveUse) -> Result<()> {
+    let what = if kind == ArchiveUse::Layer { "layer" } else { "tar archive" };
     let plain = plain(archive, scratch).map_err(|error| unreadable(archive, what, error))?;
     let members = read(&plain).map_err(|error| unreadable(archive, what, error))?;
     let mut turned = Turned::new(tree.root());
@@ -178,13 +179,13 @@ fn inside(name: &[u8]) -> Result<PathBuf> {
 }
 
 /// Makes the tree ready and returns the names that tar is to leave out, one a line.
-fn prepare(members: &[Member], tree: &Tree, kind: Kind, turned: &mut Turned<'_>) -> Result<Vec<u8>> {
+fn prepare(members: &[Member], tree: &Tree, kind: ArchiveUse, turned: &mut Turned<'_>) -> Result<Vec<u8>> {
     let mut left_out = std::collections::BTreeSet::new();
     let mut excluded = Vec::new();
     for member in members {
         let device = matches!(member.kind, b'c' | b'b');
         let of_a_device = member.same_as.as_ref().is_some_and(|path| left_out.contains(path));
-        let whiteout = kind == Kind::Layer && carry_out_whiteout(&member.path, tree)?;
+        let whiteout = kind == ArchiveUse::Layer && carry_out_whiteout(&member.path, tree)?;
         if whiteout || device || of_a_device || !directory::is_wanted(&member.path) {
             let hard =
                 member.name.contains(&b'\n') || member.name.last().is_some_and(u8::is_ascii_whitespace);
@@ -195,7 +196,7 @@ fn prepare(members: &[Member], tree: &Tree, kind: Kind, turned: &mut Turned<'_>)
             left_out.insert(member.path.clone());
             continue;
         }
-        if kind == Kind::Layer {
+        if kind == ArchiveUse::Layer {
             make_way(member, tree)?;
         }
         for path in [Some(&member.path), member.same_as.as_ref()].into_iter().flatten() {

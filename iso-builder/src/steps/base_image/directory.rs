@@ -15,7 +15,7 @@ use base::failure::{Class, Failure};
 use base::files;
 use walkdir::WalkDir;
 
-use super::super::packages::long;
+use super::super::limit::long;
 
 /// What the kernel shows for an owner that a user namespace does not know.
 const NOBODY: u32 = 65534;

@@ -10,10 +10,11 @@ use base::files;
 use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform, media_types};
 use serde::de::DeserializeOwned;
 
-use super::super::Request;
-use super::super::packages::long;
+use super::super::limit::long;
+use super::super::request::StepRequest;
 use super::super::tree::Tree;
-use super::{archive, unreadable};
+use super::archive;
+use super::unreadable::unreadable;
 use crate::images::import::DOCUMENT;
 
 /// What the annotation of an image's name is called.
@@ -47,7 +48,7 @@ fn is_layer(media_type: &str) -> bool {
 }
 
 /// Unpacks the layers of an image.
-pub(super) fn unpack(request: &Request, path: &Path, reference: Option<&str>, tree: &Tree) -> Result<()> {
+pub(super) fn unpack(request: &StepRequest, path: &Path, reference: Option<&str>, tree: &Tree) -> Result<()> {
     let layout = if path.is_dir() { path.to_owned() } else { unpack_archive(path, &request.scratch)? };
     let bytes = files::read_at_most(&layout.join("index.json"), DOCUMENT)
         .map_err(|error| no_layout(path, &layout, error))?;
@@ -62,7 +63,7 @@ pub(super) fn unpack(request: &Request, path: &Path, reference: Option<&str>, tr
         if !is_layer(&layer.media_type) {
             return Err(unknown_layer(path, layer));
         }
-        archive::unpack(&image.blob(&layer.digest)?, tree, &request.scratch, archive::Kind::Layer)
+        archive::unpack(&image.blob(&layer.digest)?, tree, &request.scratch, archive::ArchiveUse::Layer)
             .with_context(|| format!("applying the layer {} of {}", layer.digest, path.display()))?;
     }
     Ok(())
@@ -171,7 +172,7 @@ impl Image<'_> {
     /// The file of a blob, after its content was compared with its digest.
     fn blob(&self, digest: &Digest) -> Result<PathBuf> {
         let file = self.layout.join("blobs/sha256").join(digest.to_string());
-        let why = match crate::cache::digest_of(&file) {
+        let why = match crate::files::digest_of_file(&file) {
             Ok((found, _)) if found == *digest => return Ok(file),
             Ok((found, _)) => anyhow::anyhow!("its digest is {found}"),
             Err(error) => error,

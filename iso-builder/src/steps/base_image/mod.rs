@@ -7,47 +7,37 @@
 pub(super) mod archive;
 mod directory;
 mod layout;
+mod unreadable;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
-use serde::{Deserialize, Serialize};
 
-use super::Request;
+use super::request::{BaseSource, StepRequest};
 use super::tree::Tree;
-
-/// Where a base comes from. Paths are absolute.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// An OCI layout (directory or tar archive), and which of its images.
-    Oci(PathBuf, Option<String>),
-    /// A tar archive.
-    Archive(PathBuf),
-    /// A directory.
-    Directory(PathBuf),
-}
 
 /// The file that [`survey`] writes.
 pub const SURVEY: &str = "digest";
 
 /// Makes `base.tar`.
-pub(super) fn import(request: &Request, source: &Source) -> Result<()> {
+pub(super) fn import(request: &StepRequest, source: &BaseSource) -> Result<()> {
     let archive = request.out.join("base.tar");
-    if let Source::Directory(path) = source {
+    if let BaseSource::Directory(path) = source {
         check_root(path, path)?;
         return directory::pack(path, &request.scratch, &archive, request.epoch);
     }
     let tree = Tree::empty(&request.scratch)?;
     match source {
-        Source::Archive(path) => archive::unpack(path, &tree, &request.scratch, archive::Kind::Whole)?,
-        Source::Oci(path, reference) => layout::unpack(request, path, reference.as_deref(), &tree)?,
-        Source::Directory(_) => {}
+        BaseSource::Archive(path) => {
+            archive::unpack(path, &tree, &request.scratch, archive::ArchiveUse::Whole)?
+        }
+        BaseSource::Oci(path, reference) => layout::unpack(request, path, reference.as_deref(), &tree)?,
+        BaseSource::Directory(_) => {}
     }
     check_root(tree.root(), source.path())?;
     fs::set_permissions(tree.root(), fs::Permissions::from_mode(0o755))?;
@@ -57,17 +47,9 @@ pub(super) fn import(request: &Request, source: &Source) -> Result<()> {
 
 /// Writes the digest of a directory: of everything that [`import`] would take from it. In the sandbox, since an
 /// ordinary user's tree has files of the user's subordinate owners, which only root there can read.
-pub(super) fn survey(request: &Request, path: &Path) -> Result<()> {
+pub(super) fn survey(request: &StepRequest, path: &Path) -> Result<()> {
     let digest: Digest = directory::digest(path, &request.scratch)?;
     files::write_atomically(&request.out.join(SURVEY), digest.to_string().as_bytes(), 0o644)
-}
-
-impl Source {
-    fn path(&self) -> &Path {
-        match self {
-            Self::Oci(path, _) | Self::Archive(path) | Self::Directory(path) => path,
-        }
-    }
 }
 
 fn check_root(tree: &Path, source: &Path) -> Result<()> {
@@ -98,12 +80,4 @@ fn check_owner(usr: &Path, source: &Path) -> Result<()> {
     .because(anyhow::anyhow!("its /usr belongs to the user {owner}"))
     .hint("Make it as root, or take an archive that root or the tool that made the tree has packed.")
     .into())
-}
-
-/// The failure of reading what the user named; a full disk is not the fault of what was read.
-fn unreadable(path: &Path, what: &str, error: anyhow::Error) -> anyhow::Error {
-    if format!("{error:#}").contains("No space left on device") {
-        return error.context(format!("unpacking {}", path.display()));
-    }
-    Failure::new(Class::Invalid, format!("{} is not a readable {what}", path.display())).because(error).into()
 }

@@ -47,7 +47,7 @@ impl Given {
         self.read_by(&SystemRunner, manifests, charts)
     }
 
-    fn discover(&self, manifests: &str, charts: &str) -> Result<Vec<Found>> {
+    fn discover(&self, manifests: &str, charts: &str) -> Result<Vec<FoundImage>> {
         let workloads = self.read(manifests, charts)?;
         workloads.discover(&Helm::new(&SystemRunner, &self.scratch()))
     }

@@ -121,7 +121,7 @@ fn an_archive_has_to_be_the_one_that_was_published() {
     let list = |digest: Digest, name: &str| place.write("sums.txt", format!("{digest}  {name}\n").as_bytes());
     let import = |list: &Path| {
         let mut read = 0;
-        let wanted = Import {
+        let wanted = ImageImport {
             path: &archive,
             references: &[],
             checksums: Some(list),

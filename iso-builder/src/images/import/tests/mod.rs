@@ -12,7 +12,9 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tar::EntryType;
 
+use super::super::stored_image::StoredImage;
 use super::*;
+use model::config::Role;
 
 pub(super) const NAME: &str = "localhost/test/a:1";
 pub(super) const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -68,9 +70,9 @@ impl Place {
         self.path("made")
     }
 
-    pub(super) fn import(&self, path: &Path, references: &[&str]) -> Result<Imported> {
+    pub(super) fn import(&self, path: &Path, references: &[&str]) -> Result<ImportedImages> {
         let references: Vec<_> = references.iter().map(|text| text.parse().unwrap()).collect();
-        let import = Import {
+        let import = ImageImport {
             path,
             references: &references,
             checksums: None,

@@ -1,0 +1,251 @@
+//! One finished medium, opened.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use formats::iso9660::write::PARTITION;
+use formats::iso9660::{self, Behind, Iso, Source};
+use model::release::{MANIFEST, ParseReleaseError, Payload, Release};
+
+use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
+use crate::iso::Map;
+use crate::iso::layout::PARTITION;
+use crate::iso::recipe::BOOT_MENU;
+
+/// The longest manifest that is read, in bytes: room for tens of thousands of payloads.
+const MAX_MANIFEST: u64 = 32 << 20;
+const EXPECTED: &str =
+    "Give an ISO made by iso-builder, a drive that holds one, or a directory with release.json.";
+/// What a user does about a damaged medium.
+pub const COPY_AGAIN: &str = "Download or copy the medium again.";
+
+/// A medium that has a release manifest.
+#[derive(Debug)]
+pub struct OpenedMedium {
+    path: PathBuf,
+    content: OpenedContent,
+    manifest: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum OpenedContent {
+    Iso(Iso),
+    /// An ISO whose own directories are damaged, by way of those of its first partition.
+    Partition(Iso<Behind<File>>),
+    Directory,
+}
+
+impl OpenedMedium {
+    /// Opens the medium at `path`. Anything that is not one of ours is [`Class::Invalid`], an ISO that ends
+    /// before its release manifest is [`Class::Verification`].
+    pub fn open(path: &Path) -> Result<Self> {
+        let metadata = fs::metadata(path)
+            .map_err(|error| not_ours(format!("opening the medium {}", path.display())).because(error))?;
+        let kind = metadata.file_type();
+        if kind.is_dir() {
+            if !path.join(MANIFEST).is_file() {
+                bail!(not_ours(format!("{} is a directory without {MANIFEST}", path.display())));
+            }
+            return Self::with(path, OpenedContent::Directory);
+        }
+        if !kind.is_file() && !kind.is_block_device() {
+            bail!(not_ours(format!("{} is neither a file nor a drive nor a directory", path.display())));
+        }
+        let file = open_image(path)?;
+        let start = start_of(&file).class(Class::DiskIo, || format!("reading {}", path.display()))?;
+        match Iso::open(file) {
+            Ok(iso) => Self::with(path, OpenedContent::Iso(iso)),
+            Err(iso9660::Error::NotIso) => {
+                bail!(not_ours(format!("{} is {}, not an ISO of ours", path.display(), describe(&start))))
+            }
+            Err(error) => Err(damaged_image(path, error)),
+        }
+    }
+
+    /// As [`OpenedMedium::open`], and where the way to the release manifest is damaged, by the second way that every ISO has for
+    /// the sake of sticks. Only for finding out what is damaged.
+    pub fn open_for_verification(path: &Path) -> Result<Self> {
+        let first = Self::open(path).and_then(|medium| medium.release().map(|_| medium));
+        first.or_else(|error| Self::open_by_partition(path).map_err(|_| error))
+    }
+
+    fn open_by_partition(path: &Path) -> Result<Self> {
+        let iso = Iso::open(Behind { source: open_image(path)?, start: PARTITION.offset() })?;
+        let medium = Self::with(path, OpenedContent::Partition(iso))?;
+        // Without a map the first way cannot be compared with anything.
+        Map::of(&medium.release()?, &medium.manifest)?.context("an ISO of another recipe")?;
+        Ok(medium)
+    }
+
+    fn with(path: &Path, content: OpenedContent) -> Result<Self> {
+        let mut medium = Self { path: path.to_owned(), content, manifest: Vec::new() };
+        medium.manifest = medium.read_at_most(MANIFEST, MAX_MANIFEST).map_err(|error| {
+            let missing = error
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == io::ErrorKind::NotFound);
+            match &medium.content {
+                OpenedContent::Iso(iso) if missing => {
+                    let id = &iso.volume().id;
+                    let what = format!("{} is an ISO of something else (volume {id:?})", path.display());
+                    not_ours(what).because(anyhow::anyhow!("it has no {MANIFEST}")).into()
+                }
+                _ => damaged_image(path, error),
+            }
+        })?;
+        Ok(medium)
+    }
+
+    /// Where the medium is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The release manifest. One that is not readable is [`Class::Verification`], one of another format
+    /// version [`Class::Invalid`].
+    pub fn release(&self) -> Result<Release> {
+        Release::parse(&self.manifest).map_err(|error| {
+            let what = format!("reading {MANIFEST} of {}", self.path.display());
+            match error {
+                // A format that nobody wrote is damage too.
+                ParseReleaseError::Format(_) if !self.menu_names_another() => {
+                    Failure::new(Class::Invalid, what)
+                        .hint("Use the iso-builder of the release that made the medium.")
+                }
+                _ => Failure::new(Class::Verification, what).hint(COPY_AGAIN),
+            }
+            .because(error)
+            .into()
+        })
+    }
+
+    /// Whether the boot menu of an ISO names another release manifest than the one that is on it.
+    fn menu_names_another(&self) -> bool {
+        let menu = self.image().map(|_| self.read_at_most(BOOT_MENU, MAX_BOOT_MENU));
+        menu.and_then(Result::ok).is_some_and(|menu| {
+            let difference = named_release_difference(&String::from_utf8_lossy(&menu), self.release_digest());
+            matches!(difference, Some(NamedReleaseDifference::Other { .. }))
+        })
+    }
+
+    /// Digest of the release manifest as it is on the medium: what names the release as a whole.
+    #[must_use]
+    pub fn release_digest(&self) -> Digest {
+        Digest::of(&self.manifest)
+    }
+
+    /// The bytes of the release manifest.
+    #[must_use]
+    pub fn manifest(&self) -> &[u8] {
+        &self.manifest
+    }
+
+    /// The image, where the medium is one that can be read as it is meant to be.
+    #[must_use]
+    pub fn iso(&self) -> Option<&Iso> {
+        match &self.content {
+            OpenedContent::Iso(iso) => Some(iso),
+            OpenedContent::Partition(_) | OpenedContent::Directory => None,
+        }
+    }
+
+    /// The bytes of the image, where the medium is one.
+    pub fn image(&self) -> Option<&dyn Source> {
+        match &self.content {
+            OpenedContent::Iso(iso) => Some(iso.source()),
+            OpenedContent::Partition(iso) => Some(&iso.source().source),
+            OpenedContent::Directory => None,
+        }
+    }
+
+    /// The content of a payload, not checked. One that is missing is [`Class::Verification`].
+    pub fn open_payload(&self, payload: &Payload) -> Result<Box<dyn Read + Send>> {
+        let what = || format!("opening {} on {}", payload.path, self.path.display());
+        self.open_file(&payload.path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Failure::new(Class::Verification, what()).because(error).hint(COPY_AGAIN).into()
+            }
+            _ => Failure::new(Class::DiskIo, what()).because(error).into(),
+        })
+    }
+
+    /// The content of the file at `path`, relative to the root of the medium. Missing files are
+    /// [`io::ErrorKind::NotFound`].
+    pub fn open_file(&self, path: &str) -> io::Result<Box<dyn Read + Send>> {
+        match &self.content {
+            OpenedContent::Iso(iso) => Ok(Box::new(iso.open_file(path)?)),
+            OpenedContent::Partition(iso) => Ok(Box::new(iso.open_file(path)?)),
+            OpenedContent::Directory => {
+                let path = self.path.join(path);
+                // Opening a pipe would wait for a writer.
+                if !fs::metadata(&path)?.is_file() {
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+                }
+                Ok(Box::new(File::open(path)?))
+            }
+        }
+    }
+
+    /// A whole file of at most `limit` bytes.
+    pub fn read_at_most(&self, path: &str, limit: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open_file(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > limit {
+            bail!("{path} is larger than {limit} bytes");
+        }
+        Ok(bytes)
+    }
+}
+
+fn open_image(path: &Path) -> Result<File> {
+    File::open(path).class(Class::DiskIo, || format!("opening the medium {}", path.display()))
+}
+
+fn not_ours(what: String) -> Failure {
+    Failure::new(Class::Invalid, what).hint(EXPECTED)
+}
+
+fn damaged_image(path: &Path, error: impl Into<anyhow::Error>) -> anyhow::Error {
+    let error = error.into();
+    let device = error
+        .chain()
+        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.raw_os_error().is_some()));
+    let class = if device { Class::DiskIo } else { Class::Verification };
+    let source: Box<dyn std::error::Error + Send + Sync> = error.into();
+    let failure = Failure::new(class, format!("reading {MANIFEST} of {}", path.display()));
+    failure.because(source).hint(COPY_AGAIN).into()
+}
+
+fn start_of(file: &File) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; 4096];
+    let count = FileExt::read_at(file, &mut bytes, 0).context("reading its first bytes")?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+/// What a file that is no ISO probably is, from its first bytes.
+fn describe(start: &[u8]) -> &'static str {
+    const MAGICS: [(&[u8], &str); 8] = [
+        (b"hsqs", "a squashfs image"),
+        (b"\x1F\x8B", "gzip data"),
+        (b"\x28\xB5\x2F\xFD", "zstd data"),
+        (b"\xFD7zXZ\0", "xz data"),
+        (b"PK\x03\x04", "a zip archive"),
+        (b"QFI\xFB", "a qcow2 disk image"),
+        (b"\x7FELF", "a program"),
+        (b"070701", "a cpio archive"),
+    ];
+    if start.is_empty() {
+        return "an empty file";
+    }
+    if let Some((_, what)) = MAGICS.iter().find(|(magic, _)| start.starts_with(magic)) {
+        return what;
+    }
+    let text = |byte: &u8| *byte >= b' ' || matches!(byte, b'\n' | b'\r' | b'\t');
+    if start.iter().all(text) && std::str::from_utf8(start).is_ok() { "a text file" } else { "unknown data" }
+}

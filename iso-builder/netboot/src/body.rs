@@ -1,0 +1,202 @@
+//! Bodies. That of a response which is a file is read piece by piece, at the pace at which the client takes it, so that a
+//! transfer costs one piece of memory however large the file is. That of a request tells the connection limit while it
+//! is being received.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::task::JoinHandle;
+
+use super::connection_limit::ConnectionPermit;
+use super::files::ServedFile;
+use super::range::ByteSpan;
+use super::transfer_rate::TransferPhase;
+
+/// Bytes of a file that are in memory for one transfer. More of them make a transfer no quicker.
+const PIECE: u64 = 256 * 1024;
+
+/// The body of a response.
+pub struct ResponseBody {
+    kind: Kind,
+    /// What lasts as long as the response: that its connection is being answered.
+    _held: Option<Box<dyn Send>>,
+}
+
+/// What a body consists of.
+#[derive(Debug)]
+pub enum BodyParts {
+    /// Bytes that are in memory.
+    Whole(Bytes),
+    /// A part of a file.
+    Part(ServedFile, ByteSpan),
+}
+
+enum Kind {
+    Whole(Bytes),
+    Part { served: ServedFile, left: ByteSpan, reading: Option<JoinHandle<io::Result<Bytes>>> },
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody").field("left", &self.left()).finish_non_exhaustive()
+    }
+}
+
+impl ResponseBody {
+    /// Bytes that are in memory.
+    #[must_use]
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self { kind: Kind::Whole(bytes.into()), _held: None }
+    }
+
+    /// A part of a file.
+    #[must_use]
+    pub fn part(served: ServedFile, left: ByteSpan) -> Self {
+        Self { kind: Kind::Part { served, left, reading: None }, _held: None }
+    }
+
+    /// The same, and `held` is dropped when the body has been sent or given up.
+    #[must_use]
+    pub fn holding(mut self, held: impl Send + 'static) -> Self {
+        self._held = Some(Box::new(held));
+        self
+    }
+
+    /// What is to be sent, for who sends it without asking the body for it.
+    #[must_use]
+    pub fn into_parts(self) -> BodyParts {
+        match self.kind {
+            Kind::Whole(bytes) => BodyParts::Whole(bytes),
+            Kind::Part { served, left, .. } => BodyParts::Part(served, left),
+        }
+    }
+
+    /// Bytes that are still to come.
+    fn left(&self) -> u64 {
+        match &self.kind {
+            Kind::Whole(bytes) => bytes.len() as u64,
+            Kind::Part { left, .. } => left.length(),
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.left() == 0 {
+            return Poll::Ready(None);
+        }
+        match &mut self.kind {
+            Kind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Kind::Part { served, left, reading } => {
+                let task = reading.get_or_insert_with(|| read(served.clone(), *left));
+                let read = match Pin::new(task).poll(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(read) => read,
+                };
+                *reading = None;
+                let piece = read.map_err(io::Error::other).and_then(|piece| piece);
+                left.start = left.end.min(left.start + piece.as_ref().map_or(0, Bytes::len) as u64);
+                Poll::Ready(Some(piece.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left())
+    }
+}
+
+/// Reads the next piece where waiting for a disk holds up nobody else.
+fn read(served: ServedFile, left: ByteSpan) -> JoinHandle<io::Result<Bytes>> {
+    tokio::task::spawn_blocking(move || {
+        let mut piece = vec![0; usize::try_from(left.length().min(PIECE)).unwrap_or(usize::MAX)];
+        let count = served.read_at(&mut piece, left.start)?;
+        if count == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file has become shorter"));
+        }
+        piece.truncate(count);
+        Ok(piece.into())
+    })
+}
+
+/// The body of a request. Nothing of it is received before somebody asks for it.
+#[derive(Debug)]
+pub struct Upload<B> {
+    body: B,
+    permit: Arc<ConnectionPermit>,
+    receiving: bool,
+    unread: Arc<AtomicBool>,
+}
+
+impl<B: Body> Upload<B> {
+    /// The body of a request on the connection that `permit` is of.
+    #[must_use]
+    pub fn new(body: B, permit: &Arc<ConnectionPermit>) -> Self {
+        let unread = Arc::new(AtomicBool::new(!body.is_end_stream()));
+        Self { body, permit: Arc::clone(permit), receiving: false, unread }
+    }
+
+    /// Whether some of it has not been received.
+    #[must_use]
+    pub fn unread(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.unread)
+    }
+}
+
+impl<B> Upload<B> {
+    fn enter(&mut self, receiving: bool) {
+        if self.receiving != receiving {
+            self.receiving = receiving;
+            self.permit.enter(if receiving { TransferPhase::Receiving } else { TransferPhase::Answering });
+        }
+    }
+}
+
+impl<B: Body + Unpin> Body for Upload<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.enter(true);
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if self.body.is_end_stream() || frame.is_none() {
+            self.unread.store(false, Ordering::Relaxed);
+            self.enter(false);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for Upload<B> {
+    fn drop(&mut self) {
+        self.enter(false);
+    }
+}

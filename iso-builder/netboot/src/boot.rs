@@ -1,0 +1,353 @@
+//! What machines boot: scripts of iPXE and of GRUB. Pure functions of what is served and of the machine.
+//!
+//! iPXE tells the addresses of its cards, UUID, serial number and asset tag. The signed GRUB of Debian 12 can tell
+//! nothing but the address of the card that it was started from, for it has no module that reads the firmware's tables;
+//! and its HTTP knows port 80 only.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use base::digest::Digest;
+use medium::iso::menu::SCREEN_FIRST;
+use model::release::Purpose;
+
+use super::files::Files;
+use super::machine::DiskBootReason;
+
+/// Where everything of the medium is served.
+pub const MEDIUM: &str = "/medium/";
+/// Where iPXE asks with what it knows of the machine.
+pub const BOOT: &str = "/v1/boot";
+/// Where GRUB asks, with the address of a card behind it.
+pub const GRUB: &str = "/v1/grub/";
+/// Where a configuration is, with its token behind it.
+pub const CONFIGURATION: &str = "/v1/config/";
+/// Where a machine reports, with its token behind it.
+pub const REPORT: &str = "/v1/report/";
+
+/// How often a loader asks or loads before it leaves the machine to its disk.
+const ATTEMPTS: u32 = 5;
+/// Seconds between two attempts.
+const PAUSE: u32 = 10;
+/// The setting in which iPXE counts loads that failed. Settings outlive the script that makes them.
+const FAILURES: &str = "failures";
+/// How iPXE leaves the machine to its disk. UEFI firmware goes on with the next entry of its boot order where a loader
+/// failed; one that ends well makes it stop and show its menu (UEFI 2.10, 3.1.1). A BIOS is told to start the first disk.
+const IPXE_DISK: &str = "iseq ${platform} efi && exit 1 ||\nsanboot --no-describe --drive 0x80 || exit 1\n";
+
+/// What every machine boots.
+#[derive(Clone, Debug)]
+pub struct BootSystem {
+    product: String,
+    kernel: String,
+    initrd: String,
+    rootfs: String,
+    rootfs_sha256: Digest,
+    release: Digest,
+    arguments: Vec<String>,
+}
+
+/// What only one deployment of one machine gets.
+#[derive(Clone, Copy, Debug)]
+pub struct Deployment<'a> {
+    /// Opens the configuration.
+    pub configuration: &'a str,
+    /// Lets it report.
+    pub report: &'a str,
+}
+
+impl BootSystem {
+    /// The system on the medium that `files` are of, with further kernel arguments.
+    pub fn of(files: &Files, further: &[String]) -> Result<Self> {
+        let release = files.release();
+        let path = |purpose| files.path_of(purpose).map(|(path, _)| path.to_owned());
+        let (rootfs, rootfs_sha256) = files.path_of(Purpose::Rootfs)?;
+        Ok(Self {
+            product: format!("{} {}", release.name, release.version),
+            kernel: path(Purpose::Kernel)?,
+            initrd: path(Purpose::Initrd)?,
+            rootfs: rootfs.to_owned(),
+            rootfs_sha256,
+            release: files.release_digest(),
+            arguments: release.kernel_arguments.iter().chain(further).cloned().collect(),
+        })
+    }
+
+    /// The kernel's arguments, for a server that machines reach at `base`. The OS image is checked against
+    /// `nqrust.rootfs` in the initrd before it is mounted, everything else against `nqrust.release`.
+    #[must_use]
+    pub fn arguments(&self, base: &str, deployment: Deployment<'_>) -> Vec<String> {
+        let medium = format!("{base}{MEDIUM}");
+        let mut arguments = vec![
+            format!("root=live:{medium}{}", self.rootfs),
+            format!("nqrust.rootfs={}", self.rootfs_sha256.oci()),
+        ];
+        let fixed =
+            "rd.live.image rd.live.overlay.overlayfs=1 rd.neednet=1 ip=dhcp rd.shell=0 nqrust.mode=install";
+        arguments.extend(fixed.split(' ').map(str::to_owned));
+        arguments.push(format!("nqrust.release={}", self.release.oci()));
+        arguments.extend(SCREEN_FIRST.split(' ').map(str::to_owned));
+        arguments.extend(self.arguments.iter().cloned());
+        arguments.extend(parameters(base, deployment.configuration));
+        arguments.push(format!("nqrust.report={base}{REPORT}{}", deployment.report));
+        arguments
+    }
+
+    /// The script with which iPXE starts an install.
+    #[must_use]
+    pub fn ipxe(&self, base: &str, deployment: Deployment<'_>) -> String {
+        let Self { product, kernel, initrd, .. } = self;
+        let arguments = self.arguments(base, deployment).join(" ");
+        format!(
+            "#!ipxe\n\
+             echo {product}: installing this machine\n\
+             kernel {base}{MEDIUM}{kernel} initrd=initrd {arguments} || goto failed\n\
+             initrd --name initrd {base}{MEDIUM}{initrd} || goto failed\n\
+             boot || goto failed\n\
+             :failed\n\
+             inc {FAILURES}\n\
+             iseq ${{{FAILURES}}} {ATTEMPTS} && goto leave ||\n\
+             echo The system did not load; asking again in {PAUSE} seconds\n\
+             sleep {PAUSE}\n\
+             imgfree\n\
+             chain --replace {base}/boot.ipxe || goto failed\n\
+             :leave\n\
+             imgfree\n\
+             echo The system did not load: booting from disk\n\
+             {IPXE_DISK}"
+        )
+    }
+
+    /// The commands with which GRUB starts an install. Where that fails, [`grub_start`] goes on.
+    #[must_use]
+    pub fn grub(&self, base: &str, deployment: Deployment<'_>) -> String {
+        let Self { product, kernel, initrd, .. } = self;
+        let arguments: Vec<_> = self.arguments(base, deployment).iter().map(|word| quoted(word)).collect();
+        format!(
+            "echo {}\n\
+             if linux {MEDIUM}{kernel} {}; then\n\
+             \x20   if initrd {MEDIUM}{initrd}; then boot; fi\n\
+             fi\n\
+             echo 'The system did not load.'\n",
+            quoted(&format!("{product}: installing this machine")),
+            arguments.join(" "),
+        )
+    }
+}
+
+/// Those of the kernel's arguments that are part of the install's configuration, stronger than all of its documents.
+#[must_use]
+pub fn parameters(base: &str, token: &str) -> [String; 4] {
+    let medium = format!("{base}{MEDIUM}");
+    [
+        "nqrust.install.automatic=true".into(),
+        format!("nqrust.install.medium={}", medium.trim_end_matches('/')),
+        format!("nqrust.install.config_url={base}{CONFIGURATION}{token}"),
+        // Whoever deploys a machine again wants the node on it to go, once: a machine that starts with these parameters a
+        // second time finds the word on its disk.
+        format!("nqrust.install.reinstall=once:{}", word(token)),
+    ]
+}
+
+/// A word that belongs to one deployment and says nothing of its token.
+fn word(token: &str) -> String {
+    let mut word = Digest::of(format!("nqrust.install.reinstall {token}").as_bytes()).to_string();
+    word.truncate(16);
+    word
+}
+
+/// The script that every iPXE begins with: it asks again with all that it knows of the machine. Addresses are relative
+/// to where the script came from. A server that does not answer is asked [`ATTEMPTS`] times, which is longer than it takes
+/// to start again; then the machine boots from its disk.
+#[must_use]
+pub fn ipxe_start() -> String {
+    // Without colons: iPXE 1.0 takes what is before one for the scheme, in a relative address too.
+    let mut query = "mac=${netX/mac:hexhyp}".to_owned();
+    for card in 0..4 {
+        let _ = write!(query, "&mac=${{net{card}/mac:hexhyp}}");
+    }
+    query.push_str("&uuid=${uuid}&serial=${serial:uristring}&asset=${asset:uristring}");
+    format!(
+        "#!ipxe\n\
+         set attempts:int32 0\n\
+         :ask\n\
+         chain --replace {BOOT}?{query} || goto again\n\
+         :again\n\
+         inc attempts\n\
+         iseq ${{attempts}} {ATTEMPTS} && goto leave ||\n\
+         echo The server does not answer; asking again in {PAUSE} seconds\n\
+         sleep {PAUSE}\n\
+         goto ask\n\
+         :leave\n\
+         echo The server does not answer: booting from disk\n\
+         {IPXE_DISK}"
+    )
+}
+
+/// What every GRUB begins with: `/grub/grub.cfg`. It has the same attempts; a script that boots nothing comes back here.
+#[must_use]
+pub fn grub_start() -> String {
+    let attempts: Vec<String> = (1..=ATTEMPTS).map(|number| number.to_string()).collect();
+    format!(
+        "set timeout=0\n\
+         for attempt in {}; do\n\
+         \x20   configfile {GRUB}$net_default_mac\n\
+         \x20   echo 'The server does not answer; asking again in {PAUSE} seconds.'\n\
+         \x20   sleep {PAUSE}\n\
+         done\n\
+         echo 'The server does not answer: booting from disk.'\n\
+         exit\n",
+        attempts.join(" "),
+    )
+}
+
+/// The script with which iPXE leaves the machine to its disk.
+#[must_use]
+pub fn ipxe_disk(why: DiskBootReason) -> String {
+    format!("#!ipxe\necho Booting from disk: {why}\n{IPXE_DISK}")
+}
+
+/// The commands with which GRUB leaves the machine to its disk.
+#[must_use]
+pub fn grub_disk(why: DiskBootReason) -> String {
+    format!("echo {}\nsleep 2\nexit\n", quoted(&format!("Booting from disk: {why}")))
+}
+
+/// A word for GRUB's command line, in which single quotes keep everything but themselves.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
+    match word.chars().all(plain) && !word.is_empty() {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Whether an address or a further argument can stand in scripts: nothing in it ends a word or is expanded.
+#[must_use]
+pub fn is_plain(word: &str) -> bool {
+    let plain =
+        |c: char| c.is_ascii_graphic() && !matches!(c, '\'' | '"' | '\\' | '`' | '$' | '#' | '&' | '|' | ';');
+    !word.is_empty() && word.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{golden, medium};
+    use model::release::MediumKind;
+
+    const BASE: &str = "http://192.0.2.1:8080";
+    const DEPLOYMENT: Deployment<'static> = Deployment {
+        configuration: "0123456789abcdef_0123456789abcdef",
+        report: "fedcba9876543210-fedcba98",
+    };
+
+    fn system() -> BootSystem {
+        let sample = medium(MediumKind::Full);
+        BootSystem::of(&Files::open(&sample.tree()).unwrap(), &["console=hvc0".to_owned()]).unwrap()
+    }
+
+    #[test]
+    fn scripts_read_as_recorded() {
+        let system = system();
+        golden("start.ipxe", &ipxe_start());
+        golden("install.ipxe", &system.ipxe(BASE, DEPLOYMENT));
+        golden("disk.ipxe", &ipxe_disk(DiskBootReason::Installed));
+        golden("start.grub", &grub_start());
+        golden("install.grub", &system.grub(BASE, DEPLOYMENT));
+        golden("disk.grub", &grub_disk(DiskBootReason::Unknown));
+    }
+
+    #[test]
+    fn a_script_that_boots_from_disk_loads_nothing() {
+        for why in [
+            DiskBootReason::Unknown,
+            DiskBootReason::Incomplete,
+            DiskBootReason::Denied,
+            DiskBootReason::Started,
+            DiskBootReason::Installed,
+            DiskBootReason::Conflict,
+            DiskBootReason::Trouble,
+        ] {
+            for text in [ipxe_disk(why), grub_disk(why)] {
+                assert!(text.contains(&why.to_string()), "{text}");
+                assert!(
+                    !["kernel", "linux", "http", "chain "].iter().any(|word| text.contains(word)),
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn no_script_asks_for_ever() {
+        let ipxe = [ipxe_start(), system().ipxe(BASE, DEPLOYMENT)];
+        for text in ipxe {
+            // Each way back is behind a count that leaves for the disk.
+            let (before, after) = text.split_once("&& goto leave ||\n").unwrap();
+            assert!(before.lines().rev().nth(1).is_some_and(|line| line.starts_with("inc ")), "{text}");
+            assert!(after.contains("\n:leave\n") && text.ends_with(IPXE_DISK), "{text}");
+            assert!(!before.contains("sleep") && !before.contains("goto ask"), "{text}");
+        }
+        // A script of GRUB's has no way back at all: the first one's loop ends.
+        let system = system().grub(BASE, DEPLOYMENT);
+        assert!(!system.contains("configfile") && !system.contains("/grub/grub.cfg"), "{system}");
+        let start = grub_start();
+        assert!(start.contains("for attempt in 1 2 3 4 5; do\n") && start.ends_with("exit\n"), "{start}");
+        assert!(!start.contains("configfile /grub/grub.cfg"), "{start}");
+    }
+
+    #[test]
+    fn grub_understands_its_scripts() {
+        let directory = tempfile::tempdir().unwrap();
+        for text in [grub_start(), grub_disk(DiskBootReason::Conflict), system().grub(BASE, DEPLOYMENT)] {
+            let file = directory.path().join("grub.cfg");
+            std::fs::write(&file, &text).unwrap();
+            let output = std::process::Command::new("grub-script-check").arg(&file).output().unwrap();
+            assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+
+    #[test]
+    fn the_command_line_fits_into_what_a_kernel_takes() {
+        // COMMAND_LINE_SIZE of x86 is 2048; the definition's own arguments need their part.
+        let token = "0".repeat(70);
+        let deployment = Deployment { configuration: &token, report: &token };
+        let line = system().arguments("http://a-rather-long-name.of-a-server.example.org:8080", deployment);
+        assert!(line.join(" ").len() < 1152, "{line:?}");
+    }
+
+    #[test]
+    fn every_deployment_installs_over_a_node_once_and_its_word_does_not_tell_its_token() {
+        let once = |token| {
+            parameters(BASE, token).into_iter().find(|word| word.contains("reinstall=once:")).unwrap()
+        };
+        let (one, other) =
+            (once("0123456789abcdef0123456789abcdef"), once("1123456789abcdef0123456789abcdef"));
+        assert!(one != other && !one.contains("0123456789abcdef"), "{one}");
+        let shape = model::config::shape::install_config();
+        let document = model::config::sources::Document::command_line(&one, shape);
+        assert!(model::config::sources::check_partial(document).is_ok(), "{one}");
+    }
+
+    #[test]
+    fn words_of_grub_keep_what_is_in_them() {
+        for (word, expected) in
+            [("a=b", "a=b"), ("a b", "'a b'"), ("$a;b", "'$a;b'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
+            assert_eq!(quoted(word), expected);
+        }
+        for (word, plain) in [
+            (BASE, true),
+            ("https://[2001:db8::1]:8443", true),
+            ("console=ttyS1,115200n8", true),
+            ("${net0/mac}", false),
+            ("a b", false),
+            ("a\nb", false),
+            ("a&&b", false),
+            ("", false),
+        ] {
+            assert_eq!(is_plain(word), plain, "{word}");
+        }
+    }
+}

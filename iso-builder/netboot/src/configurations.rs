@@ -1,0 +1,226 @@
+//! Which configuration each machine gets: from a directory with a file for each, or from a cluster file.
+//!
+//! Every configuration is checked as an install checks it, together with the defaults of the medium and with what the
+//! server puts on the kernel command line: what is handed out will not be refused.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use base::failure::{Class, Classify, Failure, causes};
+use base::files;
+use model::cluster_file;
+use model::config::Secret;
+use model::config::sources::{Document, Effects, Gathering, Kind, Request, gather};
+use model::machine::{Nodes, Selector};
+
+use super::boot;
+use super::identity_keys::{self, IdentityKey};
+use super::machine::{ConfigurationFit, Machine};
+
+/// Where configurations come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigurationSource {
+    /// A directory with a file for each machine.
+    Directory(PathBuf),
+    /// A cluster file; its machines are known by their cards.
+    Cluster(PathBuf),
+}
+
+/// One configuration.
+#[derive(Clone, Debug)]
+struct Configuration {
+    text: Secret,
+    /// The marks of the machine that it is for; none of the fallback.
+    selectors: Vec<Selector>,
+}
+
+/// All configurations by their names, checked.
+#[derive(Clone, Debug, Default)]
+pub struct Configurations {
+    all: BTreeMap<String, Configuration>,
+    /// Which of them names a mark.
+    by_mark: HashMap<IdentityKey, BTreeSet<String>>,
+    fallback: Option<String>,
+    /// What somebody should know about them.
+    pub warnings: Vec<String>,
+}
+
+impl Configurations {
+    /// Reads and checks what is at `origin`. Every mistake of every configuration is told at once. `defaults` are the
+    /// medium's documents of defaults: name and text.
+    pub fn load(origin: &ConfigurationSource, defaults: &[(String, String)]) -> Result<Self> {
+        let mut loaded = match origin {
+            ConfigurationSource::Directory(directory) => from_directory(directory)?,
+            ConfigurationSource::Cluster(file) => from_cluster(file)?,
+        };
+        let mut mistakes = Vec::new();
+        for (name, configuration) in &loaded.all {
+            match check(name, configuration.text.expose(), defaults) {
+                Ok(warnings) => loaded.warnings.extend(warnings),
+                Err(error) => mistakes.push(causes(&error).join("\n  because: ")),
+            }
+        }
+        if mistakes.is_empty() {
+            return Ok(loaded);
+        }
+        let what = format!("{} of {} configurations cannot be used", mistakes.len(), loaded.all.len());
+        Err(Failure::new(Class::Invalid, format!("{what}\n{}", mistakes.join("\n")))
+            .hint("Correct them; `installer validate` checks one at a time.")
+            .into())
+    }
+
+    /// Adds a configuration without a check; without selectors it is the fallback.
+    pub fn add(&mut self, name: &str, text: Secret, selectors: Vec<Selector>) {
+        for selector in &selectors {
+            self.by_mark.entry(IdentityKey::of(selector)).or_default().insert(name.to_owned());
+        }
+        if selectors.is_empty() {
+            self.fallback = Some(name.to_owned());
+        }
+        self.all.insert(name.to_owned(), Configuration { text, selectors });
+    }
+
+    /// The names of the configurations that name a machine with these marks. More than one is a mistake of the operator's,
+    /// or the marks are those of several machines.
+    #[must_use]
+    pub fn naming(&self, marks: &BTreeSet<IdentityKey>) -> BTreeSet<&str> {
+        let named = marks.iter().filter_map(|mark| self.by_mark.get(mark));
+        named.flatten().map(String::as_str).collect()
+    }
+
+    /// The name of the configuration that names no machine.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    /// What a configuration names; none where there is no such configuration.
+    #[must_use]
+    pub fn selectors(&self, name: &str) -> Option<&[Selector]> {
+        self.all.get(name).map(|configuration| configuration.selectors.as_slice())
+    }
+
+    /// Which configuration there is for a machine that is known.
+    #[must_use]
+    pub fn fit(&self, machine: &Machine) -> ConfigurationFit {
+        let named = || !self.naming(&identity_keys::of(&machine.identity)).is_empty();
+        match &machine.assigned {
+            Some(name) if self.all.contains_key(name) => ConfigurationFit::Own,
+            None if named() => ConfigurationFit::Own,
+            None if self.fallback().is_some() => ConfigurationFit::Fallback,
+            _ => ConfigurationFit::Nothing,
+        }
+    }
+
+    /// The text of a configuration.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&Secret> {
+        self.all.get(name).map(|configuration| &configuration.text)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+}
+
+/// What changes when any file at `origin` does: names, lengths and times.
+#[must_use]
+pub fn stamp(origin: &ConfigurationSource) -> Vec<(PathBuf, u64, i64, i64, u64)> {
+    let one = |path: PathBuf| {
+        let metadata = std::fs::metadata(&path).ok()?;
+        Some((path, metadata.len(), metadata.mtime(), metadata.mtime_nsec(), metadata.ino()))
+    };
+    let mut found: Vec<_> = match origin {
+        ConfigurationSource::Cluster(file) => one(file.clone()).into_iter().collect(),
+        ConfigurationSource::Directory(directory) => {
+            let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+            entries.filter_map(|entry| one(entry.path())).collect()
+        }
+    };
+    found.sort();
+    found
+}
+
+fn from_directory(directory: &Path) -> Result<Configurations> {
+    let nodes = Nodes::open(directory)?;
+    let mut loaded = Configurations::default();
+    for chosen in nodes.iter() {
+        let path = directory.join(chosen.file);
+        let text = files::read_text(&path);
+        let text = text.class(Class::Invalid, || format!("reading the configuration {}", path.display()))?;
+        let selectors = chosen.selector.cloned().into_iter().collect();
+        loaded.add(chosen.file, Secret::new(text), selectors);
+    }
+    if loaded.all.is_empty() {
+        loaded.warnings.push(format!("{} has no configuration: no machine installs", directory.display()));
+    }
+    Ok(loaded)
+}
+
+fn from_cluster(file: &Path) -> Result<Configurations> {
+    let checked = cluster_file::load(file)?;
+    let first_line = |warning: String| warning.lines().next().unwrap_or_default().to_owned();
+    let warnings = checked.warnings.iter().map(|warning| first_line(warning.to_string())).collect();
+    let mut loaded = Configurations { warnings, ..Configurations::default() };
+    for document in checked.documents {
+        let name = document.entry.file;
+        let selectors: Vec<Selector> =
+            document.entry.macs.iter().filter_map(|mac| mac.parse().ok()).map(Selector::Mac).collect();
+        if selectors.is_empty() {
+            let hostname = document.entry.hostname;
+            loaded
+                .warnings
+                .push(format!("{hostname} has no macs in the cluster file: it cannot be recognised"));
+            continue;
+        }
+        loaded.add(&name, Secret::new(document.text), selectors);
+    }
+    Ok(loaded)
+}
+
+/// What an install would have: the sources of a machine that boots from this server.
+struct Rehearsal<'a> {
+    name: &'a str,
+    text: &'a str,
+    defaults: &'a [(String, String)],
+}
+
+impl Effects for Rehearsal<'_> {
+    fn medium(&mut self, _: Option<&Request>) -> Result<Vec<Document>> {
+        let one =
+            |(name, text): &(String, String)| Document::yaml(Kind::Defaults, name.clone(), text.clone());
+        Ok(self.defaults.iter().map(one).collect())
+    }
+
+    fn volume(&mut self) -> Result<Option<Document>> {
+        Ok(None)
+    }
+
+    fn command_line(&mut self) -> Result<String> {
+        Ok(boot::parameters("https://server.invalid", "0").join(" "))
+    }
+
+    fn fetch(&mut self, _: &Request) -> Result<Document> {
+        Ok(Document::yaml(Kind::Url, self.name, self.text))
+    }
+}
+
+/// The warnings about a configuration. One that an install would refuse is an error.
+fn check(name: &str, text: &str, defaults: &[(String, String)]) -> Result<Vec<String>> {
+    // A part that says nothing would leave a machine with the medium's defaults and nobody's name.
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
+        return Err(anyhow!("{name} is empty"));
+    }
+    let combined = gather(Gathering::default(), &mut Rehearsal { name, text, defaults })?;
+    let first_line =
+        |warning: &dyn fmt::Display| warning.to_string().lines().next().unwrap_or_default().to_owned();
+    Ok(combined.warnings.iter().map(|warning| first_line(warning)).collect())
+}
+
+#[cfg(test)]
+mod tests;

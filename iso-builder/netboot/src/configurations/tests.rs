@@ -1,0 +1,104 @@
+use super::*;
+use crate::test_support::{NODE, SECRETS, told};
+use base::failure::{class_of, render};
+
+/// The names of the configurations that name a machine which tells this.
+fn naming<'a>(loaded: &'a Configurations, query: &str) -> Vec<&'a str> {
+    loaded.naming(&identity_keys::of(&told(query))).into_iter().collect()
+}
+
+/// A directory with these files.
+fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    directory
+}
+
+fn load(files: &[(&str, &str)], defaults: &[(String, String)]) -> Result<Configurations> {
+    let directory = directory(files);
+    Configurations::load(&ConfigurationSource::Directory(directory.path().into()), defaults)
+}
+
+#[test]
+fn a_machine_gets_the_file_with_its_name_and_else_the_fallback() {
+    let files = [("mac-52-54-00-00-00-01.yaml", NODE), ("serial-CZ1.yaml", NODE), ("default.yaml", NODE)];
+    let loaded = load(&files, &[]).unwrap();
+    let first = "mac=52:54:00:00:00:01";
+    assert_eq!(naming(&loaded, first), ["mac-52-54-00-00-00-01.yaml"]);
+    assert_eq!(naming(&loaded, "serial=cz1"), ["serial-CZ1.yaml"]);
+    assert!(naming(&loaded, "mac=52:54:00:00:00:02").is_empty());
+    let both = naming(&loaded, &format!("{first}&serial=CZ1"));
+    assert_eq!(both, ["mac-52-54-00-00-00-01.yaml", "serial-CZ1.yaml"]);
+    assert_eq!(loaded.fallback(), Some("default.yaml"));
+    assert_eq!(loaded.text("default.yaml").unwrap().expose(), NODE);
+    assert_eq!(load(&files[..1], &[]).unwrap().fallback(), None);
+}
+
+#[test]
+fn each_mistake_of_each_configuration_is_told_with_its_place_and_no_secret() {
+    let wrong = NODE.replace("hostname", "hostnme");
+    let other = NODE.replace("192.0.2.10", "192.0.2.300");
+    let files = [("default.yaml", NODE), ("serial-A.yaml", &wrong), ("serial-B.yaml", &other)];
+    let error = load(&files, &[]).unwrap_err();
+    let text = render(&error);
+    assert_eq!(class_of(&error), Class::Invalid);
+    for part in ["2 of 3 configurations", "serial-A.yaml:2:6", "`hostnme` in `os`", "serial-B.yaml:3:30"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    assert!(!SECRETS.iter().any(|secret| text.contains(secret)), "{text}");
+}
+
+#[test]
+fn a_configuration_is_checked_together_with_what_the_medium_and_the_server_add() {
+    let defaults = |text: &str| vec![("config/defaults.yaml".to_owned(), text.to_owned())];
+    let half = &NODE.replace("vip: 192.0.2.10, ", "");
+    assert!(load(&[("default.yaml", half)], &[]).is_err());
+    load(&[("default.yaml", half)], &defaults("install: {vip: 192.0.2.10}")).unwrap();
+    let chained = format!("{NODE}  ").replace("mode: create", "mode: create, config_url: 'http://a/b'");
+    let text = render(&load(&[("default.yaml", &chained)], &[]).unwrap_err());
+    assert!(text.contains("chained-config-url"), "{text}");
+    for empty in ["", "# nothing\n"] {
+        let text = render(&load(&[("default.yaml", empty)], &[]).unwrap_err());
+        assert!(text.contains("default.yaml is empty"), "{text}");
+    }
+}
+
+#[test]
+fn a_warning_names_the_file_that_it_is_about() {
+    let trial = NODE.replace("vip: 192.0.2.10", "profile: trial");
+    let loaded = load(&[("serial-A.yaml", &trial)], &[]).unwrap();
+    let warnings = loaded.warnings.join("\n");
+    assert!(warnings.contains("serial-A.yaml:3:") && warnings.contains("install.vip"), "{warnings}");
+}
+
+#[test]
+fn a_cluster_file_gives_each_machine_its_own_by_any_of_its_cards() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/clusters/three-nodes.yaml");
+    let loaded = Configurations::load(&ConfigurationSource::Cluster(path), &[]).unwrap();
+    assert_eq!(loaded.count(), 3);
+    let checked = cluster_file::load(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/clusters/three-nodes.yaml"),
+    )
+    .unwrap();
+    for document in &checked.documents {
+        for mac in &document.entry.macs {
+            assert_eq!(naming(&loaded, &format!("mac={mac}")), [document.entry.file.as_str()]);
+            assert_eq!(loaded.text(&document.entry.file).unwrap().expose(), document.text);
+        }
+    }
+}
+
+#[test]
+fn a_change_of_any_file_is_noticed() {
+    let directory = directory(&[("default.yaml", NODE)]);
+    let origin = ConfigurationSource::Directory(directory.path().into());
+    let before = stamp(&origin);
+    assert_eq!(stamp(&origin), before);
+    std::fs::write(directory.path().join("serial-A.yaml"), NODE).unwrap();
+    let added = stamp(&origin);
+    assert_ne!(added, before);
+    base::files::write_atomically(&directory.path().join("default.yaml"), NODE.as_bytes(), 0o644).unwrap();
+    assert_ne!(stamp(&origin), added, "another file of the same length");
+}

@@ -1,0 +1,288 @@
+//! DHCP and TFTP by dnsmasq, which runs as a child with a configuration of ours: beside a DHCP server that there is
+//! already (ProxyDHCP), or as the only one. It sends a machine's firmware to a loader, and iPXE to its script.
+//!
+//! Options are those of dnsmasq(8). The numbers of architectures are those of the IANA registry of RFC 4578 and RFC 5970:
+//! 0 is a BIOS, 6, 7 and 9 are UEFI over TFTP, 16 is UEFI over HTTP.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Result, anyhow};
+use base::failure::{Class, Classify, Failure};
+use base::files::write_atomically;
+use tempfile::{Builder, TempDir};
+use tokio::process::{Child, Command};
+
+use super::files::ServedFile;
+use super::loaders::{BIOS, UEFI};
+
+/// The program.
+const PROGRAM: &str = "dnsmasq";
+/// Where services keep what goes with the machine's run.
+const RUN: &str = "/run";
+/// How long an address is lent in a network of which this is the only DHCP server.
+const LEASE: &str = "1h";
+
+/// What dnsmasq does in the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DhcpMode {
+    /// It adds what to boot to the answers of another DHCP server.
+    Proxy {
+        /// Any address of the network.
+        network: Ipv4Addr,
+    },
+    /// It is the network's only DHCP server.
+    Full {
+        /// The first address to lend...
+        first: Ipv4Addr,
+        /// ...and the last.
+        last: Ipv4Addr,
+        /// The gateway; none where the network has none.
+        router: Option<Ipv4Addr>,
+        /// Name servers.
+        dns: Vec<Ipv4Addr>,
+    },
+}
+
+/// What the configuration is made of.
+#[derive(Clone, Debug)]
+pub struct DnsmasqSettings {
+    /// What to do.
+    pub mode: DhcpMode,
+    /// The only interface to answer on; all where none is named.
+    pub interface: Option<String>,
+    /// Where machines reach the HTTP server, without a slash at its end.
+    pub base: String,
+    /// The directory with the loaders for TFTP.
+    pub tftp: PathBuf,
+    /// Where leases are kept.
+    pub leases: PathBuf,
+}
+
+impl DnsmasqSettings {
+    /// The configuration file.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let Self { base, .. } = self;
+        let mut lines = vec![
+            "# Written by `iso-builder serve`; changes are lost.".to_owned(),
+            "# No DNS.".into(),
+            "port=0".into(),
+            "log-dhcp".into(),
+            format!("dhcp-leasefile={}", self.leases.display()),
+            "enable-tftp".into(),
+            format!("tftp-root={}", self.tftp.display()),
+        ];
+        if let Some(interface) = &self.interface {
+            lines.push(format!("interface={interface}"));
+            lines.push("bind-interfaces".into());
+        }
+        lines.push("# iPXE says who it is, by its own option or by its user class.".into());
+        lines.push("dhcp-match=set:ipxe,175".into());
+        lines.push("dhcp-userclass=set:ipxe,iPXE".into());
+        match &self.mode {
+            DhcpMode::Proxy { network } => lines.extend(proxy(*network, base)),
+            DhcpMode::Full { first, last, router, dns } => {
+                lines.extend(full(*first, *last, *router, dns, base))
+            }
+        }
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
+
+/// ProxyDHCP answers with services: to firmware with a loader, to iPXE with the script.
+fn proxy(network: Ipv4Addr, base: &str) -> Vec<String> {
+    let uefi = |architecture: &str| format!("pxe-service=tag:!ipxe,{architecture},\"NQRust\",{UEFI}");
+    let script =
+        |architecture: &str| format!("pxe-service=tag:ipxe,{architecture},\"NQRust\",{base}/boot.ipxe");
+    let mut lines = vec![
+        "# Beside another DHCP server, which gives the addresses.".to_owned(),
+        format!("dhcp-range={network},proxy"),
+        format!("pxe-service=tag:!ipxe,x86PC,\"NQRust\",{BIOS}"),
+    ];
+    lines.extend(["BC_EFI", "X86-64_EFI"].map(uefi));
+    lines.extend(["x86PC", "BC_EFI", "X86-64_EFI"].map(script));
+    lines
+}
+
+/// A DHCP server of its own answers by architecture; the last line that fits counts.
+fn full(
+    first: Ipv4Addr,
+    last: Ipv4Addr,
+    router: Option<Ipv4Addr>,
+    dns: &[Ipv4Addr],
+    base: &str,
+) -> Vec<String> {
+    let list: Vec<_> = dns.iter().map(ToString::to_string).collect();
+    // An option without a value keeps dnsmasq from naming itself.
+    let router = router.map(|router| format!(",{router}")).unwrap_or_default();
+    let dns = if list.is_empty() { String::new() } else { format!(",{}", list.join(",")) };
+    let mut lines = vec![
+        "# The only DHCP server of the network.".to_owned(),
+        "dhcp-authoritative".into(),
+        format!("dhcp-range={first},{last},{LEASE}"),
+        format!("dhcp-option=option:router{router}"),
+        format!("dhcp-option=option:dns-server{dns}"),
+        "dhcp-match=set:bios,option:client-arch,0".into(),
+    ];
+    lines.extend([6, 7, 9].map(|number| format!("dhcp-match=set:uefi,option:client-arch,{number}")));
+    lines.push("dhcp-match=set:http,option:client-arch,16".into());
+    lines.push(format!("dhcp-boot=tag:!ipxe,tag:bios,{BIOS}"));
+    lines.push(format!("dhcp-boot=tag:!ipxe,tag:uefi,{UEFI}"));
+    lines.push("# UEFI over HTTP takes an answer only from who says that it is one.".into());
+    lines.push("dhcp-option-force=tag:!ipxe,tag:http,option:vendor-class,HTTPClient".into());
+    lines.push(format!("dhcp-boot=tag:!ipxe,tag:http,\"{base}/loaders/{UEFI}\""));
+    lines.push(format!("dhcp-boot=tag:ipxe,\"{base}/boot.ipxe\""));
+    lines
+}
+
+/// An empty directory for TFTP that every user of this host can read, as the one that dnsmasq becomes has to. The directory
+/// of the state is closed to others, and so is the home that it is in. It goes when dropped.
+pub fn tftp_directory() -> Result<TempDir> {
+    let make = |parent: &Path| Builder::new().prefix("nqrust-tftp-").tempdir_in(parent);
+    let made = make(Path::new(RUN)).or_else(|_| make(&std::env::temp_dir()));
+    // Whatever the umask.
+    let made = made.and_then(|made| {
+        fs::set_permissions(made.path(), Permissions::from_mode(0o755))?;
+        Ok(made)
+    });
+    made.class(Class::DiskIo, || "making a directory for TFTP".into())
+}
+
+/// Puts the loaders where dnsmasq finds them, and its configuration into `configuration`.
+pub fn prepare(
+    settings: &DnsmasqSettings,
+    loaders: &BTreeMap<String, ServedFile>,
+    configuration: &Path,
+) -> Result<()> {
+    for name in [BIOS, UEFI] {
+        let Some(served) = loaders.get(name) else {
+            return Err(Failure::new(
+                Class::Hardware,
+                format!("this host lacks {name}, which dnsmasq is to give out"),
+            )
+            .hint("Install it: apt-get install ipxe. Or name its directory with --loaders.")
+            .into());
+        };
+        let what = || format!("reading {name}");
+        let mut bytes = vec![0; usize::try_from(served.length).class(Class::Unexpected, what)?];
+        let count = served.read_at(&mut bytes, 0).class(Class::DiskIo, what)?;
+        bytes.truncate(count);
+        write_atomically(&settings.tftp.join(name), &bytes, 0o644).class(Class::DiskIo, what)?;
+    }
+    write_atomically(configuration, settings.render().as_bytes(), 0o644)
+        .class(Class::DiskIo, || "writing the configuration of dnsmasq".into())
+}
+
+/// Starts dnsmasq in the foreground. It ends when what is returned is dropped.
+pub fn spawn(configuration: &Path) -> Result<Child> {
+    let mut command = Command::new(PROGRAM);
+    command.arg("--keep-in-foreground").arg("--log-facility=-");
+    command.arg(format!("--conf-file={}", configuration.display()));
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    command.spawn().map_err(|error| {
+        let missing = error.kind() == std::io::ErrorKind::NotFound;
+        let failure = Failure::new(Class::Hardware, "starting dnsmasq").because(error);
+        match missing {
+            true => failure.hint("Install it: apt-get install dnsmasq-base"),
+            false => failure,
+        }
+        .into()
+    })
+}
+
+/// The failure that dnsmasq's end is while the server runs.
+#[must_use]
+pub fn ended(status: std::io::Result<std::process::ExitStatus>) -> anyhow::Error {
+    let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+    Failure::new(Class::Network, "dnsmasq has ended")
+        .because(anyhow!("{why}"))
+        .hint("Its own messages above tell why. It needs root, and ports 67, 69 and 4011 to itself.")
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::golden;
+    use base::failure::render;
+
+    fn settings(mode: DhcpMode) -> DnsmasqSettings {
+        DnsmasqSettings {
+            mode,
+            interface: Some("eth1".into()),
+            base: "http://192.0.2.1:8080".into(),
+            tftp: "/var/lib/nqrust/dnsmasq/tftp".into(),
+            leases: "/var/lib/nqrust/dnsmasq/leases".into(),
+        }
+    }
+
+    fn modes() -> [(&'static str, DhcpMode); 3] {
+        let full = |router, dns| DhcpMode::Full {
+            first: Ipv4Addr::new(192, 0, 2, 100),
+            last: Ipv4Addr::new(192, 0, 2, 199),
+            router,
+            dns,
+        };
+        let address = |last| Ipv4Addr::new(192, 0, 2, last);
+        [
+            ("proxy", DhcpMode::Proxy { network: address(0) }),
+            ("full", full(Some(address(254)), vec![address(53), address(54)])),
+            ("isolated", full(None, vec![])),
+        ]
+    }
+
+    #[test]
+    fn configurations_read_as_recorded() {
+        for (name, mode) in modes() {
+            golden(&format!("dnsmasq-{name}.conf"), &settings(mode).render());
+        }
+    }
+
+    #[test]
+    fn dnsmasq_itself_accepts_them() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, mode) in modes() {
+            let path = directory.path().join(name);
+            fs::write(&path, settings(mode).render()).unwrap();
+            let argument = format!("--conf-file={}", path.display());
+            let output = std::process::Command::new(PROGRAM).arg("--test").arg(argument).output();
+            // A host without it cannot be asked; it is one of the packages that `make setup` installs.
+            assert!(output.is_ok() || std::env::var_os("CI").is_none(), "this test needs {PROGRAM}");
+            let Ok(output) = output else { return };
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+
+    #[test]
+    fn a_missing_loader_is_told_with_the_package_that_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let settings =
+            DnsmasqSettings { tftp: directory.path().join("tftp"), ..settings(modes()[0].1.clone()) };
+        let configuration = directory.path().join("dnsmasq.conf");
+        let only = BTreeMap::from([(BIOS.to_owned(), ServedFile::small(b"loader".to_vec()))]);
+        let text = render(&prepare(&settings, &only, &configuration).unwrap_err());
+        assert!(text.contains(UEFI) && text.contains("apt-get install ipxe"), "{text}");
+        let both =
+            BTreeMap::from([BIOS, UEFI].map(|name| (name.to_owned(), ServedFile::small(b"loader".to_vec()))));
+        prepare(&settings, &both, &configuration).unwrap();
+        assert_eq!(fs::read_to_string(configuration).unwrap(), settings.render());
+        assert_eq!(fs::read(directory.path().join("tftp").join(BIOS)).unwrap(), b"loader");
+    }
+
+    #[test]
+    fn every_user_can_read_the_directory_for_tftp_and_it_goes_with_the_server() {
+        let directory = tftp_directory().unwrap();
+        let path = directory.path().to_owned();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
+        let closed = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o001 == 0;
+        assert!(!path.ancestors().any(closed), "{}", path.display());
+        drop(directory);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,313 @@
+//! The files of a medium that are served: the release manifest and the payloads that it names, and nothing else that
+//! may be on the medium.
+//!
+//! A file is found by its whole path in a table that is made once. Nothing that a client asks for ever becomes a path
+//! on this machine's disks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use base::digest::Digest;
+use base::failure::{Class, Classify, Failure};
+use model::release::{MANIFEST, Payload, Purpose, Release};
+
+use formats::iso9660;
+use medium::opened::OpenedMedium;
+
+/// Where a run of bytes of a file is in the file that holds it.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    at: u64,
+    length: u64,
+}
+
+/// The bytes of one served file.
+#[derive(Clone, Debug)]
+enum Bytes {
+    /// In a file or a drive of this machine.
+    Held { file: Arc<File>, runs: Arc<[Run]> },
+    /// In memory.
+    Small(Arc<[u8]>),
+}
+
+/// One file that is served.
+#[derive(Clone)]
+pub struct ServedFile {
+    bytes: Bytes,
+    /// Length in bytes.
+    pub length: u64,
+    /// SHA-256 of the content, as the manifest says it.
+    pub sha256: Digest,
+}
+
+impl fmt::Debug for ServedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").field("length", &self.length).field("sha256", &self.sha256).finish()
+    }
+}
+
+impl ServedFile {
+    /// What is in memory.
+    #[must_use]
+    pub fn small(bytes: Vec<u8>) -> Self {
+        let (length, sha256) = (bytes.len() as u64, Digest::of(&bytes));
+        Self { bytes: Bytes::Small(bytes.into()), length, sha256 }
+    }
+
+    /// A whole file of this machine whose digest is known.
+    fn whole(path: &Path, length: u64, sha256: Digest) -> Result<Self> {
+        let what = || format!("opening {}", path.display());
+        let file = File::open(path).class(Class::DiskIo, what)?;
+        let found = file.metadata().class(Class::DiskIo, what)?.len();
+        check_length(&path.display().to_string(), length, found)?;
+        let runs = [Run { at: 0, length }].into();
+        Ok(Self { bytes: Bytes::Held { file: Arc::new(file), runs }, length, sha256 })
+    }
+
+    /// The strong tag of this content, with its quotes (RFC 9110, section 8.8.3).
+    #[must_use]
+    pub fn tag(&self) -> String {
+        format!("\"{}\"", self.sha256)
+    }
+
+    /// Reads some bytes from `position` on; fewer than asked for at the end of a run, none at the end of the file.
+    pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        match self.at(position) {
+            ContentLocation::Memory(bytes) => {
+                let count = buffer.len().min(bytes.len());
+                buffer[..count].copy_from_slice(&bytes[..count]);
+                Ok(count)
+            }
+            ContentLocation::File { file, offset, length } => {
+                let wanted = buffer.len().min(usize::try_from(length).unwrap_or(usize::MAX));
+                file.read_at(&mut buffer[..wanted], offset)
+            }
+        }
+    }
+
+    /// Where the bytes from `position` on are, as far as they lie together; no bytes at the end of the file.
+    #[must_use]
+    pub fn at(&self, position: u64) -> ContentLocation<'_> {
+        match &self.bytes {
+            Bytes::Small(bytes) => {
+                let start = usize::try_from(position).unwrap_or(usize::MAX).min(bytes.len());
+                ContentLocation::Memory(&bytes[start..])
+            }
+            Bytes::Held { file, runs } => {
+                let mut before = 0;
+                for run in runs.iter() {
+                    let inside = position - before;
+                    if inside < run.length {
+                        return ContentLocation::File {
+                            file,
+                            offset: run.at + inside,
+                            length: run.length - inside,
+                        };
+                    }
+                    before += run.length;
+                }
+                ContentLocation::Memory(&[])
+            }
+        }
+    }
+}
+
+/// Where some bytes of a served file are.
+#[derive(Clone, Copy, Debug)]
+pub enum ContentLocation<'a> {
+    /// In memory: these.
+    Memory(&'a [u8]),
+    /// In a file or a drive of this machine.
+    File {
+        /// Which.
+        file: &'a Arc<File>,
+        /// Where they begin in it, in bytes.
+        offset: u64,
+        /// How many they are.
+        length: u64,
+    },
+}
+
+/// Every file of a medium that is served, by its path on the medium.
+#[derive(Debug)]
+pub struct Files {
+    table: BTreeMap<String, ServedFile>,
+    release: Release,
+    digest: Digest,
+    missing: usize,
+}
+
+impl Files {
+    /// The files of the medium at `path`: an ISO, a directory with the content of one, or the directory that a build
+    /// has left, whose full ISO is then served where it is there and else the netboot set. A medium without kernel,
+    /// initrd or OS image cannot be booted and is [`Class::Invalid`], as is one with a configuration of its own.
+    pub fn open(path: &Path) -> Result<Self> {
+        let medium = OpenedMedium::open(path)?;
+        let release = medium.release()?;
+        let built = path.join(format!("{}.iso", stem(&release)));
+        if medium.iso().is_none() && built.is_file() {
+            let iso = OpenedMedium::open(&built)?;
+            if iso.release_digest() == medium.release_digest() {
+                return Self::of(&iso, release);
+            }
+        }
+        Self::of(&medium, release)
+    }
+
+    fn of(medium: &OpenedMedium, release: Release) -> Result<Self> {
+        refuse_configuration(medium.path(), &release)?;
+        let digest = medium.release_digest();
+        let mut table =
+            BTreeMap::from([(MANIFEST.to_owned(), ServedFile::small(medium.manifest().to_vec()))]);
+        let mut missing = 0;
+        let held = Held::by(medium)?;
+        for payload in &release.payloads {
+            match held.find(payload, &release)? {
+                Some(served) => {
+                    table.insert(payload.path.clone(), served);
+                }
+                None if is_booted(payload.purpose) => return Err(not_bootable(medium.path(), payload)),
+                None => missing += 1,
+            }
+        }
+        let files = Self { table, release, digest, missing };
+        for purpose in [Purpose::Kernel, Purpose::Initrd, Purpose::Rootfs] {
+            files.path_of(purpose)?;
+        }
+        Ok(files)
+    }
+
+    /// The file at `path`, which is exactly one of the medium's.
+    #[must_use]
+    pub fn get(&self, path: &str) -> Option<&ServedFile> {
+        self.table.get(path)
+    }
+
+    /// The medium's manifest.
+    #[must_use]
+    pub fn release(&self) -> &Release {
+        &self.release
+    }
+
+    /// The digest of the manifest's bytes.
+    #[must_use]
+    pub fn release_digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// How many payloads of the manifest are not here: blobs of images, which installs then take from elsewhere.
+    #[must_use]
+    pub fn missing(&self) -> usize {
+        self.missing
+    }
+
+    /// The path and the digest of the only file with this purpose.
+    pub fn path_of(&self, purpose: Purpose) -> Result<(&str, Digest)> {
+        let payload = self.release.payload(purpose).ok_or_else(|| {
+            Failure::new(Class::Invalid, format!("the release manifest names no {purpose:?}"))
+                .hint("Build the medium again with this release's iso-builder.")
+        })?;
+        Ok((&payload.path, payload.sha256))
+    }
+}
+
+/// What a machine boots before it could take anything from elsewhere.
+fn is_booted(purpose: Purpose) -> bool {
+    matches!(purpose, Purpose::Kernel | Purpose::Initrd | Purpose::Rootfs)
+}
+
+/// The first part of the names of all that a build makes.
+fn stem(release: &Release) -> String {
+    format!("{}-{}-{}", release.id, release.version, release.architecture)
+}
+
+/// Where a medium's files are on this machine.
+enum Held<'a> {
+    Iso(&'a iso9660::Iso, Arc<File>),
+    Directory(&'a Path),
+}
+
+impl<'a> Held<'a> {
+    fn by(medium: &'a OpenedMedium) -> Result<Self> {
+        match medium.iso() {
+            None => Ok(Self::Directory(medium.path())),
+            Some(iso) => {
+                let file = File::open(medium.path());
+                let file =
+                    file.class(Class::DiskIo, || format!("opening the medium {}", medium.path().display()))?;
+                Ok(Self::Iso(iso, Arc::new(file)))
+            }
+        }
+    }
+
+    fn find(&self, payload: &Payload, release: &Release) -> Result<Option<ServedFile>> {
+        match self {
+            Self::Iso(iso, file) => in_iso(iso, file, payload),
+            Self::Directory(directory) => {
+                let netboot = match payload.purpose {
+                    Purpose::Kernel => Some("vmlinuz"),
+                    Purpose::Initrd => Some("initrd"),
+                    Purpose::Rootfs => Some("rootfs.squashfs"),
+                    _ => None,
+                };
+                let netboot = netboot.map(|suffix| directory.join(format!("{}-{suffix}", stem(release))));
+                let places: [Option<PathBuf>; 2] = [Some(directory.join(&payload.path)), netboot];
+                let found = places.into_iter().flatten().find(|path| path.is_file());
+                found.map(|path| ServedFile::whole(&path, payload.size, payload.sha256)).transpose()
+            }
+        }
+    }
+}
+
+fn in_iso(iso: &iso9660::Iso, file: &Arc<File>, payload: &Payload) -> Result<Option<ServedFile>> {
+    let what = || format!("finding {} in the image", payload.path);
+    let entry = match iso.plain_file(&payload.path) {
+        Err(iso9660::Error::NotFound(_)) => return Ok(None),
+        entry => entry.class(Class::Verification, what)?,
+    };
+    check_length(&payload.path, payload.size, entry.size())?;
+    let run = |extent: &iso9660::Extent| Run { at: extent.start.offset().0, length: extent.length.into() };
+    let runs: Arc<[Run]> = entry.extents.iter().map(run).collect();
+    let end = runs.iter().map(|run| run.at + run.length).max().unwrap_or(0);
+    if end > iso.length() {
+        let cause = iso9660::Error::Truncated { needed: end, length: iso.length() };
+        return Err(cause).class(Class::Verification, what);
+    }
+    let bytes = Bytes::Held { file: Arc::clone(file), runs };
+    Ok(Some(ServedFile { bytes, length: payload.size, sha256: payload.sha256 }))
+}
+
+fn check_length(name: &str, expected: u64, found: u64) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Failure::new(Class::Verification, format!("{name} is not the file of this release"))
+        .because(anyhow!("it has {found} bytes, and the release manifest says {expected}"))
+        .hint("Build or copy the medium again; `iso-builder verify` finds every damaged file.")
+        .into())
+}
+
+fn not_bootable(medium: &Path, payload: &Payload) -> anyhow::Error {
+    Failure::new(Class::Invalid, format!("{} cannot boot a machine", medium.display()))
+        .because(anyhow!("it lacks {}", payload.path))
+        .hint("Give a full ISO, or a directory that `iso-builder build` has made with its netboot set.")
+        .into()
+}
+
+/// Whoever reaches the server can read all of the medium.
+fn refuse_configuration(medium: &Path, release: &Release) -> Result<()> {
+    let Some(payload) = release.payload(Purpose::InstallConfig) else { return Ok(()) };
+    Err(Failure::new(Class::Invalid, format!("{} has an install configuration of its own", medium.display()))
+        .because(anyhow!("everybody on the network could read {} with its secrets", payload.path))
+        .hint("Serve a medium that was built without install_config, and put configurations into --nodes.")
+        .into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+use super::*;
+use crate::test_support::{INITRD, medium, write_manifest};
+use base::failure::{class_of, render};
+use model::release::MediumKind;
+use testing::medium::SampleMedium;
+
+/// All of a file, read in pieces of `piece` bytes.
+fn content(served: &ServedFile, piece: usize) -> Vec<u8> {
+    let mut content = Vec::new();
+    let mut buffer = vec![0; piece];
+    loop {
+        match served.read_at(&mut buffer, content.len() as u64).unwrap() {
+            0 => return content,
+            count => content.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+fn holds_everything(files: &Files, sample: &SampleMedium) {
+    for payload in &sample.release.payloads {
+        let served = files.get(&payload.path).unwrap();
+        assert_eq!(served.length, payload.size);
+        assert_eq!(Digest::of(&content(served, 65_537)), payload.sha256, "{}", payload.path);
+        assert_eq!(served.tag(), format!("\"{}\"", payload.sha256));
+    }
+    let manifest = files.get(MANIFEST).unwrap();
+    assert_eq!(content(manifest, 100), sample.release.to_bytes());
+    assert_eq!((manifest.sha256, files.missing()), (files.release_digest(), 0));
+}
+
+#[test]
+fn an_iso_and_a_directory_give_the_same_files() {
+    let sample = medium(MediumKind::Full);
+    holds_everything(&Files::open(&sample.tree()).unwrap(), &sample);
+    holds_everything(&Files::open(&sample.iso()).unwrap(), &sample);
+}
+
+#[test]
+fn a_build_directory_serves_its_iso_and_without_it_the_netboot_set() {
+    let sample = medium(MediumKind::Full);
+    let built = tempfile::tempdir().unwrap();
+    let copy = |from: &str, to: &str| {
+        std::fs::copy(sample.tree().join(from), built.path().join(to)).unwrap();
+    };
+    copy("release.json", "release.json");
+    copy("live/vmlinuz", "nqrust-1.0-amd64-vmlinuz");
+    copy("live/initrd", "nqrust-1.0-amd64-initrd");
+    copy("live/rootfs.squashfs", "nqrust-1.0-amd64-rootfs.squashfs");
+    let files = Files::open(built.path()).unwrap();
+    assert_eq!(content(files.get("live/initrd").unwrap(), 100), INITRD);
+    assert_eq!(files.missing(), 2);
+    let iso = built.path().join("nqrust-1.0-amd64.iso");
+    std::fs::copy(sample.iso(), &iso).unwrap();
+    holds_everything(&Files::open(built.path()).unwrap(), &sample);
+    // An ISO that another build has left is another release.
+    std::fs::write(built.path().join("release.json"), [sample.release.to_bytes(), b"\n".to_vec()].concat())
+        .unwrap();
+    assert_eq!(Files::open(built.path()).unwrap().missing(), 2);
+}
+
+#[test]
+fn nothing_is_found_but_by_the_exact_name_of_a_file_of_the_release() {
+    let sample = medium(MediumKind::Full);
+    std::fs::write(sample.tree().join("secret"), "not of the release").unwrap();
+    let files = Files::open(&sample.tree()).unwrap();
+    for path in [
+        "",
+        "/",
+        "/live/initrd",
+        "live",
+        "live/",
+        "live//initrd",
+        "live/./initrd",
+        "live/../live/initrd",
+        "../tree/live/initrd",
+        "live/initrd\0",
+        "live/INITRD",
+        "secret",
+        "boot/grub/grub.cfg",
+        "/etc/passwd",
+    ] {
+        assert!(files.get(path).is_none(), "{path:?}");
+    }
+}
+
+#[test]
+fn a_net_install_medium_lacks_the_blobs_of_images() {
+    let sample = medium(MediumKind::NetInstall);
+    assert_eq!(Files::open(&sample.iso()).unwrap().missing(), 2);
+}
+
+#[test]
+fn a_medium_that_no_machine_can_boot_from_is_refused() {
+    let sample = medium(MediumKind::Full);
+    std::fs::remove_file(sample.tree().join("live/initrd")).unwrap();
+    let error = Files::open(&sample.tree()).unwrap_err();
+    assert_eq!(class_of(&error), Class::Invalid);
+    assert!(render(&error).contains("it lacks live/initrd"), "{}", render(&error));
+    let mut sample = medium(MediumKind::Full);
+    sample.release.payloads.retain(|payload| payload.purpose != Purpose::Rootfs);
+    write_manifest(&sample);
+    assert_eq!(class_of(&Files::open(&sample.tree()).unwrap_err()), Class::Invalid);
+}
+
+#[test]
+fn a_file_of_another_length_is_refused() {
+    let sample = medium(MediumKind::Full);
+    std::fs::write(sample.tree().join("live/initrd"), "short").unwrap();
+    for path in [sample.tree(), sample.iso()] {
+        let error = Files::open(&path).unwrap_err();
+        assert_eq!(class_of(&error), Class::Verification);
+        assert!(render(&error).contains("live/initrd is not the file"), "{}", render(&error));
+    }
+}
+
+#[test]
+fn a_medium_whose_configuration_everybody_could_read_is_refused() {
+    let sample = SampleMedium::new(MediumKind::Full);
+    let error = Files::open(&sample.tree()).unwrap_err();
+    assert_eq!(class_of(&error), Class::Invalid);
+    let text = render(&error);
+    assert!(text.contains("config/install.yaml") && !text.contains("a-very-secret"), "{text}");
+}

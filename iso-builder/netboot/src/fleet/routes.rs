@@ -1,0 +1,379 @@
+//! Which request gets what: reports of machines, the page, its JSON, its forms. Sockets are others' business.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::Result;
+use base::digest::Digest;
+use model::config::Secret;
+use model::fleet::Hello;
+
+use super::access::FleetAccess;
+use super::stories::Stories;
+use super::story::{self, RunOutcome};
+use super::view::{self, FleetView};
+use super::{machine_page, page};
+use crate::boot::REPORT;
+use crate::configurations::Configurations;
+use crate::machine::DeploymentEvent;
+use crate::machine::OperatorAction;
+use crate::machine_id::MachineId;
+use crate::machine_registry::{ActionResult, MachineRegistry, Reporter};
+use crate::moment::Moment;
+
+/// The page, and with `/` behind it everything that belongs to it.
+pub const PAGE: &str = "/fleet";
+/// The fleet as JSON.
+pub const JSON: &str = "/v1/fleet";
+/// The longest body of a report, in bytes.
+const BODY: usize = model::fleet::BODY;
+/// Machines that the page shows, at most; the others are counted, and are in the JSON.
+const SHOWN: usize = 2000;
+/// The longest form, in bytes.
+const FORM: usize = 4096;
+
+/// What a page may do: nothing but what this server gives it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+const HTML: &str = "text/html; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// One request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FleetRequest<'a> {
+    /// The address of the client; none where there is no connection.
+    pub peer: Option<IpAddr>,
+    /// `GET`, `HEAD` or `POST`; others are refused.
+    pub method: &'a str,
+    /// The path, as it came.
+    pub path: &'a str,
+    /// What follows the `?`.
+    pub query: &'a str,
+    /// Header fields.
+    pub authorization: Option<&'a str>,
+    /// Header fields.
+    pub cookie: Option<&'a str>,
+    /// Header fields.
+    pub if_none_match: Option<&'a str>,
+    /// What came with a `POST`, no longer than [`Fleet::body_limit`] says.
+    pub body: &'a [u8],
+}
+
+/// The answer to one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetReply {
+    /// As RFC 9110 numbers them.
+    pub status: u16,
+    /// Header fields; the length of the body is not among them.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body, also for `HEAD`.
+    pub body: Vec<u8>,
+}
+
+impl FleetReply {
+    fn new(status: u16, kind: &str, body: impl Into<Vec<u8>>) -> Self {
+        let headers = [
+            ("Content-Type", kind),
+            ("Content-Security-Policy", POLICY),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cache-Control", "no-store"),
+        ];
+        let headers = headers.map(|(name, value)| (name, value.to_owned())).into();
+        Self { status, headers, body: body.into() }
+    }
+
+    fn page(status: u16, title: &str, main: &str) -> Self {
+        Self::new(status, HTML, page::document(title, None, main))
+    }
+
+    fn to(place: &str) -> Self {
+        Self::new(303, TEXT, "").with("Location", place.to_owned())
+    }
+
+    fn with(mut self, name: &'static str, value: String) -> Self {
+        self.headers.retain(|(known, _)| *known != name);
+        self.headers.push((name, value));
+        self
+    }
+}
+
+/// What the server knows of its machines beside what they tell.
+#[derive(Clone, Copy)]
+#[allow(missing_debug_implementations)]
+pub struct FleetSources<'a> {
+    /// The machines.
+    pub store: &'a MachineRegistry,
+    /// The configurations as they are now.
+    pub configurations: &'a Configurations,
+    /// Tells the operator something.
+    pub note: &'a dyn Fn(String),
+}
+
+/// The fleet of one server.
+#[derive(Debug)]
+pub struct Fleet {
+    access: FleetAccess,
+    stories: Mutex<Stories>,
+    tls: bool,
+}
+
+impl Fleet {
+    /// A fleet for those who know `token`; `tls` says whether browsers come by HTTPS.
+    #[must_use]
+    pub fn new(token: &Secret, tls: bool) -> Self {
+        Self { access: FleetAccess::new(token), stories: Mutex::default(), tls }
+    }
+
+    /// Whether a path is one of these.
+    #[must_use]
+    pub fn has(path: &str) -> bool {
+        let below =
+            |base: &str| path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        below(PAGE) || below(JSON) || path.starts_with(REPORT)
+    }
+
+    /// Answers. An error is one of this server: what was asked for could not be kept on disk.
+    pub fn answer(
+        &self,
+        request: &FleetRequest<'_>,
+        known: FleetSources<'_>,
+        now: Moment,
+    ) -> Result<FleetReply> {
+        match request.method {
+            "POST" => self.post(request, known, now),
+            "GET" | "HEAD" => self.get(request, known, now),
+            _ => Ok(FleetReply::new(405, TEXT, "").with("Allow", "GET, HEAD, POST".into())),
+        }
+    }
+
+    fn stories(&self) -> MutexGuard<'_, Stories> {
+        self.stories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_open(&self, request: &FleetRequest<'_>) -> bool {
+        self.access.is_open_to(request.authorization, request.cookie)
+    }
+
+    fn get(&self, request: &FleetRequest<'_>, known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
+        match request.path {
+            // They are the same for everybody and hold nothing.
+            "/fleet/style.css" => {
+                return Ok(unchanged(request, FleetReply::new(200, "text/css; charset=utf-8", page::STYLE)));
+            }
+            "/fleet/script.js" => {
+                let script = FleetReply::new(200, "text/javascript; charset=utf-8", page::SCRIPT);
+                return Ok(unchanged(request, script));
+            }
+            _ => {}
+        }
+        let brought = parameter(request.query, "token").is_some_and(|token| self.access.is_token(&token));
+        if brought && (request.path == PAGE || of_machine(request.path).is_some()) {
+            // The address without the token: it is not to stay in histories.
+            return Ok(FleetReply::to(request.path).with("Set-Cookie", self.access.set_cookie(self.tls)));
+        }
+        if !self.is_open(request) {
+            return Ok(closed(request.path));
+        }
+        Ok(match request.path {
+            PAGE => FleetReply::new(
+                200,
+                HTML,
+                page::document("Fleet", Some("/fleet/live"), &self.list(known, now)?),
+            ),
+            "/fleet/live" => unchanged(request, FleetReply::new(200, HTML, self.list(known, now)?)),
+            JSON => {
+                let json = serde_json::to_vec_pretty(&self.view(known, usize::MAX, now)?)?;
+                FleetReply::new(200, "application/json", json)
+            }
+            path => self.one(request, path, known, now)?.unwrap_or_else(absent),
+        })
+    }
+
+    /// The first `limit` machines, and how many more there are.
+    fn view(&self, known: FleetSources<'_>, limit: usize, now: Moment) -> Result<FleetView> {
+        let (machines, count, conflicts) = known.store.list(limit)?;
+        let stories = self.stories();
+        let rows = machines.iter().map(|one| (one, stories.get(one.id), known.configurations.fit(one)));
+        let mut view = FleetView::new(rows, now);
+        view.more = count.saturating_sub(machines.len());
+        view.conflicts = conflicts.iter().map(view::ConflictRow::from).collect();
+        Ok(view)
+    }
+
+    fn list(&self, known: FleetSources<'_>, now: Moment) -> Result<String> {
+        Ok(page::fleet(&self.view(known, SHOWN, now)?, self.access.form_value(), now))
+    }
+
+    /// The pages of one machine.
+    fn one(
+        &self,
+        request: &FleetRequest<'_>,
+        path: &str,
+        known: FleetSources<'_>,
+        now: Moment,
+    ) -> Result<Option<FleetReply>> {
+        let Some((id, what)) = of_machine(path) else { return Ok(None) };
+        let machine = known.store.get(id)?;
+        let stories = self.stories();
+        let story = stories.get(id);
+        if what == "log" {
+            let log = story.filter(|story| !story.log.is_empty()).map(|story| story.log.clone());
+            return Ok(log.map(|log| FleetReply::new(200, TEXT, log)));
+        }
+        let Some(machine) = machine else { return Ok(None) };
+        let row = view::row(&machine, story, known.configurations.fit(&machine), now);
+        let main = machine_page::page(&row, story, self.access.form_value(), now);
+        Ok(match what {
+            "" => {
+                let title = format!("{} · Fleet", super::html::HtmlText(&row.name));
+                let live = format!("{path}/live");
+                Some(FleetReply::new(200, HTML, page::document(&title, Some(&live), &main)))
+            }
+            "live" => Some(unchanged(request, FleetReply::new(200, HTML, main))),
+            _ => None,
+        })
+    }
+
+    /// How many bytes the body of a `POST` may have, or the answer where nobody looks at a body, which follows from the
+    /// head alone: anybody can ask, but only who brings a token is listened to. An error is one of this server.
+    pub fn body_limit(
+        &self,
+        request: &FleetRequest<'_>,
+        store: &MachineRegistry,
+    ) -> Result<Result<usize, FleetReply>> {
+        if let Some(token) = request.path.strip_prefix(REPORT) {
+            return Ok(store.reporter(token)?.map(|_| BODY).ok_or_else(unknown_reporter));
+        }
+        if !self.is_open(request) {
+            return Ok(Err(closed(request.path)));
+        }
+        let acts = action(request.path).is_some() || of_conflict(request.path).is_some();
+        Ok(if acts { Ok(FORM) } else { Err(absent()) })
+    }
+
+    fn post(&self, request: &FleetRequest<'_>, known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
+        if let Err(refusal) = self.body_limit(request, known.store)? {
+            return Ok(refusal);
+        }
+        if let Some(token) = request.path.strip_prefix(REPORT) {
+            return self.report(token, request.body, known, now);
+        }
+        // A program that sends the token is no browser that another site makes send a form.
+        let form = String::from_utf8_lossy(request.body);
+        let ours = parameter(&form, "form").is_some_and(|value| self.access.is_form_value(&value));
+        if !ours && !self.access.is_open_to(request.authorization, None) {
+            return Ok(FleetReply::page(403, "Nothing was done", page::STALE));
+        }
+        let from = request.peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
+        if let Some(conflict) = of_conflict(request.path)
+            && known.store.dismiss(conflict)?
+        {
+            return Ok(FleetReply::to(PAGE));
+        }
+        let Some((id, action)) = action(request.path) else { return Ok(absent()) };
+        let name = known.store.get(id)?.map(|machine| machine.name()).unwrap_or_default();
+        let acted = known.store.act(id, action, known.configurations, now)?;
+        if matches!(acted, ActionResult::Done | ActionResult::Removed) {
+            (known.note)(format!("{from}operator: {} {name}", action.name()));
+        }
+        Ok(match acted {
+            ActionResult::Done => FleetReply::to(&format!("{PAGE}#m-{id}")),
+            ActionResult::Removed => FleetReply::to(PAGE),
+            ActionResult::Refused => FleetReply::page(409, "Nothing was done", page::HELD),
+            ActionResult::Absent => absent(),
+        })
+    }
+
+    /// What a machine has to tell. Its token says which machine it is, whatever it says of itself.
+    fn report(&self, token: &str, body: &[u8], known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
+        let Some(reporter) = known.store.reporter(token)? else { return Ok(unknown_reporter()) };
+        let (hello, lines) = match story::read(body) {
+            Ok(told) => told,
+            Err(absurd) => return Ok(FleetReply::new(400, TEXT, format!("{absurd}\n"))),
+        };
+        let Reporter { id, has_taken } = reporter;
+        let (first, outcome) = self.stories().hear(id, has_taken, (&hello, &lines), now);
+        if has_taken {
+            conclude(id, outcome, first, &hello, known, now)?;
+        }
+        Ok(FleetReply::new(204, TEXT, ""))
+    }
+}
+
+/// Keeps what has come of an install, and which cards its machine has.
+fn conclude(
+    id: MachineId,
+    outcome: Option<RunOutcome>,
+    first: bool,
+    hello: &Hello,
+    known: FleetSources<'_>,
+    now: Moment,
+) -> Result<()> {
+    let event = outcome.map(|outcome| match outcome {
+        RunOutcome::Installed => DeploymentEvent::Finished,
+        RunOutcome::Joined => DeploymentEvent::Joined,
+        RunOutcome::Failed => DeploymentEvent::Failed,
+    });
+    // Which cards it has is the same in each report of a run.
+    if event.is_none() && !first {
+        return Ok(());
+    }
+    for (mac, owner) in known.store.report(id, event, &hello.machine, known.configurations, now)? {
+        let name = known.store.get(id)?.map(|machine| machine.name()).unwrap_or_default();
+        (known.note)(format!("the machine of {name} reports the card {mac}, which is of {owner}"));
+    }
+    Ok(())
+}
+
+/// `/fleet/conflicts/ID/dismiss`.
+fn of_conflict(path: &str) -> Option<&str> {
+    path.strip_prefix("/fleet/conflicts/")?.strip_suffix("/dismiss")
+}
+
+fn unknown_reporter() -> FleetReply {
+    FleetReply::new(403, TEXT, "no machine reports with this token\n")
+}
+
+fn absent() -> FleetReply {
+    FleetReply::page(404, "Not found", page::ABSENT)
+}
+
+/// What a path of an action means: to which machine is done what.
+fn action(path: &str) -> Option<(MachineId, OperatorAction)> {
+    of_machine(path).and_then(|(id, verb)| Some((id, OperatorAction::of_name(verb)?)))
+}
+
+/// `/fleet/machines/ID`, or that with one word behind it.
+fn of_machine(path: &str) -> Option<(MachineId, &str)> {
+    let rest = path.strip_prefix("/fleet/machines/")?;
+    let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
+    Some((id.parse().ok()?, what))
+}
+
+fn closed(path: &str) -> FleetReply {
+    let reply = match path {
+        JSON => {
+            FleetReply::new(401, "application/json", "{\"error\": \"the token of the fleet is needed\"}\n")
+        }
+        _ => FleetReply::page(401, "Token needed", page::CLOSED),
+    };
+    reply.with("WWW-Authenticate", "Bearer realm=\"fleet\"".into())
+}
+
+/// The reply, without its body where the browser has it already.
+fn unchanged(request: &FleetRequest<'_>, reply: FleetReply) -> FleetReply {
+    let tag = format!("\"{}\"", Digest::of(&reply.body));
+    let known = request.if_none_match.is_some_and(|known| known == tag);
+    let reply = reply.with("ETag", tag).with("Cache-Control", "no-cache".into());
+    if known { FleetReply { status: 304, body: Vec::new(), ..reply } } else { reply }
+}
+
+/// One value of a query or a form. Values of these forms need no decoding.
+fn parameter(text: &str, name: &str) -> Option<String> {
+    let mut pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+use super::*;
+use crate::machine::{DeploymentState, InstallPermission, Machine};
+use crate::test_support::{configurations, told};
+use base::progress;
+use model::fleet::{Failed, Line, Node};
+use model::machine::Identity;
+use uuid::Uuid;
+
+const NOW: Moment = Moment(1_700_000_000);
+const TOKEN: &str = "T-secret";
+/// The configuration of the machine.
+const NAME: &str = "serial-CZ12.yaml";
+
+/// A fleet with one machine that has taken its configuration; the path at which it reports.
+fn fleet() -> (tempfile::TempDir, FleetSources, MachineId) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = MachineRegistry::open(directory.path()).unwrap();
+    let configurations = configurations(&[NAME]);
+    let mut known = FleetSources {
+        fleet: Fleet::new(&Secret::new(TOKEN), false),
+        store,
+        configurations,
+        reports: String::new(),
+    };
+    let (configuration, reports) = known.boot();
+    known.take(&configuration);
+    known.reports = reports;
+    let id = known.machine().id;
+    (directory, known, id)
+}
+
+/// A fleet and its machines.
+struct FleetSources {
+    fleet: Fleet,
+    store: MachineRegistry,
+    configurations: Configurations,
+    /// Where the machine reports.
+    reports: String,
+}
+
+impl FleetSources {
+    fn answer(&self, request: &FleetRequest<'_>, now: Moment) -> Result<FleetReply> {
+        let known =
+            super::FleetSources { store: &self.store, configurations: &self.configurations, note: &|_| {} };
+        self.fleet.answer(request, known, now)
+    }
+
+    /// The token for the configuration and the path for reports of the machine, which is told to install.
+    fn boot(&self) -> (String, String) {
+        let peer = [192, 0, 2, 1].into();
+        let booted = self.store.boot(&told("serial=CZ12"), peer, &self.configurations, NOW).unwrap();
+        let (configuration, report) = booted.tokens.unwrap();
+        (configuration.expose().to_owned(), format!("{REPORT}{}", report.expose()))
+    }
+
+    fn take(&self, token: &str) {
+        let peer = [192, 0, 2, 1].into();
+        self.store.take(token, peer, &self.configurations, 60, NOW).unwrap().unwrap();
+    }
+
+    fn machine(&self) -> Machine {
+        self.store.list(1).unwrap().0.pop().unwrap()
+    }
+
+    fn state(&self) -> DeploymentState {
+        self.machine().state
+    }
+}
+
+fn get<'a>(path: &'a str) -> FleetRequest<'a> {
+    FleetRequest { method: "GET", path, authorization: Some("Bearer T-secret"), ..FleetRequest::default() }
+}
+
+fn header<'a>(reply: &'a FleetReply, name: &str) -> Option<&'a str> {
+    reply.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+}
+
+fn body(lines: &[Line]) -> Vec<u8> {
+    let hello = Hello { v: 1, run: Uuid::nil(), machine: Identity::default(), hostname: None, product: None };
+    let lines = [Line::Hello(hello)].into_iter().chain(lines.iter().cloned());
+    lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect::<String>().into_bytes()
+}
+
+fn end(exit_code: u8) -> Line {
+    let (time, step, message) = ("2026-11-21T10:00:00Z".into(), "run".into(), "over".into());
+    let state = progress::State::Done;
+    let (bytes, total, result, exit_code) = (None, None, None, Some(exit_code));
+    Line::Event(progress::Event { v: 1, seq: 1, time, step, state, bytes, total, message, result, exit_code })
+}
+
+fn report<'a>(path: &'a str, body: &'a [u8]) -> FleetRequest<'a> {
+    FleetRequest { method: "POST", path, body, ..FleetRequest::default() }
+}
+
+#[test]
+fn nothing_of_the_fleet_is_shown_without_the_token() {
+    let (_directory, fleet, id) = fleet();
+    let machine = format!("/fleet/machines/{id}");
+    let (live, log) = (format!("{machine}/live"), format!("{machine}/log"));
+    for path in ["/fleet", "/fleet/live", "/v1/fleet", "/fleet/x", &machine, &live, &log] {
+        for request in [
+            FleetRequest { authorization: None, ..get(path) },
+            FleetRequest { authorization: Some("Bearer wrong"), query: "token=wrong", ..get(path) },
+            FleetRequest { authorization: None, cookie: Some("nqrust-fleet=T-secret"), ..get(path) },
+            FleetRequest { method: "HEAD", authorization: None, ..get(path) },
+        ] {
+            let reply = fleet.answer(&request, NOW).unwrap();
+            let text = String::from_utf8(reply.body).unwrap();
+            assert_eq!(reply.status, 401, "{path}");
+            assert!(!text.contains("CZ12") && !text.contains(&id.to_string()), "{path}: {text}");
+        }
+    }
+    assert_eq!(fleet.answer(&get(&machine), NOW).unwrap().status, 200);
+}
+
+#[test]
+fn the_token_in_the_address_becomes_a_cookie_and_leaves_the_address() {
+    let (_directory, fleet, _) = fleet();
+    let request = FleetRequest { authorization: None, query: "token=T-secret", ..get("/fleet") };
+    let reply = fleet.answer(&request, NOW).unwrap();
+    assert_eq!((reply.status, header(&reply, "Location")), (303, Some("/fleet")));
+    let cookie = header(&reply, "Set-Cookie").unwrap().split(';').next().unwrap();
+    let request = FleetRequest { authorization: None, cookie: Some(cookie), ..get("/fleet") };
+    let reply = fleet.answer(&request, NOW).unwrap();
+    assert_eq!(reply.status, 200);
+    assert!(header(&reply, "Content-Security-Policy").unwrap().starts_with("default-src 'none'"));
+    assert_eq!(header(&reply, "Cache-Control"), Some("no-store"));
+    assert!(!String::from_utf8(reply.body).unwrap().contains(TOKEN));
+}
+
+#[test]
+fn a_page_that_has_not_changed_is_not_sent_again() {
+    let (_directory, fleet, _) = fleet();
+    let reply = fleet.answer(&get("/fleet/live"), NOW).unwrap();
+    let tag = header(&reply, "ETag").unwrap();
+    let again = FleetRequest { if_none_match: Some(tag), ..get("/fleet/live") };
+    let reply = fleet.answer(&again, NOW).unwrap();
+    assert_eq!((reply.status, reply.body.len()), (304, 0));
+    assert_eq!(fleet.answer(&again, NOW.plus(3)).unwrap().status, 200, "three seconds more is news");
+    let style = fleet.answer(&FleetRequest { authorization: None, ..get("/fleet/style.css") }, NOW).unwrap();
+    assert_eq!((style.status, header(&style, "Content-Type")), (200, Some("text/css; charset=utf-8")));
+}
+
+#[test]
+fn what_a_machine_reports_decides_whether_it_boots_the_installer_again() {
+    for (code, state) in [(0, DeploymentState::Installed), (6, DeploymentState::Failed)] {
+        let (_directory, fleet, id) = fleet();
+        let failed =
+            Line::Failure(Failed { causes: vec!["no <disk>".into()], hints: vec![], exit_code: code });
+        let told = body(&[end(code), failed, Line::Log("the <log>".into())]);
+        for _ in 0..2 {
+            assert_eq!(fleet.answer(&report(&fleet.reports, &told), NOW.plus(5)).unwrap().status, 204);
+        }
+        let known = fleet.store.get(id).unwrap().unwrap();
+        assert_eq!((known.state, known.since), (state, NOW.plus(5)));
+        let log = fleet.answer(&get(&format!("/fleet/machines/{id}/log")), NOW).unwrap();
+        assert_eq!((log.body.as_slice(), header(&log, "Content-Type")), (&b"the <log>"[..], Some(TEXT)));
+        let page = fleet.answer(&get(&format!("/fleet/machines/{id}")), NOW.plus(5)).unwrap();
+        let page = String::from_utf8(page.body).unwrap();
+        assert!(page.contains("the &lt;log&gt;"), "{page}");
+        assert_eq!(page.contains("no &lt;disk&gt;"), code != 0);
+    }
+}
+
+#[test]
+fn a_node_that_tells_that_it_is_ready_has_joined_and_stays_so() {
+    let (_directory, fleet, _) = fleet();
+    let node = |ready| Line::Node(Node { ready, stage: "ready".into(), ..Node::default() });
+    // A server that was started again has not heard the end of the install.
+    for (line, expected) in [
+        (node(false), DeploymentState::Installed),
+        (node(true), DeploymentState::Joined),
+        (node(false), DeploymentState::Joined),
+        (end(0), DeploymentState::Joined),
+    ] {
+        assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[line])), NOW).unwrap().status, 204);
+        assert_eq!(fleet.state(), expected);
+    }
+    let strange = Line::Node(Node { detail: "\u{1b}[2J".into(), ..Node::default() });
+    assert_eq!(fleet.answer(&report(&fleet.reports, &body(&[strange])), NOW).unwrap().status, 400);
+}
+
+#[test]
+fn a_report_without_its_token_or_of_another_form_changes_nothing() {
+    let (_directory, fleet, _) = fleet();
+    let good = body(&[end(0)]);
+    let reports = &fleet.reports;
+    for (path, body, status) in [
+        (&*format!("/v1/report/{}", "0".repeat(70)), &*good, 403),
+        ("/v1/report/", &good, 403),
+        (&format!("{reports}/"), &good, 403),
+        (reports, b"", 400),
+        (reports, b"\xff", 400),
+    ] {
+        assert_eq!(fleet.answer(&report(path, body), NOW).unwrap().status, status, "{path}");
+    }
+    assert_eq!(fleet.state(), DeploymentState::Installing);
+    assert_eq!(fleet.answer(&get(reports), NOW).unwrap().status, 404);
+}
+
+#[test]
+fn who_has_not_taken_the_configuration_reports_and_changes_nothing() {
+    let (_directory, fleet, id) = fleet();
+    fleet.store.act(id, OperatorAction::Redeploy, &fleet.configurations, NOW).unwrap();
+    let (_, before) = fleet.boot();
+    let (configuration, after) = fleet.boot();
+    for code in [6, 0] {
+        assert_eq!(fleet.answer(&report(&before, &body(&[end(code)])), NOW).unwrap().status, 204);
+        assert_eq!(fleet.state(), DeploymentState::Booting);
+    }
+    fleet.take(&configuration);
+    for path in [&before, &fleet.reports] {
+        assert_eq!(fleet.answer(&report(path, &body(&[end(6)])), NOW).unwrap().status, 403);
+    }
+    assert_eq!(fleet.state(), DeploymentState::Installing);
+    assert_eq!(fleet.answer(&report(&after, &body(&[end(0)])), NOW).unwrap().status, 204);
+    assert_eq!(fleet.state(), DeploymentState::Installed);
+    let limit = |path: &str| fleet.fleet.body_limit(&report(path, b""), &fleet.store).unwrap().ok();
+    assert_eq!((limit(&after), limit(&before)), (Some(BODY), None));
+}
+
+#[test]
+fn a_conflict_is_shown_with_its_names_and_the_address_of_who_asked_until_it_is_dismissed() {
+    let (_directory, mut fleet, _) = fleet();
+    fleet.configurations = configurations(&[NAME, "asset-tag-rack3.yaml"]);
+    let peer = [203, 0, 113, 7].into();
+    fleet.store.boot(&told("serial=CZ12&asset=rack3"), peer, &fleet.configurations, NOW).unwrap();
+    let page =
+        |fleet: &FleetSources| String::from_utf8(fleet.answer(&get("/fleet"), NOW).unwrap().body).unwrap();
+    let shown = page(&fleet);
+    for text in ["<h3>203.0.113.7</h3>", NAME, "asset-tag-rack3.yaml", "Conflict"] {
+        assert!(shown.contains(text), "{text} in {shown}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&fleet.answer(&get("/v1/fleet"), NOW).unwrap().body).unwrap();
+    let conflict = &json["conflicts"][0];
+    assert_eq!(conflict["address"], "203.0.113.7");
+    assert_eq!(conflict["between"], serde_json::json!(["asset-tag-rack3.yaml", NAME]));
+    assert_eq!(
+        (&json["more"], &json["machines"][0]["clients"][0]["address"]),
+        (&0.into(), &"192.0.2.1".into())
+    );
+    let path = format!("/fleet/conflicts/{}/dismiss", conflict["id"].as_str().unwrap());
+    let post = FleetRequest { method: "POST", ..get(&path) };
+    assert_eq!(fleet.answer(&FleetRequest { authorization: None, ..post }, NOW).unwrap().status, 401);
+    assert!(page(&fleet).contains("203.0.113.7"));
+    assert_eq!(fleet.answer(&post, NOW).unwrap().status, 303);
+    assert!(!page(&fleet).contains("203.0.113.7"));
+    assert_eq!(fleet.answer(&post, NOW).unwrap().status, 404);
+}
+
+#[test]
+fn actions_take_the_cookie_and_a_form_of_this_server_or_the_token() {
+    let (_directory, fleet, id) = fleet();
+    let access = FleetAccess::new(&Secret::new(TOKEN));
+    let cookie = access.set_cookie(false);
+    let cookie = cookie.split(';').next();
+    let form = format!("form={}", access.form_value());
+    let path = format!("/fleet/machines/{id}/redeploy");
+    let post = |authorization, cookie, body| FleetRequest {
+        method: "POST",
+        path: &path,
+        authorization,
+        cookie,
+        body,
+        ..FleetRequest::default()
+    };
+    for (request, status) in [
+        (post(None, None, form.as_bytes()), 401),
+        (post(None, cookie, b""), 403),
+        (post(None, cookie, b"form=wrong"), 403),
+    ] {
+        assert_eq!(fleet.answer(&request, NOW).unwrap().status, status);
+        assert_eq!(fleet.state(), DeploymentState::Installing);
+    }
+    let reply = fleet.answer(&post(None, cookie, form.as_bytes()), NOW).unwrap();
+    assert_eq!((reply.status, header(&reply, "Location")), (303, Some(&*format!("/fleet#m-{id}"))));
+    assert_eq!(fleet.state(), DeploymentState::Redeploy);
+    for (verb, permission) in [("deny", InstallPermission::Denied), ("allow", InstallPermission::Allowed)] {
+        let path = format!("/fleet/machines/{id}/{verb}");
+        let request = FleetRequest { method: "POST", path: &path, ..get("") };
+        assert_eq!(fleet.answer(&FleetRequest { path: &path, ..request }, NOW).unwrap().status, 303);
+        assert_eq!(fleet.machine().permission, permission);
+    }
+    let path = format!("/fleet/machines/{id}/forget");
+    let forget = FleetRequest { method: "POST", path: &path, ..get("") };
+    assert_eq!(fleet.answer(&forget, NOW).unwrap().status, 303);
+    assert_eq!(fleet.answer(&forget, NOW).unwrap().status, 404);
+}
+
+#[test]
+fn a_machine_that_has_its_configuration_cannot_be_forgotten() {
+    let (_directory, fleet, id) = fleet();
+    let path = format!("/fleet/machines/{id}/forget");
+    let forget = FleetRequest { method: "POST", path: &path, ..get("") };
+    assert_eq!(fleet.answer(&forget, NOW).unwrap().status, 409);
+    assert_eq!(fleet.state(), DeploymentState::Installing);
+}
+
+#[test]
+fn what_is_not_there_is_not_found() {
+    let (_directory, fleet, id) = fleet();
+    let (log, odd) = (format!("/fleet/machines/{id}/log"), format!("/fleet/machines/{id}/odd"));
+    let nobody = format!("/fleet/machines/{}", MachineId::random());
+    for path in ["/fleet/", "/fleet/machines/", "/fleet/machines/../..", "/v1/fleet/x", &log, &odd, &nobody] {
+        assert_eq!(fleet.answer(&get(path), NOW).unwrap().status, 404, "{path}");
+        assert_eq!(
+            fleet.answer(&FleetRequest { method: "POST", ..get(path) }, NOW).unwrap().status,
+            404,
+            "{path}"
+        );
+    }
+    assert_eq!(fleet.answer(&FleetRequest { method: "PUT", ..get("/fleet") }, NOW).unwrap().status, 405);
+    for (path, ours) in [
+        ("/fleet", true),
+        ("/fleet/x", true),
+        ("/fleets", false),
+        ("/v1/fleet", true),
+        ("/v1/report/x", true),
+        ("/v1/boot", false),
+    ] {
+        assert_eq!(Fleet::has(path), ours, "{path}");
+    }
+}

@@ -1,0 +1,228 @@
+//! Where a machine is on its way, as people say it, out of the steps that its installer tells.
+
+use serde::Serialize;
+
+use crate::machine::{DeploymentState, InstallPermission};
+
+/// Where a machine is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineStage {
+    /// It asked to boot, and nothing says that it may install.
+    Unknown,
+    /// Somebody has denied it.
+    Denied,
+    /// It may install when it boots next.
+    Waiting,
+    /// The installer is starting.
+    Booting,
+    /// The installer runs: network, configuration.
+    Preparing,
+    /// The machine is checked, then the medium.
+    Preflight,
+    /// Disks get their tables and file systems.
+    Disks,
+    /// The system is written and read back.
+    Writing,
+    /// Container images go to the disk.
+    Seeding,
+    /// What makes the disk bootable.
+    Finishing,
+    /// The install has come to its end, and the machine restarts.
+    Rebooting,
+    /// The node is on its way into its cluster.
+    Joining,
+    /// It is installed.
+    Installed,
+    /// The node is ready in its cluster.
+    Joined,
+    /// The install failed.
+    Failed,
+    /// The node does not come into its cluster unless somebody does something.
+    NotJoined,
+}
+
+/// What machines are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StageGroup {
+    /// Somebody has to look.
+    Failed,
+    /// On its way.
+    Installing,
+    /// Will install when it boots.
+    Waiting,
+    /// Somebody has to say whether it may install.
+    Unknown,
+    /// Done.
+    Installed,
+    /// Boots from its disk, whatever it is.
+    Denied,
+}
+
+/// The stages of an install that the page shows as a way, in their order.
+pub const WAY: [MachineStage; 7] = [
+    MachineStage::Booting,
+    MachineStage::Preflight,
+    MachineStage::Writing,
+    MachineStage::Seeding,
+    MachineStage::Finishing,
+    MachineStage::Rebooting,
+    MachineStage::Joining,
+];
+
+impl MachineStage {
+    /// The stage that begins with the step `id` of an install; none where a step belongs to whatever stage it is in.
+    #[must_use]
+    pub fn of_step(id: &str) -> Option<Self> {
+        Some(match id {
+            "configuration" | "network" => Self::Preparing,
+            "preflight" | "verify-medium" => Self::Preflight,
+            "wipe-disks" | "wipe" | "partition" | "data-disk" | "esp" | "mirror" => Self::Disks,
+            "image-check" | "image" | "read-back" => Self::Writing,
+            "images" | "unpack" => Self::Seeding,
+            "node" | "boot-code" | "prove" | "commit" => Self::Finishing,
+            _ => return None,
+        })
+    }
+
+    /// The stage of a machine of which nothing but its state is known.
+    #[must_use]
+    pub fn of_state(state: DeploymentState, permission: InstallPermission, may_install: bool) -> Self {
+        match (state, permission) {
+            (DeploymentState::Installed, _) => Self::Installed,
+            (DeploymentState::Joined, _) => Self::Joined,
+            (DeploymentState::Failed, _) => Self::Failed,
+            (DeploymentState::Installing, _) => Self::Preparing,
+            (_, InstallPermission::Denied) => Self::Denied,
+            (DeploymentState::Booting, _) => Self::Booting,
+            (DeploymentState::Redeploy, _) => Self::Waiting,
+            (DeploymentState::Waiting, _) if may_install => Self::Waiting,
+            (DeploymentState::Waiting, _) => Self::Unknown,
+        }
+    }
+
+    /// What it counts as.
+    #[must_use]
+    pub fn group(self) -> StageGroup {
+        match self {
+            Self::Unknown => StageGroup::Unknown,
+            Self::Denied => StageGroup::Denied,
+            Self::Waiting => StageGroup::Waiting,
+            Self::Failed | Self::NotJoined => StageGroup::Failed,
+            Self::Installed | Self::Joined => StageGroup::Installed,
+            _ => StageGroup::Installing,
+        }
+    }
+
+    /// How far along [`WAY`] it is.
+    #[must_use]
+    pub fn way(self) -> Option<usize> {
+        Some(match self {
+            Self::Booting | Self::Preparing => 0,
+            Self::Preflight => 1,
+            Self::Disks | Self::Writing => 2,
+            Self::Seeding => 3,
+            Self::Finishing => 4,
+            Self::Rebooting => 5,
+            Self::Joining | Self::NotJoined => 6,
+            _ => return None,
+        })
+    }
+
+    /// In a word or two.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Unknown => "Unknown machine",
+            Self::Denied => "Denied",
+            Self::Waiting => "Waiting to boot",
+            Self::Booting => "Booting",
+            Self::Preparing => "Starting",
+            Self::Preflight => "Preflight",
+            Self::Disks => "Preparing disks",
+            Self::Writing => "Writing",
+            Self::Seeding => "Seeding images",
+            Self::Finishing => "Finishing",
+            Self::Rebooting => "Rebooting",
+            Self::Joining => "Joining",
+            Self::Installed => "Installed",
+            Self::Joined => "Joined",
+            Self::Failed => "Failed",
+            Self::NotJoined => "Not joined",
+        }
+    }
+}
+
+impl StageGroup {
+    /// All, in the order in which they want to be seen.
+    pub const ALL: [Self; 6] =
+        [Self::Failed, Self::Installing, Self::Unknown, Self::Waiting, Self::Installed, Self::Denied];
+
+    /// As a count says it: "3 installing".
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Installing => "installing",
+            Self::Waiting => "waiting",
+            Self::Unknown => "unknown",
+            Self::Installed => "installed",
+            Self::Denied => "denied",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_of_an_install_has_a_stage_and_stages_only_go_forward() {
+        let steps = [
+            "network",
+            "preflight",
+            "verify-medium",
+            "wipe-disks",
+            "wipe",
+            "partition",
+            "data-disk",
+            "esp",
+            "image-check",
+            "image",
+            "read-back",
+            "images",
+            "unpack",
+            "node",
+            "boot-code",
+            "prove",
+            "commit",
+        ];
+        let stages: Vec<_> = steps.map(|step| MachineStage::of_step(step).unwrap()).into();
+        assert!(stages.is_sorted(), "{stages:?}");
+        // Notes of others do not move a machine.
+        assert_eq!(["webhook", "report", "run", "filesystems"].map(MachineStage::of_step), [None; 4]);
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_is_where_its_state_says() {
+        let stage = |state, permission| MachineStage::of_state(state, permission, false).text();
+        for (state, permission, text) in [
+            (DeploymentState::Waiting, InstallPermission::Unsaid, "Unknown machine"),
+            (DeploymentState::Waiting, InstallPermission::Denied, "Denied"),
+            (DeploymentState::Redeploy, InstallPermission::Denied, "Denied"),
+            (DeploymentState::Redeploy, InstallPermission::Unsaid, "Waiting to boot"),
+            (DeploymentState::Booting, InstallPermission::Allowed, "Booting"),
+            (DeploymentState::Installing, InstallPermission::Denied, "Starting"),
+            (DeploymentState::Installed, InstallPermission::Denied, "Installed"),
+            (DeploymentState::Joined, InstallPermission::Unsaid, "Joined"),
+            (DeploymentState::Failed, InstallPermission::Unsaid, "Failed"),
+        ] {
+            assert_eq!(stage(state, permission), text);
+        }
+        assert_eq!(
+            MachineStage::of_state(DeploymentState::Waiting, InstallPermission::Allowed, true),
+            MachineStage::Waiting
+        );
+    }
+}

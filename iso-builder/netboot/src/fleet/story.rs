@@ -1,0 +1,331 @@
+//! What one machine has told of its run: a pure fold of the lines that come.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use base::failure::Class;
+use base::progress::{self, Event, measure};
+use jiff::Timestamp;
+use model::fleet::{self, Failed, Hello, Line, Node};
+use uuid::Uuid;
+
+use super::stage::MachineStage;
+use crate::moment::Moment;
+
+/// The longest log that is kept, in bytes.
+pub const LOG: usize = 256 << 10;
+/// So many steps of a run are remembered; an install has about twenty.
+const STEPS: usize = 64;
+/// So many counts of bytes make the rate.
+const COUNTS: usize = 12;
+/// No disk has more, in bytes.
+const MOST: u64 = 1 << 60;
+
+/// Why a line is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidReport {
+    /// Not one of the format.
+    #[error("it is not a line of a report of version 1")]
+    Format,
+    /// Longer than an installer makes it.
+    #[error("a text in it is too long or holds characters that no report has")]
+    Text,
+    /// A number that cannot be.
+    #[error("a number in it cannot be right")]
+    Number,
+}
+
+/// A step of the run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoryStep {
+    /// Its stable name.
+    pub id: String,
+    /// For people.
+    pub message: String,
+    /// Where it is.
+    pub state: progress::State,
+    /// When it began, by the clock of the server.
+    pub since: Moment,
+    /// When it ended.
+    pub until: Option<Moment>,
+}
+
+/// How much of the present step is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepProgress {
+    /// Which step.
+    pub step: String,
+    /// Bytes done.
+    pub bytes: u64,
+    /// Bytes to do.
+    pub total: u64,
+    /// The latest counts: milliseconds by the clock of the machine, bytes.
+    counts: VecDeque<(i64, u64)>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Story {
+    /// Which run; another one is another story.
+    pub run: Uuid,
+    /// Whether who tells it has taken the configuration.
+    pub has_taken: bool,
+    /// The name that the node will have.
+    pub hostname: Option<String>,
+    /// What is installed.
+    pub product: Option<String>,
+    /// Where it is.
+    pub stage: MachineStage,
+    /// Since when it is there, by the clock of the server.
+    pub since: Moment,
+    /// When something came last.
+    pub heard: Moment,
+    /// The steps so far.
+    pub steps: Vec<StoryStep>,
+    /// Counted in bytes, while a step with a length runs.
+    pub work: Option<StepProgress>,
+    /// The latest message.
+    pub message: String,
+    /// Why it failed.
+    pub failure: Option<Failed>,
+    /// What there is to read.
+    pub log: String,
+    /// How it ended: the exit code.
+    pub ended: Option<u8>,
+    /// The number of the last event.
+    seq: u64,
+}
+
+/// What a run has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunOutcome {
+    /// The machine is installed.
+    Installed,
+    /// It is ready in its cluster.
+    Joined,
+    /// The install failed.
+    Failed,
+}
+
+/// The lines of a body, checked; the greeting is apart from the others. Lines of a kind that this version does not
+/// know are passed over: a newer installer may say more.
+pub fn read(body: &[u8]) -> Result<(Hello, Vec<Line>), InvalidReport> {
+    let text = std::str::from_utf8(body).map_err(|_| InvalidReport::Text)?;
+    let mut lines = text.lines();
+    let Some(Line::Hello(hello)) = lines.next().and_then(|line| serde_json::from_str(line).ok()) else {
+        return Err(InvalidReport::Format);
+    };
+    if hello.v != fleet::VERSION {
+        return Err(InvalidReport::Format);
+    }
+    [&hello.hostname, &hello.product].into_iter().flatten().try_for_each(|text| short(text, 256))?;
+    let mut found = Vec::new();
+    for line in lines {
+        let value: serde_json::Value = serde_json::from_str(line).map_err(|_| InvalidReport::Format)?;
+        let known = ["event", "failure", "log", "node"].iter().any(|kind| value.get(kind).is_some());
+        if known {
+            let line = serde_json::from_value(value).map_err(|_| InvalidReport::Format)?;
+            check(&line)?;
+            found.push(line);
+        }
+    }
+    Ok((hello, found))
+}
+
+fn check(line: &Line) -> Result<(), InvalidReport> {
+    match line {
+        Line::Hello(_) => Err(InvalidReport::Format),
+        Line::Event(event) => {
+            let name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            if event.step.is_empty() || event.step.len() > 64 || !event.step.chars().all(name) {
+                return Err(InvalidReport::Text);
+            }
+            time(event).ok_or(InvalidReport::Number)?;
+            let large = |count: &Option<u64>| count.is_some_and(|count| count > MOST);
+            if event.v != 1 || large(&event.bytes) || large(&event.total) {
+                return Err(InvalidReport::Number);
+            }
+            long(&event.message)
+        }
+        Line::Failure(Failed { causes, hints, .. }) => {
+            if causes.len() > 64 || hints.len() > 64 {
+                return Err(InvalidReport::Number);
+            }
+            causes.iter().chain(hints).try_for_each(|text| long(text))
+        }
+        Line::Node(Node { stage, detail, next, .. }) => {
+            short(stage, 64)?;
+            [Some(detail), next.as_ref()].into_iter().flatten().try_for_each(|text| long(text))
+        }
+        Line::Log(log) if log.len() > LOG => Err(InvalidReport::Text),
+        Line::Log(_) => Ok(()),
+    }
+}
+
+fn long(text: &str) -> Result<(), InvalidReport> {
+    let strange = |c: char| c.is_control() && !"\n\r\t".contains(c);
+    if text.len() > fleet::MESSAGE || text.chars().any(strange) { Err(InvalidReport::Text) } else { Ok(()) }
+}
+
+fn short(text: &str, limit: usize) -> Result<(), InvalidReport> {
+    if text.len() > limit || text.chars().any(char::is_control) { Err(InvalidReport::Text) } else { Ok(()) }
+}
+
+/// The time of an event in milliseconds, by the clock of the machine.
+fn time(event: &Event) -> Option<i64> {
+    event.time.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
+}
+
+impl Story {
+    /// A run of which nothing is known yet.
+    #[must_use]
+    pub fn new(run: Uuid, now: Moment) -> Self {
+        Self {
+            run,
+            has_taken: false,
+            hostname: None,
+            product: None,
+            stage: MachineStage::Preparing,
+            since: now,
+            heard: now,
+            steps: Vec::new(),
+            work: None,
+            message: String::new(),
+            failure: None,
+            log: String::new(),
+            ended: None,
+            seq: 0,
+        }
+    }
+
+    /// Takes in what came in one request, which has been checked. What came before, and comes again, changes nothing.
+    pub fn hear(&mut self, hello: &Hello, lines: &[Line], now: Moment) {
+        self.heard = now;
+        self.hostname = hello.hostname.clone().or(self.hostname.take());
+        self.product = hello.product.clone().or(self.product.take());
+        for line in lines {
+            match line {
+                Line::Event(event) if event.seq > self.seq => {
+                    self.seq = event.seq;
+                    self.event(event, now);
+                }
+                Line::Failure(failed) => self.failure = Some(failed.clone()),
+                Line::Log(log) => self.log.clone_from(log),
+                Line::Node(node) => self.node(node, now),
+                Line::Hello(_) | Line::Event(_) => {}
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event, now: Moment) {
+        if let Some(code) = event.exit_code.filter(|_| event.step == "run") {
+            self.ended = Some(code);
+            self.enter(if code == 0 { MachineStage::Rebooting } else { MachineStage::Failed }, now);
+            self.work = None;
+            return;
+        }
+        if !event.message.is_empty() {
+            self.message.clone_from(&event.message);
+        }
+        match event.state {
+            progress::State::Started => self.begin(event, now),
+            progress::State::Progress => self.count(event),
+            progress::State::Done | progress::State::Failed => self.end(event, now),
+        }
+    }
+
+    /// What the installed node tells, whether or not the end of its install was heard of.
+    fn node(&mut self, node: &Node, now: Moment) {
+        (self.ended, self.work) = (Some(0), None);
+        self.message = format!("{}: {}", node.stage, node.detail);
+        self.failure = node.failed.then(|| Failed {
+            causes: vec![self.message.clone()],
+            hints: node.next.iter().cloned().collect(),
+            exit_code: Class::Join.exit_code(),
+        });
+        let stage = match node {
+            Node { ready: true, .. } => MachineStage::Joined,
+            Node { failed: true, .. } => MachineStage::NotJoined,
+            _ => MachineStage::Joining,
+        };
+        self.enter(stage, now);
+    }
+
+    /// What the run has come to, if it is over.
+    #[must_use]
+    pub fn outcome(&self) -> Option<RunOutcome> {
+        match (self.ended?, self.stage) {
+            (0, MachineStage::Joined) => Some(RunOutcome::Joined),
+            (0, _) => Some(RunOutcome::Installed),
+            _ => Some(RunOutcome::Failed),
+        }
+    }
+
+    fn enter(&mut self, stage: MachineStage, now: Moment) {
+        if stage != self.stage {
+            (self.stage, self.since) = (stage, now);
+        }
+    }
+
+    fn begin(&mut self, event: &Event, now: Moment) {
+        if let Some(stage) = MachineStage::of_step(&event.step) {
+            self.enter(stage, now);
+        }
+        if self.steps.len() < STEPS {
+            let (id, message) = (event.step.clone(), event.message.clone());
+            self.steps.push(StoryStep { id, message, state: event.state, since: now, until: None });
+        }
+        self.work = event.total.map(|total| StepProgress {
+            step: event.step.clone(),
+            total,
+            ..StepProgress::default()
+        });
+        self.count(event);
+    }
+
+    fn count(&mut self, event: &Event) {
+        let work = self.work.as_mut().filter(|work| work.step == event.step);
+        let (Some(work), Some(bytes), Some(time)) = (work, event.bytes, time(event)) else { return };
+        work.total = event.total.unwrap_or(work.total);
+        work.bytes = bytes.min(work.total);
+        work.counts.push_back((time, work.bytes));
+        if work.counts.len() > COUNTS {
+            work.counts.pop_front();
+        }
+    }
+
+    fn end(&mut self, event: &Event, now: Moment) {
+        let open = |step: &&mut StoryStep| step.id == event.step && step.until.is_none();
+        if let Some(step) = self.steps.iter_mut().rev().find(open) {
+            (step.state, step.until) = (event.state, Some(now));
+        }
+        if self.work.as_ref().is_some_and(|work| work.step == event.step) {
+            self.work = None;
+        }
+    }
+}
+
+impl StepProgress {
+    /// How much of it is done, from 0 to 100.
+    #[must_use]
+    pub fn percent(&self) -> u8 {
+        u8::try_from(measure::percent(self.bytes, self.total)).unwrap_or(100)
+    }
+
+    /// Bytes a second over the latest counts; none before there are two.
+    #[must_use]
+    pub fn rate(&self) -> Option<u64> {
+        let ((from, first), (to, last)) = (self.counts.front()?, self.counts.back()?);
+        let elapsed = Duration::from_millis(u64::try_from(to.checked_sub(*from)?).ok()?);
+        measure::per_second(last.checked_sub(*first)?, elapsed).filter(|rate| *rate > 0)
+    }
+
+    /// Seconds until it is done, at that rate.
+    #[must_use]
+    pub fn left(&self) -> Option<u64> {
+        self.total.checked_sub(self.bytes)?.checked_div(self.rate()?)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,126 @@
+//! Requests and responses of HTTP: what [`super::router`] knows, in hyper's words.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hyper::body::{Body, Bytes};
+use hyper::header::{
+    ACCEPT_RANGES, ALLOW, CONTENT_RANGE, CONTENT_TYPE, ETAG, HOST, HeaderName, IF_NONE_MATCH, IF_RANGE,
+    ORIGIN, RANGE, REFERER,
+};
+use hyper::{Method, Request, Response, StatusCode};
+
+use super::body::ResponseBody;
+use super::files::ServedFile;
+use super::fleet::routes::Fleet;
+use super::fleet_http;
+use super::hosts::Provenance;
+use super::moment::Moment;
+use super::range::{ByteSpan, RangeFields, RangeSelection};
+use super::response::{momentary, plain, set, with_length};
+use super::router::{Router, ServedReply, ServedRequest, trouble};
+
+/// Where a request comes from, as browsers say it (W3C Fetch Metadata Request Headers).
+const FETCH_SITE: &str = "sec-fetch-site";
+
+/// Answers one request of the client at `peer`. Bodies of requests are of no interest but to the fleet.
+pub async fn respond<B>(
+    site: Arc<Router>,
+    peer: IpAddr,
+    request: Request<B>,
+) -> Result<Response<ResponseBody>, Infallible>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if Fleet::has(request.uri().path()) {
+        return Ok(fleet_http::respond(site, peer, request).await);
+    }
+    let head = match *request.method() {
+        Method::GET => false,
+        Method::HEAD => true,
+        _ => return Ok(not_allowed("GET, HEAD")),
+    };
+    let (parts, _) = request.into_parts();
+    let path = parts.uri.path().to_owned();
+    // The state is on a disk, which may be slow.
+    let answered = tokio::task::spawn_blocking(move || {
+        let field = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let asked = ServedRequest {
+            peer,
+            head,
+            path: parts.uri.path(),
+            query: parts.uri.query().unwrap_or_default(),
+            host: field(HOST),
+            provenance: Provenance {
+                fetch_site: parts.headers.get(FETCH_SITE).map(|value| value.to_str().unwrap_or_default()),
+                origin: parts.headers.contains_key(ORIGIN),
+                referer: parts.headers.contains_key(REFERER),
+            },
+            fields: RangeFields {
+                range: field(RANGE),
+                if_range: field(IF_RANGE),
+                if_none_match: field(IF_NONE_MATCH),
+            },
+        };
+        site.answer(&asked, Moment::now())
+    });
+    let reply = answered.await.unwrap_or_else(|_| trouble(&path));
+    let mut response = rendered(reply);
+    if head {
+        // Its length is what a GET would have (RFC 9110, section 9.3.2).
+        *response.body_mut() = ResponseBody::whole("");
+    }
+    Ok(response)
+}
+
+fn rendered(reply: ServedReply) -> Response<ResponseBody> {
+    match reply {
+        ServedReply::File(served, selection) => file(served, selection),
+        ServedReply::Script(text) => momentary(text, "text/plain; charset=utf-8"),
+        ServedReply::Configuration(text) => momentary(text.expose().to_owned(), "application/yaml"),
+        ServedReply::NotFound => plain(StatusCode::NOT_FOUND, "there is nothing of this name here"),
+        ServedReply::Gone => plain(
+            StatusCode::GONE,
+            "this configuration was handed out already, or its time is over; boot the machine again",
+        ),
+        ServedReply::Bad(why) => plain(StatusCode::BAD_REQUEST, why),
+        ServedReply::Refused(why) => plain(StatusCode::FORBIDDEN, why),
+        ServedReply::OnlyGet => not_allowed("GET"),
+        ServedReply::Trouble => {
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "the server has trouble; it tells its operator which")
+        }
+    }
+}
+
+fn file(served: ServedFile, selection: RangeSelection) -> Response<ResponseBody> {
+    let (tag, length) = (served.tag(), served.length);
+    let (status, content, range) = match selection {
+        RangeSelection::Whole => {
+            (StatusCode::OK, ResponseBody::part(served, ByteSpan { start: 0, end: length }), None)
+        }
+        RangeSelection::Part(span) => {
+            let range = format!("bytes {}-{}/{length}", span.start, span.end - 1);
+            (StatusCode::PARTIAL_CONTENT, ResponseBody::part(served, span), Some(range))
+        }
+        RangeSelection::Unsatisfiable => {
+            (StatusCode::RANGE_NOT_SATISFIABLE, ResponseBody::whole(""), Some(format!("bytes */{length}")))
+        }
+        RangeSelection::NotModified => (StatusCode::NOT_MODIFIED, ResponseBody::whole(""), None),
+    };
+    let mut response = with_length(status, content);
+    set(&mut response, ETAG, &tag);
+    set(&mut response, ACCEPT_RANGES, "bytes");
+    set(&mut response, CONTENT_TYPE, "application/octet-stream");
+    if let Some(range) = range {
+        set(&mut response, CONTENT_RANGE, &range);
+    }
+    response
+}
+
+fn not_allowed(allowed: &str) -> Response<ResponseBody> {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here");
+    set(&mut response, ALLOW, allowed);
+    response
+}

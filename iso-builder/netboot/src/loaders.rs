@@ -1,0 +1,67 @@
+//! The boot loaders that machines fetch before anything else: iPXE from this host's packages, and for Secure Boot the
+//! medium's own shim with the network form of GRUB that Debian signs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use base::failure::{Class, Classify};
+use base::files::read_at_most;
+use model::release::Purpose;
+
+use super::files::{Files, ServedFile};
+
+/// Debian's iPXE (package `ipxe`).
+pub const IPXE: &str = "/usr/lib/ipxe";
+/// Debian's signed GRUB (package `grub-efi-amd64-signed`).
+const GRUB: &str = "/usr/lib/grub/x86_64-efi-signed/grubnetx64.efi.signed";
+/// iPXE for BIOS; it uses the network card's own code.
+pub const BIOS: &str = "undionly.kpxe";
+/// iPXE for UEFI, with drivers of its own.
+pub const UEFI: &str = "ipxe.efi";
+/// Where shim looks for what it starts: beside itself.
+const GRUB_NAME: &str = "grubx64.efi";
+/// The largest loader that is read, in bytes.
+const LIMIT: u64 = 16 << 20;
+
+/// The loaders that there are, by the names under which they are served; and the names of those that are missing.
+pub fn collect(directory: &Path, files: &Files) -> Result<(BTreeMap<String, ServedFile>, Vec<String>)> {
+    let mut found = BTreeMap::new();
+    let mut missing = Vec::new();
+    let places =
+        [(BIOS, directory.join(BIOS)), (UEFI, directory.join(UEFI)), (GRUB_NAME, PathBuf::from(GRUB))];
+    for (name, path) in places {
+        if path.is_file() {
+            let bytes = read_at_most(&path, LIMIT).class(Class::DiskIo, || "reading a boot loader".into())?;
+            found.insert(name.to_owned(), ServedFile::small(bytes));
+        } else {
+            missing.push(path.display().to_string());
+        }
+    }
+    for (purpose, name) in [(Purpose::Shim, "shimx64.efi"), (Purpose::MokManager, "mmx64.efi")] {
+        let payload = files.release().payload(purpose);
+        if let Some(served) = payload.and_then(|payload| files.get(&payload.path)) {
+            found.insert(name.to_owned(), served.clone());
+        }
+    }
+    Ok((found, missing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::medium;
+    use model::release::MediumKind;
+
+    #[test]
+    fn loaders_that_this_host_has_are_served_and_others_are_named() {
+        let sample = medium(MediumKind::Full);
+        let files = Files::open(&sample.tree()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(UEFI), "a loader").unwrap();
+        let (found, missing) = collect(directory.path(), &files).unwrap();
+        assert_eq!(found[UEFI].length, 8);
+        assert!(!found.contains_key(BIOS));
+        assert_eq!(missing[0], directory.path().join(BIOS).display().to_string());
+    }
+}

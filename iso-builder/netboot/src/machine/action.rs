@@ -1,0 +1,38 @@
+//! What operators ask for.
+
+use serde::Serialize;
+
+/// What somebody can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OperatorAction {
+    /// It may install.
+    Allow,
+    /// It may not.
+    Deny,
+    /// It installs again when it boots next, and loses what is on its disks.
+    Redeploy,
+    /// It is no longer listed, until it asks again.
+    Forget,
+}
+
+impl OperatorAction {
+    /// As paths of forms have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Redeploy => "redeploy",
+            Self::Forget => "forget",
+        }
+    }
+
+    /// The action of that name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        [Self::Allow, Self::Deny, Self::Redeploy, Self::Forget]
+            .into_iter()
+            .find(|action| action.name() == name)
+    }
+}

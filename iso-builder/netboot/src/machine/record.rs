@@ -1,0 +1,225 @@
+//! What is kept of one machine or assignment, and how it changes.
+
+use std::net::IpAddr;
+
+use model::machine::{Identity, Mac, Selector};
+use serde::{Deserialize, Serialize};
+
+use super::state::{DeploymentEvent, DeploymentState, InstallPermission};
+use crate::machine_id::MachineId;
+use crate::moment::Moment;
+use crate::token::Ticket;
+
+/// Cards of one machine that are remembered, at most.
+const MOST_CARDS: usize = 64;
+/// Clients that asked for one machine and are remembered, at most.
+pub const MOST_CLIENTS: usize = 8;
+/// What a client told, as far as it is remembered, in bytes.
+const LONGEST: usize = 200;
+
+/// A client that asked to boot as a machine. Addresses are those of connections; what it told is not proven.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootClient {
+    /// Its address.
+    pub address: IpAddr,
+    /// The marks that it told last, for people.
+    pub told: String,
+    /// When it asked first.
+    pub first: Moment,
+    /// When it asked last.
+    pub last: Moment,
+    /// How often it asked.
+    pub times: u64,
+    /// When it took the configuration, if it has.
+    pub took: Option<Moment>,
+}
+
+/// One record: the assignment of a configuration, or a machine that no configuration names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name here.
+    pub id: MachineId,
+    /// The configuration whose assignment this is; none for a machine that no configuration names.
+    pub assigned: Option<String>,
+    /// By what it is found. Of an assignment: what the configuration's selectors name, and the cards that the installed
+    /// machine has reported. Of any other machine: what its first request told.
+    pub identity: Identity,
+    /// How far its deployment has come.
+    pub state: DeploymentState,
+    /// What an operator has said about it.
+    pub permission: InstallPermission,
+    /// The name of the configuration that it was offered last.
+    pub configuration: Option<String>,
+    /// When it asked for the first time...
+    pub first_seen: Moment,
+    /// ...and for the last.
+    pub last_seen: Moment,
+    /// Since when its deployment is in this state.
+    pub since: Moment,
+    /// The generation of its tokens; those of an earlier one open nothing.
+    pub generation: u32,
+    /// The ticket with which the configuration was taken last: its holder alone reports how the install goes.
+    pub taken: Option<TakenTicket>,
+    /// Who asked since the last redeployment, the latest last.
+    pub clients: Vec<BootClient>,
+}
+
+/// What is remembered of the ticket with which a configuration was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TakenTicket {
+    generation: u32,
+    nonce: u64,
+}
+
+impl From<Ticket> for TakenTicket {
+    fn from(ticket: Ticket) -> Self {
+        Self { generation: ticket.generation, nonce: ticket.nonce }
+    }
+}
+
+impl Machine {
+    /// The record of the assignment of the configuration `name`, which `selectors` are of.
+    #[must_use]
+    pub fn assignment(name: &str, selectors: &[Selector], now: Moment) -> Self {
+        let mut machine = Self::stranger(Identity::default(), now);
+        machine.assigned = Some(name.to_owned());
+        machine.select(selectors);
+        machine
+    }
+
+    /// A machine that no configuration names, and that told this.
+    #[must_use]
+    pub fn stranger(identity: Identity, now: Moment) -> Self {
+        Self {
+            id: MachineId::random(),
+            assigned: None,
+            identity,
+            state: DeploymentState::default(),
+            permission: InstallPermission::default(),
+            configuration: None,
+            first_seen: now,
+            last_seen: now,
+            since: now,
+            generation: 0,
+            taken: None,
+            clients: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is known of it but that it asked, and no configuration names it.
+    #[must_use]
+    pub fn is_stranger(&self) -> bool {
+        self.assigned.is_none()
+            && self.state == DeploymentState::Waiting
+            && self.permission == InstallPermission::Unsaid
+    }
+
+    /// Whether something speaks against an install: its configuration was taken, or it is denied.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.state.is_taken() || self.permission == InstallPermission::Denied
+    }
+
+    /// Lets something happen to its deployment.
+    pub fn apply(&mut self, event: DeploymentEvent, now: Moment) {
+        let after = self.state.after(event);
+        if after != self.state {
+            (self.state, self.since) = (after, now);
+        }
+        if event == DeploymentEvent::Redeploy {
+            (self.taken, self.clients) = (None, Vec::new());
+            self.revoke();
+        }
+    }
+
+    /// Makes all tokens void that were given out so far; the report token of the taken ticket stays.
+    pub fn revoke(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// Adds the marks that selectors name, which an operator wrote.
+    pub fn select(&mut self, selectors: &[Selector]) {
+        let identity = &mut self.identity;
+        for selector in selectors {
+            match selector {
+                Selector::Mac(mac) if !identity.macs.contains(mac) => identity.macs.push(*mac),
+                Selector::Mac(_) => {}
+                Selector::Serial(mark) => identity.serial = Some(mark.as_str().to_owned()),
+                Selector::Uuid(uuid) => identity.uuid = Some(*uuid),
+                Selector::AssetTag(mark) => identity.asset_tag = Some(mark.as_str().to_owned()),
+            }
+        }
+        identity.macs.sort_unstable();
+    }
+
+    /// Adds a card that the machine has reported; whether it was new and there was room for it.
+    pub fn learn(&mut self, mac: Mac) -> bool {
+        let macs = &mut self.identity.macs;
+        let new = macs.len() < MOST_CARDS && !macs.contains(&mac);
+        if new {
+            macs.push(mac);
+            macs.sort_unstable();
+        }
+        new
+    }
+
+    /// Its name for people: that of the configuration, or else its best mark.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.assigned.clone().unwrap_or_else(|| described(&self.identity))
+    }
+
+    /// Remembers that a client asked. Returns whether others have asked before and it has not.
+    pub fn asked(&mut self, address: IpAddr, told: &Identity, now: Moment) -> bool {
+        self.last_seen = now;
+        let known = self.clients.iter().position(|client| client.address == address);
+        let mut client = match known {
+            Some(place) => self.clients.remove(place),
+            None => BootClient { address, told: String::new(), first: now, last: now, times: 0, took: None },
+        };
+        (client.last, client.times) = (now, client.times.saturating_add(1));
+        client.told = shortened(&told.to_string());
+        let other = known.is_none() && !self.clients.is_empty();
+        self.remember(client);
+        other
+    }
+
+    /// Remembers that the client at `address` took the configuration.
+    pub fn took(&mut self, address: IpAddr, now: Moment) {
+        let known = self.clients.iter().position(|client| client.address == address);
+        let client = match known {
+            Some(place) => BootClient { took: Some(now), ..self.clients.remove(place) },
+            None => {
+                BootClient { address, told: String::new(), first: now, last: now, times: 0, took: Some(now) }
+            }
+        };
+        self.remember(client);
+    }
+
+    /// Of too many clients the one goes that asked the longest ago and took nothing.
+    fn remember(&mut self, client: BootClient) {
+        if self.clients.len() >= MOST_CLIENTS {
+            let place = self.clients.iter().position(|client| client.took.is_none());
+            self.clients.remove(place.unwrap_or_default());
+        }
+        self.clients.push(client);
+    }
+}
+
+/// A machine as the log calls it: by its first card, or else by its serial number, UUID or tag.
+#[must_use]
+pub fn described(identity: &Identity) -> String {
+    let Identity { macs, serial, uuid, asset_tag } = identity;
+    let mark = macs.first().map(ToString::to_string).or_else(|| serial.clone());
+    let mark = mark.or_else(|| uuid.map(|uuid| uuid.to_string())).or_else(|| asset_tag.clone());
+    // Serial numbers come from the machine, and must not steer a terminal.
+    let mark: String = mark.unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+    format!("machine {mark}")
+}
+
+fn shortened(text: &str) -> String {
+    let end = (0..=LONGEST.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text[..end.unwrap_or_default()].to_owned()
+}

@@ -1,0 +1,299 @@
+//! What may happen to machines, each as one transaction: they ask, take their configuration, report, and operators decide.
+//!
+//! Called by [`super::router`] for machines and by [`super::fleet`] for operators.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::Result;
+use model::config::Secret;
+use model::machine::{Identity, Mac};
+
+use super::choose::{RecordChoice, ToldIdentity, choose};
+use super::configurations::Configurations;
+use super::identity_keys;
+use super::machine::OperatorAction;
+use super::machine::{
+    BootAnswer, ConfigurationFit, DeploymentEvent, DiskBootReason, InstallPermission, Machine, TokenRefusal,
+};
+use super::machine_id::MachineId;
+use super::machine_store::sqlite::Sqlite;
+use super::machine_store::{Durability, IdentityConflict, MachineStore};
+use super::moment::Moment;
+use super::token::{Ticket, TokenPurpose, TokenSigner};
+
+/// The machines of a server.
+#[derive(Debug)]
+pub struct MachineRegistry {
+    store: Box<dyn MachineStore>,
+    signer: TokenSigner,
+}
+
+/// What was decided about a request to boot.
+#[derive(Debug)]
+pub struct BootDecision {
+    /// What the machine boots.
+    pub answer: BootAnswer,
+    /// The tokens for an install: one opens the configuration, the other lets the machine report.
+    pub tokens: Option<(Secret, Secret)>,
+    /// Which configuration there is for it.
+    pub fit: ConfigurationFit,
+    /// Where others have asked from as the same machine, if this client is another one.
+    pub others: Vec<IpAddr>,
+    /// Between whom there is a conflict.
+    pub conflict: Vec<String>,
+}
+
+/// A configuration that is handed out.
+#[derive(Debug)]
+pub struct ConfigurationHandout {
+    /// The record.
+    pub machine: Machine,
+    /// The name of the configuration.
+    pub name: String,
+    /// Its text.
+    pub text: Secret,
+}
+
+/// Who reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reporter {
+    /// The record.
+    pub id: MachineId,
+    /// Whether it has taken the configuration, so that what it reports counts. Whoever asked may report that it did not
+    /// come so far; that is shown and changes nothing.
+    pub has_taken: bool,
+}
+
+/// Cards that a report told and that were not learned, for they are others'.
+pub type Refusals = Vec<(Mac, String)>;
+
+/// What an operator's action came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionResult {
+    /// It was done.
+    Done,
+    /// The record is gone.
+    Removed,
+    /// There is no such record.
+    Absent,
+    /// It cannot be done to the record as it is.
+    Refused,
+}
+
+impl MachineRegistry {
+    /// The machines that are kept in `directory`; errors are those of [`Sqlite::open`].
+    pub fn open(directory: &Path) -> Result<Self> {
+        Ok(Self::new(Box::new(Sqlite::open(directory)?)))
+    }
+
+    /// The machines in a store.
+    #[must_use]
+    pub fn new(store: Box<dyn MachineStore>) -> Self {
+        let signer = TokenSigner::new(&store.key());
+        Self { store, signer }
+    }
+
+    /// Decides what a machine boots that the client at `peer` says it is.
+    pub fn boot(
+        &self,
+        identity: &Identity,
+        peer: IpAddr,
+        configurations: &Configurations,
+        now: Moment,
+    ) -> Result<BootDecision> {
+        let told = ToldIdentity::new(identity);
+        // What is lost in a power cut is asked for again.
+        self.store.change(Durability::Process, |records| {
+            let mut found = records.with_any(&told.marks)?;
+            for name in configurations.naming(&told.marks) {
+                let assigned = records.assigned(name)?;
+                found.extend(assigned.filter(|one| !found.iter().any(|known| known.id == one.id)));
+            }
+            let chosen = match choose(&told, found, configurations, now) {
+                RecordChoice::Record(chosen) => *chosen,
+                RecordChoice::Conflict(between) => {
+                    let told = identity.to_string();
+                    records.add_conflict(&IdentityConflict::new(peer, told, between.clone(), now))?;
+                    return Ok(BootDecision::conflict(between));
+                }
+            };
+            let mut machine = chosen.machine;
+            chosen.absorbed.into_iter().try_for_each(|id| records.remove(id))?;
+            if machine.is_stranger() && records.get(machine.id)?.is_none() {
+                records.make_room_for_a_stranger()?;
+            }
+            let before: Vec<_> = machine.clients.iter().map(|client| client.address).collect();
+            let others = if machine.asked(peer, identity, now) { before } else { Vec::new() };
+            let mut tokens = None;
+            if chosen.answer == BootAnswer::Install {
+                machine.apply(DeploymentEvent::Booted, now);
+                let name = machine.assigned.as_deref().or(configurations.fallback());
+                machine.configuration = name.map(str::to_owned);
+                let ticket = Ticket::new(machine.id, machine.generation, now)?;
+                let token = |purpose| self.signer.token(purpose, ticket);
+                tokens = Some((token(TokenPurpose::Configuration), token(TokenPurpose::Report)));
+            }
+            records.put(&machine)?;
+            Ok(BootDecision { answer: chosen.answer, tokens, fit: chosen.fit, others, conflict: Vec::new() })
+        })
+    }
+
+    /// Hands out the configuration that `token` is for to the client at `peer`: once. That it was is on disk before this
+    /// returns. Tokens are valid for `validity` seconds.
+    pub fn take(
+        &self,
+        token: &str,
+        peer: IpAddr,
+        configurations: &Configurations,
+        validity: u64,
+        now: Moment,
+    ) -> Result<Result<ConfigurationHandout, TokenRefusal>> {
+        let Some(ticket) = self.signer.ticket(TokenPurpose::Configuration, token) else {
+            return Ok(Err(TokenRefusal::Unknown));
+        };
+        self.store.change(Durability::Full, |records| {
+            let Some(mut machine) = records.get(ticket.machine)? else {
+                return Ok(Err(TokenRefusal::Unknown));
+            };
+            let fallback =
+                || configurations.fallback().filter(|_| machine.permission == InstallPermission::Allowed);
+            let name = machine.assigned.as_deref().or_else(fallback).map(str::to_owned);
+            let valid = ticket.generation == machine.generation && now <= ticket.issued.plus(validity);
+            let text = name.as_deref().and_then(|name| configurations.text(name));
+            let (Some(name), Some(text), true) = (name, text, valid && !machine.is_held()) else {
+                return Ok(Err(TokenRefusal::Gone));
+            };
+            machine.apply(DeploymentEvent::Took, now);
+            machine.revoke();
+            (machine.taken, machine.configuration) = (Some(ticket.into()), Some(name.clone()));
+            machine.took(peer, now);
+            records.put(&machine)?;
+            Ok(Ok(ConfigurationHandout { machine, name, text: text.clone() }))
+        })
+    }
+
+    /// Who reports with `token`; nobody where it was not made here, or something else has been decided since.
+    pub fn reporter(&self, token: &str) -> Result<Option<Reporter>> {
+        let Some(ticket) = self.signer.ticket(TokenPurpose::Report, token) else { return Ok(None) };
+        let Some(machine) = self.get(ticket.machine)? else { return Ok(None) };
+        let has_taken = machine.taken == Some(ticket.into());
+        let may_take = ticket.generation == machine.generation && !machine.is_held();
+        Ok((has_taken || may_take).then_some(Reporter { id: machine.id, has_taken }))
+    }
+
+    /// Takes in what has come of an install, and the cards of the machine that reports it. Only for a reporter that has
+    /// taken the configuration.
+    pub fn report(
+        &self,
+        id: MachineId,
+        event: Option<DeploymentEvent>,
+        reported: &Identity,
+        configurations: &Configurations,
+        now: Moment,
+    ) -> Result<Refusals> {
+        let is_news = |machine: &Machine| {
+            let new = |mac: &Mac| !machine.identity.macs.contains(mac);
+            event.is_some_and(|event| machine.state.after(event) != machine.state)
+                || reported.macs.iter().any(new)
+        };
+        // Reports come every second from every machine; few of them are worth a write.
+        if !self.get(id)?.is_some_and(|machine| is_news(&machine)) {
+            return Ok(Vec::new());
+        }
+        self.store.change(Durability::Full, |records| {
+            let Some(mut machine) = records.get(id)? else { return Ok(Vec::new()) };
+            let mut refusals = Vec::new();
+            // Who tells nothing of this machine is another one.
+            let is_it = !identity_keys::of(&machine.identity).is_disjoint(&identity_keys::of(reported));
+            for mac in reported.macs.iter().filter(|_| is_it) {
+                let mark = identity_keys::of(&Identity { macs: vec![*mac], ..Identity::default() });
+                let named = configurations.naming(&mark);
+                let owner = named.into_iter().find(|name| Some(*name) != machine.assigned.as_deref());
+                let mut known = records.with_any(&mark)?;
+                known.retain(|other| other.id != machine.id);
+                let held = known.iter().find(|other| !other.is_stranger()).map(Machine::name);
+                if let Some(owner) = owner.map(str::to_owned).or(held) {
+                    refusals.push((*mac, owner));
+                } else if machine.learn(*mac) {
+                    known.into_iter().try_for_each(|stranger| records.remove(stranger.id))?;
+                }
+            }
+            if let Some(event) = event {
+                machine.apply(event, now);
+            }
+            records.put(&machine)?;
+            Ok(refusals)
+        })
+    }
+
+    /// Does what an operator wants.
+    pub fn act(
+        &self,
+        id: MachineId,
+        action: OperatorAction,
+        configurations: &Configurations,
+        now: Moment,
+    ) -> Result<ActionResult> {
+        self.store.change(Durability::Full, |records| {
+            let Some(mut machine) = records.get(id)? else { return Ok(ActionResult::Absent) };
+            let selectors = machine.assigned.as_deref().map(|name| configurations.selectors(name));
+            match action {
+                OperatorAction::Allow => machine.permission = InstallPermission::Allowed,
+                OperatorAction::Deny => {
+                    machine.permission = InstallPermission::Denied;
+                    machine.revoke();
+                }
+                // Nothing is left to be assigned; the machine may get another configuration.
+                OperatorAction::Redeploy
+                    if selectors == Some(None) && machine.permission != InstallPermission::Denied =>
+                {
+                    records.remove(id)?;
+                    return Ok(ActionResult::Removed);
+                }
+                OperatorAction::Redeploy => {
+                    machine.apply(DeploymentEvent::Redeploy, now);
+                    if let Some(Some(selectors)) = selectors
+                        && machine.permission != InstallPermission::Denied
+                    {
+                        // Its cards are learned again from what it reports then.
+                        machine.identity = Identity::default();
+                        machine.select(selectors);
+                    }
+                }
+                OperatorAction::Forget if machine.is_held() => return Ok(ActionResult::Refused),
+                OperatorAction::Forget => {
+                    records.remove(id)?;
+                    return Ok(ActionResult::Removed);
+                }
+            }
+            records.put(&machine)?;
+            Ok(ActionResult::Done)
+        })
+    }
+
+    /// Removes a conflict that an operator has seen; whether there was one of this name.
+    pub fn dismiss(&self, conflict: &str) -> Result<bool> {
+        self.store.change(Durability::Process, |records| records.remove_conflict(conflict))
+    }
+
+    /// One record.
+    pub fn get(&self, id: MachineId) -> Result<Option<Machine>> {
+        self.store.read(|records| records.get(id))
+    }
+
+    /// The first `limit` records, those first that somebody has to look at; how many there are; the conflicts.
+    pub fn list(&self, limit: usize) -> Result<(Vec<Machine>, usize, Vec<IdentityConflict>)> {
+        self.store.read(|records| Ok((records.list(limit)?, records.count()?, records.conflicts()?)))
+    }
+}
+
+impl BootDecision {
+    fn conflict(between: Vec<String>) -> Self {
+        let answer = BootAnswer::Disk(DiskBootReason::Conflict);
+        Self { answer, tokens: None, fit: ConfigurationFit::Nothing, others: Vec::new(), conflict: between }
+    }
+}
+
+#[cfg(test)]
+mod tests;

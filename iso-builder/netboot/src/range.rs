@@ -1,0 +1,165 @@
+//! Which bytes of a file a request is answered with (RFC 9110, sections 13 and 14): a pure function of the request's
+//! fields, the file's length and its tag.
+
+/// Bytes from `start` to before `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteSpan {
+    /// The first byte.
+    pub start: u64,
+    /// The byte behind the last.
+    pub end: u64,
+}
+
+impl ByteSpan {
+    /// Length in bytes.
+    #[must_use]
+    pub fn length(self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// What of a file is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeSelection {
+    /// All of it (200).
+    Whole,
+    /// A part of it (206).
+    Part(ByteSpan),
+    /// Nothing, for it has no such part (416).
+    Unsatisfiable,
+    /// Nothing, for the client has it (304).
+    NotModified,
+}
+
+/// The fields of a request that matter, as they came.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RangeFields<'a> {
+    /// `Range`.
+    pub range: Option<&'a str>,
+    /// `If-Range`.
+    pub if_range: Option<&'a str>,
+    /// `If-None-Match`.
+    pub if_none_match: Option<&'a str>,
+}
+
+/// What is sent of a file of `length` bytes whose strong tag is `tag`, with its quotes. Of several ranges none is
+/// served in particular: the whole file is, as a server may.
+#[must_use]
+pub fn select(fields: RangeFields<'_>, length: u64, tag: &str) -> RangeSelection {
+    let same = |known: &str| known.trim().trim_start_matches("W/") == tag;
+    let known = |list: &str| list.trim() == "*" || list.split(',').any(same);
+    if fields.if_none_match.is_some_and(known) {
+        return RangeSelection::NotModified;
+    }
+    // Dates and weak tags do not do for parts.
+    let fits = fields.if_range.is_none_or(|known| known.trim() == tag);
+    fields.range.filter(|_| fits).map_or(RangeSelection::Whole, |range| part(range, length))
+}
+
+/// A field `Range` that cannot be understood is passed over.
+fn part(range: &str, length: u64) -> RangeSelection {
+    let Some(range) = range.trim().strip_prefix("bytes=").and_then(|set| set.trim().split_once('-')) else {
+        return RangeSelection::Whole;
+    };
+    let (first, last) = (range.0.trim(), range.1.trim());
+    let span = match (number(first), number(last)) {
+        (Some(start), Some(last)) if start <= last => {
+            ByteSpan { start, end: last.saturating_add(1).min(length) }
+        }
+        (Some(start), None) if last.is_empty() => ByteSpan { start, end: length },
+        (None, Some(suffix)) if first.is_empty() => {
+            ByteSpan { start: length.saturating_sub(suffix), end: length }
+        }
+        _ => return RangeSelection::Whole,
+    };
+    if span.start < span.end { RangeSelection::Part(span) } else { RangeSelection::Unsatisfiable }
+}
+
+/// Decimal digits and nothing else. A number that is too large is larger than every file.
+fn number(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TAG: &str = "\"abc\"";
+
+    fn range(range: &str, length: u64) -> RangeSelection {
+        select(RangeFields { range: Some(range), ..RangeFields::default() }, length, TAG)
+    }
+
+    #[test]
+    fn each_form_of_a_range_gives_its_bytes() {
+        let part = |start, end| RangeSelection::Part(ByteSpan { start, end });
+        let none = RangeSelection::Unsatisfiable;
+        let whole = RangeSelection::Whole;
+        for (text, length, expected) in [
+            ("bytes=0-0", 10, part(0, 1)),
+            ("bytes=2-5", 10, part(2, 6)),
+            ("bytes=2-", 10, part(2, 10)),
+            ("bytes=-3", 10, part(7, 10)),
+            ("bytes=-30", 10, part(0, 10)),
+            ("bytes=9-99999999999999999999999", 10, part(9, 10)),
+            (" bytes= 1 - 2 ", 10, part(1, 3)),
+            ("bytes=10-", 10, none),
+            ("bytes=10-12", 10, none),
+            ("bytes=99999999999999999999999-", 10, none),
+            ("bytes=-0", 10, none),
+            ("bytes=0-", 0, none),
+            ("bytes=-1", 0, none),
+            ("bytes=5-2", 10, whole),
+            ("bytes=0-1,4-5", 10, whole),
+            ("bytes=", 10, whole),
+            ("bytes=-", 10, whole),
+            ("bytes=a-b", 10, whole),
+            ("bytes=+1-2", 10, whole),
+            ("bytes=1", 10, whole),
+            ("lines=1-2", 10, whole),
+            ("", 10, whole),
+        ] {
+            assert_eq!(range(text, length), expected, "{text:?} of {length}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_sent_only_of_the_file_that_the_client_has_begun() {
+        let part = RangeSelection::Part(ByteSpan { start: 2, end: 10 });
+        for (if_range, expected) in [
+            (TAG, part),
+            ("\"other\"", RangeSelection::Whole),
+            ("W/\"abc\"", RangeSelection::Whole),
+            ("Tue, 14 Nov 2023 22:13:20 GMT", RangeSelection::Whole),
+        ] {
+            let fields =
+                RangeFields { range: Some("bytes=2-"), if_range: Some(if_range), ..RangeFields::default() };
+            assert_eq!(select(fields, 10, TAG), expected, "{if_range}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_has_the_file_is_told_so() {
+        for (known, expected) in [
+            (TAG, RangeSelection::NotModified),
+            ("W/\"abc\"", RangeSelection::NotModified),
+            ("\"x\", \"abc\"", RangeSelection::NotModified),
+            ("*", RangeSelection::NotModified),
+            ("\"x\"", RangeSelection::Whole),
+        ] {
+            let fields = RangeFields { if_none_match: Some(known), ..RangeFields::default() };
+            assert_eq!(select(fields, 10, TAG), expected, "{known}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_range_leaves_the_file(text in "(bytes=)?[0-9 ,-]{0,30}|\\PC*", length in 0..1000_u64) {
+            if let RangeSelection::Part(span) = range(&text, length) {
+                prop_assert!(span.start < span.end && span.end <= length);
+            }
+        }
+    }
+}

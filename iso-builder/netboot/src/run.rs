@@ -1,0 +1,350 @@
+//! The server from its start to its end: what it serves is looked at before it listens, and its configurations again
+//! and again while it runs.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use base::failure::{Class, Classify, Failure, causes};
+use base::progress::Progress;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use super::authority::{self, Authority};
+use super::boot::{BootSystem, is_plain};
+use super::configurations::{ConfigurationSource, Configurations, stamp};
+use super::connection_limit::CLOSING;
+use super::defaults::defaults;
+use super::dnsmasq;
+use super::files::Files;
+use super::fleet::entry::FleetEntry;
+use super::fleet::routes::Fleet;
+use super::hosts::Hosts;
+use super::machine_registry::MachineRegistry;
+use super::net::{self, ServerLimits};
+use super::router::{Router, STEP};
+use super::{loaders, net::listen, state_directory, tls, token};
+
+/// How often configurations are looked at for changes.
+const LOOK: Duration = Duration::from_secs(2);
+/// Threads that answer. Each may wait for a disk whose data it sends, so there are more of them than processors.
+const WORKERS: usize = 16;
+/// Threads that wait for disks and for nothing else.
+const READERS: usize = 64;
+/// Files that are open beside connections, and sockets that are being closed.
+const FILES: u64 = 64 + CLOSING as u64;
+
+/// What to serve, and how.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// The medium.
+    pub medium: PathBuf,
+    /// The address to listen on.
+    pub listen: SocketAddr,
+    /// Where configurations come from.
+    pub origin: Option<ConfigurationSource>,
+    /// Where machines reach the server; else what they call it themselves.
+    pub base: Option<String>,
+    /// The directory of the state.
+    pub state: PathBuf,
+    /// The directory of iPXE's loaders.
+    pub loaders: PathBuf,
+    /// Further kernel arguments of the installing system.
+    pub arguments: Vec<String>,
+    /// How many connections there may be.
+    pub connections: usize,
+    /// How many of them one client may have; a share of all unless given.
+    pub connections_per_address: Option<usize>,
+    /// How long the token for a configuration is valid, in seconds.
+    pub validity: u64,
+    /// The certificate for HTTPS.
+    pub tls: Option<tls::CertificateChoice>,
+    /// What dnsmasq is to do, on which interface.
+    pub dnsmasq: Option<(dnsmasq::DhcpMode, Option<String>)>,
+}
+
+/// A server that is ready to run.
+pub struct Server {
+    site: Arc<Router>,
+    origin: Option<ConfigurationSource>,
+    defaults: Vec<(String, String)>,
+    limits: ServerLimits,
+    runtime: tokio::runtime::Runtime,
+    listener: TcpListener,
+    address: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    dhcp: Option<Dhcp>,
+    entry: FleetEntry,
+    /// What machines have to trust.
+    authority: Option<Authority>,
+}
+
+/// What dnsmasq runs with.
+struct Dhcp {
+    configuration: PathBuf,
+    /// Its directory for TFTP.
+    _tftp: TempDir,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Looks at everything that is to be served, and listens.
+    pub fn start(options: &ServerOptions, progress: &Progress) -> Result<Self> {
+        check(options)?;
+        let files = Files::open(&options.medium)?;
+        let system = BootSystem::of(&files, &options.arguments)?;
+        let defaults = defaults(&files)?;
+        let configurations = match &options.origin {
+            Some(origin) => Configurations::load(origin, &defaults)?,
+            None => Configurations::default(),
+        };
+        let (loaders, missing) = loaders::collect(&options.loaders, &files)?;
+        for name in missing {
+            progress.note(STEP, format!("{name} is not there: machines that need it must bring a loader"));
+        }
+        state_directory::prepare(&options.state)?;
+        let store = MachineRegistry::open(&options.state)?;
+        let (tls, authority) = secured(options, progress)?;
+        let mut site = Router::new(files, system, store, configurations);
+        site.loaders = loaders;
+        site.base = options.base.as_ref().map(|base| base.trim_end_matches('/').to_owned());
+        site.hosts = Hosts::of_this_host(site.base.as_deref());
+        site.tls = tls.is_some();
+        site.validity = options.validity;
+        site.progress = progress.clone();
+        tell_warnings(&site);
+        let mut threads = Builder::new_multi_thread();
+        threads.worker_threads(WORKERS).max_blocking_threads(READERS);
+        let runtime = threads.enable_all().build();
+        let runtime = runtime.class(Class::Unexpected, || "starting the server's threads".into())?;
+        let listener = runtime.block_on(listen(options.listen))?;
+        let address = listener.local_addr().class(Class::Network, || "listening".into())?;
+        let connections = within_open_files(options.connections, progress);
+        let token = token::password()?;
+        site.fleet = Fleet::new(&token, site.tls);
+        let scheme = if site.tls { "https" } else { "http" };
+        let base = site.base.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
+        let entry = FleetEntry::keep(&options.state, &base, &token)?;
+        let limits = ServerLimits::of(connections, options.connections_per_address);
+        let dhcp = dhcp(options, address, &site)?;
+        Ok(Self {
+            tls,
+            dhcp,
+            site: Arc::new(site),
+            origin: options.origin.clone(),
+            defaults,
+            limits,
+            runtime,
+            listener,
+            address,
+            entry,
+            authority,
+        })
+    }
+
+    /// The address that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The way to the page of the fleet.
+    #[must_use]
+    pub fn entry(&self) -> &FleetEntry {
+        &self.entry
+    }
+
+    /// Its own authority, where it has one.
+    #[must_use]
+    pub fn authority(&self) -> Option<&Authority> {
+        self.authority.as_ref()
+    }
+
+    /// What it serves.
+    #[must_use]
+    pub fn site(&self) -> &Arc<Router> {
+        &self.site
+    }
+
+    /// Serves until SIGINT or SIGTERM comes, or dnsmasq ends.
+    pub fn run(self) -> Result<()> {
+        let Self { site, origin, defaults, limits, runtime, listener, tls, dhcp, .. } = self;
+        let (stop, stopped) = watch::channel(false);
+        runtime.block_on(async {
+            let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+            let mut interrupt = signals.0.class(Class::Unexpected, || "waiting for SIGINT".into())?;
+            let mut terminate = signals.1.class(Class::Unexpected, || "waiting for SIGTERM".into())?;
+            if let Some(origin) = origin {
+                tokio::spawn(keep_fresh(Arc::clone(&site), origin, defaults));
+            }
+            let mut child = dhcp.as_ref().map(|dhcp| dnsmasq::spawn(&dhcp.configuration)).transpose()?;
+            let ended = async {
+                match &mut child {
+                    Some(child) => dnsmasq::ended(child.wait().await),
+                    None => std::future::pending().await,
+                }
+            };
+            let serving = net::serve(listener, Arc::clone(&site), tls, limits, stopped);
+            let stopping = async {
+                let result = tokio::select! {
+                    _ = interrupt.recv() => Ok(()),
+                    _ = terminate.recv() => Ok(()),
+                    error = ended => Err(error),
+                };
+                site.progress.note(STEP, "stopping");
+                let _ = stop.send(true);
+                result
+            };
+            tokio::join!(serving, stopping).1
+        })
+    }
+}
+
+/// What secures connections; with it the authority, where that is the server's own.
+fn secured(options: &ServerOptions, progress: &Progress) -> Result<(Option<TlsAcceptor>, Option<Authority>)> {
+    match &options.tls {
+        None => Ok((None, None)),
+        Some(tls::CertificateChoice::Files(certificate, key)) => {
+            Ok((Some(tls::acceptor(certificate, key)?), None))
+        }
+        Some(tls::CertificateChoice::Own) => {
+            let names = authority::names(options.listen.ip(), options.base.as_deref());
+            let own = authority::keep(&options.state, &names, jiff::Timestamp::now())?;
+            own.notices.iter().for_each(|notice| progress.note(STEP, notice.clone()));
+            Ok((Some(tls::acceptor(&own.certificate, &own.key)?), Some(own.authority)))
+        }
+    }
+}
+
+fn check(options: &ServerOptions) -> Result<()> {
+    let base = options.base.iter();
+    if let Some(base) = base.clone().find(|base| !is_url(base)) {
+        return Err(Failure::new(Class::Invalid, format!("{base} is no address for --base-url"))
+            .hint("Give the URL at which machines reach this server, such as http://192.0.2.1:8080.")
+            .into());
+    }
+    if let Some(argument) = options.arguments.iter().find(|argument| !is_plain(argument)) {
+        return Err(Failure::new(Class::Invalid, format!("{argument:?} cannot stand in a boot script"))
+            .hint("Give kernel arguments one by one, without spaces and quotes: --append console=ttyS1.")
+            .into());
+    }
+    Ok(())
+}
+
+/// Writes the configuration for dnsmasq, where it is wanted.
+fn dhcp(options: &ServerOptions, address: SocketAddr, site: &Router) -> Result<Option<Dhcp>> {
+    let Some((mode, interface)) = &options.dnsmasq else { return Ok(None) };
+    let scheme = if site.tls { "https" } else { "http" };
+    let own = || (!address.ip().is_unspecified()).then(|| format!("{scheme}://{address}"));
+    let Some(base) = site.base.clone().or_else(own) else {
+        let what = "DHCP cannot tell machines where this server is, for it listens on every address";
+        return Err(Failure::new(Class::Invalid, what)
+            .hint("Give --listen the address that machines reach, or --base-url.")
+            .into());
+    };
+    let (directory, tftp) = (options.state.join("dnsmasq"), dnsmasq::tftp_directory()?);
+    let settings = dnsmasq::DnsmasqSettings {
+        mode: mode.clone(),
+        interface: interface.clone(),
+        base,
+        tftp: tftp.path().to_owned(),
+        leases: directory.join("leases"),
+    };
+    let configuration = directory.join("dnsmasq.conf");
+    dnsmasq::prepare(&settings, &site.loaders, &configuration)?;
+    Ok(Some(Dhcp { configuration, _tftp: tftp }))
+}
+
+fn is_url(base: &str) -> bool {
+    let rest = base.strip_prefix("http://").or_else(|| base.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && is_plain(rest) && !rest.contains(['?', '@']))
+}
+
+/// Takes over changed configurations. Where they have mistakes, those before stay.
+async fn keep_fresh(site: Arc<Router>, origin: ConfigurationSource, defaults: Vec<(String, String)>) {
+    let mut known = stamp(&origin);
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let (origin, defaults, before) = (origin.clone(), defaults.clone(), known.clone());
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = stamp(&origin);
+            let loaded = (found != before).then(|| Configurations::load(&origin, &defaults));
+            (found, loaded)
+        });
+        let Ok((found, loaded)) = looked.await else { continue };
+        known = found;
+        match loaded {
+            None => {}
+            Some(Ok(configurations)) => {
+                let count = configurations.count();
+                site.replace(configurations);
+                site.progress.note(STEP, format!("the configurations have changed; there are {count} now"));
+                tell_warnings(&site);
+            }
+            Some(Err(error)) => {
+                let text = causes(&error).join("\n  because: ");
+                let message = format!("error: {text}\nThe configurations as they were before stay in use.");
+                site.progress.note(STEP, message);
+            }
+        }
+    }
+}
+
+fn tell_warnings(site: &Router) {
+    for warning in &site.configurations().warnings {
+        site.progress.note(STEP, warning.clone());
+    }
+}
+
+/// As many of `wanted` connections as this process may have files open for, which is made as much as it may be.
+fn within_open_files(wanted: usize, progress: &Progress) -> usize {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
+    let needed = wanted as u64 + FILES;
+    let open = if soft < needed && setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard).is_ok() {
+        needed.min(hard)
+    } else {
+        soft
+    };
+    let possible = usize::try_from(open.saturating_sub(FILES)).unwrap_or(usize::MAX).max(1);
+    if possible < wanted {
+        progress
+            .note(STEP, format!("{possible} connections at a time: this process may have {open} files open"));
+    }
+    wanted.min(possible)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_machines_is_a_plain_url() {
+        for (base, good) in [
+            ("http://192.0.2.1:8080", true),
+            ("https://boot.example.org/nqrust", true),
+            ("http://[2001:db8::1]:80", true),
+            ("192.0.2.1", false),
+            ("http://", false),
+            ("http://a b", false),
+            ("http://user:password@a", false),
+            ("http://a/?x", false),
+            ("http://a/${b}", false),
+            ("ftp://a", false),
+        ] {
+            assert_eq!(is_url(base), good, "{base}");
+        }
+    }
+}

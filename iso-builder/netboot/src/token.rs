@@ -1,0 +1,197 @@
+//! Tokens: what a boot script carries so that its machine, and nobody else, can take a configuration and report.
+//!
+//! A token is a ticket, which says for which record and which of its deployments it is, with a signature under a key that
+//! only this server's state has. No token is kept: any number of them can be given out for one configuration, and none
+//! makes another invalid. They all become void together when the record goes on to its next generation, which is when one
+//! of them has taken the configuration or an operator has intervened.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+
+use anyhow::Result;
+use base::failure::{Class, Classify};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use model::config::Secret;
+use ring::hmac;
+use uuid::Uuid;
+
+use super::machine_id::MachineId;
+use super::moment::Moment;
+
+/// The operating system's random numbers (random(4)).
+const SOURCE: &str = "/dev/urandom";
+/// The length of a key, in bytes: that of SHA-256's output (RFC 2104, section 3).
+pub const KEY: usize = 32;
+/// The length of a ticket, in bytes.
+const TICKET: usize = 16 + 4 + 8 + 8;
+/// The length of a signature, in bytes: 128 bits of HMAC-SHA-256 (RFC 2104, section 5).
+const SIGNATURE: usize = 16;
+
+/// What a token is for. A token for one purpose is none for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenPurpose {
+    /// To take the configuration.
+    Configuration,
+    /// To report.
+    Report,
+}
+
+/// What a token says. The two tokens of one boot script have the same ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The record that it is for.
+    pub machine: MachineId,
+    /// The generation of the record at which it was made.
+    pub generation: u32,
+    /// When it was made.
+    pub issued: Moment,
+    /// Tells it from others of the same second.
+    pub nonce: u64,
+}
+
+impl Ticket {
+    /// A new one.
+    pub fn new(machine: MachineId, generation: u32, issued: Moment) -> Result<Self> {
+        Ok(Self { machine, generation, issued, nonce: u64::from_be_bytes(random()?) })
+    }
+
+    fn to_bytes(self) -> [u8; TICKET] {
+        let mut bytes = [0; TICKET];
+        bytes[..16].copy_from_slice(self.machine.as_uuid().as_bytes());
+        bytes[16..20].copy_from_slice(&self.generation.to_be_bytes());
+        bytes[20..28].copy_from_slice(&self.issued.0.to_be_bytes());
+        bytes[28..].copy_from_slice(&self.nonce.to_be_bytes());
+        bytes
+    }
+
+    fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let (machine, rest) = bytes.split_first_chunk::<16>()?;
+        let (generation, rest) = rest.split_first_chunk::<4>()?;
+        let (issued, rest) = rest.split_first_chunk::<8>()?;
+        Some(Self {
+            machine: MachineId::of(Uuid::from_bytes(*machine)),
+            generation: u32::from_be_bytes(*generation),
+            issued: Moment(u64::from_be_bytes(*issued)),
+            nonce: u64::from_be_bytes(rest.try_into().ok()?),
+        })
+    }
+}
+
+/// What signs tickets.
+pub struct TokenSigner(hmac::Key);
+
+impl fmt::Debug for TokenSigner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Signer")
+    }
+}
+
+impl TokenSigner {
+    /// Signs with this key.
+    #[must_use]
+    pub fn new(key: &[u8; KEY]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, key))
+    }
+
+    /// The token of a ticket for a purpose.
+    #[must_use]
+    pub fn token(&self, purpose: TokenPurpose, ticket: Ticket) -> Secret {
+        let ticket = ticket.to_bytes();
+        let signature = hmac::sign(&self.0, &signed(purpose, &ticket));
+        let mut token = ticket.to_vec();
+        token.extend(&signature.as_ref()[..SIGNATURE]);
+        Secret::new(URL_SAFE_NO_PAD.encode(token))
+    }
+
+    /// The ticket of a token that this signer has made for this purpose; none of any other text.
+    #[must_use]
+    pub fn ticket(&self, purpose: TokenPurpose, token: &str) -> Option<Ticket> {
+        if token.len() > 2 * (TICKET + SIGNATURE) {
+            return None;
+        }
+        let token = URL_SAFE_NO_PAD.decode(token).ok()?;
+        let (ticket, signature) = token.split_at_checked(TICKET)?;
+        let expected = hmac::sign(&self.0, &signed(purpose, ticket));
+        let same = signature.len() == SIGNATURE && same(signature, &expected.as_ref()[..SIGNATURE]);
+        same.then(|| Ticket::of_bytes(ticket)).flatten()
+    }
+}
+
+/// What is signed: the purpose, so that a token for one is none for another, and the ticket.
+fn signed(purpose: TokenPurpose, ticket: &[u8]) -> Vec<u8> {
+    let purpose: &[u8] = match purpose {
+        TokenPurpose::Configuration => b"configuration\n",
+        TokenPurpose::Report => b"report\n",
+    };
+    [purpose, ticket].concat()
+}
+
+/// Compares in a time that depends on the lengths alone.
+pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
+    let difference = one.iter().zip(other).fold(0, |found, (one, other)| found | (one ^ other));
+    one.len() == other.len() && std::hint::black_box(difference) == 0
+}
+
+/// Random bytes.
+pub fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let read = File::open(SOURCE).and_then(|mut source| source.read_exact(&mut bytes));
+    read.class(Class::Unexpected, || format!("reading {SOURCE}"))?;
+    Ok(bytes)
+}
+
+/// A password that nobody can guess: 128 random bits, as 32 hexadecimal digits.
+pub fn password() -> Result<Secret> {
+    Ok(Secret::new(hex::encode(random::<16>()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket() -> Ticket {
+        Ticket::new(MachineId::random(), 7, Moment(1_700_000_000)).unwrap()
+    }
+
+    #[test]
+    fn a_token_gives_back_its_ticket_for_its_purpose_alone() {
+        let (signer, ticket) = (TokenSigner::new(&[1; KEY]), ticket());
+        let token = signer.token(TokenPurpose::Configuration, ticket);
+        assert_eq!(signer.ticket(TokenPurpose::Configuration, token.expose()), Some(ticket));
+        assert_eq!(signer.ticket(TokenPurpose::Report, token.expose()), None);
+        assert_eq!(TokenSigner::new(&[2; KEY]).ticket(TokenPurpose::Configuration, token.expose()), None);
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        assert!(token.expose().chars().all(plain), "it stands in URLs and in boot scripts");
+    }
+
+    #[test]
+    fn a_token_with_any_bit_changed_is_none() {
+        let (signer, ticket) = (TokenSigner::new(&[1; KEY]), ticket());
+        let token = URL_SAFE_NO_PAD.decode(signer.token(TokenPurpose::Report, ticket).expose()).unwrap();
+        for bit in 0..token.len() * 8 {
+            let mut changed = token.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(
+                signer.ticket(TokenPurpose::Report, &URL_SAFE_NO_PAD.encode(changed)),
+                None,
+                "bit {bit}"
+            );
+        }
+        for text in ["", "0", &"0".repeat(32), &"0".repeat(10_000), "é"] {
+            assert_eq!(signer.ticket(TokenPurpose::Report, text), None, "{text:.40}");
+        }
+        for length in 0..token.len() {
+            assert_eq!(signer.ticket(TokenPurpose::Report, &URL_SAFE_NO_PAD.encode(&token[..length])), None);
+        }
+    }
+
+    #[test]
+    fn two_tickets_of_one_second_differ() {
+        let id = MachineId::random();
+        let one = || Ticket::new(id, 1, Moment(1)).unwrap();
+        assert_ne!(one(), one());
+        assert_ne!(password().unwrap().expose(), password().unwrap().expose());
+    }
+}

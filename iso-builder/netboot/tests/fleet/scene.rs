@@ -1,0 +1,428 @@
+//! Fleets in the states that the tests look at, made as real ones are: machines ask, are told to boot, and report.
+
+use std::collections::BTreeMap;
+
+use base::progress::{Event as Told, State};
+use model::config::Secret;
+use model::fleet::{Failed, Hello, Line, Node};
+use model::machine::{Identity, Selector};
+use netboot::configurations::Configurations;
+use netboot::fleet::routes::{Fleet, FleetReply, FleetRequest, FleetSources};
+use netboot::machine::OperatorAction;
+use netboot::machine_id::MachineId;
+use netboot::machine_registry::MachineRegistry;
+use netboot::moment::Moment;
+use uuid::Uuid;
+
+/// When the tests look.
+pub(crate) const NOW: Moment = Moment(1_795_289_525);
+/// The token of the fleet.
+pub(crate) const TOKEN: &str = "0123456789abcdef";
+
+/// A fleet under test.
+pub(crate) struct Scene {
+    fleet: Fleet,
+    store: MachineRegistry,
+    configurations: Configurations,
+    /// With what each machine reports, by its name.
+    tokens: BTreeMap<String, String>,
+    /// The machines in the order in which they were made.
+    ids: Vec<MachineId>,
+    _directory: tempfile::TempDir,
+}
+
+/// How far a machine has come, and how many seconds ago it got there.
+pub(crate) enum Come {
+    /// It asked, and no configuration is for it.
+    Unknown,
+    /// It asked, and the fallback is for those that are allowed.
+    Guest,
+    Denied,
+    Redeploy,
+    Booting,
+    Preflight,
+    /// So many hundredths of the OS image.
+    Writing(u64),
+    /// So many hundredths of the container images.
+    Seeding(u64),
+    /// It stopped in the middle of the image and has said nothing since.
+    Silent,
+    Finishing,
+    Rebooting,
+    Installed,
+    Joining,
+    Joined,
+    /// It is installed, and its cluster refuses it.
+    NotJoined,
+    Failed,
+    /// The kind of failure that a machine without a name and with hostile words has.
+    Hostile,
+}
+
+impl Scene {
+    pub(crate) fn new(machines: &[(&str, Come)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = MachineRegistry::open(directory.path()).unwrap();
+        let fleet = Fleet::new(&Secret::new(TOKEN), false);
+        let (configurations, tokens) = (Configurations::default(), BTreeMap::new());
+        let mut scene = Self { fleet, store, configurations, tokens, ids: Vec::new(), _directory: directory };
+        machines.iter().for_each(|(name, come)| scene.add(name, come));
+        if machines.iter().any(|(_, come)| matches!(come, Come::Guest)) {
+            scene.configurations.add("default.yaml", Secret::new(""), Vec::new());
+        }
+        scene
+    }
+
+    /// An install of three nodes under way, with machines of all other kinds.
+    pub(crate) fn under_way() -> Self {
+        Self::new(&[
+            ("rack1-node1", Come::Seeding(41)),
+            ("rack1-node2", Come::Writing(63)),
+            ("rack1-node3", Come::Preflight),
+            ("rack1-witness", Come::Booting),
+            ("rack2-node1", Come::Joining),
+            ("rack2-node2", Come::Rebooting),
+            ("rack2-node3", Come::Finishing),
+            ("rack3-node1", Come::Silent),
+            ("rack3-node2", Come::Redeploy),
+            ("x", Come::Unknown),
+            ("y", Come::Guest),
+            ("z", Come::Denied),
+        ])
+    }
+
+    pub(crate) fn failure() -> Self {
+        let scene = Self::new(&[
+            ("rack1-node1", Come::Installed),
+            ("rack1-node2", Come::Failed),
+            ("rack1-node3", Come::Writing(88)),
+            ("rack1-node4", Come::NotJoined),
+        ]);
+        scene.dispute();
+        scene
+    }
+
+    pub(crate) fn finished() -> Self {
+        let names = ["management-1", "management-2", "witness", "worker-1", "worker-2", "worker-3"];
+        Self::new(&names.map(|name| (name, Come::Joined)))
+    }
+
+    pub(crate) fn hostile() -> Self {
+        Self::new(&[("<script>alert(1)</script>", Come::Hostile)])
+    }
+
+    /// The page behind `path`, for one who has the token.
+    pub(crate) fn get(&self, path: &str) -> FleetReply {
+        let authorization = Some("Bearer 0123456789abcdef");
+        self.answer(&FleetRequest { method: "GET", path, authorization, ..FleetRequest::default() }, NOW)
+    }
+
+    /// What the server answers.
+    pub(crate) fn answer(&self, request: &FleetRequest<'_>, now: Moment) -> FleetReply {
+        let known = FleetSources { store: &self.store, configurations: &self.configurations, note: &|_| {} };
+        self.fleet.answer(request, known, now).unwrap()
+    }
+
+    /// The page of the machine that was made as the number `index`.
+    pub(crate) fn path_of(&self, index: usize) -> String {
+        format!("/fleet/machines/{}", self.ids[index])
+    }
+
+    /// Text with the names that the server drew for the machines replaced by m0, m1, and so on.
+    pub(crate) fn anonymous(&self, text: &str) -> String {
+        let replace = |text: String, (index, id): (usize, &MachineId)| {
+            text.replace(&id.to_string(), &format!("m{index}"))
+        };
+        self.ids.iter().enumerate().fold(text.to_owned(), replace)
+    }
+
+    fn add(&mut self, name: &str, come: &Come) {
+        let number = self.ids.len();
+        let asset_tag = match come {
+            Come::Unknown => Some("unknown".to_owned()),
+            Come::Guest => Some("guest".to_owned()),
+            Come::Hostile => Some(format!("{name}\u{202e}'\"")),
+            _ => None,
+        };
+        let mac = |card: usize| format!("52:54:00:1f:{card:02x}:{number:02x}").parse().unwrap();
+        let identity = Identity {
+            macs: (0..=number % 4).map(mac).collect(),
+            serial: Some(format!("CZ2309{:04}", 1207 + number * 31)),
+            uuid: Some(Uuid::from_u128(0x4c4c_4544_0042_3510_8052_b4c0_4f4a_5a00 + number as u128)),
+            asset_tag,
+        };
+        let asked = NOW.0 - 900;
+        let named = !matches!(come, Come::Unknown | Come::Guest | Come::Denied);
+        if named {
+            let selectors = identity.macs.iter().copied().map(Selector::Mac);
+            let tag = identity.asset_tag.iter().filter_map(|tag| format!("asset-tag:{tag}").parse().ok());
+            let serial = format!("serial:{}", identity.serial.clone().unwrap()).parse::<Selector>();
+            let selectors = selectors.chain(serial).chain(tag).collect();
+            self.configurations.add(&format!("{name}.yaml"), Secret::new("secret"), selectors);
+        }
+        let before = self.machines();
+        let peer = [192, 0, 2, 100 + u8::try_from(number).unwrap()].into();
+        let boot = |identity: &Identity, peer, at| {
+            self.store.boot(identity, peer, &self.configurations, Moment(at)).unwrap()
+        };
+        let booted = boot(&identity, peer, asked);
+        let id = self.machines().into_iter().find(|id| !before.contains(id)).unwrap();
+        let act = |action| self.store.act(id, action, &self.configurations, Moment(asked + 60)).unwrap();
+        let mut reports = None;
+        if let Some((configuration, report)) = booted.tokens {
+            if matches!(come, Come::Booting) {
+                // Somebody else asks as this machine.
+                boot(&identity, [192, 0, 2, 66].into(), asked + 20);
+            } else {
+                let token = configuration.expose();
+                self.store
+                    .take(token, peer, &self.configurations, 3600, Moment(asked + 40))
+                    .unwrap()
+                    .unwrap();
+            }
+            reports = Some(report);
+        }
+        match come {
+            Come::Denied => drop(act(OperatorAction::Deny)),
+            Come::Redeploy => drop(act(OperatorAction::Redeploy)),
+            _ => {}
+        }
+        self.tokens.extend(reports.map(|report| (name.to_owned(), report.expose().to_owned())));
+        self.ids.push(id);
+        let mut run = Run { scene: self, name, seq: 0, at: NOW.0 };
+        run.tell(come);
+    }
+}
+
+/// What one machine reports.
+struct Run<'a> {
+    scene: &'a Scene,
+    name: &'a str,
+    seq: u64,
+    /// When it says it, by every clock.
+    at: u64,
+}
+
+const IMAGE: u64 = 1_342_177_280;
+const IMAGES: u64 = 8_804_682_957;
+
+impl Run<'_> {
+    fn tell(&mut self, come: &Come) {
+        match come {
+            Come::Unknown | Come::Guest | Come::Denied | Come::Redeploy | Come::Booting => {}
+            Come::Preflight => self.begin(4),
+            Come::Writing(part) => self.writing(*part, 0),
+            Come::Silent => self.writing(17, 400),
+            Come::Seeding(part) => {
+                self.whole(120);
+                self.count("images", "Writing the container images", IMAGES, *part, 0);
+            }
+            Come::Finishing => {
+                self.whole(20);
+                self.steps(
+                    2,
+                    &[("images", "Writing the container images"), ("node", "Writing the node document")],
+                );
+                self.step("prove", "Checking the installed disk", State::Started);
+            }
+            Come::Rebooting => self.done(25),
+            Come::Installed => self.done(700),
+            Come::Joining => self.node(Node {
+                stage: "server".into(),
+                detail: "https://192.0.2.10:9345 does not answer: connection refused".into(),
+                ..Node::default()
+            }),
+            Come::Joined => self.node(Node { ready: true, stage: "ready".into(), ..Node::default() }),
+            Come::NotJoined => self.node(Node {
+                failed: true,
+                stage: "registered".into(),
+                detail: "the cluster has another node of this name".into(),
+                next: Some("Give the node a name of its own in `os.hostname`.".into()),
+                ..Node::default()
+            }),
+            Come::Failed => self.failed(
+                &[
+                    "installing, step image",
+                    "writing to /dev/nvme0n1 (1.9 TB, Example NVMe PM9A3)",
+                    "Input/output error (os error 5)",
+                ],
+                &[
+                    "/dev/nvme0n1 is not bootable now; starting the install again does it over.",
+                    "Look at the kernel's messages in the log; replace the disk if it tells of errors.",
+                ],
+            ),
+            Come::Hostile => self.failed(
+                &["</p><script>alert(2)</script>", "\" onmouseover=\"alert(3)", "a\u{202e}b & c"],
+                &["<img src=x onerror=alert(4)>"],
+            ),
+        }
+    }
+
+    fn begin(&mut self, ago: u64) {
+        self.at = NOW.0 - ago;
+        self.step("network", "Setting up the network mgmt-br", State::Started);
+        self.step("network", "Setting up the network mgmt-br", State::Done);
+        self.step("preflight", "Checking the machine", State::Started);
+    }
+
+    fn whole(&mut self, ago: u64) {
+        self.begin(ago);
+        self.step("preflight", "Checking the machine", State::Done);
+        self.steps(
+            1,
+            &[
+                ("verify-medium", "Checking http://192.0.2.1:8080/medium"),
+                ("wipe", "Erasing the disk"),
+                ("partition", "Writing the partition table"),
+                ("esp", "Writing the boot files"),
+                ("image", "Writing the OS image"),
+                ("read-back", "Reading the OS image back"),
+                ("filesystems", "Making file systems"),
+            ],
+        );
+    }
+
+    fn writing(&mut self, part: u64, ago: u64) {
+        self.begin(ago + 12);
+        self.step("preflight", "Checking the machine", State::Done);
+        self.steps(
+            1,
+            &[
+                ("verify-medium", "Checking http://192.0.2.1:8080/medium"),
+                ("wipe", "Erasing the disk"),
+                ("partition", "Writing the partition table"),
+            ],
+        );
+        self.count("image", "Writing the OS image", IMAGE, part, ago);
+    }
+
+    fn steps(&mut self, seconds: u64, steps: &[(&str, &str)]) {
+        for (step, message) in steps {
+            self.step(step, message, State::Started);
+            self.at += seconds;
+            self.step(step, message, State::Done);
+        }
+    }
+
+    /// A step with a length that is `part` hundredths done, `ago` seconds before now.
+    fn count(&mut self, step: &str, message: &str, total: u64, part: u64, ago: u64) {
+        let counts =
+            [(State::Started, 0), (State::Progress, part.saturating_sub(12)), (State::Progress, part)];
+        for (index, (state, part)) in counts.into_iter().enumerate() {
+            self.at = NOW.0 - ago - 2 * (2 - index as u64);
+            let (bytes, total) = (Some(total / 100 * part), Some(total));
+            let event = Told { bytes, total, ..self.event(step, message, state) };
+            self.send(&[Line::Event(event)]);
+        }
+    }
+
+    fn done(&mut self, ago: u64) {
+        self.whole(ago + 60);
+        self.at = NOW.0 - ago - 10;
+        self.steps(2, &[("images", "Writing the container images"), ("node", "Writing the node document")]);
+        self.steps(
+            1,
+            &[
+                ("boot-code", "Writing GRUB for BIOS"),
+                ("prove", "Checking the installed disk"),
+                ("commit", "Making the disk bootable"),
+            ],
+        );
+        self.at = NOW.0 - ago;
+        let end = Told { exit_code: Some(0), ..self.event("run", "Installation complete", State::Done) };
+        self.send(&[Line::Event(end)]);
+    }
+
+    /// An install, and what its node says after it.
+    fn node(&mut self, node: Node) {
+        self.done(700);
+        self.at = NOW.0 - 80;
+        self.send(&[Line::Node(node)]);
+    }
+
+    fn failed(&mut self, causes: &[&str], hints: &[&str]) {
+        self.begin(100);
+        self.step("preflight", "Checking the machine", State::Done);
+        self.steps(
+            1,
+            &[("verify-medium", "Checking http://192.0.2.1:8080/medium"), ("wipe", "Erasing the disk")],
+        );
+        self.step("image", "Writing the OS image", State::Started);
+        self.at += 9;
+        self.step("image", "Writing the OS image", State::Failed);
+        let end = Told { exit_code: Some(6), ..self.event("run", "Installation failed", State::Failed) };
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let failure = Failed { causes: texts(causes), hints: texts(hints), exit_code: 6 };
+        let log = format!(
+            "[  214.882113] nvme0n1: I/O Cmd(0x1) @ LBA 12582912, 2048 blocks, I/O Error (sct 0x2 / sc 0x80)\n\
+             [  214.882117] critical medium error, dev nvme0n1, sector 12582912 op 0x1:(WRITE)\n\n\
+             Install NQRust Hypervisor 0.1.0 on /dev/nvme0n1\n\n\
+             [ ok ] Checking the machine\n\
+             [ ok ] Checking http://192.0.2.1:8080/medium\n\
+             [ ok ] Erasing the disk\n\
+             [....] Writing the OS image (1.2 GiB)\n\
+             [FAIL] Writing the OS image\n\
+             error: {}\n",
+            causes.join("\n  because: ")
+        );
+        self.send(&[Line::Event(end), Line::Failure(failure), Line::Log(log)]);
+    }
+
+    fn step(&mut self, step: &str, message: &str, state: State) {
+        let event = self.event(step, message, state);
+        self.send(&[Line::Event(event)]);
+    }
+
+    fn event(&mut self, step: &str, message: &str, state: State) -> Told {
+        self.seq += 1;
+        let (time, step, message) = (Moment(self.at).to_string(), step.to_owned(), message.to_owned());
+        Told {
+            v: 1,
+            seq: self.seq,
+            time,
+            step,
+            state,
+            bytes: None,
+            total: None,
+            message,
+            result: None,
+            exit_code: None,
+        }
+    }
+
+    fn send(&self, lines: &[Line]) {
+        let hostname = Some(self.name.to_owned()).filter(|name| !name.starts_with('<'));
+        let product = Some("NQRust Hypervisor 0.1.0".to_owned());
+        let hello = Hello { v: 1, run: Uuid::from_u128(7), machine: Identity::default(), hostname, product };
+        let lines = [Line::Hello(hello)].into_iter().chain(lines.iter().cloned());
+        let body: String = lines.map(|line| serde_json::to_string(&line).unwrap() + "\n").collect();
+        let path = format!("/v1/report/{}", self.scene.tokens[self.name]);
+        let request =
+            FleetRequest { method: "POST", path: &path, body: body.as_bytes(), ..FleetRequest::default() };
+        let reply = self.scene.answer(&request, Moment(self.at));
+        assert_eq!(reply.status, 204, "{}", String::from_utf8_lossy(&reply.body));
+    }
+}
+
+impl Scene {
+    fn machines(&self) -> Vec<MachineId> {
+        self.store.list(usize::MAX).unwrap().0.iter().map(|machine| machine.id).collect()
+    }
+
+    /// Lets a client tell the marks of the two machines that were made first.
+    pub(crate) fn dispute(&self) {
+        let (machines, ..) = self.store.list(usize::MAX).unwrap();
+        let find = |id| machines.iter().find(|machine| machine.id == id).unwrap();
+        let mut identity = find(self.ids[0]).identity.clone();
+        identity.macs.extend(&find(self.ids[1]).identity.macs);
+        let peer = [192, 0, 2, 66].into();
+        self.store.boot(&identity, peer, &self.configurations, Moment(NOW.0 - 90)).unwrap();
+    }
+
+    /// Lets the machine that was made as the number `index` go on to the end of its install.
+    pub(crate) fn finish(&self, name: &str) {
+        let mut run = Run { scene: self, name, seq: 1000, at: NOW.0 };
+        let end = Told { exit_code: Some(0), ..run.event("run", "Installation complete", State::Done) };
+        run.send(&[Line::Event(end)]);
+    }
+}

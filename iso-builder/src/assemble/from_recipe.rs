@@ -1,0 +1,81 @@
+//! What a medium is assembled from: payloads, boot code, and the small files that its recipe makes.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use medium::customization::{area, argument};
+use medium::iso::recipe::{self, Content, Recipe};
+use medium::iso::{boot, esp};
+use model::release::{IsoRecipe, Payload};
+
+use super::iso::IsoParts;
+use crate::boot::loaders;
+
+/// What the manifest says of the boot code in `loaders` that is no payload.
+pub(crate) fn boot_code(loaders: &Path) -> Result<IsoRecipe> {
+    let read = |name: &str| {
+        let path = loaders.join(name);
+        fs::read(&path).with_context(|| format!("reading {}", path.display()))
+    };
+    let (eltorito, hybrid) = (read(loaders::ELTORITO)?, read(loaders::HYBRID)?);
+    Ok(IsoRecipe {
+        recipe: recipe::NUMBER,
+        eltorito_size: eltorito.len() as u64,
+        eltorito_sha256: boot::eltorito_digest(&eltorito)?,
+        boot_sector_sha256: boot::boot_sector_digest(&hybrid)?,
+    })
+}
+
+/// The ISO that `recipe` says, of the loaders in a directory and of the files that `source` has for payloads. What is
+/// neither is written into `scratch`.
+pub(crate) fn assemble(
+    recipe: &Recipe<'_>,
+    loaders: &Path,
+    source: &dyn Fn(&Payload) -> Result<PathBuf>,
+    scratch: &Path,
+) -> Result<IsoParts> {
+    let small = |name: &str, bytes: &[u8]| -> Result<PathBuf> {
+        let path = scratch.join(name);
+        fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    };
+    let mut files = Vec::new();
+    for (number, (path, content)) in recipe.files().into_iter().enumerate() {
+        let file = match content {
+            Content::Bytes(bytes) => small(&format!("file-{number}"), &bytes)?,
+            Content::Arguments => small("custom.cfg", &argument::grub(&[], None)?)?,
+            Content::Area => blank_area(&scratch.join("custom.img"))?,
+            Content::Payload(payload) => source(payload)?,
+        };
+        files.push((path, file));
+    }
+    let mut contents = Vec::new();
+    for payload in recipe.loaders()? {
+        let path = source(payload)?;
+        contents.push(fs::read(&path).with_context(|| format!("reading {}", path.display()))?);
+    }
+    let [shim, grub, mok] = &contents[..] else { anyhow::bail!("there are not three boot loaders") };
+    let menu = recipe.menu();
+    let image = esp::image(&menu, recipe.release.epoch, [shim, grub, mok])?;
+    Ok(IsoParts {
+        volume: menu.volume,
+        guid: recipe.guid(),
+        epoch: recipe.release.epoch,
+        files,
+        eltorito: loaders.join(loaders::ELTORITO),
+        hybrid: loaders.join(loaders::HYBRID),
+        esp: small("esp.img", &image)?,
+    })
+}
+
+/// Makes the area of a medium that nobody has customised: zeros, for which no block is taken.
+pub(crate) fn blank_area(path: &Path) -> Result<PathBuf> {
+    let what = || format!("writing {}", path.display());
+    let file = File::options().write(true).create(true).truncate(true).open(path).with_context(what)?;
+    file.set_len(area::LENGTH).with_context(what)?;
+    // What it was before may have had secrets in it.
+    file.set_permissions(fs::Permissions::from_mode(0o644)).with_context(what)?;
+    Ok(path.to_owned())
+}

@@ -1,0 +1,141 @@
+//! ISO 9660 images that boot on BIOS and on UEFI, from optical drives and from USB sticks.
+//!
+//! Level 3 (files of any length) with Rock Ridge names, two El Torito entries, a boot sector for BIOS and a GUID
+//! partition table. One FAT image is El Torito's entry for UEFI and the EFI system partition of a stick. What lies where
+//! is `formats::iso9660::write`'s to say, for the medium check of the installer has to know it too; here files are copied there.
+//! `iso9660` reads what is written.
+//!
+//! Owners, modes and times are given, so that those of the sources leave no trace: the same content makes the same
+//! bytes. There is no Joliet tree, which would cut the volume's name short.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use base::failure::{Class, Failure};
+use base::progress::{Progress, Step};
+use base::size::ByteSize;
+use formats::iso9660::write::{Layout, Outline, Part, grub};
+use medium::iso::recipe::{ELTORITO, PREPARER};
+use uuid::Uuid;
+
+/// What an ISO is made of.
+#[derive(Clone, Debug)]
+pub struct IsoParts {
+    /// Volume id: up to 32 of A-Z, 0-9 and `_`.
+    pub volume: String,
+    /// The GUID of the partition table.
+    pub guid: Uuid,
+    /// The time of the volume and of every file, in seconds since 1970.
+    pub epoch: u64,
+    /// The files: path on the ISO, and where the content is. They lie on the ISO in this order.
+    pub files: Vec<(String, PathBuf)>,
+    /// GRUB's El Torito image; its path on the ISO is [`ELTORITO`].
+    pub eltorito: PathBuf,
+    /// The boot sector for USB sticks.
+    pub hybrid: PathBuf,
+    /// The EFI system partition's image.
+    pub esp: PathBuf,
+}
+
+/// How much is copied between two reports of progress.
+const CHUNK: u64 = 8 << 20;
+
+impl IsoParts {
+    /// Writes the ISO to `output` by way of a temporary name beside it; shows progress as the step `step`.
+    pub fn write(&self, output: &Path, step: &str, progress: &Progress) -> Result<()> {
+        let mut files = vec![(ELTORITO, length(&self.eltorito)?)];
+        for (path, source) in &self.files {
+            files.push((path, length(source)?));
+        }
+        let sizes: Vec<_> = files.iter().map(|(_, size)| *size).collect();
+        let (volume, guid, epoch, esp) = (&self.volume, self.guid, self.epoch, length(&self.esp)?);
+        let layout = Layout::new(&Outline { volume, preparer: PREPARER, guid, epoch, files, esp })?;
+        check_space(output, layout.size)?;
+
+        let unfinished = output.with_extension("iso.new");
+        let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let parts: u64 = layout.parts.iter().map(|part| part.bytes.len() as u64).sum();
+        let total = parts + sizes.iter().sum::<u64>() + u64::from(layout.esp.length);
+        let mut step = progress.step(step, format!("Writing {name}"), Some(total));
+        let written = self.fill(&unfinished, &layout, &sizes, &mut step);
+        if let Err(error) = written {
+            let length = fs::metadata(&unfinished).map_or(0, |metadata| metadata.len());
+            let _ = fs::remove_file(&unfinished);
+            // Somebody else may have filled the disk meanwhile.
+            check_space(output, layout.size)?;
+            return Err(error.context(format!("writing {} (at byte {length})", output.display())));
+        }
+        fs::rename(&unfinished, output).with_context(|| format!("naming {}", output.display()))?;
+        step.done();
+        Ok(())
+    }
+
+    /// Writes everything into the new file `path`.
+    fn fill(&self, path: &Path, layout: &Layout, sizes: &[u64], step: &mut Step) -> Result<()> {
+        let mut iso = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+        iso.set_len(layout.size.get())?;
+        for Part { at, bytes, .. } in &layout.parts {
+            iso.write_all_at(bytes, at.0)?;
+            step.advance(bytes.len() as u64);
+        }
+        let eltorito = layout.start(0);
+        let mut image =
+            fs::read(&self.eltorito).with_context(|| format!("reading {}", self.eltorito.display()))?;
+        grub::patch_eltorito(&mut image, eltorito)?;
+        iso.write_all_at(&image, eltorito.offset().0)?;
+        step.advance(image.len() as u64);
+        for (number, (_, source)) in self.files.iter().enumerate() {
+            let start = layout.start(number + 1);
+            copy(source, sizes[number + 1], &mut iso, start.offset().0, step)?;
+        }
+        copy(&self.esp, u64::from(layout.esp.length), &mut iso, layout.esp.start.offset().0, step)?;
+        let hybrid = fs::read(&self.hybrid).with_context(|| format!("reading {}", self.hybrid.display()))?;
+        iso.write_all_at(&grub::first_sector(&hybrid, eltorito, layout.size.get())?, 0)?;
+        Ok(())
+    }
+}
+
+/// Length of a source in bytes.
+fn length(path: &Path) -> Result<u64> {
+    Ok(fs::metadata(path).with_context(|| format!("reading {}", path.display()))?.len())
+}
+
+/// Copies `source`, which has to be `size` bytes long, to byte `at` of `iso`. The kernel copies, and shares the blocks
+/// where the file system can.
+fn copy(source: &Path, size: u64, iso: &mut File, at: u64, step: &mut Step) -> Result<()> {
+    let what = || format!("copying {}", source.display());
+    let mut input = File::open(source).with_context(what)?;
+    io::Seek::seek(iso, io::SeekFrom::Start(at)).with_context(what)?;
+    let mut done = 0;
+    loop {
+        let count = io::copy(&mut (&mut input).take(CHUNK), iso).with_context(what)?;
+        done += count;
+        step.advance(count);
+        if count < CHUNK || done > size {
+            break;
+        }
+    }
+    ensure!(done == size, "{} changed while it was copied: it had {size} bytes", source.display());
+    Ok(())
+}
+
+/// Fails before anything is written when the disk cannot hold the result.
+fn check_space(output: &Path, needed: ByteSize) -> Result<()> {
+    let directory = output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let stat = nix::sys::statvfs::statvfs(directory)
+        .with_context(|| format!("asking for the free space of {}", directory.display()))?;
+    let free = ByteSize::bytes(stat.blocks_available() * stat.fragment_size());
+    if free >= needed {
+        return Ok(());
+    }
+    let what = format!("{} has no room for {}", directory.display(), output.display());
+    let why = anyhow::anyhow!("it needs {needed}, and {free} are free");
+    let hint = "Free space there, or write to another disk with -o.";
+    Err(Failure::new(Class::DiskIo, what).because(why).hint(hint).into())
+}

@@ -1,0 +1,7 @@
+//! Media: ISOs and the netboot set, assembled from finished payloads.
+
+pub mod checksums;
+mod from_recipe;
+pub mod iso;
+
+pub(crate) use from_recipe::{assemble, blank_area, boot_code};

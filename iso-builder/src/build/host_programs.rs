@@ -1,0 +1,41 @@
+//! The programs of the host that a build needs, looked for before anything begins.
+
+use std::path::Path;
+
+use anyhow::Result;
+use base::failure::{Class, Failure};
+
+/// A program, and the Debian package that has it.
+const TOOLS: &[(&str, &str)] = &[
+    ("unshare", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("tar", "tar"),
+    ("chroot", "coreutils"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("dpkg-deb", "dpkg"),
+    ("mksquashfs", "squashfs-tools"),
+    ("grub-mkimage", "grub-common"),
+];
+
+/// Fails with the list of programs that are missing and of the packages that have them.
+pub(super) fn check() -> Result<()> {
+    let mut tools = TOOLS.to_vec();
+    if !nix::unistd::geteuid().is_root() {
+        tools.push(("newuidmap", "uidmap"));
+    }
+    let missing: Vec<_> = tools.into_iter().filter(|(program, _)| !is_in_path(program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let programs: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
+    let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    Err(Failure::new(Class::Hardware, format!("this host lacks: {}", programs.join(", ")))
+        .hint(format!("Install them: apt-get install {}", packages.join(" ")))
+        .into())
+}
+
+fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(|directory| Path::new(directory).to_owned());
+    std::env::split_paths(&path).chain(system).any(|directory| directory.join(program).is_file())
+}

@@ -1,0 +1,226 @@
+//! What a medium was customised with, for people and programs. Secrets are not in it: it has no field for one.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use anyhow::Result;
+use base::digest::Digest;
+use medium::customization::{Argument, Content, Damage, FILE, GRUB_FILE, area, argument};
+use medium::opened::OpenedMedium;
+use model::machine::Selector;
+use serde::Serialize;
+
+use super::summary::ConfigSummary;
+use crate::wording::{counted, printable};
+
+/// Whether a medium was customised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CustomisationState {
+    /// It was built without room for that.
+    Impossible,
+    /// It is as it was built.
+    AsBuilt,
+    /// It was.
+    Customised,
+    /// What was put into it is damaged.
+    Damaged,
+}
+
+/// What a medium was customised with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Customisation {
+    /// Whether it was.
+    pub state: CustomisationState,
+    /// What is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
+    /// Install configurations, the fallback last.
+    pub configurations: Vec<ConfigurationEntry>,
+    /// Certificates of authorities to trust.
+    pub authorities: Vec<AuthorityFile>,
+    /// Files for the node.
+    pub files: Vec<ShownFile>,
+    /// The keys of kernel arguments, with `=…` where they have a value.
+    pub arguments: Vec<String>,
+}
+
+/// One install configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConfigurationEntry {
+    /// The machine that it is for; none for the fallback.
+    pub machine: Option<Selector>,
+    /// Digest of the document.
+    pub sha256: Digest,
+    /// What it is about; absent where it is not readable as an install configuration by itself.
+    pub summary: Option<ConfigSummary>,
+}
+
+/// One file with certificates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AuthorityFile {
+    /// Its name.
+    pub name: String,
+    /// Its digest.
+    pub sha256: Digest,
+}
+
+/// One file for the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ShownFile {
+    /// Where it goes.
+    pub path: String,
+    /// Its permissions in octal digits.
+    pub mode: String,
+    /// Its length in bytes.
+    pub size: usize,
+}
+
+/// What is in the area of `medium`, as the installer reads it; none for a medium without one.
+pub fn read(medium: &OpenedMedium) -> Option<Result<Option<Content>, Damage>> {
+    match medium.open_file(FILE) {
+        Ok(file) => Some(area::read(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => Some(Err(Damage::Read(error))),
+    }
+}
+
+/// Whether the file at `path` is a medium, or the area of one, that somebody has put something into.
+#[must_use]
+pub fn is_customised(path: &Path) -> bool {
+    let content = match OpenedMedium::open(path) {
+        Ok(medium) => read(&medium),
+        Err(_) => File::open(path).ok().map(area::read),
+    };
+    matches!(content, Some(Ok(Some(_))))
+}
+
+/// Whether GRUB would read other arguments, or another password, from `medium` than the area has. A directory is not
+/// started by GRUB.
+pub fn grub_differs(medium: &OpenedMedium, content: &Content) -> bool {
+    let wanted = argument::grub(&content.arguments, content.boot_password.as_ref());
+    let Ok(wanted) = wanted else { return true };
+    let found = || medium.read_at_most(GRUB_FILE, argument::GRUB_LENGTH as u64);
+    medium.iso().is_some() && !found().is_ok_and(|found| found == wanted)
+}
+
+impl Customisation {
+    /// Looks into `medium`.
+    #[must_use]
+    pub fn of(medium: &OpenedMedium) -> Self {
+        match read(medium) {
+            None => Self::empty(CustomisationState::Impossible),
+            Some(Ok(None)) => Self::empty(CustomisationState::AsBuilt),
+            Some(Ok(Some(content))) => Self::content(&content),
+            Some(Err(damage)) => {
+                let damage = Some(format!("{:#}", anyhow::Error::from(damage)));
+                Self { damage, ..Self::empty(CustomisationState::Damaged) }
+            }
+        }
+    }
+
+    fn empty(state: CustomisationState) -> Self {
+        Self {
+            state,
+            damage: None,
+            configurations: Vec::new(),
+            authorities: Vec::new(),
+            files: Vec::new(),
+            arguments: Vec::new(),
+        }
+    }
+
+    fn content(content: &Content) -> Self {
+        let nodes = match content.by_machine() {
+            Ok(nodes) => nodes,
+            Err(error) => {
+                return Self {
+                    damage: Some(format!("{error:#}")),
+                    ..Self::empty(CustomisationState::Damaged)
+                };
+            }
+        };
+        let configuration = |chosen: model::machine::Chosen<'_>| {
+            let text = content.nodes.get(chosen.file)?.expose();
+            Some(ConfigurationEntry {
+                machine: chosen.selector.cloned(),
+                sha256: Digest::of(text.as_bytes()),
+                summary: ConfigSummary::of(text),
+            })
+        };
+        let authority = |(name, pem): (&String, &String)| AuthorityFile {
+            name: name.clone(),
+            sha256: Digest::of(pem.as_bytes()),
+        };
+        let file = |(path, file): (&String, &medium::customization::File)| ShownFile {
+            path: format!("/{path}"),
+            mode: format!("{:04o}", file.mode),
+            size: file.bytes.len(),
+        };
+        let argument = |argument: &Argument| {
+            let value = if argument.has_value() { "=…" } else { "" };
+            format!("{}{value}", argument.key())
+        };
+        Self {
+            configurations: nodes.iter().filter_map(configuration).collect(),
+            authorities: content.authorities.iter().map(authority).collect(),
+            files: content.files.iter().map(file).collect(),
+            arguments: content.arguments.iter().map(argument).collect(),
+            ..Self::empty(CustomisationState::Customised)
+        }
+    }
+
+    /// What is in it, in a few words.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        match self.state {
+            CustomisationState::Impossible => "built without room for customising".into(),
+            CustomisationState::AsBuilt => "not customised".into(),
+            CustomisationState::Damaged => {
+                format!("customised, but damaged: {}", printable(self.damage.as_deref().unwrap_or_default()))
+            }
+            CustomisationState::Customised => {
+                let parts = [
+                    (self.configurations.len(), "configuration"),
+                    (self.authorities.len(), "certificate file"),
+                    (self.files.len(), "file"),
+                    (self.arguments.len(), "kernel argument"),
+                ];
+                let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+                let parts: Vec<_> = parts.map(|(count, what)| counted(count, what)).collect();
+                format!("customised with {}", parts.join(", "))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Customisation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.brief())?;
+        for ConfigurationEntry { machine, sha256, summary } in &self.configurations {
+            let machine = machine.as_ref().map_or("every other machine".into(), ToString::to_string);
+            write!(f, "\n  {}", printable(&machine))?;
+            match summary {
+                None => write!(f, "  not readable by itself")?,
+                Some(summary) => {
+                    let hostname = summary.hostname.as_deref().map_or("no hostname".into(), printable);
+                    let automatic = if summary.automatic { "" } else { ", not automatic" };
+                    write!(f, "  {hostname}{automatic}")?;
+                }
+            }
+            write!(f, ", sha256 {}", &sha256.to_string()[..16])?;
+        }
+        for AuthorityFile { name, sha256 } in &self.authorities {
+            write!(f, "\n  ca/{}  sha256 {}", printable(name), &sha256.to_string()[..16])?;
+        }
+        for ShownFile { path, mode, size } in &self.files {
+            write!(f, "\n  {}  mode {mode}, {size} bytes", printable(path))?;
+        }
+        if !self.arguments.is_empty() {
+            write!(f, "\n  kernel arguments: {}", self.arguments.join(" "))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! Where on a medium what can be customised lies.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use base::failure::{Class, Classify, Failure};
+use formats::iso9660::{self, Extent, Iso};
+use medium::customization::{FILE, GRUB_FILE, area, argument};
+use medium::opened::OpenedMedium;
+
+/// A run of bytes of a file or device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRun {
+    /// Where it begins.
+    pub at: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// The two places, which are in one file or device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomisationLocation {
+    /// The ISO or the device; of a directory the area itself.
+    pub path: PathBuf,
+    /// The area, from its header on.
+    pub area: Vec<ByteRun>,
+    /// What GRUB reads; empty for a directory, which GRUB does not start from.
+    pub grub: Vec<ByteRun>,
+    /// Where the medium ends in its file or device.
+    pub end: u64,
+    /// Whether the medium is a directory.
+    pub directory: bool,
+}
+
+impl CustomisationLocation {
+    /// Finds the places on `medium`. One that has none is [`Class::Invalid`], a truncated one [`Class::Verification`].
+    pub fn find(medium: &OpenedMedium) -> Result<Self> {
+        let Some(iso) = medium.iso() else { return Self::in_directory(medium.path()) };
+        let path = medium.path().to_owned();
+        if iso.missing() > 0 {
+            let (length, whole) = (iso.length(), iso.volume().size);
+            let what = format!("{} is cut off: it has {length} of {whole} bytes", path.display());
+            return Err(Failure::new(Class::Verification, what)
+                .hint("Copy or download the medium again.")
+                .into());
+        }
+        let find = |file, length| spans(iso, &path, file, length);
+        let (area, grub) = (find(FILE, area::LENGTH)?, find(GRUB_FILE, argument::GRUB_LENGTH as u64)?);
+        Ok(Self { path: path.clone(), area, grub, end: iso.volume().size, directory: false })
+    }
+
+    fn in_directory(directory: &Path) -> Result<Self> {
+        let path = directory.join(FILE);
+        if !path.exists() {
+            return Err(without(directory));
+        }
+        let length =
+            fs::metadata(&path).class(Class::DiskIo, || format!("looking at {}", path.display()))?.len();
+        if length != area::LENGTH {
+            return Err(wrong_length(directory, FILE, length, area::LENGTH));
+        }
+        let area = vec![ByteRun { at: 0, length }];
+        Ok(Self { path, area, grub: Vec::new(), end: length, directory: true })
+    }
+}
+
+fn spans(iso: &Iso, path: &Path, file: &str, length: u64) -> Result<Vec<ByteRun>> {
+    let entry = match iso.entry(file) {
+        Ok(entry) => entry,
+        Err(iso9660::Error::NotFound(_)) => return Err(without(path)),
+        Err(error) => {
+            return Err(error)
+                .class(Class::Verification, || format!("looking for {file} in {}", path.display()));
+        }
+    };
+    if entry.kind != iso9660::EntryKind::File || entry.size() != length {
+        return Err(wrong_length(path, file, entry.size(), length));
+    }
+    let span = |extent: &Extent| ByteRun { at: extent.start.offset().0, length: extent.length.into() };
+    let spans: Vec<_> = entry.extents.iter().map(span).collect();
+    let end = spans.iter().map(|span| span.at.saturating_add(span.length)).max().unwrap_or_default();
+    if end > iso.volume().size {
+        let what = format!("{} is damaged: {file} lies beyond its end", path.display());
+        return Err(Failure::new(Class::Verification, what)
+            .hint("Copy or download the medium again.")
+            .into());
+    }
+    Ok(spans)
+}
+
+fn without(medium: &Path) -> anyhow::Error {
+    let what = format!("{} cannot be customised", medium.display());
+    Failure::new(Class::Invalid, what)
+        .because(anyhow::anyhow!("it was built without room for that: it has no {FILE}"))
+        .hint(
+            "Build the medium anew with this iso-builder, or name the configuration in the image definition.",
+        )
+        .into()
+}
+
+fn wrong_length(medium: &Path, file: &str, found: u64, expected: u64) -> anyhow::Error {
+    let what = format!("{} cannot be customised", medium.display());
+    Failure::new(Class::Verification, what)
+        .because(anyhow::anyhow!("its {file} has {found} bytes instead of {expected}"))
+        .hint("Copy or download the medium again, or use the iso-builder of the release that made it.")
+        .into()
+}

@@ -1,0 +1,42 @@
+//! ISOs that the builder itself writes, for tests.
+
+use std::fs;
+use std::path::PathBuf;
+
+use base::digest::Digest;
+use base::progress::Progress;
+use medium::iso::Recipe;
+use model::release::{Payload, Purpose};
+use testing::medium::SampleMedium;
+
+use crate::assemble::{assemble, boot_code};
+use crate::boot::loaders;
+
+/// The ISO that the builder writes, with loaders, boot code and room for customising.
+pub(crate) fn build(mut sample: SampleMedium) -> (SampleMedium, PathBuf) {
+    let loaders = sample.directory.path().join("loaders");
+    fs::create_dir_all(&loaders).unwrap();
+    let pattern = |length: u32, step| (0..length).map(|n| (n % step) as u8).collect::<Vec<_>>();
+    fs::write(loaders.join(loaders::ELTORITO), pattern(5000, 241)).unwrap();
+    fs::write(loaders.join(loaders::HYBRID), pattern(512, 239)).unwrap();
+    for (purpose, name, length) in [
+        (Purpose::Shim, loaders::SHIM, 9000),
+        (Purpose::GrubEfi, loaders::GRUB_EFI, 20_001),
+        (Purpose::MokManager, loaders::MOK_MANAGER, 700),
+    ] {
+        let (path, content) = (format!("boot/loaders/{name}"), pattern(length, 251));
+        let file = sample.tree().join(&path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, &content).unwrap();
+        let (size, sha256) = (u64::from(length), Digest::of(&content));
+        sample.release.payloads.push(Payload { path, purpose, size, sha256 });
+    }
+    sample.release.iso = Some(boot_code(&loaders).unwrap());
+    let manifest = sample.release.to_bytes();
+    let source = |payload: &Payload| Ok(sample.tree().join(&payload.path));
+    let scratch = tempfile::tempdir().unwrap();
+    let iso = assemble(&Recipe::new(&sample.release, &manifest), &loaders, &source, scratch.path()).unwrap();
+    let path = sample.directory.path().join("built.iso");
+    iso.write(&path, "iso", &Progress::silent()).unwrap();
+    (sample, path)
+}

@@ -1,0 +1,261 @@
+//! `iso-builder inspect`: what a medium says about itself. Checks nothing; that is `verify`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use base::digest::Digest;
+use base::program::{Context, Format, print};
+use base::size::ByteSize;
+use clap::Args;
+use jiff::Timestamp;
+use medium::opened::OpenedMedium;
+use model::release::{Image, MediumKind, Payload, Purpose, Release};
+use serde::Serialize;
+
+use crate::customize::{ConfigSummary, Customisation};
+use crate::wording::{counted, printable};
+
+/// The longest install configuration that is read, in bytes.
+const MAX_CONFIG: u64 = 1 << 20;
+
+/// Show what a medium carries.
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// An ISO, a drive that holds one, or a directory with release.json.
+    pub medium: PathBuf,
+}
+
+impl Inspect {
+    /// Prints the description.
+    pub fn run(self, context: &Context) -> Result<()> {
+        let description = MediumDescription::of(&OpenedMedium::open(&self.medium)?)?;
+        match context.format {
+            Format::Text => print(&description.to_string()),
+            Format::Json => print(&serde_json::to_string_pretty(&description)?),
+        }
+    }
+}
+
+/// What a medium says about itself.
+#[derive(Debug, Serialize)]
+pub struct MediumDescription {
+    /// Where the medium is.
+    pub medium: PathBuf,
+    /// About the ISO; absent for a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeDescription>,
+    /// Digest of the release manifest.
+    pub release_sha256: Digest,
+    /// The release manifest.
+    pub release: Release,
+    /// Sums.
+    pub totals: PayloadTotals,
+    /// The install configurations that the medium was built with.
+    pub install_configs: Vec<EmbeddedConfig>,
+    /// What it was customised with; configurations from there stand in place of those.
+    pub customised: Customisation,
+}
+
+/// What the ISO says about itself.
+#[derive(Debug, Serialize)]
+pub struct VolumeDescription {
+    /// Volume identifier.
+    pub id: String,
+    /// When it was made, RFC 3339.
+    pub created: Option<String>,
+    /// Length of the volume in bytes.
+    pub size: u64,
+}
+
+/// Sums over the payloads, by the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PayloadTotals {
+    /// Files on the medium.
+    pub payloads: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that are left to the network.
+    pub remote_payloads: usize,
+    /// Their bytes.
+    pub remote_bytes: u64,
+}
+
+/// An install configuration on the medium. Never holds a secret: it has no field for one.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct EmbeddedConfig {
+    /// Path on the medium.
+    pub path: String,
+    /// Length in bytes, by the manifest.
+    pub size: u64,
+    /// Digest, by the manifest.
+    pub sha256: Digest,
+    /// What it is about; absent where it is not readable as an install configuration.
+    pub summary: Option<ConfigSummary>,
+}
+
+impl MediumDescription {
+    /// Reads the manifest, and the embedded configurations that it names.
+    pub fn of(medium: &OpenedMedium) -> Result<Self> {
+        let release = medium.release()?;
+        let volume = medium.iso().map(|iso| VolumeDescription {
+            id: iso.volume().id.clone(),
+            created: iso.volume().created.map(|time| time.to_string()),
+            size: iso.volume().size,
+        });
+        Ok(Self {
+            medium: medium.path().to_owned(),
+            volume,
+            release_sha256: medium.release_digest(),
+            totals: PayloadTotals::of(&release),
+            install_configs: release
+                .payloads(Purpose::InstallConfig)
+                .map(|payload| EmbeddedConfig::read(medium, payload))
+                .collect(),
+            customised: Customisation::of(medium),
+            release,
+        })
+    }
+}
+
+impl PayloadTotals {
+    fn of(release: &Release) -> Self {
+        let mut totals = Self { payloads: 0, bytes: 0, remote_payloads: 0, remote_bytes: 0 };
+        for payload in &release.payloads {
+            let (count, bytes) = if payload.is_remote_on(release.medium) {
+                (&mut totals.remote_payloads, &mut totals.remote_bytes)
+            } else {
+                (&mut totals.payloads, &mut totals.bytes)
+            };
+            *count += 1;
+            *bytes = bytes.saturating_add(payload.size);
+        }
+        totals
+    }
+}
+
+impl EmbeddedConfig {
+    /// Why a document is not readable stays untold: the parser's message quotes the document, secrets included.
+    fn read(medium: &OpenedMedium, payload: &Payload) -> Self {
+        let bytes = medium.read_at_most(&payload.path, MAX_CONFIG).ok();
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        let summary = text.as_deref().and_then(ConfigSummary::of);
+        Self { path: payload.path.clone(), size: payload.size, sha256: payload.sha256, summary }
+    }
+}
+
+impl fmt::Display for MediumDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_head(f)?;
+        self.write_payloads(f)?;
+        write_images(&self.release, f)?;
+        for config in &self.install_configs {
+            writeln!(f, "\n{config}")?;
+        }
+        write!(f, "\n{}", self.customised)
+    }
+}
+
+impl MediumDescription {
+    fn write_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let release = &self.release;
+        let kind = match release.medium {
+            MediumKind::Full => "full medium",
+            MediumKind::NetInstall => "net-install medium",
+        };
+        let name = printable(&release.name);
+        writeln!(
+            f,
+            "{name} {} for {}, {kind}",
+            printable(&release.version),
+            printable(&release.architecture)
+        )?;
+        writeln!(f, "  id        {}", printable(&release.id))?;
+        writeln!(f, "  release   sha256:{}", self.release_sha256)?;
+        if let Some(time) = i64::try_from(release.epoch).ok().and_then(|s| Timestamp::from_second(s).ok()) {
+            writeln!(f, "  dated     {time}")?;
+        }
+        writeln!(f, "  kernel    {}", printable(&release.kernel))?;
+        if !release.kernel_arguments.is_empty() {
+            writeln!(f, "  arguments {}", printable(&release.kernel_arguments.join(" ")))?;
+        }
+        if let Some(volume) = &self.volume {
+            let size = ByteSize::bytes(volume.size);
+            write!(f, "  volume    {}, {size}", printable(&volume.id))?;
+            match &volume.created {
+                Some(time) => writeln!(f, ", made {time}")?,
+                None => writeln!(f)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Image blobs are many and have no names: only their sum is told.
+    fn write_payloads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nPayloads")?;
+        let named = || self.release.payloads.iter().filter(|payload| payload.purpose != Purpose::ImageBlob);
+        let width = named().map(|payload| printable(&payload.path).chars().count()).max().unwrap_or_default();
+        for payload in named() {
+            let (path, size) = (printable(&payload.path), ByteSize::bytes(payload.size));
+            writeln!(f, "  {path:width$}  {size:>10}  {}", word(payload.purpose))?;
+        }
+        let blobs = || self.release.payloads(Purpose::ImageBlob);
+        if blobs().next().is_some() {
+            let size = ByteSize::bytes(blobs().map(|blob| blob.size).fold(0, u64::saturating_add));
+            writeln!(f, "  {}, {size}", counted(blobs().count(), "image blob"))?;
+        }
+        let totals = &self.totals;
+        let (count, size) = (counted(totals.payloads, "payload"), ByteSize::bytes(totals.bytes));
+        write!(f, "  {count} on the medium, {size}")?;
+        if totals.remote_payloads > 0 {
+            let size = ByteSize::bytes(totals.remote_bytes);
+            write!(f, "; {} left to the network, {size}", totals.remote_payloads)?;
+        }
+        writeln!(f)
+    }
+}
+
+fn write_images(release: &Release, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if release.images.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\nImages")?;
+    let sizes: BTreeMap<Digest, u64> =
+        release.payloads(Purpose::ImageBlob).map(|blob| (blob.sha256, blob.size)).collect();
+    for image in &release.images {
+        let roles = if image.roles.is_empty() { "every role".into() } else { image.roles.join(", ") };
+        let (blobs, size) = (counted(image.blobs.len(), "blob"), image_size(image, &sizes));
+        writeln!(f, "  {}  {}, {blobs}, {size}", printable(&image.name), printable(&roles))?;
+    }
+    let all: BTreeSet<_> = release.images.iter().flat_map(|image| &image.blobs).collect();
+    writeln!(f, "  {} of {}", counted(all.len(), "different blob"), counted(release.images.len(), "image"))
+}
+
+fn image_size(image: &Image, sizes: &BTreeMap<Digest, u64>) -> ByteSize {
+    let sizes = image.blobs.iter().filter_map(|blob| sizes.get(blob));
+    ByteSize::bytes(sizes.copied().fold(0, u64::saturating_add))
+}
+
+/// The name that the manifest or the configuration uses for a purpose, mode or role.
+fn word(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+impl fmt::Display for EmbeddedConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Embedded install configuration")?;
+        writeln!(f, "  path      {}, {} bytes", printable(&self.path), self.size)?;
+        writeln!(f, "  sha256    {}", self.sha256)?;
+        let Some(summary) = &self.summary else {
+            return write!(f, "  not readable as an install configuration");
+        };
+        let hostname = summary.hostname.as_deref().map_or("not set".into(), printable);
+        let device = summary.device.as_ref().map(|device| printable(device));
+        writeln!(f, "  hostname  {hostname}")?;
+        writeln!(f, "  mode      {}", word(summary.mode))?;
+        writeln!(f, "  role      {}", word(summary.role))?;
+        writeln!(f, "  device    {}", device.as_deref().unwrap_or("not set"))?;
+        write!(f, "  automatic {}", if summary.automatic { "yes" } else { "no" })
+    }
+}

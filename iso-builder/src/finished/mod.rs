@@ -1,0 +1,15 @@
+//! Finished media: [`inspect`] shows what one says about itself, [`verify`] checks that it is true. `medium::opened` opens and
+//! reads them.
+
+#[cfg(test)]
+mod built_iso;
+pub mod inspect;
+pub mod report;
+#[cfg(test)]
+mod tampering;
+#[cfg(test)]
+mod tests;
+pub mod verify;
+
+pub use inspect::Inspect;
+pub use verify::Verify;

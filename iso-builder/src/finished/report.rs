@@ -1,0 +1,234 @@
+//! What a verification of a medium found, for people and programs.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::size::ByteSize;
+use formats::iso9660::write::RegionOwner;
+use medium::iso::{self, Difference};
+use medium::opened::{COPY_AGAIN, NamedReleaseDifference, OpenedMedium, RELEASE_ARGUMENT};
+use model::release::{MANIFEST, MediumKind};
+use serde::Serialize;
+
+use crate::wording::{counted, printable};
+
+/// What a medium lacks that another generation of the builder made.
+const OTHER_RECIPE: &str = "another version of iso-builder made this ISO; boot sectors, directories, boot menu and EFI \
+    system partition were not compared. Verify it with the iso-builder of its release.";
+
+/// What a verification found.
+#[derive(Debug, Serialize)]
+pub struct VerifyReport {
+    /// Where the medium is.
+    pub medium: PathBuf,
+    /// Short name and version of the product.
+    pub release: String,
+    /// The kind of medium.
+    pub kind: MediumKind,
+    /// Digest of the release manifest.
+    pub release_sha256: Digest,
+    /// How many payloads should be on the medium.
+    pub payloads: usize,
+    /// Their bytes, by the manifest.
+    pub bytes: u64,
+    /// How many payloads are left to the network.
+    pub remote: usize,
+    /// Whether the boot menu was compared with the manifest (on ISOs only).
+    pub boot_menu_checked: bool,
+    /// How much of the medium was compared.
+    pub coverage: VerifyCoverage,
+    /// What the medium was customised with, in a few words.
+    pub customised: String,
+    /// What is wrong, in the order of the manifest.
+    pub findings: Vec<MediumFinding>,
+}
+
+/// How much of a medium was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerifyCoverage {
+    /// Every byte of an ISO.
+    Whole,
+    /// The payloads of an ISO of another recipe, and the release that its boot menu names.
+    PayloadsOnly,
+    /// All files of a directory that the manifest names, which has nothing else to boot from.
+    Files,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct MediumFinding {
+    /// The file on the medium, another part of it by its name, or the medium itself.
+    pub path: String,
+    /// What is wrong with it.
+    #[serde(flatten)]
+    pub fault: MediumFault,
+}
+
+/// What can be wrong with a file.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "fault", rename_all = "kebab-case")]
+pub enum MediumFault {
+    /// It is not there.
+    Missing,
+    /// It ends too early.
+    Short {
+        /// Bytes there should be.
+        expected: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// It goes on after its end.
+    Long {
+        /// Bytes there should be.
+        expected: u64,
+    },
+    /// Its bytes are others.
+    Damaged {
+        /// What the manifest says.
+        expected: Digest,
+        /// What the bytes give.
+        found: Digest,
+    },
+    /// It is no payload, and is not what the builder writes there.
+    Changed {
+        /// The first byte that is another, counted from the beginning of the medium.
+        offset: u64,
+    },
+    /// It could not be compared.
+    NotCompared {
+        /// The damaged file that it is made of.
+        because: String,
+    },
+    /// It is a release manifest whose digest nothing else on the medium names.
+    ForeignManifest,
+    /// It cannot be read.
+    Unreadable {
+        /// Why.
+        reason: String,
+    },
+    /// What somebody customised the medium with is not as it was written.
+    Customisation {
+        /// What is wrong.
+        reason: String,
+    },
+    /// The boot menu does not say which release it boots.
+    UnnamedRelease,
+    /// The boot menu boots another release than the one on the medium.
+    OtherRelease {
+        /// What the boot menu should say.
+        expected: String,
+        /// What it says.
+        found: String,
+    },
+}
+
+impl From<NamedReleaseDifference> for MediumFault {
+    fn from(difference: NamedReleaseDifference) -> Self {
+        match difference {
+            NamedReleaseDifference::Unnamed => Self::UnnamedRelease,
+            NamedReleaseDifference::Other { expected, found } => Self::OtherRelease { expected, found },
+        }
+    }
+}
+
+impl fmt::Display for MediumFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => write!(f, "missing"),
+            Self::Short { expected, found } => write!(f, "has {found} of {expected} bytes"),
+            Self::Long { expected } => write!(f, "is longer than its {expected} bytes"),
+            Self::Damaged { .. } => write!(f, "damaged: its SHA-256 is not that of the manifest"),
+            Self::Changed { offset } => {
+                write!(f, "changed: not what iso-builder writes, from byte {offset} of the medium on")
+            }
+            Self::NotCompared { because } => {
+                write!(f, "could not be compared, because {} is damaged", printable(because))
+            }
+            Self::ForeignManifest => {
+                write!(
+                    f,
+                    "damaged: nothing else on the medium names its SHA-256, so nothing was compared with it"
+                )
+            }
+            Self::Unreadable { reason } => write!(f, "cannot be read: {}", printable(reason)),
+            Self::Customisation { reason } => write!(f, "damaged: {}", printable(reason)),
+            Self::UnnamedRelease => write!(f, "does not name the release ({RELEASE_ARGUMENT}sha256:…)"),
+            Self::OtherRelease { found, .. } => {
+                write!(f, "names the release {}, which is not the digest of {MANIFEST}", printable(found))
+            }
+        }
+    }
+}
+
+impl fmt::Display for MediumFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", printable(&self.path), self.fault)
+    }
+}
+
+impl fmt::Display for VerifyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.medium.display(), printable(&self.release))?;
+        writeln!(f, "release sha256:{}", self.release_sha256)?;
+        for finding in &self.findings {
+            writeln!(f, "FAULT {finding}")?;
+        }
+        if self.remote > 0 {
+            writeln!(
+                f,
+                "{} left to the network, as on every net-install medium",
+                counted(self.remote, "image blob")
+            )?;
+        }
+        writeln!(f, "{}", self.customised)?;
+        if self.coverage == VerifyCoverage::PayloadsOnly {
+            writeln!(f, "warning: {OTHER_RECIPE}")?;
+        }
+        let (count, size) = (self.payloads, ByteSize::bytes(self.bytes));
+        match self.findings.len() {
+            0 if self.coverage == VerifyCoverage::Whole => write!(
+                f,
+                "all {count} payloads ({size}) are as the manifest says, and every other byte is what iso-builder writes"
+            ),
+            0 => write!(f, "all {count} payloads ({size}) are as the manifest says"),
+            faults => write!(f, "{}; {count} payloads ({size}) looked at", counted(faults, "fault")),
+        }
+    }
+}
+
+impl VerifyReport {
+    /// The failure that a report with findings is; it names the first.
+    pub fn into_result(self) -> Result<()> {
+        let Some(first) = self.findings.first() else { return Ok(()) };
+        let what = format!("verifying {}", self.medium.display());
+        let cause = match self.findings.len() {
+            1 => first.to_string(),
+            count => format!("{first}, and {}", counted(count - 1, "more fault")),
+        };
+        Err(Failure::new(Class::Verification, what).because(anyhow::anyhow!(cause)).hint(COPY_AGAIN).into())
+    }
+}
+
+impl MediumFinding {
+    /// The finding about `medium` that a difference is.
+    pub(super) fn of(medium: &OpenedMedium, Difference { owner, fault }: Difference) -> Self {
+        let path = match owner {
+            RegionOwner::Image => medium.path().display().to_string(),
+            owner => owner.to_string(),
+        };
+        let fault = match fault {
+            iso::Fault::Changed { at } => MediumFault::Changed { offset: at.0 },
+            iso::Fault::Damaged { expected, found } => MediumFault::Damaged { expected, found },
+            iso::Fault::CutOff { expected, found } => MediumFault::Short { expected, found },
+            iso::Fault::Unreadable(reason) => MediumFault::Unreadable { reason },
+            iso::Fault::Customization(reason) => MediumFault::Customisation { reason },
+            iso::Fault::Unknown(because) => MediumFault::NotCompared { because },
+            iso::Fault::Stranger => MediumFault::ForeignManifest,
+        };
+        Self { path, fault }
+    }
+}

@@ -1,0 +1,193 @@
+//! `iso-builder verify`: a medium is read whole and compared with what it was when it was built.
+//!
+//! Of an ISO every byte is compared (`medium::iso`). Of a directory, and of an ISO that another recipe made, the payloads
+//! are, by their digests in the manifest, and the manifest of such an ISO by the digest in its boot menu. Bytes behind the
+//! end of an ISO, which every stick has, do not belong to it. A tool that moves the backup of the partition table to the
+//! end of a stick changes the partition table, which is a fault.
+
+use std::io::{self, BufReader, Read};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::program::{Context, Format, print};
+use base::progress::{Progress, Step};
+use clap::Args;
+use formats::iso9660::address::Source;
+use medium::customization::{Content, FILE, GRUB_FILE};
+use medium::iso::recipe::BOOT_MENU;
+use medium::iso::{self, Map, Scope};
+use medium::opened::{COPY_AGAIN, MAX_BOOT_MENU, OpenedMedium, named_release_difference};
+use model::release::{MANIFEST, Payload, Release};
+
+pub use super::report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport};
+use crate::customize::{Customisation, customisation};
+
+/// Large reads keep a drive streaming.
+const BUFFER: usize = 256 * 1024;
+
+/// Check that a medium is as it was built, but for what it was customised with.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// An ISO, a drive that holds one, or a directory with release.json.
+    pub medium: PathBuf,
+}
+
+impl Verify {
+    /// Prints what was checked. A medium with any fault is [`Class::Verification`].
+    pub fn run(self, context: &Context) -> Result<()> {
+        let report = verify(&OpenedMedium::open_for_verification(&self.medium)?, &context.progress)?;
+        match context.format {
+            Format::Text => print(&report.to_string())?,
+            Format::Json => print(&serde_json::to_string_pretty(&report)?)?,
+        }
+        report.into_result()
+    }
+}
+
+/// Reads and compares everything that should be on `medium`. Faults of the medium go into the report; an error is a
+/// medium without a readable manifest.
+pub fn verify(medium: &OpenedMedium, progress: &Progress) -> Result<VerifyReport> {
+    let release = medium.release()?;
+    let (local, remote) = expected(&release);
+    let bytes = local.iter().map(|payload| payload.size).fold(0, u64::saturating_add);
+    let files = || compare_files(medium, &local, bytes, progress);
+    let (coverage, findings) = match medium.image() {
+        None => (VerifyCoverage::Files, files()),
+        Some(image) => match map(medium, &release)? {
+            None => (VerifyCoverage::PayloadsOnly, files()),
+            Some(map) => (VerifyCoverage::Whole, compare_image(medium, image, &map, progress)?),
+        },
+    };
+    Ok(VerifyReport {
+        medium: medium.path().to_owned(),
+        release: format!("{} {}", release.id, release.version),
+        kind: release.medium,
+        release_sha256: medium.release_digest(),
+        payloads: local.len(),
+        bytes,
+        remote,
+        boot_menu_checked: coverage != VerifyCoverage::Files,
+        coverage,
+        customised: Customisation::of(medium).brief(),
+        findings,
+    })
+}
+
+/// The map of an ISO that this program can make; a manifest that no ISO fits is [`Class::Verification`].
+fn map<'a>(medium: &'a OpenedMedium, release: &'a Release) -> Result<Option<Map<'a>>> {
+    Map::of(release, medium.manifest()).map_err(|error| {
+        let what = format!("{MANIFEST} of {} contradicts itself", medium.path().display());
+        Failure::new(Class::Verification, what).because(error).hint(COPY_AGAIN).into()
+    })
+}
+
+fn begin(medium: &OpenedMedium, total: u64, progress: &Progress) -> Step {
+    progress.step("verify", format!("verifying {}", medium.path().display()), Some(total))
+}
+
+/// Compares every byte of an ISO.
+fn compare_image(
+    medium: &OpenedMedium,
+    image: &dyn Source,
+    map: &Map<'_>,
+    progress: &Progress,
+) -> Result<Vec<MediumFinding>> {
+    let mut step = begin(medium, map.size, progress);
+    let differences = iso::check(image, map, Scope::Whole, &mut |bytes| {
+        step.advance(bytes);
+        Ok(())
+    })?;
+    if differences.is_empty() {
+        step.done();
+    }
+    Ok(differences.into_iter().map(|difference| MediumFinding::of(medium, difference)).collect())
+}
+
+/// Compares the files of which the manifest knows the digest.
+fn compare_files(
+    medium: &OpenedMedium,
+    local: &[&Payload],
+    bytes: u64,
+    progress: &Progress,
+) -> Vec<MediumFinding> {
+    let mut step = begin(medium, bytes, progress);
+    let mut findings: Vec<MediumFinding> =
+        medium.iso().and_then(|_| check_boot_menu(medium)).into_iter().collect();
+    for payload in local {
+        findings.extend(check_payload(medium, payload, &mut step));
+    }
+    findings.extend(check_length(medium));
+    findings.extend(check_customisation(medium));
+    if findings.is_empty() {
+        step.done();
+    }
+    findings
+}
+
+/// The payloads that should be on the medium, and how many are left to the network.
+fn expected(release: &Release) -> (Vec<&Payload>, usize) {
+    let (remote, local): (Vec<_>, Vec<_>) =
+        release.payloads.iter().partition(|payload| payload.is_remote_on(release.medium));
+    (local, remote.len())
+}
+
+fn check_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> Option<MediumFinding> {
+    let fault = match read_payload(medium, payload, step) {
+        Ok((_, length)) if length > payload.size => MediumFault::Long { expected: payload.size },
+        Ok((_, length)) if length < payload.size => {
+            MediumFault::Short { expected: payload.size, found: length }
+        }
+        Ok((found, _)) if found != payload.sha256 => MediumFault::Damaged { expected: payload.sha256, found },
+        Ok(_) => return None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => MediumFault::Missing,
+        Err(error) => MediumFault::Unreadable { reason: format!("{:#}", anyhow::Error::from(error)) },
+    };
+    Some(MediumFinding { path: payload.path.clone(), fault })
+}
+
+/// Digest and length; of a payload that is too long only one byte more than it should have.
+fn read_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> io::Result<(Digest, u64)> {
+    let reader = BufReader::with_capacity(BUFFER, medium.open_file(&payload.path)?);
+    Digest::of_reader(step.reader(reader.take(payload.size.saturating_add(1))))
+}
+
+/// Whether every boot entry that names a release names the one on the medium.
+fn check_boot_menu(medium: &OpenedMedium) -> Option<MediumFinding> {
+    let fault = match medium.read_at_most(BOOT_MENU, MAX_BOOT_MENU) {
+        Ok(menu) => {
+            let menu = String::from_utf8_lossy(&menu);
+            named_release_difference(&menu, medium.release_digest())?.into()
+        }
+        Err(error) => match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+            Some(io::ErrorKind::NotFound) => MediumFault::Missing,
+            _ => MediumFault::Unreadable { reason: format!("{error:#}") },
+        },
+    };
+    Some(MediumFinding { path: BOOT_MENU.to_owned(), fault })
+}
+
+/// An image that ends before its volume does, even where no payload is in the part that lacks.
+fn check_length(medium: &OpenedMedium) -> Option<MediumFinding> {
+    let iso = medium.iso().filter(|iso| iso.missing() > 0)?;
+    let fault = MediumFault::Short { expected: iso.volume().size, found: iso.length() };
+    Some(MediumFinding { path: medium.path().display().to_string(), fault })
+}
+
+/// What the medium was customised with has a digest of its own, and GRUB reads the same arguments.
+fn check_customisation(medium: &OpenedMedium) -> Option<MediumFinding> {
+    let shown = Customisation::of(medium);
+    let content = match customisation::read(medium)? {
+        Ok(content) => content.unwrap_or_default(),
+        Err(_) => Content::default(),
+    };
+    let (path, reason) = match shown.damage {
+        Some(reason) => (FILE, reason),
+        None if customisation::grub_differs(medium, &content) => {
+            (GRUB_FILE, format!("it does not have the kernel arguments and the password that {FILE} has"))
+        }
+        None => return None,
+    };
+    Some(MediumFinding { path: path.to_owned(), fault: MediumFault::Customisation { reason } })
+}

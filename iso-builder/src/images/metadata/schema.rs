@@ -1,0 +1,6 @@
+//! Where containerd's database has its schema's version.
+
+/// The bucket of the schema's major version.
+pub(super) const SCHEMA: &str = "v1";
+/// The key of the schema's version in it.
+pub(super) const VERSION: &str = "version";

@@ -1,0 +1,81 @@
+//! An image in a store: its name, and which blobs are its documents and layers.
+
+use formats::oci::{Descriptor, ImageReference};
+use model::config::Role;
+use serde::{Deserialize, Serialize};
+
+use super::blob::Blob;
+
+/// Media type of manifests.
+pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// Media type of indexes.
+pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+/// Media type of configurations.
+pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+
+/// An image whose blobs are all in a store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredImage {
+    /// Its reference.
+    pub name: ImageReference,
+    /// The roles whose nodes need it; empty means every role.
+    pub roles: Vec<Role>,
+    /// The index that the reference leads to, where it leads to one. Of its manifests the store has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<ImageDocument>,
+    /// The manifest.
+    pub manifest: ImageDocument,
+    /// The configuration.
+    pub config: Blob,
+    /// The layers, lowest first.
+    pub layers: Vec<Blob>,
+}
+
+/// A document that a reference or an index leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageDocument {
+    /// Its media type.
+    pub media_type: String,
+    /// The document.
+    pub blob: Blob,
+}
+
+impl StoredImage {
+    /// Whether nodes of this role get the image.
+    #[must_use]
+    pub fn is_for(&self, role: Role) -> bool {
+        self.roles.is_empty() || self.roles.contains(&role)
+    }
+
+    /// What the reference leads to.
+    #[must_use]
+    pub fn target(&self) -> &ImageDocument {
+        self.index.as_ref().unwrap_or(&self.manifest)
+    }
+
+    /// Every name under which a node looks for the image: its reference, and its repository with the digest, which is what
+    /// a pod says that pins an image.
+    #[must_use]
+    pub fn names(&self) -> Vec<ImageReference> {
+        let by_digest = self.name.repository().with_digest(self.target().blob.digest);
+        let same = self.name.to_string() == by_digest.to_string();
+        [self.name.clone()].into_iter().chain(Some(by_digest).filter(|_| !same)).collect()
+    }
+
+    /// All blobs in the order in which a reader needs them: index, manifest, configuration, layers.
+    pub fn blobs(&self) -> impl Iterator<Item = Blob> {
+        let targets = self.index.iter().chain([&self.manifest]).map(|target| target.blob);
+        targets.chain([self.config]).chain(self.layers.iter().copied())
+    }
+}
+
+/// Names `blob`.
+pub(super) fn descriptor(media_type: &str, blob: Blob) -> Descriptor {
+    Descriptor {
+        media_type: media_type.into(),
+        digest: blob.digest,
+        size: blob.size,
+        annotations: std::collections::BTreeMap::new(),
+        platform: None,
+    }
+}

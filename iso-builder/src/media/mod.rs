@@ -1,4 +1,0 @@
-//! Media: ISOs and the netboot set, assembled from finished payloads.
-
-pub mod checksums;
-pub mod iso;

@@ -1,0 +1,224 @@
+//! Making a lock: every input of a definition resolved to a digest.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::progress::Progress;
+use formats::oci::ImageReference;
+
+use super::packages;
+use crate::cache::Cache;
+use crate::definition::{Base, Loaded};
+use crate::files::digest_of_path;
+use crate::images::Source;
+use crate::images::preload::NeededImage;
+use crate::images::pull::{self, BlobCache, ImageRegistry, PinnedImage};
+use crate::lock::{FORMAT, Lock, LockPolicy, LockRequest, LockedFile, LockedRelease, unfit};
+
+/// What a lock is made with.
+#[allow(missing_debug_implementations)]
+pub struct Locker<'a> {
+    /// The definition.
+    pub loaded: &'a Loaded,
+    /// The images that it takes from registries.
+    pub pulled: &'a [NeededImage],
+    /// The release of its Kubernetes distribution.
+    pub kubernetes: Option<&'a LockedRelease>,
+    /// What resolves their tags.
+    pub registry: &'a dyn ImageRegistry,
+    /// Where their documents are kept.
+    pub blobs: &'a BlobCache,
+    /// Registries asked at the same time.
+    pub transfers: usize,
+    /// Where work is done.
+    pub cache: &'a Cache,
+    /// Hears of what takes time.
+    pub progress: &'a Progress,
+}
+
+/// What a definition asks for now, with the digests of what lies beside it.
+struct WantedInputs {
+    request: LockRequest,
+    base: Option<Digest>,
+    kubernetes: Option<LockedRelease>,
+    files: Vec<LockedFile>,
+}
+
+impl Locker<'_> {
+    /// The lock to build with: the one beside the definition if it fits. Else what has changed is resolved, and the
+    /// lock is written there.
+    pub fn lock(&self, policy: LockPolicy) -> Result<Lock> {
+        let path = Lock::path(&self.loaded.file);
+        let wanted = self.wanted()?;
+        let known = Lock::read(&path)?;
+        if let Some(lock) = &known
+            && (&lock.request, &lock.base, &lock.kubernetes, &lock.files)
+                == (&wanted.request, &wanted.base, &wanted.kubernetes, &wanted.files)
+        {
+            return Ok(lock.clone());
+        }
+        if policy.locked || policy.offline {
+            return Err(unfit(&path, policy, &difference(known.as_ref(), &wanted)));
+        }
+        self.make(wanted, known)
+    }
+
+    /// Resolves every input anew and writes the lock file.
+    pub fn relock(&self) -> Result<Lock> {
+        self.make(self.wanted()?, None)
+    }
+
+    fn wanted(&self) -> Result<WantedInputs> {
+        let request = LockRequest::of(self.loaded, self.pulled);
+        let kubernetes = self.kubernetes.cloned();
+        Ok(WantedInputs { request, base: self.base_digest()?, kubernetes, files: self.files()? })
+    }
+
+    /// A lock of what is wanted, with what `known` has of it already.
+    fn make(&self, wanted: WantedInputs, known: Option<Lock>) -> Result<Lock> {
+        let WantedInputs { request, base, kubernetes, files } = wanted;
+        let same_packages = known.as_ref().filter(|lock| {
+            (&lock.request.source, &lock.request.wanted, &lock.base)
+                == (&request.source, &request.wanted, &base)
+        });
+        let (epoch, packages) = match same_packages {
+            Some(lock) => (lock.epoch, lock.packages.clone()),
+            None if request.wanted.is_empty() => (now()?, Vec::new()),
+            None => (now()?, packages::resolve(&request, self.cache, self.progress)?),
+        };
+        let images = self.pin(&request.images, known.map(|lock| lock.images).unwrap_or_default())?;
+        let lock = Lock { format: FORMAT, epoch, request, packages, base, images, kubernetes, files };
+        lock.write(&Lock::path(&self.loaded.file))?;
+        Ok(lock)
+    }
+
+    /// Digests for `references`: those known stay, the others are asked for.
+    fn pin(&self, references: &[ImageReference], known: Vec<PinnedImage>) -> Result<Vec<PinnedImage>> {
+        let mut pinned: Vec<_> =
+            known.into_iter().filter(|pinned| references.contains(&pinned.reference)).collect();
+        let is_known =
+            |reference: &&ImageReference| pinned.iter().any(|known| known.reference == **reference);
+        let new: Vec<_> = references.iter().filter(|reference| !is_known(reference)).cloned().collect();
+        pinned.extend(pull::resolve(&new, self.registry, self.blobs, self.transfers, self.progress)?);
+        pinned.sort();
+        Ok(pinned)
+    }
+
+    fn base_digest(&self) -> Result<Option<Digest>> {
+        let path = match &self.loaded.definition.base {
+            Base::Debian(_) => return Ok(None),
+            Base::Oci(base) => &base.path,
+            Base::Archive(base) => &base.path,
+            Base::Directory(base) => {
+                let directory = self.loaded.resolve(&base.path);
+                return packages::survey(&directory, self.cache, self.progress).map(Some);
+            }
+        };
+        digest_of_path(&self.loaded.resolve(path)).map(Some)
+    }
+
+    fn files(&self) -> Result<Vec<LockedFile>> {
+        let mut files = Vec::new();
+        for entry in &self.loaded.definition.images.preload {
+            if let Source::Local(local) = &entry.source {
+                let sha256 = digest_of_path(&self.loaded.resolve(&local.path))?;
+                files.push(LockedFile { path: local.path.clone(), sha256 });
+            }
+        }
+        files.sort();
+        files.dedup();
+        Ok(files)
+    }
+}
+
+/// `SOURCE_DATE_EPOCH` if that is set, else the present moment; in seconds since 1970.
+fn now() -> Result<u64> {
+    match std::env::var("SOURCE_DATE_EPOCH") {
+        Ok(text) => Ok(text.parse().map_err(|_| {
+            Failure::new(Class::Invalid, format!("SOURCE_DATE_EPOCH={text} is not a number of seconds"))
+        })?),
+        Err(_) => Ok(SystemTime::now().duration_since(UNIX_EPOCH).context("reading the clock")?.as_secs()),
+    }
+}
+
+/// What of the definition the lock does not fit, in words.
+fn difference(known: Option<&Lock>, wanted: &WantedInputs) -> String {
+    let Some(lock) = known else { return "there is no lock file".into() };
+    let (old, new) = (&lock.request, &wanted.request);
+    let mut parts = Vec::new();
+    if (&old.source, &old.wanted) != (&new.source, &new.wanted) {
+        parts.push("the packages have changed".to_owned());
+    }
+    if (&old.base, &lock.base) != (&new.base, &wanted.base) {
+        parts.push("the base has changed".to_owned());
+    }
+    for image in new.images.iter().filter(|image| !old.images.contains(image)) {
+        parts.push(format!("the image {image} is not locked"));
+    }
+    for image in old.images.iter().filter(|image| !new.images.contains(image)) {
+        parts.push(format!("the image {image} is locked and not wanted"));
+    }
+    parts.extend(released(lock.kubernetes.as_ref(), wanted.kubernetes.as_ref()));
+    for file in wanted.files.iter().filter(|file| !lock.files.contains(file)) {
+        parts.push(format!("{} is not locked, or has changed", file.path.display()));
+    }
+    if parts.is_empty() { "something that it locks is not wanted".into() } else { parts.join("; ") }
+}
+
+/// What of the Kubernetes distribution is not as it is locked, in words.
+fn released(known: Option<&LockedRelease>, wanted: Option<&LockedRelease>) -> Vec<String> {
+    let Some(wanted) = wanted else { return Vec::new() };
+    let named = |release: &LockedRelease| format!("{} {}", release.distribution.name(), release.version);
+    match known {
+        None => vec![format!("{} is not locked", named(wanted))],
+        Some(known) if named(known) != named(wanted) => {
+            vec![format!("{} is locked and not {}", named(known), named(wanted))]
+        }
+        Some(known) if known.artifacts != wanted.artifacts => {
+            vec![format!("kubernetes.artifacts was {}", known.artifacts)]
+        }
+        Some(known) => {
+            let new = wanted.files.iter().filter(|file| !known.files.contains(file));
+            new.map(|file| format!("{} is not locked, or has changed", file.name)).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::PackageSource;
+
+    fn wanted(images: &[&str], file: Option<&str>) -> WantedInputs {
+        let request = LockRequest {
+            source: PackageSource::default(),
+            wanted: vec![],
+            base: None,
+            images: images.iter().map(|image| image.parse().unwrap()).collect(),
+        };
+        let sha256 = Digest::of(file.unwrap_or_default().as_bytes());
+        let files = file.map(|_| LockedFile { path: "archive.tar".into(), sha256 }).into_iter().collect();
+        WantedInputs { request, base: None, kubernetes: None, files }
+    }
+
+    fn locked(wanted: WantedInputs) -> Lock {
+        let WantedInputs { request, base, kubernetes, files } = wanted;
+        Lock { format: 1, epoch: 0, request, packages: vec![], base, images: vec![], kubernetes, files }
+    }
+
+    #[test]
+    fn a_refusal_says_what_has_changed() {
+        let lock = locked(wanted(&["a.b/c:1"], Some("x")));
+        for (now, told) in [
+            (wanted(&["a.b/c:1", "a.b/d:1"], Some("x")), "a.b/d:1 is not locked"),
+            (wanted(&[], Some("x")), "a.b/c:1 is locked and not wanted"),
+            (wanted(&["a.b/c:1"], Some("y")), "archive.tar is not locked, or has changed"),
+            (wanted(&["a.b/c:1"], None), "something that it locks"),
+        ] {
+            let difference = difference(Some(&lock), &now);
+            assert!(difference.contains(told), "{difference}");
+        }
+    }
+}

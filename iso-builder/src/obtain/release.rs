@@ -1,0 +1,193 @@
+//! The files of a release, on this machine and checked.
+//!
+//! A release publishes a list of checksums with its files. Its digests go into the lock; from then on they count, whatever
+//! the server has. Files of a directory stay there; others are downloaded into the cache, below the name of the release,
+//! and read through each time: a file that is damaged there is had again.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use base::digest::Digest;
+use base::failure::{Class, Failure};
+use base::files;
+use base::progress::Progress;
+use transfer::download::{Downloader, Patience};
+
+use super::download::{self, Download};
+use crate::cache::Cache;
+use crate::definition::Loaded;
+use crate::files::digest_of_file;
+use crate::images::import::checksum_of;
+use crate::kubernetes::Kubernetes;
+use crate::kubernetes::spec::{Artifacts, checksums};
+use crate::lock::{self, Lock, LockPolicy, LockedRelease, ReleaseFile};
+
+/// More than any list of checksums has, in bytes.
+const LIST: u64 = 1 << 20;
+/// What a user does when the server lacks a file or has another.
+const HINT: &str = "Check kubernetes.version, kubernetes.artifacts and kubernetes.images; `iso-builder lock DEFINITION` reads the release's \
+                    checksums anew.";
+
+/// A release whose files are here, each with the digest that the lock has.
+#[derive(Clone, Debug)]
+pub struct ObtainedRelease {
+    /// What it is.
+    pub locked: LockedRelease,
+    directory: PathBuf,
+}
+
+/// What a release is had with.
+#[derive(Clone, Copy, Debug)]
+pub struct ReleaseQuery<'a> {
+    /// The definition.
+    pub loaded: &'a Loaded,
+    /// Where downloads are kept.
+    pub cache: &'a Cache,
+    /// How the lock and the network are treated.
+    pub policy: LockPolicy,
+    /// Whether the digests of the lock count where it fits; else the release's list is read anew.
+    pub keep: bool,
+    /// Hears of what takes time.
+    pub progress: &'a Progress,
+}
+
+impl ObtainedRelease {
+    /// Where one of its files is.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The digest of one of its files.
+    pub fn digest(&self, name: &str) -> Result<Digest> {
+        let file = self.locked.files.iter().find(|file| file.name == name);
+        Ok(file.with_context(|| format!("finding {name} among the files of the release"))?.sha256)
+    }
+}
+
+impl ReleaseQuery<'_> {
+    /// The release that the definition names, if it names one.
+    pub fn release(&self) -> Result<Option<ObtainedRelease>> {
+        let Some(spec) = &self.loaded.definition.kubernetes else { return Ok(None) };
+        let architecture = self.loaded.definition.architecture.debian();
+        let mut names = spec.archives(architecture);
+        names.push(spec.program(architecture));
+        names.sort();
+        let message = format!("Checking the files of {} {}", spec.distribution.name(), spec.version);
+        match spec.artifacts() {
+            Artifacts::Directory(path) => {
+                let directory = self.loaded.resolve(&path);
+                self.progress.within("kubernetes", message, || self.in_place(spec, &names, directory))
+            }
+            Artifacts::Url(url) => {
+                let locked = self.pinned(spec, &names, &url)?;
+                self.downloaded(locked, &url, message)
+            }
+        }
+        .map(Some)
+    }
+
+    /// The files of a directory, which are checked and stay there.
+    fn in_place(&self, spec: &Kubernetes, names: &[String], directory: PathBuf) -> Result<ObtainedRelease> {
+        let list = directory.join(checksums(self.loaded.definition.architecture.debian()));
+        let text = files::read_at_most(&list, LIST).map_err(|error| {
+            let what = format!("reading the checksums of {} {}", spec.distribution.name(), spec.version);
+            let failure = Failure::new(Class::Invalid, what).because(anyhow::anyhow!("{error:#}"));
+            failure.hint("Put the list of checksums that the release publishes beside its files.")
+        })?;
+        let digests = read_list(&String::from_utf8_lossy(&text), names, &list.display().to_string())?;
+        for (name, expected) in &digests {
+            let path = directory.join(name);
+            if !path.is_file() {
+                return Err(Failure::new(Class::Invalid, format!("there is no file {}", path.display()))
+                    .hint(
+                        "Download it from the release, or correct kubernetes.artifacts or kubernetes.images.",
+                    )
+                    .into());
+            }
+            let (digest, _) = digest_of_file(&path)?;
+            if digest != *expected {
+                let what = format!("{} is not the file of its release", path.display());
+                let why = format!("its SHA-256 is {digest}; {} says {expected}", list.display());
+                return Err(Failure::new(Class::Verification, what)
+                    .because(anyhow::anyhow!("{why}"))
+                    .hint("Download it again, and the checksums of the same release.")
+                    .into());
+            }
+        }
+        Ok(ObtainedRelease { locked: LockedRelease::new(spec, digests), directory })
+    }
+
+    /// The digests of files on a server: those of the lock, or else those of the release's list.
+    fn pinned(&self, spec: &Kubernetes, names: &[String], url: &str) -> Result<LockedRelease> {
+        let path = Lock::path(&self.loaded.file);
+        let known = Lock::read(&path)?;
+        let absent = known.is_none();
+        let release = known.and_then(|lock| lock.kubernetes);
+        if let Some(release) = release.as_ref().filter(|release| self.keep && release.fits(spec, names)) {
+            return Ok(release.clone());
+        }
+        if self.policy.locked || self.policy.offline {
+            let why = match release {
+                _ if absent => "there is no lock file".to_owned(),
+                None => format!("{} {} is not locked", spec.distribution.name(), spec.version),
+                Some(_) => "the Kubernetes distribution has changed".to_owned(),
+            };
+            return Err(lock::unfit(&path, self.policy, &why));
+        }
+        let list = format!("{url}/{}", checksums(self.loaded.definition.architecture.debian()));
+        let text = Downloader::new(&list, Patience::default(), HINT)?.document(&list, LIST)?;
+        let digests = read_list(&String::from_utf8_lossy(&text), names, &transfer::download::shown(&list))?;
+        Ok(LockedRelease::new(spec, digests))
+    }
+
+    /// The files of a server, in the cache.
+    fn downloaded(&self, locked: LockedRelease, url: &str, message: String) -> Result<ObtainedRelease> {
+        let directory = self.cache.downloads().join(locked.distribution.name()).join(locked.version.as_str());
+        let missing = || -> Result<Vec<Download>> {
+            let mut missing = Vec::new();
+            for ReleaseFile { name, sha256 } in &locked.files {
+                let path = directory.join(name);
+                if !path.is_file() || digest_of_file(&path)?.0 != *sha256 {
+                    let url = format!("{url}/{name}");
+                    missing.push(Download { url, size: None, sha256: *sha256, path });
+                }
+            }
+            Ok(missing)
+        };
+        let missing = self.progress.within("kubernetes", message, missing)?;
+        if let (true, Some(first)) = (self.policy.offline, missing.first()) {
+            let what = format!(
+                "{} of the release's files are not in the cache, and --offline was given",
+                missing.len()
+            );
+            return Err(Failure::new(Class::Network, what)
+                .because(anyhow::anyhow!("the first is {}", transfer::download::shown(&first.url)))
+                .hint("Build once without --offline.")
+                .into());
+        }
+        files::make_directory(&directory, 0o755)?;
+        download::download_all(&missing, HINT, self.progress)?;
+        Ok(ObtainedRelease { locked, directory })
+    }
+}
+
+/// The digests that the list of a release has for `names`.
+fn read_list(text: &str, names: &[String], list: &str) -> Result<BTreeMap<String, Digest>> {
+    let mut digests = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for name in names {
+        match checksum_of(text, name) {
+            Ok(digest) => drop(digests.insert(name.clone(), digest)),
+            Err(why) => wrong.push(why),
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(digests);
+    }
+    Err(Failure::new(Class::Invalid, format!("{list} is not the list of checksums of what is needed"))
+        .because(anyhow::anyhow!("{}", wrong.join("\n  because: ")))
+        .hint("Check kubernetes.version, kubernetes.artifacts and kubernetes.images: not every release has every archive.")
+        .into())
+}

@@ -1,0 +1,13 @@
+//! The failure of reading an archive or a layout that the user named.
+
+use std::path::Path;
+
+use base::failure::{Class, Failure};
+
+/// The failure of reading what the user named; a full disk is not the fault of what was read.
+pub(super) fn unreadable(path: &Path, what: &str, error: anyhow::Error) -> anyhow::Error {
+    if format!("{error:#}").contains("No space left on device") {
+        return error.context(format!("unpacking {}", path.display()));
+    }
+    Failure::new(Class::Invalid, format!("{} is not a readable {what}", path.display())).because(error).into()
+}

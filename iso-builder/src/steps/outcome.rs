@@ -1,0 +1,56 @@
+//! How a step that failed tells its parent, through a file.
+
+use std::path::Path;
+
+use base::failure::{Class, Failure};
+use serde::{Deserialize, Serialize};
+
+/// Less free space than this after a failure means that the disk filled up.
+const FULL: u64 = 32 << 20;
+
+/// How a failure crosses from the child to the parent.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StepOutcome {
+    class: u8,
+    what: Vec<String>,
+    hints: Vec<String>,
+}
+
+impl StepOutcome {
+    /// The failure of a child, ready for its parent.
+    #[must_use]
+    pub fn of(error: &anyhow::Error) -> Self {
+        Self {
+            class: base::failure::class_of(error).exit_code(),
+            what: base::failure::causes(error),
+            hints: base::failure::hints(error).map(str::to_owned).collect(),
+        }
+    }
+
+    pub(crate) fn into_failure(self, scratch: &Path) -> Failure {
+        let class = match self.class {
+            1 if nearly_full(scratch) => Class::DiskIo,
+            code => Class::from_exit_code(code),
+        };
+        let mut what = self.what.into_iter();
+        let mut failure = Failure::new(class, what.next().unwrap_or_default());
+        let causes: Vec<String> = what.collect();
+        if !causes.is_empty() {
+            failure = failure.because(anyhow::anyhow!("{}", causes.join("\n  because: ")));
+        }
+        if class == Class::DiskIo && self.hints.is_empty() {
+            failure = failure.hint(format!(
+                "Free space on the disk that holds {}, or give --cache-dir and -o a larger one.",
+                scratch.display()
+            ));
+        }
+        for hint in self.hints {
+            failure = failure.hint(hint);
+        }
+        failure
+    }
+}
+
+fn nearly_full(path: &Path) -> bool {
+    nix::sys::statvfs::statvfs(path).is_ok_and(|stat| stat.blocks_available() * stat.fragment_size() < FULL)
+}

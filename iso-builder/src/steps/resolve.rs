@@ -1,0 +1,127 @@
+//! Asking apt which Debian packages satisfy lists of names.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+
+use anyhow::{Context, Result, bail, ensure};
+use base::command::{Runner, SystemRunner};
+use base::failure::{Class, Failure};
+use base::files;
+
+use super::bootstrap::mmdebstrap;
+use super::request::StepRequest;
+use crate::packages::{PackageList, ResolvedPackage};
+
+/// Asks apt. `mmdebstrap` sets up apt with the mirrors and keys, and verifies their signatures; a hook
+/// lets apt print what it would download, whose hashes apt has from the signed index.
+pub(super) fn resolve(
+    request: &StepRequest,
+    suite: &str,
+    mirrors: &[String],
+    wanted: &[PackageList],
+) -> Result<()> {
+    let archive = request.scratch.join("resolved.tar");
+    let hooks = wanted.iter().enumerate().map(|(number, list)| {
+        let essential = if list.essential { "'?essential'" } else { "" };
+        // Names of packages have been checked to hold nothing that a shell or apt would interpret.
+        format!(
+            "--customize-hook=APT_CONFIG=\"$MMDEBSTRAP_APT_CONFIG\" apt-get -qq --yes --print-uris \
+             -o Acquire::ForceHash=sha256 -o APT::Install-Recommends=false \
+             install {essential} {} > \"$1/resolved.{number}\"",
+            list.include.join(" ")
+        )
+    });
+    let command = mmdebstrap(request, "custom", suite, &archive, mirrors, hooks.collect());
+    SystemRunner.run(&command).map_err(|error| explain(&error, suite))?;
+    let mut packages = BTreeMap::new();
+    let mut archive = tar::Archive::new(File::open(&archive)?);
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        if entry.path()?.file_name().is_some_and(|n| n.to_string_lossy().starts_with("resolved.")) {
+            let mut text = String::new();
+            entry.read_to_string(&mut text)?;
+            for line in text.lines() {
+                let package = parse_uri_line(line)?;
+                packages.insert(package.file.clone(), package);
+            }
+        }
+    }
+    ensure!(!packages.is_empty() || wanted.is_empty(), "apt named no package at all");
+    let packages: Vec<ResolvedPackage> = packages.into_values().collect();
+    files::write_atomically(&request.out.join("resolved.json"), &serde_json::to_vec(&packages)?, 0o644)
+}
+
+/// What went wrong, from what apt said: its own errors are the lines that begin with `E:` or `Err:`.
+fn explain(error: &anyhow::Error, suite: &str) -> Failure {
+    let text = format!("{error:#}");
+    let said = |what: &str| text.contains(what);
+    let lines =
+        text.lines().filter(|line| ["E: ", "Err:", "  Could not"].iter().any(|head| line.starts_with(head)));
+    let lines: Vec<&str> = lines.map(str::trim).collect();
+    let told = if lines.is_empty() { text.clone() } else { lines.join("\n    ") };
+    let what = format!("asking the Debian mirrors for the packages of {suite}");
+    let (class, hint) = if said("No space left on device") {
+        (Class::DiskIo, "Free space, or give --cache-dir a larger disk.")
+    } else if said("Unable to locate package") || said("has no installation candidate") {
+        (Class::Invalid, "Check the names in the definition against the suite and its mirrors.")
+    } else if said("have unmet dependencies") {
+        (Class::Invalid, "These packages cannot be installed together; change the definition.")
+    } else {
+        (Class::Network, "Check the network and the mirrors, then build again; what was downloaded is kept.")
+    };
+    Failure::new(class, what).because(anyhow::anyhow!("{told}")).hint(hint)
+}
+
+/// Reads a line of `apt-get --print-uris`: quoted URI, file name, size and hash, as apt-get(8) documents it.
+fn parse_uri_line(line: &str) -> Result<ResolvedPackage> {
+    let mut words = line.split_whitespace();
+    let (Some(url), Some(file), Some(size), Some(hash)) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        bail!("apt printed {line:?}, which is not a URI, a file name, a size and a hash");
+    };
+    let hash = hash.strip_prefix("SHA256:").with_context(|| format!("finding a SHA-256 in {line:?}"))?;
+    Ok(ResolvedPackage {
+        file: file.replace('/', ""),
+        url: url.trim_matches('\'').to_owned(),
+        size: size.parse().with_context(|| format!("reading the size in {line:?}"))?,
+        sha256: hash.parse()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_apt_prints() {
+        let hash = "3d8c29c8c21ec6007635e1b2591edf98b771c9572a085968f47452b33040f384";
+        let line = format!(
+            "'http://mirror.example/pool/x/xz_5.4.1-1%2bd_amd64.deb' xz_5.4.1-1+d_amd64.deb 205796 SHA256:{hash}"
+        );
+        let package = parse_uri_line(&line).unwrap();
+        assert_eq!(package.url, "http://mirror.example/pool/x/xz_5.4.1-1%2bd_amd64.deb");
+        assert_eq!((package.file.as_str(), package.size), ("xz_5.4.1-1+d_amd64.deb", 205_796));
+    }
+
+    #[test]
+    fn apts_words_decide_whose_mistake_it_is() {
+        for (said, class) in [
+            ("E: Unable to locate package nosuch", Class::Invalid),
+            ("Err:1 http://m/debian bookworm InRelease\n  Could not connect", Class::Network),
+            ("E: Write error - write (28: No space left on device)", Class::DiskIo),
+        ] {
+            let failure = explain(&anyhow::anyhow!("I: running\n{said}"), "bookworm");
+            assert_eq!(failure.class(), class, "{said}");
+            let text = base::failure::render(&failure.into());
+            assert!(text.contains(said.lines().next().unwrap()) && !text.contains("I: running"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_a_sha256_is_refused() {
+        assert!(parse_uri_line("'http://m/x.deb' x.deb 12 MD5Sum:00").is_err());
+        assert!(parse_uri_line("Reading package lists...").is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! Files of manifests, read as the OS image ships them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use base::failure::{Class, Classify, Failure};
+use base::files;
+use model::config::Role;
+use serde_json::Value;
+use walkdir::WalkDir;
+
+use super::spec::{ImagePolicy, ManifestSpec};
+
+/// Larger than a cluster takes in one object; a file may hold many.
+const LARGEST: u64 = 32 << 20;
+/// Leaves room for words in front, within the 253 characters that a name may have.
+const LONGEST: usize = 200;
+
+/// A file of manifests.
+#[derive(Debug)]
+pub(super) struct ManifestFile {
+    /// Its name in the OS image, without an ending.
+    pub(super) name: String,
+    /// Where it was read from.
+    pub(super) file: PathBuf,
+    /// What it says, as YAML.
+    pub(super) text: String,
+    /// Whether that is, line by line, what stands in the file.
+    pub(super) verbatim: bool,
+    pub(super) roles: Vec<Role>,
+    pub(super) policy: ImagePolicy,
+}
+
+impl ManifestFile {
+    /// Reads the files of `spec`, which is found at `path`.
+    pub(super) fn read(spec: &ManifestSpec, path: &Path) -> Result<Vec<Self>> {
+        let files = if path.is_dir() { files_below(path)? } else { vec![path.to_owned()] };
+        if files.is_empty() {
+            let what = format!("the directory {} has no manifests", path.display());
+            let hint = "Manifests are files *.yaml, *.yml and *.json.";
+            return Err(Failure::new(Class::Invalid, what).hint(hint).into());
+        }
+        let read = |file: PathBuf| {
+            let inside = file.strip_prefix(path).ok().filter(|inside| !inside.as_os_str().is_empty());
+            let inside =
+                inside.map_or_else(|| PathBuf::from(file.file_name().unwrap_or_default()), Path::to_owned);
+            let (text, verbatim) =
+                text(&file).class(Class::Invalid, || format!("reading the manifest {}", file.display()))?;
+            let name = format!("manifest-{}", slug(&inside));
+            Ok(Self { name, file, text, verbatim, roles: spec.roles.clone(), policy: spec.images })
+        };
+        files.into_iter().map(read).collect()
+    }
+}
+
+/// The manifests in a directory and in its directories. Files with a dot in front are nobody's manifests.
+fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let entries = WalkDir::new(directory).min_depth(1).sort_by_file_name();
+    let hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
+    for entry in entries.into_iter().filter_entry(|entry| !hidden(entry.file_name())) {
+        let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
+        let ending = entry.path().extension().and_then(std::ffi::OsStr::to_str);
+        if entry.file_type().is_dir() || !matches!(ending, Some("yaml" | "yml" | "json")) {
+            continue;
+        }
+        // A link could lead to what no record of the build's inputs knows of.
+        if !entry.file_type().is_file() {
+            let what = format!("{} is not a file", entry.path().display());
+            return Err(Failure::new(Class::Invalid, what).hint("Put the manifest itself there.").into());
+        }
+        files.push(entry.into_path());
+    }
+    Ok(files)
+}
+
+/// A manifest as YAML: JSON is, but for escapes that not every reader of YAML understands. And
+/// whether it was so already.
+fn text(file: &Path) -> Result<(String, bool)> {
+    let text = String::from_utf8(files::read_at_most(file, LARGEST)?).context("it is not UTF-8")?;
+    if file.extension().is_some_and(|ending| ending == "json") {
+        let value: Value = serde_json::from_str(&text)?;
+        return Ok((format!("{value:#}\n"), false));
+    }
+    Ok((text, true))
+}
+
+/// A name made of a path: `crds/01_base.v1.yaml` is `crds-01-base-v1`.
+fn slug(path: &Path) -> String {
+    let text = path.with_extension("").to_string_lossy().to_lowercase();
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let words: Vec<&str> = text.split(|c| !plain(c)).filter(|word| !word.is_empty()).collect();
+    words.join("-").chars().take(LONGEST).collect::<String>().trim_end_matches('-').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_of_what_kubernetes_takes() {
+        for (path, name) in [
+            ("web.yaml", "web"),
+            ("crds/01_base.v1.yaml", "crds-01-base-v1"),
+            ("A b--c.yml", "a-b-c"),
+            ("-x-.json", "x"),
+            ("é.yaml", ""),
+        ] {
+            assert_eq!(slug(Path::new(path)), name, "{path}");
+        }
+        let long = slug(Path::new(&format!("{}/-/x.yaml", "y".repeat(199))));
+        assert_eq!(long.len(), 199);
+    }
+}
