@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use medium::customization::{area, argument};
-use medium::iso::recipe::{self, Content, Recipe};
-use medium::iso::{boot, esp};
+use medium::iso::recipe::{self, FileContent, Recipe};
+use formats::iso9660::write::grub;
+use medium::iso::esp;
 use model::release::{IsoRecipe, Payload};
 
 use super::iso::IsoParts;
@@ -23,8 +24,8 @@ pub(crate) fn boot_code(loaders: &Path) -> Result<IsoRecipe> {
     Ok(IsoRecipe {
         recipe: recipe::NUMBER,
         eltorito_size: eltorito.len() as u64,
-        eltorito_sha256: boot::eltorito_digest(&eltorito)?,
-        boot_sector_sha256: boot::boot_sector_digest(&hybrid)?,
+        eltorito_sha256: grub::eltorito_digest(&eltorito)?,
+        boot_sector_sha256: grub::boot_sector_digest(&hybrid)?,
     })
 }
 
@@ -44,10 +45,10 @@ pub(crate) fn assemble(
     let mut files = Vec::new();
     for (number, (path, content)) in recipe.files().into_iter().enumerate() {
         let file = match content {
-            Content::Bytes(bytes) => small(&format!("file-{number}"), &bytes)?,
-            Content::Arguments => small("custom.cfg", &argument::grub(&[], None)?)?,
-            Content::Area => blank_area(&scratch.join("custom.img"))?,
-            Content::Payload(payload) => source(payload)?,
+            FileContent::Bytes(bytes) => small(&format!("file-{number}"), &bytes)?,
+            FileContent::Arguments => small("custom.cfg", &argument::grub(&[], None)?)?,
+            FileContent::Area => blank_area(&scratch.join("custom.img"))?,
+            FileContent::Payload(payload) => source(payload)?,
         };
         files.push((path, file));
     }

@@ -1,7 +1,6 @@
 //! Writing configuration and manifest of an image, as the OCI image specification has them.
 
 use anyhow::Result;
-use formats::oci::{Descriptor, ImageReference, media_types};
 use formats::oci::Descriptor;
 use serde::Serialize;
 

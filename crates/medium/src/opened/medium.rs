@@ -14,7 +14,6 @@ use model::release::{MANIFEST, ParseReleaseError, Payload, Release};
 
 use super::boot_menu::{MAX_BOOT_MENU, NamedReleaseDifference, named_release_difference};
 use crate::iso::Map;
-use crate::iso::layout::PARTITION;
 use crate::iso::recipe::BOOT_MENU;
 
 /// The longest manifest that is read, in bytes: room for tens of thousands of payloads.
