@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::inventory::{Disk, FoundPartition, Kind};
+use crate::inventory::{Disk, FoundPartition, SignatureKind};
 use crate::plan::{Partition, PartitionName, SectorSize};
 use base::size::ByteSize;
 
@@ -56,7 +56,7 @@ fn place(disk: &Disk) -> Option<Place> {
 }
 
 fn is_committed(esp: &FoundPartition) -> bool {
-    esp.signatures.iter().any(|found| found.kind == Kind::Vfat)
+    esp.signatures.iter().any(|found| found.kind == SignatureKind::Vfat)
 }
 
 #[cfg(test)]
@@ -77,8 +77,12 @@ pub(crate) mod tests {
             partition.entry = Some(FoundEntry { number, kind, uuid });
         }
         if finished {
-            let fat =
-                Signature { kind: Kind::Vfat, label: Some("NQRUST_ESP".into()), uuid: None, offset: 82 };
+            let fat = Signature {
+                kind: SignatureKind::Vfat,
+                label: Some("NQRUST_ESP".into()),
+                uuid: None,
+                offset: 82,
+            };
             disk.partitions[1].signatures.push(fat);
         }
         disk

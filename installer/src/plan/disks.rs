@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::choose::{DATA, chosen, deliberate, named, twins, usable};
 use super::layout::{self, Partition, SectorSize};
 use super::{Target, refuse};
-use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature};
+use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
 use base::failure::{Class, Failure};
 use model::config::sizes::PartitionSizes;
 use model::config::{Install, Role, Wipe, WipeFailure};
@@ -224,7 +224,7 @@ fn holds_a_system(disk: &Disk) -> bool {
         label.as_deref().is_some_and(|label| LABELS.contains(&label) || label.starts_with("COS_"))
     };
     // The predecessor's medium has such a label too.
-    let image = |found: &&Signature| found.kind != Kind::Iso9660;
+    let image = |found: &&Signature| found.kind != SignatureKind::Iso9660;
     let holds = |signatures: &[Signature]| signatures.iter().filter(image).any(|found| ours(&found.label));
     let named = |name: &str| disk.partitions.iter().any(|part| part.label.as_deref() == Some(name));
     // The predecessor's data disk has no partition table; where there is one, the rest is of an older day.

@@ -11,7 +11,7 @@ use super::choose::DATA;
 use super::disks::target;
 use super::layout::Stays;
 use super::{Plan, Target};
-use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature};
+use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
 use base::failure::{Class, Failure};
 use model::config::{Install, Keep, Role};
 
@@ -89,7 +89,9 @@ fn holds_data(partition: &FoundPartition) -> bool {
 }
 
 fn is_data(signatures: &[Signature]) -> bool {
-    let ext = |found: &&Signature| matches!(found.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4);
+    let ext = |found: &&Signature| {
+        matches!(found.kind, SignatureKind::Ext2 | SignatureKind::Ext3 | SignatureKind::Ext4)
+    };
     signatures.iter().filter(ext).any(|found| found.label.as_deref() == Some(LABEL))
 }
 

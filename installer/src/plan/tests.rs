@@ -1,5 +1,5 @@
 use super::*;
-use crate::inventory::{Holder, HolderKind, Kind, Signature};
+use crate::inventory::{Holder, HolderKind, Signature, SignatureKind};
 use base::failure::{class_of, render};
 use model::config::disk::Transport;
 use model::config::{Distribution, Install, Profile};
@@ -49,7 +49,7 @@ pub(crate) fn trial() -> InstallConfig {
 
 /// An ext4 file system with this label.
 pub(crate) fn ext4(label: &str) -> Signature {
-    Signature { kind: Kind::Ext4, label: Some(label.into()), uuid: None, offset: 1080 }
+    Signature { kind: SignatureKind::Ext4, label: Some(label.into()), uuid: None, offset: 1080 }
 }
 
 /// A mounted file system on `node`.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::super::Facts;
 use super::super::answers::Answers;
 use super::{choice, remark};
-use crate::inventory::{Disk, Kind as Content};
+use crate::inventory::{Disk, SignatureKind as Content};
 use crate::plan;
 use crate::terminal::form::{Choice, Field};
 use model::config::Role;
