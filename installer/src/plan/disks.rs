@@ -7,8 +7,9 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::choose::{DATA, chosen, deliberate, named, twins, usable};
-use super::layout::{self, Partition, SectorSize};
-use super::{Target, refuse};
+use super::keep::LABEL as DATA_LABEL;
+use super::layout::{self, Partition};
+use super::target::{Target, refuse, target};
 use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
 use base::failure::{Class, Failure};
 use model::config::sizes::PartitionSizes;
@@ -80,20 +81,6 @@ pub(super) fn arrange(disk: &Disk, sizes: PartitionSizes, system_guid: Uuid) -> 
     let partitions = layout::arrange_data(disk.size, target.sector, sizes, disk_guid)
         .map_err(|error| refuse(disk, error, DATA))?;
     Ok(DataDisk { disk: target, erased: disk.partitions.clone(), disk_guid, partitions })
-}
-
-/// A disk as the executor needs it.
-pub(super) fn target(disk: &Disk) -> Result<Target, Failure> {
-    let sector = SectorSize::try_from(disk.logical_sector)
-        .map_err(|error| Failure::new(Class::Hardware, super::describe(disk)).because(error))?;
-    Ok(Target {
-        path: disk.path.clone(),
-        name: disk.name.clone(),
-        size: disk.size,
-        sector,
-        description: disk.identify(),
-        signatures: disk.signatures.clone(),
-    })
 }
 
 /// Refuses what `install.wipe: none` protects.
@@ -213,7 +200,7 @@ fn add(disk: &Disk, key: &'static str, wiped: &mut Vec<WipedDisk>) -> Result<(),
 /// Whether the disk holds a system of this product or of its predecessor, or their data. Names such as `data`
 /// are common; labels of file systems, and a table with all names of a node, are not.
 fn holds_a_system(disk: &Disk) -> bool {
-    const LABELS: [&str; 3] = ["NQ_CONFIG", "NQ_PERSISTENT", "HARV_LH_DEFAULT"];
+    const LABELS: [&str; 3] = ["NQ_CONFIG", "NQ_PERSISTENT", DATA_LABEL];
     const NAMES: [layout::PartitionName; 4] = [
         layout::PartitionName::Config,
         layout::PartitionName::RootA,

@@ -8,9 +8,8 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::choose::DATA;
-use super::disks::target;
 use super::layout::Stays;
-use super::{Plan, Target};
+use super::target::{Target, target};
 use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
 use base::failure::{Class, Failure};
 use model::config::{Install, Keep, Role};
@@ -36,20 +35,6 @@ impl Kept {
     pub(super) fn stays(&self) -> Stays {
         let FoundPartition { start, size, .. } = self.partition;
         Stays { uuid: self.uuid, start, size }
-    }
-}
-
-impl Plan {
-    /// What is kept on the disk of the system.
-    #[must_use]
-    pub fn kept_here(&self) -> Option<&Kept> {
-        self.kept.as_ref().filter(|kept| kept.disk.name == self.disk.name)
-    }
-
-    /// What is kept on another disk, of which nothing is changed.
-    #[must_use]
-    pub fn kept_apart(&self) -> Option<&Kept> {
-        self.kept.as_ref().filter(|kept| kept.disk.name != self.disk.name)
     }
 }
 

@@ -1,9 +1,10 @@
 use super::*;
-use crate::inventory::{Holder, HolderKind, Signature, SignatureKind};
+use crate::inventory::{Disk, Holder, HolderKind, Signature, SignatureKind};
 use base::failure::{class_of, render};
+use base::size::ByteSize;
 use model::config::disk::Transport;
 use model::config::{Distribution, Install, Profile};
-use model::release::{Containerd, Purpose};
+use model::release::{Containerd, Payload, Purpose};
 
 mod corpus;
 mod disks;
