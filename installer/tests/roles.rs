@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use installer::node::apply::{Outcome, apply_on};
-use installer::node::cluster::Facts;
+use installer::node::cluster::MachineSize;
 
 /// A file's mode and content, or a link's target.
 type Files = BTreeMap<PathBuf, (u32, Vec<u8>)>;
@@ -65,7 +65,7 @@ fn apply(root: &Path, document: &str) -> Outcome {
     let path = oem.path().join("node.yaml");
     fs::write(&path, document).unwrap();
     fs::write(oem.path().join("machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
-    apply_on(&path, root, Facts { cpus: 4, memory: 8192 }, &[])
+    apply_on(&path, root, MachineSize { cpus: 4, memory: 8192 }, &[])
         .unwrap_or_else(|error| panic!("{error:#}\n{document}"))
 }
 

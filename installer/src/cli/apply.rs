@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use super::{Context, Format, print};
 use crate::node::apply::{self, Outcome};
-use crate::node::boot::DOCUMENT;
 use crate::node::cards;
+use crate::node::paths::DOCUMENT;
 use crate::node::trial::run as trial;
 use base::command::SystemRunner;
 

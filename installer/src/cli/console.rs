@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::{Context, print};
-use crate::node::status;
+use crate::node::release;
 use crate::node_console::look::ThisNode;
 use crate::node_console::{End, run};
 use crate::terminal::Console;
@@ -35,7 +35,7 @@ impl Args {
                     .into());
             }
             // Elsewhere than on a node there is nothing to show.
-            status::release("/".as_ref())?;
+            release::read("/".as_ref())?;
         }
         let idle = self.idle_limit.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
         match run::run(self.terminal()?, Arc::new(ThisNode::default()), !self.login, idle)? {

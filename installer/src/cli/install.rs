@@ -17,7 +17,7 @@ use crate::installed::decide::words;
 use crate::installed::{Decision, Record as Installed, decide};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
-use crate::node::cluster::Member;
+use crate::node::cluster::ClusterMember;
 use crate::plan::Finish;
 use crate::preflight::join::pin;
 use crate::resolve::{ThisMachine, resolve};
@@ -218,7 +218,7 @@ pub(super) fn carry_out(
     if let Some(authority) = &preflight.authority {
         pin(&mut plan.document, authority);
     }
-    let fleet = match Member::of(&plan.document) {
+    let fleet = match ClusterMember::of(&plan.document) {
         Some(_) => record.kept_by_node()?,
         None => None,
     };

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{Context, Format, print};
 use crate::node::cards;
-use crate::node::status;
+use crate::node::release;
 use crate::node::trial::{Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, State};
 use crate::node::trial::{Trials, standing};
 use base::command::SystemRunner;
@@ -70,7 +70,7 @@ impl Args {
         }
         let root = Path::new("/");
         // Elsewhere than on a node there is nothing to change.
-        status::release(root)?;
+        release::read(root)?;
         let trials = Trials::new(root, &SystemRunner);
         match self.command {
             Command::Show => show(&trials, root, context),

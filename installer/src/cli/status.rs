@@ -7,13 +7,13 @@ use anyhow::Result;
 
 use super::{Context, Format, print};
 use crate::fleet::herald::Herald;
-use crate::node::apply::below;
-use crate::node::boot::DOCUMENT;
 use crate::node::images::{self, BlobState, Report};
+use crate::node::paths::{DOCUMENT, below};
+use crate::node::release;
 use crate::node::stages::look::Subject;
 use crate::node::stages::watch::Watch;
 use crate::node::stages::{self, Stage};
-use crate::node::status::{self, Status};
+use crate::node::status::Status;
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use model::config;
@@ -140,7 +140,7 @@ impl Images {
 }
 
 fn check(root: &Path, context: &Context) -> Result<Report> {
-    let release = status::release(root)?;
+    let release = release::read(root)?;
     let install = config::load(&below(root, DOCUMENT))?.install;
     images::check(&release, install.own_role(), install.images(), root, &context.progress)
 }

@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Patience, Reporter, Setup, Told, token};
-use crate::node::apply::below;
-use crate::node::boot::CONFIG;
+use crate::node::paths::{CONFIG, below};
 use crate::node::stages::{self, Name, Stage, State};
 use base::files;
 use base::progress::Progress;

@@ -4,24 +4,23 @@
 //! Called at every boot on the fresh `/etc` of the new root, by people on a running node, and by tests on any
 //! directory.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use nix::unistd::Uid;
 use serde::Serialize;
 
 use super::accounts::{Account, Accounts, Made};
-use super::cluster::{self, Facts};
-use super::files::{FileKind, NodeFile};
+use super::cluster::{self, MachineSize};
+use super::files::{NodeFile, write};
 use super::identity::MachineId;
+use super::paths::below;
 use super::render::{USER, hostname, render};
 use super::{record, seed, write_files};
 use crate::cards::{Cards, Remembered};
 use crate::inventory::Nic;
 use base::digest::{Digest, Hasher};
-use base::files::{self, Attributes, Owner, Root};
+use base::files::{self, Owner, Root};
 use model::config::password::{self, Kind};
 use model::config::{self, InstallConfig, Secret};
 
@@ -39,12 +38,12 @@ pub struct Outcome {
 /// Applies the document at `document` to the directory `root`, which does not run, on this machine.
 /// A document with mistakes is [`Class::Invalid`] and changes nothing.
 pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
-    apply_on(document, root, Facts::read(Path::new("/proc"))?, &[])
+    apply_on(document, root, MachineSize::read(Path::new("/proc"))?, &[])
 }
 
 /// Applies the document at `document` to the directory `root`, on a machine of this size with these network cards; none
 /// where they are not known.
-pub fn apply_on(document: &Path, root: &Path, facts: Facts, present: &[Nic]) -> Result<Outcome> {
+pub fn apply_on(document: &Path, root: &Path, facts: MachineSize, present: &[Nic]) -> Result<Outcome> {
     let config = config::load(document)?;
     let machine = MachineId::beside(document)?;
     let digest = digest_of(document)?;
@@ -176,17 +175,6 @@ fn account_files(accounts: &Accounts) -> [NodeFile; 4] {
     ]
 }
 
-/// Writes one file or link unless it is there already, and says whether it wrote.
-pub(crate) fn write(root: &Root, file: &NodeFile) -> Result<bool> {
-    if file.kind == FileKind::Link {
-        return root.link(&file.path, Path::new(OsStr::from_bytes(&file.bytes)));
-    }
-    // Files of the node belong to root. The group is the image's: `shadow` has its own.
-    let there = root.status(&file.path)?.filter(|there| there.owner.user == 0);
-    let owner = Owner { user: 0, group: there.map_or(0, |there| there.owner.group) };
-    root.write(&file.path, &file.bytes, Attributes { mode: file.mode, owner: Some(owner) })
-}
-
 /// Makes the home directory of a user from the image's skeleton, once.
 fn make_home(root: &Path, user: &Account) -> Result<()> {
     let home = below(root, &user.home());
@@ -195,11 +183,6 @@ fn make_home(root: &Path, user: &Account) -> Result<()> {
     }
     let owner = Uid::effective().is_root().then_some(Owner { user: user.id, group: user.id });
     seed::whole(&root.join("etc/skel"), &home, owner, 0o700)
-}
-
-/// `path`, which is absolute, below `root`.
-pub fn below(root: &Path, path: &str) -> PathBuf {
-    root.join(path.trim_start_matches('/'))
 }
 
 #[cfg(test)]
@@ -212,6 +195,7 @@ pub(super) mod tests {
     use std::collections::BTreeMap;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     /// A root directory with what `apply` finds in a Debian image.
     pub(in crate::node) fn image() -> tempfile::TempDir {
@@ -232,7 +216,7 @@ pub(super) mod tests {
         let path = oem.path().join("node.yaml");
         fs::write(&path, document).unwrap();
         fs::write(oem.path().join("machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
-        apply_on(&path, root, Facts { cpus: 4, memory: 8192 }, &[])
+        apply_on(&path, root, MachineSize { cpus: 4, memory: 8192 }, &[])
     }
 
     /// Every file below `root` with its mode; a link with its target and no mode.

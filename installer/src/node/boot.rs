@@ -9,25 +9,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::apply::{self, below};
+use super::apply;
 use super::mount::{Machine, Source};
+use super::paths::{CONFIG, DATA, DOCUMENT, KEPT, PERSISTENT, below};
 use super::seed;
 use base::failure::{Class, Classify};
 use base::files::{self, Root};
 use model::boot::{Installed, Volume};
 use model::config::{self, InstallConfig};
 
-/// Directories of the image that last, besides `/var`. Each is kept below [`KEPT`] and filled from the image
-/// at the first boot.
-pub const PERSISTENT: [&str; 4] = ["/home", "/root", "/opt", "/srv"];
-/// Where the persistent directories are kept.
-pub const KEPT: &str = "/var/lib/nqrust/persistent";
-/// Where the configuration partition is mounted.
-pub const CONFIG: &str = "/oem";
-/// The node document.
-pub const DOCUMENT: &str = "/oem/node.yaml";
-/// Where the data partition is mounted.
-pub const DATA: &str = "/var/lib/harvester/defaultdisk";
 /// What the image wants to be in `/var`.
 const FACTORY: &str = "/usr/share/factory/var";
 

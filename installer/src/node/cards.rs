@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::apply::{Outcome, apply_on, below, write};
-use super::boot::DOCUMENT;
-use super::cluster::Facts;
+use super::apply::{Outcome, apply_on};
+use super::cluster::MachineSize;
+use super::files::write;
 use super::network;
+use super::paths::{DOCUMENT, below};
 use super::stages::watch::for_console;
 use crate::cards::{Cards, Found, Missing, Remembered, find, report};
 use crate::inventory::nics;
@@ -81,7 +82,7 @@ pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Resul
     let config = config::load(document)?;
     let present = nics::scan(&root.join("sys"));
     Remembered::beside(document).unwrap_or_default().after(&config, &present).keep_beside(document)?;
-    let outcome = apply_on(document, root, Facts::read(Path::new("/proc"))?, &present)?;
+    let outcome = apply_on(document, root, MachineSize::read(Path::new("/proc"))?, &present)?;
     show_missing(root, &config, runner)?;
     Ok(outcome)
 }

@@ -3,27 +3,23 @@
 use std::fmt;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
-use super::apply::{self, below};
+use super::apply;
 use super::arrays::{self, Array};
-use super::boot::{CONFIG, DATA, DOCUMENT, PERSISTENT};
-use super::images;
+use super::images::{self, BlobCount};
+use super::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
 use super::record::Applied;
+use super::release;
 use super::stages::look::Subject;
 use super::stages::watch::{self, Ready};
 use super::stages::{self, Stage};
 use crate::cards::Missing;
 use base::command::Runner;
-use base::failure::{Class, Failure};
 use base::files;
 use model::boot::{Installed, Slot};
 use model::config::{self, Images};
-use model::release::Release;
-
-/// The release manifest that an install leaves on the node.
-pub const RELEASE: &str = "/oem/release.json";
 
 /// What a node is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,8 +42,8 @@ pub struct Status {
     pub arrays: Vec<Array>,
     /// Whether the document differs from what was applied.
     pub pending: bool,
-    /// Blobs of the preloaded images.
-    pub images: Blobs,
+    /// BlobCount of the preloaded images.
+    pub images: BlobCount,
     /// Network cards that the document has and the machine has not; told of a node that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_cards: Option<Missing>,
@@ -66,34 +62,10 @@ pub struct Place {
     pub source: Option<String>,
 }
 
-/// Blobs of the preloaded images, counted by name; `installer images check` reads them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Blobs {
-    /// How many the role's images have.
-    pub expected: usize,
-    /// How many of these are in the content store.
-    pub present: usize,
-    /// Whether the node pulls its images when it wants them, so that blobs may be missing.
-    pub deferred: bool,
-}
-
-/// The release manifest of the node at `root`; [`Class::Hardware`] where there is none, for then this is no
-/// installed node.
-pub fn release(root: &Path) -> Result<Release> {
-    let path = below(root, RELEASE);
-    if !path.exists() {
-        return Err(Failure::new(Class::Hardware, format!("{} is not there", path.display()))
-            .hint("This works on an installed node, as root.")
-            .into());
-    }
-    let bytes = files::read_at_most(&path, 64 << 20)?;
-    Release::parse(&bytes).with_context(|| format!("reading {}", path.display()))
-}
-
 impl Status {
     /// Looks at the node whose root directory is `root`.
     pub fn gather(root: &Path) -> Result<Self> {
-        let release = release(root)?;
+        let release = release::read(root)?;
         let document = below(root, DOCUMENT);
         let config = config::load(&document)?;
         let deferred = config.install.images() == Images::Defer;
@@ -109,7 +81,7 @@ impl Status {
             mounts: places(&proc_text(root, "self/mountinfo")?),
             arrays: arrays::arrays(root),
             pending: applied.document != Some(apply::digest_of(&document)?),
-            images: Blobs { expected, present, deferred },
+            images: BlobCount { expected, present, deferred },
             missing_cards: None,
             stages: Vec::new(),
             ready: Ready::read(root)?,
@@ -158,7 +130,7 @@ impl fmt::Display for Status {
         writeln!(f, "role      {} (mode {})", self.role, self.mode)?;
         writeln!(f, "slot      {slot}")?;
         let deferred = if self.images.deferred { ", the rest deferred: pulled when wanted" } else { "" };
-        let Blobs { present, expected, .. } = self.images;
+        let BlobCount { present, expected, .. } = self.images;
         writeln!(f, "images    {present} of {expected} blobs present{deferred}")?;
         writeln!(f, "pending   {pending}")?;
         for (index, array) in self.arrays.iter().enumerate() {
@@ -198,7 +170,7 @@ mod tests {
     use super::*;
     use crate::node::apply::tests::image;
     use crate::node::images::tests::{release as sample, store};
-    use base::failure::class_of;
+    use base::failure::{Class, class_of};
     use std::fs;
 
     const MOUNTINFO: &str = "\

@@ -10,8 +10,8 @@ use super::state::{State, View};
 use super::{Cluster, Facts, Power};
 use crate::cards::Missing;
 use crate::node::arrays;
+use crate::node::images::BlobCount;
 use crate::node::stages::{self, Stage, State as Standing};
-use crate::node::status::Blobs;
 use crate::terminal::Theme;
 use crate::terminal::page::{Page, Tone};
 use crate::terminal::qr::Code;
@@ -136,7 +136,7 @@ fn rows(facts: &Facts, width: usize, theme: Theme) -> Vec<(String, Style)> {
     if status.pending {
         table.row("Pending", "the node document has changes that are not applied", theme.warning());
     }
-    let Blobs { present, expected, deferred } = status.images;
+    let BlobCount { present, expected, deferred } = status.images;
     if present < expected && !deferred {
         table.row("Images", &format!("{present} of {expected} blobs are in the store"), theme.error());
     }

@@ -12,11 +12,10 @@ use super::network::{Present, Proposal};
 use super::{Cluster, Facts, Node, Power};
 use crate::interactive::answers::Answers;
 use crate::inventory::{Inventory, Roots, nics};
-use crate::node::apply::below;
 use crate::node::arrays;
-use crate::node::boot::DOCUMENT;
-use crate::node::cluster::{Member, vip_in_words};
+use crate::node::cluster::{ClusterMember, vip_in_words};
 use crate::node::network::MANAGEMENT;
+use crate::node::paths::{DOCUMENT, below};
 use crate::node::stages::{self, watch};
 use crate::node::status::Status;
 use crate::node::trial::{Ended, How, Networks, Span, Standing, Trials, standing};
@@ -161,7 +160,7 @@ impl Node for ThisNode {
         let mut status = Status::gather(&self.root)?;
         let config = self.config()?;
         status.look(&self.root, &*self.runner)?;
-        let cluster = Member::of(&config).map(|member| cluster(&config, &member));
+        let cluster = ClusterMember::of(&config).map(|member| cluster(&config, &member));
         Ok(Facts { addresses: self.addresses(&config), cluster, disks: self.disks(), status })
     }
 
@@ -237,7 +236,7 @@ impl Node for ThisNode {
 }
 
 /// The cluster of a node, by its document and by what answers.
-fn cluster(config: &InstallConfig, member: &Member) -> Cluster {
+fn cluster(config: &InstallConfig, member: &ClusterMember) -> Cluster {
     let host = member.host.as_deref();
     Cluster {
         distribution: member.distribution.name(),

@@ -15,9 +15,10 @@ use super::{Action, Cluster, Facts, Node, Power, draw};
 use crate::cards::Missing;
 use crate::cards::report::{MissingCard, PresentCard};
 use crate::node::arrays::{Array, State as Health};
+use crate::node::images::BlobCount;
 use crate::node::images::tests::release;
 use crate::node::stages::{Name, Stage, State as Standing};
-use crate::node::status::{Blobs, Status};
+use crate::node::status::Status;
 use crate::stick::{Format, Survey, Volume};
 use crate::terminal::testing::shown;
 use crate::terminal::{Capabilities, Key, Theme};
@@ -51,7 +52,7 @@ pub(super) fn ready() -> Facts {
             mounts: Vec::new(),
             arrays: Vec::new(),
             pending: false,
-            images: Blobs { expected: 214, present: 214, deferred: false },
+            images: BlobCount { expected: 214, present: 214, deferred: false },
             missing_cards: None,
             stages: stages.iter().map(|(name, detail)| stage(*name, Standing::Done, detail)).collect(),
             ready: None,

@@ -13,7 +13,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Identity, StatusCode};
 use serde::Deserialize;
 
-use crate::node::apply::below;
+use crate::node::paths::below;
 use transfer::download::reason;
 
 /// For one question, in all.

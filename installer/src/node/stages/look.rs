@@ -11,15 +11,14 @@ use super::network::{self, Wanted};
 use super::{Facts, Service, Stage, stages};
 use crate::cards::Missing;
 use crate::fleet::herald::{About, Herald};
-use crate::node::apply::below;
-use crate::node::boot::DOCUMENT;
 use crate::node::cards;
-use crate::node::cluster::{Member, vip_in_words};
+use crate::node::cluster::{ClusterMember, vip_in_words};
 use crate::node::identity::MachineId;
-use crate::node::images;
+use crate::node::images::{self, BlobCount};
 use crate::node::network::{MANAGEMENT, management_device};
+use crate::node::paths::{DOCUMENT, below};
+use crate::node::release;
 use crate::node::render::hostname;
-use crate::node::status::{self, Blobs};
 use base::command::{Invocation, Runner};
 use base::progress::Progress;
 use model::config::redact::Secrets;
@@ -36,7 +35,7 @@ const RECENT: &str = "-5min";
 /// A node to look at.
 pub struct Subject {
     /// The node as one of its cluster.
-    pub member: Member,
+    pub member: ClusterMember,
     /// Its name there.
     pub name: Option<String>,
     config: InstallConfig,
@@ -53,10 +52,10 @@ impl std::fmt::Debug for Subject {
 impl Subject {
     /// The node at `root`; `None` where it has no cluster.
     pub fn read(root: &Path) -> Result<Option<Self>> {
-        let release = status::release(root)?;
+        let release = release::read(root)?;
         let document = below(root, DOCUMENT);
         let config = config::load(&document)?;
-        let Some(member) = Member::of(&config) else { return Ok(None) };
+        let Some(member) = ClusterMember::of(&config) else { return Ok(None) };
         let name = hostname(&config, MachineId::beside(&document)?.as_ref());
         let mut secrets = Secrets::default();
         secrets.add(&config);
@@ -108,7 +107,7 @@ impl Subject {
                 missing: Missing::on(root, &self.config, &below(root, DOCUMENT)),
                 service: self.service(runner, &node),
                 server: server.join().unwrap_or_else(|_| Err(unasked())),
-                images: Blobs { expected, present, deferred: install.images() == Images::Defer },
+                images: BlobCount { expected, present, deferred: install.images() == Images::Defer },
                 node,
             }
         });

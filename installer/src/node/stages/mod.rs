@@ -16,8 +16,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::cluster::Member;
-use super::status::Blobs;
+use super::cluster::ClusterMember;
+use super::images::BlobCount;
 use crate::cards::{MANAGEMENT, Missing};
 use api::Registration;
 pub(crate) use api::serves;
@@ -148,14 +148,14 @@ pub struct Facts {
     /// The service; none where systemd does not answer.
     pub service: Option<Service>,
     /// The blobs of the role's images.
-    pub images: Blobs,
+    pub images: BlobCount,
     /// The node in its cluster.
     pub node: Registration,
 }
 
 /// Judges what was seen.
 #[must_use]
-pub fn stages(member: &Member, facts: &Facts) -> Vec<Stage> {
+pub fn stages(member: &ClusterMember, facts: &Facts) -> Vec<Stage> {
     let said = facts.service.as_ref().and_then(|service| words::last_error(&service.said));
     let network = match &facts.network {
         Ok(address) => Stage::new(Name::Network, State::Done, address),
@@ -215,7 +215,7 @@ fn no_address(why: &str, missing: Option<&Missing>) -> Stage {
     }
 }
 
-fn service(member: &Member, service: Option<&Service>, said: Option<&Trouble>) -> Stage {
+fn service(member: &ClusterMember, service: Option<&Service>, said: Option<&Trouble>) -> Stage {
     let stage = |state, text: String| Stage::new(Name::Service, state, text);
     let unit = member.unit;
     let Some(service) = service else {
@@ -250,8 +250,8 @@ fn service(member: &Member, service: Option<&Service>, said: Option<&Trouble>) -
     }
 }
 
-fn images(blobs: Blobs) -> Stage {
-    let Blobs { expected, present, deferred } = blobs;
+fn images(blobs: BlobCount) -> Stage {
+    let BlobCount { expected, present, deferred } = blobs;
     let text = format!("{present} of {expected} blobs are in the store");
     match (present >= expected, deferred) {
         (true, _) => Stage::new(Name::Images, State::Done, text),
@@ -264,7 +264,7 @@ fn images(blobs: Blobs) -> Stage {
 }
 
 /// The two stages that only the cluster can tell of.
-fn in_cluster(member: &Member, node: &Registration, said: Option<Trouble>) -> (Stage, Stage) {
+fn in_cluster(member: &ClusterMember, node: &Registration, said: Option<Trouble>) -> (Stage, Stage) {
     let waits = |text: &str| Stage::new(Name::Ready, State::Waiting, text);
     let registered = |name: &str| Stage::new(Name::Registered, State::Done, format!("as {name}"));
     let missing = |text: String| {

@@ -16,8 +16,8 @@ use model::config::{Distribution, parse};
 
 use testing::http::{AUTHORITY, CERTIFICATE as SERVER, KEY};
 
-fn member(first: bool) -> Member {
-    Member {
+fn member(first: bool) -> ClusterMember {
+    ClusterMember {
         distribution: Distribution::Rke2,
         unit: if first { "rke2-server.service" } else { "rke2-agent.service" },
         first,
@@ -37,7 +37,7 @@ fn good() -> Facts {
         missing: None,
         server: Ok("https://192.0.2.10:9345".into()),
         service: Some(running()),
-        images: Blobs { expected: 3, present: 3, deferred: false },
+        images: BlobCount { expected: 3, present: 3, deferred: false },
         node: Registration::Ready { name: "node-1".into() },
     }
 }
@@ -136,14 +136,14 @@ fn a_missing_card_is_told_before_a_service_that_is_not_in_the_image() {
 #[test]
 fn images_that_are_deferred_hold_nothing_up_and_old_words_of_a_ready_node_are_not_told() {
     let mut facts = good();
-    facts.images = Blobs { expected: 3, present: 0, deferred: true };
+    facts.images = BlobCount { expected: 3, present: 0, deferred: true };
     facts.service = saying(running(), "Node password rejected, duplicate hostname");
     assert!(all_done(&stages(&member(false), &facts)));
 }
 
 #[test]
 fn a_node_is_a_member_by_its_document() {
-    let of = |text: &str| Member::of(&parse(text, "f").unwrap());
+    let of = |text: &str| ClusterMember::of(&parse(text, "f").unwrap());
     assert_eq!(of("install: {mode: install}"), None);
     let first = of("install: {vip: 192.0.2.10}\ntoken: a").unwrap();
     assert_eq!(

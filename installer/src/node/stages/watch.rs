@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::look::Subject;
 use super::{Stage, all_done, current, mark};
-use crate::node::apply::below;
+use crate::node::paths::below;
 use base::command::{Invocation, Runner};
 use base::files::{self, Attributes, Root};
 

@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use super::networks::{Difference, KEYS, Networks};
-use crate::node::cluster::Member;
+use crate::node::cluster::ClusterMember;
 use crate::node::network::management_device;
 use base::failure::{Class, Failure};
 use model::config::sources::{Document, Kind, combine};
@@ -69,7 +69,7 @@ impl Change {
     /// What the node's cluster does not take without trouble; nothing for a node without one.
     #[must_use]
     pub fn concerns(&self, present: &Present) -> Vec<Concern> {
-        let Some(member) = Member::of(&self.before) else { return Vec::new() };
+        let Some(member) = ClusterMember::of(&self.before) else { return Vec::new() };
         let mut concerns = Vec::new();
         let mut add = |grave, text: String| concerns.push(Concern { text, grave });
         let servers = member.server || present.keeps_etcd;

@@ -16,13 +16,14 @@ use super::networks::Networks;
 use super::record::{Ended, How, Kept, Side, Span, State, Trial, keep, uptime};
 use crate::cards::{Cards, Remembered};
 use crate::inventory::nics;
-use crate::node::apply::{self, Outcome, below, write};
-use crate::node::boot::DOCUMENT;
+use crate::node::apply::{self, Outcome};
 use crate::node::cards;
-use crate::node::cluster::Member;
+use crate::node::cluster::ClusterMember;
 use crate::node::files::NodeFile;
+use crate::node::files::write;
 use crate::node::network::activate::{Changes, activate, address_of};
 use crate::node::network::{self, management_device};
+use crate::node::paths::{DOCUMENT, below};
 use crate::node::record::Applied;
 use base::command::{Invocation, Runner};
 use base::digest::Digest;
@@ -342,7 +343,7 @@ fn side(file: NodeFile) -> Kept {
 
 /// What is still to do for the cluster once the new network stays.
 fn restart(before: &InstallConfig, trial: &Trial) -> Option<String> {
-    let member = Member::of(before)?;
+    let member = ClusterMember::of(before)?;
     let [old, new] = [&trial.before, &trial.after].map(|side| side.networks.management_interface.clone());
     (old != new).then(|| {
         format!(

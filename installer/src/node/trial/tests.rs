@@ -9,8 +9,9 @@ use anyhow::Result;
 
 use super::run::PREVIOUS;
 use super::*;
+use crate::node::apply::apply;
 use crate::node::apply::tests::image;
-use crate::node::apply::{apply, below};
+use crate::node::paths::below;
 use base::command::{Invocation, Runner};
 use base::failure::{Class, class_of, render};
 
