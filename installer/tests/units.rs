@@ -178,7 +178,10 @@ fn every_login_knows_the_name_that_shows_the_node() {
 fn consoles_show_what_the_watching_unit_writes() {
     let directory = overlay().join("etc/issue.d");
     let link = fs::read_link(directory.join("50-nqrust.issue")).unwrap();
-    assert_eq!(Path::new("../..").join(installer::node::stages::watch::ISSUE.trim_start_matches('/')), link);
+    assert_eq!(
+        Path::new("../..").join(installer::node::stages::readiness_watch::ISSUE.trim_start_matches('/')),
+        link
+    );
     assert!(overlay().join("etc/issue").is_file(), "agetty reads issue.d only beside an issue");
 }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::{Context, Format, print};
-use crate::fleet::herald::Herald;
 use crate::node::images::{self, BlobState, Report};
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::release;
-use crate::node::stages::look::Subject;
-use crate::node::stages::watch::Watch;
+use crate::node::reporter::NodeReporter;
+use crate::node::stages::observed_node::ObservedNode;
+use crate::node::stages::readiness_watch::Watch;
 use crate::node::stages::{self, Stage};
 use crate::node::status::Status;
 use base::command::SystemRunner;
@@ -57,7 +57,7 @@ impl ShowStatus {
 impl ShowStatus {
     fn wait(&self, context: &Context) -> Result<()> {
         let text = context.format == Format::Text;
-        let Some(subject) = Subject::read(&self.root)? else {
+        let Some(subject) = ObservedNode::read(&self.root)? else {
             return if text { print("This node has no cluster to wait for.") } else { Ok(()) };
         };
         let watch = Watch { root: &self.root, subject: &subject, record: self.record };
@@ -71,18 +71,18 @@ impl ShowStatus {
             }
         };
         let stages = watch.run(&SystemRunner, self.limit.map(Duration::from_secs), &mut tell)?;
-        if let Some(Err(error)) = herald.map(Herald::conclude) {
+        if let Some(Err(error)) = herald.map(NodeReporter::conclude) {
             context.progress.note("report", format!("warning: {error:#}"));
         }
         stages::current(&stages).map_or(Ok(()), |stage| Err(not_ready(stage).into()))
     }
 
     /// Only the unit that watches speaks to the server of a fleet, and trouble there is no trouble of the node.
-    fn herald(&self, subject: &Subject, context: &Context) -> Option<Herald> {
+    fn herald(&self, subject: &ObservedNode, context: &Context) -> Option<NodeReporter> {
         if !self.record {
             return None;
         }
-        let result = subject.herald(&self.root, &context.progress);
+        let result = subject.reporter(&self.root, &context.progress);
         result.unwrap_or_else(|error| {
             context
                 .progress

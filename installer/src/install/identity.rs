@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::persistent::directory;
 use super::readback::{self, Written};
 use crate::cards::{Remembered, record};
-use crate::fleet::herald;
+use crate::fleet::handover;
 use crate::installed;
 use base::digest::Digest;
 use base::failure::{Class, Classify};
@@ -59,7 +59,7 @@ impl Identity {
             (installed::FILE, self.installed.expose().as_bytes(), 0o600),
         ];
         files.extend(self.cards.iter().map(|cards| (record::FILE, cards.as_bytes(), record::MODE)));
-        files.extend(self.fleet.iter().map(|kept| (herald::FILE, kept.expose().as_bytes(), 0o600)));
+        files.extend(self.fleet.iter().map(|kept| (handover::FILE, kept.expose().as_bytes(), 0o600)));
         files
     }
 

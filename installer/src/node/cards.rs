@@ -5,24 +5,20 @@
 //! [`settle`] once more before NetworkManager starts.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 
 use super::apply::{Outcome, apply_on};
 use super::cluster::MachineSize;
+use super::console_text::{for_console, show_again};
 use super::files::write;
 use super::network;
 use super::paths::{DOCUMENT, below};
-use super::stages::watch::for_console;
 use crate::cards::{Cards, Found, Missing, Remembered, find, report};
 use crate::inventory::nics;
-use base::command::{Invocation, Runner};
+use base::command::Runner;
 use base::files::Root;
 use model::config::{self, InstallConfig};
-
-/// For one program.
-const LIMIT: Duration = Duration::from_secs(10);
 
 /// Completes the record of the node at `root`, writes the profiles of its networks for the cards that it has, and tells
 /// logins what is missing. For the unit that runs at every boot; returns what is worth a line in its journal.
@@ -70,8 +66,7 @@ pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
 pub fn show_missing(root: &Path, config: &InstallConfig, runner: &dyn Runner) -> Result<Vec<String>> {
     let missing = Missing::on(root, config, &below(root, DOCUMENT));
     if report::tell(root, missing.as_ref(), for_console)? {
-        // A console that cannot be told shows the news at its next prompt.
-        let _ = runner.run(&Invocation::new("agetty").arg("--reload").limit(LIMIT));
+        show_again(runner);
     }
     Ok(missing.map(|missing| missing.lines()).unwrap_or_default())
 }
@@ -92,7 +87,7 @@ mod tests {
     use super::*;
     use crate::node::apply::apply;
     use crate::node::apply::tests::image;
-    use crate::node::stages::look::tests::Programs;
+    use crate::node::stages::observed_node::tests::Programs;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 

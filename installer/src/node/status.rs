@@ -12,8 +12,8 @@ use super::images::{self, BlobCount};
 use super::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
 use super::record::Applied;
 use super::release;
-use super::stages::look::Subject;
-use super::stages::watch::{self, Ready};
+use super::stages::observed_node::ObservedNode;
+use super::stages::readiness_watch::{self, Ready};
 use super::stages::{self, Stage};
 use crate::cards::Missing;
 use base::command::Runner;
@@ -92,12 +92,15 @@ impl Status {
     pub fn look(&mut self, root: &Path, runner: &dyn Runner) -> Result<()> {
         let document = below(root, DOCUMENT);
         self.missing_cards = Missing::on(root, &config::load(&document)?, &document);
-        if let Some(subject) = Subject::read(root)? {
+        if let Some(subject) = ObservedNode::read(root)? {
             let stages = subject.look(root, runner);
             // Only what the watching unit has seen has a time.
-            let before = watch::seen(root);
-            self.stages =
-                if before.is_empty() { stages } else { watch::carried(&before, stages, &watch::time()) };
+            let before = readiness_watch::seen(root);
+            self.stages = if before.is_empty() {
+                stages
+            } else {
+                readiness_watch::carried(&before, stages, &readiness_watch::time())
+            };
         }
         Ok(())
     }
@@ -232,7 +235,7 @@ mod tests {
         let ready =
             r#"{"name": "node-1", "cluster": null, "distribution": "rke2", "first": "1", "last": "2"}"#;
         fs::create_dir_all(root.path().join("var/lib/nqrust")).unwrap();
-        fs::write(below(root.path(), watch::READY), ready).unwrap();
+        fs::write(below(root.path(), readiness_watch::READY), ready).unwrap();
         let stages = r#"[{"name": "network", "state": "done", "since": "1", "detail": "there", "next": null},
                          {"name": "service", "state": "failed", "since": "2", "detail": "odd", "next": "Do it."}]"#;
         status.stages = serde_json::from_str(stages).unwrap();

@@ -11,7 +11,7 @@ use super::{Cluster, Facts, Power};
 use crate::cards::Missing;
 use crate::node::arrays;
 use crate::node::images::BlobCount;
-use crate::node::stages::{self, Stage, State as Standing};
+use crate::node::stages::{self, Stage, StageState as Standing};
 use crate::terminal::Theme;
 use crate::terminal::page::{Page, Tone};
 use crate::terminal::qr::Code;

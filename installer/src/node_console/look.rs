@@ -16,7 +16,7 @@ use crate::node::arrays;
 use crate::node::cluster::{ClusterMember, vip_in_words};
 use crate::node::network::MANAGEMENT;
 use crate::node::paths::{DOCUMENT, below};
-use crate::node::stages::{self, watch};
+use crate::node::stages::{self, readiness_watch};
 use crate::node::status::Status;
 use crate::node::trial::{Ended, How, Networks, Span, Standing, Trials, standing};
 use crate::report;
@@ -148,7 +148,7 @@ impl ThisNode {
 
 impl Node for ThisNode {
     fn signs(&self) -> String {
-        let seen = fs::read_to_string(below(&self.root, watch::SEEN)).unwrap_or_default();
+        let seen = fs::read_to_string(below(&self.root, readiness_watch::SEEN)).unwrap_or_default();
         let mut signs = format!("{seen}\n{}\n{}", self.devices().join(" "), self.cards().join(" "));
         for array in arrays::arrays(&self.root) {
             let _ = write!(signs, "\n{array}");

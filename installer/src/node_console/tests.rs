@@ -17,7 +17,7 @@ use crate::cards::report::{MissingCard, PresentCard};
 use crate::node::arrays::{Array, State as Health};
 use crate::node::images::BlobCount;
 use crate::node::images::tests::release;
-use crate::node::stages::{Name, Stage, State as Standing};
+use crate::node::stages::{Stage, StageName as Name, StageState as Standing};
 use crate::node::status::Status;
 use crate::stick::{Format, Survey, Volume};
 use crate::terminal::testing::shown;
