@@ -29,7 +29,7 @@ use crate::live::help::{self, Access};
 use crate::live::{is_live, set_up_network};
 use crate::plan::{Finish, Plan};
 use crate::preflight::network::Offline;
-use crate::preflight::{Intent, Report};
+use crate::preflight::{Intent, PreflightReport};
 use crate::report;
 use crate::sources::{url, volume};
 use crate::stick::{self, Survey, Volume};
@@ -159,11 +159,11 @@ impl<'a> Player<'a> {
     }
 
     /// What the machine is like; of one that is played only the inventory is known.
-    fn facts(&self) -> Result<crate::preflight::Facts> {
+    fn facts(&self) -> Result<crate::preflight::MachineFacts> {
         let inventory = self.inventory()?;
         Ok(match self.manner.rehearsal {
-            Some(Some(_)) => crate::preflight::Facts::of_inventory(inventory),
-            _ => crate::preflight::Facts::scan(&Roots::default(), inventory),
+            Some(Some(_)) => crate::preflight::MachineFacts::of_inventory(inventory),
+            _ => crate::preflight::MachineFacts::scan(&Roots::default(), inventory),
         })
     }
 
@@ -272,7 +272,7 @@ impl Machine for Player<'_> {
         }
     }
 
-    fn check(&self, config: &InstallConfig) -> Result<Report> {
+    fn check(&self, config: &InstallConfig) -> Result<PreflightReport> {
         let intent = Intent { not_before: Some(self.media.release.epoch), ..Intent::of(config) };
         match self.manner.rehearsal {
             Some(_) => Ok(crate::preflight::run(&self.facts()?, &intent, &Offline)),

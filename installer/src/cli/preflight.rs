@@ -8,7 +8,9 @@ use super::{Context, Format, media, print};
 use crate::inventory::{Inventory, Roots};
 use crate::preflight::join::version;
 use crate::preflight::network::Offline;
-use crate::preflight::{Facts, Intent, LINK_PATIENCE, Report, SystemNetwork, inventory, report, run};
+use crate::preflight::{
+    Intent, LINK_PATIENCE, MachineFacts, PreflightReport, SystemNetwork, inventory, report, run,
+};
 use base::command::SystemRunner;
 use base::failure::{Class, Classify};
 use base::files::read_text;
@@ -48,7 +50,7 @@ impl Args {
                 let what = || format!("reading the inventory {}", path.display());
                 let text = read_text(path).class(Class::Invalid, what)?;
                 let inventory: Inventory = serde_json::from_str(&text).class(Class::Invalid, what)?;
-                run(&Facts::of_inventory(inventory), &intent, &Offline)
+                run(&MachineFacts::of_inventory(inventory), &intent, &Offline)
             }
         };
         match context.format {
@@ -60,7 +62,7 @@ impl Args {
 }
 
 /// The step of an install: tells every finding, and is an error where the install must not begin.
-pub(super) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<Report> {
+pub(super) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<PreflightReport> {
     let intent = Intent { not_before: Some(not_before), ..Intent::of(config) };
     progress.within("preflight", "Checking the machine", || {
         let report = check(intent)?;
@@ -70,12 +72,12 @@ pub(super) fn step(config: &InstallConfig, not_before: u64, progress: &Progress)
     })
 }
 
-pub(super) fn check(mut intent: Intent) -> Result<Report> {
+pub(super) fn check(mut intent: Intent) -> Result<PreflightReport> {
     if let Some(join) = &mut intent.join {
         join.version = version::of_program(&SystemRunner, join.distribution);
     }
     let roots = Roots::default();
-    let facts = Facts::scan(&roots, inventory(&roots, &intent, LINK_PATIENCE)?);
+    let facts = MachineFacts::scan(&roots, inventory(&roots, &intent, LINK_PATIENCE)?);
     Ok(run(&facts, &intent, &SystemNetwork::default()))
 }
 

@@ -82,7 +82,7 @@ impl ShowStatus {
         if !self.record {
             return None;
         }
-        let result = subject.reporter(&self.root, &context.progress);
+        let result = NodeReporter::of_observed(subject, &self.root, &context.progress);
         result.unwrap_or_else(|error| {
             context
                 .progress

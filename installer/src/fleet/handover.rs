@@ -11,7 +11,7 @@ use base::files;
 use model::config::Secret;
 
 /// The name of the file on the configuration partition; its mode is 0600.
-pub const FILE: &str = "fleet.json";
+pub(crate) const FILE: &str = "fleet.json";
 
 /// The version of the file.
 const VERSION: u32 = 1;

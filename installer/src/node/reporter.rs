@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::paths::{CONFIG, below};
+use super::stages::observed_node::ObservedNode;
 use super::stages::{self, Stage, StageName, StageState};
 use crate::fleet::handover::{FILE, Handover};
 use crate::fleet::{Patience, Reporter, Setup, Told, token};
@@ -40,6 +41,19 @@ pub struct NodeReporter {
 }
 
 impl NodeReporter {
+    /// That of the node `observed` at `root`, as [`Self::of_node`] has it.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is none of ours.
+    pub fn of_observed(observed: &ObservedNode, root: &Path, progress: &Progress) -> Result<Option<Self>> {
+        let about = About {
+            hostname: observed.name.as_deref(),
+            product: observed.product(),
+            secrets: observed.secrets(),
+        };
+        Self::of_node(root, &about, progress)
+    }
+
     /// That of the node at `root`; none where its server has heard all that it wanted to, or there is no server.
     /// `progress` hears of trouble with the server.
     ///

@@ -7,7 +7,7 @@ use crate::interactive::screens::Screen;
 use crate::interactive::state::{Effect, Finding, Input, Outcome, Review};
 use crate::interactive::{Machine, Trouble};
 use crate::plan::{Losses, Plan};
-use crate::preflight::Report;
+use crate::preflight::PreflightReport;
 use crate::preflight::report::Verdict;
 use base::progress::{Event, Progress, Sink};
 use model::config::InstallConfig;
@@ -58,7 +58,7 @@ pub(super) fn carry_out(machine: &dyn Machine, effect: Effect, sender: &Sender<H
 }
 
 /// A plan as it is reviewed, with what the checks say that an install makes first.
-fn shown(plan: &Plan, report: &Report, config: &InstallConfig) -> Review {
+fn shown(plan: &Plan, report: &PreflightReport, config: &InstallConfig) -> Review {
     let mut secrets = Secrets::default();
     secrets.add(config);
     let finding = |verdict: &Verdict| {

@@ -11,7 +11,7 @@ use crate::interactive::{Destination, Origin};
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::plan::Plan;
-use crate::preflight::Report;
+use crate::preflight::PreflightReport;
 use crate::stick::{Survey, Volume};
 use crate::terminal::outlet::Outlet;
 use base::progress::Progress;
@@ -34,7 +34,7 @@ impl Machine for Hut {
     fn try_cluster(&self, _: &InstallConfig) -> Result<String> {
         anyhow::bail!("there is no cluster")
     }
-    fn check(&self, _: &InstallConfig) -> Result<Report> {
+    fn check(&self, _: &InstallConfig) -> Result<PreflightReport> {
         anyhow::bail!("nobody knows")
     }
     fn plan(&self, _: &InstallConfig) -> Result<Plan> {

@@ -20,9 +20,7 @@ use crate::node::network::{MANAGEMENT, management_device};
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::release;
 use crate::node::render::hostname;
-use crate::node::reporter::{About, NodeReporter};
 use base::command::{Invocation, Runner};
-use base::progress::Progress;
 use model::config::redact::Secrets;
 use model::config::{self, Images, InstallConfig, Method};
 use model::release::Release;
@@ -77,15 +75,15 @@ impl ObservedNode {
         (lines, management_device(config))
     }
 
-    /// Who tells the server of a fleet how the node comes into its cluster, if one wants to hear it.
-    pub fn reporter(&self, root: &Path, progress: &Progress) -> Result<Option<NodeReporter>> {
+    /// Name and version of what is installed.
+    pub(in crate::node) fn product(&self) -> String {
         let Release { name, version, .. } = &self.release;
-        let about = About {
-            hostname: self.name.as_deref(),
-            product: format!("{name} {version}"),
-            secrets: &self.secrets,
-        };
-        NodeReporter::of_node(root, &about, progress)
+        format!("{name} {version}")
+    }
+
+    /// What must not be told of the node.
+    pub(in crate::node) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// Has every login say which of the node's network cards are missing.
