@@ -11,7 +11,6 @@
 //!
 //! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
 
-pub mod cards;
 pub mod cli;
 pub mod fleet;
 pub mod install;
@@ -19,6 +18,7 @@ pub mod installed;
 pub mod interactive;
 pub mod inventory;
 pub mod live;
+pub mod nics;
 pub mod node;
 pub mod node_console;
 pub mod plan;
@@ -26,6 +26,6 @@ pub mod preflight;
 pub mod report;
 pub mod resolve;
 pub mod sources;
-pub mod stick;
 pub mod terminal;
+pub mod usb_stick;
 pub mod webhook;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::cards::Cards;
+use crate::nics::Cards;
 use crate::node::files::{NodeFile, write};
 use crate::node::network;
 use crate::node::network::activate::{Changes, activate, address_of};

@@ -189,7 +189,7 @@ fn consoles_show_what_the_watching_unit_writes() {
 fn a_login_says_which_network_card_is_missing_before_anything_else() {
     let directory = overlay().join("etc/issue.d");
     let link = fs::read_link(directory.join("40-nqrust-cards.issue")).unwrap();
-    assert_eq!(Path::new("../..").join(installer::cards::report::ISSUE), link);
+    assert_eq!(Path::new("../..").join(installer::nics::missing::ISSUE), link);
     let mut names: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     // agetty takes them in the order of their names.

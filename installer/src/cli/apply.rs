@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use super::{Context, Format, print};
 use crate::node::apply::{self, Outcome};
-use crate::node::cards;
+use crate::node::network_trial::run as trial;
+use crate::node::nic_setup;
 use crate::node::paths::DOCUMENT;
-use crate::node::trial::run as trial;
 use base::command::SystemRunner;
 
 /// Arguments of `installer apply`.
@@ -28,7 +28,7 @@ impl Apply {
         trial::refuse_during(&self.root)?;
         let running = self.root == Path::new("/");
         let outcome = if running && self.config == Path::new(DOCUMENT) {
-            cards::apply_running(&self.config, &self.root, &SystemRunner)?
+            nic_setup::apply_running(&self.config, &self.root, &SystemRunner)?
         } else {
             apply::apply(&self.config, &self.root)?
         };

@@ -20,7 +20,7 @@ use crate::live::{is_live, set_up_network};
 use crate::node::cluster::ClusterMember;
 use crate::plan::Finish;
 use crate::preflight::join::pin;
-use crate::resolve::{ThisMachine, resolve};
+use crate::resolve::{SystemFetch, resolve};
 use base::command::SystemRunner;
 use base::failure::{Class, Failure};
 use base::progress::Progress;
@@ -201,7 +201,7 @@ pub(super) fn carry_out(
         set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
     }
     record.started(&media.release);
-    let fetch = ThisMachine::new(media.combined.authorities.clone(), Patience::default());
+    let fetch = SystemFetch::new(media.combined.authorities.clone(), Patience::default());
     let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
     let config = &resolve(config, &fetch, &mut warn)?;
     record.resolved(config);

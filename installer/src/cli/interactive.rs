@@ -32,8 +32,8 @@ use crate::preflight::network::Offline;
 use crate::preflight::{Intent, PreflightReport};
 use crate::report;
 use crate::sources::{url, volume};
-use crate::stick::{self, Survey, Volume};
 use crate::terminal::Console;
+use crate::usb_stick::{self, Survey, Volume};
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure, class_of};
 use base::files::{read_text, write_atomically};
@@ -184,7 +184,8 @@ impl<'a> Player<'a> {
                 (url.clone(), "the console".to_owned(), None, self.media.combined.authorities.clone())
             }
             Origin::Volume => {
-                let volume = volume::read(&volume::Roots::default(), &mut || read_identity(Path::new("/")))?;
+                let volume =
+                    volume::read(&volume::VolumeRoots::default(), &mut || read_identity(Path::new("/")))?;
                 let document = volume.ok_or_else(no_volume)?.document;
                 let name = document.name().to_owned();
                 documents.push(document);
@@ -205,7 +206,7 @@ impl<'a> Player<'a> {
 
     /// Writes a file to a stick; says where it is.
     fn write(&self, volume: &Volume, name: &str, content: &[u8]) -> Result<String> {
-        stick::write(volume, name, content, &self.inventory()?, &lock(&self.spared))?;
+        usb_stick::write(volume, name, content, &self.inventory()?, &lock(&self.spared))?;
         Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
     }
 }

@@ -6,10 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::{Context, Format, print};
-use crate::node::cards;
+use crate::node::network_trial::{
+    Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, State,
+};
+use crate::node::network_trial::{Trials, standing};
+use crate::node::nic_setup;
 use crate::node::release;
-use crate::node::trial::{Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, State};
-use crate::node::trial::{Trials, standing};
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure};
 use base::files;
@@ -81,7 +83,7 @@ impl Args {
             }
             Command::Revert { expired } => tell(&trials.revert(expired)?, context),
             Command::SetUp => trials.set_up(),
-            Command::Settle => print(&settled(&cards::settle(root, &SystemRunner)?)),
+            Command::Settle => print(&settled(&nic_setup::settle(root, &SystemRunner)?)),
         }
     }
 }

@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::persistent::directory;
 use super::readback::{self, Written};
-use crate::cards::{Remembered, record};
 use crate::fleet::handover;
 use crate::installed;
+use crate::nics::{Remembered, record};
 use base::digest::Digest;
 use base::failure::{Class, Classify};
 use base::files::write_atomically;

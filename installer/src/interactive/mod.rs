@@ -33,7 +33,7 @@ use crate::live::help::Access;
 use crate::plan::Plan;
 use crate::preflight::PreflightReport;
 use crate::report::Method;
-use crate::stick::{Survey, Volume};
+use crate::usb_stick::{Survey, Volume};
 use base::failure::{Class, causes, class_of, hints};
 use base::progress::Progress;
 use model::config::redact::Secrets;

@@ -13,9 +13,9 @@ use super::answers::Answers;
 use super::state::{Effect, Finding, Input, Outcome, Place, Review, State};
 use super::{Destination, Facts, draw};
 use crate::live::help::Access;
-use crate::stick::{Format, Survey, Volume};
 use crate::terminal::Key;
 use crate::terminal::testing::{shown, theme};
+use crate::usb_stick::{Format, Survey, Volume};
 use model::config::Secret;
 use model::config::sources::{Document, Kind, combine};
 

@@ -4,7 +4,7 @@
 use super::files::{NOTE, NodeFile};
 use super::identity::MachineId;
 use super::{multipath, network};
-use crate::cards::Cards;
+use crate::nics::Cards;
 use model::config::InstallConfig;
 use model::config::formats::access;
 

@@ -15,7 +15,7 @@ use super::release;
 use super::stages::observed_node::ObservedNode;
 use super::stages::readiness_watch::{self, Ready};
 use super::stages::{self, Stage};
-use crate::cards::Missing;
+use crate::nics::Missing;
 use base::command::Runner;
 use base::files;
 use model::boot::{Installed, Slot};

@@ -8,7 +8,7 @@ use ratatui::style::Style;
 
 use super::state::{State, View};
 use super::{Cluster, Facts, Power};
-use crate::cards::Missing;
+use crate::nics::Missing;
 use crate::node::arrays;
 use crate::node::images::BlobCount;
 use crate::node::stages::{self, Stage, StageState as Standing};

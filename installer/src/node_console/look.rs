@@ -15,12 +15,12 @@ use crate::inventory::{Inventory, Roots, nics};
 use crate::node::arrays;
 use crate::node::cluster::{ClusterMember, vip_in_words};
 use crate::node::network::MANAGEMENT;
+use crate::node::network_trial::{Ended, How, Networks, Span, Standing, Trials, standing};
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::stages::{self, readiness_watch};
 use crate::node::status::Status;
-use crate::node::trial::{Ended, How, Networks, Span, Standing, Trials, standing};
 use crate::report;
-use crate::stick::{self, Survey, Volume};
+use crate::usb_stick::{self, Survey, Volume};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::files;
 use model::config::redact::{Secrets, without_secrets};
@@ -182,7 +182,7 @@ impl Node for ThisNode {
         let content = files::read_at_most(&path, LARGEST);
         let _ = fs::remove_file(&path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        stick::write(volume, &name, &content?, &Inventory::scan(&self.roots())?, &[])?;
+        usb_stick::write(volume, &name, &content?, &Inventory::scan(&self.roots())?, &[])?;
         Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::interactive::answers::{Answers, is_mistake};
 use crate::interactive::screens::network as screen;
 use crate::inventory::Nic;
-use crate::node::trial::Networks;
+use crate::node::network_trial::Networks;
 use crate::terminal::Key;
 use crate::terminal::form::{Did, Field, Form, Kind};
 use crate::terminal::page::Tone;

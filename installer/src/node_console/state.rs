@@ -3,12 +3,12 @@
 use super::look::BUNDLES;
 use super::network::{self, Present, Proposal, Step};
 use super::{Action, Facts, Power};
-use crate::node::trial::{Networks, Now, Standing, State as Stage};
-use crate::stick::{Survey, Volume};
+use crate::node::network_trial::{Networks, Now, Standing, State as Stage};
 use crate::terminal::Key;
 use crate::terminal::form::{Choice, Did, Field, Form};
 use crate::terminal::page::Tone;
 use crate::terminal::text::Scroll;
+use crate::usb_stick::{Survey, Volume};
 
 /// What is in front.
 #[derive(Clone, Debug, PartialEq)]

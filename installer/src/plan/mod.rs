@@ -37,8 +37,8 @@ pub(crate) use render::Losses;
 pub use step::{EspContent, EspFile, Filesystem, Step, UnpackedImage};
 pub use target::Target;
 
-use crate::cards::Remembered;
 use crate::inventory::{FoundPartition, Holder, Inventory};
+use crate::nics::Remembered;
 use crate::resolve::Reference;
 use base::failure::{Class, Failure};
 use disk_roles::DiskRoles;

@@ -3,10 +3,10 @@
 use super::{Effect, Keepsake, Place, Saving, State};
 use crate::interactive::{Destination, Trouble};
 use crate::report::Method;
-use crate::stick::Survey;
 use crate::terminal::Key;
 use crate::terminal::form::{Choice, Did, Field, Form};
 use crate::terminal::page::Tone;
+use crate::usb_stick::Survey;
 use model::config::InstallConfig;
 use model::config::text::HttpUrl;
 
@@ -179,7 +179,7 @@ fn fields(saving: &Saving, config: Option<&InstallConfig>) -> Vec<Field> {
         Keepsake::Configuration => vec![Field::text("", NEXT_NODE)],
     };
     let Some(found) = &saving.found else { return fields };
-    let volume = |volume: &crate::stick::Volume| Choice::new(volume.describe()).with(&*volume.disk);
+    let volume = |volume: &crate::usb_stick::Volume| Choice::new(volume.describe()).with(&*volume.disk);
     let mut options: Vec<_> = found.volumes.iter().map(volume).collect();
     if saving.what == Keepsake::Logs {
         options.push(Choice::new("A server, over HTTP or HTTPS"));

@@ -1,7 +1,7 @@
 //! What is seen of a node before its stages are judged.
 
 use super::api::Registration;
-use crate::cards::Missing;
+use crate::nics::Missing;
 use crate::node::images::BlobCount;
 
 /// What was seen of the service.

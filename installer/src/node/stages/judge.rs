@@ -4,7 +4,7 @@ use super::api::Registration;
 use super::facts::{NodeFacts, ServiceFacts};
 use super::known_errors::{self, JoinTrouble};
 use super::stage::{Stage, StageName, StageState};
-use crate::cards::{MANAGEMENT, Missing};
+use crate::nics::{MANAGEMENT, Missing};
 use crate::node::cluster::ClusterMember;
 use crate::node::images::BlobCount;
 

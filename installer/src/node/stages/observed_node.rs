@@ -11,12 +11,12 @@ use super::facts::{NodeFacts, ServiceFacts};
 use super::judge::stages;
 use super::network::{self, WantedNetwork};
 use super::stage::Stage;
-use crate::cards::Missing;
-use crate::node::cards;
+use crate::nics::Missing;
 use crate::node::cluster::{ClusterMember, vip_in_words};
 use crate::node::identity::MachineId;
 use crate::node::images::{self, BlobCount};
 use crate::node::network::{MANAGEMENT, management_device};
+use crate::node::nic_setup;
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::release;
 use crate::node::render::hostname;
@@ -88,7 +88,7 @@ impl ObservedNode {
 
     /// Has every login say which of the node's network cards are missing.
     pub fn show_missing_cards(&self, root: &Path, runner: &dyn Runner) -> Result<()> {
-        cards::show_missing(root, &self.config, runner).map(drop)
+        nic_setup::show_missing(root, &self.config, runner).map(drop)
     }
 
     /// Where the node stands now. Takes some seconds where nobody answers.

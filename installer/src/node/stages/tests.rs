@@ -11,8 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::api::{Registration, node, ping};
 use super::*;
-use crate::cards::Missing;
-use crate::cards::Remembered;
+use crate::nics::Missing;
+use crate::nics::Remembered;
 use crate::node::cluster::ClusterMember;
 use crate::node::images::BlobCount;
 use model::config::{Distribution, parse};

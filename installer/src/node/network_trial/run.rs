@@ -14,15 +14,15 @@ use anyhow::{Context, Result};
 use super::change::{Change, Present};
 use super::networks::Networks;
 use super::record::{Ended, How, Kept, Side, Span, State, Trial, keep, uptime};
-use crate::cards::{Cards, Remembered};
 use crate::inventory::nics;
+use crate::nics::{Cards, Remembered};
 use crate::node::apply::{self, Outcome};
-use crate::node::cards;
 use crate::node::cluster::ClusterMember;
 use crate::node::files::NodeFile;
 use crate::node::files::write;
 use crate::node::network::activate::{Changes, activate, address_of};
 use crate::node::network::{self, management_device};
+use crate::node::nic_setup;
 use crate::node::paths::{DOCUMENT, below};
 use crate::node::record::Applied;
 use base::command::{Invocation, Runner};
@@ -231,7 +231,7 @@ impl<'a> Trials<'a> {
             .class(Class::DiskIo, || "keeping the new network in the node document".to_owned())?;
         self.stop(&format!("{TIMER}.timer"));
         Trial::end(self.root, &Ended { how: How::Confirmed, notes: Vec::new() })?;
-        let mut outcome = cards::apply_running(&self.document(), self.root, self.runner)
+        let mut outcome = nic_setup::apply_running(&self.document(), self.root, self.runner)
             .context("the new network stays; applying the rest of the node document")?;
         outcome.warnings.extend(restart(&before, &trial));
         Ok(outcome)
