@@ -26,7 +26,7 @@ const NO_LINKS: nix::libc::c_ulong = 0x100;
 
 /// A file system that the kernel of the OS image mounts for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum StickFormat {
     /// FAT of any width.
     Vfat,
     /// exFAT.
@@ -35,7 +35,7 @@ pub enum Format {
     Ext4,
 }
 
-impl Format {
+impl StickFormat {
     fn of(kind: SignatureKind) -> Option<Self> {
         match kind {
             SignatureKind::Vfat => Some(Self::Vfat),
@@ -61,7 +61,7 @@ pub struct Volume {
     /// Its node: a partition, or a whole disk.
     pub node: PathBuf,
     /// What is on it.
-    pub format: Format,
+    pub format: StickFormat,
     /// Its length.
     pub size: ByteSize,
     /// What people have called it.
@@ -77,9 +77,9 @@ impl Volume {
     #[must_use]
     pub fn describe(&self) -> String {
         let kind = match self.format {
-            Format::Vfat => "FAT",
-            Format::Exfat => "exFAT",
-            Format::Ext4 => "ext4",
+            StickFormat::Vfat => "FAT",
+            StickFormat::Exfat => "exFAT",
+            StickFormat::Ext4 => "ext4",
         };
         let label = self.label.as_ref().map(|label| format!(" {label:?}")).unwrap_or_default();
         format!("{}: {}, {kind}{label}", self.node.display(), self.size)
@@ -127,8 +127,11 @@ impl Survey {
     fn take(&mut self, disk: &Disk, node: &Path, size: ByteSize, signatures: &[Signature]) {
         // A boot sector of FAT can look like a table too.
         let found: Vec<_> = signatures.iter().filter(|found| !found.kind.is_table()).collect();
-        let only =
-            if let [only] = found[..] { Format::of(only.kind).map(|format| (only, format)) } else { None };
+        let only = if let [only] = found[..] {
+            StickFormat::of(only.kind).map(|format| (only, format))
+        } else {
+            None
+        };
         match only {
             Some((signature, format)) => self.volumes.push(Volume {
                 node: node.to_owned(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::{Context, Format, print};
-use crate::node::apply::{self, Outcome};
+use crate::node::apply::{self, ApplyOutcome};
 use crate::node::network_trial::run as trial;
 use crate::node::nic_setup;
 use crate::node::paths::DOCUMENT;
@@ -40,7 +40,7 @@ impl Apply {
 }
 
 /// What was done, and on a running node what is still to do.
-fn tell(outcome: &Outcome, running: bool) -> String {
+fn tell(outcome: &ApplyOutcome, running: bool) -> String {
     let line = |verb: &str, paths: &[String]| -> String {
         paths.iter().map(|path| format!("{verb} /{path}\n")).collect()
     };
@@ -87,17 +87,17 @@ mod tests {
 
     #[test]
     fn a_running_node_is_told_what_waits_for_the_next_boot() {
-        let outcome = Outcome {
+        let outcome = ApplyOutcome {
             written: vec!["etc/hostname".into()],
             removed: vec!["etc/sysctl.d/x".into()],
-            ..Outcome::default()
+            ..ApplyOutcome::default()
         };
         let text = tell(&outcome, true);
         assert!(text.starts_with("wrote /etc/hostname\nremoved /etc/sysctl.d/x\n"));
         assert!(text.contains("host name takes effect at the next boot") && text.contains("sysctl --system"));
         assert!(!text.contains("SSH"));
         assert!(!tell(&outcome, false).contains("next boot"));
-        let warned = Outcome { warnings: vec!["a".into()], ..Outcome::default() };
+        let warned = ApplyOutcome { warnings: vec!["a".into()], ..ApplyOutcome::default() };
         assert!(tell(&warned, true).ends_with("\nwarning: a\n"));
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{Context, print};
 use crate::node::boot::{self, Places};
-use crate::node::mount::ThisMachine;
+use crate::node::mount::SystemMounter;
 use base::files;
 
 /// Arguments of `installer boot`.
@@ -21,7 +21,7 @@ impl Boot {
     pub(super) fn run(self, _context: &Context) -> Result<()> {
         let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
         let places = Places { root: &self.root, run: Path::new("/run") };
-        let text = match boot::boot(&places, &cmdline, &mut ThisMachine)? {
+        let text = match boot::boot(&places, &cmdline, &mut SystemMounter)? {
             Some(boot) => {
                 let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());
                 boot.notes

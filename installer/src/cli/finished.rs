@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::media::Media;
-use crate::installed::{Decision, Node, Offer, Origin, Reason, decide, find, read};
+use crate::installed::{Decision, FinishedNode, NodeOrigin, Offer, Reason, decide, find, read};
 use crate::interactive::Present;
 use crate::inventory::Inventory;
 use crate::plan::written_disks;
@@ -15,7 +15,7 @@ use model::config::InstallConfig;
 /// Nodes that an automatic install leaves as they are.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<FinishedNode>,
     pub(super) reason: Reason,
 }
 
@@ -35,7 +35,7 @@ impl Left {
 
     /// The same for somebody who has asked for an install and does not get it.
     pub(super) fn failure(&self) -> Failure {
-        let heads: Vec<_> = self.nodes.iter().map(Node::headline).collect();
+        let heads: Vec<_> = self.nodes.iter().map(FinishedNode::headline).collect();
         let what = format!("{}, and nothing was installed", heads.join("; "));
         let why = anyhow::anyhow!("{}", self.reason.text());
         Failure::new(Class::Hardware, what).because(why).hint(self.reason.hint())
@@ -44,7 +44,7 @@ impl Left {
 
 /// The finished nodes on the disks that an install with this configuration would write. Where it does not choose disks there
 /// are none: the plan says why.
-pub(super) fn look(config: &InstallConfig, inventory: &Inventory, runner: &dyn Runner) -> Vec<Node> {
+pub(super) fn look(config: &InstallConfig, inventory: &Inventory, runner: &dyn Runner) -> Vec<FinishedNode> {
     written_disks(config, inventory).map(|disks| read(find(&disks), runner)).unwrap_or_default()
 }
 
@@ -78,7 +78,7 @@ pub(super) fn offer(media: &Media, config: &InstallConfig) -> Result<Offer> {
 }
 
 /// Nodes as the questions at the console show them.
-pub(super) fn present(nodes: &[Node]) -> Vec<Present> {
+pub(super) fn present(nodes: &[FinishedNode]) -> Vec<Present> {
     nodes.iter().map(|node| Present { headline: node.headline(), facts: node.facts() }).collect()
 }
 
@@ -113,14 +113,14 @@ pub(super) fn foretell(
             format!("An automatic install leaves it as it is and starts it: {}.", reason.text())
         }
     };
-    let described: String = nodes.iter().map(Node::describe).collect();
+    let described: String = nodes.iter().map(FinishedNode::describe).collect();
     Ok(format!("\nOn the disks now\n{described}  {would}\n"))
 }
 
 /// A node on a disk of another machine.
-fn elsewhere(place: crate::installed::Place) -> Node {
+fn elsewhere(place: crate::installed::NodePlace) -> FinishedNode {
     let why = "the disk is not in this machine".to_owned();
-    Node { place, twin: None, identity: None, origin: Origin::Unreadable(why) }
+    FinishedNode { place, twin: None, identity: None, origin: NodeOrigin::Unreadable(why) }
 }
 
 #[cfg(test)]

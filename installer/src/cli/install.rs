@@ -14,7 +14,7 @@ use crate::install::{
     Cancel, DOCUMENT, Disk, Parts, SystemHost, Unpacking, execute, finish, take_down, take_up,
 };
 use crate::installed::decide::words;
-use crate::installed::{Decision, Record as Installed, decide};
+use crate::installed::{Decision, InstallRecord, decide};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::node::cluster::ClusterMember;
@@ -196,7 +196,7 @@ pub(super) fn carry_out(
     for node in &nodes {
         progress.note("reinstall", format!("{}; the install goes over it", node.headline()));
     }
-    let installed = Installed::begin(&offer, &words(rule, &nodes))?.to_json()?;
+    let installed = InstallRecord::begin(&offer, &words(rule, &nodes))?.to_json()?;
     if is_live(&media::kernel_command_line()?) {
         set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
     }

@@ -20,7 +20,7 @@ use super::record::{Evidence, Record};
 use super::{consoles, install, preflight};
 use crate::install::start::start_node;
 use crate::install::{Cancel, finish};
-use crate::installed::Node;
+use crate::installed::FinishedNode;
 use crate::interactive::answers::{Answers, recorded};
 use crate::interactive::state::COUNTDOWN;
 use crate::interactive::{self, Destination, End, Facts, Machine, Origin, Present, run};
@@ -127,7 +127,7 @@ struct Player<'a> {
     /// What is known of the install that failed last.
     evidence: Mutex<Option<Evidence>>,
     /// The finished nodes that were found last.
-    nodes: Mutex<Vec<Node>>,
+    nodes: Mutex<Vec<FinishedNode>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

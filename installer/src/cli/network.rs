@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{Context, Format, print};
 use crate::node::network_trial::{
-    Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, State,
+    Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, TrialState,
 };
 use crate::node::network_trial::{Trials, standing};
 use crate::node::nic_setup;
@@ -173,7 +173,7 @@ impl Try {
     fn wait(&self, root: &Path) -> Result<Standing> {
         loop {
             let standing = standing(root)?;
-            if !matches!(standing, Standing::Now(Now { state: State::SettingUp, left: 1.., .. })) {
+            if !matches!(standing, Standing::Now(Now { state: TrialState::SettingUp, left: 1.., .. })) {
                 return Ok(standing);
             }
             std::thread::sleep(PAUSE);
@@ -215,8 +215,13 @@ mod tests {
         let text = "install: {management_interface: {interfaces: [{name: a}], vlan_id: 7}}";
         let networks = Networks::of(&parse(text, "f").unwrap());
         let changes = networks.differences(&Networks::default());
-        let now =
-            Now { left: 9, span: Span::USUAL, state: State::Running, notes: vec![], differences: changes };
+        let now = Now {
+            left: 9,
+            span: Span::USUAL,
+            state: TrialState::Running,
+            notes: vec![],
+            differences: changes,
+        };
         let shown = shown(&networks, &Standing::Now(now));
         assert!(
             shown.starts_with("# On trial for another 9 seconds:\n# install.management_interface."),

@@ -15,7 +15,7 @@ use super::{Destination, Facts, draw};
 use crate::live::help::Access;
 use crate::terminal::Key;
 use crate::terminal::testing::{shown, theme};
-use crate::usb_stick::{Format, Survey, Volume};
+use crate::usb_stick::{StickFormat, Survey, Volume};
 use model::config::Secret;
 use model::config::sources::{Document, Kind, combine};
 
@@ -120,7 +120,7 @@ fn unfit(state: &mut State, waivable: bool) {
 fn sticks() -> Survey {
     let volume = Volume {
         node: "/dev/sdc1".into(),
-        format: Format::Vfat,
+        format: StickFormat::Vfat,
         size: base::size::ByteSize::gib(16),
         label: Some("LOGS".into()),
         uuid: Some("1234-ABCD".into()),

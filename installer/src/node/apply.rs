@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use nix::unistd::Uid;
 use serde::Serialize;
 
-use super::accounts::{Account, Accounts, Made};
+use super::accounts::{Account, Accounts, MadeAccounts};
 use super::cluster::{self, MachineSize};
 use super::files::{NodeFile, write};
 use super::identity::MachineId;
@@ -26,7 +26,7 @@ use model::config::{self, InstallConfig, Secret};
 
 /// What an apply did.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outcome {
+pub struct ApplyOutcome {
     /// Files with new content, from the root.
     pub written: Vec<String>,
     /// Files that the document no longer asks for.
@@ -37,13 +37,13 @@ pub struct Outcome {
 
 /// Applies the document at `document` to the directory `root`, which does not run, on this machine.
 /// A document with mistakes is [`Class::Invalid`] and changes nothing.
-pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
+pub fn apply(document: &Path, root: &Path) -> Result<ApplyOutcome> {
     apply_on(document, root, MachineSize::read(Path::new("/proc"))?, &[])
 }
 
 /// Applies the document at `document` to the directory `root`, on a machine of this size with these network cards; none
 /// where they are not known.
-pub fn apply_on(document: &Path, root: &Path, facts: MachineSize, present: &[Nic]) -> Result<Outcome> {
+pub fn apply_on(document: &Path, root: &Path, facts: MachineSize, present: &[Nic]) -> Result<ApplyOutcome> {
     let config = config::load(document)?;
     let machine = MachineId::beside(document)?;
     let digest = digest_of(document)?;
@@ -60,12 +60,12 @@ pub fn apply_on(document: &Path, root: &Path, facts: MachineSize, present: &[Nic
     let mut owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
     owned.extend(further.iter().map(|file| file.path.trim_start_matches('/').to_owned()));
     let users = users(&config, machine.as_ref())?;
-    let Made { accounts, users, mut warnings } = make_accounts(root, &users)?;
+    let MadeAccounts { accounts, users, mut warnings } = make_accounts(root, &users)?;
     files.extend(account_files(&accounts));
     let before = record::before(root)?;
     warnings.extend(unfetched(&config));
     warnings.extend(unread);
-    let mut outcome = Outcome { warnings, ..Outcome::default() };
+    let mut outcome = ApplyOutcome { warnings, ..ApplyOutcome::default() };
     let tree = Root::open(root)?.with_homes(accounts.homes());
     record::announce(&tree, &before, &owned)?;
     let mut left = Vec::new();
@@ -154,7 +154,7 @@ fn hashed(user: &str, secret: &Secret, machine: Option<&MachineId>) -> Result<Se
     }
 }
 
-fn make_accounts(root: &Path, users: &[Account]) -> Result<Made> {
+fn make_accounts(root: &Path, users: &[Account]) -> Result<MadeAccounts> {
     let read = |name: &str| files::read_text(&root.join("etc").join(name));
     let accounts = Accounts {
         passwd: read("passwd")?,
@@ -211,7 +211,7 @@ pub(super) mod tests {
         root
     }
 
-    fn run(root: &Path, document: &str) -> Result<Outcome> {
+    fn run(root: &Path, document: &str) -> Result<ApplyOutcome> {
         let oem = tempfile::tempdir().unwrap();
         let path = oem.path().join("node.yaml");
         fs::write(&path, document).unwrap();
@@ -449,7 +449,7 @@ pub(super) mod tests {
             let (used, fresh) = (image(), image());
             run(used.path(), &first).unwrap();
             let once = snapshot(used.path());
-            prop_assert_eq!(run(used.path(), &first).unwrap(), Outcome::default());
+            prop_assert_eq!(run(used.path(), &first).unwrap(), ApplyOutcome::default());
             prop_assert_eq!(&snapshot(used.path()), &once);
             run(used.path(), &second).unwrap();
             run(fresh.path(), &second).unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::apply::{Outcome, apply_on};
+use super::apply::{ApplyOutcome, apply_on};
 use super::cluster::MachineSize;
 use super::console_text::{for_console, show_again};
 use super::files::write;
@@ -73,7 +73,7 @@ pub fn show_missing(root: &Path, config: &InstallConfig, runner: &dyn Runner) ->
 
 /// Applies the document of the running node at `root` because a person has asked for it: the network cards that it names
 /// are remembered as they are now, and logins say which of them are missing.
-pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Result<Outcome> {
+pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Result<ApplyOutcome> {
     let config = config::load(document)?;
     let present = nics::scan(&root.join("sys"));
     Remembered::beside(document).unwrap_or_default().after(&config, &present).keep_beside(document)?;

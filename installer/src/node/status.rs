@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use super::apply;
-use super::arrays::{self, Array};
+use super::arrays::{self, ArrayStatus};
 use super::images::{self, BlobCount};
 use super::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
 use super::record::Applied;
@@ -37,9 +37,9 @@ pub struct Status {
     /// The slot that runs; none where the command line is not that of an installed node.
     pub slot: Option<Slot>,
     /// The places that last, and what is mounted there.
-    pub mounts: Vec<Place>,
+    pub mounts: Vec<MountedPlace>,
     /// The arrays of a mirrored system.
-    pub arrays: Vec<Array>,
+    pub arrays: Vec<ArrayStatus>,
     /// Whether the document differs from what was applied.
     pub pending: bool,
     /// BlobCount of the preloaded images.
@@ -55,7 +55,7 @@ pub struct Status {
 
 /// One place of the persistent layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct MountedPlace {
     /// The directory.
     pub path: String,
     /// The device or directory mounted there; none where nothing is.
@@ -111,12 +111,12 @@ fn proc_text(root: &Path, name: &str) -> Result<String> {
 }
 
 /// What is mounted at the places of the persistent layout, from the text of proc_pid_mountinfo(5).
-fn places(mountinfo: &str) -> Vec<Place> {
+fn places(mountinfo: &str) -> Vec<MountedPlace> {
     let source = |path: &str| {
         let line = mountinfo.lines().rev().find(|line| line.split(' ').nth(4) == Some(path))?;
         line.split_once(" - ")?.1.split(' ').nth(1).map(str::to_owned)
     };
-    let place = |path: &str| Place { path: path.to_owned(), source: source(path) };
+    let place = |path: &str| MountedPlace { path: path.to_owned(), source: source(path) };
     ["/", "/etc", "/var", CONFIG, DATA].into_iter().chain(PERSISTENT).map(place).collect()
 }
 

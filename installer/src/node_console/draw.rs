@@ -142,9 +142,9 @@ fn rows(facts: &Facts, width: usize, theme: Theme) -> Vec<(String, Style)> {
     }
     for (index, array) in status.arrays.iter().enumerate() {
         let style = match array.state {
-            arrays::State::Whole => theme.good(),
-            arrays::State::Rebuilding => theme.warning(),
-            arrays::State::Degraded => theme.error(),
+            arrays::ArrayState::Whole => theme.good(),
+            arrays::ArrayState::Rebuilding => theme.warning(),
+            arrays::ArrayState::Degraded => theme.error(),
         };
         table.row(if index == 0 { "Mirror" } else { "" }, &array.to_string(), style);
     }

@@ -3,7 +3,7 @@
 use super::look::BUNDLES;
 use super::network::{self, Present, Proposal, Step};
 use super::{Action, Facts, Power};
-use crate::node::network_trial::{Networks, Now, Standing, State as Stage};
+use crate::node::network_trial::{Networks, Now, Standing, TrialState as Stage};
 use crate::terminal::Key;
 use crate::terminal::form::{Choice, Did, Field, Form};
 use crate::terminal::page::Tone;

@@ -14,14 +14,14 @@ use super::state::{Effect, Input, State, View};
 use super::{Action, Cluster, Facts, Node, Power, draw};
 use crate::nics::Missing;
 use crate::nics::missing::{MissingCard, PresentCard};
-use crate::node::arrays::{Array, State as Health};
+use crate::node::arrays::{ArrayState as Health, ArrayStatus};
 use crate::node::images::BlobCount;
 use crate::node::images::tests::release;
 use crate::node::stages::{Stage, StageName as Name, StageState as Standing};
 use crate::node::status::Status;
 use crate::terminal::testing::shown;
 use crate::terminal::{Capabilities, Key, Theme};
-use crate::usb_stick::{Format, Survey, Volume};
+use crate::usb_stick::{StickFormat, Survey, Volume};
 use base::command::{Invocation, Runner};
 use base::size::ByteSize;
 use model::boot::Slot;
@@ -96,7 +96,7 @@ fn joining() -> Facts {
 /// One whose second disk is gone.
 fn degraded() -> Facts {
     let mut facts = ready();
-    let array = |name: &str, device: &str, state, members: &[&str]| Array {
+    let array = |name: &str, device: &str, state, members: &[&str]| ArrayStatus {
         name: name.into(),
         device: device.into(),
         state,
@@ -228,7 +228,7 @@ fn what_cannot_be_undone_needs_two_keys() {
 fn stick() -> Volume {
     Volume {
         node: "/dev/sdc1".into(),
-        format: Format::Vfat,
+        format: StickFormat::Vfat,
         size: ByteSize::gib(8),
         label: Some("LOGS".into()),
         uuid: None,

@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::super::network::{self, Proposal};
 use super::super::state::{State, View};
-use crate::node::network_trial::{Now, Span, State as Stage};
+use crate::node::network_trial::{Now, Span, TrialState as Stage};
 use crate::terminal::Theme;
 use crate::terminal::page::{Page, Tone};
 use crate::terminal::text::{self, wrapped};

@@ -4,7 +4,9 @@ use super::super::network::{Page, Present, Proposal};
 use super::*;
 use crate::interactive::answers::Answers;
 use crate::inventory::Nic;
-use crate::node::network_trial::{Difference, Ended, How, Networks, Now, Span, Standing, State as Stage};
+use crate::node::network_trial::{
+    Difference, Ended, How, Networks, Now, Span, Standing, TrialState as Stage,
+};
 use crate::terminal::page::Tone;
 use model::config::sources::{Combined, Document, Kind, combine};
 

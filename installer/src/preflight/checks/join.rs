@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::servers::{self, Unknown};
 use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::Join;
-use crate::preflight::join::{ClusterNode, Question, Seen, Token, is_server, other};
+use crate::preflight::join::{ClusterPeer, Question, Seen, Token, is_server, other};
 use crate::preflight::trouble::NetworkTrouble;
 
 /// An API server takes the token of a pod that another has given out up to a minute before its time, and no sooner.
@@ -152,7 +152,7 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-fn members(seen: &Seen) -> Result<&[ClusterNode], CheckOutcome> {
+fn members(seen: &Seen) -> Result<&[ClusterPeer], CheckOutcome> {
     match &seen.members {
         Ok(members) => Ok(members),
         Err(trouble) => Err(judge("the list of the cluster's nodes", trouble, "")),
@@ -190,7 +190,7 @@ fn forget(join: &Join, name: &str) -> String {
     )
 }
 
-fn at(member: &ClusterNode) -> String {
+fn at(member: &ClusterPeer) -> String {
     match member.addresses.first() {
         Some(address) => format!(" ({address})"),
         None => String::new(),
@@ -202,7 +202,7 @@ pub(super) fn witness(subject: &CheckSubject<'_>) -> CheckOutcome {
     let members = told!(members(seen));
     // A witness that is installed again is the business of join-hostname.
     let own =
-        |member: &ClusterNode| join.name.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(&member.name));
+        |member: &ClusterPeer| join.name.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(&member.name));
     match members.iter().find(|member| member.witness && !own(member)) {
         None => CheckOutcome::passed(format!("none of the {} nodes is a witness", members.len())),
         Some(member) => CheckOutcome::found(

@@ -16,7 +16,7 @@ mod token;
 pub mod version;
 
 pub use self::authority::Authority;
-pub use self::members::ClusterNode;
+pub use self::members::ClusterPeer;
 pub use self::question::{Ports, Question, Seen};
 pub(super) use self::question::{is_server, other};
 pub use self::talk::ask;

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::SystemTime;
 
 use super::authority::Authority;
-use super::members::ClusterNode;
+use super::members::ClusterPeer;
 use super::token::Token;
 use super::version::Version;
 use crate::preflight::ntp::Offset;
@@ -88,7 +88,7 @@ pub struct Seen {
     /// The version of the cluster's API.
     pub version: Result<Version, NetworkTrouble>,
     /// The nodes.
-    pub members: Result<Vec<ClusterNode>, NetworkTrouble>,
+    pub members: Result<Vec<ClusterPeer>, NetworkTrouble>,
 }
 
 impl Seen {

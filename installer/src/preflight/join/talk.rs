@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::authority::{Authority, AuthorityBundle};
 use super::client::{As, Client, ClientIdentity, RequestProblem, ServerAddress, ServerAnswer, Trust};
-use super::members::{self, ClusterNode};
+use super::members::{self, ClusterPeer};
 use super::question::{Question, Seen, other, see};
 use super::token::{Login, Token};
 use super::version::{self, Version};
@@ -230,7 +230,7 @@ impl Talk<'_> {
         &self,
         client: &Client,
         authority: &Authority,
-    ) -> (Result<Version, NetworkTrouble>, Result<Vec<ClusterNode>, NetworkTrouble>) {
+    ) -> (Result<Version, NetworkTrouble>, Result<Vec<ClusterPeer>, NetworkTrouble>) {
         let place = self.place(self.question.ports.api);
         let api = self.identity(client).and_then(|identity| {
             Client::new(&place, Trust::Mutual(authority, self.now(), identity), self.until)
