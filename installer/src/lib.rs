@@ -1,15 +1,23 @@
 //! The NQRust Hypervisor installer as a library.
 //!
-//! Modules point one way. On top stand `cli` and `main`; below them `interactive` (the questions on a console) and
-//! `node_console` (what a node shows there), `install` (the executor), `node` (what runs on an installed machine) and
-//! `preflight` (whether a machine is fit to be installed) and `fleet` (what a
-//! server hears of an install); below those `installed` (nodes that are on the disks already) and the pure core: `plan`,
-//! `cards`, `cluster_file`, `config`, `release`, `iso` (what an ISO has at every byte), `inventory`, `stick`, `machine`,
-//! `customization`; at the bottom small leaves that know nothing of installing: `digest`, `download`,
-//! `registry`, `oci`, `size`, `command`, `containerd`, `files`, `fat`, `partition_table`, `percent`, `progress`, `failure`,
-//! `terminal`.
+//! Modules point one way, from the top of this table to its end.
 //!
-//! `iso-builder` uses the configuration types, the release manifest and the leaves of this library.
+//! | Module | What it is for |
+//! |---|---|
+//! | `cli` | the commands of the program |
+//! | `interactive`, `node_console` | the questions on a console, and what a node shows there |
+//! | `preflight` | whether a machine is fit to be installed |
+//! | `install`, `installed` | the executor of a plan; finished nodes that are on the disks already |
+//! | `live` | the live system that an install runs in |
+//! | `node` | what runs on an installed machine |
+//! | `fleet`, `webhook`, `report` | what others hear of an install, and what a person takes away |
+//! | `plan` | from configuration, inventory and release to a plan; pure |
+//! | `usb_stick`, `sources` | files on a stick; where a configuration comes from |
+//! | `nics` | the network cards that a node remembers |
+//! | `inventory`, `resolve` | what the machine has; what a configuration refers to |
+//! | `terminal` | consoles, keys and forms |
+//!
+//! `iso-builder` uses what of this library an image has to agree with.
 
 pub mod cli;
 pub mod fleet;

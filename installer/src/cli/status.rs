@@ -61,9 +61,9 @@ impl ShowStatus {
             return if text { print("This node has no cluster to wait for.") } else { Ok(()) };
         };
         let watch = Watch { root: &self.root, subject: &subject, record: self.record };
-        let mut herald = self.herald(&subject, context);
+        let mut reporter = self.reporter(&subject, context);
         let mut tell = |stages: &[Stage], news: bool| {
-            herald.iter_mut().for_each(|herald| herald.tell(stages));
+            reporter.iter_mut().for_each(|reporter| reporter.tell(stages));
             match stages::current(stages).filter(|_| news) {
                 Some(stage) if text => print(&told(stage)),
                 None if text && news => print("The node is ready in its cluster."),
@@ -71,14 +71,14 @@ impl ShowStatus {
             }
         };
         let stages = watch.run(&SystemRunner, self.limit.map(Duration::from_secs), &mut tell)?;
-        if let Some(Err(error)) = herald.map(NodeReporter::conclude) {
+        if let Some(Err(error)) = reporter.map(NodeReporter::conclude) {
             context.progress.note("report", format!("warning: {error:#}"));
         }
         stages::current(&stages).map_or(Ok(()), |stage| Err(not_ready(stage).into()))
     }
 
     /// Only the unit that watches speaks to the server of a fleet, and trouble there is no trouble of the node.
-    fn herald(&self, subject: &ObservedNode, context: &Context) -> Option<NodeReporter> {
+    fn reporter(&self, subject: &ObservedNode, context: &Context) -> Option<NodeReporter> {
         if !self.record {
             return None;
         }

@@ -16,7 +16,7 @@ use super::files::{NodeFile, write};
 use super::identity::MachineId;
 use super::paths::below;
 use super::render::{USER, hostname, render};
-use super::{record, seed, write_files};
+use super::{applied, seed, write_files};
 use crate::inventory::Nic;
 use crate::nics::{Cards, Remembered};
 use base::digest::{Digest, Hasher};
@@ -43,7 +43,7 @@ pub fn apply(document: &Path, root: &Path) -> Result<ApplyOutcome> {
 
 /// Applies the document at `document` to the directory `root`, on a machine of this size with these network cards; none
 /// where they are not known.
-pub fn apply_on(document: &Path, root: &Path, facts: MachineSize, present: &[Nic]) -> Result<ApplyOutcome> {
+pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]) -> Result<ApplyOutcome> {
     let config = config::load(document)?;
     let machine = MachineId::beside(document)?;
     let digest = digest_of(document)?;
@@ -52,7 +52,7 @@ pub fn apply_on(document: &Path, root: &Path, facts: MachineSize, present: &[Nic
         remembered.as_ref().err().map(|error| format!("network cards are found by their names: {error:#}"));
     let cards = Cards::of(&config, &remembered.unwrap_or_default(), present);
     let mut files = render(&config, machine.as_ref(), &cards);
-    files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), facts));
+    files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), size));
     files.extend(cluster::shipped(&config, root)?);
     let further = &config.os.write_files;
     // What the document writes itself is stronger than what is made of it.
@@ -62,12 +62,12 @@ pub fn apply_on(document: &Path, root: &Path, facts: MachineSize, present: &[Nic
     let users = users(&config, machine.as_ref())?;
     let MadeAccounts { accounts, users, mut warnings } = make_accounts(root, &users)?;
     files.extend(account_files(&accounts));
-    let before = record::before(root)?;
+    let before = applied::before(root)?;
     warnings.extend(unfetched(&config));
     warnings.extend(unread);
     let mut outcome = ApplyOutcome { warnings, ..ApplyOutcome::default() };
     let tree = Root::open(root)?.with_homes(accounts.homes());
-    record::announce(&tree, &before, &owned)?;
+    applied::announce(&tree, &before, &owned)?;
     let mut left = Vec::new();
     for path in before.iter().filter(|path| !owned.contains(path)) {
         match tree.remove(path) {
@@ -97,7 +97,7 @@ pub fn apply_on(document: &Path, root: &Path, facts: MachineSize, present: &[Nic
     }
     // The next apply tries again.
     owned.extend(left);
-    record::finish(&tree, digest, &owned)?;
+    applied::finish(&tree, digest, &owned)?;
     Ok(outcome)
 }
 
@@ -189,7 +189,7 @@ fn make_home(root: &Path, user: &Account) -> Result<()> {
 pub(super) mod tests {
     use super::*;
     use crate::node::accounts::tests::debian;
-    use crate::node::record::{LASTING, MANIFEST};
+    use crate::node::applied::{LASTING, MANIFEST};
     use base::failure::{Class, class_of};
     use proptest::prelude::*;
     use std::collections::BTreeMap;

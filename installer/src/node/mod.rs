@@ -4,6 +4,7 @@
 //! root directory.
 
 pub mod accounts;
+pub mod applied;
 pub mod apply;
 pub mod arrays;
 pub mod boot;
@@ -18,7 +19,6 @@ pub mod network;
 pub mod network_trial;
 pub mod nic_setup;
 pub mod paths;
-pub mod record;
 pub mod release;
 pub mod render;
 pub mod reporter;

@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::Result;
 use serde::Serialize;
 
+use super::applied::Applied;
 use super::apply;
 use super::arrays::{self, ArrayStatus};
 use super::images::{self, BlobCount};
 use super::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
-use super::record::Applied;
 use super::release;
 use super::stages::observed_node::ObservedNode;
 use super::stages::readiness_watch::{self, Ready};
@@ -42,7 +42,7 @@ pub struct Status {
     pub arrays: Vec<ArrayStatus>,
     /// Whether the document differs from what was applied.
     pub pending: bool,
-    /// BlobCount of the preloaded images.
+    /// Blobs of the preloaded images.
     pub images: BlobCount,
     /// Network cards that the document has and the machine has not; told of a node that runs.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -69,7 +69,7 @@ impl<'a> DiskRoles<'a> {
         disks::spare(install, &written)?;
         let all = chosen.all();
         let (wiped, mut warnings) = disks::wiped(install, inventory, &all)?;
-        let erased = disks::also(inventory, &written, &wiped);
+        let erased = disks::written_or_wiped(inventory, &written, &wiped);
         let taken_down = takedown::order(install, inventory, &erased, kept.as_ref())?;
         warnings.extend(disks::without_effect(install, chosen.system, chosen.data));
         warnings.extend(disks::unread(all.into_iter()));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::choose::{DATA, chosen, deliberate, named, twins, usable};
-use super::keep::LABEL as DATA_LABEL;
+use super::labels;
 use super::layout::{self, Partition};
 use super::target::{Target, refuse, target};
 use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
@@ -112,7 +112,11 @@ fn empty(disk: &Disk) -> Result<(), Failure> {
 }
 
 /// The disks of the install that are written, and those that are wiped.
-pub(super) fn also<'a>(inventory: &'a Inventory, changed: &[&'a Disk], wiped: &[WipedDisk]) -> Vec<&'a Disk> {
+pub(super) fn written_or_wiped<'a>(
+    inventory: &'a Inventory,
+    changed: &[&'a Disk],
+    wiped: &[WipedDisk],
+) -> Vec<&'a Disk> {
     let wiped =
         wiped.iter().filter_map(|wiped| inventory.disks.iter().find(|disk| disk.name == wiped.disk.name));
     changed.iter().copied().chain(wiped).collect()
@@ -200,7 +204,7 @@ fn add(disk: &Disk, key: &'static str, wiped: &mut Vec<WipedDisk>) -> Result<(),
 /// Whether the disk holds a system of this product or of its predecessor, or their data. Names such as `data`
 /// are common; labels of file systems, and a table with all names of a node, are not.
 fn holds_a_system(disk: &Disk) -> bool {
-    const LABELS: [&str; 3] = ["NQ_CONFIG", "NQ_PERSISTENT", DATA_LABEL];
+    const LABELS: [&str; 3] = [labels::CONFIG, labels::PERSISTENT, labels::DATA];
     const NAMES: [layout::PartitionName; 4] = [
         layout::PartitionName::Config,
         layout::PartitionName::RootA,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::choose::DATA;
+use super::labels::DATA as LABEL;
 use super::layout::Stays;
 use super::target::{Target, target};
 use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
@@ -15,9 +16,6 @@ use base::failure::{Class, Failure};
 use model::config::{Install, Keep, Role};
 
 const KEY: &str = "install.keep";
-
-/// The label of the file system with the data of virtual machines.
-pub(crate) const LABEL: &str = "HARV_LH_DEFAULT";
 
 /// A data partition that stays as it is.
 #[derive(Clone, Debug, Serialize)]

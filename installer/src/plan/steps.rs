@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::boot::{self, Volumes};
 use super::disk_roles::DiskRoles;
-use super::keep::LABEL as DATA_LABEL;
+use super::labels;
 use super::layout::{PartitionName, SectorSize};
 use super::mirror::Array;
 use super::new_layout::NewLayout;
@@ -27,8 +27,10 @@ pub(super) fn steps(
 ) -> Result<Vec<Step>> {
     use PartitionName::{Config, Data, Persistent, RootA};
     let filesystem = |partition, label| Filesystem { partition, label };
-    let mut filesystems = vec![filesystem(Config, "NQ_CONFIG"), filesystem(Persistent, "NQ_PERSISTENT")];
-    let data = layout.partition(Data).filter(|_| roles.kept.is_none()).map(|_| filesystem(Data, DATA_LABEL));
+    let mut filesystems =
+        vec![filesystem(Config, labels::CONFIG), filesystem(Persistent, labels::PERSISTENT)];
+    let data =
+        layout.partition(Data).filter(|_| roles.kept.is_none()).map(|_| filesystem(Data, labels::DATA));
     // A FAT volume's number is short; the first bytes of the disk's identity tell disks apart.
     let volumes = volumes(roles, layout)?;
     let (volume_id, ..) = layout.disk_guid.as_fields();

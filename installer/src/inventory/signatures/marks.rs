@@ -3,7 +3,7 @@
 use super::signature::{Signature, SignatureKind};
 use super::volume::ProbedVolume;
 
-/// SignatureKind, byte from the start, and the bytes there; each from the kernel's header of that format, or the format's
+/// Kind, byte from the start, and the bytes there; each from the kernel's header of that format, or the format's
 /// published description.
 pub(super) const MARKS: [(SignatureKind, u64, &[u8]); 19] = [
     // Documentation/filesystems/f2fs.rst, include/linux/f2fs_fs.h.

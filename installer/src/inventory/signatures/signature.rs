@@ -165,7 +165,7 @@ impl SignatureKind {
 }
 
 impl fmt::Display for Signature {
-    /// SignatureKind and name in a few words.
+    /// Kind and name in a few words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name())?;
         match &self.label {

@@ -23,7 +23,7 @@ pub(super) enum ClusterPart {
 pub(super) struct ClusterNode<'a> {
     pub(super) config: &'a InstallConfig,
     pub(super) name: Option<&'a str>,
-    pub(super) facts: MachineSize,
+    pub(super) size: MachineSize,
     pub(super) part: ClusterPart,
     /// Host of the cluster to join.
     pub(super) host: Option<String>,

@@ -174,7 +174,7 @@ fn kubelet(node: &ClusterNode<'_>) -> Vec<String> {
     let given: Vec<&str> = node.config.kubernetes.kubelet_args.iter().map(|line| &**line).collect();
     let name = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
     let pods = given.iter().rev().find_map(|argument| argument.strip_prefix("max-pods=")?.parse().ok());
-    let (system, kubelet) = reserved(node.facts, pods.unwrap_or(PODS));
+    let (system, kubelet) = reserved(node.size, pods.unwrap_or(PODS));
     let own = [
         format!("max-pods={PODS}"),
         format!("system-reserved={}", system.option()),

@@ -75,10 +75,10 @@ pub fn vip_in_words(config: &InstallConfig) -> Option<String> {
 
 /// The files of a node's part in its cluster, sorted; none where it has no part.
 #[must_use]
-pub fn files(config: &InstallConfig, name: Option<&str>, facts: MachineSize) -> Vec<NodeFile> {
+pub fn files(config: &InstallConfig, name: Option<&str>, size: MachineSize) -> Vec<NodeFile> {
     let host = joined(config);
     let Some(part) = part(config, host.as_deref()) else { return Vec::new() };
-    let node = ClusterNode { config, name, facts, part, host };
+    let node = ClusterNode { config, name, size, part, host };
     let mut files = config::files(&node);
     files.extend(services::files(&node));
     files.extend(vip::files(&node));

@@ -29,9 +29,9 @@ impl Share {
 ///
 /// CPU is as the reference product computes it. Memory is a share that falls with the size, the scale of the large
 /// clouds. Neither is more than half of the machine.
-pub(super) fn reserved(facts: MachineSize, pods: u32) -> (Share, Share) {
-    let cpu = cpu(facts.cpus, pods).min(facts.cpus.saturating_mul(500));
-    let memory = memory(facts.memory / STEP * STEP).min(facts.memory / 2);
+pub(super) fn reserved(size: MachineSize, pods: u32) -> (Share, Share) {
+    let cpu = cpu(size.cpus, pods).min(size.cpus.saturating_mul(500));
+    let memory = memory(size.memory / STEP * STEP).min(size.memory / 2);
     let system = Share { cpu: cpu * 2 / 5, memory: memory * 2 / 5 };
     (system, Share { cpu: cpu - system.cpu, memory: memory - system.memory })
 }

@@ -26,7 +26,7 @@ fn node_of(server: &Server) -> (tempfile::TempDir, Uuid) {
     (root, run)
 }
 
-fn herald(root: &Path, last: Duration) -> Option<NodeReporter> {
+fn reporter_of(root: &Path, last: Duration) -> Option<NodeReporter> {
     let millis = Duration::from_millis;
     let mut secrets = Secrets::default();
     secrets.add_texts(["MARK-cluster"]);
@@ -75,15 +75,15 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
     let (root, run) = node_of(&server);
     let file = root.path().join("oem/fleet.json");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let mut herald = herald(root.path(), LONG).unwrap();
+    let mut reporter = reporter_of(root.path(), LONG).unwrap();
     for _ in 0..3 {
-        herald.tell(&stages(StageState::Failed, "refused: MARK-cluster"));
+        reporter.tell(&stages(StageState::Failed, "refused: MARK-cluster"));
     }
     while told(&server).is_empty() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    herald.tell(&stages(StageState::Done, "the cluster has begun"));
-    herald.conclude().unwrap();
+    reporter.tell(&stages(StageState::Done, "the cluster has begun"));
+    reporter.conclude().unwrap();
     let failed = Node {
         ready: false,
         failed: true,
@@ -115,28 +115,28 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
 fn a_node_speaks_again_after_its_next_start_where_its_server_was_away() {
     let server = Server::new(&[Manner::Close]);
     let (root, _) = node_of(&server);
-    let mut first = herald(root.path(), Duration::from_millis(50)).unwrap();
+    let mut first = reporter_of(root.path(), Duration::from_millis(50)).unwrap();
     first.tell(&stages(StageState::Done, "ready"));
     first.conclude().unwrap();
-    assert!(herald(root.path(), LONG).is_some());
+    assert!(reporter_of(root.path(), LONG).is_some());
     // One that has not become ready has more to tell, too.
     let server = Server::new(&[Manner::Status(204)]);
     let (root, _) = node_of(&server);
-    let mut waiting = herald(root.path(), LONG).unwrap();
+    let mut waiting = reporter_of(root.path(), LONG).unwrap();
     waiting.tell(&stages(StageState::Waiting, "not yet"));
     waiting.conclude().unwrap();
     assert_eq!(told(&server).len(), 1);
-    assert!(herald(root.path(), LONG).is_some());
+    assert!(reporter_of(root.path(), LONG).is_some());
 }
 
 #[test]
 fn a_server_that_has_begun_another_deployment_is_left_alone() {
     let server = Server::new(&[Manner::Status(403)]);
     let (root, _) = node_of(&server);
-    let mut speaker = herald(root.path(), LONG).unwrap();
+    let mut speaker = reporter_of(root.path(), LONG).unwrap();
     speaker.tell(&stages(StageState::Waiting, "not yet"));
     speaker.conclude().unwrap();
-    assert!(herald(root.path(), LONG).is_none());
+    assert!(reporter_of(root.path(), LONG).is_none());
 }
 
 #[test]
