@@ -34,6 +34,7 @@ pub use intent::Intent;
 pub use machine::MachineFacts;
 pub use network::{Network, SystemNetwork};
 pub use report::{PreflightReport, Verdict};
+pub use trouble::NetworkTrouble;
 
 /// All checks together end within this.
 pub const LIMIT: Duration = Duration::from_secs(30);
