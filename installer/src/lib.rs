@@ -1,25 +1,37 @@
 //! The NQRust Hypervisor installer as a library.
 //!
-//! Modules point one way. On top stands `cli` (the arguments), below it `app` (what the commands do); below that `ui` (what
-//! is shown on consoles), `execute` (the executor of an install), `node` (what runs on an installed machine), `preflight`
-//! (whether a machine is fit to be installed), `fleet` (what a server hears of an install), `webhook` and `report`; below
-//! those `installed` (nodes that are on the disks already) and the pure core: `plan`, `cards`, `inventory`, `stick`. What
-//! both programs need is in the crates below this one.
+//! Modules point one way, from the top of this table to its end.
+//!
+//! | Module | What it is for |
+//! |---|---|
+//! | `cli` | the arguments of the commands |
+//! | `app` | what the commands do |
+//! | `ui` | what is shown on consoles: the questions of an install, the page of a node |
+//! | `execute` | the executor of a plan |
+//! | `node` | what runs on an installed machine |
+//! | `preflight` | whether a machine is fit to be installed |
+//! | `live` | the live system that an install runs in |
+//! | `fleet`, `webhook`, `report` | what others hear of an install, and what a person takes away |
+//! | `installed` | finished nodes that are on the disks already |
+//! | `plan` | from configuration, inventory and release to a plan; pure |
+//! | `usb_stick`, `sources` | files on a stick; where a configuration comes from |
+//! | `nics` | the network cards that a node remembers |
+//! | `inventory`, `resolve` | what the machine has; what a configuration refers to |
 
 mod app;
-pub mod cards;
 pub mod cli;
 pub mod execute;
 pub mod fleet;
 pub mod installed;
 pub mod inventory;
 pub mod live;
+pub mod nics;
 pub mod node;
 pub mod plan;
 pub mod preflight;
 pub mod report;
 pub mod resolve;
 pub mod sources;
-pub mod stick;
 pub mod ui;
+pub mod usb_stick;
 pub mod webhook;

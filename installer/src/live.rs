@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::cards::Cards;
-use crate::node::files::NodeFile;
+use crate::nics::Cards;
+use crate::node::files::{NodeFile, write};
+use crate::node::network;
 use crate::node::network::activate::{Changes, activate, address_of};
-use crate::node::{apply, network};
 use base::command::Runner;
 use base::files::Root;
 use base::progress::Progress;
@@ -44,7 +44,7 @@ pub fn set_up_network(
     let root = Root::open(root)?;
     for file in network::files(config, &Cards::default()).into_iter().chain([careful()]) {
         let existed = root.status(&file.path)?.is_some();
-        if apply::write(&root, &file)? {
+        if write(&root, &file)? {
             changes.wrote(&file.path, existed);
         }
     }

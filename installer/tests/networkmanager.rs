@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
-use installer::cards::Cards;
+use installer::nics::Cards;
 use installer::node::network;
 use model::config::{InstallConfig, parse};
 

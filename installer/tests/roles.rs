@@ -8,8 +8,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use installer::node::apply::{Outcome, apply_on};
-use installer::node::cluster::Facts;
+use installer::node::apply::{ApplyOutcome, apply_on};
+use installer::node::cluster::MachineSize;
 
 /// A file's mode and content, or a link's target.
 type Files = BTreeMap<PathBuf, (u32, Vec<u8>)>;
@@ -60,12 +60,12 @@ fn put_accounts(root: &Path) {
     }
 }
 
-fn apply(root: &Path, document: &str) -> Outcome {
+fn apply(root: &Path, document: &str) -> ApplyOutcome {
     let oem = tempfile::tempdir().unwrap();
     let path = oem.path().join("node.yaml");
     fs::write(&path, document).unwrap();
     fs::write(oem.path().join("machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
-    apply_on(&path, root, Facts { cpus: 4, memory: 8192 }, &[])
+    apply_on(&path, root, MachineSize { cpus: 4, memory: 8192 }, &[])
         .unwrap_or_else(|error| panic!("{error:#}\n{document}"))
 }
 
@@ -140,7 +140,7 @@ fn a_second_apply_of_any_part_writes_nothing() {
         put_accounts(root.path());
         assert!(!apply(root.path(), &text).written.is_empty(), "{name}");
         let before = snapshot(root.path());
-        let Outcome { written, removed, .. } = apply(root.path(), &text);
+        let ApplyOutcome { written, removed, .. } = apply(root.path(), &text);
         assert_eq!((written, removed), (vec![], vec![]), "{name}");
         assert!(snapshot(root.path()) == before, "{name}");
     }

@@ -15,7 +15,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use installer::node::cluster::{self, Facts};
+use installer::node::cluster::{self, MachineSize};
 use installer::node::files::FileKind;
 use model::config::parse;
 
@@ -178,7 +178,10 @@ fn every_login_knows_the_name_that_shows_the_node() {
 fn consoles_show_what_the_watching_unit_writes() {
     let directory = overlay().join("etc/issue.d");
     let link = fs::read_link(directory.join("50-nqrust.issue")).unwrap();
-    assert_eq!(Path::new("../..").join(installer::node::stages::watch::ISSUE.trim_start_matches('/')), link);
+    assert_eq!(
+        Path::new("../..").join(installer::node::stages::readiness_watch::ISSUE.trim_start_matches('/')),
+        link
+    );
     assert!(overlay().join("etc/issue").is_file(), "agetty reads issue.d only beside an issue");
 }
 
@@ -186,7 +189,7 @@ fn consoles_show_what_the_watching_unit_writes() {
 fn a_login_says_which_network_card_is_missing_before_anything_else() {
     let directory = overlay().join("etc/issue.d");
     let link = fs::read_link(directory.join("40-nqrust-cards.issue")).unwrap();
-    assert_eq!(Path::new("../..").join(installer::cards::report::ISSUE), link);
+    assert_eq!(Path::new("../..").join(installer::nics::missing::ISSUE), link);
     let mut names: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     // agetty takes them in the order of their names.
@@ -248,7 +251,7 @@ fn the_links_of_each_role_enable_one_unit_and_mask_the_others() {
                 put(root.path(), &format!("usr/bin/{unit}"), "#!/bin/sh\n", 0o755);
             }
             let config = parse(&text, "f").unwrap_or_else(|error| panic!("{error}"));
-            for file in cluster::files(&config, Some("node-1"), Facts { cpus: 4, memory: 8192 }) {
+            for file in cluster::files(&config, Some("node-1"), MachineSize { cpus: 4, memory: 8192 }) {
                 if file.kind == FileKind::Link {
                     let link = root.path().join(&file.path);
                     fs::create_dir_all(link.parent().unwrap()).unwrap();

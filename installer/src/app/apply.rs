@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::node::apply::{self, Outcome};
-use crate::node::boot::DOCUMENT;
-use crate::node::cards;
-use crate::node::trial::run as trial;
+use crate::node::apply::{self, ApplyOutcome};
+use crate::node::network_trial::run as trial;
+use crate::node::nic_setup;
+use crate::node::paths::DOCUMENT;
 use base::command::SystemRunner;
 use base::program::{Context, Format, print};
 
@@ -17,7 +17,7 @@ pub(crate) fn apply_document(config: &Path, root: &Path, context: &Context) -> R
     trial::refuse_during(root)?;
     let running = root == Path::new("/");
     let outcome = if running && config == Path::new(DOCUMENT) {
-        cards::apply_running(config, root, &SystemRunner)?
+        nic_setup::apply_running(config, root, &SystemRunner)?
     } else {
         apply::apply(config, root)?
     };
@@ -28,7 +28,7 @@ pub(crate) fn apply_document(config: &Path, root: &Path, context: &Context) -> R
 }
 
 /// What was done, and on a running node what is still to do.
-fn tell(outcome: &Outcome, running: bool) -> String {
+fn tell(outcome: &ApplyOutcome, running: bool) -> String {
     let line = |verb: &str, paths: &[String]| -> String {
         paths.iter().map(|path| format!("{verb} /{path}\n")).collect()
     };
@@ -75,17 +75,17 @@ mod tests {
 
     #[test]
     fn a_running_node_is_told_what_waits_for_the_next_boot() {
-        let outcome = Outcome {
+        let outcome = ApplyOutcome {
             written: vec!["etc/hostname".into()],
             removed: vec!["etc/sysctl.d/x".into()],
-            ..Outcome::default()
+            ..ApplyOutcome::default()
         };
         let text = tell(&outcome, true);
         assert!(text.starts_with("wrote /etc/hostname\nremoved /etc/sysctl.d/x\n"));
         assert!(text.contains("host name takes effect at the next boot") && text.contains("sysctl --system"));
         assert!(!text.contains("SSH"));
         assert!(!tell(&outcome, false).contains("next boot"));
-        let warned = Outcome { warnings: vec!["a".into()], ..Outcome::default() };
+        let warned = ApplyOutcome { warnings: vec!["a".into()], ..ApplyOutcome::default() };
         assert!(tell(&warned, true).ends_with("\nwarning: a\n"));
     }
 }

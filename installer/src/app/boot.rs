@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::node::boot::{self, Places};
-use crate::node::mount::ThisMachine;
+use crate::node::mount::SystemMounter;
 use base::files;
 use base::program::print;
 
@@ -13,7 +13,7 @@ use base::program::print;
 pub(crate) fn boot_node(root: &Path) -> Result<()> {
     let cmdline = files::read_text(Path::new("/proc/cmdline"))?;
     let places = Places { root, run: Path::new("/run") };
-    let text = match boot::boot(&places, &cmdline, &mut ThisMachine)? {
+    let text = match boot::boot(&places, &cmdline, &mut SystemMounter)? {
         Some(boot) => {
             let applied = format!("The node document is applied: {} files.", boot.outcome.written.len());
             boot.notes

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::node::status;
+use crate::node::release;
 use crate::ui::node_page::look::ThisNode;
 use crate::ui::node_page::{NodePageEnd, run};
 use crate::ui::toolkit::Console;
@@ -33,7 +33,7 @@ impl ConsolePage {
                     .into());
             }
             // Elsewhere than on a node there is nothing to show.
-            status::release("/".as_ref())?;
+            release::read("/".as_ref())?;
         }
         let idle = self.idle_minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
         match run::run(self.terminal()?, Arc::new(ThisNode::default()), !self.login, idle)? {

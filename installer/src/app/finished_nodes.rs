@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::gather::Media;
-use crate::installed::{Decision, Node, Offer, Origin, Reason, decide, find, read};
+use crate::installed::{Decision, FinishedNode, NodeOrigin, Offer, Reason, decide, find, read};
 use crate::inventory::Inventory;
 use crate::plan::written_disks;
 use crate::ui::questions::ShownNode;
@@ -15,7 +15,7 @@ use model::config::InstallConfig;
 /// Nodes that an automatic install leaves as they are.
 #[derive(Clone, Debug)]
 pub(crate) struct UntouchedNodes {
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<FinishedNode>,
     pub(crate) reason: Reason,
 }
 
@@ -35,7 +35,7 @@ impl UntouchedNodes {
 
     /// The same for somebody who has asked for an install and does not get it.
     pub(crate) fn failure(&self) -> Failure {
-        let heads: Vec<_> = self.nodes.iter().map(Node::headline).collect();
+        let heads: Vec<_> = self.nodes.iter().map(FinishedNode::headline).collect();
         let what = format!("{}, and nothing was installed", heads.join("; "));
         let why = anyhow::anyhow!("{}", self.reason.text());
         Failure::new(Class::Hardware, what).because(why).hint(self.reason.hint())
@@ -44,7 +44,7 @@ impl UntouchedNodes {
 
 /// The finished nodes on the disks that an install with this configuration would write. Where it does not choose disks there
 /// are none: the plan says why.
-pub(crate) fn look(config: &InstallConfig, inventory: &Inventory, runner: &dyn Runner) -> Vec<Node> {
+pub(crate) fn look(config: &InstallConfig, inventory: &Inventory, runner: &dyn Runner) -> Vec<FinishedNode> {
     written_disks(config, inventory).map(|disks| read(find(&disks), runner)).unwrap_or_default()
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn offer(media: &Media, config: &InstallConfig) -> Result<Offer> {
 }
 
 /// Nodes as the questions at the console show them.
-pub(crate) fn present(nodes: &[Node]) -> Vec<ShownNode> {
+pub(crate) fn present(nodes: &[FinishedNode]) -> Vec<ShownNode> {
     nodes.iter().map(|node| ShownNode { headline: node.headline(), facts: node.facts() }).collect()
 }
 
@@ -113,14 +113,14 @@ pub(crate) fn foretell(
             format!("An automatic install leaves it as it is and starts it: {}.", reason.text())
         }
     };
-    let described: String = nodes.iter().map(Node::describe).collect();
+    let described: String = nodes.iter().map(FinishedNode::describe).collect();
     Ok(format!("\nOn the disks now\n{described}  {would}\n"))
 }
 
 /// A node on a disk of another machine.
-fn elsewhere(place: crate::installed::Place) -> Node {
+fn elsewhere(place: crate::installed::NodePlace) -> FinishedNode {
     let why = "the disk is not in this machine".to_owned();
-    Node { place, twin: None, identity: None, origin: Origin::Unreadable(why) }
+    FinishedNode { place, twin: None, identity: None, origin: NodeOrigin::Unreadable(why) }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::inventory_file::read_inventory;
 use crate::inventory::Roots;
 use crate::preflight::join::version;
 use crate::preflight::network::Offline;
-use crate::preflight::{Facts, Intent, LINK_PATIENCE, Report, SystemNetwork, inventory, run};
+use crate::preflight::{Intent, LINK_PATIENCE, MachineFacts, PreflightReport, SystemNetwork, inventory, run};
 use base::command::SystemRunner;
 use base::progress::Progress;
 use medium::sources::BOOT_MEDIUM;
@@ -20,13 +20,13 @@ use model::config::sources::Gathering;
 use model::config::{self, InstallConfig};
 
 /// Judges this machine, or the one whose disks and network cards `file` has.
-pub(crate) fn judge(intent: Intent, file: Option<&Path>) -> Result<Report> {
+pub(crate) fn judge(intent: Intent, file: Option<&Path>) -> Result<PreflightReport> {
     let Some(path) = file else { return check(intent) };
-    Ok(run(&Facts::of_inventory(read_inventory(path)?), &intent, &Offline))
+    Ok(run(&MachineFacts::of_inventory(read_inventory(path)?), &intent, &Offline))
 }
 
 /// The step of an install: tells every finding, and is an error where the install must not begin.
-pub(crate) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<Report> {
+pub(crate) fn step(config: &InstallConfig, not_before: u64, progress: &Progress) -> Result<PreflightReport> {
     let intent = Intent { not_before: Some(not_before), ..Intent::of(config) };
     progress.within("preflight", "Checking the machine", || {
         let report = check(intent)?;
@@ -37,12 +37,12 @@ pub(crate) fn step(config: &InstallConfig, not_before: u64, progress: &Progress)
 }
 
 /// Looks at this machine, its network and the cluster to join, and judges what it finds.
-pub(crate) fn check(mut intent: Intent) -> Result<Report> {
+pub(crate) fn check(mut intent: Intent) -> Result<PreflightReport> {
     if let Some(join) = &mut intent.join {
         join.version = version::of_program(&SystemRunner, join.distribution);
     }
     let roots = Roots::default();
-    let facts = Facts::scan(&roots, inventory(&roots, &intent, LINK_PATIENCE)?);
+    let facts = MachineFacts::scan(&roots, inventory(&roots, &intent, LINK_PATIENCE)?);
     Ok(run(&facts, &intent, &SystemNetwork::default()))
 }
 

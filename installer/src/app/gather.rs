@@ -241,8 +241,8 @@ impl Effects for ThisMachine<'_> {
     }
 
     fn volume(&mut self) -> Result<Option<Document>> {
-        let found = volume::read(&volume::Roots::default(), &mut || self.identity().clone())?;
-        let Some(volume::Found { document, chosen }) = found else { return Ok(None) };
+        let found = volume::read(&volume::VolumeRoots::default(), &mut || self.identity().clone())?;
+        let Some(volume::FoundDocument { document, chosen }) = found else { return Ok(None) };
         if let Some(chosen) = chosen {
             self.progress.note("configuration", format!("the volume has {chosen}"));
         }

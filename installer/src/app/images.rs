@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::node::apply::below;
-use crate::node::boot::DOCUMENT;
 use crate::node::images::{self, BlobState, Report};
-use crate::node::status;
+use crate::node::paths::DOCUMENT;
+use crate::node::paths::below;
+use crate::node::release;
 use base::failure::{Class, Failure};
 use base::program::{Context, Format, print};
 use model::config;
@@ -29,7 +29,7 @@ pub(crate) fn check_images(root: &Path, context: &Context) -> Result<()> {
 }
 
 fn check(root: &Path, context: &Context) -> Result<Report> {
-    let release = status::release(root)?;
+    let release = release::read(root)?;
     let install = config::load(&below(root, DOCUMENT))?.install;
     images::check(&release, install.own_role(), install.images(), root, &context.progress)
 }

@@ -14,13 +14,13 @@ use crate::execute::{
     Cancel, DOCUMENT, OpenDisk, RunParts, SystemHost, Unpacking, execute, take_down, take_up,
 };
 use crate::installed::decide::words;
-use crate::installed::{Decision, Record as Installed, decide};
+use crate::installed::{Decision, InstallRecord, decide};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
-use crate::node::cluster::Member;
+use crate::node::cluster::ClusterMember;
 use crate::plan::Finish;
 use crate::preflight::join::pin;
-use crate::resolve::{ThisMachine, resolve};
+use crate::resolve::{SystemFetch, resolve};
 use base::command::SystemRunner;
 use base::progress::Progress;
 use model::config::{self, InstallConfig, Secret};
@@ -64,12 +64,12 @@ pub(crate) fn carry_out(
     for node in &nodes {
         progress.note("reinstall", format!("{}; the install goes over it", node.headline()));
     }
-    let installed = Installed::begin(&offer, &words(rule, &nodes))?.to_json()?;
+    let installed = InstallRecord::begin(&offer, &words(rule, &nodes))?.to_json()?;
     if is_live(&kernel_command_line()?) {
         set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
     }
     record.started(&media.release);
-    let fetch = ThisMachine::new(media.combined.authorities.clone(), Patience::default());
+    let fetch = SystemFetch::new(media.combined.authorities.clone(), Patience::default());
     let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
     let config = &resolve(config, &fetch, &mut warn)?;
     record.resolved(config);
@@ -86,7 +86,7 @@ pub(crate) fn carry_out(
     if let Some(authority) = &preflight.authority {
         pin(&mut plan.document, authority);
     }
-    let fleet = match Member::of(&plan.document) {
+    let fleet = match ClusterMember::of(&plan.document) {
         Some(_) => record.kept_by_node()?,
         None => None,
     };

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::node::cards;
-use crate::node::status;
-use crate::node::trial::{Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, State};
-use crate::node::trial::{Trials, standing};
+use crate::node::network_trial::{
+    Change, Concern, Difference, Ended, How, Networks, Now, Span, Standing, TrialState,
+};
+use crate::node::network_trial::{Trials, standing};
+use crate::node::nic_setup;
+use crate::node::release;
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure};
 use base::files;
@@ -53,7 +55,7 @@ pub(crate) fn act(action: NetworkAction, context: &Context) -> Result<()> {
     }
     let root = Path::new("/");
     // Elsewhere than on a node there is nothing to change.
-    status::release(root)?;
+    release::read(root)?;
     let trials = Trials::new(root, &SystemRunner);
     match action {
         NetworkAction::Show => show(&trials, root, context),
@@ -64,7 +66,7 @@ pub(crate) fn act(action: NetworkAction, context: &Context) -> Result<()> {
         }
         NetworkAction::Revert { expired } => tell(&trials.revert(expired)?, context),
         NetworkAction::SetUp => trials.set_up(),
-        NetworkAction::Settle => print(&settled(&cards::settle(root, &SystemRunner)?)),
+        NetworkAction::Settle => print(&settled(&nic_setup::settle(root, &SystemRunner)?)),
     }
 }
 
@@ -153,7 +155,7 @@ impl NetworkTrial {
     fn wait(&self, root: &Path) -> Result<Standing> {
         loop {
             let standing = standing(root)?;
-            if !matches!(standing, Standing::Now(Now { state: State::SettingUp, left: 1.., .. })) {
+            if !matches!(standing, Standing::Now(Now { state: TrialState::SettingUp, left: 1.., .. })) {
                 return Ok(standing);
             }
             std::thread::sleep(PAUSE);
@@ -195,8 +197,13 @@ mod tests {
         let text = "install: {management_interface: {interfaces: [{name: a}], vlan_id: 7}}";
         let networks = Networks::of(&parse(text, "f").unwrap());
         let changes = networks.differences(&Networks::default());
-        let now =
-            Now { left: 9, span: Span::USUAL, state: State::Running, notes: vec![], differences: changes };
+        let now = Now {
+            left: 9,
+            span: Span::USUAL,
+            state: TrialState::Running,
+            notes: vec![],
+            differences: changes,
+        };
         let shown = shown(&networks, &Standing::Now(now));
         assert!(
             shown.starts_with("# On trial for another 9 seconds:\n# install.management_interface."),

@@ -22,22 +22,22 @@ use super::inventory_file::read_inventory;
 use super::report::{Evidence, RunRecord};
 use super::{consoles, fitness};
 use crate::execute::{Cancel, finish, start_node};
-use crate::installed::Node;
+use crate::installed::FinishedNode;
 use crate::inventory::{Inventory, Roots};
 use crate::live::help::{self, Access};
 use crate::live::{is_live, set_up_network};
 use crate::plan::{Finish, Plan};
 use crate::preflight::network::Offline;
-use crate::preflight::{Intent, Report};
+use crate::preflight::{Intent, PreflightReport};
 use crate::report;
 use crate::sources::{url, volume};
-use crate::stick::{self, Survey, Volume};
 use crate::ui::answers::{Answers, recorded};
 use crate::ui::questions::state::COUNTDOWN;
 use crate::ui::questions::{
     self, ConfigOrigin, ConversationEnd, ConversationFacts, Destination, InstallMachine, ShownNode, run,
 };
 use crate::ui::toolkit::Console;
+use crate::usb_stick::{self, Survey, Volume};
 use base::command::SystemRunner;
 use base::failure::{Class, Classify, Failure, class_of};
 use base::files::write_atomically;
@@ -132,7 +132,7 @@ struct Player<'a> {
     /// What is known of the install that failed last.
     evidence: Mutex<Option<Evidence>>,
     /// The finished nodes that were found last.
-    nodes: Mutex<Vec<Node>>,
+    nodes: Mutex<Vec<FinishedNode>>,
 }
 
 impl<'a> Player<'a> {
@@ -162,11 +162,11 @@ impl<'a> Player<'a> {
     }
 
     /// What the machine is like; of one that is played only the inventory is known.
-    fn facts(&self) -> Result<crate::preflight::Facts> {
+    fn facts(&self) -> Result<crate::preflight::MachineFacts> {
         let inventory = self.inventory()?;
         Ok(match self.settings.rehearsal {
-            Some(Some(_)) => crate::preflight::Facts::of_inventory(inventory),
-            _ => crate::preflight::Facts::scan(&Roots::default(), inventory),
+            Some(Some(_)) => crate::preflight::MachineFacts::of_inventory(inventory),
+            _ => crate::preflight::MachineFacts::scan(&Roots::default(), inventory),
         })
     }
 
@@ -187,7 +187,8 @@ impl<'a> Player<'a> {
                 (url.clone(), "the console".to_owned(), None, self.media.combined.authorities.clone())
             }
             ConfigOrigin::Volume => {
-                let volume = volume::read(&volume::Roots::default(), &mut || read_identity(Path::new("/")))?;
+                let volume =
+                    volume::read(&volume::VolumeRoots::default(), &mut || read_identity(Path::new("/")))?;
                 let document = volume.ok_or_else(no_volume)?.document;
                 let name = document.name().to_owned();
                 documents.push(document);
@@ -208,7 +209,7 @@ impl<'a> Player<'a> {
 
     /// Writes a file to a stick; says where it is.
     fn write(&self, volume: &Volume, name: &str, content: &[u8]) -> Result<String> {
-        stick::write(volume, name, content, &self.inventory()?, &locked(&self.spared))?;
+        usb_stick::write(volume, name, content, &self.inventory()?, &locked(&self.spared))?;
         Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
     }
 }
@@ -271,7 +272,7 @@ impl InstallMachine for Player<'_> {
         }
     }
 
-    fn check(&self, config: &InstallConfig) -> Result<Report> {
+    fn check(&self, config: &InstallConfig) -> Result<PreflightReport> {
         let intent = Intent { not_before: Some(self.media.release.epoch), ..Intent::of(config) };
         match self.settings.rehearsal {
             Some(_) => Ok(crate::preflight::run(&self.facts()?, &intent, &Offline)),

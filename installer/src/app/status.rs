@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::fleet::herald::Herald;
-use crate::node::stages::look::Subject;
-use crate::node::stages::watch::Watch;
+use crate::node::reporter::NodeReporter;
+use crate::node::stages::observed_node::ObservedNode;
+use crate::node::stages::readiness_watch::Watch;
 use crate::node::stages::{self, Stage};
 use crate::node::status::Status;
 use base::command::SystemRunner;
@@ -46,13 +46,13 @@ impl StatusQuery {
 impl StatusQuery {
     fn wait(&self, context: &Context) -> Result<()> {
         let text = context.format == Format::Text;
-        let Some(subject) = Subject::read(&self.root)? else {
+        let Some(subject) = ObservedNode::read(&self.root)? else {
             return if text { print("This node has no cluster to wait for.") } else { Ok(()) };
         };
         let watch = Watch { root: &self.root, subject: &subject, record: self.record };
-        let mut herald = self.herald(&subject, context);
+        let mut reporter = self.reporter(&subject, context);
         let mut tell = |stages: &[Stage], news: bool| {
-            herald.iter_mut().for_each(|herald| herald.tell(stages));
+            reporter.iter_mut().for_each(|reporter| reporter.tell(stages));
             match stages::current(stages).filter(|_| news) {
                 Some(stage) if text => print(&told(stage)),
                 None if text && news => print("The node is ready in its cluster."),
@@ -60,18 +60,18 @@ impl StatusQuery {
             }
         };
         let stages = watch.run(&SystemRunner, self.limit.map(Duration::from_secs), &mut tell)?;
-        if let Some(Err(error)) = herald.map(Herald::conclude) {
+        if let Some(Err(error)) = reporter.map(NodeReporter::conclude) {
             context.progress.note("report", format!("warning: {error:#}"));
         }
         stages::current(&stages).map_or(Ok(()), |stage| Err(not_ready(stage).into()))
     }
 
     /// Only the unit that watches speaks to the server of a fleet, and trouble there is no trouble of the node.
-    fn herald(&self, subject: &Subject, context: &Context) -> Option<Herald> {
+    fn reporter(&self, subject: &ObservedNode, context: &Context) -> Option<NodeReporter> {
         if !self.record {
             return None;
         }
-        let result = subject.herald(&self.root, &context.progress);
+        let result = NodeReporter::of_observed(subject, &self.root, &context.progress);
         result.unwrap_or_else(|error| {
             context
                 .progress

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::app::apply::apply_document;
-use crate::node::boot::DOCUMENT;
+use crate::node::paths::DOCUMENT;
 use base::program::Context;
 
 /// Arguments of `installer apply`.

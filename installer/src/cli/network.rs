@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::app::network_trial::{NetworkAction, NetworkTrial, act};
-use crate::node::trial::Span;
+use crate::node::network_trial::Span;
 use base::program::Context;
 
 /// Show the networks of this node, or change them on trial: unless they are confirmed in time, the old ones come back.

@@ -3,9 +3,10 @@
 //! [`Reporter`] listens to the progress of one run and sends what it hears, a few lines at a time and at most once a
 //! second, on a thread of its own. Neither a slow nor a missing server holds up an install or makes it fail; what
 //! cannot be told is told on the consoles. The lines are those of [`wire`], which the server reads too. What follows the
-//! install, until the node is ready in its cluster, is told by [`herald`] on the node.
+//! install, until the node is ready in its cluster, is told by [`crate::node::reporter`]
+//! on the node, which goes on with what the install has left there ([`handover`]).
 
-pub mod herald;
+pub(crate) mod handover;
 mod patience;
 mod post;
 mod queue;
@@ -85,7 +86,7 @@ impl Reporter {
     }
 
     /// Goes on telling of the run `run`, and listens to nothing.
-    fn resume(setup: Setup, run: Uuid) -> Self {
+    pub(crate) fn resume(setup: Setup, run: Uuid) -> Self {
         let Setup { url, machine, patience, progress } = setup;
         let hello = Hello { v: model::fleet::VERSION, run, machine, hostname: None, product: None };
         let known = KnownOfRun { hello, authorities: Vec::new(), secrets: Secrets::default() };
@@ -124,7 +125,7 @@ impl Reporter {
     }
 
     /// How far the installed node has come; takes the place of what was to be told of that before.
-    fn tell(&self, node: Node) {
+    pub(crate) fn tell(&self, node: Node) {
         self.0.push(Line::Node(node));
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::read::{Node, Origin};
+use super::read::{FinishedNode, NodeOrigin};
 use super::record::Offer;
 use model::config::{OnceWord, Reinstall};
 
@@ -36,7 +36,7 @@ pub enum Reason {
 ///
 /// # Errors
 /// The configurations could not be compared.
-pub fn decide(rule: &Reinstall, nodes: &[Node], offer: &Offer) -> Result<Decision> {
+pub fn decide(rule: &Reinstall, nodes: &[FinishedNode], offer: &Offer) -> Result<Decision> {
     if nodes.is_empty() {
         return Ok(Decision::Install);
     }
@@ -51,17 +51,17 @@ pub fn decide(rule: &Reinstall, nodes: &[Node], offer: &Offer) -> Result<Decisio
     Ok(Decision::Install)
 }
 
-fn stays(rule: &Reinstall, node: &Node, offer: &Offer) -> Result<Option<Reason>> {
+fn stays(rule: &Reinstall, node: &FinishedNode, offer: &Offer) -> Result<Option<Reason>> {
     Ok(match (rule, &node.origin) {
         (Reinstall::Never, _) => Some(Reason::NotAsked),
-        (_, Origin::Unreadable(_)) => Some(Reason::Unknown),
-        (Reinstall::Once(word), Origin::Recorded(record)) => {
+        (_, NodeOrigin::Unreadable(_)) => Some(Reason::Unknown),
+        (Reinstall::Once(word), NodeOrigin::Recorded(record)) => {
             record.words.contains(word).then(|| Reason::Used(word.clone()))
         }
-        (Reinstall::Once(_), Origin::Unrecorded(_)) => None,
-        (Reinstall::Changed, Origin::Recorded(record)) => record.is_of(offer)?.then_some(Reason::Same),
+        (Reinstall::Once(_), NodeOrigin::Unrecorded(_)) => None,
+        (Reinstall::Changed, NodeOrigin::Recorded(record)) => record.is_of(offer)?.then_some(Reason::Same),
         // Its configuration is not known; another manifest is enough.
-        (Reinstall::Changed, Origin::Unrecorded(known)) => match known {
+        (Reinstall::Changed, NodeOrigin::Unrecorded(known)) => match known {
             Some(known) if known.release != offer.release => None,
             _ => Some(Reason::Unknown),
         },
@@ -70,9 +70,9 @@ fn stays(rule: &Reinstall, node: &Node, offer: &Offer) -> Result<Option<Reason>>
 
 /// The words that the record of a new install has: those of the nodes that it goes over, and that of its own rule.
 #[must_use]
-pub fn words(rule: &Reinstall, nodes: &[Node]) -> Vec<OnceWord> {
+pub fn words(rule: &Reinstall, nodes: &[FinishedNode]) -> Vec<OnceWord> {
     let recorded = nodes.iter().flat_map(|node| match &node.origin {
-        Origin::Recorded(record) => record.words.as_slice(),
+        NodeOrigin::Recorded(record) => record.words.as_slice(),
         _ => &[],
     });
     let own = match rule {
@@ -86,24 +86,24 @@ pub fn words(rule: &Reinstall, nodes: &[Node]) -> Vec<OnceWord> {
 pub(crate) mod tests {
     use super::*;
     use crate::installed::find::{find, tests::node as disk};
-    use crate::installed::read::{Identity, Known};
-    use crate::installed::record::Record;
+    use crate::installed::read::{FinishedIdentity, KnownRelease};
+    use crate::installed::record::InstallRecord;
     use crate::installed::record::tests::offer;
     use base::digest::Digest;
 
-    pub(crate) fn node(origin: Origin) -> Node {
+    pub(crate) fn node(origin: NodeOrigin) -> FinishedNode {
         let place = find(&[&disk("vda", true)]).remove(0);
-        let identity = Identity {
+        let identity = FinishedIdentity {
             hostname: Some("node-1".into()),
             role: "management",
             cluster: Some("192.0.2.10".into()),
         };
-        Node { place, twin: None, identity: Some(identity), origin }
+        FinishedNode { place, twin: None, identity: Some(identity), origin }
     }
 
-    pub(crate) fn recorded(offer: &Offer, words: &[&str]) -> Node {
+    pub(crate) fn recorded(offer: &Offer, words: &[&str]) -> FinishedNode {
         let words: Vec<OnceWord> = words.iter().map(|word| word.parse().unwrap()).collect();
-        node(Origin::Recorded(Box::new(Record::begin(offer, &words).unwrap())))
+        node(NodeOrigin::Recorded(Box::new(InstallRecord::begin(offer, &words).unwrap())))
     }
 
     fn once(word: &str) -> Reinstall {
@@ -159,7 +159,7 @@ pub(crate) mod tests {
     #[test]
     fn a_node_that_cannot_be_read_stays_under_every_rule() {
         let here = offer("{}");
-        let nodes = [node(Origin::Unreadable("Input/output error".into()))];
+        let nodes = [node(NodeOrigin::Unreadable("Input/output error".into()))];
         for rule in [Reinstall::Changed, once("a")] {
             assert_eq!(decide(&rule, &nodes, &here).unwrap(), Decision::Leave(Reason::Unknown));
         }
@@ -168,7 +168,9 @@ pub(crate) mod tests {
     #[test]
     fn a_node_without_a_record_goes_for_another_release_and_for_a_word() {
         let here = offer("{}");
-        let known = |release| node(Origin::Unrecorded(Some(Known { product: "NQRust 0.9".into(), release })));
+        let known = |release| {
+            node(NodeOrigin::Unrecorded(Some(KnownRelease { product: "NQRust 0.9".into(), release })))
+        };
         let decided = |rule: &Reinstall, node| decide(rule, &[node], &here).unwrap();
         assert_eq!(decided(&Reinstall::Changed, known(Digest::of(b"older"))), Decision::Install);
         assert_eq!(decided(&Reinstall::Changed, known(here.release)), Decision::Leave(Reason::Unknown));

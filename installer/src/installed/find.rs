@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use crate::inventory::{Disk, FoundPartition, Kind};
+use crate::inventory::{Disk, FoundPartition, SignatureKind};
 use crate::plan::{Partition, PartitionName, SectorSize};
 use base::size::ByteSize;
 
 /// A disk with a finished node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NodePlace {
     /// The node of the disk.
     pub disk: PathBuf,
     /// Size, model and serial number in one line.
@@ -26,11 +26,11 @@ pub struct Place {
 /// A node is known by the names of its partitions, and a finished one by its EFI system partition: the sector that begins
 /// it is the last write of an install. Where that partition could not be looked at, the names are enough.
 #[must_use]
-pub fn find(disks: &[&Disk]) -> Vec<Place> {
+pub fn find(disks: &[&Disk]) -> Vec<NodePlace> {
     disks.iter().filter_map(|disk| place(disk)).collect()
 }
 
-fn place(disk: &Disk) -> Option<Place> {
+fn place(disk: &Disk) -> Option<NodePlace> {
     let named = |name: PartitionName| {
         disk.partitions.iter().find(|partition| partition.label.as_deref() == Some(name.as_str()))
     };
@@ -46,7 +46,7 @@ fn place(disk: &Disk) -> Option<Place> {
         start: esp.start,
         size: esp.size,
     };
-    Some(Place {
+    Some(NodePlace {
         disk: disk.path.clone(),
         description: disk.describe(),
         sector: SectorSize::try_from(disk.logical_sector).ok()?,
@@ -56,7 +56,7 @@ fn place(disk: &Disk) -> Option<Place> {
 }
 
 fn is_committed(esp: &FoundPartition) -> bool {
-    esp.signatures.iter().any(|found| found.kind == Kind::Vfat)
+    esp.signatures.iter().any(|found| found.kind == SignatureKind::Vfat)
 }
 
 #[cfg(test)]
@@ -77,8 +77,12 @@ pub(crate) mod tests {
             partition.entry = Some(FoundEntry { number, kind, uuid });
         }
         if finished {
-            let fat =
-                Signature { kind: Kind::Vfat, label: Some("NQRUST_ESP".into()), uuid: None, offset: 82 };
+            let fat = Signature {
+                kind: SignatureKind::Vfat,
+                label: Some("NQRUST_ESP".into()),
+                uuid: None,
+                offset: 82,
+            };
             disk.partitions[1].signatures.push(fat);
         }
         disk

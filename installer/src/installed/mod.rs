@@ -18,6 +18,6 @@ pub mod record;
 pub mod words;
 
 pub use decide::{Decision, Reason, decide};
-pub use find::{Place, find};
-pub use read::{Known, Node, Origin, read};
-pub use record::{FILE, Offer, Record};
+pub use find::{NodePlace, find};
+pub use read::{FinishedNode, KnownRelease, NodeOrigin, read};
+pub use record::{FILE, InstallRecord, Offer};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 
-use super::find::Place;
-use super::record::{FILE, Record};
+use super::find::NodePlace;
+use super::record::{FILE, InstallRecord};
 use base::command::{Invocation, Runner};
 use base::digest::Digest;
 use base::failure::causes;
@@ -28,20 +28,20 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// A finished node.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct FinishedNode {
     /// Where it is; the first of two disks that mirror each other.
-    pub place: Place,
+    pub place: NodePlace,
     /// The node of the other disk, where there is one.
     pub twin: Option<PathBuf>,
     /// What it is, by its node document.
-    pub identity: Option<Identity>,
+    pub identity: Option<FinishedIdentity>,
     /// The install that made it.
-    pub origin: Origin,
+    pub origin: NodeOrigin,
 }
 
 /// What a node is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Identity {
+pub struct FinishedIdentity {
     /// Its name.
     pub hostname: Option<String>,
     /// The part that it plays.
@@ -52,18 +52,18 @@ pub struct Identity {
 
 /// What is known of the install that made a node.
 #[derive(Clone, Debug)]
-pub enum Origin {
+pub enum NodeOrigin {
     /// All that an install records.
-    Recorded(Box<Record>),
+    Recorded(Box<InstallRecord>),
     /// The node has no record, as those of older installers; its release manifest tells this.
-    Unrecorded(Option<Known>),
+    Unrecorded(Option<KnownRelease>),
     /// Nothing, and why.
     Unreadable(String),
 }
 
 /// The medium of a node without a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownRelease {
     /// Name and version of the product.
     pub product: String,
     /// SHA-256 of the release manifest.
@@ -72,8 +72,8 @@ pub struct Known {
 
 /// Reads what the nodes at these places say of themselves. Two disks of one node are one.
 #[must_use]
-pub fn read(places: Vec<Place>, runner: &dyn Runner) -> Vec<Node> {
-    let mut nodes: Vec<(Node, Option<String>)> = Vec::new();
+pub fn read(places: Vec<NodePlace>, runner: &dyn Runner) -> Vec<FinishedNode> {
+    let mut nodes: Vec<(FinishedNode, Option<String>)> = Vec::new();
     for place in places {
         let disk = place.disk.clone();
         let (node, id) = read_one(place, runner);
@@ -87,30 +87,30 @@ pub fn read(places: Vec<Place>, runner: &dyn Runner) -> Vec<Node> {
 }
 
 /// The node, and its machine id.
-fn read_one(place: Place, runner: &dyn Runner) -> (Node, Option<String>) {
+fn read_one(place: NodePlace, runner: &dyn Runner) -> (FinishedNode, Option<String>) {
     let text = |name: &str| file(&place, name, runner);
     let document = text(DOCUMENT);
     let origin = match (&document, &text(FILE)) {
-        (Err(error), _) | (_, Err(error)) => Origin::Unreadable(causes(error).join(": ")),
+        (Err(error), _) | (_, Err(error)) => NodeOrigin::Unreadable(causes(error).join(": ")),
         // Every finished node has one: without it the partition is not what it should be.
         (Ok(None), _) => {
-            Origin::Unreadable(format!("the configuration partition has no readable {DOCUMENT}"))
+            NodeOrigin::Unreadable(format!("the configuration partition has no readable {DOCUMENT}"))
         }
-        (Ok(Some(_)), Ok(Some(record))) => match Record::parse(record) {
-            Ok(record) => Origin::Recorded(Box::new(record)),
-            Err(error) => Origin::Unreadable(format!("the record {FILE} cannot be used: {error:#}")),
+        (Ok(Some(_)), Ok(Some(record))) => match InstallRecord::parse(record) {
+            Ok(record) => NodeOrigin::Recorded(Box::new(record)),
+            Err(error) => NodeOrigin::Unreadable(format!("the record {FILE} cannot be used: {error:#}")),
         },
         (Ok(Some(_)), Ok(None)) => {
-            Origin::Unrecorded(text(MANIFEST).ok().flatten().and_then(|text| known(&text)))
+            NodeOrigin::Unrecorded(text(MANIFEST).ok().flatten().and_then(|text| known(&text)))
         }
     };
     let config = document.ok().flatten().and_then(|text| config::parse(&text, DOCUMENT).ok());
     let id = text(MACHINE_ID).ok().flatten();
-    (Node { identity: config.as_ref().map(identity), place, twin: None, origin }, id)
+    (FinishedNode { identity: config.as_ref().map(identity), place, twin: None, origin }, id)
 }
 
 /// The text of a file on the configuration partition; `None` where there is none.
-fn file(place: &Place, name: &str, runner: &dyn Runner) -> Result<Option<String>> {
+fn file(place: &NodePlace, name: &str, runner: &dyn Runner) -> Result<Option<String>> {
     let mut disk = place.disk.clone().into_os_string();
     disk.push(format!("?offset={}", place.config.get()));
     // -c: not even the bitmaps are looked at, which a damaged file system may have lost.
@@ -121,21 +121,21 @@ fn file(place: &Place, name: &str, runner: &dyn Runner) -> Result<Option<String>
     Ok((!text.is_empty()).then_some(text))
 }
 
-fn identity(config: &InstallConfig) -> Identity {
+fn identity(config: &InstallConfig) -> FinishedIdentity {
     let joined = config.server_url.as_ref().map(ToString::to_string);
     let vip = || config.install.vip.map(|vip| vip.to_string());
-    Identity {
+    FinishedIdentity {
         hostname: config.os.hostname.as_ref().map(ToString::to_string),
         role: config.install.own_role().name(),
         cluster: joined.or_else(vip),
     }
 }
 
-fn known(manifest: &str) -> Option<Known> {
+fn known(manifest: &str) -> Option<KnownRelease> {
     let release = Release::parse(manifest.as_bytes()).ok()?;
     let product = format!("{} {}", release.name, release.version);
     let release = Digest::of(manifest.as_bytes());
-    (!product.chars().any(char::is_control)).then_some(Known { product, release })
+    (!product.chars().any(char::is_control)).then_some(KnownRelease { product, release })
 }
 
 #[cfg(test)]
@@ -149,7 +149,7 @@ pub(crate) mod tests {
     use std::path::Path;
 
     /// A disk with a configuration partition that holds `files`.
-    fn disk(directory: &Path, name: &str, files: &[(&str, &str)]) -> Place {
+    fn disk(directory: &Path, name: &str, files: &[(&str, &str)]) -> NodePlace {
         let content = directory.join(format!("{name}-content"));
         fs::create_dir_all(&content).unwrap();
         files.iter().for_each(|(name, text)| fs::write(content.join(name), text).unwrap());
@@ -161,7 +161,7 @@ pub(crate) mod tests {
         let mut inventoried = node("vda", true);
         inventoried.path = path;
         let place = find(&[&inventoried]).remove(0);
-        Place { config: ByteSize::mib(8), ..place }
+        NodePlace { config: ByteSize::mib(8), ..place }
     }
 
     const DOCUMENT: &str = "{server_url: 'https://192.0.2.10', install: {mode: join, role: worker}, \
@@ -170,7 +170,7 @@ pub(crate) mod tests {
     #[test]
     fn a_node_tells_who_it_is_and_its_disk_stays_as_it_is() {
         let directory = tempfile::tempdir().unwrap();
-        let record = Record::begin(&offer(DOCUMENT), &[]).unwrap();
+        let record = InstallRecord::begin(&offer(DOCUMENT), &[]).unwrap();
         let json = record.to_json().unwrap();
         let files = [("node.yaml", DOCUMENT), (FILE, json.expose()), ("machine-id", "0123\n")];
         let place = disk(directory.path(), "disk", &files);
@@ -183,7 +183,7 @@ pub(crate) mod tests {
         let identity = found.identity.clone().unwrap();
         assert_eq!((identity.hostname.as_deref(), identity.role), (Some("node-7"), "worker"));
         assert_eq!(identity.cluster.as_deref(), Some("https://192.0.2.10"));
-        assert!(matches!(&found.origin, Origin::Recorded(found) if **found == record), "{found:?}");
+        assert!(matches!(&found.origin, NodeOrigin::Recorded(found) if **found == record), "{found:?}");
         assert_eq!(Digest::of(&fs::read(&place.disk).unwrap()), before);
     }
 
@@ -207,12 +207,12 @@ pub(crate) mod tests {
         let manifest = String::from_utf8(release.to_bytes()).unwrap();
         let place = disk(directory.path(), "disk", &[("node.yaml", DOCUMENT), (MANIFEST, &manifest)]);
         let nodes = read(vec![place], &SystemRunner);
-        let expected = Known {
+        let expected = KnownRelease {
             product: format!("{} {}", release.name, release.version),
             release: Digest::of(manifest.as_bytes()),
         };
         assert!(
-            matches!(&nodes[0].origin, Origin::Unrecorded(Some(known)) if *known == expected),
+            matches!(&nodes[0].origin, NodeOrigin::Unrecorded(Some(known)) if *known == expected),
             "{nodes:?}"
         );
     }
@@ -221,13 +221,16 @@ pub(crate) mod tests {
     fn what_cannot_be_read_says_so_and_is_still_a_node() {
         let directory = tempfile::tempdir().unwrap();
         let place = disk(directory.path(), "disk", &[("node.yaml", DOCUMENT), (FILE, "{\"version\": 1")]);
-        let elsewhere = Place { config: ByteSize::mib(60), ..place.clone() };
-        let gone = Place { disk: "/nonexistent/disk".into(), ..place.clone() };
+        let elsewhere = NodePlace { config: ByteSize::mib(60), ..place.clone() };
+        let gone = NodePlace { disk: "/nonexistent/disk".into(), ..place.clone() };
         for (place, told) in
             [(place, "the record installed.json cannot be used"), (elsewhere, "Bad magic number"), (gone, "")]
         {
             let nodes = read(vec![place], &SystemRunner);
-            assert!(matches!(&nodes[0].origin, Origin::Unreadable(why) if why.contains(told)), "{nodes:?}");
+            assert!(
+                matches!(&nodes[0].origin, NodeOrigin::Unreadable(why) if why.contains(told)),
+                "{nodes:?}"
+            );
         }
     }
 }

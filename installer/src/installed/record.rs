@@ -96,7 +96,7 @@ impl From<Value> for Sorted {
 
 /// The record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct InstallRecord {
     version: u32,
     /// When the install began, in the form of RFC 3339.
     installed: String,
@@ -126,7 +126,7 @@ pub struct Medium {
     customization: Option<String>,
 }
 
-impl Record {
+impl InstallRecord {
     /// The record of an install that begins now. `words` are those of the nodes that it goes over, and its own.
     pub fn begin(offer: &Offer, words: &[OnceWord]) -> Result<Self> {
         let salt = Uuid::new_v4();
@@ -226,8 +226,8 @@ pub(crate) mod tests {
     #[test]
     fn a_record_knows_its_own_install_and_no_other() {
         let offer = offer(DOCUMENT);
-        let record = Record::begin(&offer, &[]).unwrap();
-        let record = Record::parse(record.to_json().unwrap().expose()).unwrap();
+        let record = InstallRecord::begin(&offer, &[]).unwrap();
+        let record = InstallRecord::parse(record.to_json().unwrap().expose()).unwrap();
         assert!(record.is_of(&offer).unwrap());
         let others = [
             Offer { configuration: Digest::of(b"another"), ..offer.clone() },
@@ -240,7 +240,7 @@ pub(crate) mod tests {
     #[test]
     fn the_record_helps_nobody_to_guess_a_secret() {
         let offer = offer(DOCUMENT);
-        let [one, two] = [(), ()].map(|()| Record::begin(&offer, &[]).unwrap());
+        let [one, two] = [(), ()].map(|()| InstallRecord::begin(&offer, &[]).unwrap());
         let text = one.to_json().unwrap();
         let text = text.expose();
         // Neither what could be compared with a guess at no cost, nor with the record of another node.
@@ -266,7 +266,7 @@ pub(crate) mod tests {
     #[test]
     fn words_are_kept_once_each_and_the_oldest_go() {
         let words: Vec<OnceWord> = (0..40).map(|n| format!("w{}", n % 35).parse().unwrap()).collect();
-        let kept = Record::begin(&offer("{}"), &words).unwrap().words;
+        let kept = InstallRecord::begin(&offer("{}"), &words).unwrap().words;
         assert_eq!(kept.len(), WORDS);
         assert_eq!(kept.last().unwrap().as_str(), "w4");
         assert!(!kept.contains(&words[5]));
@@ -274,7 +274,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_record_that_is_damaged_or_would_upset_a_terminal_is_refused() {
-        let record = Record::begin(&offer("{}"), &[]).unwrap();
+        let record = InstallRecord::begin(&offer("{}"), &[]).unwrap();
         let text = record.to_json().unwrap().expose().to_owned();
         let sources = "config/install.yaml";
         for broken in [
@@ -283,7 +283,7 @@ pub(crate) mod tests {
             text[..text.len() / 2].to_owned(),
             text.replace(&record.installed, "yesterday"),
         ] {
-            assert!(Record::parse(&broken).is_err(), "{broken}");
+            assert!(InstallRecord::parse(&broken).is_err(), "{broken}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! A finished node, and why it stays, in words.
 
 use super::decide::Reason;
-use super::read::{Node, Origin};
+use super::read::{FinishedNode, NodeOrigin};
 use base::digest::Digest;
 
-impl Node {
+impl FinishedNode {
     /// The disk, or both disks, that it is on.
     #[must_use]
     pub fn disks(&self) -> String {
@@ -39,7 +39,7 @@ impl Node {
         facts.push(("disk", self.place.description.clone()));
         facts.extend(self.twin.as_ref().map(|twin| ("mirror", twin.display().to_string())));
         match &self.origin {
-            Origin::Recorded(record) => {
+            NodeOrigin::Recorded(record) => {
                 let medium = &record.medium;
                 facts.push(("since", record.installed().replace('T', " ").replace('Z', " UTC")));
                 let customised = if record.is_customised() { ", customised" } else { "" };
@@ -53,13 +53,13 @@ impl Node {
                 facts.push(("configured by", sources));
                 facts.push(("", format!("fingerprint {}", record.configuration())));
             }
-            Origin::Unrecorded(Some(known)) => {
+            NodeOrigin::Unrecorded(Some(known)) => {
                 facts.push(("since", "not recorded".into()));
                 facts.push(("medium", known.product.clone()));
                 facts.push(("", short(known.release)));
             }
-            Origin::Unrecorded(None) => facts.push(("since", "not recorded".into())),
-            Origin::Unreadable(why) => facts.push(("not known", why.clone())),
+            NodeOrigin::Unrecorded(None) => facts.push(("since", "not recorded".into())),
+            NodeOrigin::Unreadable(why) => facts.push(("not known", why.clone())),
         }
         facts
     }
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_of_a_node_is_said() {
-        let mut node = node(Origin::Unreadable("Input/output error".into()));
+        let mut node = node(NodeOrigin::Unreadable("Input/output error".into()));
         node.identity = None;
         let text = node.describe();
         assert!(text.contains("  not known      Input/output error\n"), "{text}");

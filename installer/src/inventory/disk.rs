@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::holders::Holder;
-use super::signatures::{Kind, Signature};
+use super::signatures::{Signature, SignatureKind};
 use base::size::ByteSize;
 use model::config::disk::Transport;
 
@@ -147,8 +147,10 @@ impl Disk {
             count => format!(", {count} paths"),
         };
         // A table goes without saying where its partitions are told.
-        let content =
-            self.signatures.iter().filter(|found| found.kind != Kind::Gpt && found.kind.holds_content());
+        let content = self
+            .signatures
+            .iter()
+            .filter(|found| found.kind != SignatureKind::Gpt && found.kind.holds_content());
         let content: String = content.map(|found| format!(", {found}")).collect();
         format!("{}: {}{model}{serial}{namespace}{paths}{content}", self.path.display(), self.size)
     }

@@ -9,12 +9,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::disk::{Disk, FoundPartition};
 use super::holders::{self, Holder, HolderKind};
 use super::multipath::{self, Map};
-use super::signatures::{Content, Kind, Volume, Window};
-use super::udev::Record;
+use super::signatures::{ProbedContent, ProbedVolume, SignatureKind, Window};
+use super::sysfs::{Roots, attribute, names, node, number};
+use super::table;
+use super::udev::UdevRecord;
 use super::usage::Usage;
-use super::{Disk, FoundPartition, Roots, attribute, names, number, table};
 use base::size::ByteSize;
 
 /// The kernel counts `size` and `start` in units of 512 bytes whatever the sector size
@@ -46,8 +48,8 @@ fn hidden(path: &Path) -> bool {
 }
 
 /// What one look at the machine shares between its disks.
-pub(super) struct Scan<'a> {
-    pub(super) roots: &'a Roots,
+struct Scan<'a> {
+    roots: &'a Roots,
     usage: &'a Usage,
     links: &'a BTreeMap<String, Vec<PathBuf>>,
 }
@@ -66,7 +68,7 @@ impl Scan<'_> {
 
     /// The disk that a map of several paths makes. What identifies it, the first path tells.
     fn mapped(&self, map: &Map) -> Disk {
-        let mut disk = self.facts(&map.name, multipath::partitions(self, map));
+        let mut disk = self.facts(&map.name, self.partitions_of(map));
         disk.path = map.node.clone();
         table::complete(&mut disk, &self.device(&map.name));
         if let Some(first) = map.paths.first().map(|name| self.facts(name, Vec::new())) {
@@ -86,6 +88,13 @@ impl Scan<'_> {
         disk
     }
 
+    fn partitions_of(&self, map: &Map) -> Vec<FoundPartition> {
+        let found = multipath::partitions(&self.roots.sys, map).into_iter();
+        found
+            .map(|part| FoundPartition { path: part.node, ..self.partition(&part.on_path, part.name) })
+            .collect()
+    }
+
     /// What sysfs and udev say.
     fn facts(&self, name: &str, partitions: Vec<FoundPartition>) -> Disk {
         let path = &self.roots.sys.join("block").join(name);
@@ -94,7 +103,7 @@ impl Scan<'_> {
         let sector = |file: &str| {
             number(&path.join("queue").join(file)).and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(512)
         };
-        let record = Record::read(self.roots, attribute(&path.join("dev")).as_deref());
+        let record = UdevRecord::read(self.roots, attribute(&path.join("dev")).as_deref());
         let serial = text(&["serial", "device/serial", "device/vpd_pg80"]).map(printable);
         let boot_medium = self.usage.is_boot_medium(name)
             || partitions.iter().any(|part| self.usage.is_boot_medium(&part.name));
@@ -126,7 +135,7 @@ impl Scan<'_> {
         }
     }
 
-    pub(super) fn partition(&self, path: &Path, name: String) -> FoundPartition {
+    fn partition(&self, path: &Path, name: String) -> FoundPartition {
         let label = attribute(&path.join("uevent")).and_then(|event| {
             event.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)
         });
@@ -158,36 +167,37 @@ impl Scan<'_> {
             return;
         }
         let mut trouble = Vec::new();
-        let mut take = |path: &Path, content: io::Result<Content>| {
-            let content =
-                content.unwrap_or_else(|error| Content { trouble: Some(error), ..Content::default() });
+        let mut take = |path: &Path, content: io::Result<ProbedContent>| {
+            let content = content
+                .unwrap_or_else(|error| ProbedContent { trouble: Some(error), ..ProbedContent::default() });
             trouble.extend(content.trouble.map(|error| format!("{}: {error}", path.display())));
             content.signatures
         };
         let ranges: Vec<Range<u64>> =
             disk.partitions.iter().map(|part| part.start.get()..(part.start + part.size).get()).collect();
-        let (node, sector) = (self.device(&disk.name), disk.logical_sector);
-        let whole = File::open(&node).and_then(|file| {
-            Ok(Content::of_disk(&Volume::new(&Window::whole(file), disk.size, sector)?, &ranges))
+        let (device, sector) = (self.device(&disk.name), disk.logical_sector);
+        let whole = File::open(&device).and_then(|file| {
+            Ok(ProbedContent::of_disk(&ProbedVolume::new(&Window::whole(file), disk.size, sector)?, &ranges))
         });
         disk.signatures = take(&disk.path, whole);
         for part in &mut disk.partitions {
             let window = match File::open(self.device(&part.name)) {
                 // One that the kernel does not show is read where the table says that it is.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    File::open(&node).map(|file| Window::at(file, part.start))
+                    File::open(&device).map(|file| Window::at(file, part.start))
                 }
                 opened => opened.map(Window::whole),
             };
-            let content = window
-                .and_then(|window| Ok(Content::of_partition(&Volume::new(&window, part.size, sector)?)));
+            let content = window.and_then(|window| {
+                Ok(ProbedContent::of_partition(&ProbedVolume::new(&window, part.size, sector)?))
+            });
             part.signatures = take(&part.path, content);
         }
         // One sentence is enough to know that more may be there.
         disk.unread = trouble.into_iter().next();
         let places = disk.partitions.iter().map(|part| (&part.path, &part.signatures));
         for (node, signatures) in [(&disk.path, &disk.signatures)].into_iter().chain(places) {
-            let pools = signatures.iter().filter(|found| found.kind == Kind::ZfsMember);
+            let pools = signatures.iter().filter(|found| found.kind == SignatureKind::ZfsMember);
             let imported =
                 pools.filter_map(|found| found.label.clone()).filter(|pool| self.usage.is_imported(pool));
             disk.holders.extend(imported.map(|pool| Holder {
@@ -212,11 +222,6 @@ fn printable(text: String) -> String {
 
 fn length(path: &Path, file: &str) -> ByteSize {
     ByteSize::bytes(number(&path.join(file)).unwrap_or(0).saturating_mul(UNIT))
-}
-
-/// The kernel writes `/` in names as `!` (`cciss!c0d0`).
-pub(super) fn node(name: &str) -> PathBuf {
-    Path::new("/dev").join(name.replace('!', "/"))
 }
 
 fn transport(path: &Path, name: &str) -> Transport {

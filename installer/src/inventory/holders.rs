@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::sysfs::{attribute, names, node};
 use super::usage::Usage;
-use super::{attribute, names};
 
 /// One use of a disk, a partition, or a device on top of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,22 +123,22 @@ fn above(sys: &Path, usage: &Usage, name: &str) -> Vec<String> {
 
 /// What uses `name` itself.
 fn on(sys: &Path, usage: &Usage, name: &str) -> Vec<Holder> {
-    let node = super::disks::node(name);
+    let used = node(name);
     let place = place(sys, name);
-    let holder = |kind, name| Holder { on: node.clone(), kind, name, device: None };
+    let holder = |kind, name| Holder { on: used.clone(), kind, name, device: None };
     let mapper = attribute(&place.join("dm/name")).map(|name| format!("/dev/mapper/{name}"));
     let mut holders: Vec<_> = usage
-        .mounts_of(attribute(&place.join("dev")).as_deref(), &[node.to_str(), mapper.as_deref()])
+        .mounts_of(attribute(&place.join("dev")).as_deref(), &[used.to_str(), mapper.as_deref()])
         .map(|point| holder(HolderKind::Mount, Some(point.display().to_string())))
         .collect();
     holders.dedup();
-    if usage.is_swap(&node) {
+    if usage.is_swap(&used) {
         holders.push(holder(HolderKind::Swap, None));
     }
-    holders.extend(usage.exports_of(&node).map(|name| holder(HolderKind::Target, Some(name.to_owned()))));
+    holders.extend(usage.exports_of(&used).map(|name| holder(HolderKind::Target, Some(name.to_owned()))));
     holders.extend(above(sys, usage, name).into_iter().map(|above| {
         let (kind, name) = told(sys, &above);
-        Holder { device: Some(super::disks::node(&above)), ..holder(kind, name) }
+        Holder { device: Some(node(&above)), ..holder(kind, name) }
     }));
     holders
 }

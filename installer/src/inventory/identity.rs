@@ -5,7 +5,8 @@ use std::path::Path;
 use model::machine::Identity;
 use model::machine::identity::{real_text, real_uuid};
 
-use super::{attribute, nics};
+use super::nics;
+use super::sysfs::attribute;
 
 /// This machine as its kernel tells it below `root`, which is `/` but in tests: in `sys/class/net` and
 /// `sys/class/dmi/id`. Only root may read serial number and UUID.

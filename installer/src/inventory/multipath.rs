@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::disks::Scan;
-use super::{DiskPath, FoundPartition, attribute, names, number};
+use super::disk::DiskPath;
+use super::sysfs::{attribute, names, node, number};
 
 /// A map of several paths.
 pub(super) struct Map {
@@ -16,6 +16,16 @@ pub(super) struct Map {
     pub(super) node: PathBuf,
     /// The kernel names of the disks below it.
     pub(super) paths: Vec<String>,
+}
+
+/// A partition of a map.
+pub(super) struct MapPartition {
+    /// The kernel's name of the partition of the map, such as `dm-1`.
+    pub(super) name: String,
+    /// Its stable node, `/dev/mapper/NAME`.
+    pub(super) node: PathBuf,
+    /// The directory in sysfs of the same partition on one of the paths.
+    pub(super) on_path: PathBuf,
 }
 
 pub(super) fn maps(sys: &Path) -> Vec<Map> {
@@ -36,21 +46,19 @@ fn mapper(place: &Path) -> Option<PathBuf> {
 
 /// A path to the disk.
 pub(super) fn way(name: &str, links: Vec<PathBuf>) -> DiskPath {
-    DiskPath { name: name.to_owned(), path: super::disks::node(name), links }
+    DiskPath { name: name.to_owned(), path: node(name), links }
 }
 
 /// The partitions of a map. Where they begin the device mapper does not tell in sysfs, but the kernel has read the same
 /// table on a path; a partition that no path has is left to the map's holders.
-pub(super) fn partitions(scan: &Scan<'_>, map: &Map) -> Vec<FoundPartition> {
-    let block = scan.roots.sys.join("block");
+pub(super) fn partitions(sys: &Path, map: &Map) -> Vec<MapPartition> {
+    let block = sys.join("block");
     let holders = names(&block.join(&map.name).join("holders"));
     let found = holders.into_iter().filter_map(|name| {
         let uuid = attribute(&block.join(&name).join("dm/uuid"))?;
         let number: u64 = uuid.strip_prefix("part")?.split_once('-')?.0.parse().ok()?;
-        let below = map.paths.iter().find_map(|path| numbered(&block.join(path), number))?;
-        let mut partition = scan.partition(&below, name.clone());
-        partition.path = mapper(&block.join(&name))?;
-        Some(partition)
+        let on_path = map.paths.iter().find_map(|path| numbered(&block.join(path), number))?;
+        Some(MapPartition { node: mapper(&block.join(&name))?, name, on_path })
     });
     found.collect()
 }

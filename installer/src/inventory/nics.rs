@@ -2,7 +2,29 @@
 
 use std::path::Path;
 
-use super::{Nic, attribute, names, number};
+use serde::{Deserialize, Serialize};
+
+use super::sysfs::{attribute, names, number};
+
+/// One network card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nic {
+    /// The kernel's name, such as `ens3`.
+    pub name: String,
+    /// Hardware address; of a card in a bond, its own.
+    pub mac: String,
+    /// Whether a cable is in; not known while the card is down.
+    pub carrier: Option<bool>,
+    /// Megabits a second, when there is a link.
+    pub speed: Option<u32>,
+    /// The kernel module that drives it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Whether the hardware address is not the card's own: drawn by the kernel at this start, or set by a program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub temporary_mac: bool,
+}
 
 /// `NET_ADDR_PERM` (linux/netdevice.h): the address is the one that the hardware has.
 const PERMANENT: u64 = 0;

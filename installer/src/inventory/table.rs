@@ -4,13 +4,14 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::{Disk, FoundEntry, FoundPartition};
+use super::disk::{Disk, FoundEntry, FoundPartition};
+use super::sysfs::node;
 use formats::partition_table::{self, Entry};
 
-/// Gives each partition of `disk` its entry in the GUID partition table on `node`. Where the kernel shows none, because
+/// Gives each partition of `disk` its entry in the GUID partition table on `device`. Where the kernel shows none, because
 /// the first copy of the table is damaged, the second copy tells them.
-pub(super) fn complete(disk: &mut Disk, node: &Path) {
-    let Ok(file) = File::open(node) else { return };
+pub(super) fn complete(disk: &mut Disk, device: &Path) {
+    let Ok(file) = File::open(device) else { return };
     let read = |offset: u64, buffer: &mut [u8]| file.read_exact_at(buffer, offset);
     let tables = partition_table::read(&read, disk.size, disk.logical_sector.into());
     let Some(table) = tables.valid() else { return };
@@ -32,7 +33,7 @@ fn unseen(disk: &Disk, entry: &Entry) -> FoundPartition {
     let between = if disk.name.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
     let name = format!("{}{between}{}", disk.name, entry.number);
     FoundPartition {
-        path: super::disks::node(&name),
+        path: node(&name),
         name,
         start: entry.start,
         size: entry.size,

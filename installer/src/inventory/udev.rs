@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::Roots;
+use super::sysfs::Roots;
 use base::files::read_at_most;
 
 /// The properties of one device; none where udev does not run or does not know it.
-pub(super) struct Record(BTreeMap<String, String>);
+pub(super) struct UdevRecord(BTreeMap<String, String>);
 
-impl Record {
+impl UdevRecord {
     /// The record of the block device with this number, such as `8:0`.
     pub(super) fn read(roots: &Roots, number: Option<&str>) -> Self {
         let file = number.map(|number| roots.udev.join(format!("b{number}")));

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use medium::sources::BOOT_MEDIUM;
 
-use super::{Roots, attribute, names};
+use super::sysfs::{Roots, attribute, names, node};
 use base::files::read_at_most;
 
 /// One line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
@@ -69,8 +69,8 @@ impl Usage {
 
     /// The loop devices over the device `name` itself; those over files are in its file systems.
     pub(super) fn loops_over(&self, name: &str) -> impl Iterator<Item = String> {
-        let node = super::disks::node(name);
-        self.loops.iter().filter(move |(_, file)| *file == node).map(|(name, _)| name.clone())
+        let device = node(name);
+        self.loops.iter().filter(move |(_, file)| *file == device).map(|(name, _)| name.clone())
     }
 
     /// Under which names the device is offered to other machines.

@@ -65,7 +65,7 @@ pub struct Accounts {
 
 /// The accounts with the users of a document.
 #[allow(missing_debug_implementations)]
-pub struct Made {
+pub struct MadeAccounts {
     /// The texts.
     pub accounts: Accounts,
     /// The users that exist now.
@@ -78,11 +78,11 @@ impl Accounts {
     /// Makes the users exist, with their passwords and their part in `sudo`, and locks root. A second time changes
     /// nothing. Where the image itself has an account of the login user's name or number, or no group `sudo`, that is an
     /// error; a further user who cannot be made is left out, and told of: a node that does not start helps nobody.
-    pub fn with_users(&self, users: &[Account]) -> Result<Made> {
+    pub fn with_users(&self, users: &[Account]) -> Result<MadeAccounts> {
         if !self.group.lines().any(|line| name(line) == "sudo") {
             bail!("the image has no group sudo in /etc/group");
         }
-        let mut made = Made { accounts: self.clone(), users: Vec::new(), warnings: Vec::new() };
+        let mut made = MadeAccounts { accounts: self.clone(), users: Vec::new(), warnings: Vec::new() };
         for user in users {
             match refuse_taken(&self.passwd, user, "/etc/passwd") {
                 Ok(()) => {
@@ -234,7 +234,7 @@ pub(super) mod tests {
     fn a_user_that_the_system_has_is_left_out_and_told_of() {
         let users =
             [login(None), Account::further(0, "daemon", true, None), Account::further(1, "me", false, None)];
-        let Made { accounts, warnings, .. } = debian().with_users(&users).unwrap();
+        let MadeAccounts { accounts, warnings, .. } = debian().with_users(&users).unwrap();
         assert_eq!(warnings, ["there is no user daemon: /etc/passwd has another account daemon"]);
         assert!(accounts.passwd.contains("daemon:x:1:1:") && accounts.passwd.contains("me:x:1002:1002:"));
         assert!(!accounts.group.contains("daemon,") && !accounts.group.contains(",daemon"));

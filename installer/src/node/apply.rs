@@ -4,30 +4,29 @@
 //! Called at every boot on the fresh `/etc` of the new root, by people on a running node, and by tests on any
 //! directory.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use nix::unistd::Uid;
 use serde::Serialize;
 
-use super::accounts::{Account, Accounts, Made};
-use super::cluster::{self, Facts};
-use super::files::{FileKind, NodeFile};
+use super::accounts::{Account, Accounts, MadeAccounts};
+use super::cluster::{self, MachineSize};
+use super::files::{NodeFile, write};
 use super::identity::MachineId;
+use super::paths::below;
 use super::render::{USER, hostname, render};
-use super::{record, seed, write_files};
-use crate::cards::{Cards, Remembered};
+use super::{applied, seed, write_files};
 use crate::inventory::Nic;
+use crate::nics::{Cards, Remembered};
 use base::digest::{Digest, Hasher};
-use base::files::{self, Attributes, Owner, Root};
+use base::files::{self, Owner, Root};
 use model::config::password::{self, PasswordKind};
 use model::config::{self, InstallConfig, Secret};
 
 /// What an apply did.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outcome {
+pub struct ApplyOutcome {
     /// Files with new content, from the root.
     pub written: Vec<String>,
     /// Files that the document no longer asks for.
@@ -38,13 +37,13 @@ pub struct Outcome {
 
 /// Applies the document at `document` to the directory `root`, which does not run, on this machine.
 /// A document with mistakes is [`Class::Invalid`] and changes nothing.
-pub fn apply(document: &Path, root: &Path) -> Result<Outcome> {
-    apply_on(document, root, Facts::read(Path::new("/proc"))?, &[])
+pub fn apply(document: &Path, root: &Path) -> Result<ApplyOutcome> {
+    apply_on(document, root, MachineSize::read(Path::new("/proc"))?, &[])
 }
 
 /// Applies the document at `document` to the directory `root`, on a machine of this size with these network cards; none
 /// where they are not known.
-pub fn apply_on(document: &Path, root: &Path, facts: Facts, present: &[Nic]) -> Result<Outcome> {
+pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]) -> Result<ApplyOutcome> {
     let config = config::load(document)?;
     let machine = MachineId::beside(document)?;
     let digest = digest_of(document)?;
@@ -53,7 +52,7 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts, present: &[Nic]) -> 
         remembered.as_ref().err().map(|error| format!("network cards are found by their names: {error:#}"));
     let cards = Cards::of(&config, &remembered.unwrap_or_default(), present);
     let mut files = render(&config, machine.as_ref(), &cards);
-    files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), facts));
+    files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), size));
     files.extend(cluster::shipped(&config, root)?);
     let further = &config.os.write_files;
     // What the document writes itself is stronger than what is made of it.
@@ -61,14 +60,14 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts, present: &[Nic]) -> 
     let mut owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
     owned.extend(further.iter().map(|file| file.path.trim_start_matches('/').to_owned()));
     let users = users(&config, machine.as_ref())?;
-    let Made { accounts, users, mut warnings } = make_accounts(root, &users)?;
+    let MadeAccounts { accounts, users, mut warnings } = make_accounts(root, &users)?;
     files.extend(account_files(&accounts));
-    let before = record::before(root)?;
+    let before = applied::before(root)?;
     warnings.extend(unfetched(&config));
     warnings.extend(unread);
-    let mut outcome = Outcome { warnings, ..Outcome::default() };
+    let mut outcome = ApplyOutcome { warnings, ..ApplyOutcome::default() };
     let tree = Root::open(root)?.with_homes(accounts.homes());
-    record::announce(&tree, &before, &owned)?;
+    applied::announce(&tree, &before, &owned)?;
     let mut left = Vec::new();
     for path in before.iter().filter(|path| !owned.contains(path)) {
         match tree.remove(path) {
@@ -98,7 +97,7 @@ pub fn apply_on(document: &Path, root: &Path, facts: Facts, present: &[Nic]) -> 
     }
     // The next apply tries again.
     owned.extend(left);
-    record::finish(&tree, digest, &owned)?;
+    applied::finish(&tree, digest, &owned)?;
     Ok(outcome)
 }
 
@@ -155,7 +154,7 @@ fn hashed(user: &str, secret: &Secret, machine: Option<&MachineId>) -> Result<Se
     }
 }
 
-fn make_accounts(root: &Path, users: &[Account]) -> Result<Made> {
+fn make_accounts(root: &Path, users: &[Account]) -> Result<MadeAccounts> {
     let read = |name: &str| files::read_text(&root.join("etc").join(name));
     let accounts = Accounts {
         passwd: read("passwd")?,
@@ -176,17 +175,6 @@ fn account_files(accounts: &Accounts) -> [NodeFile; 4] {
     ]
 }
 
-/// Writes one file or link unless it is there already, and says whether it wrote.
-pub(crate) fn write(root: &Root, file: &NodeFile) -> Result<bool> {
-    if file.kind == FileKind::Link {
-        return root.link(&file.path, Path::new(OsStr::from_bytes(&file.bytes)));
-    }
-    // Files of the node belong to root. The group is the image's: `shadow` has its own.
-    let there = root.status(&file.path)?.filter(|there| there.owner.user == 0);
-    let owner = Owner { user: 0, group: there.map_or(0, |there| there.owner.group) };
-    root.write(&file.path, &file.bytes, Attributes { mode: file.mode, owner: Some(owner) })
-}
-
 /// Makes the home directory of a user from the image's skeleton, once.
 fn make_home(root: &Path, user: &Account) -> Result<()> {
     let home = below(root, &user.home());
@@ -197,21 +185,17 @@ fn make_home(root: &Path, user: &Account) -> Result<()> {
     seed::whole(&root.join("etc/skel"), &home, owner, 0o700)
 }
 
-/// `path`, which is absolute, below `root`.
-pub fn below(root: &Path, path: &str) -> PathBuf {
-    root.join(path.trim_start_matches('/'))
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::node::accounts::tests::debian;
-    use crate::node::record::{LASTING, MANIFEST};
+    use crate::node::applied::{LASTING, MANIFEST};
     use base::failure::{Class, class_of};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
 
     /// A root directory with what `apply` finds in a Debian image.
     pub(in crate::node) fn image() -> tempfile::TempDir {
@@ -227,12 +211,12 @@ pub(super) mod tests {
         root
     }
 
-    fn run(root: &Path, document: &str) -> Result<Outcome> {
+    fn run(root: &Path, document: &str) -> Result<ApplyOutcome> {
         let oem = tempfile::tempdir().unwrap();
         let path = oem.path().join("node.yaml");
         fs::write(&path, document).unwrap();
         fs::write(oem.path().join("machine-id"), "0123456789abcdef0123456789abcdef\n").unwrap();
-        apply_on(&path, root, Facts { cpus: 4, memory: 8192 }, &[])
+        apply_on(&path, root, MachineSize { cpus: 4, memory: 8192 }, &[])
     }
 
     /// Every file below `root` with its mode; a link with its target and no mode.
@@ -465,7 +449,7 @@ pub(super) mod tests {
             let (used, fresh) = (image(), image());
             run(used.path(), &first).unwrap();
             let once = snapshot(used.path());
-            prop_assert_eq!(run(used.path(), &first).unwrap(), Outcome::default());
+            prop_assert_eq!(run(used.path(), &first).unwrap(), ApplyOutcome::default());
             prop_assert_eq!(&snapshot(used.path()), &once);
             run(used.path(), &second).unwrap();
             run(fresh.path(), &second).unwrap();

@@ -10,13 +10,13 @@ use base::files::read_text;
 
 /// One array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Array {
+pub struct ArrayStatus {
     /// The name of the partitions that it is made of, or that of the kernel where they have none.
     pub name: String,
     /// The kernel's name of the array.
     pub device: String,
     /// Whether every member is there and up to date.
-    pub state: State,
+    pub state: ArrayState,
     /// How many members it should have.
     pub disks: u32,
     /// The kernel's names of the members that are there and up to date.
@@ -26,7 +26,7 @@ pub struct Array {
 /// Whether an array would outlive the loss of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum ArrayState {
     /// It would.
     Whole,
     /// It would not, and a member is being filled.
@@ -37,7 +37,7 @@ pub enum State {
 
 /// The arrays of the system at `root`, by name.
 #[must_use]
-pub fn arrays(root: &Path) -> Vec<Array> {
+pub fn arrays(root: &Path) -> Vec<ArrayStatus> {
     let block = root.join("sys/block");
     let mut found: Vec<_> =
         names(&block).into_iter().filter_map(|device| array(root, &block.join(&device), device)).collect();
@@ -46,7 +46,7 @@ pub fn arrays(root: &Path) -> Vec<Array> {
 }
 
 /// `None` for what is no array, and for arrays that cannot lose a disk anyway, which have no file `degraded`.
-fn array(root: &Path, path: &Path, device: String) -> Option<Array> {
+fn array(root: &Path, path: &Path, device: String) -> Option<ArrayStatus> {
     let md = path.join("md");
     let text = |file: &str| Some(read_text(&md.join(file)).ok()?.trim().to_owned());
     let missing: u32 = text("degraded")?.parse().ok()?;
@@ -57,12 +57,12 @@ fn array(root: &Path, path: &Path, device: String) -> Option<Array> {
         state.split(',').any(|word| word == "in_sync")
     });
     let state = match (missing, text("sync_action").as_deref()) {
-        (0, _) => State::Whole,
-        (_, Some("recover")) => State::Rebuilding,
-        _ => State::Degraded,
+        (0, _) => ArrayState::Whole,
+        (_, Some("recover")) => ArrayState::Rebuilding,
+        _ => ArrayState::Degraded,
     };
     let name = members.iter().chain(&others).find_map(|member| partition_name(root, member));
-    Some(Array { name: name.unwrap_or_else(|| device.clone()), device, state, disks, members })
+    Some(ArrayStatus { name: name.unwrap_or_else(|| device.clone()), device, state, disks, members })
 }
 
 /// The name of a partition in its table.
@@ -79,13 +79,13 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
-impl fmt::Display for Array {
+impl fmt::Display for ArrayStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, device, disks, members, .. } = self;
         let state = match self.state {
-            State::Whole => "whole",
-            State::Rebuilding => "REBUILDING",
-            State::Degraded => "DEGRADED",
+            ArrayState::Whole => "whole",
+            ArrayState::Rebuilding => "REBUILDING",
+            ArrayState::Degraded => "DEGRADED",
         };
         write!(f, "{name} {state}: {} of {disks} disks ({}), {device}", members.len(), members.join(", "))
     }

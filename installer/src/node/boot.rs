@@ -9,25 +9,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::apply::{self, below};
-use super::mount::{Machine, Source};
+use super::apply;
+use super::mount::{Mounter, Source};
+use super::paths::{CONFIG, DATA, DOCUMENT, KEPT, PERSISTENT, below};
 use super::seed;
 use base::failure::{Class, Classify};
 use base::files::{self, Root};
 use model::boot::{Installed, Volume};
 use model::config::{self, InstallConfig};
 
-/// Directories of the image that last, besides `/var`. Each is kept below [`KEPT`] and filled from the image
-/// at the first boot.
-pub const PERSISTENT: [&str; 4] = ["/home", "/root", "/opt", "/srv"];
-/// Where the persistent directories are kept.
-pub const KEPT: &str = "/var/lib/nqrust/persistent";
-/// Where the configuration partition is mounted.
-pub const CONFIG: &str = "/oem";
-/// The node document.
-pub const DOCUMENT: &str = "/oem/node.yaml";
-/// Where the data partition is mounted.
-pub const DATA: &str = "/var/lib/harvester/defaultdisk";
 /// What the image wants to be in `/var`.
 const FACTORY: &str = "/usr/share/factory/var";
 
@@ -42,16 +32,16 @@ pub struct Places<'a> {
 
 /// What a boot did.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Boot {
+pub struct BootOutcome {
     /// What was applied.
-    pub outcome: apply::Outcome,
+    pub outcome: apply::ApplyOutcome,
     /// What the document asks for and could not be, without reason enough to stop the boot.
     pub notes: Vec<String>,
 }
 
 /// Mounts what the command line names and applies the node document. Returns what was applied, or `None`
 /// on a live or netboot system, where there is nothing to do.
-pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Machine) -> Result<Option<Boot>> {
+pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Mounter) -> Result<Option<BootOutcome>> {
     let Some(installed) = Installed::parse(cmdline)? else { return Ok(None) };
     let root = places.root;
     mount_ext4(machine, &installed.persistent, &below(root, "/var"), false)?;
@@ -73,17 +63,17 @@ pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Machine) -> Re
         notes = keep_further(root, &tree, &config, machine)?;
     }
     let outcome = apply::apply(&below(root, DOCUMENT), root).context("applying the node document")?;
-    Ok(Some(Boot { outcome, notes }))
+    Ok(Some(BootOutcome { outcome, notes }))
 }
 
-fn mount_ext4(machine: &mut dyn Machine, volume: &Volume, target: &Path, plain: bool) -> Result<()> {
+fn mount_ext4(machine: &mut dyn Mounter, volume: &Volume, target: &Path, plain: bool) -> Result<()> {
     let device = volume.device();
     machine.wait_for(&device)?;
     machine.mount(&Source::Ext4 { device, plain }, target)
 }
 
 /// `/etc` is the image's with changes that are forgotten when the machine stops.
-fn mount_etc(places: &Places<'_>, machine: &mut dyn Machine) -> Result<()> {
+fn mount_etc(places: &Places<'_>, machine: &mut dyn Mounter) -> Result<()> {
     let etc = below(places.root, "/etc");
     let base = places.run.join("nqrust/etc");
     // Only root has business behind the overlay; the overlay itself takes its mode from `upper`.
@@ -95,7 +85,7 @@ fn mount_etc(places: &Places<'_>, machine: &mut dyn Machine) -> Result<()> {
 }
 
 /// Puts a kept directory in the place of the image's.
-fn keep(root: &Path, tree: &Root, directory: &str, machine: &mut dyn Machine) -> Result<()> {
+fn keep(root: &Path, tree: &Root, directory: &str, machine: &mut dyn Mounter) -> Result<()> {
     let lacks = || format!("finding {directory}, which the image should have");
     let target = root.join(tree.make_directory(directory).with_context(lacks)?);
     let kept = kept(root, directory);
@@ -113,7 +103,7 @@ fn keep_further(
     root: &Path,
     tree: &Root,
     config: &InstallConfig,
-    machine: &mut dyn Machine,
+    machine: &mut dyn Mounter,
 ) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     for path in &config.os.persistent_state_paths {
@@ -151,7 +141,7 @@ mod tests {
         root: PathBuf,
     }
 
-    impl Machine for Fake {
+    impl Mounter for Fake {
         fn wait_for(&mut self, device: &Path) -> Result<()> {
             self.told.push(format!("wait {}", device.file_name().unwrap().to_string_lossy()));
             Ok(())
@@ -180,7 +170,7 @@ mod tests {
         }
     }
 
-    fn run(root: &Path, cmdline: &str, fake: &mut Fake) -> Result<Option<Boot>> {
+    fn run(root: &Path, cmdline: &str, fake: &mut Fake) -> Result<Option<BootOutcome>> {
         fake.root = root.to_owned();
         let memory = tempfile::tempdir().unwrap();
         boot(&Places { root, run: memory.path() }, cmdline, fake)

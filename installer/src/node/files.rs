@@ -1,8 +1,18 @@
 //! What applying a node document writes: a set of files, made without looking at any machine.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use anyhow::Result;
 
 use base::digest::Digest;
+use base::files::{Attributes, Owner, Root};
+
+/// The first line of every file that can hold a comment.
+pub(super) const NOTE: &str =
+    "# Written by `installer apply` from /oem/node.yaml; changes here do not last.\n";
 
 /// What a [`NodeFile`] is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,4 +55,15 @@ impl fmt::Debug for NodeFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:o} {}", self.path, self.mode, Digest::of(&self.bytes))
     }
+}
+
+/// Writes one file or link unless it is there already, and says whether it wrote.
+pub(crate) fn write(root: &Root, file: &NodeFile) -> Result<bool> {
+    if file.kind == FileKind::Link {
+        return root.link(&file.path, Path::new(OsStr::from_bytes(&file.bytes)));
+    }
+    // Files of the node belong to root. The group is the image's: `shadow` has its own.
+    let there = root.status(&file.path)?.filter(|there| there.owner.user == 0);
+    let owner = Owner { user: 0, group: there.map_or(0, |there| there.owner.group) };
+    root.write(&file.path, &file.bytes, Attributes { mode: file.mode, owner: Some(owner) })
 }

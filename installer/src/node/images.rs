@@ -9,11 +9,22 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::apply::below;
+use super::paths::below;
 use base::digest::{Digest, HashingReader};
 use base::progress::Progress;
 use model::config::{Images, Role};
 use model::release::Release;
+
+/// Blobs of the preloaded images, counted by name; `installer images check` reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct BlobCount {
+    /// How many the role's images have.
+    pub expected: usize,
+    /// How many of these are in the content store.
+    pub present: usize,
+    /// Whether the node pulls its images when it wants them, so that blobs may be missing.
+    pub deferred: bool,
+}
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

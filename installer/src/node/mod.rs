@@ -4,21 +4,25 @@
 //! root directory.
 
 pub mod accounts;
+pub mod applied;
 pub mod apply;
 pub mod arrays;
 pub mod boot;
-pub mod cards;
 pub mod cluster;
+mod console_text;
 pub mod files;
 pub mod identity;
 pub mod images;
 pub mod mount;
 mod multipath;
 pub mod network;
-pub mod record;
+pub mod network_trial;
+pub mod nic_setup;
+pub mod paths;
+pub mod release;
 pub mod render;
+pub mod reporter;
 pub mod seed;
 pub mod stages;
 pub mod status;
-pub mod trial;
 mod write_files;

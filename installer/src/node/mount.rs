@@ -26,7 +26,7 @@ pub enum Source {
 }
 
 /// What a boot needs of the machine.
-pub trait Machine {
+pub trait Mounter {
     /// Waits until the device is there; an error when it does not come.
     fn wait_for(&mut self, device: &Path) -> Result<()>;
     /// Mounts `source` at the directory `target`.
@@ -35,9 +35,9 @@ pub trait Machine {
 
 /// The machine that this process runs on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ThisMachine;
+pub struct SystemMounter;
 
-impl Machine for ThisMachine {
+impl Mounter for SystemMounter {
     fn wait_for(&mut self, device: &Path) -> Result<()> {
         wait(device, LIMIT)
     }
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_mount_that_fails_names_both_ends() {
         let source = Source::Ext4 { device: "/nonexistent/device".into(), plain: true };
-        let error = ThisMachine.mount(&source, Path::new("/nonexistent/target")).unwrap_err();
+        let error = SystemMounter.mount(&source, Path::new("/nonexistent/target")).unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo);
         assert!(error.to_string().contains("/nonexistent/device at /nonexistent/target"));
     }

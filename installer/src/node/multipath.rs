@@ -1,7 +1,6 @@
 //! Which devices multipathd takes: `/etc/multipath.conf`. Its unit starts only where there is such a file.
 
-use super::files::NodeFile;
-use super::render::NOTE;
+use super::files::{NOTE, NodeFile};
 use model::config::os::{MultiPathDevice, MultiPathLists};
 use model::config::{ExternalStorage, MultiPath};
 

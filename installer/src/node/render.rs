@@ -1,19 +1,15 @@
 //! From a node document to files: a pure function. What depends on the image's own files (the accounts) is
 //! in [`super::accounts`], the network profile in [`super::network`].
 
-use super::files::NodeFile;
+use super::files::{NOTE, NodeFile};
 use super::identity::MachineId;
 use super::{multipath, network};
-use crate::cards::Cards;
+use crate::nics::Cards;
 use model::config::InstallConfig;
 use model::config::formats::access;
 
 /// The user that a person logs in as.
 pub const USER: &str = "rancher";
-
-/// The first line of every file that can hold a comment.
-pub(super) const NOTE: &str =
-    "# Written by `installer apply` from /oem/node.yaml; changes here do not last.\n";
 
 /// The files of a document, in a fixed order. The same arguments give the same bytes.
 #[must_use]

@@ -3,27 +3,23 @@
 use std::fmt;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
-use super::apply::{self, below};
-use super::arrays::{self, Array};
-use super::boot::{CONFIG, DATA, DOCUMENT, PERSISTENT};
-use super::images;
-use super::record::Applied;
-use super::stages::look::Subject;
-use super::stages::watch::{self, Ready};
+use super::applied::Applied;
+use super::apply;
+use super::arrays::{self, ArrayStatus};
+use super::images::{self, BlobCount};
+use super::paths::{CONFIG, DATA, DOCUMENT, PERSISTENT, below};
+use super::release;
+use super::stages::observed_node::ObservedNode;
+use super::stages::readiness_watch::{self, Ready};
 use super::stages::{self, Stage};
-use crate::cards::Missing;
+use crate::nics::Missing;
 use base::command::Runner;
-use base::failure::{Class, Failure};
 use base::files;
 use model::boot::{Installed, Slot};
 use model::config::{self, Images};
-use model::release::Release;
-
-/// The release manifest that an install leaves on the node.
-pub const RELEASE: &str = "/oem/release.json";
 
 /// What a node is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -41,13 +37,13 @@ pub struct Status {
     /// The slot that runs; none where the command line is not that of an installed node.
     pub slot: Option<Slot>,
     /// The places that last, and what is mounted there.
-    pub mounts: Vec<Place>,
+    pub mounts: Vec<MountedPlace>,
     /// The arrays of a mirrored system.
-    pub arrays: Vec<Array>,
+    pub arrays: Vec<ArrayStatus>,
     /// Whether the document differs from what was applied.
     pub pending: bool,
     /// Blobs of the preloaded images.
-    pub images: Blobs,
+    pub images: BlobCount,
     /// Network cards that the document has and the machine has not; told of a node that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_cards: Option<Missing>,
@@ -59,41 +55,17 @@ pub struct Status {
 
 /// One place of the persistent layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct MountedPlace {
     /// The directory.
     pub path: String,
     /// The device or directory mounted there; none where nothing is.
     pub source: Option<String>,
 }
 
-/// Blobs of the preloaded images, counted by name; `installer images check` reads them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Blobs {
-    /// How many the role's images have.
-    pub expected: usize,
-    /// How many of these are in the content store.
-    pub present: usize,
-    /// Whether the node pulls its images when it wants them, so that blobs may be missing.
-    pub deferred: bool,
-}
-
-/// The release manifest of the node at `root`; [`Class::Hardware`] where there is none, for then this is no
-/// installed node.
-pub fn release(root: &Path) -> Result<Release> {
-    let path = below(root, RELEASE);
-    if !path.exists() {
-        return Err(Failure::new(Class::Hardware, format!("{} is not there", path.display()))
-            .hint("This works on an installed node, as root.")
-            .into());
-    }
-    let bytes = files::read_at_most(&path, 64 << 20)?;
-    Release::parse(&bytes).with_context(|| format!("reading {}", path.display()))
-}
-
 impl Status {
     /// Looks at the node whose root directory is `root`.
     pub fn gather(root: &Path) -> Result<Self> {
-        let release = release(root)?;
+        let release = release::read(root)?;
         let document = below(root, DOCUMENT);
         let config = config::load(&document)?;
         let deferred = config.install.images() == Images::Defer;
@@ -109,7 +81,7 @@ impl Status {
             mounts: places(&proc_text(root, "self/mountinfo")?),
             arrays: arrays::arrays(root),
             pending: applied.document != Some(apply::digest_of(&document)?),
-            images: Blobs { expected, present, deferred },
+            images: BlobCount { expected, present, deferred },
             missing_cards: None,
             stages: Vec::new(),
             ready: Ready::read(root)?,
@@ -120,12 +92,15 @@ impl Status {
     pub fn look(&mut self, root: &Path, runner: &dyn Runner) -> Result<()> {
         let document = below(root, DOCUMENT);
         self.missing_cards = Missing::on(root, &config::load(&document)?, &document);
-        if let Some(subject) = Subject::read(root)? {
+        if let Some(subject) = ObservedNode::read(root)? {
             let stages = subject.look(root, runner);
             // Only what the watching unit has seen has a time.
-            let before = watch::seen(root);
-            self.stages =
-                if before.is_empty() { stages } else { watch::carried(&before, stages, &watch::time()) };
+            let before = readiness_watch::seen(root);
+            self.stages = if before.is_empty() {
+                stages
+            } else {
+                readiness_watch::carried(&before, stages, &readiness_watch::time())
+            };
         }
         Ok(())
     }
@@ -136,12 +111,12 @@ fn proc_text(root: &Path, name: &str) -> Result<String> {
 }
 
 /// What is mounted at the places of the persistent layout, from the text of proc_pid_mountinfo(5).
-fn places(mountinfo: &str) -> Vec<Place> {
+fn places(mountinfo: &str) -> Vec<MountedPlace> {
     let source = |path: &str| {
         let line = mountinfo.lines().rev().find(|line| line.split(' ').nth(4) == Some(path))?;
         line.split_once(" - ")?.1.split(' ').nth(1).map(str::to_owned)
     };
-    let place = |path: &str| Place { path: path.to_owned(), source: source(path) };
+    let place = |path: &str| MountedPlace { path: path.to_owned(), source: source(path) };
     ["/", "/etc", "/var", CONFIG, DATA].into_iter().chain(PERSISTENT).map(place).collect()
 }
 
@@ -158,7 +133,7 @@ impl fmt::Display for Status {
         writeln!(f, "role      {} (mode {})", self.role, self.mode)?;
         writeln!(f, "slot      {slot}")?;
         let deferred = if self.images.deferred { ", the rest deferred: pulled when wanted" } else { "" };
-        let Blobs { present, expected, .. } = self.images;
+        let BlobCount { present, expected, .. } = self.images;
         writeln!(f, "images    {present} of {expected} blobs present{deferred}")?;
         writeln!(f, "pending   {pending}")?;
         for (index, array) in self.arrays.iter().enumerate() {
@@ -198,7 +173,7 @@ mod tests {
     use super::*;
     use crate::node::apply::tests::image;
     use crate::node::images::tests::{release as sample, store};
-    use base::failure::class_of;
+    use base::failure::{Class, class_of};
     use std::fs;
 
     const MOUNTINFO: &str = "\
@@ -260,7 +235,7 @@ mod tests {
         let ready =
             r#"{"name": "node-1", "cluster": null, "distribution": "rke2", "first": "1", "last": "2"}"#;
         fs::create_dir_all(root.path().join("var/lib/nqrust")).unwrap();
-        fs::write(below(root.path(), watch::READY), ready).unwrap();
+        fs::write(below(root.path(), readiness_watch::READY), ready).unwrap();
         let stages = r#"[{"name": "network", "state": "done", "since": "1", "detail": "there", "next": null},
                          {"name": "service", "state": "failed", "since": "2", "detail": "odd", "next": "Do it."}]"#;
         status.stages = serde_json::from_str(stages).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::takedown::is_leftover;
+use super::leftover::is_leftover;
 use crate::inventory::{Disk, Holder, Inventory};
 use base::failure::{Class, Failure};
 use model::config::{DiskClauses, DiskSelector};

@@ -7,9 +7,10 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::choose::{DATA, chosen, deliberate, named, twins, usable};
-use super::layout::{self, Partition, SectorSize};
-use super::{Target, refuse};
-use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature};
+use super::labels;
+use super::layout::{self, Partition};
+use super::target::{Target, refuse, target};
+use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
 use base::failure::{Class, Failure};
 use model::config::sizes::PartitionSizes;
 use model::config::{Install, Role, Wipe, WipeFailure};
@@ -82,20 +83,6 @@ pub(super) fn arrange(disk: &Disk, sizes: PartitionSizes, system_guid: Uuid) -> 
     Ok(DataDisk { disk: target, erased: disk.partitions.clone(), disk_guid, partitions })
 }
 
-/// A disk as the executor needs it.
-pub(super) fn target(disk: &Disk) -> Result<Target, Failure> {
-    let sector = SectorSize::try_from(disk.logical_sector)
-        .map_err(|error| Failure::new(Class::Hardware, super::describe(disk)).because(error))?;
-    Ok(Target {
-        path: disk.path.clone(),
-        name: disk.name.clone(),
-        size: disk.size,
-        sector,
-        description: disk.identify(),
-        signatures: disk.signatures.clone(),
-    })
-}
-
 /// Refuses what `install.wipe: none` protects.
 pub(super) fn spare(install: &Install, chosen: &[&Disk]) -> Result<(), Failure> {
     if install.wipe != Wipe::None {
@@ -125,7 +112,11 @@ fn empty(disk: &Disk) -> Result<(), Failure> {
 }
 
 /// The disks of the install that are written, and those that are wiped.
-pub(super) fn also<'a>(inventory: &'a Inventory, changed: &[&'a Disk], wiped: &[WipedDisk]) -> Vec<&'a Disk> {
+pub(super) fn written_or_wiped<'a>(
+    inventory: &'a Inventory,
+    changed: &[&'a Disk],
+    wiped: &[WipedDisk],
+) -> Vec<&'a Disk> {
     let wiped =
         wiped.iter().filter_map(|wiped| inventory.disks.iter().find(|disk| disk.name == wiped.disk.name));
     changed.iter().copied().chain(wiped).collect()
@@ -213,7 +204,7 @@ fn add(disk: &Disk, key: &'static str, wiped: &mut Vec<WipedDisk>) -> Result<(),
 /// Whether the disk holds a system of this product or of its predecessor, or their data. Names such as `data`
 /// are common; labels of file systems, and a table with all names of a node, are not.
 fn holds_a_system(disk: &Disk) -> bool {
-    const LABELS: [&str; 3] = ["NQ_CONFIG", "NQ_PERSISTENT", "HARV_LH_DEFAULT"];
+    const LABELS: [&str; 3] = [labels::CONFIG, labels::PERSISTENT, labels::DATA];
     const NAMES: [layout::PartitionName; 4] = [
         layout::PartitionName::Config,
         layout::PartitionName::RootA,
@@ -224,7 +215,7 @@ fn holds_a_system(disk: &Disk) -> bool {
         label.as_deref().is_some_and(|label| LABELS.contains(&label) || label.starts_with("COS_"))
     };
     // The predecessor's medium has such a label too.
-    let image = |found: &&Signature| found.kind != Kind::Iso9660;
+    let image = |found: &&Signature| found.kind != SignatureKind::Iso9660;
     let holds = |signatures: &[Signature]| signatures.iter().filter(image).any(|found| ours(&found.label));
     let named = |name: &str| disk.partitions.iter().any(|part| part.label.as_deref() == Some(name));
     // The predecessor's data disk has no partition table; where there is one, the rest is of an older day.

@@ -8,17 +8,14 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::choose::DATA;
-use super::disks::target;
+use super::labels::DATA as LABEL;
 use super::layout::Stays;
-use super::{Plan, Target};
-use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature};
+use super::target::{Target, target};
+use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
 use base::failure::{Class, Failure};
 use model::config::{Install, Keep, Role};
 
 const KEY: &str = "install.keep";
-
-/// The label of the file system with the data of virtual machines.
-pub(crate) const LABEL: &str = "HARV_LH_DEFAULT";
 
 /// A data partition that stays as it is.
 #[derive(Clone, Debug, Serialize)]
@@ -36,20 +33,6 @@ impl Kept {
     pub(super) fn stays(&self) -> Stays {
         let FoundPartition { start, size, .. } = self.partition;
         Stays { uuid: self.uuid, start, size }
-    }
-}
-
-impl Plan {
-    /// What is kept on the disk of the system.
-    #[must_use]
-    pub fn kept_here(&self) -> Option<&Kept> {
-        self.kept.as_ref().filter(|kept| kept.disk.name == self.disk.name)
-    }
-
-    /// What is kept on another disk, of which nothing is changed.
-    #[must_use]
-    pub fn kept_apart(&self) -> Option<&Kept> {
-        self.kept.as_ref().filter(|kept| kept.disk.name != self.disk.name)
     }
 }
 
@@ -89,7 +72,9 @@ fn holds_data(partition: &FoundPartition) -> bool {
 }
 
 fn is_data(signatures: &[Signature]) -> bool {
-    let ext = |found: &&Signature| matches!(found.kind, Kind::Ext2 | Kind::Ext3 | Kind::Ext4);
+    let ext = |found: &&Signature| {
+        matches!(found.kind, SignatureKind::Ext2 | SignatureKind::Ext3 | SignatureKind::Ext4)
+    };
     signatures.iter().filter(ext).any(|found| found.label.as_deref() == Some(LABEL))
 }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::choose::chosen;
 use super::layout::{self, Partition, PartitionName, Wish};
-use super::{Target, disks, refuse};
+use super::target::{Target, refuse, target};
 use crate::inventory::{Disk, FoundPartition, Inventory};
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
@@ -115,7 +115,7 @@ pub(super) fn arrange(disk: &Disk, wish: Wish, system_guid: Uuid) -> Result<Mirr
         size: usable(partition),
     });
     let arrays = arrays.collect();
-    Ok(Mirror { disk: disks::target(disk)?, erased: disk.partitions.clone(), disk_guid, partitions, arrays })
+    Ok(Mirror { disk: target(disk)?, erased: disk.partitions.clone(), disk_guid, partitions, arrays })
 }
 
 /// Firmware knows nothing of arrays.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
-use super::UnpackedImage;
 use super::layout::{Partition, PartitionName};
+use super::step::UnpackedImage;
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::size::ByteSize;

@@ -1,23 +1,10 @@
 //! Leftovers of earlier systems that this one has started on its own: swap, arrays, volumes. They are taken down before
 //! their disks are erased. What a person did, such as a mount, is a reason to refuse.
 
-use std::path::Path;
-
-use super::Kept;
-use crate::inventory::{Disk, Holder, HolderKind, Inventory};
+use super::keep::Kept;
+use crate::inventory::{Disk, Holder, Inventory};
 use base::failure::{Class, Failure};
 use model::config::{Install, Wipe};
-
-/// Whether a system starts such a holder by itself, and it can be taken down without a loss.
-pub(super) fn is_leftover(holder: &Holder) -> bool {
-    match holder.kind {
-        HolderKind::Swap => true,
-        HolderKind::Md => holder.device.is_some(),
-        // The device mapper knows its devices by name.
-        HolderKind::Lvm | HolderKind::Crypt | HolderKind::Partition => holder.name.is_some(),
-        _ => false,
-    }
-}
 
 /// What holds the disks that are erased, each before what it rests on. Refuses what rests on a disk that is not erased
 /// too, and what holds something that is kept.
@@ -78,18 +65,4 @@ fn refuse(disk: &Disk, holder: &Holder, why: &str) -> Failure {
     let what = format!("{} is in use: {holder}, and {why}", disk.path.display());
     Failure::new(Class::Hardware, what)
         .hint("Take it down by hand, choose another disk, or have the other disks wiped with install.wipe_disks_list.")
-}
-
-/// The holder as a plan names it, such as `vg0-root (LVM) on /dev/sda2`.
-pub(crate) fn describe(holder: &Holder) -> String {
-    let on = holder.on.display();
-    let device = holder.device.as_deref().map(Path::display).map(|device| device.to_string());
-    let name = holder.name.clone().or(device).unwrap_or_default();
-    match holder.kind {
-        HolderKind::Swap => format!("swap on {on}"),
-        HolderKind::Md => format!("{name} (RAID) on {on}"),
-        HolderKind::Lvm => format!("{name} (LVM) on {on}"),
-        HolderKind::Crypt => format!("{name} (encrypted) on {on}"),
-        _ => format!("{name} on {on}"),
-    }
 }

@@ -1,9 +1,10 @@
 use super::*;
-use crate::inventory::{Holder, HolderKind, Kind, Signature};
+use crate::inventory::{Disk, Holder, HolderKind, Signature, SignatureKind};
 use base::failure::{class_of, render};
+use base::size::ByteSize;
 use model::config::disk::Transport;
 use model::config::{Distribution, Install, Profile};
-use model::release::{Containerd, Purpose};
+use model::release::{Containerd, Payload, Purpose};
 
 mod corpus;
 mod disks;
@@ -49,7 +50,7 @@ pub(crate) fn trial() -> InstallConfig {
 
 /// An ext4 file system with this label.
 pub(crate) fn ext4(label: &str) -> Signature {
-    Signature { kind: Kind::Ext4, label: Some(label.into()), uuid: None, offset: 1080 }
+    Signature { kind: SignatureKind::Ext4, label: Some(label.into()), uuid: None, offset: 1080 }
 }
 
 /// A mounted file system on `node`.

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 /// What a name server says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum DnsAnswer {
     /// The IPv4 addresses of the name, perhaps none.
     Addresses(Vec<Ipv4Addr>),
     /// There is no such name.
@@ -35,13 +35,13 @@ pub(super) fn query(id: u16, name: &str) -> Option<Vec<u8>> {
 }
 
 /// Reads the answer to the query `asked`; none for a datagram that answers something else.
-pub(super) fn answer(asked: &[u8], datagram: &[u8]) -> Option<Answer> {
+pub(super) fn answer(asked: &[u8], datagram: &[u8]) -> Option<DnsAnswer> {
     let is_answer = datagram.get(..2)? == asked.get(..2)? && datagram.get(2)? & 0x80 != 0;
     let header = datagram.get(..HEADER).filter(|_| is_answer)?;
     match header[3] & 0x0f {
         0 => {}
-        3 => return Some(Answer::NoSuchName),
-        code => return Some(Answer::Unwilling(reason(code))),
+        3 => return Some(DnsAnswer::NoSuchName),
+        code => return Some(DnsAnswer::Unwilling(reason(code))),
     }
     let questions = u16::from_be_bytes([header[4], header[5]]);
     let answers = u16::from_be_bytes([header[6], header[7]]);
@@ -56,7 +56,7 @@ pub(super) fn answer(asked: &[u8], datagram: &[u8]) -> Option<Answer> {
         found.extend(address);
         place = next;
     }
-    Some(Answer::Addresses(found))
+    Some(DnsAnswer::Addresses(found))
 }
 
 /// The address in the record at `place`, if it is one, and where the next record begins.
@@ -113,9 +113,9 @@ pub(super) mod tests {
         assert_eq!(&asked[12..], b"\x04time\x07example\x03org\0\0\x01\0\x01");
         let good = reply(&asked, 0, &[[192, 0, 2, 1], [192, 0, 2, 2]]);
         let addresses = vec![Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
-        assert_eq!(answer(&asked, &good), Some(Answer::Addresses(addresses)));
-        assert_eq!(answer(&asked, &reply(&asked, 3, &[])), Some(Answer::NoSuchName));
-        assert_eq!(answer(&asked, &reply(&asked, 5, &[])), Some(Answer::Unwilling("REFUSED".into())));
+        assert_eq!(answer(&asked, &good), Some(DnsAnswer::Addresses(addresses)));
+        assert_eq!(answer(&asked, &reply(&asked, 3, &[])), Some(DnsAnswer::NoSuchName));
+        assert_eq!(answer(&asked, &reply(&asked, 5, &[])), Some(DnsAnswer::Unwilling("REFUSED".into())));
         let other = query(8, "time.example.org").unwrap();
         assert_eq!(answer(&asked, &reply(&other, 0, &[])), None);
         assert_eq!(answer(&asked, &asked), None, "a question is no answer");
@@ -128,9 +128,9 @@ pub(super) mod tests {
         bytes[7] = 2;
         bytes.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 4, 1, b'c', 0xc0, 14]);
         bytes.extend([1, b'c', 0xc0, 14, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 0, 0, 1]);
-        assert_eq!(answer(&asked, &bytes), Some(Answer::Addresses(vec![[10, 0, 0, 1].into()])));
+        assert_eq!(answer(&asked, &bytes), Some(DnsAnswer::Addresses(vec![[10, 0, 0, 1].into()])));
         let cut = &bytes[..bytes.len() - 1];
-        assert_eq!(answer(&asked, cut), Some(Answer::Addresses(vec![])));
+        assert_eq!(answer(&asked, cut), Some(DnsAnswer::Addresses(vec![])));
     }
 
     #[test]
@@ -144,7 +144,7 @@ pub(super) mod tests {
         fn any_datagram_comes_to_an_end(mut noise: Vec<u8>) {
             let asked = query(0, "a").unwrap();
             noise.splice(..noise.len().min(3), [0, 0, 0x80]);
-            if let Some(Answer::Addresses(found)) = answer(&asked, &noise) {
+            if let Some(DnsAnswer::Addresses(found)) = answer(&asked, &noise) {
                 proptest::prop_assert!(found.len() * 10 <= noise.len());
             }
         }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::join::{Ports, Version};
+use super::join::{Ports, Version, is_server};
 use crate::node::network;
 use model::config::network::NetworkMethod;
 use model::config::{
@@ -91,11 +91,6 @@ impl Join {
             version: None,
         })
     }
-}
-
-/// Whether a node of this role joins as a server.
-pub(super) fn is_server(role: Role) -> bool {
-    matches!(role, Role::Management | Role::Witness)
 }
 
 /// An address that the node, or the cluster, takes for itself.

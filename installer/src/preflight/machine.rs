@@ -15,7 +15,7 @@ pub type Fact<T> = Result<T, String>;
 
 /// What the checks of the machine look at.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct MachineFacts {
     /// Processors that are online.
     pub cpus: Fact<u32>,
     /// How much memory there is.
@@ -52,7 +52,7 @@ pub struct Processor {
     pub virtualises: bool,
 }
 
-impl Facts {
+impl MachineFacts {
     /// Looks at this machine once.
     #[must_use]
     pub fn scan(roots: &Roots, inventory: Inventory) -> Self {

@@ -1,7 +1,7 @@
 //! Questions to servers and neighbours, each with a time limit, behind a trait that tests replace.
 //!
-//! Whoever asks learns one of three things: an answer, that there is no good answer ([`Trouble::Silent`], which is a
-//! finding), or that this system was not able to ask ([`Trouble::Unable`], which is none: a live system without an
+//! Whoever asks learns one of three things: an answer, that there is no good answer ([`NetworkTrouble::Silent`], which is a
+//! finding), or that this system was not able to ask ([`NetworkTrouble::Unable`], which is none: a live system without an
 //! address says nothing about a name server).
 
 use std::ffi::OsString;
@@ -13,24 +13,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-pub use super::dns::Answer;
+pub use super::dns::DnsAnswer;
 use super::join::{Question, Seen};
 pub use super::ntp::{Offset, Time};
+use super::trouble::NetworkTrouble;
 use super::{dns, join, ntp};
 use base::files::read_text;
 
-/// Why there is no answer, as clauses that follow the name of who was asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// Asked, and no good answer came.
-    Silent(String),
-    /// Not asked: this system has no way to.
-    Unable(String),
-}
-
 /// Who has an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum AddressHolder {
     /// Nobody answers for it.
     Nobody,
     /// This system.
@@ -44,13 +36,13 @@ pub trait Network: Sync {
     /// The name servers that the network told this system of.
     fn resolvers(&self) -> Vec<Ipv4Addr>;
     /// Asks a name server for the addresses of `name`.
-    fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<Answer, Trouble>;
+    fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<DnsAnswer, NetworkTrouble>;
     /// Asks a time server.
-    fn time(&self, server: Ipv4Addr, until: Instant) -> Result<Time, Trouble>;
+    fn time(&self, server: Ipv4Addr, until: Instant) -> Result<Time, NetworkTrouble>;
     /// Connects to a proxy, and unless it speaks TLS, waits for an answer in HTTP.
-    fn proxy(&self, address: SocketAddr, tls: bool, until: Instant) -> Result<(), Trouble>;
+    fn proxy(&self, address: SocketAddr, tls: bool, until: Instant) -> Result<(), NetworkTrouble>;
     /// Asks the machines behind a card who has an address.
-    fn holder(&self, address: Ipv4Addr, card: &str, until: Instant) -> Result<Holder, Trouble>;
+    fn holder(&self, address: Ipv4Addr, card: &str, until: Instant) -> Result<AddressHolder, NetworkTrouble>;
     /// Asks the cluster that a node is to join.
     fn cluster(&self, question: &Question, until: Instant) -> Seen;
 }
@@ -60,11 +52,11 @@ pub trait Network: Sync {
 pub struct Offline;
 
 impl Offline {
-    fn trouble() -> Trouble {
-        Trouble::Unable("can only be asked from the machine itself".into())
+    fn trouble() -> NetworkTrouble {
+        NetworkTrouble::Unable("can only be asked from the machine itself".into())
     }
 
-    fn unable<T>() -> Result<T, Trouble> {
+    fn unable<T>() -> Result<T, NetworkTrouble> {
         Err(Self::trouble())
     }
 }
@@ -74,19 +66,19 @@ impl Network for Offline {
         Vec::new()
     }
 
-    fn lookup(&self, _: Ipv4Addr, _: &str, _: Instant) -> Result<Answer, Trouble> {
+    fn lookup(&self, _: Ipv4Addr, _: &str, _: Instant) -> Result<DnsAnswer, NetworkTrouble> {
         Self::unable()
     }
 
-    fn time(&self, _: Ipv4Addr, _: Instant) -> Result<Time, Trouble> {
+    fn time(&self, _: Ipv4Addr, _: Instant) -> Result<Time, NetworkTrouble> {
         Self::unable()
     }
 
-    fn proxy(&self, _: SocketAddr, _: bool, _: Instant) -> Result<(), Trouble> {
+    fn proxy(&self, _: SocketAddr, _: bool, _: Instant) -> Result<(), NetworkTrouble> {
         Self::unable()
     }
 
-    fn holder(&self, _: Ipv4Addr, _: &str, _: Instant) -> Result<Holder, Trouble> {
+    fn holder(&self, _: Ipv4Addr, _: &str, _: Instant) -> Result<AddressHolder, NetworkTrouble> {
         Self::unable()
     }
 
@@ -133,16 +125,17 @@ impl Network for SystemNetwork {
         servers.collect()
     }
 
-    fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<Answer, Trouble> {
+    fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<DnsAnswer, NetworkTrouble> {
         // An answer that does not fit the number is dropped, so any number that changes will do.
         let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let id = u16::try_from(clock.subsec_nanos() >> 8 & 0xffff).unwrap_or_default();
-        let query = dns::query(id, name).ok_or_else(|| Trouble::Unable(format!("{name} is no name")))?;
+        let query =
+            dns::query(id, name).ok_or_else(|| NetworkTrouble::Unable(format!("{name} is no name")))?;
         let server = (server, self.dns_port).into();
         ask(server, until, || query.clone(), dns::answer)
     }
 
-    fn time(&self, server: Ipv4Addr, until: Instant) -> Result<Time, Trouble> {
+    fn time(&self, server: Ipv4Addr, until: Instant) -> Result<Time, NetworkTrouble> {
         let sent = std::cell::Cell::new(SystemTime::now());
         let query = || {
             sent.set(SystemTime::now());
@@ -152,7 +145,7 @@ impl Network for SystemNetwork {
         ask((server, self.ntp_port).into(), until, query, read)
     }
 
-    fn proxy(&self, address: SocketAddr, tls: bool, until: Instant) -> Result<(), Trouble> {
+    fn proxy(&self, address: SocketAddr, tls: bool, until: Instant) -> Result<(), NetworkTrouble> {
         in_time(until)?;
         let patience = left(until.min(Instant::now() + TCP_PATIENCE));
         let mut stream = TcpStream::connect_timeout(&address, patience).map_err(trouble)?;
@@ -166,20 +159,25 @@ impl Network for SystemNetwork {
         stream.write_all(request.as_bytes()).map_err(trouble)?;
         let mut beginning = [0; 5];
         let http = stream.read_exact(&mut beginning).is_ok() && beginning == *b"HTTP/";
-        if http { Ok(()) } else { Err(Trouble::Silent("takes connections and does not speak HTTP".into())) }
+        if http {
+            Ok(())
+        } else {
+            Err(NetworkTrouble::Silent("takes connections and does not speak HTTP".into()))
+        }
     }
 
-    fn holder(&self, address: Ipv4Addr, card: &str, until: Instant) -> Result<Holder, Trouble> {
+    fn holder(&self, address: Ipv4Addr, card: &str, until: Instant) -> Result<AddressHolder, NetworkTrouble> {
         if is_own(address) {
-            return Ok(Holder::Own);
+            return Ok(AddressHolder::Own);
         }
         in_time(until)?;
-        poke(address, card).map_err(|error| Trouble::Unable(format!("cannot be asked for: {error}")))?;
+        poke(address, card)
+            .map_err(|error| NetworkTrouble::Unable(format!("cannot be asked for: {error}")))?;
         let until = until.min(Instant::now() + NEIGHBOUR_PATIENCE);
         let mut asked = false;
         loop {
             match self.neighbour(address, card) {
-                Some(Some(holder)) => return Ok(Holder::Other(holder)),
+                Some(Some(holder)) => return Ok(AddressHolder::Other(holder)),
                 Some(None) => asked = true,
                 None => {}
             }
@@ -188,8 +186,9 @@ impl Network for SystemNetwork {
             }
             thread::sleep(Duration::from_millis(50));
         }
-        let unasked = || Trouble::Unable(format!("was not asked for: the kernel sends no ARP on {card}"));
-        if asked { Ok(Holder::Nobody) } else { Err(unasked()) }
+        let unasked =
+            || NetworkTrouble::Unable(format!("was not asked for: the kernel sends no ARP on {card}"));
+        if asked { Ok(AddressHolder::Nobody) } else { Err(unasked()) }
     }
 
     fn cluster(&self, question: &Question, until: Instant) -> Seen {
@@ -239,7 +238,7 @@ fn ask<T>(
     until: Instant,
     query: impl Fn() -> Vec<u8>,
     read: impl Fn(&[u8], &[u8]) -> Option<T>,
-) -> Result<T, Trouble> {
+) -> Result<T, NetworkTrouble> {
     in_time(until)?;
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(trouble)?;
     // A connected socket hears of unreachable ports and drops the datagrams of strangers.
@@ -261,12 +260,12 @@ fn ask<T>(
             }
         }
     }
-    Err(Trouble::Silent("does not answer".into()))
+    Err(NetworkTrouble::Silent("does not answer".into()))
 }
 
 /// Who is not waited for has not been silent.
-fn in_time(until: Instant) -> Result<(), Trouble> {
-    let over = || Trouble::Unable("was not asked: the time for all checks was over".into());
+fn in_time(until: Instant) -> Result<(), NetworkTrouble> {
+    let over = || NetworkTrouble::Unable("was not asked: the time for all checks was over".into());
     if Instant::now() < until { Ok(()) } else { Err(over()) }
 }
 
@@ -281,16 +280,16 @@ fn timed_out(error: &io::Error) -> bool {
 
 /// Whether this system could not ask, or nobody answered.
 #[allow(clippy::needless_pass_by_value)]
-fn trouble(error: io::Error) -> Trouble {
+fn trouble(error: io::Error) -> NetworkTrouble {
     use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
     match error.kind() {
         NetworkUnreachable | AddrNotAvailable => {
-            Trouble::Unable("cannot be reached: this system has no route to it".into())
+            NetworkTrouble::Unable("cannot be reached: this system has no route to it".into())
         }
-        NetworkDown => Trouble::Unable("cannot be reached: the network is down".into()),
-        PermissionDenied => Trouble::Unable(format!("cannot be asked: {error}")),
-        _ if timed_out(&error) => Trouble::Silent("does not answer".into()),
-        io::ErrorKind::ConnectionRefused => Trouble::Silent("has nobody listening".into()),
-        _ => Trouble::Silent(format!("cannot be reached: {error}")),
+        NetworkDown => NetworkTrouble::Unable("cannot be reached: the network is down".into()),
+        PermissionDenied => NetworkTrouble::Unable(format!("cannot be asked: {error}")),
+        _ if timed_out(&error) => NetworkTrouble::Silent("does not answer".into()),
+        io::ErrorKind::ConnectionRefused => NetworkTrouble::Silent("has nobody listening".into()),
+        _ => NetworkTrouble::Silent(format!("cannot be reached: {error}")),
     }
 }

@@ -5,15 +5,16 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::check::{Check, CheckOutcome, Severity, profile_name};
+use super::checks::CHECKS;
 use super::join::Authority;
-use super::{CHECKS, Outcome, Severity, profile_name};
 use base::failure::{Class, Failure};
 use base::progress::Progress;
 use model::config::{Profile, Role};
 
 /// What every check said.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct PreflightReport {
     /// The role that was judged for.
     pub role: Role,
     /// The profile that was judged for.
@@ -42,24 +43,24 @@ pub struct Verdict {
     pub class: Class,
     /// What it said.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
 }
 
 impl Verdict {
     /// Whether an install must not begin.
     #[must_use]
     pub fn stops(&self) -> bool {
-        matches!(self.outcome, Outcome::Found(_)) && self.severity == Severity::Error
+        matches!(self.outcome, CheckOutcome::Found(_)) && self.severity == Severity::Error
     }
 
     /// What it comes to, in a word or three.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self.outcome {
-            Outcome::Passed { .. } => "passed",
-            Outcome::Found(_) => self.severity.name(),
-            Outcome::CouldNotRun { .. } => "could not run",
-            Outcome::Skipped { .. } => "skipped",
+            CheckOutcome::Passed { .. } => "passed",
+            CheckOutcome::Found(_) => self.severity.name(),
+            CheckOutcome::CouldNotRun { .. } => "could not run",
+            CheckOutcome::Skipped { .. } => "skipped",
         }
     }
 
@@ -67,9 +68,9 @@ impl Verdict {
     #[must_use]
     pub fn text(&self) -> &str {
         match &self.outcome {
-            Outcome::Passed { detail } => detail,
-            Outcome::Found(finding) => &finding.message,
-            Outcome::CouldNotRun { why } | Outcome::Skipped { why } => why,
+            CheckOutcome::Passed { detail } => detail,
+            CheckOutcome::Found(finding) => &finding.message,
+            CheckOutcome::CouldNotRun { why } | CheckOutcome::Skipped { why } => why,
         }
     }
 
@@ -77,13 +78,13 @@ impl Verdict {
     #[must_use]
     pub fn next(&self) -> Option<&str> {
         match &self.outcome {
-            Outcome::Found(finding) => Some(&finding.next),
+            CheckOutcome::Found(finding) => Some(&finding.next),
             _ => None,
         }
     }
 }
 
-impl Report {
+impl PreflightReport {
     /// The checks that an install must not begin after.
     pub fn stops(&self) -> impl Iterator<Item = &Verdict> {
         self.checks.iter().filter(|verdict| verdict.stops())
@@ -94,7 +95,7 @@ impl Report {
         for verdict in &self.checks {
             let line = format!("{}: {}: {}", verdict.word(), verdict.check, verdict.text());
             match verdict.outcome {
-                Outcome::Passed { .. } | Outcome::Skipped { .. } => {}
+                CheckOutcome::Passed { .. } | CheckOutcome::Skipped { .. } => {}
                 _ => progress.note("preflight", line),
             }
         }
@@ -184,7 +185,7 @@ pub fn list_text() -> String {
 /// The registry, for programs.
 #[must_use]
 pub fn list_json() -> Value {
-    let severity = |check: &super::Check| {
+    let severity = |check: &Check| {
         let role = |role: Role| {
             let levels =
                 PROFILES.map(|profile| (profile_name(profile), check.severity(role, profile).name()));
@@ -192,7 +193,7 @@ pub fn list_json() -> Value {
         };
         Value::Object(Role::ALL.map(role).into_iter().collect())
     };
-    let check = |check: &super::Check| {
+    let check = |check: &Check| {
         json!({
             "name": check.name, "title": check.title, "looks_at": check.looks_at, "severity": severity(check),
         })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::{Fetch, plain_http};
+use super::fetch::{Fetch, plain_http};
 use base::failure::{Class, Classify, Failure};
 use model::config::formats::access;
 use model::config::{InstallConfig, SshKey};

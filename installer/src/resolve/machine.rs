@@ -5,19 +5,19 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-use super::{Content, Fetch, LIMIT};
+use super::fetch::{Fetch, FetchedContent, LIMIT};
 use base::failure::{Class, Classify};
 use base::files::read_at_most;
 use transfer::download::{Downloader, Patience};
 
 /// Reads files and asks servers.
 #[derive(Clone, Debug, Default)]
-pub struct ThisMachine {
+pub struct SystemFetch {
     authorities: Vec<String>,
     patience: Patience,
 }
 
-impl ThisMachine {
+impl SystemFetch {
     /// Trusts the authorities of the machine and these, each as PEM.
     #[must_use]
     pub fn new(authorities: Vec<String>, patience: Patience) -> Self {
@@ -25,16 +25,16 @@ impl ThisMachine {
     }
 }
 
-impl Fetch for ThisMachine {
-    fn file(&self, path: &Path) -> Result<Content> {
-        let read = || -> Result<Content> {
+impl Fetch for SystemFetch {
+    fn file(&self, path: &Path) -> Result<FetchedContent> {
+        let read = || -> Result<FetchedContent> {
             let metadata = std::fs::metadata(path)?;
             if !metadata.is_file() {
                 // Opening a pipe would wait for its writer.
                 bail!("it is not a regular file");
             }
             let readable_by_others = metadata.permissions().mode() & 0o004 != 0;
-            Ok(Content { bytes: read_at_most(path, LIMIT)?, readable_by_others })
+            Ok(FetchedContent { bytes: read_at_most(path, LIMIT)?, readable_by_others })
         };
         read().class(Class::Invalid, || format!("reading {}", path.display()))
     }
@@ -62,7 +62,7 @@ mod tests {
         fs::write(&path, "abc\n").unwrap();
         for (mode, open) in [(0o600, false), (0o640, false), (0o644, true)] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            let content = ThisMachine::default().file(&path).unwrap();
+            let content = SystemFetch::default().file(&path).unwrap();
             assert_eq!((content.bytes.as_slice(), content.readable_by_others), (&b"abc\n"[..], open));
         }
     }
@@ -74,7 +74,7 @@ mod tests {
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
         fs::write(&large, vec![b'a'; 65 << 10]).unwrap();
         for path in [pipe, large, directory.path().join("absent")] {
-            let Err(error) = ThisMachine::default().file(&path) else { panic!("{}", path.display()) };
+            let Err(error) = SystemFetch::default().file(&path) else { panic!("{}", path.display()) };
             assert_eq!(class_of(&error), Class::Invalid);
             assert!(render(&error).contains(&*path.to_string_lossy()));
         }
@@ -93,7 +93,7 @@ mod tests {
                 while stream.write_all(&[b'a'; 4096]).is_ok() {}
             }
         });
-        let error = ThisMachine::default().url(&url).unwrap_err();
+        let error = SystemFetch::default().url(&url).unwrap_err();
         assert_eq!(class_of(&error), Class::Network);
         assert!(render(&error).contains("more than 65536 bytes"), "{}", render(&error));
     }
@@ -105,7 +105,7 @@ mod tests {
             _ => Answer::ok(b"new-token-new-token").with("ETag: \"2\""),
         });
         let patience = Patience { pause: Duration::from_millis(1), ..Patience::default() };
-        let machine = ThisMachine::new(Vec::new(), patience);
+        let machine = SystemFetch::new(Vec::new(), patience);
         assert_eq!(machine.url(&format!("{}/token", server.url())).unwrap(), b"new-token-new-token");
     }
 
@@ -115,7 +115,7 @@ mod tests {
         let to = plain.url();
         let server =
             Fake::with_tls(move |_| Answer::new(308, b"").with(&format!("Location: {to}/token?key=hush")));
-        let machine = ThisMachine::new(vec![AUTHORITY.to_owned()], Patience::default());
+        let machine = SystemFetch::new(vec![AUTHORITY.to_owned()], Patience::default());
         let error = machine.url(&format!("{}/token", server.url())).unwrap_err();
         let text = render(&error);
         assert_eq!(class_of(&error), Class::Network, "{text}");

@@ -5,38 +5,18 @@
 //! doing it. Whatever is fetched passes the checks that a value in the document passes, and an error names
 //! where it came from, never what it is.
 
+mod fetch;
 mod keys;
 mod machine;
 mod secrets;
-
-use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use model::config::InstallConfig;
 
-pub use machine::ThisMachine;
-
-/// The most that a reference may lead to, in bytes: far more than a token or an account's keys have.
-pub const LIMIT: u64 = 64 << 10;
-
-/// Reads what is referred to; tests have their own.
-pub trait Fetch {
-    /// A file of the installing system, of at most [`LIMIT`] bytes.
-    fn file(&self, path: &Path) -> Result<Content>;
-    /// What a server gives, at most [`LIMIT`] bytes.
-    fn url(&self, url: &str) -> Result<Vec<u8>>;
-}
-
-/// What is in a file. Has no `Debug` that shows it.
-#[allow(missing_debug_implementations)]
-pub struct Content {
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    /// Whether every user of the machine can read the file.
-    pub readable_by_others: bool,
-}
+pub use fetch::{Fetch, FetchedContent, LIMIT};
+pub use machine::SystemFetch;
 
 /// A key of a document whose value is elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -76,18 +56,11 @@ pub fn resolve(
     Ok(resolved)
 }
 
-/// Told where a URL without TLS is used for something that matters.
-fn plain_http(key: &str, url: &str, warn: &mut dyn FnMut(String)) {
-    if url.starts_with("http://") {
-        let url = transfer::download::shown(url);
-        warn(format!("{key} comes from {url} without TLS; whoever is on the way can read and change it"));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
+    use std::path::Path;
 
     use super::*;
     use base::failure::{Class, Failure};
@@ -113,9 +86,9 @@ mod tests {
     }
 
     impl Fetch for Shelf {
-        fn file(&self, path: &Path) -> Result<Content> {
+        fn file(&self, path: &Path) -> Result<FetchedContent> {
             let bytes = self.get(path.to_str().unwrap(), Class::Invalid)?;
-            Ok(Content { bytes, readable_by_others: self.shared })
+            Ok(FetchedContent { bytes, readable_by_others: self.shared })
         }
 
         fn url(&self, url: &str) -> Result<Vec<u8>> {

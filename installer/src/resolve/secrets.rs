@@ -5,19 +5,19 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Fetch, plain_http};
+use super::fetch::{Fetch, plain_http};
 use base::failure::{Class, Classify, Failure};
 use model::config::formats::{FormatResult, access};
 use model::config::{InstallConfig, Secret};
 use transfer::download::shown;
 
 /// Where a secret is.
-pub(super) enum Place<'a> {
+pub(super) enum SecretSource<'a> {
     File(&'a str),
     Url(&'a str),
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for SecretSource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => f.write_str(path),
@@ -27,10 +27,10 @@ impl fmt::Display for Place<'_> {
 }
 
 /// The keys of secrets that are elsewhere, and where.
-pub(super) fn places(config: &InstallConfig) -> Vec<(&'static str, Place<'_>)> {
-    let file = |path| Place::File(path);
+pub(super) fn places(config: &InstallConfig) -> Vec<(&'static str, SecretSource<'_>)> {
+    let file = |path| SecretSource::File(path);
     let token_file = config.token_file.as_deref().map(file).map(|place| ("token", place));
-    let token_url = config.token_url.as_deref().map(Place::Url).map(|place| ("token", place));
+    let token_url = config.token_url.as_deref().map(SecretSource::Url).map(|place| ("token", place));
     let password = config.os.password_file.as_deref().map(file).map(|place| ("os.password", place));
     token_file.into_iter().chain(token_url).chain(password).collect()
 }
@@ -73,20 +73,20 @@ fn one_of(keys: &[(&str, bool)]) -> Result<(), Failure> {
 
 fn obtain(
     key: &str,
-    place: &Place<'_>,
+    place: &SecretSource<'_>,
     check: fn(&str) -> FormatResult,
     fetch: &dyn Fetch,
     warn: &mut dyn FnMut(String),
 ) -> Result<Secret> {
     let bytes = match place {
-        Place::File(path) => {
+        SecretSource::File(path) => {
             let content = fetch.file(Path::new(path)).class(Class::Invalid, || format!("getting `{key}`"))?;
             if content.readable_by_others {
                 warn(format!("{path} holds `{key}`, and every user can read it; chmod 600 {path} helps"));
             }
             content.bytes
         }
-        Place::Url(url) => {
+        SecretSource::Url(url) => {
             plain_http(&format!("`{key}`"), url, warn);
             fetch.url(url).class(Class::Network, || format!("getting `{key}`"))?
         }

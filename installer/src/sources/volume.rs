@@ -36,7 +36,7 @@ const MARKS: [&str; 3] = ["install", "os", "scheme_version"];
 
 /// Where this machine tells of its devices.
 #[derive(Clone, Debug)]
-pub struct Roots {
+pub struct VolumeRoots {
     /// udev's records.
     pub udev: PathBuf,
     /// Links from device numbers to devices.
@@ -45,7 +45,7 @@ pub struct Roots {
     pub labels: PathBuf,
 }
 
-impl Default for Roots {
+impl Default for VolumeRoots {
     fn default() -> Self {
         Self {
             udev: "/run/udev/data".into(),
@@ -57,7 +57,7 @@ impl Default for Roots {
 
 /// A volume with one of the labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Volume {
+pub struct LabelledVolume {
     /// Its device.
     pub device: PathBuf,
     /// Its label.
@@ -66,7 +66,7 @@ pub struct Volume {
 
 /// A document, and where it is one of many, which one and why.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundDocument {
     /// The document.
     pub document: Document,
     /// For people.
@@ -75,16 +75,16 @@ pub struct Found {
 
 /// The document of the only volume that has one; none where no volume has the label. Which machine this is is asked
 /// for where a volume has configurations for several.
-pub fn read(roots: &Roots, identity: &mut dyn FnMut() -> Identity) -> Result<Option<Found>> {
+pub fn read(roots: &VolumeRoots, identity: &mut dyn FnMut() -> Identity) -> Result<Option<FoundDocument>> {
     choose(&find(roots), |volume| mounted(volume, |root| document(volume, root, identity)))
 }
 
 /// Every volume with one of the labels, by its device.
 #[must_use]
-pub fn find(roots: &Roots) -> BTreeSet<Volume> {
+pub fn find(roots: &VolumeRoots) -> BTreeSet<LabelledVolume> {
     let mut found = BTreeSet::new();
     for label in SHARED.iter().chain([&OWN, &OWN_ON_FAT]) {
-        let volume = |device| Volume { device, label: (*label).to_owned() };
+        let volume = |device| LabelledVolume { device, label: (*label).to_owned() };
         let line = format!("S:disk/by-label/{label}");
         let records = fs::read_dir(&roots.udev).into_iter().flatten().flatten();
         for record in records {
@@ -110,10 +110,10 @@ pub fn find(roots: &Roots) -> BTreeSet<Volume> {
 
 /// Reads every volume; two documents are one too many.
 fn choose(
-    volumes: &BTreeSet<Volume>,
-    mut read: impl FnMut(&Volume) -> Result<Option<Found>>,
-) -> Result<Option<Found>> {
-    let mut chosen: Option<(&Volume, Found)> = None;
+    volumes: &BTreeSet<LabelledVolume>,
+    mut read: impl FnMut(&LabelledVolume) -> Result<Option<FoundDocument>>,
+) -> Result<Option<FoundDocument>> {
+    let mut chosen: Option<(&LabelledVolume, FoundDocument)> = None;
     for volume in volumes {
         let Some(document) = read(volume)? else { continue };
         if let Some((first, _)) = &chosen {
@@ -131,7 +131,7 @@ fn choose(
 }
 
 /// Mounts the volume for reading while `work` looks at it.
-fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+fn mounted<T>(volume: &LabelledVolume, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let what = || format!("reading the volume {} ({})", volume.label, volume.device.display());
     let directory = tempfile::tempdir().class(Class::DiskIo, what)?;
     let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
@@ -161,12 +161,16 @@ fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<
 }
 
 /// The document on the volume that is mounted at `root`.
-fn document(volume: &Volume, root: &Path, identity: &mut dyn FnMut() -> Identity) -> Result<Option<Found>> {
+fn document(
+    volume: &LabelledVolume,
+    root: &Path,
+    identity: &mut dyn FnMut() -> Identity,
+) -> Result<Option<FoundDocument>> {
     let present: Vec<_> = NAMES.into_iter().filter(|name| root.join(name).exists()).collect();
     let many = root.join(NODES).is_dir();
     let found = |file: &str, text: String| {
         let document = Document::yaml(Kind::Volume, format!("{}:/{file}", volume.label), text);
-        Ok(Some(Found { document, chosen: None }))
+        Ok(Some(FoundDocument { document, chosen: None }))
     };
     let own = [OWN, OWN_ON_FAT].contains(&&*volume.label);
     match present.as_slice() {
@@ -189,7 +193,7 @@ fn document(volume: &Volume, root: &Path, identity: &mut dyn FnMut() -> Identity
 }
 
 /// The document for this machine on a volume that has one for each of many.
-fn of_many(volume: &Volume, root: &Path, identity: &Identity) -> Result<Option<Found>> {
+fn of_many(volume: &LabelledVolume, root: &Path, identity: &Identity) -> Result<Option<FoundDocument>> {
     let directory = root.join(NODES);
     let place = format!("{}:/{NODES}", volume.label);
     let nodes = Nodes::open(&directory).class(Class::Invalid, || format!("reading {place}"))?;
@@ -201,11 +205,11 @@ fn of_many(volume: &Volume, root: &Path, identity: &Identity) -> Result<Option<F
     };
     let text = files::read_text(&directory.join(chosen.file))?;
     let document = Document::yaml(Kind::Volume, format!("{place}/{}", chosen.file), text);
-    Ok(Some(Found { document, chosen: Some(chosen.to_string()) }))
+    Ok(Some(FoundDocument { document, chosen: Some(chosen.to_string()) }))
 }
 
 /// The failure that a volume for this alone is which has nothing for this machine.
-fn nothing(volume: &Volume, why: &str) -> anyhow::Error {
+fn nothing(volume: &LabelledVolume, why: &str) -> anyhow::Error {
     let what = format!("the volume {} ({}) has no configuration", volume.label, volume.device.display());
     Failure::new(Class::Invalid, what)
         .because(anyhow::anyhow!("{why}"))
@@ -226,11 +230,11 @@ mod tests {
     use base::failure::class_of;
     use std::os::unix::fs::symlink;
 
-    fn volume(label: &str, device: &str) -> Volume {
-        Volume { device: device.into(), label: label.into() }
+    fn volume(label: &str, device: &str) -> LabelledVolume {
+        LabelledVolume { device: device.into(), label: label.into() }
     }
 
-    fn found(label: &str, files: &[(&str, &str)]) -> Result<Option<Found>> {
+    fn found(label: &str, files: &[(&str, &str)]) -> Result<Option<FoundDocument>> {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in files {
             files::write_atomically(&directory.path().join(name), text.as_bytes(), 0o600).unwrap();
@@ -266,7 +270,7 @@ mod tests {
     fn every_device_with_a_label_is_found_not_only_the_one_that_has_the_link() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
-        let roots = Roots { udev: path("udev"), numbers: path("numbers"), labels: path("labels") };
+        let roots = VolumeRoots { udev: path("udev"), numbers: path("numbers"), labels: path("labels") };
         assert!(find(&roots).is_empty());
         for root in [&roots.udev, &roots.numbers, &roots.labels] {
             fs::create_dir(root).unwrap();
@@ -289,12 +293,13 @@ mod tests {
     #[test]
     fn two_volumes_with_a_configuration_are_refused() {
         let volumes = BTreeSet::from([volume(OWN, "/dev/sda1"), volume("cidata", "/dev/sdb1")]);
-        let document =
-            |_: &Volume| Ok(Some(Found { document: Document::yaml(Kind::Volume, "x", ""), chosen: None }));
+        let document = |_: &LabelledVolume| {
+            Ok(Some(FoundDocument { document: Document::yaml(Kind::Volume, "x", ""), chosen: None }))
+        };
         let error = choose(&volumes, document).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid);
         assert!(error.to_string().contains("/dev/sda1") && error.to_string().contains("/dev/sdb1"));
-        let one = |volume: &Volume| if volume.label == OWN { document(volume) } else { Ok(None) };
+        let one = |volume: &LabelledVolume| if volume.label == OWN { document(volume) } else { Ok(None) };
         assert!(choose(&volumes, one).unwrap().is_some());
         assert!(choose(&BTreeSet::new(), document).unwrap().is_none());
     }

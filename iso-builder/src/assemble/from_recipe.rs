@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use medium::customization::{area, argument};
-use medium::iso::recipe::{self, FileContent, Recipe};
 use formats::iso9660::write::grub;
+use medium::customization::{area, argument};
 use medium::iso::esp;
+use medium::iso::recipe::{self, FileContent, Recipe};
 use model::release::{IsoRecipe, Payload};
 
 use super::iso::IsoParts;

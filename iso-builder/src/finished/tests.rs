@@ -2,9 +2,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use base::program::{Context, Format};
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
+use base::program::{Context, Format};
 use base::progress::{Event, Progress, Sink, State};
 use medium::opened::OpenedMedium;
 use model::release::{MANIFEST, MediumKind, Purpose};

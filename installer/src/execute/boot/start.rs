@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 
 use super::firmware;
 use crate::execute::kernel_calls;
-use crate::installed::Place;
+use crate::installed::NodePlace;
 use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure, causes};
 use base::files::{make_directory, write_atomically};
@@ -32,7 +32,7 @@ const STAGE: &str = "/run/nqrust-start";
 ///
 /// # Errors
 /// No way works. The machine is as it was.
-pub fn start_node(place: &Place, title: &str, runner: &dyn Runner, note: &dyn Fn(String)) -> Result<()> {
+pub fn start_node(place: &NodePlace, title: &str, runner: &dyn Runner, note: &dyn Fn(String)) -> Result<()> {
     let disk = place.disk.display();
     let mut troubles = Vec::new();
     let variables = Path::new(VARIABLES);
@@ -67,7 +67,7 @@ pub fn start_node(place: &Place, title: &str, runner: &dyn Runner, note: &dyn Fn
 }
 
 /// Tells the firmware; none where it has been told before and did not do it.
-fn by_firmware(place: &Place, title: &str, variables: &Path, runner: &dyn Runner) -> Result<Option<u16>> {
+fn by_firmware(place: &NodePlace, title: &str, variables: &Path, runner: &dyn Runner) -> Result<Option<u16>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     if firmware::was_told(variables, now, runner)? {
         return Ok(None);
@@ -76,7 +76,7 @@ fn by_firmware(place: &Place, title: &str, variables: &Path, runner: &dyn Runner
 }
 
 /// Starts the node's kernel; says of which slot.
-fn by_kernel(place: &Place, runner: &dyn Runner) -> Result<char> {
+fn by_kernel(place: &NodePlace, runner: &dyn Runner) -> Result<char> {
     let disk = File::open(&place.disk).with_context(|| format!("opening {}", place.disk.display()))?;
     let files = BootFiles::read(&disk, &place.esp)
         .with_context(|| format!("reading the boot files of {}", place.disk.display()))?;

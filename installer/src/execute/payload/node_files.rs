@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::readback::{self, WrittenFile};
 use super::store::directory;
-use crate::cards::{Remembered, record};
-use crate::fleet::herald;
+use crate::fleet::handover;
 use crate::installed;
+use crate::nics::{Remembered, record};
 use base::digest::Digest;
 use base::failure::{Class, Classify};
 use base::files::write_atomically;
@@ -59,7 +59,7 @@ impl NodeFiles {
             (installed::FILE, self.installed.expose().as_bytes(), 0o600),
         ];
         files.extend(self.cards.iter().map(|cards| (record::FILE, cards.as_bytes(), record::MODE)));
-        files.extend(self.fleet.iter().map(|kept| (herald::FILE, kept.expose().as_bytes(), 0o600)));
+        files.extend(self.fleet.iter().map(|kept| (handover::FILE, kept.expose().as_bytes(), 0o600)));
         files
     }
 

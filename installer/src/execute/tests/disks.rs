@@ -1,7 +1,7 @@
 //! Runs that write on more than one disk.
 
 use super::*;
-use crate::inventory::{Kind, Signature};
+use crate::inventory::{Signature, SignatureKind};
 use crate::plan::tests::found;
 
 /// The system on `vda`, data on `vdb`, and `vdc` to be wiped.
@@ -14,8 +14,8 @@ fn bench() -> Bench {
     disks[2].partitions = vec![found("vdc", 1, Some("home"), None), short, beyond];
     // Marks in the middle of the disk, and 1 MiB behind the start of a partition.
     let mark = |kind, offset| Signature { kind, label: None, uuid: None, offset };
-    disks[2].signatures = vec![mark(Kind::Gpt, 512), mark(Kind::MdMember, (5 << 30) + 512)];
-    disks[2].partitions[0].signatures = vec![mark(Kind::VmfsVolume, 1 << 20)];
+    disks[2].signatures = vec![mark(SignatureKind::Gpt, 512), mark(SignatureKind::MdMember, (5 << 30) + 512)];
+    disks[2].partitions[0].signatures = vec![mark(SignatureKind::VmfsVolume, 1 << 20)];
     let mut config = trial();
     config.install.data_disk = "/dev/vdb".parse().ok();
     config.install.wipe_disks_list = vec!["/dev/vdc".parse().unwrap(), "/dev/vdz".parse().unwrap()];

@@ -4,26 +4,27 @@
 //! partition table of the old kind, so a boot sector that is one of these holds no table.
 
 use super::bytes::Bytes;
-use super::{Found, Kind, Signature, Volume};
+use super::signature::{Signature, SignatureKind};
+use super::volume::{ProbeResult, ProbedVolume};
 
-pub(super) fn probe(volume: &Volume<'_>) -> Found {
+pub(super) fn probe(volume: &ProbedVolume<'_>) -> ProbeResult {
     let sector = volume.at(0, 512)?;
     let serial = |offset| {
         let serial = sector.le32(offset);
         Some(format!("{:04X}-{:04X}", serial >> 16, serial & 0xffff)).filter(|_| serial != 0)
     };
     if sector.has(3, b"-FVE-FS-") {
-        return Ok(Some(Signature::new(Kind::Bitlocker, 3)));
+        return Ok(Some(Signature::new(SignatureKind::Bitlocker, 3)));
     }
     if sector.has(3, b"\0\0\0\0\0ReFS") || sector.has(3, b"ReFS\0\0\0\0") {
-        return Ok(Some(Signature::new(Kind::Refs, 3)));
+        return Ok(Some(Signature::new(SignatureKind::Refs, 3)));
     }
     if sector.has(3, b"NTFS    ") {
         let uuid = Some(format!("{:016X}", sector.le64(0x48)));
-        return Ok(Some(Signature::new(Kind::Ntfs, 3).uuid(uuid)));
+        return Ok(Some(Signature::new(SignatureKind::Ntfs, 3).uuid(uuid)));
     }
     if sector.has(3, b"EXFAT   ") {
-        let found = Signature::new(Kind::Exfat, 3).uuid(serial(0x64));
+        let found = Signature::new(SignatureKind::Exfat, 3).uuid(serial(0x64));
         return Ok(Some(found.label(exfat_label(volume, &sector)?)));
     }
     let Some(wide) = fat(&sector) else { return Ok(None) };
@@ -31,11 +32,11 @@ pub(super) fn probe(volume: &Volume<'_>) -> Found {
     let at = if wide { 0x43 } else { 0x27 };
     let named = |label: &String| label != "NO NAME";
     let label = fat_label(volume, &sector)?.or_else(|| sector.text(at + 4, 11).filter(named));
-    Ok(Some(Signature::new(Kind::Vfat, at as u64 + 15).label(label).uuid(serial(at))))
+    Ok(Some(Signature::new(SignatureKind::Vfat, at as u64 + 15).label(label).uuid(serial(at))))
 }
 
 /// The label is an entry of its own in the root directory; some programs do not change the copy in the boot sector.
-fn fat_label(volume: &Volume<'_>, sector: &Bytes) -> std::io::Result<Option<String>> {
+fn fat_label(volume: &ProbedVolume<'_>, sector: &Bytes) -> std::io::Result<Option<String>> {
     const VOLUME_ID: u8 = 0x08;
     let each = u64::from(sector.le16(0x0b));
     let (short, long) = (u64::from(sector.le16(0x16)), u64::from(sector.le32(0x24)));
@@ -66,7 +67,7 @@ fn fat(sector: &Bytes) -> Option<bool> {
 }
 
 /// The label is an entry of type 0x83 in the root directory (exFAT specification, 7.3), of at most 11 characters.
-fn exfat_label(volume: &Volume<'_>, sector: &Bytes) -> std::io::Result<Option<String>> {
+fn exfat_label(volume: &ProbedVolume<'_>, sector: &Bytes) -> std::io::Result<Option<String>> {
     let (sector_shift, cluster_shift) = (u32::from(sector.u8(0x6c)), u32::from(sector.u8(0x6d)));
     if !(9..=12).contains(&sector_shift) || sector_shift + cluster_shift > 25 {
         return Ok(None);

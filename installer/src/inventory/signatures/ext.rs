@@ -1,6 +1,7 @@
 //! ext2, ext3 and ext4: the superblock at byte 1024 (Documentation/filesystems/ext4/super.rst).
 
-use super::{Found, Kind, Signature, Volume};
+use super::signature::{Signature, SignatureKind};
+use super::volume::{ProbeResult, ProbedVolume};
 
 const OFFSET: u64 = 1024;
 const MAGIC: u16 = 0xef53;
@@ -14,20 +15,20 @@ const EXT3_INCOMPATIBLE: u32 = 0x2 | 0x4 | 0x10;
 /// And of features that keep others from writing: sparse superblocks, large files, directories as trees.
 const EXT3_READ_ONLY: u32 = 0x1 | 0x2 | 0x4;
 
-pub(super) fn probe(volume: &Volume<'_>) -> Found {
+pub(super) fn probe(volume: &ProbedVolume<'_>) -> ProbeResult {
     let block = volume.at(OFFSET, 1024)?;
     if block.le16(0x38) != MAGIC {
         return Ok(None);
     }
     let (compatible, incompatible, read_only) = (block.le32(0x5c), block.le32(0x60), block.le32(0x64));
     let kind = if incompatible & JOURNAL_DEVICE != 0 {
-        Kind::ExtJournal
+        SignatureKind::ExtJournal
     } else if incompatible & !EXT3_INCOMPATIBLE != 0 || read_only & !EXT3_READ_ONLY != 0 {
-        Kind::Ext4
+        SignatureKind::Ext4
     } else if compatible & JOURNAL != 0 {
-        Kind::Ext3
+        SignatureKind::Ext3
     } else {
-        Kind::Ext2
+        SignatureKind::Ext2
     };
     let found = Signature::new(kind, OFFSET + 0x38);
     Ok(Some(found.label(block.text(0x78, 16)).uuid(block.uuid(0x68))))

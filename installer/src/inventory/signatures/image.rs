@@ -1,21 +1,22 @@
 //! File systems that are made once and only read: ISO 9660 (ECMA-119, 8.4) and SquashFS (fs/squashfs/squashfs_fs.h).
 
 use super::bytes::Bytes;
-use super::{Found, Kind, Signature, Volume};
+use super::signature::{Signature, SignatureKind};
+use super::volume::{ProbeResult, ProbedVolume};
 
 /// The primary volume descriptor: sector 16 of 2048 bytes.
 const DESCRIPTOR: u64 = 16 * 2048;
 
-pub(super) fn probe(volume: &Volume<'_>) -> Found {
+pub(super) fn probe(volume: &ProbedVolume<'_>) -> ProbeResult {
     let block = volume.at(0, 96)?;
     if block.has(0, b"hsqs") && block.le16(28) == 4 {
-        return Ok(Some(Signature::new(Kind::Squashfs, 0)));
+        return Ok(Some(Signature::new(SignatureKind::Squashfs, 0)));
     }
     let descriptor = volume.at(DESCRIPTOR, 2048)?;
     if !descriptor.has(0, b"\x01CD001") {
         return Ok(None);
     }
-    let found = Signature::new(Kind::Iso9660, DESCRIPTOR + 1);
+    let found = Signature::new(SignatureKind::Iso9660, DESCRIPTOR + 1);
     Ok(Some(found.label(descriptor.text(40, 32)).uuid(date(&descriptor))))
 }
 

@@ -2,17 +2,18 @@
 //! (lvm2, lib/format_text/layout.h and lib/label/label.h).
 
 use super::bytes::Bytes;
-use super::{Found, Kind, Signature, Volume};
+use super::signature::{Signature, SignatureKind};
+use super::volume::{ProbeResult, ProbedVolume};
 
 const METADATA_MAGIC: &[u8] = b" LVM2 x[5A%r0N*>";
 
-pub(super) fn probe(volume: &Volume<'_>) -> Found {
+pub(super) fn probe(volume: &ProbedVolume<'_>) -> ProbeResult {
     for sector in 0..4u64 {
         let offset = sector * 512;
         let label = volume.at(offset, 512)?;
         // A label tells its own place, so that a copy elsewhere is none.
         if label.has(0, b"LABELONE") && label.has(24, b"LVM2 001") && label.le64(8) == sector {
-            let found = Signature::new(Kind::LvmVolume, offset).uuid(uuid(&label));
+            let found = Signature::new(SignatureKind::LvmVolume, offset).uuid(uuid(&label));
             return Ok(Some(found.label(group(volume, &label)?)));
         }
     }
@@ -27,7 +28,7 @@ fn uuid(label: &Bytes) -> Option<String> {
 }
 
 /// The first word of the metadata; none for a volume that is in no group, or whose metadata lies on other volumes.
-fn group(volume: &Volume<'_>, label: &Bytes) -> std::io::Result<Option<String>> {
+fn group(volume: &ProbedVolume<'_>, label: &Bytes) -> std::io::Result<Option<String>> {
     // After the identity and the size: pairs of offset and length, first the data areas, then those of metadata,
     // each list with a pair of zeros at its end.
     let mut pairs = (label.le32(20) as usize + 40..).step_by(16).take_while(|at| *at < 496);

@@ -2,14 +2,15 @@
 //! at the end.
 
 use super::bytes::Bytes;
-use super::{Found, Kind, Signature, Volume};
+use super::signature::{Signature, SignatureKind};
+use super::volume::{ProbeResult, ProbedVolume};
 
 const MAGIC: u32 = 0xa92b_4efc;
 /// Room at the end that 0.90 keeps: its superblock begins at the last such boundary but one.
 const RESERVED: u64 = 64 << 10;
 
 /// 1.1 at the start, 1.2 4 KiB behind it.
-pub(super) fn at_start(volume: &Volume<'_>) -> Found {
+pub(super) fn at_start(volume: &ProbedVolume<'_>) -> ProbeResult {
     for offset in [0, 4096] {
         if let Some(found) = version_1(&volume.at(offset, 256)?, offset) {
             return Ok(Some(found));
@@ -18,7 +19,7 @@ pub(super) fn at_start(volume: &Volume<'_>) -> Found {
     Ok(None)
 }
 
-pub(super) fn at_end(volume: &Volume<'_>) -> Found {
+pub(super) fn at_end(volume: &ProbedVolume<'_>) -> ProbeResult {
     // 1.0: at least 8 KiB before the end, at a multiple of 4 KiB.
     if let Some(offset) = volume.size.checked_sub(8 << 10).map(|end| end / 4096 * 4096)
         && let Some(found) = version_1(&volume.at(offset, 256)?, offset)
@@ -27,13 +28,15 @@ pub(super) fn at_end(volume: &Volume<'_>) -> Found {
     }
     let Some(offset) = (volume.size / RESERVED * RESERVED).checked_sub(RESERVED) else { return Ok(None) };
     let block = volume.at(offset, 64)?;
-    Ok(version_0(&block).map(|uuid| Signature::new(Kind::MdMember, offset).uuid(uuid)))
+    Ok(version_0(&block).map(|uuid| Signature::new(SignatureKind::MdMember, offset).uuid(uuid)))
 }
 
 fn version_1(block: &Bytes, offset: u64) -> Option<Signature> {
     // The superblock knows its own place, in sectors of 512 bytes.
     let here = block.le32(0) == MAGIC && block.le32(4) == 1 && block.le64(144) == offset / 512;
-    here.then(|| Signature::new(Kind::MdMember, offset).label(block.text(32, 32)).uuid(block.uuid(16)))
+    here.then(|| {
+        Signature::new(SignatureKind::MdMember, offset).label(block.text(32, 32)).uuid(block.uuid(16))
+    })
 }
 
 /// Words of the machine that made it, in either order; the identity is four words.

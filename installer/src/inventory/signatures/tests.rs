@@ -1,7 +1,10 @@
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 use super::*;
 use crate::inventory::specimens::{Specimen, UUID};
+use base::size::ByteSize;
 
 const MIB: u64 = 1 << 20;
 
@@ -12,13 +15,13 @@ fn disk() -> Specimen {
 fn content(specimen: &Specimen, partitions: &[Range<u64>]) -> Vec<Signature> {
     let sector = u32::try_from(specimen.sector).unwrap();
     let window = Window::whole(specimen.file.try_clone().unwrap());
-    let volume = Volume::new(&window, ByteSize::bytes(specimen.size), sector).unwrap();
-    let content = Content::of_disk(&volume, partitions);
+    let volume = ProbedVolume::new(&window, ByteSize::bytes(specimen.size), sector).unwrap();
+    let content = ProbedContent::of_disk(&volume, partitions);
     assert!(content.trouble.is_none(), "{:?}", content.trouble);
     content.signatures
 }
 
-fn kinds(specimen: &Specimen) -> Vec<Kind> {
+fn kinds(specimen: &Specimen) -> Vec<SignatureKind> {
     content(specimen, &[]).into_iter().map(|found| found.kind).collect()
 }
 
@@ -34,61 +37,92 @@ fn judge(specimen: &Specimen) -> [Option<String>; 3] {
 }
 
 /// A format, how it is made, and what is found: kind, label, identity.
-type Case = (&'static str, Kind, fn(&Specimen) -> &Specimen, Option<&'static str>, Option<&'static str>);
+type Case =
+    (&'static str, SignatureKind, fn(&Specimen) -> &Specimen, Option<&'static str>, Option<&'static str>);
 
 const OWN: Option<&str> = Some("0d6f3c9a-54b1-4a0e-9a57-1c2d3e4f5061");
 
 /// The names in the first column are those of blkid.
 const CASES: [Case; 25] = [
-    ("ext4", Kind::Ext4, |s| s.ext4("data one"), Some("data one"), OWN),
+    ("ext4", SignatureKind::Ext4, |s| s.ext4("data one"), Some("data one"), OWN),
     (
         "ext2",
-        Kind::Ext2,
+        SignatureKind::Ext2,
         |s| s.run("mkfs.ext4", &["-q", "-F", "-t", "ext2", "-U", &UUID.to_string()]),
         None,
         OWN,
     ),
     (
         "ext3",
-        Kind::Ext3,
+        SignatureKind::Ext3,
         |s| s.run("mkfs.ext4", &["-q", "-F", "-t", "ext3", "-U", &UUID.to_string()]),
         None,
         OWN,
     ),
-    ("xfs", Kind::Xfs, |s| s.xfs("scratch"), Some("scratch"), OWN),
-    ("btrfs", Kind::Btrfs, |s| s.btrfs("pool"), Some("pool"), OWN),
-    ("vfat", Kind::Vfat, |s| s.vfat("STICK"), Some("STICK"), Some("ABCD-1234")),
-    ("exfat", Kind::Exfat, |s| s.exfat("Camera"), Some("Camera"), Some("ABCD-1234")),
-    ("ntfs", Kind::Ntfs, |s| s.ntfs(), None, Some("123456789ABCDEF0")),
-    ("swap", Kind::Swap, |s| s.run("mkswap", &["-L", "spare", "-U", OWN.unwrap()]), Some("spare"), OWN),
-    ("LVM2_member", Kind::LvmVolume, |s| s.lvm(None), None, Some("abcdef-GHIJ-KLMN-OPQR-STUV-WXYZ-012345")),
+    ("xfs", SignatureKind::Xfs, |s| s.xfs("scratch"), Some("scratch"), OWN),
+    ("btrfs", SignatureKind::Btrfs, |s| s.btrfs("pool"), Some("pool"), OWN),
+    ("vfat", SignatureKind::Vfat, |s| s.vfat("STICK"), Some("STICK"), Some("ABCD-1234")),
+    ("exfat", SignatureKind::Exfat, |s| s.exfat("Camera"), Some("Camera"), Some("ABCD-1234")),
+    ("ntfs", SignatureKind::Ntfs, |s| s.ntfs(), None, Some("123456789ABCDEF0")),
+    (
+        "swap",
+        SignatureKind::Swap,
+        |s| s.run("mkswap", &["-L", "spare", "-U", OWN.unwrap()]),
+        Some("spare"),
+        OWN,
+    ),
     (
         "LVM2_member",
-        Kind::LvmVolume,
+        SignatureKind::LvmVolume,
+        |s| s.lvm(None),
+        None,
+        Some("abcdef-GHIJ-KLMN-OPQR-STUV-WXYZ-012345"),
+    ),
+    (
+        "LVM2_member",
+        SignatureKind::LvmVolume,
         |s| s.lvm(Some("vg-old.1")),
         Some("vg-old.1"),
         Some("abcdef-GHIJ-KLMN-OPQR-STUV-WXYZ-012345"),
     ),
-    ("linux_raid_member", Kind::MdMember, |s| s.md1(0, "node1:0"), Some("node1:0"), OWN),
-    ("linux_raid_member", Kind::MdMember, |s| s.md1(4096, "node1:0"), Some("node1:0"), OWN),
-    ("linux_raid_member", Kind::MdMember, |s| s.md1(s.md10_place(), "node1:0"), Some("node1:0"), OWN),
-    ("linux_raid_member", Kind::MdMember, |s| s.md090(), None, OWN),
-    ("crypto_LUKS", Kind::Luks1, |s| s.luks(1, "aes"), None, OWN),
-    ("crypto_LUKS", Kind::Luks2, |s| s.luks(2, "vault"), Some("vault"), OWN),
-    ("crypto_LUKS", Kind::Luks2, |s| s.luks2_second("vault"), Some("vault"), OWN),
-    ("zfs_member", Kind::ZfsMember, |s| s.zfs("tank", true), Some("tank"), Some("1234567890123456789")),
-    ("zfs_member", Kind::ZfsMember, |s| s.zfs("tank", false), Some("tank"), Some("1234567890123456789")),
-    ("ceph_bluestore", Kind::CephBluestore, |s| s.ceph(), None, OWN),
+    ("linux_raid_member", SignatureKind::MdMember, |s| s.md1(0, "node1:0"), Some("node1:0"), OWN),
+    ("linux_raid_member", SignatureKind::MdMember, |s| s.md1(4096, "node1:0"), Some("node1:0"), OWN),
+    (
+        "linux_raid_member",
+        SignatureKind::MdMember,
+        |s| s.md1(s.md10_place(), "node1:0"),
+        Some("node1:0"),
+        OWN,
+    ),
+    ("linux_raid_member", SignatureKind::MdMember, |s| s.md090(), None, OWN),
+    ("crypto_LUKS", SignatureKind::Luks1, |s| s.luks(1, "aes"), None, OWN),
+    ("crypto_LUKS", SignatureKind::Luks2, |s| s.luks(2, "vault"), Some("vault"), OWN),
+    ("crypto_LUKS", SignatureKind::Luks2, |s| s.luks2_second("vault"), Some("vault"), OWN),
+    (
+        "zfs_member",
+        SignatureKind::ZfsMember,
+        |s| s.zfs("tank", true),
+        Some("tank"),
+        Some("1234567890123456789"),
+    ),
+    (
+        "zfs_member",
+        SignatureKind::ZfsMember,
+        |s| s.zfs("tank", false),
+        Some("tank"),
+        Some("1234567890123456789"),
+    ),
+    ("ceph_bluestore", SignatureKind::CephBluestore, |s| s.ceph(), None, OWN),
     (
         "ddf_raid_member",
-        Kind::DdfMember,
+        SignatureKind::DdfMember,
         |s| s.ddf(),
         None,
         Some("44656c6c2020202030313233343536373839414243444546"),
     ),
-    ("isw_raid_member", Kind::ImsmMember, |s| s.imsm(), None, Some("11223344")),
-    ("drbd", Kind::Drbd, |s| s.drbd(), None, Some("123456789abcdef")),
-    ("gpt", Kind::Gpt, |s| s.gpt(&[(MIB, MIB, "one")]), None, OWN),
+    ("isw_raid_member", SignatureKind::ImsmMember, |s| s.imsm(), None, Some("11223344")),
+    ("drbd", SignatureKind::Drbd, |s| s.drbd(), None, Some("123456789abcdef")),
+    ("gpt", SignatureKind::Gpt, |s| s.gpt(&[(MIB, MIB, "one")]), None, OWN),
 ];
 
 #[test]
@@ -152,39 +186,43 @@ fn images_of_media_are_found_beside_their_tables() {
     let squashfs = make("mksquashfs", &["file", "image", "-quiet", "-no-progress"]);
     let iso = make("xorriso", &["-as", "mkisofs", "-V", "CIDATA", "-o", "image", "file"]);
     let [image] = &content(&iso, &[])[..] else { panic!("{:?}", kinds(&iso)) };
-    assert_eq!((image.kind, image.label.as_deref()), (Kind::Iso9660, Some("CIDATA")));
+    assert_eq!((image.kind, image.label.as_deref()), (SignatureKind::Iso9660, Some("CIDATA")));
     assert_eq!(image.uuid, judge(&iso)[2]);
-    assert_eq!(kinds(&squashfs), [Kind::Squashfs]);
+    assert_eq!(kinds(&squashfs), [SignatureKind::Squashfs]);
     iso.gpt(&[(MIB, MIB, "one")]);
-    assert_eq!(kinds(&iso), [Kind::Gpt, Kind::Iso9660]);
+    assert_eq!(kinds(&iso), [SignatureKind::Gpt, SignatureKind::Iso9660]);
 }
 
 #[test]
 fn what_is_left_of_a_partition_table_is_told() {
     type Change = fn(&Specimen) -> &Specimen;
-    let cases: [(&[Kind], Change); 16] = [
-        (&[Kind::GptEmpty], |s| s.gpt(&[])),
-        (&[Kind::GptPrimaryDamaged], |s| s.gpt(&[(MIB, MIB, "one")]).damage(true)),
-        (&[Kind::GptBackupDamaged], |s| s.gpt(&[(MIB, MIB, "one")]).damage(false)),
-        (&[Kind::GptLost], |s| s.gpt(&[(MIB, MIB, "one")]).damage(true).damage(false)),
+    let cases: [(&[SignatureKind], Change); 16] = [
+        (&[SignatureKind::GptEmpty], |s| s.gpt(&[])),
+        (&[SignatureKind::GptPrimaryDamaged], |s| s.gpt(&[(MIB, MIB, "one")]).damage(true)),
+        (&[SignatureKind::GptBackupDamaged], |s| s.gpt(&[(MIB, MIB, "one")]).damage(false)),
+        (&[SignatureKind::GptLost], |s| s.gpt(&[(MIB, MIB, "one")]).damage(true).damage(false)),
         // An entry that changed behind the checksum's back.
-        (&[Kind::GptPrimaryDamaged], |s| s.gpt(&[(MIB, MIB, "one")]).put(2 * s.sector + 200, &[7])),
+        (&[SignatureKind::GptPrimaryDamaged], |s| s.gpt(&[(MIB, MIB, "one")]).put(2 * s.sector + 200, &[7])),
         // Nothing but the protective boot sector.
-        (&[Kind::GptLost], |s| s.mbr(&[(0xee, 1, 1000)])),
-        (&[Kind::GptOtherSectors], |s| s.gpt_for(4608 - s.sector, &[(MIB, MIB, "one")])),
-        (&[Kind::Mbr], |s| s.mbr(&[(0x83, 2048, 1000)])),
-        (&[Kind::MbrEmpty], |s| s.mbr(&[])),
+        (&[SignatureKind::GptLost], |s| s.mbr(&[(0xee, 1, 1000)])),
+        (&[SignatureKind::GptOtherSectors], |s| s.gpt_for(4608 - s.sector, &[(MIB, MIB, "one")])),
+        (&[SignatureKind::Mbr], |s| s.mbr(&[(0x83, 2048, 1000)])),
+        (&[SignatureKind::MbrEmpty], |s| s.mbr(&[])),
         // A table of the old kind over a GPT, as old programs write it.
-        (&[Kind::Gpt, Kind::Mbr], |s| s.gpt(&[(MIB, MIB, "one")]).mbr(&[(0x07, 2048, 1000)])),
+        (&[SignatureKind::Gpt, SignatureKind::Mbr], |s| {
+            s.gpt(&[(MIB, MIB, "one")]).mbr(&[(0x07, 2048, 1000)])
+        }),
         // Boot code that has something else where a table would be.
         (&[], |s| s.put(446, &[0x33; 64]).put(510, &[0x55, 0xaa])),
-        (&[Kind::SunLabel], |s| s.put(0, b"SUN 36G").put(508, &[0xda, 0xbe]).put(510, &sun(s))),
-        (&[Kind::BsdLabel], |s| s.put(512, &[0x57, 0x45, 0x56, 0x82]).put(644, &[0x57, 0x45, 0x56, 0x82])),
-        (&[Kind::AppleMap], |s| s.put(0, b"ER").put(512, b"PM\0\0")),
+        (&[SignatureKind::SunLabel], |s| s.put(0, b"SUN 36G").put(508, &[0xda, 0xbe]).put(510, &sun(s))),
+        (&[SignatureKind::BsdLabel], |s| {
+            s.put(512, &[0x57, 0x45, 0x56, 0x82]).put(644, &[0x57, 0x45, 0x56, 0x82])
+        }),
+        (&[SignatureKind::AppleMap], |s| s.put(0, b"ER").put(512, b"PM\0\0")),
         // FAT on the whole disk ends like a table, and is none.
-        (&[Kind::Vfat], |s| s.vfat("STICK")),
+        (&[SignatureKind::Vfat], |s| s.vfat("STICK")),
         // A table that claims more entries than there can be.
-        (&[Kind::GptLost], |s| s.put(s.sector, b"EFI PART").put(s.sector + 80, &[0xff; 8])),
+        (&[SignatureKind::GptLost], |s| s.put(s.sector, b"EFI PART").put(s.sector + 80, &[0xff; 8])),
     ];
     for sector in [512, 4096] {
         for (number, (expected, make)) in cases.iter().enumerate() {
@@ -217,7 +255,7 @@ fn a_disk_that_grew_has_no_second_table_at_its_end() {
     specimen.gpt(&[(MIB, MIB, "one")]);
     specimen.file.set_len(256 * MIB).unwrap();
     let grown = Specimen { size: 256 * MIB, ..specimen };
-    assert_eq!(kinds(&grown), [Kind::GptBackupDamaged]);
+    assert_eq!(kinds(&grown), [SignatureKind::GptBackupDamaged]);
 }
 
 #[test]
@@ -226,10 +264,10 @@ fn what_lies_in_a_partition_is_not_the_disks() {
     let end = specimen.size - 20 * 1024;
     // A RAID member in the last partition ends where one on the whole disk would.
     specimen.gpt(&[(MIB, end - MIB, "raid")]).md090();
-    assert_eq!(kinds(&specimen), [Kind::Gpt, Kind::MdMember]);
+    assert_eq!(kinds(&specimen), [SignatureKind::Gpt, SignatureKind::MdMember]);
     let partition = MIB..end;
     let [table] = &content(&specimen, std::slice::from_ref(&partition))[..] else { panic!("one table") };
-    assert_eq!(table.kind, Kind::Gpt);
+    assert_eq!(table.kind, SignatureKind::Gpt);
 }
 
 #[test]
@@ -246,8 +284,8 @@ fn a_place_that_cannot_be_read_is_trouble_and_the_rest_is_told() {
     let specimen = disk();
     specimen.luks(2, "vault");
     let torn = Torn(&specimen.file);
-    let volume = Volume::new(&torn, ByteSize::bytes(specimen.size), 512).unwrap();
-    let content = Content::of_disk(&volume, &[]);
+    let volume = ProbedVolume::new(&torn, ByteSize::bytes(specimen.size), 512).unwrap();
+    let content = ProbedContent::of_disk(&volume, &[]);
     assert_eq!(content.signatures.len(), 1);
     assert_eq!(content.trouble.unwrap().raw_os_error(), Some(5));
 }
@@ -291,10 +329,11 @@ fn a_volume_of_any_size_and_content_is_read_without_a_panic() {
             }
         }
         let memory = Memory(noise);
-        let volume = Volume::new(&memory, ByteSize::bytes(size), if wide { 4096 } else { 512 }).unwrap();
-        let content = Content::of_disk(&volume, &[]);
+        let volume =
+            ProbedVolume::new(&memory, ByteSize::bytes(size), if wide { 4096 } else { 512 }).unwrap();
+        let content = ProbedContent::of_disk(&volume, &[]);
         prop_assert!(content.trouble.is_none(), "read beyond the end: {:?}", content.trouble);
-        Content::of_partition(&volume);
+        ProbedContent::of_partition(&volume);
         Ok(())
     };
     TestRunner::new(Config { cases: 48, ..Config::default() }).run(&input, check).unwrap();

@@ -2,7 +2,8 @@
 //! (OpenZFS, include/sys/vdev_impl.h and module/nvpair/nvpair.c; ZFS On-Disk Specification, chapter 1).
 
 use super::bytes::Bytes;
-use super::{Found, Kind, Signature, Volume};
+use super::signature::{Signature, SignatureKind};
+use super::volume::{ProbeResult, ProbedVolume};
 
 const LABEL: u64 = 256 << 10;
 /// Where the list begins in a label, and as much of it as names the pool.
@@ -12,7 +13,7 @@ const LENGTH: usize = 4096;
 const UINT64: u32 = 8;
 const STRING: u32 = 9;
 
-pub(super) fn probe(volume: &Volume<'_>) -> Found {
+pub(super) fn probe(volume: &ProbedVolume<'_>) -> ProbeResult {
     let usable = volume.size / LABEL * LABEL;
     if usable < 4 * LABEL {
         return Ok(None);
@@ -20,7 +21,7 @@ pub(super) fn probe(volume: &Volume<'_>) -> Found {
     for label in [0, LABEL, usable - 2 * LABEL, usable - LABEL] {
         let list = volume.at(label + LIST, LENGTH)?;
         if let Some(pool) = pool(&list) {
-            let found = Signature::new(Kind::ZfsMember, label + LIST);
+            let found = Signature::new(SignatureKind::ZfsMember, label + LIST);
             return Ok(Some(found.label(pool.name).uuid(Some(pool.guid.to_string()))));
         }
     }

@@ -14,7 +14,7 @@ fn disks_and_partitions_tell_what_is_on_them() {
     machine.content("vda2", ByteSize::mib(2), |s| s);
     let disk = &machine.scan().disks[0];
     assert_eq!(disk.unread, None);
-    assert_eq!(disk.signatures.iter().map(|found| found.kind).collect::<Vec<_>>(), [Kind::Gpt]);
+    assert_eq!(disk.signatures.iter().map(|found| found.kind).collect::<Vec<_>>(), [SignatureKind::Gpt]);
     assert_eq!(disk.partitions[0].describe(), "/dev/vda1  2 MiB  (ext4 \"HARV_LH_DEFAULT\")");
     assert_eq!(disk.partitions[1].describe(), "/dev/vda2  2 MiB");
 }
@@ -38,5 +38,5 @@ fn a_node_that_cannot_be_read_is_told_and_not_taken_for_empty() {
     // One that is shorter than sysfs says fails where it ends.
     machine.content("vda", ByteSize::mib(32), |specimen| specimen.luks(2, "vault"));
     let disk = &machine.scan().disks[0];
-    assert!(disk.unread.is_some() && disk.signatures[0].kind == Kind::Luks2, "{disk:?}");
+    assert!(disk.unread.is_some() && disk.signatures[0].kind == SignatureKind::Luks2, "{disk:?}");
 }

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Map, Value, json};
 
+use super::cluster_node::{ClusterNode, ClusterPart, supervisor, text};
 use super::reserved::{PODS, reserved};
-use super::{Node, Part, supervisor, text};
 use crate::node::files::NodeFile;
 use model::config::registries::{self, Registries};
 use model::config::{Cidr, Distribution, Method, Mode, Role, Secret};
@@ -16,7 +16,7 @@ const AUDIT: &str = "audit-policy.yaml";
 /// The taint that keeps everything but etcd's own helpers off a witness.
 const WITNESS: &str = "node-role.kubernetes.io/etcd=true:NoExecute";
 
-pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
+pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     let part = |name: &str, keys: Map<String, Value>| {
         NodeFile::new(&node.etc(&format!("config.yaml.d/{name}.yaml")), 0o600, text(&Value::Object(keys)))
     };
@@ -35,7 +35,7 @@ pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
 }
 
 /// What the node has in common with its cluster.
-fn cluster(node: &Node<'_>) -> Map<String, Value> {
+fn cluster(node: &ClusterNode<'_>) -> Map<String, Value> {
     let config = node.config;
     let mut keys = Map::new();
     let mut put = |key: &str, value: Value| keys.insert(key.to_owned(), value);
@@ -44,7 +44,7 @@ fn cluster(node: &Node<'_>) -> Map<String, Value> {
     if let Some(host) = &node.host {
         put("server", json!(supervisor(node.distribution(), host)));
     }
-    if node.part == Part::Agent {
+    if node.part == ClusterPart::Agent {
         if let Some(token) = agent_token.or(token) {
             put("token", secret(token));
         }
@@ -65,7 +65,7 @@ fn cluster(node: &Node<'_>) -> Map<String, Value> {
     put("tls-san", json!(names(node)));
     put("write-kubeconfig-mode", json!("0600"));
     put("etcd-expose-metrics", json!(true));
-    if node.part == Part::Witness {
+    if node.part == ClusterPart::Witness {
         for component in ["disable-apiserver", "disable-controller-manager", "disable-scheduler"] {
             put(component, json!(true));
         }
@@ -77,7 +77,7 @@ fn cluster(node: &Node<'_>) -> Map<String, Value> {
     keys
 }
 
-fn rke2(node: &Node<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
+fn rke2(node: &ClusterNode<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
     put("cni", json!(["multus", "canal"]));
     // The storage brings its own snapshot controller.
     let disabled =
@@ -88,8 +88,8 @@ fn rke2(node: &Node<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
     }
 }
 
-fn k3s(node: &Node<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
-    if node.part == Part::First {
+fn k3s(node: &ClusterNode<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
+    if node.part == ClusterPart::First {
         // Without this K3s keeps its state in SQLite, which no second server can join.
         put("cluster-init", json!(true));
     }
@@ -109,7 +109,7 @@ fn k3s(node: &Node<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
 }
 
 /// The networks of pods and services, and the name server in the latter.
-fn networks(node: &Node<'_>) -> (Cidr, Cidr, Option<Ipv4Addr>) {
+fn networks(node: &ClusterNode<'_>) -> (Cidr, Cidr, Option<Ipv4Addr>) {
     let install = &node.config.install;
     let pods = install.cluster_pod_cidr.unwrap_or(Cidr::containing(Ipv4Addr::new(10, 52, 0, 0), 16));
     let services = install.cluster_service_cidr.unwrap_or(Cidr::containing(Ipv4Addr::new(10, 53, 0, 0), 16));
@@ -117,7 +117,7 @@ fn networks(node: &Node<'_>) -> (Cidr, Cidr, Option<Ipv4Addr>) {
 }
 
 /// Names of the API server beside its own.
-fn names(node: &Node<'_>) -> Vec<String> {
+fn names(node: &ClusterNode<'_>) -> Vec<String> {
     let given = node.config.install.vip.as_ref().map(Ipv4Addr::to_string);
     let sans = node.config.sans.iter().map(ToString::to_string);
     let mut names: Vec<String> = Vec::new();
@@ -130,7 +130,7 @@ fn names(node: &Node<'_>) -> Vec<String> {
 }
 
 /// What is the node's own.
-fn own(node: &Node<'_>) -> Map<String, Value> {
+fn own(node: &ClusterNode<'_>) -> Map<String, Value> {
     let config = node.config;
     let mut keys = Map::new();
     let mut put = |key: &str, value: Value| keys.insert(key.to_owned(), value);
@@ -142,7 +142,7 @@ fn own(node: &Node<'_>) -> Map<String, Value> {
         put("node-ip", json!(ip.to_string()));
     }
     put("node-label", json!(labels(node)));
-    let witness = (node.part == Part::Witness).then_some(WITNESS);
+    let witness = (node.part == ClusterPart::Witness).then_some(WITNESS);
     let given = config.kubernetes.node_taints.iter().map(|taint| &**taint);
     let taints: Vec<&str> =
         witness.into_iter().chain(given.filter(|taint| Some(*taint) != witness)).collect();
@@ -155,7 +155,7 @@ fn own(node: &Node<'_>) -> Map<String, Value> {
     keys
 }
 
-fn labels(node: &Node<'_>) -> Vec<String> {
+fn labels(node: &ClusterNode<'_>) -> Vec<String> {
     let install = &node.config.install;
     let mut labels: BTreeMap<String, String> =
         node.config.os.labels.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
@@ -170,11 +170,11 @@ fn labels(node: &Node<'_>) -> Vec<String> {
 }
 
 /// Arguments that the node works out, each replaced by the document's of the same name, and then those.
-fn kubelet(node: &Node<'_>) -> Vec<String> {
+fn kubelet(node: &ClusterNode<'_>) -> Vec<String> {
     let given: Vec<&str> = node.config.kubernetes.kubelet_args.iter().map(|line| &**line).collect();
     let name = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
     let pods = given.iter().rev().find_map(|argument| argument.strip_prefix("max-pods=")?.parse().ok());
-    let (system, kubelet) = reserved(node.facts, pods.unwrap_or(PODS));
+    let (system, kubelet) = reserved(node.size, pods.unwrap_or(PODS));
     let own = [
         format!("max-pods={PODS}"),
         format!("system-reserved={}", system.option()),

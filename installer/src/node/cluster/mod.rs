@@ -6,8 +6,9 @@
 //! ([`shipped`](fn@shipped)). What is YAML to others is written as
 //! JSON: the same to their parsers, without YAML's surprises.
 
+mod cluster_node;
 mod config;
-pub mod facts;
+mod machine_size;
 mod objects;
 mod reserved;
 mod services;
@@ -18,78 +19,16 @@ mod vip;
 
 use std::net::Ipv4Addr;
 
-use serde_json::Value;
-
-pub use self::facts::Facts;
+use self::cluster_node::{ClusterNode, ClusterPart, joined, part, supervisor};
+pub use self::machine_size::MachineSize;
 pub use self::shipped::{SHIPPED, shipped};
-use self::vip::Vip;
 pub use self::vip::vip_image;
 use super::files::NodeFile;
-use model::config::{Distribution, InstallConfig, Mode, Role, VipMode};
-
-/// What the node does in its cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// Starts the cluster.
-    First,
-    /// A further node with a control plane.
-    Server,
-    /// A member of etcd without a control plane.
-    Witness,
-    /// Runs pods only.
-    Agent,
-}
-
-/// What the files are made from.
-struct Node<'a> {
-    config: &'a InstallConfig,
-    name: Option<&'a str>,
-    facts: Facts,
-    part: Part,
-    /// Host of the cluster to join.
-    host: Option<String>,
-}
-
-impl Node<'_> {
-    fn distribution(&self) -> Distribution {
-        self.config.kubernetes.distribution
-    }
-
-    /// Where the distribution reads its configuration.
-    fn etc(&self, file: &str) -> String {
-        format!("etc/rancher/{}/{file}", self.distribution().name())
-    }
-
-    /// Where the distribution keeps its state.
-    fn state(&self, file: &str) -> String {
-        format!("var/lib/rancher/{}/{file}", self.distribution().name())
-    }
-
-    /// A manifest that the first server applies.
-    fn manifest(&self, name: &str, text: impl Into<String>) -> NodeFile {
-        NodeFile::new(&self.state(&format!("server/manifests/{name}.yaml")), 0o600, text)
-    }
-
-    /// Whether the node runs a control plane.
-    fn controls(&self) -> bool {
-        matches!(self.part, Part::First | Part::Server)
-    }
-
-    /// The address that the control plane has wherever it runs. The document of a node that joins need not repeat it:
-    /// it is where the cluster is.
-    fn vip(&self) -> Option<Vip<'_>> {
-        let install = &self.config.install;
-        let given = install.vip.as_ref().map(Ipv4Addr::to_string);
-        if install.vip_mode == Some(VipMode::Dhcp) {
-            return Some(Vip::Dhcp { address: given, mac: install.vip_hw_addr.as_deref() });
-        }
-        given.or_else(|| self.host.clone()).map(Vip::Static)
-    }
-}
+use model::config::{Distribution, InstallConfig, VipMode};
 
 /// A node as one of its cluster, for those who watch it come up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct ClusterMember {
     /// The distribution that it runs.
     pub distribution: Distribution,
     /// The unit of systemd that runs it.
@@ -102,7 +41,7 @@ pub struct Member {
     pub host: Option<String>,
 }
 
-impl Member {
+impl ClusterMember {
     /// The node of this document; `None` where nothing of a cluster is written for it.
     #[must_use]
     pub fn of(config: &InstallConfig) -> Option<Self> {
@@ -111,7 +50,7 @@ impl Member {
         let vip = config.install.vip.as_ref().map(Ipv4Addr::to_string);
         let distribution = config.kubernetes.distribution;
         let unit = services::unit(distribution, part);
-        let (first, server) = (part == Part::First, part != Part::Agent);
+        let (first, server) = (part == ClusterPart::First, part != ClusterPart::Agent);
         Some(Self { distribution, unit, first, server, host: joined.or(vip) })
     }
 
@@ -134,51 +73,18 @@ pub fn vip_in_words(config: &InstallConfig) -> Option<String> {
     }
 }
 
-/// Where nodes ask to join: the port differs from that of the API with RKE2.
-fn supervisor(distribution: Distribution, host: &str) -> String {
-    format!("https://{host}:{}", distribution.supervisor_port())
-}
-
-/// Host of the cluster to join.
-fn joined(config: &InstallConfig) -> Option<String> {
-    let url = config.server_url.as_ref().filter(|_| config.install.mode == Mode::Join);
-    url.map(|url| url.host().to_owned())
-}
-
-/// What the node does; nothing in mode `install`, and where it is to join and is not told where: a server without that
-/// would start a cluster of its own.
-fn part(config: &InstallConfig, joined: Option<&str>) -> Option<Part> {
-    match (config.install.mode, config.install.role, joined) {
-        (Mode::Install, _, _) | (Mode::Join, _, None) => None,
-        (Mode::Create, _, _) => Some(Part::First),
-        (Mode::Join, Role::Management, _) => Some(Part::Server),
-        (Mode::Join, Role::Witness, _) => Some(Part::Witness),
-        (Mode::Join, Role::Default | Role::Worker, _) => Some(Part::Agent),
-    }
-}
-
 /// The files of a node's part in its cluster, sorted; none where it has no part.
 #[must_use]
-pub fn files(config: &InstallConfig, name: Option<&str>, facts: Facts) -> Vec<NodeFile> {
+pub fn files(config: &InstallConfig, name: Option<&str>, size: MachineSize) -> Vec<NodeFile> {
     let host = joined(config);
     let Some(part) = part(config, host.as_deref()) else { return Vec::new() };
-    let node = Node { config, name, facts, part, host };
+    let node = ClusterNode { config, name, size, part, host };
     let mut files = config::files(&node);
     files.extend(services::files(&node));
     files.extend(vip::files(&node));
-    if part == Part::First {
+    if part == ClusterPart::First {
         files.extend(objects::files(&node));
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
     files
-}
-
-/// Whether the node of this document starts a cluster.
-fn starts_cluster(config: &InstallConfig) -> bool {
-    config.install.mode == Mode::Create
-}
-
-/// JSON for a file.
-fn text(value: &Value) -> String {
-    format!("{value:#}\n")
 }

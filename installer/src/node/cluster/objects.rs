@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{Node, text};
-use crate::node::boot::DATA;
+use super::cluster_node::{ClusterNode, text};
 use crate::node::files::NodeFile;
+use crate::node::paths::DATA;
 use model::config::{Addon, Distribution, VipMode};
 
 /// The repository of charts that the hypervisor's cluster has inside.
@@ -44,7 +44,7 @@ const ADDONS: &[Known] = &[
     ("rancher_monitoring", "rancher-monitoring", "cattle-monitoring-system", "rancher-monitoring"),
 ];
 
-pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
+pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     let config = node.config;
     let mut files = vec![node.manifest("nqrust-chart-harvester", text(&hypervisor(node)))];
     if node.distribution() == Distribution::K3s {
@@ -65,7 +65,7 @@ pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
 }
 
 /// The settings by name; `os.ntp_servers` is one too.
-fn settings<'a>(node: &Node<'a>) -> BTreeMap<&'a str, String> {
+fn settings<'a>(node: &ClusterNode<'a>) -> BTreeMap<&'a str, String> {
     let config = node.config;
     let mut settings: BTreeMap<&str, String> = config
         .system_settings
@@ -112,7 +112,7 @@ fn objects((_, name, namespace, chart): &Known, addon: &Addon) -> String {
 /// Values for the hypervisor's chart, which the image brings as the HelmChart `kube-system/harvester`.
 ///
 /// The chart knows the virtual address, but its own kube-vip does not carry it: two would answer for it.
-fn hypervisor(node: &Node<'_>) -> Value {
+fn hypervisor(node: &ClusterNode<'_>) -> Value {
     let install = &node.config.install;
     let mut storage = Map::new();
     storage.insert("defaultDataPath".to_owned(), json!(DATA));

@@ -1,6 +1,6 @@
 //! CPU and memory of a node that pods do not get: for the system, and for the kubelet with the container runtime.
 
-use super::Facts;
+use super::machine_size::MachineSize;
 
 /// Pods that a node can run unless the document says otherwise.
 pub(super) const PODS: u32 = 200;
@@ -29,9 +29,9 @@ impl Share {
 ///
 /// CPU is as the reference product computes it. Memory is a share that falls with the size, the scale of the large
 /// clouds. Neither is more than half of the machine.
-pub(super) fn reserved(facts: Facts, pods: u32) -> (Share, Share) {
-    let cpu = cpu(facts.cpus, pods).min(facts.cpus.saturating_mul(500));
-    let memory = memory(facts.memory / STEP * STEP).min(facts.memory / 2);
+pub(super) fn reserved(size: MachineSize, pods: u32) -> (Share, Share) {
+    let cpu = cpu(size.cpus, pods).min(size.cpus.saturating_mul(500));
+    let memory = memory(size.memory / STEP * STEP).min(size.memory / 2);
     let system = Share { cpu: cpu * 2 / 5, memory: memory * 2 / 5 };
     (system, Share { cpu: cpu - system.cpu, memory: memory - system.memory })
 }
@@ -67,10 +67,10 @@ mod tests {
     fn cpu_is_that_of_the_reference_product() {
         let table = [(4, 384, 576), (8, 392, 588), (16, 408, 612), (32, 440, 660), (64, 504, 756)];
         for (cpus, system, kubelet) in table {
-            let (one, other) = reserved(Facts { cpus, memory: 1 << 16 }, PODS);
+            let (one, other) = reserved(MachineSize { cpus, memory: 1 << 16 }, PODS);
             assert_eq!((one.cpu, other.cpu), (system, kubelet), "{cpus} CPUs");
         }
-        assert_eq!(reserved(Facts { cpus: 4, memory: 1 << 16 }, 110).1.cpu, 96, "few pods");
+        assert_eq!(reserved(MachineSize { cpus: 4, memory: 1 << 16 }, 110).1.cpu, 96, "few pods");
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
             (512 * 1024, 6963, 10445),
         ];
         for (memory, system, kubelet) in table {
-            let (one, other) = reserved(Facts { cpus: 16, memory }, PODS);
+            let (one, other) = reserved(MachineSize { cpus: 16, memory }, PODS);
             assert_eq!((one.memory, other.memory), (system, kubelet), "{memory} MiB");
         }
     }
@@ -96,7 +96,7 @@ mod tests {
             memory in 256_u64..(1 << 24),
         ) {
             let sum = |cpus, memory| {
-                let (one, other) = reserved(Facts { cpus, memory }, PODS);
+                let (one, other) = reserved(MachineSize { cpus, memory }, PODS);
                 (one.cpu + other.cpu, one.memory + other.memory)
             };
             let (cpu, mib) = sum(cpus, memory);

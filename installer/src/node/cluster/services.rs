@@ -2,7 +2,7 @@
 //!
 //! Links do no harm where the image lacks the unit they name: systemd passes over what a target wants and nobody has.
 
-use super::{Node, Part};
+use super::cluster_node::{ClusterNode, ClusterPart};
 use crate::node::files::NodeFile;
 use model::config::{Distribution, Role};
 
@@ -11,7 +11,7 @@ use model::config::{Distribution, Role};
 const PASSWORD: &str =
     "d /var/lib/rancher/node 0700 root root -\nL+ /etc/rancher/node - - - - /var/lib/rancher/node\n";
 
-pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
+pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     let own = unit(node.distribution(), node.part);
     let mut files = vec![
         NodeFile::new("etc/tmpfiles.d/nqrust-cluster.conf", 0o644, PASSWORD),
@@ -22,7 +22,7 @@ pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
     ];
     let masked = Distribution::ALL
         .into_iter()
-        .flat_map(|distribution| [Part::First, Part::Agent].map(|part| (distribution, part)))
+        .flat_map(|distribution| [ClusterPart::First, ClusterPart::Agent].map(|part| (distribution, part)))
         .filter(|(distribution, part)| unit(*distribution, *part) != own && !promotable(node, *distribution))
         .map(|(distribution, part)| format!("etc/systemd/system/{}", unit(distribution, part)));
     files.extend(masked.map(|path| NodeFile::link(&path, "/dev/null")));
@@ -30,16 +30,16 @@ pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
 }
 
 /// Whether a controller of the cluster may start the server on this node.
-fn promotable(node: &Node<'_>, distribution: Distribution) -> bool {
-    let waits = node.part == Part::Agent && node.config.install.role == Role::Default;
+fn promotable(node: &ClusterNode<'_>, distribution: Distribution) -> bool {
+    let waits = node.part == ClusterPart::Agent && node.config.install.role == Role::Default;
     waits && distribution == node.distribution()
 }
 
-pub(super) fn unit(distribution: Distribution, part: Part) -> &'static str {
+pub(super) fn unit(distribution: Distribution, part: ClusterPart) -> &'static str {
     match (distribution, part) {
-        (Distribution::Rke2, Part::Agent) => "rke2-agent.service",
+        (Distribution::Rke2, ClusterPart::Agent) => "rke2-agent.service",
         (Distribution::Rke2, _) => "rke2-server.service",
-        (Distribution::K3s, Part::Agent) => "k3s-agent.service",
+        (Distribution::K3s, ClusterPart::Agent) => "k3s-agent.service",
         (Distribution::K3s, _) => "k3s.service",
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::starts_cluster;
+use super::cluster_node::starts_cluster;
 use crate::node::files::NodeFile;
 use base::files;
 use model::config::InstallConfig;

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::node::files::FileKind;
+use model::config::Mode;
 use model::config::parse;
+use serde_json::Value;
 
-const FACTS: Facts = Facts { cpus: 16, memory: 64 * 1024 };
+const FACTS: MachineSize = MachineSize { cpus: 16, memory: 64 * 1024 };
 
 /// What the documents below have in common: everything that is the node's own.
 const NODE: &str = "\

@@ -4,12 +4,15 @@
 //! fixed address is kube-vip's own; an address from DHCP belongs to a service of the cluster, for kube-vip asks a DHCP
 //! server, with a hardware address of choice, for services only.
 
+use std::net::Ipv4Addr;
+
 use serde_json::{Map, Value, json};
 
-use super::{Node, Part, text};
+use super::cluster_node::{ClusterNode, ClusterPart, text};
 use crate::node::files::NodeFile;
 use crate::node::network::management_device;
 use formats::oci::{ImageReference, ParseReferenceError};
+use model::config::VipMode;
 
 /// The image of kube-vip.
 pub(super) const IMAGE: &str = "ghcr.io/kube-vip/kube-vip:v1.2.3";
@@ -28,24 +31,35 @@ pub fn vip_image() -> Result<ImageReference, ParseReferenceError> {
 }
 
 /// The virtual address.
-pub(super) enum Vip<'a> {
+enum Vip<'a> {
     /// An address, or a name for one.
     Static(String),
     /// From a DHCP server: the address to ask for, and the hardware address to ask with.
     Dhcp { address: Option<String>, mac: Option<&'a str> },
 }
 
-pub(super) fn files(node: &Node<'_>) -> Vec<NodeFile> {
-    let Some(vip) = node.vip().filter(|_| node.controls()) else { return Vec::new() };
+/// The address that the control plane has wherever it runs. The document of a node that joins need not repeat it: it is
+/// where the cluster is.
+fn vip_of<'a>(node: &'a ClusterNode<'_>) -> Option<Vip<'a>> {
+    let install = &node.config.install;
+    let given = install.vip.as_ref().map(Ipv4Addr::to_string);
+    if install.vip_mode == Some(VipMode::Dhcp) {
+        return Some(Vip::Dhcp { address: given, mac: install.vip_hw_addr.as_deref() });
+    }
+    given.or_else(|| node.host.clone()).map(Vip::Static)
+}
+
+pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
+    let Some(vip) = vip_of(node).filter(|_| node.controls()) else { return Vec::new() };
     let manifest = node.state("agent/pod-manifests/nqrust-vip.yaml");
     let mut files = vec![NodeFile::new(&manifest, 0o600, text(&pod(node, &vip)))];
-    if let (Vip::Dhcp { address, mac }, Part::First) = (&vip, node.part) {
+    if let (Vip::Dhcp { address, mac }, ClusterPart::First) = (&vip, node.part) {
         files.push(node.manifest("nqrust-vip", text(&service(address.as_deref(), *mac))));
     }
     files
 }
 
-fn pod(node: &Node<'_>, vip: &Vip<'_>) -> Value {
+fn pod(node: &ClusterNode<'_>, vip: &Vip<'_>) -> Value {
     let distribution = node.distribution().name();
     json!({
         "apiVersion": "v1",
@@ -71,7 +85,7 @@ fn pod(node: &Node<'_>, vip: &Vip<'_>) -> Value {
     })
 }
 
-fn environment(node: &Node<'_>, vip: &Vip<'_>) -> Vec<Value> {
+fn environment(node: &ClusterNode<'_>, vip: &Vip<'_>) -> Vec<Value> {
     let device = management_device(node.config);
     let mut values = vec![
         ("vip_arp", "true"),

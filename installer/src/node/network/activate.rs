@@ -186,7 +186,7 @@ impl Work<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cards::Cards;
+    use crate::nics::Cards;
     use crate::node::network::files;
     use model::config::parse;
     use std::sync::Mutex;

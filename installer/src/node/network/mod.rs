@@ -13,8 +13,8 @@ use std::net::Ipv4Addr;
 use uuid::Uuid;
 
 use super::files::NodeFile;
-use crate::cards::Cards;
-pub use crate::cards::MANAGEMENT;
+use crate::nics::Cards;
+pub use crate::nics::MANAGEMENT;
 use keyfile::Keyfile;
 use model::config::network::{HashPolicy, LacpRate, NetworkMethod};
 use model::config::rules::prefix_length;
@@ -388,8 +388,8 @@ fn inherit_hardware_addresses() -> NodeFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cards::Remembered;
     use crate::inventory::Nic;
+    use crate::nics::Remembered;
     use model::config::parse;
 
     /// The text of the profile `nqrust-NAME` of a document.

@@ -13,7 +13,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Identity, StatusCode};
 use serde::Deserialize;
 
-use crate::node::apply::below;
+use crate::node::paths::below;
 use transfer::download::reason;
 
 /// For one question, in all.
@@ -200,7 +200,9 @@ impl Node {
         let name = name.to_owned();
         match self.status.conditions.iter().find(|condition| condition.kind == "Ready") {
             Some(ready) if ready.status == "True" => Registration::Ready { name },
-            Some(ready) => Registration::NotReady { name, why: super::words::without_tokens(&ready.message) },
+            Some(ready) => {
+                Registration::NotReady { name, why: super::known_errors::without_tokens(&ready.message) }
+            }
             None => Registration::NotReady { name, why: "the kubelet has not told its state yet".into() },
         }
     }

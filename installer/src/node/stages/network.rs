@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 /// What is wanted of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct WantedNetwork {
     /// The device that has the address, where the document names cards.
     pub(super) device: Option<String>,
     /// The bond below it, and how many cards the document gives it.
@@ -79,7 +79,7 @@ pub(crate) fn addresses(networks: &[&str], json: &[u8]) -> Vec<String> {
 }
 
 /// The address as `DEVICE has ADDRESS`, or why there is none.
-pub(super) fn judge(wanted: &Wanted, json: &[u8]) -> Result<String, String> {
+pub(super) fn judge(wanted: &WantedNetwork, json: &[u8]) -> Result<String, String> {
     let devices: Vec<Device> = serde_json::from_slice(json)
         .map_err(|error| format!("ip tells nothing that makes sense: {error}"))?;
     let found = |device: &Device| Some(format!("{} has {}", device.ifname, device.address()?));
@@ -104,7 +104,7 @@ pub(super) fn judge(wanted: &Wanted, json: &[u8]) -> Result<String, String> {
 }
 
 /// What is wrong with the bond and its cards.
-fn below(wanted: &Wanted, devices: &[Device]) -> Option<String> {
+fn below(wanted: &WantedNetwork, devices: &[Device]) -> Option<String> {
     let (bond, cards) = wanted.bond.as_ref()?;
     let ports: Vec<&Device> =
         devices.iter().filter(|device| device.master.as_deref() == Some(bond.as_str())).collect();
@@ -132,13 +132,14 @@ mod tests {
                    {"family": "inet", "local": address, "prefixlen": 24, "scope": scope}]})
     }
 
-    fn look(wanted: &Wanted, devices: &[serde_json::Value]) -> Result<String, String> {
+    fn look(wanted: &WantedNetwork, devices: &[serde_json::Value]) -> Result<String, String> {
         judge(wanted, json!(devices).to_string().as_bytes())
     }
 
     #[test]
     fn the_address_of_the_management_device_counts_and_no_other() {
-        let wanted = Wanted { device: Some("mgmt-br".into()), bond: Some(("mgmt-bo".into(), 2)), dhcp: true };
+        let wanted =
+            WantedNetwork { device: Some("mgmt-br".into()), bond: Some(("mgmt-bo".into(), 2)), dhcp: true };
         let up = card("ens3", &["UP", "LOWER_UP"], Some("mgmt-bo"));
         let down = card("ens3", &["UP", "NO-CARRIER"], Some("mgmt-bo"));
         let bare = bridge("192.0.2.11", "host");
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn without_named_cards_any_card_counts_but_no_device_of_the_pods() {
-        let wanted = Wanted { device: None, bond: None, dhcp: true };
+        let wanted = WantedNetwork { device: None, bond: None, dhcp: true };
         let mut cni = bridge("10.52.0.1", "global");
         cni["ifname"] = json!("cni0");
         let mut own = card("ens3", &["LOWER_UP"], None);

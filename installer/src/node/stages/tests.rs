@@ -11,13 +11,16 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::api::{Registration, node, ping};
 use super::*;
-use crate::cards::Remembered;
+use crate::nics::Missing;
+use crate::nics::Remembered;
+use crate::node::cluster::ClusterMember;
+use crate::node::images::BlobCount;
 use model::config::{Distribution, parse};
 
 use testing::http::{AUTHORITY, CERTIFICATE as SERVER, KEY};
 
-fn member(first: bool) -> Member {
-    Member {
+fn member(first: bool) -> ClusterMember {
+    ClusterMember {
         distribution: Distribution::Rke2,
         unit: if first { "rke2-server.service" } else { "rke2-agent.service" },
         first,
@@ -26,23 +29,28 @@ fn member(first: bool) -> Member {
     }
 }
 
-fn running() -> Service {
-    Service { load: "loaded".into(), active: "active".into(), sub: "running".into(), ..Service::default() }
+fn running() -> ServiceFacts {
+    ServiceFacts {
+        load: "loaded".into(),
+        active: "active".into(),
+        sub: "running".into(),
+        ..ServiceFacts::default()
+    }
 }
 
 /// Everything is as it should be.
-fn good() -> Facts {
-    Facts {
+fn good() -> NodeFacts {
+    NodeFacts {
         network: Ok("mgmt-br has 192.0.2.11/24".into()),
         missing: None,
         server: Ok("https://192.0.2.10:9345".into()),
         service: Some(running()),
-        images: Blobs { expected: 3, present: 3, deferred: false },
+        images: BlobCount { expected: 3, present: 3, deferred: false },
         node: Registration::Ready { name: "node-1".into() },
     }
 }
 
-fn saying(mut service: Service, message: &str) -> Option<Service> {
+fn saying(mut service: ServiceFacts, message: &str) -> Option<ServiceFacts> {
     service.said = vec![format!("time=\"t\" level=error msg={message:?}")];
     Some(service)
 }
@@ -54,28 +62,36 @@ fn a_node_for_which_all_is_well_has_every_stage_behind_it() {
         assert!(all_done(&stages) && current(&stages).is_none() && stages.len() == 6, "{stages:?}");
     }
     let order = |first| stages(&member(first), &good()).iter().map(|stage| stage.name).collect::<Vec<_>>();
-    assert_eq!(order(false)[1..3], [Name::Server, Name::Service]);
-    assert_eq!(order(true)[1..3], [Name::Service, Name::Server], "the first server answers for itself");
+    assert_eq!(order(false)[1..3], [StageName::Server, StageName::Service]);
+    assert_eq!(
+        order(true)[1..3],
+        [StageName::Service, StageName::Server],
+        "the first server answers for itself"
+    );
 }
 
 #[test]
 fn each_trouble_is_told_in_the_stage_that_it_belongs_to() {
-    let starting = Service { active: "activating".into(), sub: "start".into(), ..running() };
-    let again =
-        Service { sub: "auto-restart".into(), result: "exit-code".into(), restarts: 4, ..starting.clone() };
-    let gone = Service { load: "not-found".into(), active: "inactive".into(), ..running() };
-    let failed = Service { active: "failed".into(), sub: "failed".into(), ..running() };
+    let starting = ServiceFacts { active: "activating".into(), sub: "start".into(), ..running() };
+    let again = ServiceFacts {
+        sub: "auto-restart".into(),
+        result: "exit-code".into(),
+        restarts: 4,
+        ..starting.clone()
+    };
+    let gone = ServiceFacts { load: "not-found".into(), active: "inactive".into(), ..running() };
+    let failed = ServiceFacts { active: "failed".into(), sub: "failed".into(), ..running() };
     let absent = Registration::Absent("node-1".into());
     let not_ready = |why: &str| Registration::NotReady { name: "node-1".into(), why: why.into() };
     let rejected = "Node password rejected, duplicate hostname";
-    let facts = |change: &dyn Fn(&mut Facts)| {
+    let facts = |change: &dyn Fn(&mut NodeFacts)| {
         let mut facts = good();
         change(&mut facts);
         facts
     };
-    use Name as N;
-    use State as S;
-    let cases: [(Facts, N, S, &str); 13] = [
+    use StageName as N;
+    use StageState as S;
+    let cases: [(NodeFacts, N, S, &str); 13] = [
         (facts(&|f| f.network = Err("no link".into())), N::Network, S::Waiting, "no link"),
         (facts(&|f| f.server = Err("refused".into())), N::Server, S::Waiting, "refused"),
         (facts(&|f| f.service = None), N::Service, S::Waiting, "systemd does not tell"),
@@ -117,33 +133,33 @@ fn a_missing_card_is_told_before_a_service_that_is_not_in_the_image() {
         parse("install: {mode: install, management_interface: {interfaces: [{name: ens3}]}}", "f").unwrap();
     let mut facts = good();
     facts.network = Err("there is no device mgmt-br".into());
-    facts.service = Some(Service { load: "not-found".into(), active: "inactive".into(), ..running() });
-    let said = |facts: &Facts| {
+    facts.service = Some(ServiceFacts { load: "not-found".into(), active: "inactive".into(), ..running() });
+    let said = |facts: &NodeFacts| {
         let stages = stages(&member(false), facts);
         let stage = current(&stages).unwrap();
         (stage.name, stage.state, stage.detail.clone(), stage.next.is_some())
     };
     let why = "there is no device mgmt-br".to_owned();
-    assert_eq!(said(&facts), (Name::Network, State::Waiting, why, false));
+    assert_eq!(said(&facts), (StageName::Network, StageState::Waiting, why, false));
     facts.missing = Missing::of(&config, &Remembered::default(), &[]);
     let why = "a network card is not in this machine: ens3; there is no device mgmt-br".to_owned();
-    assert_eq!(said(&facts), (Name::Network, State::Failed, why, true));
+    assert_eq!(said(&facts), (StageName::Network, StageState::Failed, why, true));
     // A bond that has lost one of two cards has an address.
     facts.network = Ok("mgmt-br has 192.0.2.11/24".into());
-    assert_eq!(said(&facts).0, Name::Service);
+    assert_eq!(said(&facts).0, StageName::Service);
 }
 
 #[test]
 fn images_that_are_deferred_hold_nothing_up_and_old_words_of_a_ready_node_are_not_told() {
     let mut facts = good();
-    facts.images = Blobs { expected: 3, present: 0, deferred: true };
+    facts.images = BlobCount { expected: 3, present: 0, deferred: true };
     facts.service = saying(running(), "Node password rejected, duplicate hostname");
     assert!(all_done(&stages(&member(false), &facts)));
 }
 
 #[test]
 fn a_node_is_a_member_by_its_document() {
-    let of = |text: &str| Member::of(&parse(text, "f").unwrap());
+    let of = |text: &str| ClusterMember::of(&parse(text, "f").unwrap());
     assert_eq!(of("install: {mode: install}"), None);
     let first = of("install: {vip: 192.0.2.10}\ntoken: a").unwrap();
     assert_eq!(

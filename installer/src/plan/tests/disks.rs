@@ -276,7 +276,7 @@ fn all_disks_leaves_out_the_boot_medium_and_what_is_in_use() {
         (
             |disk| {
                 disk.partitions.clear();
-                disk.signatures = vec![Signature { kind: Kind::Iso9660, ..ext4("COS_LIVE") }];
+                disk.signatures = vec![Signature { kind: SignatureKind::Iso9660, ..ext4("COS_LIVE") }];
             },
             None,
         ),

@@ -1,21 +1,24 @@
 //! Whether somebody else has the addresses that the node takes (RFC 5227, section 2.1.1).
 
 use super::devices::{card, told};
-use super::judge;
+use super::judge::judge;
 use crate::inventory::Nic;
+use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::Claim;
-use crate::preflight::network::{Holder, Trouble};
-use crate::preflight::{Outcome, Subject};
+use crate::preflight::network::AddressHolder;
+use crate::preflight::trouble::NetworkTrouble;
 
-pub(super) fn address_conflict(subject: &Subject<'_>) -> Outcome {
+pub(super) fn address_conflict(subject: &CheckSubject<'_>) -> CheckOutcome {
     let claims = &subject.intent.claims;
     if claims.is_empty() {
-        return Outcome::skipped("the configuration has no fixed address");
+        return CheckOutcome::skipped("the configuration has no fixed address");
     }
     let answers = std::thread::scope(|scope| {
         let asked: Vec<_> = claims.iter().map(|claim| scope.spawn(|| free(subject, claim))).collect();
         let answers = asked.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(Trouble::Unable("was not asked for to the end".into())))
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(NetworkTrouble::Unable("was not asked for to the end".into())))
         });
         let labels = claims.iter().map(|claim| format!("{} ({})", claim.address, claim.key));
         labels.zip(answers).collect::<Vec<_>>()
@@ -25,7 +28,7 @@ pub(super) fn address_conflict(subject: &Subject<'_>) -> Outcome {
 
 /// Asks for the address on its own device, and where that is not there yet, behind each card that it may come to be
 /// behind.
-fn free(subject: &Subject<'_>, claim: &Claim) -> Result<String, Trouble> {
+fn free(subject: &CheckSubject<'_>, claim: &Claim) -> Result<String, NetworkTrouble> {
     match subject.network.holder(claim.address, &claim.device, subject.until) {
         Err(_) => free_on_cards(subject, claim),
         Ok(holder) => judged(subject, holder, &claim.device)
@@ -37,19 +40,22 @@ fn free(subject: &Subject<'_>, claim: &Claim) -> Result<String, Trouble> {
 const OWN: &str = "is this machine's already";
 
 /// Whether nobody has the address. That this machine has it is no trouble; that another has it is.
-fn judged(subject: &Subject<'_>, holder: Holder, device: &str) -> Result<bool, Trouble> {
+fn judged(subject: &CheckSubject<'_>, holder: AddressHolder, device: &str) -> Result<bool, NetworkTrouble> {
     match holder {
-        Holder::Other(mac) if !is_own(subject, &mac) => {
-            Err(Trouble::Silent(format!("is in use: the machine {mac} answers for it on {device}")))
+        AddressHolder::Other(mac) if !is_own(subject, &mac) => {
+            Err(NetworkTrouble::Silent(format!("is in use: the machine {mac} answers for it on {device}")))
         }
-        Holder::Own | Holder::Other(_) => Ok(false),
-        Holder::Nobody => Ok(true),
+        AddressHolder::Own | AddressHolder::Other(_) => Ok(false),
+        AddressHolder::Nobody => Ok(true),
     }
 }
 
-fn free_on_cards(subject: &Subject<'_>, claim: &Claim) -> Result<String, Trouble> {
+fn free_on_cards(subject: &CheckSubject<'_>, claim: &Claim) -> Result<String, NetworkTrouble> {
     if claim.vlan > 1 {
-        return Err(Trouble::Unable(format!("is for VLAN {}, which this system is not on", claim.vlan)));
+        return Err(NetworkTrouble::Unable(format!(
+            "is for VLAN {}, which this system is not on",
+            claim.vlan
+        )));
     }
     let mut free = Vec::new();
     let mut unable = None;
@@ -67,24 +73,24 @@ fn free_on_cards(subject: &Subject<'_>, claim: &Claim) -> Result<String, Trouble
     match (free.is_empty(), unable) {
         (false, _) => Ok(format!("is free on {}", free.join(", "))),
         (true, Some(trouble)) => Err(trouble),
-        (true, None) => Err(Trouble::Unable("was not asked for: no card has a link".into())),
+        (true, None) => Err(NetworkTrouble::Unable("was not asked for: no card has a link".into())),
     }
 }
 
 /// The cards that the configuration names and that have a link; where it names none, all that have.
-fn cards<'a>(subject: &'a Subject<'_>, claim: &'a Claim) -> Vec<Result<&'a Nic, Trouble>> {
+fn cards<'a>(subject: &'a CheckSubject<'_>, claim: &'a Claim) -> Vec<Result<&'a Nic, NetworkTrouble>> {
     let inventory = &subject.facts.inventory;
     if claim.cards.is_empty() {
         return inventory.nics.iter().filter(|nic| nic.carrier == Some(true)).map(Ok).collect();
     }
     let named = claim.cards.iter().map(|wanted| match card(inventory, wanted) {
         Some(nic) if nic.carrier == Some(true) => Ok(nic),
-        _ => Err(Trouble::Unable(format!("was not asked for: {} has no link", told(wanted)))),
+        _ => Err(NetworkTrouble::Unable(format!("was not asked for: {} has no link", told(wanted)))),
     });
     named.collect()
 }
 
 /// Another card of this machine may answer for it.
-fn is_own(subject: &Subject<'_>, mac: &str) -> bool {
+fn is_own(subject: &CheckSubject<'_>, mac: &str) -> bool {
     subject.facts.inventory.nics.iter().any(|nic| nic.mac.eq_ignore_ascii_case(mac))
 }

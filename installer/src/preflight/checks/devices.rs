@@ -1,17 +1,18 @@
 //! Disk and network cards.
 
-use super::judge;
+use super::judge::judge;
 use super::machine::node;
 use crate::inventory::{Disk, Inventory, Nic};
 use crate::plan::choose_disk;
+use crate::preflight::check::{CheckOutcome, CheckSubject};
+use crate::preflight::intent::Intent;
 use crate::preflight::limits::{Limits, speed};
-use crate::preflight::network::Trouble;
-use crate::preflight::{Intent, Outcome, Subject};
+use crate::preflight::trouble::NetworkTrouble;
 use base::failure::Failure;
 use model::config::Interface;
 use model::config::disk::Transport;
 
-pub(super) fn disk_size(subject: &Subject<'_>) -> Outcome {
+pub(super) fn disk_size(subject: &CheckSubject<'_>) -> CheckOutcome {
     let disk = match target(subject) {
         Ok(disk) => disk,
         Err(outcome) => return outcome,
@@ -22,22 +23,22 @@ pub(super) fn disk_size(subject: &Subject<'_>) -> Outcome {
     }
     let found = |least| {
         let message = format!("{}; {} should have {least}", disk.describe(), node(subject));
-        Outcome::found(message, "Use a larger disk; install.device says which.")
+        CheckOutcome::found(message, "Use a larger disk; install.device says which.")
     };
     if disk.size < limits.disk {
         found(limits.disk)
     } else if disk.size < limits.roomy_disk {
         found(limits.roomy_disk).mild()
     } else {
-        Outcome::passed(disk.describe())
+        CheckOutcome::passed(disk.describe())
     }
 }
 
-pub(super) fn disk_speed(subject: &Subject<'_>) -> Outcome {
+pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     let disk = match target(subject) {
         Ok(disk) => disk,
         // Once is enough.
-        Err(_) => return Outcome::could_not_run("which disk it is about is not known; see disk-size"),
+        Err(_) => return CheckOutcome::could_not_run("which disk it is about is not known; see disk-size"),
     };
     let path = disk.path.display();
     let slow = match disk.transport {
@@ -47,8 +48,8 @@ pub(super) fn disk_speed(subject: &Subject<'_>) -> Outcome {
         _ => None,
     };
     match slow {
-        None => Outcome::passed(format!("{path} is no spinning disk")),
-        Some(how) => Outcome::found(
+        None => CheckOutcome::passed(format!("{path} is no spinning disk")),
+        Some(how) => CheckOutcome::found(
             format!(
                 "{path} {how}; etcd and the storage of virtual machines want thousands of writes a second"
             ),
@@ -58,7 +59,7 @@ pub(super) fn disk_speed(subject: &Subject<'_>) -> Outcome {
 }
 
 /// Whether data gets a disk of its own. What is wrong with that disk the plan says.
-fn apart(subject: &Subject<'_>, system: &Disk) -> bool {
+fn apart(subject: &CheckSubject<'_>, system: &Disk) -> bool {
     let selector = subject.intent.data_disk.as_ref();
     selector.is_some_and(|selector| {
         let data = choose_disk(&subject.facts.inventory, Some(selector), None);
@@ -67,25 +68,25 @@ fn apart(subject: &Subject<'_>, system: &Disk) -> bool {
 }
 
 /// The disk that an install would take; otherwise what the check has to say.
-fn target<'a>(subject: &'a Subject<'_>) -> Result<&'a Disk, Outcome> {
+fn target<'a>(subject: &'a CheckSubject<'_>) -> Result<&'a Disk, CheckOutcome> {
     let inventory = &subject.facts.inventory;
     let Intent { device, data_disk, .. } = subject.intent;
     let chosen = choose_disk(inventory, device.as_ref(), data_disk.as_ref());
     chosen.map_err(|failure| refused(subject, &failure))
 }
 
-fn refused(subject: &Subject<'_>, failure: &Failure) -> Outcome {
+fn refused(subject: &CheckSubject<'_>, failure: &Failure) -> CheckOutcome {
     let disks =
         subject.facts.inventory.disks.iter().filter(|disk| !disk.optical && !disk.boot_medium).count();
     // Nobody has said which yet.
     if subject.intent.device.is_none() && subject.intent.data_disk.is_none() && disks > 1 {
-        return Outcome::could_not_run(format!("{failure}, and install.device does not say which"));
+        return CheckOutcome::could_not_run(format!("{failure}, and install.device does not say which"));
     }
     let next = "Attach a disk that can be written, or name another one in install.device.";
-    Outcome::found(failure.to_string(), next)
+    CheckOutcome::found(failure.to_string(), next)
 }
 
-pub(super) fn nic_link(subject: &Subject<'_>) -> Outcome {
+pub(super) fn nic_link(subject: &CheckSubject<'_>) -> CheckOutcome {
     const NEXT: &str = "Plug in the cable, or name another card in install.management_interface.";
     let (inventory, wanted) = (&subject.facts.inventory, &subject.intent.cards);
     if wanted.is_empty() {
@@ -93,13 +94,15 @@ pub(super) fn nic_link(subject: &Subject<'_>) -> Outcome {
     }
     let link = |nic: Option<&Nic>| match nic.map(|nic| nic.carrier) {
         Some(Some(true)) => Ok("has a link".into()),
-        Some(Some(false)) => Err(Trouble::Silent("has no link".into())),
-        Some(None) => Err(Trouble::Unable("is down, so that nobody knows whether it has a link".into())),
+        Some(Some(false)) => Err(NetworkTrouble::Silent("has no link".into())),
+        Some(None) => {
+            Err(NetworkTrouble::Unable("is down, so that nobody knows whether it has a link".into()))
+        }
         None => {
             let cards: Vec<_> =
                 inventory.nics.iter().map(|nic| format!("{} {}", nic.name, nic.mac)).collect();
             let cards = if cards.is_empty() { "none".into() } else { cards.join(", ") };
-            Err(Trouble::Silent(format!("is no card of this machine, which has {cards}")))
+            Err(NetworkTrouble::Silent(format!("is no card of this machine, which has {cards}")))
         }
     };
     let links: Vec<_> = each(inventory, wanted, link);
@@ -110,9 +113,9 @@ pub(super) fn nic_link(subject: &Subject<'_>) -> Outcome {
 }
 
 /// The configuration names no card, so one is enough.
-fn any_link(nics: &[Nic], next: &str) -> Outcome {
+fn any_link(nics: &[Nic], next: &str) -> CheckOutcome {
     if nics.is_empty() {
-        return Outcome::found(
+        return CheckOutcome::found(
             "there is no network card",
             "Fit a network card that the kernel has a driver for.",
         );
@@ -123,15 +126,15 @@ fn any_link(nics: &[Nic], next: &str) -> Outcome {
     };
     let (linked, down) = (names(Some(true)), names(None));
     if !linked.is_empty() {
-        Outcome::passed(format!("{linked} has a link"))
+        CheckOutcome::passed(format!("{linked} has a link"))
     } else if !down.is_empty() {
-        Outcome::could_not_run(format!("{down} is down, so that nobody knows whether there is a link"))
+        CheckOutcome::could_not_run(format!("{down} is down, so that nobody knows whether there is a link"))
     } else {
-        Outcome::found("no network card has a link", next)
+        CheckOutcome::found("no network card has a link", next)
     }
 }
 
-pub(super) fn nic_speed(subject: &Subject<'_>) -> Outcome {
+pub(super) fn nic_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     let least = Limits::of(subject.intent.role, subject.intent.profile).nic;
     let next = format!("Use a card, a cable and a switch port of {}.", speed(least));
     let (inventory, wanted) = (&subject.facts.inventory, &subject.intent.cards);
@@ -139,17 +142,17 @@ pub(super) fn nic_speed(subject: &Subject<'_>) -> Outcome {
         Some(Some(found)) if found >= least => Ok(format!("has {}", speed(found))),
         Some(Some(found)) => {
             let message = format!("has {}, and {} should have {}", speed(found), node(subject), speed(least));
-            Err(Trouble::Silent(message))
+            Err(NetworkTrouble::Silent(message))
         }
-        Some(None) => Err(Trouble::Unable("does not tell its speed".into())),
-        None => Err(Trouble::Unable("is no card of this machine; see nic-link".into())),
+        Some(None) => Err(NetworkTrouble::Unable("does not tell its speed".into())),
+        None => Err(NetworkTrouble::Unable("is no card of this machine; see nic-link".into())),
     };
     if !wanted.is_empty() {
         return judge(each(inventory, wanted, fast), &next);
     }
     match inventory.nics.iter().max_by_key(|nic| nic.speed) {
         Some(nic) => judge(vec![(nic.name.clone(), fast(Some(nic)))], &next),
-        None => Outcome::could_not_run("there is no network card"),
+        None => CheckOutcome::could_not_run("there is no network card"),
     }
 }
 
@@ -157,8 +160,8 @@ pub(super) fn nic_speed(subject: &Subject<'_>) -> Outcome {
 fn each(
     inventory: &Inventory,
     wanted: &[Interface],
-    judge: impl Fn(Option<&Nic>) -> Result<String, Trouble>,
-) -> Vec<(String, Result<String, Trouble>)> {
+    judge: impl Fn(Option<&Nic>) -> Result<String, NetworkTrouble>,
+) -> Vec<(String, Result<String, NetworkTrouble>)> {
     let one = |wanted: &Interface| {
         let nic = card(inventory, wanted);
         (nic.map_or_else(|| told(wanted), |nic| nic.name.clone()), judge(nic))

@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use super::servers::{self, Unknown};
-use crate::preflight::intent::{Join, is_server};
-use crate::preflight::join::{Member, Question, Seen, Token, other};
-use crate::preflight::network::Trouble;
-use crate::preflight::{Outcome, Subject};
+use crate::preflight::check::{CheckOutcome, CheckSubject};
+use crate::preflight::intent::Join;
+use crate::preflight::join::{ClusterPeer, Question, Seen, Token, is_server, other};
+use crate::preflight::trouble::NetworkTrouble;
 
 /// An API server takes the token of a pod that another has given out up to a minute before its time, and no sooner.
 /// Half of that leaves room for the clocks to drift before they are set, and for a Date in whole seconds.
 const TOLERANCE: Duration = Duration::from_secs(30);
 
 /// The cluster to join and what it said; otherwise what the check has to say.
-fn seen<'a>(subject: &'a Subject<'_>) -> Result<(&'a Join, &'a Seen), Outcome> {
+fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a Join, &'a Seen), CheckOutcome> {
     let intent = subject.intent.join.as_ref();
-    let join = intent.ok_or_else(|| Outcome::skipped("the configuration joins no cluster"))?;
+    let join = intent.ok_or_else(|| CheckOutcome::skipped("the configuration joins no cluster"))?;
     Ok((join, subject.cluster.get_or_init(|| conversation(subject, join))))
 }
 
-fn conversation(subject: &Subject<'_>, join: &Join) -> Seen {
+fn conversation(subject: &CheckSubject<'_>, join: &Join) -> Seen {
     let read = |token: &Option<_>| token.as_ref().and_then(|token| Token::read(token).ok());
     let mut question = Question {
         host: join.host.clone(),
@@ -33,13 +33,13 @@ fn conversation(subject: &Subject<'_>, join: &Join) -> Seen {
     };
     match servers::look_up(subject, &join.host) {
         Ok(addresses) if addresses.is_empty() => {
-            Seen::nothing(&question, Trouble::Silent("has no IPv4 address".into()))
+            Seen::nothing(&question, NetworkTrouble::Silent("has no IPv4 address".into()))
         }
         Ok(addresses) => {
             question.addresses = addresses;
             subject.network.cluster(&question, subject.until)
         }
-        Err(Unknown::NoSuchName(what)) => Seen::nothing(&question, Trouble::Silent(what)),
+        Err(Unknown::NoSuchName(what)) => Seen::nothing(&question, NetworkTrouble::Silent(what)),
         Err(Unknown::NoAnswer(trouble)) => Seen::nothing(&question, trouble),
     }
 }
@@ -55,17 +55,17 @@ macro_rules! told {
 }
 
 /// What a trouble comes to, told after the name of whom it is about.
-fn judge(name: &str, trouble: &Trouble, next: impl Into<String>) -> Outcome {
+fn judge(name: &str, trouble: &NetworkTrouble, next: impl Into<String>) -> CheckOutcome {
     match trouble {
-        Trouble::Silent(what) => Outcome::found(format!("{name} {what}"), next),
-        Trouble::Unable(why) => Outcome::could_not_run(format!("{name} {why}")),
+        NetworkTrouble::Silent(what) => CheckOutcome::found(format!("{name} {what}"), next),
+        NetworkTrouble::Unable(why) => CheckOutcome::could_not_run(format!("{name} {why}")),
     }
 }
 
-pub(super) fn server(subject: &Subject<'_>) -> Outcome {
+pub(super) fn server(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
     match &seen.server {
-        Ok(()) => Outcome::passed(format!("{} answers", seen.place)),
+        Ok(()) => CheckOutcome::passed(format!("{} answers", seen.place)),
         Err(trouble) => {
             let next = format!(
                 "Correct server_url, start the cluster, or let this machine through to TCP port {}.",
@@ -76,15 +76,15 @@ pub(super) fn server(subject: &Subject<'_>) -> Outcome {
     }
 }
 
-pub(super) fn authority(subject: &Subject<'_>) -> Outcome {
+pub(super) fn authority(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
     let file = format!("/var/lib/rancher/{}/server/node-token", join.distribution.name());
     match &seen.authority {
-        Ok((authority, true)) => Outcome::passed(format!(
+        Ok((authority, true)) => CheckOutcome::passed(format!(
             "{} has the authority that the token names, {}",
             seen.place, authority.digest
         )),
-        Ok((authority, false)) => Outcome::found(
+        Ok((authority, false)) => CheckOutcome::found(
             format!(
                 "the token does not say which authority the cluster has; {} has {}, and is trusted from now on",
                 seen.place, authority.digest
@@ -95,8 +95,8 @@ pub(super) fn authority(subject: &Subject<'_>) -> Outcome {
             ),
         )
         .mild(),
-        Err(Trouble::Unable(why)) => {
-            Outcome::could_not_run(format!("the authority of the cluster {why}"))
+        Err(NetworkTrouble::Unable(why)) => {
+            CheckOutcome::could_not_run(format!("the authority of the cluster {why}"))
         }
         Err(trouble) => {
             let next = format!(
@@ -107,7 +107,7 @@ pub(super) fn authority(subject: &Subject<'_>) -> Outcome {
     }
 }
 
-pub(super) fn token(subject: &Subject<'_>) -> Outcome {
+pub(super) fn token(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
     let file = match is_server(subject.intent.role) {
         true => "node-token",
@@ -120,11 +120,11 @@ pub(super) fn token(subject: &Subject<'_>) -> Outcome {
     let given = [("the token", &join.token), ("kubernetes.agent_token", &join.agent_token)];
     for (name, token) in given {
         if let Some(Err(wrong)) = token.as_ref().map(Token::read) {
-            return Outcome::found(format!("{name} {wrong}"), next);
+            return CheckOutcome::found(format!("{name} {wrong}"), next);
         }
     }
     if join.token.is_none() {
-        return Outcome::could_not_run("the configuration does not hold the token itself");
+        return CheckOutcome::could_not_run("the configuration does not hold the token itself");
     }
     let agents = seen.agent_token.as_ref().map(|answer| ("kubernetes.agent_token", answer));
     for (name, answer) in [("the token", &seen.token)].into_iter().chain(agents) {
@@ -133,47 +133,49 @@ pub(super) fn token(subject: &Subject<'_>) -> Outcome {
         }
     }
     let role = subject.intent.role.name();
-    Outcome::passed(format!("{} accepts the token for role {role}", seen.place))
+    CheckOutcome::passed(format!("{} accepts the token for role {role}", seen.place))
 }
 
-pub(super) fn clock(subject: &Subject<'_>) -> Outcome {
+pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (_, seen) = told!(seen(subject));
     match (&seen.server, seen.clock) {
-        (Err(_), _) => Outcome::could_not_run("the cluster's clock cannot be asked for; see join-server"),
-        (Ok(()), None) => Outcome::could_not_run(format!("{} does not tell its clock", seen.place)),
+        (Err(_), _) => {
+            CheckOutcome::could_not_run("the cluster's clock cannot be asked for; see join-server")
+        }
+        (Ok(()), None) => CheckOutcome::could_not_run(format!("{} does not tell its clock", seen.place)),
         (Ok(()), Some(offset)) => {
             let text = servers::told(&seen.place, offset);
             let next =
                 "Set the clock that is wrong: in this machine's firmware, or by time servers on all nodes.";
-            if offset.by <= TOLERANCE { Outcome::passed(text) } else { Outcome::found(text, next) }
+            if offset.by <= TOLERANCE { CheckOutcome::passed(text) } else { CheckOutcome::found(text, next) }
         }
     }
 }
 
-fn members(seen: &Seen) -> Result<&[Member], Outcome> {
+fn members(seen: &Seen) -> Result<&[ClusterPeer], CheckOutcome> {
     match &seen.members {
         Ok(members) => Ok(members),
         Err(trouble) => Err(judge("the list of the cluster's nodes", trouble, "")),
     }
 }
 
-pub(super) fn hostname(subject: &Subject<'_>) -> Outcome {
+pub(super) fn hostname(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
     let Some(name) = &join.name else {
-        return Outcome::skipped("the configuration does not name the node (os.hostname)");
+        return CheckOutcome::skipped("the configuration does not name the node (os.hostname)");
     };
     let members = told!(members(seen));
     let Some(member) = members.iter().find(|member| member.name.eq_ignore_ascii_case(name)) else {
-        return Outcome::passed(format!("none of the {} nodes is called {name}", members.len()));
+        return CheckOutcome::passed(format!("none of the {} nodes is called {name}", members.len()));
     };
     let forget = forget(join, &member.name);
     let uuid = subject.facts.uuid.as_ref().ok().and_then(Option::as_ref);
     match uuid.is_some_and(|uuid| uuid.eq_ignore_ascii_case(&member.uuid)) {
-        true => Outcome::found(
+        true => CheckOutcome::found(
             format!("{name} is a node of the cluster already: this machine, as it was installed before"),
             format!("Let the cluster forget it, then install: {forget}"),
         ),
-        false => Outcome::found(
+        false => CheckOutcome::found(
             format!("{name} is the name of another node of the cluster{}", at(member)),
             format!("Choose another os.hostname. If that node is gone for good: {forget}"),
         ),
@@ -188,22 +190,22 @@ fn forget(join: &Join, name: &str) -> String {
     )
 }
 
-fn at(member: &Member) -> String {
+fn at(member: &ClusterPeer) -> String {
     match member.addresses.first() {
         Some(address) => format!(" ({address})"),
         None => String::new(),
     }
 }
 
-pub(super) fn witness(subject: &Subject<'_>) -> Outcome {
+pub(super) fn witness(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
     let members = told!(members(seen));
     // A witness that is installed again is the business of join-hostname.
     let own =
-        |member: &Member| join.name.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(&member.name));
+        |member: &ClusterPeer| join.name.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(&member.name));
     match members.iter().find(|member| member.witness && !own(member)) {
-        None => Outcome::passed(format!("none of the {} nodes is a witness", members.len())),
-        Some(member) => Outcome::found(
+        None => CheckOutcome::passed(format!("none of the {} nodes is a witness", members.len())),
+        Some(member) => CheckOutcome::found(
             format!("{}{} is the witness of the cluster, and there can be one only", member.name, at(member)),
             format!(
                 "Choose another install.role. If that node is gone for good: {}",
@@ -213,10 +215,10 @@ pub(super) fn witness(subject: &Subject<'_>) -> Outcome {
     }
 }
 
-pub(super) fn vip(subject: &Subject<'_>) -> Outcome {
+pub(super) fn vip(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
     if !join.carries_address {
-        return Outcome::skipped("the node will not answer for the address in server_url");
+        return CheckOutcome::skipped("the node will not answer for the address in server_url");
     }
     let members = told!(members(seen));
     let holder = members.iter().find_map(|member| {
@@ -224,8 +226,8 @@ pub(super) fn vip(subject: &Subject<'_>) -> Outcome {
         Some((member, own))
     });
     match holder {
-        None => Outcome::passed(format!("{} is no node's own address", join.host)),
-        Some((member, address)) => Outcome::found(
+        None => CheckOutcome::passed(format!("{} is no node's own address", join.host)),
+        Some((member, address)) => CheckOutcome::found(
             format!(
                 "{address} in server_url is the own address of {}; this node would take it from it",
                 member.name
@@ -235,7 +237,7 @@ pub(super) fn vip(subject: &Subject<'_>) -> Outcome {
     }
 }
 
-pub(super) fn version(subject: &Subject<'_>) -> Outcome {
+pub(super) fn version(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
     let running = match &seen.version {
         Ok(version) => version,
@@ -243,15 +245,15 @@ pub(super) fn version(subject: &Subject<'_>) -> Outcome {
     };
     let (own, another) = (join.distribution.name(), other(join.distribution).name());
     if running.is_of(another) {
-        return Outcome::found(
+        return CheckOutcome::found(
             format!("the cluster runs {running}, which is {another}, and this node is to run {own}"),
             format!("Set kubernetes.distribution: {another}, and use an image with it."),
         );
     }
     let Some(version) = join.version.as_ref().filter(|version| *version > running) else {
-        return Outcome::passed(format!("the cluster runs {running}"));
+        return CheckOutcome::passed(format!("the cluster runs {running}"));
     };
-    let finding = Outcome::found(
+    let finding = CheckOutcome::found(
         format!("the cluster runs {running}, and this node is to run {version}, which is newer"),
         "Bring the servers of the cluster to that version first, or install from an image with theirs.",
     );

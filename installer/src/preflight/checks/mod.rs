@@ -5,12 +5,12 @@
 mod address;
 pub(super) mod devices;
 mod join;
+mod judge;
 mod machine;
 mod servers;
 
-use super::Severity::{Error, Off, Warning};
-use super::network::Trouble;
-use super::{Check, Levels, Outcome, Severity};
+use super::check::Severity::{self, Error, Off, Warning};
+use super::check::{Check, Levels};
 use base::failure::Class;
 use model::config::Role;
 
@@ -260,27 +260,3 @@ pub static CHECKS: &[Check] = &[
         run: join::version,
     },
 ];
-
-/// One outcome of many answers: each is a subject and what came of it. A finding outweighs what nobody could find
-/// out, and that outweighs what is good.
-fn judge(answers: Vec<(String, Result<String, Trouble>)>, next: &str) -> Outcome {
-    let mut found = Vec::new();
-    let mut unknown = Vec::new();
-    let mut good = Vec::new();
-    for (subject, answer) in answers {
-        match answer {
-            Ok(detail) => good.push(format!("{subject} {detail}")),
-            Err(Trouble::Silent(what)) => found.push(format!("{subject} {what}")),
-            Err(Trouble::Unable(why)) => unknown.push(format!("{subject} {why}")),
-        }
-    }
-    if !found.is_empty() {
-        // What is not known is not a finding, and is told beside it.
-        found.extend(unknown);
-        Outcome::found(found.join("; "), next)
-    } else if !unknown.is_empty() {
-        Outcome::could_not_run(unknown.join("; "))
-    } else {
-        Outcome::passed(good.join("; "))
-    }
-}

@@ -4,25 +4,29 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use super::judge;
+use super::judge::judge;
+use crate::preflight::check::{CheckOutcome, CheckSubject};
 use crate::preflight::intent::is_name;
-use crate::preflight::network::{Answer, Offset, Time, Trouble};
-use crate::preflight::{Outcome, Subject};
+use crate::preflight::network::{DnsAnswer, Offset, Time};
+use crate::preflight::trouble::NetworkTrouble;
 
 /// A clock that is further off than this spoils certificates and leases before the node sets it.
 const TOLERANCE: Duration = Duration::from_secs(60);
 
-pub(super) fn clock(subject: &Subject<'_>) -> Outcome {
+pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
     const NEXT: &str = "Set the clock in the firmware's setup; a battery that is empty loses it again.";
     let since = subject.now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     if subject.intent.not_before.is_some_and(|release| since < release) {
         let now = i64::try_from(since).ok().and_then(|since| jiff::Timestamp::from_second(since).ok());
         let now = now.map(|now| now.to_string()).unwrap_or_default();
-        return Outcome::found(format!("the clock says {now}, which is before the release was made"), NEXT);
+        return CheckOutcome::found(
+            format!("the clock says {now}, which is before the release was made"),
+            NEXT,
+        );
     }
     let servers = &subject.intent.time_servers;
     if servers.is_empty() {
-        return Outcome::could_not_run("there is no time server to compare it with");
+        return CheckOutcome::could_not_run("there is no time server to compare it with");
     }
     let answers = times(subject);
     let offset = answers.into_iter().find_map(|(server, time)| match time {
@@ -30,9 +34,9 @@ pub(super) fn clock(subject: &Subject<'_>) -> Outcome {
         _ => None,
     });
     match offset {
-        None => Outcome::could_not_run("no time server told the time; see ntp"),
-        Some((server, offset)) if offset.by <= TOLERANCE => Outcome::passed(told(&server, offset)),
-        Some((server, offset)) => Outcome::found(told(&server, offset), NEXT),
+        None => CheckOutcome::could_not_run("no time server told the time; see ntp"),
+        Some((server, offset)) if offset.by <= TOLERANCE => CheckOutcome::passed(told(&server, offset)),
+        Some((server, offset)) => CheckOutcome::found(told(&server, offset), NEXT),
     }
 }
 
@@ -48,13 +52,13 @@ pub(super) fn told(server: &str, offset: Offset) -> String {
     format!("the clock is {by} {} {server}", if offset.behind { "behind" } else { "ahead of" })
 }
 
-pub(super) fn ntp(subject: &Subject<'_>) -> Outcome {
+pub(super) fn ntp(subject: &CheckSubject<'_>) -> CheckOutcome {
     if subject.intent.time_servers.is_empty() {
-        return Outcome::skipped("the configuration has no time server");
+        return CheckOutcome::skipped("the configuration has no time server");
     }
     let answer = |time| match time {
         Ok(Time::Offset(_)) => Ok("tells the time".to_owned()),
-        Ok(Time::Unsynchronised) => Err(Trouble::Silent("answers, and does not know the time".into())),
+        Ok(Time::Unsynchronised) => Err(NetworkTrouble::Silent("answers, and does not know the time".into())),
         Err(trouble) => Err(trouble),
     };
     let answers = times(subject).into_iter().map(|(server, time)| (server, answer(time)));
@@ -63,25 +67,28 @@ pub(super) fn ntp(subject: &Subject<'_>) -> Outcome {
 }
 
 /// What each time server says, all asked at once.
-fn times(subject: &Subject<'_>) -> Vec<(String, Result<Time, Trouble>)> {
+fn times(subject: &CheckSubject<'_>) -> Vec<(String, Result<Time, NetworkTrouble>)> {
     at_once(&subject.intent.time_servers, |server| {
         let addresses = resolve(subject, server)?;
         let ask = |address: &Ipv4Addr| subject.network.time(*address, subject.until);
         // A name of a pool has several; one that works is enough.
         let answers: Vec<_> = addresses.iter().take(2).map(ask).collect();
         let good = answers.iter().position(Result::is_ok).unwrap_or(0);
-        answers.into_iter().nth(good).unwrap_or_else(|| Err(Trouble::Silent("has no IPv4 address".into())))
+        answers
+            .into_iter()
+            .nth(good)
+            .unwrap_or_else(|| Err(NetworkTrouble::Silent("has no IPv4 address".into())))
     })
 }
 
-pub(super) fn dns(subject: &Subject<'_>) -> Outcome {
+pub(super) fn dns(subject: &CheckSubject<'_>) -> CheckOutcome {
     let names = needed(subject);
     let servers = servers(subject);
     if servers.is_empty() {
         return match (subject.intent.dhcp, names.is_empty()) {
-            (true, _) => Outcome::could_not_run("the network has not told this system of a name server"),
-            (false, true) => Outcome::skipped("the configuration has no name server, and needs none"),
-            (false, false) => Outcome::found(
+            (true, _) => CheckOutcome::could_not_run("the network has not told this system of a name server"),
+            (false, true) => CheckOutcome::skipped("the configuration has no name server, and needs none"),
+            (false, false) => CheckOutcome::found(
                 format!("the configuration has no name server to look up {}", names.join(", ")),
                 "Set os.dns_nameservers.",
             ),
@@ -89,29 +96,31 @@ pub(super) fn dns(subject: &Subject<'_>) -> Outcome {
     }
     let servers: Vec<_> = servers.iter().map(ToString::to_string).collect();
     let answers = at_once(&servers, |server| {
-        let server = server.parse().map_err(|_| Trouble::Unable("is no address".into()))?;
+        let server = server.parse().map_err(|_| NetworkTrouble::Unable("is no address".into()))?;
         asked_for(subject, server, &names)
     });
     judge(answers, "Correct os.dns_nameservers or the names, or let the node through to UDP port 53.")
 }
 
 /// Asks one server for every name; for the root where the configuration has no name.
-fn asked_for(subject: &Subject<'_>, server: Ipv4Addr, names: &[&str]) -> Result<String, Trouble> {
+fn asked_for(subject: &CheckSubject<'_>, server: Ipv4Addr, names: &[&str]) -> Result<String, NetworkTrouble> {
     if names.is_empty() {
         return subject.network.lookup(server, "", subject.until).map(|_| "answers".to_owned());
     }
     for name in names {
         match subject.network.lookup(server, name, subject.until)? {
-            Answer::Addresses(_) => {}
-            Answer::NoSuchName => return Err(Trouble::Silent(format!("knows no {name}"))),
-            Answer::Unwilling(reason) => return Err(Trouble::Silent(format!("answers {reason} for {name}"))),
+            DnsAnswer::Addresses(_) => {}
+            DnsAnswer::NoSuchName => return Err(NetworkTrouble::Silent(format!("knows no {name}"))),
+            DnsAnswer::Unwilling(reason) => {
+                return Err(NetworkTrouble::Silent(format!("answers {reason} for {name}")));
+            }
         }
     }
     Ok(format!("knows {}", names.join(", ")))
 }
 
 /// The names that the configuration holds. Those without a domain need the search list of the node's network.
-fn needed<'a>(subject: &'a Subject<'_>) -> Vec<&'a str> {
+fn needed<'a>(subject: &'a CheckSubject<'_>) -> Vec<&'a str> {
     let intent = subject.intent;
     let proxies = intent.proxies.iter().map(|proxy| proxy.host.as_str());
     let hosts = intent.time_servers.iter().chain(&intent.names).map(String::as_str).chain(proxies);
@@ -121,26 +130,26 @@ fn needed<'a>(subject: &'a Subject<'_>) -> Vec<&'a str> {
     names
 }
 
-fn servers(subject: &Subject<'_>) -> Vec<Ipv4Addr> {
+fn servers(subject: &CheckSubject<'_>) -> Vec<Ipv4Addr> {
     match subject.intent.name_servers.is_empty() && subject.intent.dhcp {
         true => subject.network.resolvers(),
         false => subject.intent.name_servers.clone(),
     }
 }
 
-pub(super) fn proxy(subject: &Subject<'_>) -> Outcome {
+pub(super) fn proxy(subject: &CheckSubject<'_>) -> CheckOutcome {
     let proxies = &subject.intent.proxies;
     if proxies.is_empty() {
-        return Outcome::skipped("the configuration has no proxy");
+        return CheckOutcome::skipped("the configuration has no proxy");
     }
     let label = |host: &str, port: u16| format!("{host}:{port}");
     let labels: Vec<_> = proxies.iter().map(|proxy| label(&proxy.host, proxy.port)).collect();
     let answers = at_once(&labels, |label_of| {
         let proxy = proxies.iter().find(|proxy| label(&proxy.host, proxy.port) == label_of);
-        let proxy = proxy.ok_or_else(|| Trouble::Unable("is unknown".into()))?;
+        let proxy = proxy.ok_or_else(|| NetworkTrouble::Unable("is unknown".into()))?;
         let address = *resolve(subject, &proxy.host)?
             .first()
-            .ok_or_else(|| Trouble::Silent("has no IPv4 address".into()))?;
+            .ok_or_else(|| NetworkTrouble::Silent("has no IPv4 address".into()))?;
         let address = SocketAddr::from((address, proxy.port));
         subject.network.proxy(address, proxy.tls, subject.until).map(|()| "answers".to_owned())
     });
@@ -152,20 +161,22 @@ pub(super) enum Unknown {
     /// There is no such name, a clause that follows it.
     NoSuchName(String),
     /// No name server told.
-    NoAnswer(Trouble),
+    NoAnswer(NetworkTrouble),
 }
 
 /// The addresses of a host. That name servers do not tell them is the business of another check.
-fn resolve(subject: &Subject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, Trouble> {
+fn resolve(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, NetworkTrouble> {
     look_up(subject, host).map_err(|unknown| match unknown {
-        Unknown::NoSuchName(what) => Trouble::Silent(what),
-        Unknown::NoAnswer(Trouble::Silent(what) | Trouble::Unable(what)) => Trouble::Unable(what),
+        Unknown::NoSuchName(what) => NetworkTrouble::Silent(what),
+        Unknown::NoAnswer(NetworkTrouble::Silent(what) | NetworkTrouble::Unable(what)) => {
+            NetworkTrouble::Unable(what)
+        }
     })
 }
 
 /// The addresses of a host, by the name servers that the node will have.
-pub(super) fn look_up(subject: &Subject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, Unknown> {
-    let unable = |why: &str| Err(Unknown::NoAnswer(Trouble::Unable(why.into())));
+pub(super) fn look_up(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, Unknown> {
+    let unable = |why: &str| Err(Unknown::NoAnswer(NetworkTrouble::Unable(why.into())));
     match host.parse() {
         Ok(IpAddr::V4(address)) => return Ok(vec![address]),
         Ok(IpAddr::V6(_)) => return unable("is an IPv6 address, which is not tried"),
@@ -174,17 +185,19 @@ pub(super) fn look_up(subject: &Subject<'_>, host: &str) -> Result<Vec<Ipv4Addr>
     if !host.contains('.') {
         return unable("has no domain, so that only the node itself can find it");
     }
-    let mut last = Trouble::Unable("cannot be looked up: there is no name server".into());
+    let mut last = NetworkTrouble::Unable("cannot be looked up: there is no name server".into());
     let told = |what: String| format!("cannot be looked up: {what}");
     for server in servers(subject) {
         last = match subject.network.lookup(server, host, subject.until) {
-            Ok(Answer::Addresses(addresses)) => return Ok(addresses),
-            Ok(Answer::NoSuchName) => {
+            Ok(DnsAnswer::Addresses(addresses)) => return Ok(addresses),
+            Ok(DnsAnswer::NoSuchName) => {
                 return Err(Unknown::NoSuchName(format!("is a name that {server} does not know")));
             }
-            Ok(Answer::Unwilling(reason)) => Trouble::Silent(told(format!("{server} answers {reason}"))),
-            Err(Trouble::Silent(what)) => Trouble::Silent(told(format!("{server} {what}"))),
-            Err(Trouble::Unable(why)) => Trouble::Unable(told(format!("{server} {why}"))),
+            Ok(DnsAnswer::Unwilling(reason)) => {
+                NetworkTrouble::Silent(told(format!("{server} answers {reason}")))
+            }
+            Err(NetworkTrouble::Silent(what)) => NetworkTrouble::Silent(told(format!("{server} {what}"))),
+            Err(NetworkTrouble::Unable(why)) => NetworkTrouble::Unable(told(format!("{server} {why}"))),
         };
     }
     Err(Unknown::NoAnswer(last))
@@ -193,12 +206,12 @@ pub(super) fn look_up(subject: &Subject<'_>, host: &str) -> Result<Vec<Ipv4Addr>
 /// Asks about each subject, side by side.
 fn at_once<T: Send>(
     subjects: &[String],
-    ask: impl Fn(&str) -> Result<T, Trouble> + Sync,
-) -> Vec<(String, Result<T, Trouble>)> {
+    ask: impl Fn(&str) -> Result<T, NetworkTrouble> + Sync,
+) -> Vec<(String, Result<T, NetworkTrouble>)> {
     thread::scope(|scope| {
         let asked: Vec<_> = subjects.iter().map(|subject| scope.spawn(|| ask(subject))).collect();
         let answers = asked.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(Trouble::Unable("was not asked to the end".into())))
+            thread.join().unwrap_or_else(|_| Err(NetworkTrouble::Unable("was not asked to the end".into())))
         });
         subjects.iter().cloned().zip(answers).collect()
     })

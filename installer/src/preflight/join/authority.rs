@@ -18,7 +18,7 @@ use base::digest::Digest;
 
 /// What a cluster shows as its authority.
 #[derive(Clone, Debug)]
-pub(super) struct Bundle {
+pub(super) struct AuthorityBundle {
     certificates: Vec<CertificateDer<'static>>,
     whole: Digest,
 }
@@ -32,7 +32,7 @@ pub struct Authority {
     links: Vec<CertificateDer<'static>>,
 }
 
-impl Bundle {
+impl AuthorityBundle {
     /// Reads what `/cacerts` gives; none if that is not certificates.
     pub(super) fn read(pem: &[u8]) -> Option<Self> {
         let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().ok()?;

@@ -16,8 +16,8 @@ use reqwest::{Method, StatusCode};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CertificateError, ClientConfig};
 
-use super::Authority;
-use crate::preflight::network::Trouble;
+use super::authority::Authority;
+use crate::preflight::trouble::NetworkTrouble;
 use model::config::Secret;
 use transfer::download::{carried, reason};
 
@@ -30,14 +30,14 @@ const MOST: u64 = 64 << 20;
 
 /// Where a server is.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ServerAddress {
     /// As the configuration names it.
     pub(super) host: String,
     /// Where that is.
     pub(super) addresses: Vec<SocketAddr>,
 }
 
-impl Place {
+impl ServerAddress {
     /// The place as people name it.
     pub(super) fn name(&self) -> String {
         let port = self.addresses.first().map_or(443, SocketAddr::port);
@@ -52,12 +52,12 @@ pub(super) enum Trust<'a> {
     /// Who shows a certificate of the authority, at this time.
     Authority(&'a Authority, SystemTime),
     /// The same, and be somebody oneself.
-    Mutual(&'a Authority, SystemTime, Identity),
+    Mutual(&'a Authority, SystemTime, ClientIdentity),
 }
 
 /// A client certificate and its key, in memory only.
 #[allow(missing_debug_implementations)]
-pub(super) struct Identity {
+pub(super) struct ClientIdentity {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: PrivateKeyDer<'static>,
 }
@@ -71,7 +71,7 @@ pub(super) enum As<'a> {
 }
 
 /// What came back.
-pub(super) struct Answer {
+pub(super) struct ServerAnswer {
     pub(super) status: StatusCode,
     /// The server's clock.
     pub(super) date: Option<SystemTime>,
@@ -82,18 +82,18 @@ pub(super) struct Answer {
 
 /// Why nothing came back.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum RequestProblem {
     /// The server's certificate is not good.
     Certificate(CertificateError),
     /// As a clause that follows the server's name.
-    Other(Trouble),
+    Other(NetworkTrouble),
 }
 
-impl From<Problem> for Trouble {
-    fn from(problem: Problem) -> Self {
+impl From<RequestProblem> for NetworkTrouble {
+    fn from(problem: RequestProblem) -> Self {
         match problem {
-            Problem::Other(trouble) => trouble,
-            Problem::Certificate(error) => {
+            RequestProblem::Other(trouble) => trouble,
+            RequestProblem::Certificate(error) => {
                 Self::Silent(format!("shows a certificate that is no good: {error}"))
             }
         }
@@ -102,14 +102,18 @@ impl From<Problem> for Trouble {
 
 /// Asks one server.
 pub(super) struct Client {
-    place: Place,
+    place: ServerAddress,
     http: Http,
     until: Instant,
 }
 
 impl Client {
-    pub(super) fn new(place: &Place, trust: Trust<'_>, until: Instant) -> Result<Self, Trouble> {
-        let unable = |why: &dyn std::fmt::Display| Trouble::Unable(format!("cannot be asked: {why}"));
+    pub(super) fn new(
+        place: &ServerAddress,
+        trust: Trust<'_>,
+        until: Instant,
+    ) -> Result<Self, NetworkTrouble> {
+        let unable = |why: &dyn std::fmt::Display| NetworkTrouble::Unable(format!("cannot be asked: {why}"));
         // The provider is the process's; that it is set already is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = Http::builder()
@@ -124,24 +128,24 @@ impl Client {
         Ok(Self { place: place.clone(), http, until })
     }
 
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &ServerAddress {
         &self.place
     }
 
-    pub(super) fn get(&self, path: &str, who: As<'_>) -> Result<Answer, Problem> {
+    pub(super) fn get(&self, path: &str, who: As<'_>) -> Result<ServerAnswer, RequestProblem> {
         self.ask(Method::GET, path, who)
     }
 
     /// What [`Self::get`] would say, without its content.
-    pub(super) fn head(&self, path: &str, who: As<'_>) -> Result<Answer, Problem> {
+    pub(super) fn head(&self, path: &str, who: As<'_>) -> Result<ServerAnswer, RequestProblem> {
         self.ask(Method::HEAD, path, who)
     }
 
-    fn ask(&self, method: Method, path: &str, who: As<'_>) -> Result<Answer, Problem> {
+    fn ask(&self, method: Method, path: &str, who: As<'_>) -> Result<ServerAnswer, RequestProblem> {
         let patience = PATIENCE.min(self.until.saturating_duration_since(Instant::now()));
         if patience < LEAST {
             let why = "was not asked: the time for all checks was over";
-            return Err(Problem::Other(Trouble::Unable(why.into())));
+            return Err(RequestProblem::Other(NetworkTrouble::Unable(why.into())));
         }
         let request = self.http.request(method, format!("{}{path}", self.place.name())).timeout(patience);
         let request = match who {
@@ -155,11 +159,11 @@ impl Client {
         let server = response.headers().get(SERVER).and_then(|name| name.to_str().ok()).map(str::to_owned);
         let mut body = Vec::new();
         response.take(MOST).read_to_end(&mut body).map_err(|error| problem(&error))?;
-        Ok(Answer { status, date, server, body })
+        Ok(ServerAnswer { status, date, server, body })
     }
 }
 
-impl Answer {
+impl ServerAnswer {
     pub(super) fn is_ok(&self) -> bool {
         self.status == StatusCode::OK
     }
@@ -187,7 +191,7 @@ fn trusting(builder: ClientBuilder, trust: Trust<'_>) -> Result<ClientBuilder, r
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let config = match identity {
-        Some(Identity { chain, key }) => config.with_client_auth_cert(chain, key)?,
+        Some(ClientIdentity { chain, key }) => config.with_client_auth_cert(chain, key)?,
         None => config.with_no_client_auth(),
     };
     Ok(builder.tls_backend_preconfigured(config))
@@ -199,11 +203,11 @@ fn date(response: &Response) -> Option<SystemTime> {
     jiff::fmt::rfc2822::parse(date).ok().map(|date| date.timestamp().into())
 }
 
-fn problem(error: &(dyn std::error::Error + 'static), patience: Duration) -> Problem {
+fn problem(error: &(dyn std::error::Error + 'static), patience: Duration) -> RequestProblem {
     let causes = || std::iter::successors(Some(error), |error| error.source());
     let tls = causes().find_map(carried);
     if let Some(rustls::Error::InvalidCertificate(why)) = tls {
-        return Problem::Certificate(why.clone());
+        return RequestProblem::Certificate(why.clone());
     }
     let kind = causes().filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind).next();
     let timed_out = causes().any(|cause| {
@@ -212,7 +216,7 @@ fn problem(error: &(dyn std::error::Error + 'static), patience: Duration) -> Pro
     });
     let connecting =
         causes().any(|cause| cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect));
-    Problem::Other(match (tls, kind) {
+    RequestProblem::Other(match (tls, kind) {
         _ if timed_out => silent(format!("does not answer within {} s", patience.as_secs())),
         (Some(rustls::Error::InvalidMessage(_)), _) => silent("does not speak TLS: it is another service"),
         (Some(error), _) => silent(format!("ends the TLS handshake: {error}")),
@@ -231,6 +235,6 @@ fn problem(error: &(dyn std::error::Error + 'static), patience: Duration) -> Pro
     })
 }
 
-fn silent(what: impl Into<String>) -> Trouble {
-    Trouble::Silent(what.into())
+fn silent(what: impl Into<String>) -> NetworkTrouble {
+    NetworkTrouble::Silent(what.into())
 }

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 /// A node of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Member {
+pub struct ClusterPeer {
     /// Its name.
     pub name: String,
     /// Whether it votes in etcd and runs no control plane.
@@ -56,12 +56,12 @@ struct NodeInfo {
 }
 
 /// Reads a `NodeList` of the API.
-pub(super) fn members(json: &[u8]) -> serde_json::Result<Vec<Member>> {
+pub(super) fn members(json: &[u8]) -> serde_json::Result<Vec<ClusterPeer>> {
     let list: List = serde_json::from_slice(json)?;
-    Ok(list.items.into_iter().map(Member::from).collect())
+    Ok(list.items.into_iter().map(ClusterPeer::from).collect())
 }
 
-impl From<Node> for Member {
+impl From<Node> for ClusterPeer {
     fn from(node: Node) -> Self {
         let Node { metadata: Metadata { name, labels }, status } = node;
         let is = |label: &str| labels.get(label).is_some_and(|value| value == "true");

@@ -8,13 +8,14 @@ use rustls::CertificateError;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::authority::{Authority, Bundle};
-use super::client::{Answer, As, Client, Identity, Place, Problem, Trust};
-use super::members::{self, Member};
+use super::authority::{Authority, AuthorityBundle};
+use super::client::{As, Client, ClientIdentity, RequestProblem, ServerAddress, ServerAnswer, Trust};
+use super::members::{self, ClusterPeer};
+use super::question::{Question, Seen, other, see};
 use super::token::{Login, Token};
 use super::version::{self, Version};
-use super::{Question, Seen, other, see};
-use crate::preflight::network::{Offset, Trouble};
+use crate::preflight::ntp::Offset;
+use crate::preflight::trouble::NetworkTrouble;
 
 /// Holds the conversation. It ends by `until`.
 #[must_use]
@@ -64,9 +65,9 @@ impl Talk<'_> {
         self.question.now + self.begun.elapsed()
     }
 
-    fn place(&self, port: u16) -> Place {
+    fn place(&self, port: u16) -> ServerAddress {
         let addresses = self.question.addresses.iter().map(|address| SocketAddr::from((*address, port)));
-        Place { host: self.question.host.clone(), addresses: addresses.collect() }
+        ServerAddress { host: self.question.host.clone(), addresses: addresses.collect() }
     }
 
     fn offset(&self, date: SystemTime) -> Offset {
@@ -82,11 +83,11 @@ impl Talk<'_> {
     }
 
     /// Says hello, as both distributions let anybody do.
-    fn greet(&self, client: &Client) -> Result<Answer, Trouble> {
+    fn greet(&self, client: &Client) -> Result<ServerAnswer, NetworkTrouble> {
         let name = self.question.distribution.name();
         let why = match client.get("/ping", As::Nobody) {
             Ok(answer) if is_pong(&answer) => return Ok(answer),
-            Ok(answer) => Trouble::Silent(format!(
+            Ok(answer) => NetworkTrouble::Silent(format!(
                 "answers as another service than the supervisor of {name}: GET /ping gave {}",
                 answer.told()
             )),
@@ -94,7 +95,9 @@ impl Talk<'_> {
         };
         match why {
             // A server of the other distribution listens elsewhere.
-            Trouble::Silent(what) => Err(Trouble::Silent(format!("{what}{}", self.hint_of_the_other()))),
+            NetworkTrouble::Silent(what) => {
+                Err(NetworkTrouble::Silent(format!("{what}{}", self.hint_of_the_other())))
+            }
             unable => Err(unable),
         }
     }
@@ -109,9 +112,9 @@ impl Talk<'_> {
 
     /// The cluster's authority: what it says that it is, if that is what the token names, and what its server proves to
     /// have. Everything after this is believed to a server of that authority only.
-    fn authority(&self, anybody: &Client) -> Result<(Authority, bool), Trouble> {
+    fn authority(&self, anybody: &Client) -> Result<(Authority, bool), NetworkTrouble> {
         let answer = anybody.get("/cacerts", As::Nobody)?;
-        let bundle = Bundle::read(&answer.body).filter(|_| answer.is_ok());
+        let bundle = AuthorityBundle::read(&answer.body).filter(|_| answer.is_ok());
         let Some(bundle) = bundle else {
             return silent(format!("shows no certificates: GET /cacerts gave {}", answer.told()));
         };
@@ -140,15 +143,15 @@ impl Talk<'_> {
     }
 
     /// Whether the server has a certificate of the authority.
-    fn prove(&self, place: &Place, authority: &Authority) -> Result<(), Trouble> {
+    fn prove(&self, place: &ServerAddress, authority: &Authority) -> Result<(), NetworkTrouble> {
         use CertificateError::{
             Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
         };
         let client = Client::new(place, Trust::Authority(authority, self.now()), self.until)?;
         let why = match client.get("/ping", As::Nobody) {
             Ok(_) => return Ok(()),
-            Err(Problem::Certificate(why)) => why,
-            Err(Problem::Other(trouble)) => return Err(trouble),
+            Err(RequestProblem::Certificate(why)) => why,
+            Err(RequestProblem::Other(trouble)) => return Err(trouble),
         };
         match why {
             NotValidYet | NotValidYetContext { .. } => {
@@ -171,7 +174,7 @@ impl Talk<'_> {
     }
 
     /// Whether the token lets the node in, in its role.
-    fn admission(&self, client: &Client) -> Result<(), Trouble> {
+    fn admission(&self, client: &Client) -> Result<(), NetworkTrouble> {
         let Some(token) = &self.question.token else { return Err(see("join-token")) };
         if !self.question.server {
             return match self.agent(client, token)? {
@@ -197,7 +200,7 @@ impl Talk<'_> {
         }
     }
 
-    fn agent_admission(&self, client: &Client) -> Option<Result<(), Trouble>> {
+    fn agent_admission(&self, client: &Client) -> Option<Result<(), NetworkTrouble>> {
         let token = self.question.agent_token.as_ref().filter(|_| self.question.server)?;
         Some(self.agent(client, token).and_then(|status| match status {
             StatusCode::OK => Ok(()),
@@ -206,13 +209,13 @@ impl Talk<'_> {
     }
 
     /// What the server says to an agent with this token that asks for its configuration.
-    fn agent(&self, client: &Client, token: &Token) -> Result<StatusCode, Trouble> {
+    fn agent(&self, client: &Client, token: &Token) -> Result<StatusCode, NetworkTrouble> {
         Ok(client.head(&self.path("config"), agent(token))?.status)
     }
 
     /// What the server says to a server with this token that asks for the keys of the cluster. They are not sent: this
     /// is the head of the answer alone.
-    fn server(&self, client: &Client, token: &Token) -> Result<StatusCode, Trouble> {
+    fn server(&self, client: &Client, token: &Token) -> Result<StatusCode, NetworkTrouble> {
         let Login::Password(password) = &token.login else { return Ok(StatusCode::UNAUTHORIZED) };
         Ok(client.head(&self.path("server-bootstrap"), As::User("server", password))?.status)
     }
@@ -227,7 +230,7 @@ impl Talk<'_> {
         &self,
         client: &Client,
         authority: &Authority,
-    ) -> (Result<Version, Trouble>, Result<Vec<Member>, Trouble>) {
+    ) -> (Result<Version, NetworkTrouble>, Result<Vec<ClusterPeer>, NetworkTrouble>) {
         let place = self.place(self.question.ports.api);
         let api = self.identity(client).and_then(|identity| {
             Client::new(&place, Trust::Mutual(authority, self.now(), identity), self.until)
@@ -236,7 +239,7 @@ impl Talk<'_> {
             Ok(api) => api,
             Err(trouble) => return (Err(trouble.clone()), Err(trouble)),
         };
-        let strange = |what: &str| Trouble::Unable(format!("cannot be read from what {what} gave"));
+        let strange = |what: &str| NetworkTrouble::Unable(format!("cannot be read from what {what} gave"));
         let version = said(&api, "/version")
             .and_then(|body| version::of_api(&body).ok_or_else(|| strange("GET /version")));
         let nodes = said(&api, "/api/v1/nodes")
@@ -244,7 +247,7 @@ impl Talk<'_> {
         (version, nodes)
     }
 
-    fn identity(&self, client: &Client) -> Result<Identity, Trouble> {
+    fn identity(&self, client: &Client) -> Result<ClientIdentity, NetworkTrouble> {
         let token = self.question.agent_token.as_ref().or(self.question.token.as_ref());
         let token = token.ok_or_else(|| see("join-token"))?;
         let path = self.path("client-kube-proxy.crt");
@@ -255,14 +258,14 @@ impl Talk<'_> {
         }
         let chain = CertificateDer::pem_slice_iter(&answer.body).collect::<Result<Vec<_>, _>>();
         match (chain, PrivateKeyDer::from_pem_slice(&answer.body)) {
-            (Ok(chain), Ok(key)) if !chain.is_empty() => Ok(Identity { chain, key }),
+            (Ok(chain), Ok(key)) if !chain.is_empty() => Ok(ClientIdentity { chain, key }),
             _ => unable(format!("cannot be asked for: GET {path} gave no certificate with a key")),
         }
     }
 }
 
 /// What the API says at `path`. That it says nothing is no reason not to join.
-fn said(api: &Client, path: &str) -> Result<Vec<u8>, Trouble> {
+fn said(api: &Client, path: &str) -> Result<Vec<u8>, NetworkTrouble> {
     let answer = api.get(path, As::Nobody).map_err(out_of_reach)?;
     match answer.is_ok() {
         true => Ok(answer.body),
@@ -272,12 +275,12 @@ fn said(api: &Client, path: &str) -> Result<Vec<u8>, Trouble> {
     }
 }
 
-fn out_of_reach(problem: Problem) -> Trouble {
-    let (Trouble::Silent(what) | Trouble::Unable(what)) = problem.into();
-    Trouble::Unable(format!("cannot be asked for: the server {what}"))
+fn out_of_reach(problem: RequestProblem) -> NetworkTrouble {
+    let (NetworkTrouble::Silent(what) | NetworkTrouble::Unable(what)) = problem.into();
+    NetworkTrouble::Unable(format!("cannot be asked for: the server {what}"))
 }
 
-fn is_pong(answer: &Answer) -> bool {
+fn is_pong(answer: &ServerAnswer) -> bool {
     answer.is_ok() && answer.body.trim_ascii() == b"pong"
 }
 
@@ -293,7 +296,7 @@ fn refuses(status: StatusCode) -> bool {
 }
 
 /// A server that cannot say now may say yes later, when it has started or etcd has its quorum.
-fn refused(status: StatusCode, to_be: &str) -> Result<(), Trouble> {
+fn refused(status: StatusCode, to_be: &str) -> Result<(), NetworkTrouble> {
     match refuses(status) {
         true => silent(format!("is refused: the server answered {status} to {to_be} with it")),
         false => {
@@ -302,10 +305,10 @@ fn refused(status: StatusCode, to_be: &str) -> Result<(), Trouble> {
     }
 }
 
-fn silent<T>(what: impl Into<String>) -> Result<T, Trouble> {
-    Err(Trouble::Silent(what.into()))
+fn silent<T>(what: impl Into<String>) -> Result<T, NetworkTrouble> {
+    Err(NetworkTrouble::Silent(what.into()))
 }
 
-fn unable<T>(why: impl Into<String>) -> Result<T, Trouble> {
-    Err(Trouble::Unable(why.into()))
+fn unable<T>(why: impl Into<String>) -> Result<T, NetworkTrouble> {
+    Err(NetworkTrouble::Unable(why.into()))
 }

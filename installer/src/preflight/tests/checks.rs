@@ -10,7 +10,7 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 54);
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// What a check of the machine says for a production node.
-fn of(machine: &Machine, name: &str) -> Outcome {
+fn of(machine: &Machine, name: &str) -> CheckOutcome {
     outcome(name, &machine.facts(), &Intent::default(), &Answers::default())
 }
 
@@ -69,7 +69,7 @@ fn the_machine_in_words() {
     machine.file("sys/devices/system/cpu/online", "0\n");
     machine.remove("sys/class/dmi/id/product_name");
     assert_eq!(machine.facts().describe(), "1 processor, 84 GiB of memory");
-    assert_eq!(Facts::of_inventory(inventory()).describe(), "");
+    assert_eq!(MachineFacts::of_inventory(inventory()).describe(), "");
 }
 
 #[test]
@@ -79,10 +79,10 @@ fn kvm_and_the_reason_for_its_absence() {
     machine.remove("dev/kvm");
     for (flags, next) in [("vmx", "kernel's messages"), ("hypervisor", "nested"), ("fpu", "firmware")] {
         machine.file("proc/cpuinfo", &format!("flags : {flags}\n"));
-        let Outcome::Found(finding) = of(&machine, "kvm") else { panic!("{flags}") };
+        let CheckOutcome::Found(finding) = of(&machine, "kvm") else { panic!("{flags}") };
         assert!(finding.next.contains(next), "{flags}: {}", finding.next);
     }
-    let elsewhere = Facts::of_inventory(inventory());
+    let elsewhere = MachineFacts::of_inventory(inventory());
     let outcome = outcome("kvm", &elsewhere, &Intent::default(), &Answers::default());
     expect(&outcome, "could not run", "on the machine itself");
 }
@@ -132,7 +132,7 @@ fn the_uuid_of_the_machine() {
 }
 
 /// What a check says of changed disks and cards.
-fn with(name: &str, intent: &Intent, change: impl FnOnce(&mut Inventory)) -> Outcome {
+fn with(name: &str, intent: &Intent, change: impl FnOnce(&mut Inventory)) -> CheckOutcome {
     let mut facts = Machine::fit().facts();
     change(&mut facts.inventory);
     outcome(name, &facts, intent, &Answers::default())
@@ -229,7 +229,7 @@ fn the_speed_of_cards() {
 }
 
 /// What a check says of a fit machine on this network.
-fn on(name: &str, network: &Answers, intent: &Intent) -> Outcome {
+fn on(name: &str, network: &Answers, intent: &Intent) -> CheckOutcome {
     outcome(name, &Machine::fit().facts(), intent, network)
 }
 
@@ -238,7 +238,7 @@ fn time_servers(servers: &[&str]) -> Intent {
     Intent { time_servers, name_servers: vec![SERVER], ..Intent::default() }
 }
 
-fn telling(time: Result<Time, Trouble>) -> Answers {
+fn telling(time: Result<Time, NetworkTrouble>) -> Answers {
     Answers { time: [(HOST, time)].into(), ..Answers::default() }
 }
 
@@ -276,12 +276,12 @@ fn time_servers_by_address_and_by_name() {
         let lookup = [((SERVER, "ntp.example.org".to_owned()), answer)].into();
         Answers { lookup, ..telling(offset(0, true)) }
     };
-    let both = Answer::Addresses(vec![OTHER, HOST]);
+    let both = DnsAnswer::Addresses(vec![OTHER, HOST]);
     expect(&on("ntp", &knows(Ok(both)), &name), "passed", "ntp.example.org tells the time");
-    expect(&on("ntp", &knows(Ok(Answer::NoSuchName)), &name), "found", "192.0.2.53 does not know");
-    expect(&on("ntp", &knows(Ok(Answer::Addresses(vec![]))), &name), "found", "has no IPv4 address");
+    expect(&on("ntp", &knows(Ok(DnsAnswer::NoSuchName)), &name), "found", "192.0.2.53 does not know");
+    expect(&on("ntp", &knows(Ok(DnsAnswer::Addresses(vec![]))), &name), "found", "has no IPv4 address");
     expect(&on("ntp", &knows(silent()), &name), "could not run", "cannot be looked up: 192.0.2.53 does not");
-    let refused = Answer::Unwilling("REFUSED".into());
+    let refused = DnsAnswer::Unwilling("REFUSED".into());
     expect(&on("ntp", &knows(Ok(refused)), &name), "could not run", "answers REFUSED");
 }
 
@@ -299,10 +299,10 @@ fn name_servers() {
         ..Answers::default()
     };
     let intent = time_servers(&["ntp.example.org", "192.0.2.1"]);
-    let good = known(Ok(Answer::Addresses(vec![HOST])));
+    let good = known(Ok(DnsAnswer::Addresses(vec![HOST])));
     expect(&on("dns", &good, &intent), "passed", "192.0.2.53 knows ntp.example.org");
-    expect(&on("dns", &known(Ok(Answer::NoSuchName)), &intent), "found", "knows no ntp.example.org");
-    let refused = Answer::Unwilling("SERVFAIL".into());
+    expect(&on("dns", &known(Ok(DnsAnswer::NoSuchName)), &intent), "found", "knows no ntp.example.org");
+    let refused = DnsAnswer::Unwilling("SERVFAIL".into());
     expect(&on("dns", &known(Ok(refused)), &intent), "found", "answers SERVFAIL for ntp.example.org");
     expect(&on("dns", &known(silent()), &intent), "found", "192.0.2.53 does not answer");
     expect(&on("dns", &known(unable()), &intent), "could not run", "192.0.2.53 cannot be reached");
@@ -311,7 +311,7 @@ fn name_servers() {
     let none = Intent { name_servers: vec![], ..intent.clone() };
     expect(&on("dns", &good, &none), "found", "no name server to look up ntp.example.org");
     expect(&on("dns", &good, &Intent { dhcp: true, ..none.clone() }), "could not run", "has not told");
-    let leased = Answers { resolvers: vec![SERVER], ..known(Ok(Answer::Addresses(vec![HOST]))) };
+    let leased = Answers { resolvers: vec![SERVER], ..known(Ok(DnsAnswer::Addresses(vec![HOST]))) };
     expect(&on("dns", &leased, &Intent { dhcp: true, ..none }), "passed", "192.0.2.53");
     expect(&on("dns", &good, &Intent::default()), "skipped", "needs none");
 }
@@ -319,7 +319,7 @@ fn name_servers() {
 #[test]
 fn a_name_server_that_nobody_needs_a_name_from_has_only_to_answer() {
     let intent = Intent { name_servers: vec![SERVER], ..Intent::default() };
-    let refused = Ok(Answer::Unwilling("REFUSED".into()));
+    let refused = Ok(DnsAnswer::Unwilling("REFUSED".into()));
     let network = Answers { lookup: [((SERVER, String::new()), refused)].into(), ..Answers::default() };
     expect(&on("dns", &network, &intent), "passed", "192.0.2.53 answers");
     expect(&on("dns", &Answers::default(), &intent), "found", "does not answer");
@@ -351,10 +351,10 @@ fn claim(cards: &[&str], vlan: u32) -> Intent {
 fn addresses_that_somebody_has() {
     let held =
         |holder| Answers { holder: [((HOST, "ens1".to_owned()), holder)].into(), ..Answers::default() };
-    let other = Ok(Holder::Other("52:54:00:aa:bb:cc".into()));
+    let other = Ok(AddressHolder::Other("52:54:00:aa:bb:cc".into()));
     for cards in [&["ens1"][..], &["ens2", "ens1"], &[]] {
         let intent = claim(cards, 0);
-        let free = held(Ok(Holder::Nobody));
+        let free = held(Ok(AddressHolder::Nobody));
         expect(&on("address-conflict", &free, &intent), "passed", "192.0.2.1 (install.vip) is free on ens1");
         assert_eq!(*free.asked.lock().unwrap(), ["holder 192.0.2.1 ens1"], "no card without a link is asked");
         let outcome = on("address-conflict", &held(other.clone()), &intent);
@@ -367,9 +367,9 @@ fn addresses_that_somebody_has() {
 fn a_live_system_with_the_networks_of_the_node_asks_on_them() {
     for (vlan, device) in [(0, "mgmt-br"), (20, "mgmt-br.20")] {
         for (holder, outcome, told) in [
-            (Holder::Nobody, "passed", "is free on"),
-            (Holder::Own, "passed", "this machine's already"),
-            (Holder::Other("52:54:00:aa:bb:cc".into()), "found", "answers for it on"),
+            (AddressHolder::Nobody, "passed", "is free on"),
+            (AddressHolder::Own, "passed", "this machine's already"),
+            (AddressHolder::Other("52:54:00:aa:bb:cc".into()), "found", "answers for it on"),
         ] {
             let network =
                 Answers { holder: [((HOST, device.to_owned()), Ok(holder))].into(), ..Answers::default() };
@@ -383,7 +383,7 @@ fn a_live_system_with_the_networks_of_the_node_asks_on_them() {
 fn addresses_that_this_machine_has_or_that_nobody_can_ask_for() {
     let intent = claim(&["ens1"], 0);
     // Another card of this machine answers too.
-    for holder in [Holder::Own, Holder::Other("52:54:00:00:00:02".into())] {
+    for holder in [AddressHolder::Own, AddressHolder::Other("52:54:00:00:00:02".into())] {
         let network = Answers { holder: [((HOST, "ens1".into()), Ok(holder))].into(), ..Answers::default() };
         expect(&on("address-conflict", &network, &intent), "passed", "this machine's already");
     }

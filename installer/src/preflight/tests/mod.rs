@@ -13,8 +13,9 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::join::{Question, Seen};
-use super::network::{Answer, Holder, Network, Offset, Time, Trouble};
-use super::{CHECKS, Check, Facts, Intent, Outcome, Subject};
+use super::network::{AddressHolder, DnsAnswer, Network, Offset, Time};
+use super::trouble::NetworkTrouble;
+use super::{CHECKS, Check, CheckOutcome, CheckSubject, Intent, MachineFacts};
 use crate::inventory::{Inventory, Nic, Roots};
 use crate::plan::tests::disk;
 use base::size::ByteSize;
@@ -57,8 +58,8 @@ impl Machine {
         if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
     }
 
-    fn facts(&self) -> Facts {
-        Facts::scan(&self.roots(), inventory())
+    fn facts(&self) -> MachineFacts {
+        MachineFacts::scan(&self.roots(), inventory())
     }
 
     fn roots(&self) -> Roots {
@@ -82,20 +83,20 @@ fn nic(name: &str, number: u8, carrier: Option<bool>, speed: Option<u32>) -> Nic
 #[derive(Default)]
 struct Answers {
     resolvers: Vec<Ipv4Addr>,
-    lookup: BTreeMap<(Ipv4Addr, String), Result<Answer, Trouble>>,
-    time: BTreeMap<Ipv4Addr, Result<Time, Trouble>>,
-    proxy: Option<Result<(), Trouble>>,
-    holder: BTreeMap<(Ipv4Addr, String), Result<Holder, Trouble>>,
+    lookup: BTreeMap<(Ipv4Addr, String), Result<DnsAnswer, NetworkTrouble>>,
+    time: BTreeMap<Ipv4Addr, Result<Time, NetworkTrouble>>,
+    proxy: Option<Result<(), NetworkTrouble>>,
+    holder: BTreeMap<(Ipv4Addr, String), Result<AddressHolder, NetworkTrouble>>,
     /// What was asked, in words.
     asked: Mutex<Vec<String>>,
 }
 
-fn silent<T>() -> Result<T, Trouble> {
-    Err(Trouble::Silent("does not answer".into()))
+fn silent<T>() -> Result<T, NetworkTrouble> {
+    Err(NetworkTrouble::Silent("does not answer".into()))
 }
 
-fn unable<T>() -> Result<T, Trouble> {
-    Err(Trouble::Unable("cannot be reached".into()))
+fn unable<T>() -> Result<T, NetworkTrouble> {
+    Err(NetworkTrouble::Unable("cannot be reached".into()))
 }
 
 impl Network for Answers {
@@ -103,31 +104,31 @@ impl Network for Answers {
         self.resolvers.clone()
     }
 
-    fn lookup(&self, server: Ipv4Addr, name: &str, _: Instant) -> Result<Answer, Trouble> {
+    fn lookup(&self, server: Ipv4Addr, name: &str, _: Instant) -> Result<DnsAnswer, NetworkTrouble> {
         self.asked.lock().unwrap().push(format!("lookup {server} {name}"));
         self.lookup.get(&(server, name.to_owned())).cloned().unwrap_or_else(silent)
     }
 
-    fn time(&self, server: Ipv4Addr, _: Instant) -> Result<Time, Trouble> {
+    fn time(&self, server: Ipv4Addr, _: Instant) -> Result<Time, NetworkTrouble> {
         self.time.get(&server).cloned().unwrap_or_else(silent)
     }
 
-    fn proxy(&self, address: SocketAddr, tls: bool, _: Instant) -> Result<(), Trouble> {
+    fn proxy(&self, address: SocketAddr, tls: bool, _: Instant) -> Result<(), NetworkTrouble> {
         self.asked.lock().unwrap().push(format!("proxy {address} {tls}"));
         self.proxy.clone().unwrap()
     }
 
-    fn holder(&self, address: Ipv4Addr, card: &str, _: Instant) -> Result<Holder, Trouble> {
+    fn holder(&self, address: Ipv4Addr, card: &str, _: Instant) -> Result<AddressHolder, NetworkTrouble> {
         let answer = self.holder.get(&(address, card.to_owned())).cloned();
         if answer.is_none() && card.contains("-br") {
-            return Err(Trouble::Unable("has no such device".into()));
+            return Err(NetworkTrouble::Unable("has no such device".into()));
         }
         self.asked.lock().unwrap().push(format!("holder {address} {card}"));
-        answer.unwrap_or(Ok(Holder::Nobody))
+        answer.unwrap_or(Ok(AddressHolder::Nobody))
     }
 
     fn cluster(&self, question: &Question, _: Instant) -> Seen {
-        Seen::nothing(question, Trouble::Silent("does not answer".into()))
+        Seen::nothing(question, NetworkTrouble::Silent("does not answer".into()))
     }
 }
 
@@ -136,7 +137,7 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_814_400_000)
 }
 
-fn offset(seconds: u64, behind: bool) -> Result<Time, Trouble> {
+fn offset(seconds: u64, behind: bool) -> Result<Time, NetworkTrouble> {
     Ok(Time::Offset(Offset { by: Duration::from_secs(seconds), behind }))
 }
 
@@ -145,26 +146,26 @@ fn check(name: &str) -> &'static Check {
 }
 
 /// What one check says.
-fn outcome(name: &str, facts: &Facts, intent: &Intent, network: &dyn Network) -> Outcome {
+fn outcome(name: &str, facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> CheckOutcome {
     let cluster = OnceLock::new();
     let until = Instant::now() + Duration::from_secs(1);
-    let subject = Subject { facts, intent, network, cluster: &cluster, now: now(), until };
+    let subject = CheckSubject { facts, intent, network, cluster: &cluster, now: now(), until };
     (check(name).run)(&subject)
 }
 
 /// In one word and the text.
-fn told(outcome: &Outcome) -> (&'static str, &str) {
+fn told(outcome: &CheckOutcome) -> (&'static str, &str) {
     match outcome {
-        Outcome::Passed { detail } => ("passed", detail),
-        Outcome::Found(finding) if finding.mild => ("mild", &finding.message),
-        Outcome::Found(finding) => ("found", &finding.message),
-        Outcome::CouldNotRun { why } => ("could not run", why),
-        Outcome::Skipped { why } => ("skipped", why),
+        CheckOutcome::Passed { detail } => ("passed", detail),
+        CheckOutcome::Found(finding) if finding.mild => ("mild", &finding.message),
+        CheckOutcome::Found(finding) => ("found", &finding.message),
+        CheckOutcome::CouldNotRun { why } => ("could not run", why),
+        CheckOutcome::Skipped { why } => ("skipped", why),
     }
 }
 
 #[track_caller]
-fn expect(outcome: &Outcome, word: &str, part: &str) {
+fn expect(outcome: &CheckOutcome, word: &str, part: &str) {
     let (found, text) = told(outcome);
     assert!(found == word && text.contains(part), "{found}: {text}, not {word}: {part}");
 }

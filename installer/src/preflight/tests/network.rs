@@ -49,7 +49,7 @@ fn a_name_server_is_asked_and_datagrams_that_answer_something_else_are_passed_ov
         vec![b"noise".to_vec(), stranger, dns::tests::reply(asked, 0, &[[192, 0, 2, 9]])]
     });
     let answer = network(port, 0).lookup(HERE, "a.example.org", soon());
-    assert_eq!(answer, Ok(Answer::Addresses(vec![[192, 0, 2, 9].into()])));
+    assert_eq!(answer, Ok(DnsAnswer::Addresses(vec![[192, 0, 2, 9].into()])));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_question_that_gets_lost_is_asked_again() {
         if first { vec![] } else { vec![dns::tests::reply(asked, 3, &[])] }
     });
     let until = Instant::now() + Duration::from_secs(10);
-    assert_eq!(network(port, 0).lookup(HERE, "a.example.org", until), Ok(Answer::NoSuchName));
+    assert_eq!(network(port, 0).lookup(HERE, "a.example.org", until), Ok(DnsAnswer::NoSuchName));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn silence_ends_in_time_and_a_closed_port_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     let begun = Instant::now();
     let answer = network(closed(), 0).lookup(HERE, "a.b", Instant::now() + Duration::from_secs(10));
-    assert_eq!(answer, Err(Trouble::Silent("has nobody listening".into())));
+    assert_eq!(answer, Err(NetworkTrouble::Silent("has nobody listening".into())));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
@@ -79,7 +79,7 @@ fn silence_ends_in_time_and_a_closed_port_at_once() {
 fn what_this_system_has_no_way_to_reach_is_not_silent() {
     // Broadcasts need a socket that allows them, so the kernel refuses.
     let answer = network(53, 123).lookup(Ipv4Addr::BROADCAST, "a.b", soon());
-    assert!(matches!(answer, Err(Trouble::Unable(_))), "{answer:?}");
+    assert!(matches!(answer, Err(NetworkTrouble::Unable(_))), "{answer:?}");
 }
 
 #[test]
@@ -97,7 +97,8 @@ fn a_time_server_is_asked_for_the_offset() {
 #[test]
 fn nobody_is_called_silent_who_was_not_waited_for() {
     let (network, over) = (network(closed(), closed()), Instant::now());
-    let unable = |trouble| matches!(trouble, Trouble::Unable(why) if why.contains("the time for all checks"));
+    let unable =
+        |trouble| matches!(trouble, NetworkTrouble::Unable(why) if why.contains("the time for all checks"));
     assert!(unable(network.lookup(HERE, "a.b", over).unwrap_err()));
     assert!(unable(network.time(HERE, over).unwrap_err()));
     assert!(unable(network.proxy((HERE, closed()).into(), false, over).unwrap_err()));
@@ -122,11 +123,14 @@ fn a_proxy_is_what_answers_in_http() {
     assert_eq!(network.proxy(tcp(b"HTTP/1.1 400 Bad Request\r\n\r\n"), false, soon()), Ok(()));
     for words in [&b"SSH-2.0-OpenSSH\r\n"[..], b"", b"HT"] {
         let answer = network.proxy(tcp(words), false, soon());
-        assert_eq!(answer, Err(Trouble::Silent("takes connections and does not speak HTTP".into())));
+        assert_eq!(answer, Err(NetworkTrouble::Silent("takes connections and does not speak HTTP".into())));
     }
     assert_eq!(network.proxy(tcp(b""), true, soon()), Ok(()));
     let closed = TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap();
-    assert_eq!(network.proxy(closed, false, soon()), Err(Trouble::Silent("has nobody listening".into())));
+    assert_eq!(
+        network.proxy(closed, false, soon()),
+        Err(NetworkTrouble::Silent("has nobody listening".into()))
+    );
 }
 
 #[test]
@@ -143,9 +147,9 @@ fn the_system_s_name_servers_are_read() {
 #[test]
 fn an_address_of_this_system_is_its_own_and_a_card_that_is_not_there_cannot_be_asked() {
     let network = SystemNetwork::default();
-    assert_eq!(network.holder(HERE, "lo", soon()), Ok(Holder::Own));
+    assert_eq!(network.holder(HERE, "lo", soon()), Ok(AddressHolder::Own));
     let answer = network.holder([192, 0, 2, 77].into(), "nonexistent0", soon());
-    assert!(matches!(answer, Err(Trouble::Unable(_))), "{answer:?}");
+    assert!(matches!(answer, Err(NetworkTrouble::Unable(_))), "{answer:?}");
 }
 
 #[test]
@@ -188,7 +192,7 @@ fn the_kernel_asks_for_an_address_from_a_card_that_has_none() {
     let down = of(9);
     other.kill().unwrap();
     other.wait().unwrap();
-    assert!(matches!(taken, Ok(Holder::Other(_))), "{taken:?}");
-    assert_eq!(free, Ok(Holder::Nobody));
-    assert!(matches!(down, Err(Trouble::Unable(_))), "{down:?}");
+    assert!(matches!(taken, Ok(AddressHolder::Other(_))), "{taken:?}");
+    assert_eq!(free, Ok(AddressHolder::Nobody));
+    assert!(matches!(down, Err(NetworkTrouble::Unable(_))), "{down:?}");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::preflight::intent::{Claim, Proxy};
-use crate::preflight::{Report, Severity, checks::CHECKS, report, run};
+use crate::preflight::{PreflightReport, Severity, checks::CHECKS, report, run};
 use base::failure::{Class, render};
 use base::progress::Progress;
 use model::checks::NAMES;
@@ -10,7 +10,7 @@ use model::config::{InstallConfig, Role};
 use testing::progress::Recorder;
 
 /// A small machine that lacks everything, in profile trial or production.
-fn small(intent: &Intent) -> Report {
+fn small(intent: &Intent) -> PreflightReport {
     let machine = Machine::fit();
     machine.file("sys/devices/system/cpu/online", "0-1\n");
     machine.remove("sys/firmware/dmi");
@@ -26,11 +26,11 @@ fn small(intent: &Intent) -> Report {
     run(&facts, intent, &Answers::default())
 }
 
-fn words(report: &Report) -> Vec<String> {
+fn words(report: &PreflightReport) -> Vec<String> {
     report.checks.iter().map(|verdict| format!("{} {}", verdict.check, verdict.word())).collect()
 }
 
-fn stops(report: &Report) -> Vec<&str> {
+fn stops(report: &PreflightReport) -> Vec<&str> {
     report.stops().map(|verdict| verdict.check).collect()
 }
 

@@ -8,10 +8,10 @@ use ratatui::style::Style;
 
 use super::state::{NodePage, View};
 use super::{Cluster, NodePageFacts, Power};
-use crate::cards::Missing;
+use crate::nics::Missing;
 use crate::node::arrays;
-use crate::node::stages::{self, Stage, State as Standing};
-use crate::node::status::Blobs;
+use crate::node::images::BlobCount;
+use crate::node::stages::{self, Stage, StageState as Standing};
 use crate::ui::toolkit::Theme;
 use crate::ui::toolkit::page::{Page, Tone};
 use crate::ui::toolkit::qr::Code;
@@ -136,15 +136,15 @@ fn rows(facts: &NodePageFacts, width: usize, theme: Theme) -> Vec<(String, Style
     if status.pending {
         table.row("Pending", "the node document has changes that are not applied", theme.warning());
     }
-    let Blobs { present, expected, deferred } = status.images;
+    let BlobCount { present, expected, deferred } = status.images;
     if present < expected && !deferred {
         table.row("Images", &format!("{present} of {expected} blobs are in the store"), theme.error());
     }
     for (index, array) in status.arrays.iter().enumerate() {
         let style = match array.state {
-            arrays::State::Whole => theme.good(),
-            arrays::State::Rebuilding => theme.warning(),
-            arrays::State::Degraded => theme.error(),
+            arrays::ArrayState::Whole => theme.good(),
+            arrays::ArrayState::Rebuilding => theme.warning(),
+            arrays::ArrayState::Degraded => theme.error(),
         };
         table.row(if index == 0 { "Mirror" } else { "" }, &array.to_string(), style);
     }

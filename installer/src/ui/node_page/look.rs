@@ -11,17 +11,16 @@ use anyhow::Result;
 use super::network::{PresentNetwork, Proposal};
 use super::{Cluster, NodeControl, NodePageFacts, Power};
 use crate::inventory::{Inventory, Roots, nics};
-use crate::node::apply::below;
 use crate::node::arrays;
-use crate::node::boot::DOCUMENT;
-use crate::node::cluster::{Member, vip_in_words};
+use crate::node::cluster::{ClusterMember, vip_in_words};
 use crate::node::network::MANAGEMENT;
-use crate::node::stages::{self, watch};
+use crate::node::network_trial::{Ended, How, Networks, Span, Standing, Trials, standing};
+use crate::node::paths::{DOCUMENT, below};
+use crate::node::stages::{self, readiness_watch};
 use crate::node::status::Status;
-use crate::node::trial::{Ended, How, Networks, Span, Standing, Trials, standing};
 use crate::report;
-use crate::stick::{self, Survey, Volume};
 use crate::ui::answers::Answers;
+use crate::usb_stick::{self, Survey, Volume};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::files;
 use model::config::redact::{Secrets, without_secrets};
@@ -149,7 +148,7 @@ impl ThisNode {
 
 impl NodeControl for ThisNode {
     fn signs(&self) -> String {
-        let seen = fs::read_to_string(below(&self.root, watch::SEEN)).unwrap_or_default();
+        let seen = fs::read_to_string(below(&self.root, readiness_watch::SEEN)).unwrap_or_default();
         let mut signs = format!("{seen}\n{}\n{}", self.devices().join(" "), self.cards().join(" "));
         for array in arrays::arrays(&self.root) {
             let _ = write!(signs, "\n{array}");
@@ -161,7 +160,7 @@ impl NodeControl for ThisNode {
         let mut status = Status::gather(&self.root)?;
         let config = self.config()?;
         status.look(&self.root, &*self.runner)?;
-        let cluster = Member::of(&config).map(|member| cluster(&config, &member));
+        let cluster = ClusterMember::of(&config).map(|member| cluster(&config, &member));
         Ok(NodePageFacts { addresses: self.addresses(&config), cluster, disks: self.disks(), status })
     }
 
@@ -183,7 +182,7 @@ impl NodeControl for ThisNode {
         let content = files::read_at_most(&path, LARGEST);
         let _ = fs::remove_file(&path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        stick::write(volume, &name, &content?, &Inventory::scan(&self.roots())?, &[])?;
+        usb_stick::write(volume, &name, &content?, &Inventory::scan(&self.roots())?, &[])?;
         Ok(format!("{name} is on {}. The stick can be pulled out.", volume.describe()))
     }
 
@@ -237,7 +236,7 @@ impl NodeControl for ThisNode {
 }
 
 /// The cluster of a node, by its document and by what answers.
-fn cluster(config: &InstallConfig, member: &Member) -> Cluster {
+fn cluster(config: &InstallConfig, member: &ClusterMember) -> Cluster {
     let host = member.host.as_deref();
     Cluster {
         distribution: member.distribution.name(),

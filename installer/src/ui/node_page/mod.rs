@@ -23,9 +23,9 @@ mod tests;
 
 use anyhow::Result;
 
+use crate::node::network_trial::{Networks, Standing};
 use crate::node::status::Status;
-use crate::node::trial::{Networks, Standing};
-use crate::stick::{Survey, Volume};
+use crate::usb_stick::{Survey, Volume};
 use network::{PresentNetwork, Proposal};
 
 /// What the page shows.

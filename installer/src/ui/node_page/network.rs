@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::inventory::Nic;
-use crate::node::trial::Networks;
+use crate::node::network_trial::Networks;
 use crate::ui::answers::{Answers, is_mistake};
 use crate::ui::network_fields as screen;
 use crate::ui::toolkit::Key;

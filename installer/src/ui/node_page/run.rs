@@ -215,10 +215,10 @@ mod tests {
     use super::super::tests::ready;
     use super::super::{NodePageFacts, Power};
     use super::*;
-    use crate::node::trial::{Networks, Standing};
-    use crate::stick::{Survey, Volume};
+    use crate::node::network_trial::{Networks, Standing};
     use crate::ui::toolkit::output::{Output, USUAL};
     use crate::ui::toolkit::{Capabilities, Theme};
+    use crate::usb_stick::{Survey, Volume};
     use ratatui::Terminal;
     use std::io::Write;
     use std::sync::atomic::{AtomicUsize, Ordering};

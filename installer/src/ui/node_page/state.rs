@@ -3,12 +3,12 @@
 use super::look::BUNDLES;
 use super::network::{self, NetworkStep, PresentNetwork, Proposal};
 use super::{Action, NodePageFacts, Power};
-use crate::node::trial::{Networks, Now, Standing, State as Stage};
-use crate::stick::{Survey, Volume};
+use crate::node::network_trial::{Networks, Now, Standing, TrialState as Stage};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
 use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
+use crate::usb_stick::{Survey, Volume};
 
 /// What is in front.
 #[derive(Clone, Debug, PartialEq)]

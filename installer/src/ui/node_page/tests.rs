@@ -12,15 +12,16 @@ use ratatui::layout::Size;
 use super::look::{BUNDLES, ThisNode};
 use super::state::{NodePage, NodePageEffect, NodePageInput, View};
 use super::{Action, Cluster, NodeControl, NodePageFacts, Power, draw};
-use crate::cards::Missing;
-use crate::cards::report::{MissingCard, PresentCard};
-use crate::node::arrays::{Array, State as Health};
+use crate::nics::Missing;
+use crate::nics::missing::{MissingCard, PresentCard};
+use crate::node::arrays::{ArrayState as Health, ArrayStatus};
+use crate::node::images::BlobCount;
 use crate::node::images::tests::release;
-use crate::node::stages::{Name, Stage, State as Standing};
-use crate::node::status::{Blobs, Status};
-use crate::stick::{Format, Survey, Volume};
+use crate::node::stages::{Stage, StageName as Name, StageState as Standing};
+use crate::node::status::Status;
 use crate::ui::toolkit::testing::shown;
 use crate::ui::toolkit::{Capabilities, Key, Theme};
+use crate::usb_stick::{StickFormat, Survey, Volume};
 use base::command::{Invocation, Runner};
 use base::size::ByteSize;
 use model::boot::Slot;
@@ -51,7 +52,7 @@ pub(super) fn ready() -> NodePageFacts {
             mounts: Vec::new(),
             arrays: Vec::new(),
             pending: false,
-            images: Blobs { expected: 214, present: 214, deferred: false },
+            images: BlobCount { expected: 214, present: 214, deferred: false },
             missing_cards: None,
             stages: stages.iter().map(|(name, detail)| stage(*name, Standing::Done, detail)).collect(),
             ready: None,
@@ -95,7 +96,7 @@ fn joining() -> NodePageFacts {
 /// One whose second disk is gone.
 fn degraded() -> NodePageFacts {
     let mut facts = ready();
-    let array = |name: &str, device: &str, state, members: &[&str]| Array {
+    let array = |name: &str, device: &str, state, members: &[&str]| ArrayStatus {
         name: name.into(),
         device: device.into(),
         state,
@@ -227,7 +228,7 @@ fn what_cannot_be_undone_needs_two_keys() {
 fn stick() -> Volume {
     Volume {
         node: "/dev/sdc1".into(),
-        format: Format::Vfat,
+        format: StickFormat::Vfat,
         size: ByteSize::gib(8),
         label: Some("LOGS".into()),
         uuid: None,
@@ -436,11 +437,11 @@ fn a_node_that_never_had_a_trial_fills_in_its_present_network_and_tells_what_wou
     fs::create_dir_all(card.join("bonding_slave")).unwrap();
     fs::write(card.join("address"), "52:54:00:00:00:99\n").unwrap();
     fs::write(card.join("bonding_slave/perm_hwaddr"), "52:54:00:00:00:03\n").unwrap();
-    assert_eq!(node.trial(), crate::node::trial::Standing::None);
+    assert_eq!(node.trial(), crate::node::network_trial::Standing::None);
     let present = node.network().unwrap();
     assert_eq!(present.nics[0].mac, "52:54:00:00:00:03", "a card in a bond has its own address");
     let text = "install: {management_interface: {interfaces: [{name: ens3}]}}";
-    let networks = crate::node::trial::Networks::of(&model::config::parse(text, "f").unwrap());
+    let networks = crate::node::network_trial::Networks::of(&model::config::parse(text, "f").unwrap());
     let proposal = node.propose(&networks).unwrap();
     assert_eq!(proposal.differences, ["install.management_interface.interfaces[0].name: none -> ens3"]);
     assert!(!proposal.grave && proposal.warnings[0].contains("k3s-agent.service"), "{proposal:?}");

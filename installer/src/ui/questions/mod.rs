@@ -29,9 +29,9 @@ use anyhow::Result;
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::plan::Plan;
-use crate::preflight::Report;
+use crate::preflight::PreflightReport;
 use crate::report::UploadMethod;
-use crate::stick::{Survey, Volume};
+use crate::usb_stick::{Survey, Volume};
 use base::failure::{Class, causes, class_of, hints};
 use base::progress::Progress;
 use model::config::redact::Secrets;
@@ -50,7 +50,7 @@ pub trait InstallMachine: Sync {
     /// Asks the cluster to join whether it would have this machine; says so in a sentence.
     fn try_cluster(&self, config: &InstallConfig) -> Result<String>;
     /// What the checks say that an install makes first.
-    fn check(&self, config: &InstallConfig) -> Result<Report>;
+    fn check(&self, config: &InstallConfig) -> Result<PreflightReport>;
     /// The finished nodes on the disks that an install would write.
     fn present(&self, config: &InstallConfig) -> Result<Vec<ShownNode>>;
     /// Starts the first of those that were found last from its disk. When it comes back, the machine goes down.

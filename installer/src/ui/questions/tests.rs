@@ -15,10 +15,10 @@ use super::state::{
 };
 use super::{ConversationFacts, Destination, draw};
 use crate::live::help::Access;
-use crate::stick::{Format, Survey, Volume};
 use crate::ui::answers::Answers;
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::testing::{shown, theme};
+use crate::usb_stick::{StickFormat, Survey, Volume};
 use model::config::Secret;
 use model::config::sources::{Document, Kind, combine};
 
@@ -123,7 +123,7 @@ fn unfit(state: &mut Conversation, waivable: bool) {
 fn sticks() -> Survey {
     let volume = Volume {
         node: "/dev/sdc1".into(),
-        format: Format::Vfat,
+        format: StickFormat::Vfat,
         size: base::size::ByteSize::gib(16),
         label: Some("LOGS".into()),
         uuid: Some("1234-ABCD".into()),

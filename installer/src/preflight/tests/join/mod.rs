@@ -84,7 +84,7 @@ fn with(mut intent: Intent, change: impl FnOnce(&mut Join)) -> Intent {
 
 /// What the checks say to one conversation.
 struct Talk {
-    facts: Facts,
+    facts: MachineFacts,
     intent: Intent,
     seen: OnceLock<Seen>,
     now: SystemTime,
@@ -98,10 +98,10 @@ impl Talk {
         Self { facts, intent, seen: OnceLock::new(), now, until }
     }
 
-    fn of(&self, name: &str) -> Outcome {
+    fn of(&self, name: &str) -> CheckOutcome {
         let Self { facts, intent, seen, now, until } = self;
         let network = &SystemNetwork::default();
-        let subject = Subject { facts, intent, network, cluster: seen, now: *now, until: *until };
+        let subject = CheckSubject { facts, intent, network, cluster: seen, now: *now, until: *until };
         let outcome = (check(name).run)(&subject);
         let text = format!("{outcome:?} {:?}", seen.get());
         assert!(!text.contains("hush"), "{text}");
@@ -115,7 +115,7 @@ impl Talk {
 
     /// What to do about a finding.
     fn next(&self, name: &str) -> String {
-        let Outcome::Found(finding) = self.of(name) else { panic!("{name} finds nothing") };
+        let CheckOutcome::Found(finding) = self.of(name) else { panic!("{name} finds nothing") };
         assert!(!finding.next.contains("hush"), "{}", finding.next);
         finding.next
     }

@@ -141,7 +141,9 @@ fn a_server_whose_certificate_lacks_the_name_is_told_with_the_names_that_it_has(
     let until = Instant::now() + Duration::from_secs(60);
     let seen = ask(&question("cluster.example.org"), until);
     assert!(seen.authority.is_ok() && seen.members.is_ok(), "{seen:?}");
-    let Err(Trouble::Silent(what)) = ask(&question("other.example.org"), until).authority else { panic!() };
+    let Err(NetworkTrouble::Silent(what)) = ask(&question("other.example.org"), until).authority else {
+        panic!()
+    };
     assert!(what.contains("has no certificate for other.example.org, only for"), "{what}");
     assert!(what.contains("cluster.example.org"), "{what}");
 }

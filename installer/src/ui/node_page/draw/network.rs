@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::super::network::{self, Proposal};
 use super::super::state::{NodePage, View};
-use crate::node::trial::{Now, Span, State as Stage};
+use crate::node::network_trial::{Now, Span, TrialState as Stage};
 use crate::ui::toolkit::Theme;
 use crate::ui::toolkit::page::{Page, Tone};
 use crate::ui::toolkit::text::{self, wrapped};

@@ -3,7 +3,9 @@
 use super::super::network::{NetworkPage, PresentNetwork, Proposal};
 use super::*;
 use crate::inventory::Nic;
-use crate::node::trial::{Difference, Ended, How, Networks, Now, Span, Standing, State as Stage};
+use crate::node::network_trial::{
+    Difference, Ended, How, Networks, Now, Span, Standing, TrialState as Stage,
+};
 use crate::ui::answers::Answers;
 use crate::ui::toolkit::page::Tone;
 use model::config::sources::{Combined, Document, Kind, combine};

@@ -4,7 +4,7 @@ use std::sync::mpsc::Sender;
 
 use super::heard::Heard;
 use crate::plan::{Losses, Plan};
-use crate::preflight::Report;
+use crate::preflight::PreflightReport;
 use crate::preflight::report::Verdict;
 use crate::ui::questions::screens::QuestionScreen;
 use crate::ui::questions::state::{
@@ -72,7 +72,7 @@ pub(super) fn carry_out(
 }
 
 /// A plan as it is reviewed, with what the checks say that an install makes first.
-fn shown(plan: &Plan, report: &Report, config: &InstallConfig) -> Review {
+fn shown(plan: &Plan, report: &PreflightReport, config: &InstallConfig) -> Review {
     let mut secrets = Secrets::default();
     secrets.add(config);
     let finding = |verdict: &Verdict| {

@@ -9,11 +9,11 @@ use super::*;
 use crate::inventory::Inventory;
 use crate::live::help::Access;
 use crate::plan::Plan;
-use crate::preflight::Report;
-use crate::stick::{Survey, Volume};
+use crate::preflight::PreflightReport;
 use crate::ui::questions::tests::facts;
 use crate::ui::questions::{ConfigOrigin, Destination};
 use crate::ui::toolkit::outlet::Outlet;
+use crate::usb_stick::{Survey, Volume};
 use base::progress::Progress;
 use model::config::sources::Combined;
 use model::config::{InstallConfig, Secret};
@@ -34,7 +34,7 @@ impl InstallMachine for Hut {
     fn try_cluster(&self, _: &InstallConfig) -> Result<String> {
         anyhow::bail!("there is no cluster")
     }
-    fn check(&self, _: &InstallConfig) -> Result<Report> {
+    fn check(&self, _: &InstallConfig) -> Result<PreflightReport> {
         anyhow::bail!("nobody knows")
     }
     fn plan(&self, _: &InstallConfig) -> Result<Plan> {

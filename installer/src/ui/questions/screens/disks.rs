@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::ConversationFacts;
-use crate::inventory::{Disk, Kind as Content};
+use crate::inventory::{Disk, SignatureKind as Content};
 use crate::plan;
 use crate::ui::answers::Answers;
 use crate::ui::fields::{choice, remark, take_word};

@@ -2,11 +2,11 @@
 
 use super::{Conversation, ConversationEffect, ConversationPlace, Keepsake, Saving};
 use crate::report::UploadMethod;
-use crate::stick::Survey;
 use crate::ui::questions::{Destination, ShownTrouble};
 use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
 use crate::ui::toolkit::page::Tone;
+use crate::usb_stick::Survey;
 use model::config::InstallConfig;
 use model::config::text::HttpUrl;
 
@@ -178,7 +178,7 @@ fn fields(saving: &Saving, config: Option<&InstallConfig>) -> Vec<Field> {
         Keepsake::Configuration => vec![Field::text("", NEXT_NODE)],
     };
     let Some(found) = &saving.found else { return fields };
-    let volume = |volume: &crate::stick::Volume| Choice::new(volume.describe()).with(&*volume.disk);
+    let volume = |volume: &crate::usb_stick::Volume| Choice::new(volume.describe()).with(&*volume.disk);
     let mut options: Vec<_> = found.volumes.iter().map(volume).collect();
     if saving.what == Keepsake::Logs {
         options.push(Choice::new("A server, over HTTP or HTTPS"));

@@ -12,7 +12,7 @@ use anyhow::Result;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::inventory::{Disk, FoundPartition, Inventory, Kind, Signature};
+use crate::inventory::{Disk, FoundPartition, Inventory, Signature, SignatureKind};
 use crate::plan::PartitionName;
 use base::failure::{Class, Classify, Failure};
 use base::files::write_atomically;
@@ -26,7 +26,7 @@ const NO_LINKS: nix::libc::c_ulong = 0x100;
 
 /// A file system that the kernel of the OS image mounts for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum StickFormat {
     /// FAT of any width.
     Vfat,
     /// exFAT.
@@ -35,12 +35,12 @@ pub enum Format {
     Ext4,
 }
 
-impl Format {
-    fn of(kind: Kind) -> Option<Self> {
+impl StickFormat {
+    fn of(kind: SignatureKind) -> Option<Self> {
         match kind {
-            Kind::Vfat => Some(Self::Vfat),
-            Kind::Exfat => Some(Self::Exfat),
-            Kind::Ext2 | Kind::Ext3 | Kind::Ext4 => Some(Self::Ext4),
+            SignatureKind::Vfat => Some(Self::Vfat),
+            SignatureKind::Exfat => Some(Self::Exfat),
+            SignatureKind::Ext2 | SignatureKind::Ext3 | SignatureKind::Ext4 => Some(Self::Ext4),
             _ => None,
         }
     }
@@ -61,7 +61,7 @@ pub struct Volume {
     /// Its node: a partition, or a whole disk.
     pub node: PathBuf,
     /// What is on it.
-    pub format: Format,
+    pub format: StickFormat,
     /// Its length.
     pub size: ByteSize,
     /// What people have called it.
@@ -77,9 +77,9 @@ impl Volume {
     #[must_use]
     pub fn describe(&self) -> String {
         let kind = match self.format {
-            Format::Vfat => "FAT",
-            Format::Exfat => "exFAT",
-            Format::Ext4 => "ext4",
+            StickFormat::Vfat => "FAT",
+            StickFormat::Exfat => "exFAT",
+            StickFormat::Ext4 => "ext4",
         };
         let label = self.label.as_ref().map(|label| format!(" {label:?}")).unwrap_or_default();
         format!("{}: {}, {kind}{label}", self.node.display(), self.size)
@@ -127,8 +127,11 @@ impl Survey {
     fn take(&mut self, disk: &Disk, node: &Path, size: ByteSize, signatures: &[Signature]) {
         // A boot sector of FAT can look like a table too.
         let found: Vec<_> = signatures.iter().filter(|found| !found.kind.is_table()).collect();
-        let only =
-            if let [only] = found[..] { Format::of(only.kind).map(|format| (only, format)) } else { None };
+        let only = if let [only] = found[..] {
+            StickFormat::of(only.kind).map(|format| (only, format))
+        } else {
+            None
+        };
         match only {
             Some((signature, format)) => self.volumes.push(Volume {
                 node: node.to_owned(),
@@ -156,7 +159,7 @@ impl Survey {
 /// Why nothing is written to a disk, whatever is on it.
 fn obstacle(disk: &Disk, spared: &[PathBuf]) -> Option<String> {
     // The medium of a system that has been copied to memory is in nobody's use, and has a small FAT of its own.
-    let is_image = disk.signatures.iter().any(|found| found.kind == Kind::Iso9660);
+    let is_image = disk.signatures.iter().any(|found| found.kind == SignatureKind::Iso9660);
     let root = PartitionName::RootA.as_str();
     let is_node = disk.partitions.iter().any(|partition| partition.label.as_deref() == Some(root));
     let own = |path: &PathBuf| disk.is_at(path);
@@ -267,11 +270,11 @@ mod tests {
     use base::failure::{class_of, render};
     use std::os::unix::fs::PermissionsExt;
 
-    fn signature(kind: Kind) -> Signature {
+    fn signature(kind: SignatureKind) -> Signature {
         Signature { kind, label: Some("LOGS".into()), uuid: Some("1234-ABCD".into()), offset: 0 }
     }
 
-    fn partition(disk: &str, number: u32, kind: Option<Kind>) -> FoundPartition {
+    fn partition(disk: &str, number: u32, kind: Option<SignatureKind>) -> FoundPartition {
         FoundPartition {
             name: format!("{disk}{number}"),
             path: format!("/dev/{disk}{number}").into(),
@@ -285,7 +288,7 @@ mod tests {
     }
 
     /// A stick with one partition.
-    fn stick(name: &str, kind: Option<Kind>) -> Disk {
+    fn stick(name: &str, kind: Option<SignatureKind>) -> Disk {
         let partitions = vec![partition(name, 1, kind)];
         Disk { transport: Transport::Usb, partitions, ..disk(name, ByteSize::gib(8)) }
     }
@@ -302,12 +305,16 @@ mod tests {
     fn volumes_of_sticks_are_listed_and_those_of_other_disks_are_not() {
         let whole = Disk {
             removable: true,
-            signatures: vec![signature(Kind::MbrEmpty), signature(Kind::Exfat)],
+            signatures: vec![signature(SignatureKind::MbrEmpty), signature(SignatureKind::Exfat)],
             ..disk("sdb", ByteSize::gib(8))
         };
-        let fixed = Disk { transport: Transport::Ata, ..stick("sdc", Some(Kind::Vfat)) };
-        let survey =
-            survey(vec![stick("sda", Some(Kind::Vfat)), whole, fixed, stick("sdd", Some(Kind::Ext3))]);
+        let fixed = Disk { transport: Transport::Ata, ..stick("sdc", Some(SignatureKind::Vfat)) };
+        let survey = survey(vec![
+            stick("sda", Some(SignatureKind::Vfat)),
+            whole,
+            fixed,
+            stick("sdd", Some(SignatureKind::Ext3)),
+        ]);
         assert_eq!(nodes(&survey), ["/dev/sda1", "/dev/sdb", "/dev/sdd1"]);
         assert!(survey.others.is_empty());
         let [first, ..] = &survey.volumes[..] else { panic!() };
@@ -318,7 +325,7 @@ mod tests {
     #[test]
     fn nothing_is_written_to_a_medium_a_disk_of_the_plan_a_node_or_what_is_in_use() {
         let entry = FoundEntry { number: 1, kind: PartitionName::Esp.type_guid(), uuid: uuid::Uuid::nil() };
-        let vfat = |name: &str| stick(name, Some(Kind::Vfat));
+        let vfat = |name: &str| stick(name, Some(SignatureKind::Vfat));
         let mut node = vfat("sdd");
         node.partitions[0].label = Some("root-a".into());
         let mut esp = vfat("sde");
@@ -331,13 +338,16 @@ mod tests {
         };
         for (disk, why) in [
             (Disk { boot_medium: true, ..vfat("sda") }, "the medium"),
-            (Disk { signatures: vec![signature(Kind::Iso9660)], ..vfat("sdb") }, "the image of a medium"),
+            (
+                Disk { signatures: vec![signature(SignatureKind::Iso9660)], ..vfat("sdb") },
+                "the image of a medium",
+            ),
             (vfat("sdx"), "a disk of the installation"),
             (node, "an installed node"),
             (esp, "an EFI system partition"),
             (Disk { holders: vec![mount], ..vfat("sdf") }, "in use: /dev/sdf1 is mounted at /mnt"),
             (Disk { read_only: true, ..vfat("sdg") }, "read-only"),
-            (stick("sdh", Some(Kind::Ntfs)), "it has NTFS; FAT, exFAT and ext4 can take files"),
+            (stick("sdh", Some(SignatureKind::Ntfs)), "it has NTFS; FAT, exFAT and ext4 can take files"),
             (stick("sdi", None), "it has no file system"),
             (Disk { unread: Some("broken".into()), ..stick("sdj", None) }, "it could not be read: broken"),
         ] {
@@ -349,14 +359,14 @@ mod tests {
 
     #[test]
     fn a_volume_with_two_file_systems_is_nobodys() {
-        let mut disk = stick("sda", Some(Kind::Vfat));
-        disk.partitions[0].signatures.push(signature(Kind::MdMember));
+        let mut disk = stick("sda", Some(SignatureKind::Vfat));
+        disk.partitions[0].signatures.push(signature(SignatureKind::MdMember));
         assert!(survey(vec![disk]).volumes.is_empty());
     }
 
     #[test]
     fn a_volume_that_has_gone_is_not_written_to_and_is_named() {
-        let inventory = Inventory { disks: vec![stick("sda", Some(Kind::Vfat))], nics: vec![] };
+        let inventory = Inventory { disks: vec![stick("sda", Some(SignatureKind::Vfat))], nics: vec![] };
         let volume = Survey::of(&inventory, &[]).volumes.remove(0);
         for (now, spared) in [(Inventory::default(), vec![]), (inventory, vec!["/dev/sda".into()])] {
             let error = write(&volume, "a.txt", b"a", &now, &spared).unwrap_err();
@@ -373,7 +383,7 @@ mod tests {
     #[test]
     fn a_volume_that_cannot_be_mounted_is_named_with_its_disk() {
         let inventory =
-            Inventory { disks: vec![stick("nothing-of-that-name", Some(Kind::Vfat))], nics: vec![] };
+            Inventory { disks: vec![stick("nothing-of-that-name", Some(SignatureKind::Vfat))], nics: vec![] };
         let volume = Survey::of(&inventory, &[]).volumes.remove(0);
         let text = render(&write(&volume, "a.txt", b"a", &inventory, &[]).unwrap_err());
         assert!(text.contains("model QEMU HARDDISK, serial serial-nothing"), "{text}");
@@ -410,7 +420,7 @@ mod tests {
         let disk = Disk {
             removable: true,
             path: device.clone().into(),
-            signatures: vec![signature(Kind::Ext4)],
+            signatures: vec![signature(SignatureKind::Ext4)],
             ..disk("loop", ByteSize::mib(16))
         };
         let inventory = Inventory { disks: vec![disk], nics: vec![] };

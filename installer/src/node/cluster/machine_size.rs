@@ -8,14 +8,14 @@ use base::files;
 
 /// The size of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct MachineSize {
     /// CPUs that the kernel runs on.
     pub cpus: u32,
     /// Memory that the kernel has, in MiB.
     pub memory: u64,
 }
 
-impl Facts {
+impl MachineSize {
     /// Reads them from proc(5), which is at `proc`.
     pub fn read(proc: &Path) -> Result<Self> {
         let text = |name: &str| files::read_text(&proc.join(name));
@@ -51,8 +51,8 @@ mod tests {
     #[test]
     fn cpus_and_memory_are_found_in_the_texts_of_the_kernel() {
         let meminfo = "MemTotal:       65843212 kB\nMemFree:         1 kB\n";
-        assert_eq!(Facts::parse(STAT, meminfo).unwrap(), Facts { cpus: 2, memory: 64_300 });
-        assert!(Facts::read(Path::new("/proc")).unwrap().memory > 0);
+        assert_eq!(MachineSize::parse(STAT, meminfo).unwrap(), MachineSize { cpus: 2, memory: 64_300 });
+        assert!(MachineSize::read(Path::new("/proc")).unwrap().memory > 0);
     }
 
     #[test]
@@ -60,7 +60,7 @@ mod tests {
         for (stat, meminfo) in
             [("cpu 1\n", "MemTotal: 4 kB\n"), (STAT, "MemFree: 4 kB\n"), (STAT, "MemTotal: x kB\n")]
         {
-            assert!(Facts::parse(stat, meminfo).is_err(), "{stat:?} {meminfo:?}");
+            assert!(MachineSize::parse(stat, meminfo).is_err(), "{stat:?} {meminfo:?}");
         }
     }
 }

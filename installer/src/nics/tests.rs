@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use model::config::parse;
+use crate::inventory::Nic;
+use model::config::{InstallConfig, parse};
 
 fn config(cards: &str) -> InstallConfig {
     let text = format!("install: {{mode: install, management_interface: {{interfaces: [{cards}]}}}}");
@@ -26,8 +27,8 @@ fn nic(name: &str, last: u8) -> Nic {
 /// The kernel's names of the cards that are found; `-` for one that is missing.
 fn names(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Vec<String> {
     let name = |found| match found {
-        Found::ByAddress(nic) | Found::ByName(nic) => nic.name.clone(),
-        Found::Missing => "-".to_owned(),
+        FoundCard::ByAddress(nic) | FoundCard::ByName(nic) => nic.name.clone(),
+        FoundCard::Missing => "-".to_owned(),
     };
     find(config, remembered, present).into_iter().map(|(_, found)| name(found)).collect()
 }
@@ -153,7 +154,7 @@ proptest! {
             let there = wanted.address(&remembered).filter(|address| {
                 after.iter().any(|nic| nic.mac == address.to_string())
             });
-            prop_assert!(there.is_none() || matches!(found, Found::ByAddress(_)), "{:?} {:?}", wanted, found);
+            prop_assert!(there.is_none() || matches!(found, FoundCard::ByAddress(_)), "{:?} {:?}", wanted, found);
         }
     }
 }

@@ -12,7 +12,7 @@ const LONGEST: usize = 300;
 
 /// Something that keeps a node from its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct JoinTrouble {
     /// What it is.
     pub(super) text: String,
     /// What a person can do.
@@ -21,7 +21,7 @@ pub(super) struct Trouble {
     pub(super) lasting: bool,
 }
 
-impl Trouble {
+impl JoinTrouble {
     /// One that may pass.
     pub(super) fn passing(text: String) -> Self {
         Self { text, next: None, lasting: false }
@@ -140,9 +140,9 @@ const KNOWN: &[Known] = &[
 ];
 
 /// The meaning of a message, if it is a known one, with the message behind it.
-pub(super) fn known(message: &str) -> Option<Trouble> {
+pub(super) fn known(message: &str) -> Option<JoinTrouble> {
     let known = KNOWN.iter().find(|known| known.parts.iter().all(|part| message.contains(part)))?;
-    Some(Trouble {
+    Some(JoinTrouble {
         text: format!("{} ({})", known.text, shortened(message)),
         next: (!known.next.is_empty()).then(|| known.next.to_owned()),
         lasting: known.lasting,
@@ -151,13 +151,13 @@ pub(super) fn known(message: &str) -> Option<Trouble> {
 
 /// The error that tells most in the lines of a journal, oldest first: the last that a person has to do something
 /// about, else the last that is known, else the last that the service calls an error.
-pub(super) fn last_error(lines: &[String]) -> Option<Trouble> {
+pub(super) fn last_error(lines: &[String]) -> Option<JoinTrouble> {
     let said: Vec<Said> = lines.iter().map(|line| Said::parse(line)).collect();
-    let known: Vec<Trouble> = said.iter().rev().filter_map(|said| known(&said.message)).collect();
+    let known: Vec<JoinTrouble> = said.iter().rev().filter_map(|said| known(&said.message)).collect();
     let lasting = known.iter().find(|trouble| trouble.lasting).or(known.first());
     lasting.cloned().or_else(|| {
         let error = said.iter().rev().find(|said| said.error)?;
-        Some(Trouble::passing(shortened(&error.message)))
+        Some(JoinTrouble::passing(shortened(&error.message)))
     })
 }
 

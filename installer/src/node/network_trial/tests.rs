@@ -9,8 +9,9 @@ use anyhow::Result;
 
 use super::run::PREVIOUS;
 use super::*;
+use crate::node::apply::apply;
 use crate::node::apply::tests::image;
-use crate::node::apply::{apply, below};
+use crate::node::paths::below;
 use base::command::{Invocation, Runner};
 use base::failure::{Class, class_of, render};
 
@@ -129,7 +130,7 @@ fn the_way_back_is_prepared_before_anything_changes_and_outlives_the_session() {
     assert!(back.ends_with("/usr/bin/installer network revert --expired"), "{back}");
     assert!(forth.contains("RuntimeMaxSec=120s") && forth.ends_with("installer network set-up"), "{forth}");
     let now = node.now();
-    assert_eq!((now.left, now.state), (120, State::SettingUp));
+    assert_eq!((now.left, now.state), (120, TrialState::SettingUp));
     assert_eq!(now.differences[0].to_string(), "install.management_interface.ip: 192.0.2.12 -> 192.0.2.13");
 }
 
@@ -144,7 +145,7 @@ fn a_trial_nobody_confirms_leaves_everything_as_it_was() {
     assert!(node.profile("store-bridge").is_some());
     assert_eq!(fs::read_to_string(node.document()).unwrap(), DOCUMENT, "only confirming replaces it");
     let now = node.now();
-    assert_eq!((now.left, now.state), (117, State::Running));
+    assert_eq!((now.left, now.state), (117, TrialState::Running));
     assert_eq!(now.notes, ["mgmt-br has the address 192.0.2.13/24"]);
     node.programs.asked();
     node.at(220);
@@ -312,7 +313,7 @@ fn a_document_that_changes_meanwhile_is_not_overwritten() {
     let error = node.trials().confirm().unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     assert_eq!(fs::read_to_string(node.document()).unwrap(), other);
-    assert_eq!(node.now().state, State::Running, "the trial goes on, and ends with the old network");
+    assert_eq!(node.now().state, TrialState::Running, "the trial goes on, and ends with the old network");
 }
 
 #[test]

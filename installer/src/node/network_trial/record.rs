@@ -51,7 +51,7 @@ impl fmt::Display for Span {
 /// How far a trial is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum TrialState {
     /// The new network is being set up.
     SettingUp,
     /// The new network is set up, and waits for somebody to confirm it.
@@ -61,7 +61,7 @@ pub enum State {
 /// One of the files that a trial changes, as it is on one side of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Kept {
+pub(super) struct TrialFile {
     /// From the root.
     pub(super) path: String,
     /// Permissions.
@@ -75,7 +75,7 @@ pub(super) struct Kept {
 #[serde(deny_unknown_fields)]
 pub(super) struct Side {
     pub(super) networks: Networks,
-    pub(super) files: Vec<Kept>,
+    pub(super) files: Vec<TrialFile>,
 }
 
 /// A trial under way.
@@ -91,7 +91,7 @@ pub(super) struct Trial {
     pub(super) confirmed: Digest,
     pub(super) before: Side,
     pub(super) after: Side,
-    pub(super) state: State,
+    pub(super) state: TrialState,
     /// What was noticed while the new network was set up.
     pub(super) notes: Vec<String>,
 }
@@ -162,7 +162,7 @@ pub struct Now {
     /// How long the trial lasts in all.
     pub span: Span,
     /// How far it is.
-    pub state: State,
+    pub state: TrialState,
     /// What was noticed while the new network was set up; warnings say so.
     pub notes: Vec<String>,
     /// What is on trial.

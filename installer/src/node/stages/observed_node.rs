@@ -1,4 +1,4 @@
-//! Gathers the facts: asks iproute2, systemd, the journal, the store and the cluster.
+//! A node as its programs and its cluster tell of it. Gathers the facts: asks iproute2, systemd, the journal, the store and the cluster.
 
 use std::path::Path;
 use std::thread;
@@ -7,21 +7,20 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::api::{self, Registration};
-use super::network::{self, Wanted};
-use super::{Facts, Service, Stage, stages};
-use crate::cards::Missing;
-use crate::fleet::herald::{About, Herald};
-use crate::node::apply::below;
-use crate::node::boot::DOCUMENT;
-use crate::node::cards;
-use crate::node::cluster::{Member, vip_in_words};
+use super::facts::{NodeFacts, ServiceFacts};
+use super::judge::stages;
+use super::network::{self, WantedNetwork};
+use super::stage::Stage;
+use crate::nics::Missing;
+use crate::node::cluster::{ClusterMember, vip_in_words};
 use crate::node::identity::MachineId;
-use crate::node::images;
+use crate::node::images::{self, BlobCount};
 use crate::node::network::{MANAGEMENT, management_device};
+use crate::node::nic_setup;
+use crate::node::paths::{DOCUMENT, below};
+use crate::node::release;
 use crate::node::render::hostname;
-use crate::node::status::{self, Blobs};
 use base::command::{Invocation, Runner};
-use base::progress::Progress;
 use model::config::redact::Secrets;
 use model::config::{self, Images, InstallConfig, Method};
 use model::release::Release;
@@ -34,9 +33,9 @@ const LINES: &str = "300";
 const RECENT: &str = "-5min";
 
 /// A node to look at.
-pub struct Subject {
+pub struct ObservedNode {
     /// The node as one of its cluster.
-    pub member: Member,
+    pub member: ClusterMember,
     /// Its name there.
     pub name: Option<String>,
     config: InstallConfig,
@@ -44,19 +43,19 @@ pub struct Subject {
     secrets: Secrets,
 }
 
-impl std::fmt::Debug for Subject {
+impl std::fmt::Debug for ObservedNode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Subject({:?})", self.member)
+        write!(f, "ObservedNode({:?})", self.member)
     }
 }
 
-impl Subject {
+impl ObservedNode {
     /// The node at `root`; `None` where it has no cluster.
     pub fn read(root: &Path) -> Result<Option<Self>> {
-        let release = status::release(root)?;
+        let release = release::read(root)?;
         let document = below(root, DOCUMENT);
         let config = config::load(&document)?;
-        let Some(member) = Member::of(&config) else { return Ok(None) };
+        let Some(member) = ClusterMember::of(&config) else { return Ok(None) };
         let name = hostname(&config, MachineId::beside(&document)?.as_ref());
         let mut secrets = Secrets::default();
         secrets.add(&config);
@@ -76,20 +75,20 @@ impl Subject {
         (lines, management_device(config))
     }
 
-    /// Who tells the server of a fleet how the node comes into its cluster, if one wants to hear it.
-    pub fn herald(&self, root: &Path, progress: &Progress) -> Result<Option<Herald>> {
+    /// Name and version of what is installed.
+    pub(in crate::node) fn product(&self) -> String {
         let Release { name, version, .. } = &self.release;
-        let about = About {
-            hostname: self.name.as_deref(),
-            product: format!("{name} {version}"),
-            secrets: &self.secrets,
-        };
-        Herald::of_node(root, &about, progress)
+        format!("{name} {version}")
+    }
+
+    /// What must not be told of the node.
+    pub(in crate::node) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// Has every login say which of the node's network cards are missing.
     pub fn show_missing_cards(&self, root: &Path, runner: &dyn Runner) -> Result<()> {
-        cards::show_missing(root, &self.config, runner).map(drop)
+        nic_setup::show_missing(root, &self.config, runner).map(drop)
     }
 
     /// Where the node stands now. Takes some seconds where nobody answers.
@@ -103,12 +102,12 @@ impl Subject {
             let install = &self.config.install;
             let (expected, present) = images::count(&self.release, install.own_role(), root);
             let node = node.join().unwrap_or_else(|_| Registration::Unknown(unasked()));
-            Facts {
+            NodeFacts {
                 network,
                 missing: Missing::on(root, &self.config, &below(root, DOCUMENT)),
                 service: self.service(runner, &node),
                 server: server.join().unwrap_or_else(|_| Err(unasked())),
-                images: Blobs { expected, present, deferred: install.images() == Images::Defer },
+                images: BlobCount { expected, present, deferred: install.images() == Images::Defer },
                 node,
             }
         });
@@ -123,7 +122,7 @@ impl Subject {
         let management = self.config.install.management_interface.as_ref();
         let device = management_device(&self.config);
         let cards = management.map_or(0, |management| management.interfaces.len());
-        let wanted = Wanted {
+        let wanted = WantedNetwork {
             bond: device.is_some().then(|| (format!("{MANAGEMENT}-bo"), cards)),
             device,
             dhcp: management.is_none_or(|management| management.method == Method::Dhcp),
@@ -151,7 +150,7 @@ impl Subject {
         api::node(root, &kubeconfig, name)
     }
 
-    fn service(&self, runner: &dyn Runner, node: &Registration) -> Option<Service> {
+    fn service(&self, runner: &dyn Runner, node: &Registration) -> Option<ServiceFacts> {
         let show = Invocation::new("systemctl").limit(LIMIT).args([
             "show",
             "--property=LoadState,ActiveState,SubState,Result,NRestarts",
@@ -184,12 +183,12 @@ impl Subject {
 }
 
 /// What `systemctl show` prints: one `NAME=VALUE` a line.
-fn properties(text: &str) -> Service {
+fn properties(text: &str) -> ServiceFacts {
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         line.unwrap_or_default().to_owned()
     };
-    Service {
+    ServiceFacts {
         load: value("LoadState"),
         active: value("ActiveState"),
         sub: value("SubState"),
@@ -203,7 +202,7 @@ fn properties(text: &str) -> Service {
 pub(in crate::node) mod tests {
     use super::*;
     use crate::node::images::tests::{release, store};
-    use crate::node::stages::{Name, State};
+    use crate::node::stages::{StageName, StageState};
     use std::fs;
     use std::sync::Mutex;
 
@@ -253,11 +252,11 @@ pub(in crate::node) mod tests {
             said: "time=\"t\" level=fatal msg=\"token marked-token is odd\"\n",
             ..Programs::default()
         };
-        let subject = Subject::read(root.path()).unwrap().unwrap();
+        let subject = ObservedNode::read(root.path()).unwrap().unwrap();
         assert_eq!(subject.name.as_deref(), Some("node-1"));
         let stages = subject.look(root.path(), &programs);
         let states: Vec<_> = stages.iter().map(|stage| (stage.name, stage.state)).collect();
-        use {Name as N, State as S};
+        use {StageName as N, StageState as S};
         assert_eq!(
             states,
             [
@@ -281,8 +280,8 @@ pub(in crate::node) mod tests {
     fn a_service_that_has_given_up_is_asked_for_older_words_too() {
         let root = joining();
         let programs = Programs { active: "failed", ..Programs::default() };
-        let subject = Subject::read(root.path()).unwrap().unwrap();
-        assert_eq!(subject.look(root.path(), &programs)[2].state, State::Failed);
+        let subject = ObservedNode::read(root.path()).unwrap().unwrap();
+        assert_eq!(subject.look(root.path(), &programs)[2].state, StageState::Failed);
         assert!(!programs.asked.lock().unwrap().join(" ").contains("--since"));
     }
 
@@ -290,6 +289,6 @@ pub(in crate::node) mod tests {
     fn a_node_without_a_cluster_is_in_no_stage() {
         let root = joining();
         fs::write(root.path().join("oem/node.yaml"), "install: {mode: install}\n").unwrap();
-        assert!(Subject::read(root.path()).unwrap().is_none());
+        assert!(ObservedNode::read(root.path()).unwrap().is_none());
     }
 }

@@ -1,59 +1,25 @@
 //! After its install a node tells the server of its fleet how it comes into its cluster, until it is ready there.
 //!
-//! The install leaves [`FILE`] beside the node document: the URL, which is a secret, and the run, so that the server
-//! takes what comes for the rest of that story. It is removed as soon as the server has heard that the node is ready,
+//! The install leaves [`FILE`] beside the node document. It is removed as soon as the server has heard that the node is ready,
 //! or wants to hear nothing more of this deployment.
 
 use crate::inventory::read_identity;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::paths::{CONFIG, below};
+use super::stages::observed_node::ObservedNode;
+use super::stages::{self, Stage, StageName, StageState};
+use crate::fleet::handover::{FILE, Handover};
+use crate::fleet::{Patience, Reporter, Setup, Told, token};
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
-
-use super::{Patience, Reporter, Setup, Told, token};
-use crate::node::apply::below;
-use crate::node::boot::CONFIG;
-use crate::node::stages::{self, Name, Stage, State};
-use base::files;
 use base::progress::Progress;
-use model::config::Secret;
 use model::config::redact::Secrets;
 use model::config::text::HttpUrl;
 use model::fleet::Node;
 
-/// The name of the file on the configuration partition; its mode is 0600.
-pub const FILE: &str = "fleet.json";
-/// The version of the file.
-const VERSION: u32 = 1;
 /// A node that waits says at least so often that it still does.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
-
-/// What the file holds.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Kept {
-    v: u32,
-    url: String,
-    run: Uuid,
-    /// PEM.
-    authorities: Vec<String>,
-}
-
-impl Reporter {
-    /// The content of [`FILE`] for the node that this run installs.
-    pub fn kept(&self) -> Result<Secret> {
-        let known = self.0.known();
-        let kept = Kept {
-            v: VERSION,
-            url: self.0.url.to_string(),
-            run: known.hello.run,
-            authorities: known.authorities.clone(),
-        };
-        Ok(Secret::new(serde_json::to_string_pretty(&kept)? + "\n"))
-    }
-}
 
 /// What a node says of itself.
 #[derive(Debug)]
@@ -68,13 +34,26 @@ pub struct About<'a> {
 
 /// Speaks for a node.
 #[derive(Debug)]
-pub struct Herald {
+pub struct NodeReporter {
     reporter: Reporter,
     file: PathBuf,
     last: Option<(Node, Instant)>,
 }
 
-impl Herald {
+impl NodeReporter {
+    /// That of the node `observed` at `root`, as [`Self::of_node`] has it.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is none of ours.
+    pub fn of_observed(observed: &ObservedNode, root: &Path, progress: &Progress) -> Result<Option<Self>> {
+        let about = About {
+            hostname: observed.name.as_deref(),
+            product: observed.product(),
+            secrets: observed.secrets(),
+        };
+        Self::of_node(root, &about, progress)
+    }
+
     /// That of the node at `root`; none where its server has heard all that it wanted to, or there is no server.
     /// `progress` hears of trouble with the server.
     ///
@@ -96,8 +75,7 @@ impl Herald {
             return Ok(None);
         }
         let what = || format!("reading {}", file.display());
-        let kept: Kept = serde_json::from_str(&files::read_text(&file)?).with_context(what)?;
-        anyhow::ensure!(kept.v == VERSION, "{} has version {}, not {VERSION}", file.display(), kept.v);
+        let kept = Handover::read(&file)?;
         // What is wrong with it is not shown: it may hold a token.
         let url =
             kept.url.parse::<HttpUrl>().map_err(|_| anyhow::anyhow!("it names no URL")).with_context(what)?;
@@ -145,14 +123,14 @@ fn node(stages: &[Stage]) -> Node {
     match stages::current(stages) {
         Some(stage) => Node {
             ready: false,
-            failed: stage.state == State::Failed,
+            failed: stage.state == StageState::Failed,
             stage: stage.name.text().into(),
             detail: stage.detail.clone(),
             next: stage.next.clone(),
         },
         None => Node {
             ready: true,
-            stage: Name::Ready.text().into(),
+            stage: StageName::Ready.text().into(),
             detail: stages.last().map(|stage| stage.detail.clone()).unwrap_or_default(),
             ..Node::default()
         },

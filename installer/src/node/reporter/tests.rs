@@ -3,8 +3,11 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use base::files;
 use model::fleet::Line;
 use model::machine::Identity;
+use uuid::Uuid;
+
 use testing::reports::{Manner, Server};
 
 /// What an install leaves on a node that reports to `server`; and its run.
@@ -17,22 +20,23 @@ fn node_of(server: &Server) -> (tempfile::TempDir, Uuid) {
     std::fs::create_dir(root.path().join("oem")).unwrap();
     let kept = reporter.kept().unwrap();
     assert!(!format!("{kept:?}").contains("MARK"));
-    files::write_atomically(&root.path().join("oem/fleet.json"), kept.expose().as_bytes(), 0o600).unwrap();
-    let run = reporter.0.known().hello.run;
+    let file = root.path().join("oem/fleet.json");
+    files::write_atomically(&file, kept.expose().as_bytes(), 0o600).unwrap();
+    let run = Handover::read(&file).unwrap().run;
     (root, run)
 }
 
-fn herald(root: &Path, last: Duration) -> Option<Herald> {
+fn reporter_of(root: &Path, last: Duration) -> Option<NodeReporter> {
     let millis = Duration::from_millis;
     let mut secrets = Secrets::default();
     secrets.add_texts(["MARK-cluster"]);
     let about = About { hostname: Some("node-1"), product: "Product 1".into(), secrets: &secrets };
     let patience =
         Patience { timeout: millis(2000), rate: millis(5), pause: millis(5), longest: millis(20), last };
-    Herald::read(root, &about, &Progress::silent(), patience).unwrap()
+    NodeReporter::read(root, &about, &Progress::silent(), patience).unwrap()
 }
 
-fn stages(state: State, detail: &str) -> Vec<Stage> {
+fn stages(state: StageState, detail: &str) -> Vec<Stage> {
     let stage = |name, state, detail: &str| Stage {
         name,
         state,
@@ -40,7 +44,7 @@ fn stages(state: State, detail: &str) -> Vec<Stage> {
         detail: detail.into(),
         next: Some("Do it.".into()),
     };
-    vec![stage(Name::Network, State::Done, "an address"), stage(Name::Ready, state, detail)]
+    vec![stage(StageName::Network, StageState::Done, "an address"), stage(StageName::Ready, state, detail)]
 }
 
 /// What the server was told of the node, and by whom.
@@ -71,15 +75,15 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
     let (root, run) = node_of(&server);
     let file = root.path().join("oem/fleet.json");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let mut herald = herald(root.path(), LONG).unwrap();
+    let mut reporter = reporter_of(root.path(), LONG).unwrap();
     for _ in 0..3 {
-        herald.tell(&stages(State::Failed, "refused: MARK-cluster"));
+        reporter.tell(&stages(StageState::Failed, "refused: MARK-cluster"));
     }
     while told(&server).is_empty() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    herald.tell(&stages(State::Done, "the cluster has begun"));
-    herald.conclude().unwrap();
+    reporter.tell(&stages(StageState::Done, "the cluster has begun"));
+    reporter.conclude().unwrap();
     let failed = Node {
         ready: false,
         failed: true,
@@ -96,7 +100,7 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
     assert_eq!(told(&server), [(run, failed), (run, ready)]);
     assert!(!file.exists());
     assert!(
-        super::Herald::read(
+        NodeReporter::read(
             root.path(),
             &About { hostname: None, product: String::new(), secrets: &Secrets::default() },
             &Progress::silent(),
@@ -111,28 +115,28 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
 fn a_node_speaks_again_after_its_next_start_where_its_server_was_away() {
     let server = Server::new(&[Manner::Close]);
     let (root, _) = node_of(&server);
-    let mut first = herald(root.path(), Duration::from_millis(50)).unwrap();
-    first.tell(&stages(State::Done, "ready"));
+    let mut first = reporter_of(root.path(), Duration::from_millis(50)).unwrap();
+    first.tell(&stages(StageState::Done, "ready"));
     first.conclude().unwrap();
-    assert!(herald(root.path(), LONG).is_some());
+    assert!(reporter_of(root.path(), LONG).is_some());
     // One that has not become ready has more to tell, too.
     let server = Server::new(&[Manner::Status(204)]);
     let (root, _) = node_of(&server);
-    let mut waiting = herald(root.path(), LONG).unwrap();
-    waiting.tell(&stages(State::Waiting, "not yet"));
+    let mut waiting = reporter_of(root.path(), LONG).unwrap();
+    waiting.tell(&stages(StageState::Waiting, "not yet"));
     waiting.conclude().unwrap();
     assert_eq!(told(&server).len(), 1);
-    assert!(herald(root.path(), LONG).is_some());
+    assert!(reporter_of(root.path(), LONG).is_some());
 }
 
 #[test]
 fn a_server_that_has_begun_another_deployment_is_left_alone() {
     let server = Server::new(&[Manner::Status(403)]);
     let (root, _) = node_of(&server);
-    let mut speaker = herald(root.path(), LONG).unwrap();
-    speaker.tell(&stages(State::Waiting, "not yet"));
+    let mut speaker = reporter_of(root.path(), LONG).unwrap();
+    speaker.tell(&stages(StageState::Waiting, "not yet"));
     speaker.conclude().unwrap();
-    assert!(herald(root.path(), LONG).is_none());
+    assert!(reporter_of(root.path(), LONG).is_none());
 }
 
 #[test]
@@ -147,7 +151,7 @@ fn a_file_that_is_none_of_ours_is_named_without_its_content() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("oem")).unwrap();
         std::fs::write(root.path().join("oem/fleet.json"), text).unwrap();
-        let error = Herald::of_node(root.path(), &about, &Progress::silent()).unwrap_err();
+        let error = NodeReporter::of_node(root.path(), &about, &Progress::silent()).unwrap_err();
         let shown = format!("{error:#}");
         assert!(shown.contains("oem/fleet.json") && !shown.contains("MARK"), "{shown}");
     }

@@ -9,10 +9,11 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::look::Subject;
-use super::{Stage, all_done, current, mark};
-use crate::node::apply::below;
-use base::command::{Invocation, Runner};
+use super::observed_node::ObservedNode;
+use super::stage::{Stage, all_done, current, mark};
+use crate::node::console_text::{escaped, for_console, show_again, wrapped};
+use crate::node::paths::below;
+use base::command::Runner;
 use base::files::{self, Attributes, Root};
 
 /// What was seen last since the machine started.
@@ -26,8 +27,6 @@ pub const ISSUE: &str = "/run/nqrust/issue";
 const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
 /// So many looks are made at the shorter pause.
 const EAGER: u32 = 120;
-/// The widest line of a console that is not wide.
-const WIDTH: usize = 78;
 
 /// When a node was ready in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +56,7 @@ impl Ready {
     }
 
     /// Records that the node is ready now. Another name or cluster begins another record.
-    fn write(root: &Path, subject: &Subject, now: &str) -> Result<()> {
+    fn write(root: &Path, subject: &ObservedNode, now: &str) -> Result<()> {
         let member = &subject.member;
         let ready = Self {
             name: subject.name.clone().unwrap_or_default(),
@@ -100,7 +99,7 @@ pub struct Watch<'a> {
     /// The directory that stands for `/`.
     pub root: &'a Path,
     /// The node.
-    pub subject: &'a Subject,
+    pub subject: &'a ObservedNode,
     /// Whether to keep what is seen, for `status` and the consoles.
     pub record: bool,
 }
@@ -145,8 +144,7 @@ impl Watch<'_> {
         }
         let issue = issue(self.subject, stages, now);
         keep(self.root, ISSUE, &issue)?;
-        // A console that cannot be told shows the news at its next prompt.
-        let _ = runner.run(&Invocation::new("agetty").arg("--reload").limit(Duration::from_secs(10)));
+        show_again(runner);
         Ok(())
     }
 }
@@ -163,7 +161,7 @@ pub fn time() -> String {
 }
 
 /// What a console shows above its login: what the node is, one word for each stage, then the stage that the node is in.
-fn issue(subject: &Subject, stages: &[Stage], now: &str) -> String {
+fn issue(subject: &ObservedNode, stages: &[Stage], now: &str) -> String {
     let (lines, device) = subject.describe();
     let mut issue = for_console(&lines);
     if let Some(device) = device {
@@ -185,51 +183,22 @@ fn standing(stages: &[Stage], now: &str) -> String {
     text
 }
 
-/// Lines as agetty(8) shows them on every console.
-pub(crate) fn for_console(lines: &[String]) -> String {
-    escaped(&lines.iter().map(|line| wrapped(line)).collect::<String>())
-}
-
-/// The text in lines that every console has room for.
-fn wrapped(text: &str) -> String {
-    let mut lines = String::new();
-    let mut column = 0;
-    for word in text.split(' ') {
-        let width = word.chars().count();
-        if column > 0 && column + 1 + width > WIDTH {
-            lines.push('\n');
-            column = 0;
-        } else if column > 0 {
-            lines.push(' ');
-            column += 1;
-        }
-        lines.push_str(word);
-        column += width;
-    }
-    lines + "\n"
-}
-
-/// agetty replaces what follows a backslash; other control characters could move the cursor.
-fn escaped(text: &str) -> String {
-    let tame = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c });
-    tame.collect::<String>().replace('\\', "\\\\")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::stages::look::tests::{Programs, joining};
-    use crate::node::stages::{Name, State};
+    use crate::node::console_text::WIDTH;
+    use crate::node::stages::observed_node::tests::{Programs, joining};
+    use crate::node::stages::{StageName, StageState};
 
-    fn stage(name: Name, state: State, detail: &str) -> Stage {
+    fn stage(name: StageName, state: StageState, detail: &str) -> Stage {
         Stage { name, state, since: None, detail: detail.into(), next: None }
     }
 
     #[test]
     fn a_stage_keeps_its_time_until_it_changes() {
-        let first = carried(&[], vec![stage(Name::Network, State::Waiting, "a")], "1");
-        let second = carried(&first, vec![stage(Name::Network, State::Waiting, "b")], "2");
-        let third = carried(&second, vec![stage(Name::Network, State::Done, "c")], "3");
+        let first = carried(&[], vec![stage(StageName::Network, StageState::Waiting, "a")], "1");
+        let second = carried(&first, vec![stage(StageName::Network, StageState::Waiting, "b")], "2");
+        let third = carried(&second, vec![stage(StageName::Network, StageState::Done, "c")], "3");
         let since = [&first, &second, &third].map(|stages| stages[0].since.clone().unwrap());
         assert_eq!(since, ["1", "1", "3"]);
     }
@@ -237,8 +206,12 @@ mod tests {
     #[test]
     fn a_console_shows_the_stage_that_the_node_is_in() {
         let mut stages = vec![
-            stage(Name::Network, State::Done, "mgmt-br has 192.0.2.11/24"),
-            stage(Name::Server, State::Waiting, "https://192.0.2.10:9345 does not answer: \u{1b}[2J C:\\x"),
+            stage(StageName::Network, StageState::Done, "mgmt-br has 192.0.2.11/24"),
+            stage(
+                StageName::Server,
+                StageState::Waiting,
+                "https://192.0.2.10:9345 does not answer: \u{1b}[2J C:\\x",
+            ),
         ];
         stages[1].next = Some("Check it.".into());
         assert_eq!(
@@ -247,9 +220,9 @@ mod tests {
              server waiting https://192.0.2.10:9345 does not answer:  [2J C:\\\\x\n\
              Check it.\n"
         );
-        stages[1].state = State::Done;
+        stages[1].state = StageState::Done;
         assert!(standing(&stages, "now").contains("Ready in its cluster at now.\n"));
-        let long = vec![stage(Name::Server, State::Failed, &"word ".repeat(60))];
+        let long = vec![stage(StageName::Server, StageState::Failed, &"word ".repeat(60))];
         assert!(standing(&long, "now").lines().all(|line| line.chars().count() <= WIDTH));
     }
 
@@ -260,7 +233,7 @@ mod tests {
                         install: {mode: create, vip: 192.0.2.10, vip_mode: static, management_interface: \
                         {method: dhcp, interfaces: [{name: ens3}]}}\nkubernetes: {distribution: k3s}\n";
         std::fs::write(root.path().join("oem/node.yaml"), document).unwrap();
-        let subject = Subject::read(root.path()).unwrap().unwrap();
+        let subject = ObservedNode::read(root.path()).unwrap().unwrap();
         let issue = issue(&subject, &[], "now");
         let lines: Vec<_> = issue.lines().collect();
         assert!(lines[0].ends_with(" (mode create)"), "{issue}");
@@ -272,7 +245,7 @@ mod tests {
     fn what_is_seen_is_kept_for_status_and_the_consoles_and_told_once() {
         let root = joining();
         let programs = Programs { active: "activating", ..Programs::default() };
-        let subject = Subject::read(root.path()).unwrap().unwrap();
+        let subject = ObservedNode::read(root.path()).unwrap().unwrap();
         let mut told = 0;
         for record in [false, true] {
             let watch = Watch { root: root.path(), subject: &subject, record };
@@ -293,8 +266,8 @@ mod tests {
     #[test]
     fn the_first_time_is_kept_over_restarts_and_not_for_another_cluster() {
         let root = joining();
-        let done = [stage(Name::Ready, State::Done, "")];
-        let subject = || Subject::read(root.path()).unwrap().unwrap();
+        let done = [stage(StageName::Ready, StageState::Done, "")];
+        let subject = || ObservedNode::read(root.path()).unwrap().unwrap();
         let ready = |now: &str| {
             let subject = subject();
             let watch = Watch { root: root.path(), subject: &subject, record: true };

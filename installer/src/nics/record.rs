@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::Remembered;
+use super::remembered::Remembered;
 use base::files;
 
 /// The name of the file beside the node document.

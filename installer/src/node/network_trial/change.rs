@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use super::networks::{Difference, KEYS, Networks};
-use crate::node::cluster::Member;
+use crate::node::cluster::ClusterMember;
 use crate::node::network::management_device;
 use base::failure::{Class, Failure};
 use model::config::sources::{Document, Kind, combine};
@@ -27,7 +27,7 @@ pub struct Change {
 
 /// What of the running node a change touches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Present {
+pub struct AffectedNode {
     /// The IPv4 addresses that the node has.
     pub addresses: Vec<Ipv4Addr>,
     /// Whether a member of the cluster's etcd runs on it, whatever its document says.
@@ -68,8 +68,8 @@ impl Change {
 
     /// What the node's cluster does not take without trouble; nothing for a node without one.
     #[must_use]
-    pub fn concerns(&self, present: &Present) -> Vec<Concern> {
-        let Some(member) = Member::of(&self.before) else { return Vec::new() };
+    pub fn concerns(&self, present: &AffectedNode) -> Vec<Concern> {
+        let Some(member) = ClusterMember::of(&self.before) else { return Vec::new() };
         let mut concerns = Vec::new();
         let mut add = |grave, text: String| concerns.push(Concern { text, grave });
         let servers = member.server || present.keeps_etcd;
@@ -103,7 +103,7 @@ impl Change {
     }
 
     /// Whether the node's own address changes, or can.
-    fn moves(&self, present: &Present) -> bool {
+    fn moves(&self, present: &AffectedNode) -> bool {
         let [before, after] = [&self.before, &self.after]
             .map(|config| config.install.management_interface.clone().unwrap_or_default());
         match (before.method, after.method) {
@@ -171,7 +171,7 @@ mod tests {
         assert!(text.contains("/oem/node.yaml:4:8: "), "{text}");
     }
 
-    fn concerns(document: &str, part: &str, present: &Present) -> Vec<bool> {
+    fn concerns(document: &str, part: &str, present: &AffectedNode) -> Vec<bool> {
         read(document, part).unwrap().concerns(present).iter().map(|concern| concern.grave).collect()
     }
 
@@ -180,7 +180,7 @@ mod tests {
         let moved = "install: {management_interface: {interfaces: [{name: a}], method: static, ip: 192.0.2.13, \
                      subnet_mask: 255.255.255.0, gateway: 192.0.2.1}}";
         let stays = moved.replace("192.0.2.13", "192.0.2.12").replace("}}", ", mtu: 1400}}");
-        let plain = Present::default();
+        let plain = AffectedNode::default();
         let management = WORKER.replace("worker", "management");
         assert_eq!(concerns(WORKER, moved, &plain), [false]);
         assert_eq!(concerns(WORKER, &stays, &plain), [false; 0]);
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!(concerns(&WORKER.replace("worker", role), moved, &plain), [true], "{role}");
         }
         assert_eq!(concerns(&management, &stays, &plain), [false; 0]);
-        let promoted = Present { keeps_etcd: true, ..Present::default() };
+        let promoted = AffectedNode { keeps_etcd: true, ..AffectedNode::default() };
         assert_eq!(concerns(&WORKER.replace("worker", "default"), moved, &promoted), [true]);
         let alone = "install: {mode: install}";
         assert_eq!(
@@ -203,9 +203,9 @@ mod tests {
                     management_interface: {interfaces: [{name: a}]}\n";
         let part = "install: {management_interface: {interfaces: [{name: a}], method: static, ip: 192.0.2.7, \
                     subnet_mask: 255.255.255.0, gateway: 192.0.2.1}}";
-        let present = Present { addresses: vec![[192, 0, 2, 7].into()], keeps_etcd: true };
+        let present = AffectedNode { addresses: vec![[192, 0, 2, 7].into()], keeps_etcd: true };
         assert_eq!(concerns(dhcp, part, &present), [false; 0]);
-        assert_eq!(concerns(dhcp, part, &Present::default()), [true]);
+        assert_eq!(concerns(dhcp, part, &AffectedNode::default()), [true]);
         let vlan = "install: {management_interface: {interfaces: [{name: a}], vlan_id: 7}}";
         assert_eq!(concerns(dhcp, vlan, &present), [true, false], "the virtual address is told of too");
     }

@@ -11,19 +11,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::change::{Change, Present};
+use super::change::{AffectedNode, Change};
 use super::networks::Networks;
-use super::record::{Ended, How, Kept, Side, Span, State, Trial, keep, uptime};
-use crate::cards::{Cards, Remembered};
+use super::record::{Ended, How, Side, Span, Trial, TrialFile, TrialState, keep, uptime};
 use crate::inventory::nics;
-use crate::node::apply::{self, Outcome, below, write};
-use crate::node::boot::DOCUMENT;
-use crate::node::cards;
-use crate::node::cluster::Member;
+use crate::nics::{Cards, Remembered};
+use crate::node::applied::Applied;
+use crate::node::apply::{self, ApplyOutcome};
+use crate::node::cluster::ClusterMember;
 use crate::node::files::NodeFile;
+use crate::node::files::write;
 use crate::node::network::activate::{Changes, activate, address_of};
 use crate::node::network::{self, management_device};
-use crate::node::record::Applied;
+use crate::node::nic_setup;
+use crate::node::paths::{DOCUMENT, below};
 use base::command::{Invocation, Runner};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure, causes};
@@ -68,7 +69,7 @@ impl<'a> Trials<'a> {
 
     /// What of the running node a change can touch.
     #[must_use]
-    pub fn present(&self) -> Present {
+    pub fn present(&self) -> AffectedNode {
         let ip = Invocation::new("ip").args(["-json", "-details", "address"]);
         let told = self.runner.run(&ip).unwrap_or_default();
         let devices: Vec<serde_json::Value> = serde_json::from_slice(&told).unwrap_or_default();
@@ -77,7 +78,7 @@ impl<'a> Trials<'a> {
             lists.filter_map(|address| address["local"].as_str()?.parse().ok()).collect();
         // A node whose document says nothing of it may have been promoted.
         let etcd = |distribution| self.root.join("var/lib/rancher").join(distribution).join("server/db/etcd");
-        Present { addresses, keeps_etcd: ["rke2", "k3s"].into_iter().any(|name| etcd(name).exists()) }
+        AffectedNode { addresses, keeps_etcd: ["rke2", "k3s"].into_iter().any(|name| etcd(name).exists()) }
     }
 
     /// Begins a trial: the timer first, then the service that sets up the new network; returns before that is done.
@@ -127,7 +128,7 @@ impl<'a> Trials<'a> {
             before.push(self.kept(file)?);
         }
         let gone = before.iter().filter(|kept| !holds(&new, &kept.path));
-        let gone: Vec<_> = gone.map(|kept| Kept { text: None, ..kept.clone() }).collect();
+        let gone: Vec<_> = gone.map(|kept| TrialFile { text: None, ..kept.clone() }).collect();
         // An apply that comes later, whatever becomes of the trial, has to know what is there.
         let record = applied.with(new.iter().map(|file| file.path.clone()))?;
         before.push(self.kept(&record)?);
@@ -139,20 +140,20 @@ impl<'a> Trials<'a> {
             confirmed: Digest::of(change.after.to_yaml().as_bytes()),
             before: Side { networks: Networks::of(&change.before), files: before },
             after: Side { networks: Networks::of(&change.after), files: after },
-            state: State::SettingUp,
+            state: TrialState::SettingUp,
             notes: Vec::new(),
         })
     }
 
     /// What is at the place of `file` now.
-    fn kept(&self, file: &NodeFile) -> Result<Kept> {
+    fn kept(&self, file: &NodeFile) -> Result<TrialFile> {
         let path = self.root.join(&file.path);
         if !path.exists() {
-            return Ok(Kept { path: file.path.clone(), mode: file.mode, text: None });
+            return Ok(TrialFile { path: file.path.clone(), mode: file.mode, text: None });
         }
         let metadata = fs::metadata(&path).with_context(|| format!("reading {}", path.display()))?;
         let (mode, text) = (metadata.permissions().mode() & 0o7777, Some(files::read_text(&path)?));
-        Ok(Kept { path: file.path.clone(), mode, text })
+        Ok(TrialFile { path: file.path.clone(), mode, text })
     }
 
     fn start(&self, span: Span) -> Result<()> {
@@ -191,7 +192,7 @@ impl<'a> Trials<'a> {
         let _lock = self.lock()?;
         // Somebody may have taken it back while there was a look for the address.
         match Trial::read(self.root)?.filter(|now| now.until == trial.until) {
-            Some(now) => Trial { state: State::Running, notes, ..now }.write(self.root),
+            Some(now) => Trial { state: TrialState::Running, notes, ..now }.write(self.root),
             None => Ok(()),
         }
     }
@@ -211,10 +212,10 @@ impl<'a> Trials<'a> {
     /// # Errors
     /// [`Class::Invalid`] where no trial is under way, while its network is being set up, and where the document is
     /// another one than when the trial began; the trial goes on then.
-    pub fn confirm(&self) -> Result<Outcome> {
+    pub fn confirm(&self) -> Result<ApplyOutcome> {
         let _lock = self.lock()?;
         let Some(trial) = Trial::read(self.root)? else { return Err(none_under_way(self.root)) };
-        if trial.state == State::SettingUp {
+        if trial.state == TrialState::SettingUp {
             return Err(invalid("the network on trial is still being set up")
                 .hint("Try again in a moment.")
                 .into());
@@ -230,7 +231,7 @@ impl<'a> Trials<'a> {
             .class(Class::DiskIo, || "keeping the new network in the node document".to_owned())?;
         self.stop(&format!("{TIMER}.timer"));
         Trial::end(self.root, &Ended { how: How::Confirmed, notes: Vec::new() })?;
-        let mut outcome = cards::apply_running(&self.document(), self.root, self.runner)
+        let mut outcome = nic_setup::apply_running(&self.document(), self.root, self.runner)
             .context("the new network stays; applying the rest of the node document")?;
         outcome.warnings.extend(restart(&before, &trial));
         Ok(outcome)
@@ -287,7 +288,7 @@ impl<'a> Trials<'a> {
     fn switch(&self, side: &Side, notes: &mut Vec<String>) -> Result<()> {
         let mut changes = Changes::default();
         let root = Root::open(self.root)?;
-        for Kept { path, mode, text } in &side.files {
+        for TrialFile { path, mode, text } in &side.files {
             let existed = root.status(path)?.is_some();
             let wrote = match text {
                 Some(text) => write(&root, &NodeFile::new(path, *mode, text.clone()))?,
@@ -336,13 +337,17 @@ fn holds(files: &[NodeFile], path: &str) -> bool {
     files.iter().any(|file| file.path == path)
 }
 
-fn side(file: NodeFile) -> Kept {
-    Kept { path: file.path, mode: file.mode, text: Some(String::from_utf8_lossy(&file.bytes).into_owned()) }
+fn side(file: NodeFile) -> TrialFile {
+    TrialFile {
+        path: file.path,
+        mode: file.mode,
+        text: Some(String::from_utf8_lossy(&file.bytes).into_owned()),
+    }
 }
 
 /// What is still to do for the cluster once the new network stays.
 fn restart(before: &InstallConfig, trial: &Trial) -> Option<String> {
-    let member = Member::of(before)?;
+    let member = ClusterMember::of(before)?;
     let [old, new] = [&trial.before, &trial.after].map(|side| side.networks.management_interface.clone());
     (old != new).then(|| {
         format!(

@@ -22,7 +22,7 @@ pub mod run;
 #[cfg(test)]
 mod tests;
 
-pub use change::{Change, Concern, Present};
+pub use change::{AffectedNode, Change, Concern};
 pub use networks::{Difference, Networks};
-pub use record::{Ended, How, Now, Span, Standing, State, standing};
+pub use record::{Ended, How, Now, Span, Standing, TrialState, standing};
 pub use run::Trials;

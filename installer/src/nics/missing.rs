@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::{Found, Remembered, find};
+use super::remembered::{FoundCard, Remembered, find};
 use crate::inventory::{Nic, nics};
 use base::files;
 use model::config::InstallConfig;
@@ -55,7 +55,7 @@ impl Missing {
     pub fn of(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Option<Self> {
         let found = find(config, remembered, present).into_iter();
         let cards: Vec<_> = found
-            .filter(|(_, found)| *found == Found::Missing)
+            .filter(|(_, found)| *found == FoundCard::Missing)
             .map(|(wanted, _)| MissingCard {
                 name: wanted.card.name.as_deref().map(str::to_owned),
                 address: wanted.address(remembered).map(|address| address.to_string()),

@@ -5,23 +5,20 @@
 //! [`settle`] once more before NetworkManager starts.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Result;
 
-use super::apply::{Outcome, apply_on, below, write};
-use super::boot::DOCUMENT;
-use super::cluster::Facts;
+use super::apply::{ApplyOutcome, apply_on};
+use super::cluster::MachineSize;
+use super::console_text::{for_console, show_again};
+use super::files::write;
 use super::network;
-use super::stages::watch::for_console;
-use crate::cards::{Cards, Found, Missing, Remembered, find, report};
+use super::paths::{DOCUMENT, below};
 use crate::inventory::nics;
-use base::command::{Invocation, Runner};
+use crate::nics::{Cards, FoundCard, Missing, Remembered, find, missing};
+use base::command::Runner;
 use base::files::Root;
 use model::config::{self, InstallConfig};
-
-/// For one program.
-const LIMIT: Duration = Duration::from_secs(10);
 
 /// Completes the record of the node at `root`, writes the profiles of its networks for the cards that it has, and tells
 /// logins what is missing. For the unit that runs at every boot; returns what is worth a line in its journal.
@@ -45,10 +42,10 @@ pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
     notes.extend(found.into_iter().filter_map(|(wanted, found)| {
         let name = wanted.name()?;
         match found {
-            Found::ByAddress(nic) if nic.name != name => {
+            FoundCard::ByAddress(nic) if nic.name != name => {
                 Some(format!("{name} ({}) is {} here", nic.mac, nic.name))
             }
-            Found::ByName(nic) if remembered.address(name).is_some() => {
+            FoundCard::ByName(nic) if remembered.address(name).is_some() => {
                 Some(format!("{name} is another card than before, with the address {}", nic.mac))
             }
             _ => None,
@@ -67,21 +64,20 @@ pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
 /// Has every login of the node at `root` say which cards of its document are missing, or take that back. Returns what it
 /// says.
 pub fn show_missing(root: &Path, config: &InstallConfig, runner: &dyn Runner) -> Result<Vec<String>> {
-    let missing = Missing::on(root, config, &below(root, DOCUMENT));
-    if report::tell(root, missing.as_ref(), for_console)? {
-        // A console that cannot be told shows the news at its next prompt.
-        let _ = runner.run(&Invocation::new("agetty").arg("--reload").limit(LIMIT));
+    let missing_cards = Missing::on(root, config, &below(root, DOCUMENT));
+    if missing::tell(root, missing_cards.as_ref(), for_console)? {
+        show_again(runner);
     }
-    Ok(missing.map(|missing| missing.lines()).unwrap_or_default())
+    Ok(missing_cards.map(|missing| missing.lines()).unwrap_or_default())
 }
 
 /// Applies the document of the running node at `root` because a person has asked for it: the network cards that it names
 /// are remembered as they are now, and logins say which of them are missing.
-pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Result<Outcome> {
+pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Result<ApplyOutcome> {
     let config = config::load(document)?;
     let present = nics::scan(&root.join("sys"));
     Remembered::beside(document).unwrap_or_default().after(&config, &present).keep_beside(document)?;
-    let outcome = apply_on(document, root, Facts::read(Path::new("/proc"))?, &present)?;
+    let outcome = apply_on(document, root, MachineSize::read(Path::new("/proc"))?, &present)?;
     show_missing(root, &config, runner)?;
     Ok(outcome)
 }
@@ -91,7 +87,7 @@ mod tests {
     use super::*;
     use crate::node::apply::apply;
     use crate::node::apply::tests::image;
-    use crate::node::stages::look::tests::Programs;
+    use crate::node::stages::observed_node::tests::Programs;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
@@ -147,7 +143,7 @@ mod tests {
         assert!(notes.contains(&"ens3 (52:54:00:00:00:03) is enp7s0 here".to_owned()), "{notes:?}");
         assert!(port(root.path()).contains("mac-address=52:54:00:00:00:03\n"), "{}", port(root.path()));
         assert!(!port(root.path()).contains("interface-name"), "{}", port(root.path()));
-        assert!(!root.path().join(report::ISSUE).exists());
+        assert!(!root.path().join(missing::ISSUE).exists());
     }
 
     #[test]
@@ -170,7 +166,7 @@ mod tests {
         boot(root.path());
         board(root.path(), &[("enp1s0", "52:54:00:00:00:09")]);
         boot(root.path());
-        let issue = fs::read_to_string(root.path().join(report::ISSUE)).unwrap();
+        let issue = fs::read_to_string(root.path().join(missing::ISSUE)).unwrap();
         assert!(
             issue.starts_with(
                 "NETWORK CARD MISSING: ens3 (52:54:00:00:00:03) of network mgmt\n\
@@ -183,7 +179,7 @@ mod tests {
         board(root.path(), &[OLD]);
         let programs = Programs::default();
         settle(root.path(), &programs).unwrap();
-        assert!(!root.path().join(report::ISSUE).exists());
+        assert!(!root.path().join(missing::ISSUE).exists());
         assert_eq!(programs.asked.lock().unwrap().as_slice(), ["agetty --reload"]);
     }
 

@@ -1,18 +1,4 @@
-//! The network cards that a configuration names by their names: with which hardware address each is remembered, and which
-//! card of a machine it is.
-//!
-//! Kernel and firmware name a card after its place, and the name changes with the board, the slot or the firmware. So a
-//! node remembers the hardware address of each card that its document names ([`Remembered`], beside the document), and
-//! looks for the address first. A card that was replaced has another address, and is found by the name.
-//!
-//! Everything here is a function of values but [`record`] and [`report::tell`]. The planner makes the first record; the
-//! node reads it at each boot, when a document is applied, and for its page. A card that a document gives by its
-//! hardware address (`hw_addr`) needs no record and has none.
-
-pub mod record;
-pub mod report;
-#[cfg(test)]
-mod tests;
+//! The hardware addresses that a node remembers, and which card of a machine each card of its document is.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::inventory::Nic;
 use model::config::{InstallConfig, Interface};
 use model::machine::Mac;
-
-pub use report::Missing;
 
 /// What the management network is called.
 pub const MANAGEMENT: &str = "mgmt";
@@ -34,7 +18,7 @@ pub struct Remembered(BTreeMap<String, Mac>);
 
 /// One card of a network of the document.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wanted<'a> {
+pub struct WantedCard<'a> {
     /// The network: `mgmt`, or the name of one of `install.networks`.
     pub network: &'a str,
     /// The card, as the document gives it.
@@ -43,7 +27,7 @@ pub struct Wanted<'a> {
 
 /// Which card of the machine one of the document is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found<'a> {
+pub enum FoundCard<'a> {
     /// The one with the hardware address that the document gives or the node remembers.
     ByAddress(&'a Nic),
     /// The one of that name: no address is remembered, or no card has it, which is how a replaced card looks.
@@ -54,15 +38,15 @@ pub enum Found<'a> {
 
 /// Every card that the document has, network by network.
 #[must_use]
-pub fn wanted(config: &InstallConfig) -> Vec<Wanted<'_>> {
+pub fn wanted(config: &InstallConfig) -> Vec<WantedCard<'_>> {
     let management = config.install.management_interface.iter();
     let management = management.map(|network| (MANAGEMENT, &network.interfaces));
     let further = config.install.networks.iter().map(|network| (&*network.name, &network.interfaces));
     let networks = management.chain(further);
-    networks.flat_map(|(network, cards)| cards.iter().map(move |card| Wanted { network, card })).collect()
+    networks.flat_map(|(network, cards)| cards.iter().map(move |card| WantedCard { network, card })).collect()
 }
 
-impl Wanted<'_> {
+impl WantedCard<'_> {
     /// The name by which the document means the card; none where it gives an address.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
@@ -86,17 +70,17 @@ pub fn find<'a, 'c>(
     config: &'c InstallConfig,
     remembered: &Remembered,
     present: &'a [Nic],
-) -> Vec<(Wanted<'c>, Found<'a>)> {
+) -> Vec<(WantedCard<'c>, FoundCard<'a>)> {
     let wanted = wanted(config);
     let claimed: Vec<Mac> = wanted.iter().filter_map(|wanted| wanted.address(remembered)).collect();
-    let found = |wanted: &Wanted<'c>| {
+    let found = |wanted: &WantedCard<'c>| {
         let address = wanted.address(remembered);
         if let Some(nic) = address.and_then(|address| with_address(present, address, wanted.name())) {
-            return Found::ByAddress(nic);
+            return FoundCard::ByAddress(nic);
         }
         let named = present.iter().find(|nic| Some(nic.name.as_str()) == wanted.name());
         let free = named.filter(|nic| address_of(nic).is_none_or(|address| !claimed.contains(&address)));
-        free.map_or(Found::Missing, Found::ByName)
+        free.map_or(FoundCard::Missing, FoundCard::ByName)
     };
     wanted
         .iter()
@@ -119,7 +103,7 @@ fn address_of(nic: &Nic) -> Option<Mac> {
 }
 
 /// The address by which a card can be known again: its own, and no other card's.
-fn lasting_address(nic: &Nic, present: &[Nic]) -> Option<Mac> {
+pub(super) fn lasting_address(nic: &Nic, present: &[Nic]) -> Option<Mac> {
     let address = address_of(nic).filter(|_| !nic.temporary_mac)?;
     let shared = present.iter().filter(|other| address_of(other) == Some(address)).count() > 1;
     (!shared).then_some(address)
@@ -142,11 +126,11 @@ impl Remembered {
     /// found now. A card that is not there keeps what is known of it, and what the document no longer names is forgotten.
     #[must_use]
     pub fn after(&self, config: &InstallConfig, present: &[Nic]) -> Self {
-        let entry = |(wanted, found): (Wanted<'_>, Found<'_>)| {
+        let entry = |(wanted, found): (WantedCard<'_>, FoundCard<'_>)| {
             let name = wanted.name()?.to_owned();
             let address = match found {
-                Found::ByAddress(_) | Found::Missing => self.address(&name),
-                Found::ByName(nic) => lasting_address(nic, present),
+                FoundCard::ByAddress(_) | FoundCard::Missing => self.address(&name),
+                FoundCard::ByName(nic) => lasting_address(nic, present),
             };
             Some((name, address?))
         };
@@ -159,63 +143,18 @@ impl Remembered {
     #[must_use]
     pub fn completed(&self, config: &InstallConfig, present: &[Nic]) -> Self {
         let found = find(config, self, present);
-        if found.iter().any(|(wanted, found)| wanted.name().is_some() && *found == Found::Missing) {
+        if found.iter().any(|(wanted, found)| wanted.name().is_some() && *found == FoundCard::Missing) {
             return self.clone();
         }
-        let entry = |(wanted, found): (Wanted<'_>, Found<'_>)| {
+        let entry = |(wanted, found): (WantedCard<'_>, FoundCard<'_>)| {
             let name = wanted.name()?.to_owned();
             let nic = match found {
-                Found::ByAddress(nic) | Found::ByName(nic) => Some(nic),
-                Found::Missing => None,
+                FoundCard::ByAddress(nic) | FoundCard::ByName(nic) => Some(nic),
+                FoundCard::Missing => None,
             };
             let address = self.address(&name).or_else(|| lasting_address(nic?, present));
             Some((name, address?))
         };
         Self(found.into_iter().filter_map(entry).collect())
-    }
-}
-
-/// By what the profiles of a node's network find each card that the document names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cards(BTreeMap<String, Selector>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Selector {
-    address: Option<Mac>,
-    name: String,
-}
-
-impl Cards {
-    /// Those of a document on a machine with these cards. With no cards at all (in the initrd, where names are not final,
-    /// and below another root), every card has the address that is remembered.
-    #[must_use]
-    pub fn of(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Self {
-        let entry = |(wanted, found): (Wanted<'_>, Found<'_>)| {
-            let given = wanted.name()?;
-            let remembered = remembered.address(given);
-            let selector = match found {
-                Found::ByAddress(nic) => Selector {
-                    address: remembered.filter(|address| lasting_address(nic, present) == Some(*address)),
-                    name: nic.name.clone(),
-                },
-                Found::ByName(nic) => Selector { address: None, name: nic.name.clone() },
-                // It is found as soon as it comes.
-                Found::Missing => Selector { address: remembered, name: given.to_owned() },
-            };
-            Some((given.to_owned(), selector))
-        };
-        Self(find(config, remembered, present).into_iter().filter_map(entry).collect())
-    }
-
-    /// The hardware address by which the card of this name is to be found; none where its name has to do.
-    #[must_use]
-    pub fn address(&self, name: &str) -> Option<Mac> {
-        self.0.get(name)?.address
-    }
-
-    /// What the kernel calls the card that the document calls `name`, as far as it is known.
-    #[must_use]
-    pub fn name<'a>(&'a self, name: &'a str) -> &'a str {
-        self.0.get(name).map_or(name, |selector| &selector.name)
     }
 }

@@ -9,8 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::apply::write;
-use super::files::NodeFile;
+use super::files::{NodeFile, write};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files::{self, Root};

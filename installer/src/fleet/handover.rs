@@ -1,0 +1,76 @@
+//! What an install leaves beside the node document for the node to go on with: the file [`FILE`].
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::Reporter;
+use base::files;
+use model::config::Secret;
+
+/// The name of the file on the configuration partition; its mode is 0600.
+pub(crate) const FILE: &str = "fleet.json";
+
+/// The version of the file.
+const VERSION: u32 = 1;
+
+/// What the file holds: the URL, which is a secret, and the run, so that the server takes what comes for the rest of that
+/// story.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Handover {
+    v: u32,
+    pub(crate) url: String,
+    pub(crate) run: Uuid,
+    /// PEM.
+    pub(crate) authorities: Vec<String>,
+}
+
+impl Reporter {
+    /// The content of [`FILE`] for the node that this run installs.
+    pub fn kept(&self) -> Result<Secret> {
+        let known = self.0.known();
+        let kept = Handover {
+            v: VERSION,
+            url: self.0.url.to_string(),
+            run: known.hello.run,
+            authorities: known.authorities.clone(),
+        };
+        Ok(Secret::new(serde_json::to_string_pretty(&kept)? + "\n"))
+    }
+}
+
+impl Handover {
+    /// # Errors
+    /// The file cannot be read, or is none of ours.
+    pub(crate) fn read(file: &Path) -> Result<Self> {
+        let handover: Self = serde_json::from_str(&files::read_text(file)?)
+            .with_context(|| format!("reading {}", file.display()))?;
+        anyhow::ensure!(
+            handover.v == VERSION,
+            "{} has version {}, not {VERSION}",
+            file.display(),
+            handover.v
+        );
+        Ok(handover)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Patience, Setup};
+    use super::*;
+    use base::progress::Progress;
+    use model::machine::Identity;
+
+    #[test]
+    fn the_node_goes_on_with_the_run_of_its_install() {
+        let url = "http://127.0.0.1:9/v1/report/MARK-token".parse().unwrap();
+        let (machine, progress) = (Identity::default(), Progress::silent());
+        let reporter = Reporter::begin(Setup { url, machine, patience: Patience::default(), progress });
+        let handover: Handover = serde_json::from_str(reporter.kept().unwrap().expose()).unwrap();
+        assert_eq!(handover.run, reporter.0.known().hello.run);
+    }
+}

@@ -1,0 +1,53 @@
+//! By what the profiles of a node's network find their cards.
+
+use std::collections::BTreeMap;
+
+use super::remembered::{FoundCard, Remembered, WantedCard, find, lasting_address};
+use crate::inventory::Nic;
+use model::config::InstallConfig;
+use model::machine::Mac;
+
+/// By what the profiles of a node's network find each card that the document names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cards(BTreeMap<String, Selector>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Selector {
+    address: Option<Mac>,
+    name: String,
+}
+
+impl Cards {
+    /// Those of a document on a machine with these cards. With no cards at all (in the initrd, where names are not final,
+    /// and below another root), every card has the address that is remembered.
+    #[must_use]
+    pub fn of(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Self {
+        let entry = |(wanted, found): (WantedCard<'_>, FoundCard<'_>)| {
+            let given = wanted.name()?;
+            let remembered = remembered.address(given);
+            let selector = match found {
+                FoundCard::ByAddress(nic) => Selector {
+                    address: remembered.filter(|address| lasting_address(nic, present) == Some(*address)),
+                    name: nic.name.clone(),
+                },
+                FoundCard::ByName(nic) => Selector { address: None, name: nic.name.clone() },
+                // It is found as soon as it comes.
+                FoundCard::Missing => Selector { address: remembered, name: given.to_owned() },
+            };
+            Some((given.to_owned(), selector))
+        };
+        Self(find(config, remembered, present).into_iter().filter_map(entry).collect())
+    }
+
+    /// The hardware address by which the card of this name is to be found; none where its name has to do.
+    #[must_use]
+    pub fn address(&self, name: &str) -> Option<Mac> {
+        self.0.get(name)?.address
+    }
+
+    /// What the kernel calls the card that the document calls `name`, as far as it is known.
+    #[must_use]
+    pub fn name<'a>(&'a self, name: &'a str) -> &'a str {
+        self.0.get(name).map_or(name, |selector| &selector.name)
+    }
+}

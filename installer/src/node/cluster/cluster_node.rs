@@ -1,0 +1,89 @@
+//! A node as the files of its cluster are made for it: its part there, and the paths of its distribution.
+
+use serde_json::Value;
+
+use super::machine_size::MachineSize;
+use crate::node::files::NodeFile;
+use model::config::{Distribution, InstallConfig, Mode, Role};
+
+/// What the node does in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClusterPart {
+    /// Starts the cluster.
+    First,
+    /// A further node with a control plane.
+    Server,
+    /// A member of etcd without a control plane.
+    Witness,
+    /// Runs pods only.
+    Agent,
+}
+
+/// What the files are made from.
+pub(super) struct ClusterNode<'a> {
+    pub(super) config: &'a InstallConfig,
+    pub(super) name: Option<&'a str>,
+    pub(super) size: MachineSize,
+    pub(super) part: ClusterPart,
+    /// Host of the cluster to join.
+    pub(super) host: Option<String>,
+}
+
+impl ClusterNode<'_> {
+    pub(super) fn distribution(&self) -> Distribution {
+        self.config.kubernetes.distribution
+    }
+
+    /// Where the distribution reads its configuration.
+    pub(super) fn etc(&self, file: &str) -> String {
+        format!("etc/rancher/{}/{file}", self.distribution().name())
+    }
+
+    /// Where the distribution keeps its state.
+    pub(super) fn state(&self, file: &str) -> String {
+        format!("var/lib/rancher/{}/{file}", self.distribution().name())
+    }
+
+    /// A manifest that the first server applies.
+    pub(super) fn manifest(&self, name: &str, text: impl Into<String>) -> NodeFile {
+        NodeFile::new(&self.state(&format!("server/manifests/{name}.yaml")), 0o600, text)
+    }
+
+    /// Whether the node runs a control plane.
+    pub(super) fn controls(&self) -> bool {
+        matches!(self.part, ClusterPart::First | ClusterPart::Server)
+    }
+}
+
+/// Where nodes ask to join: the port differs from that of the API with RKE2.
+pub(super) fn supervisor(distribution: Distribution, host: &str) -> String {
+    format!("https://{host}:{}", distribution.supervisor_port())
+}
+
+/// Host of the cluster to join.
+pub(super) fn joined(config: &InstallConfig) -> Option<String> {
+    let url = config.server_url.as_ref().filter(|_| config.install.mode == Mode::Join);
+    url.map(|url| url.host().to_owned())
+}
+
+/// What the node does; nothing in mode `install`, and where it is to join and is not told where: a server without that
+/// would start a cluster of its own.
+pub(super) fn part(config: &InstallConfig, joined: Option<&str>) -> Option<ClusterPart> {
+    match (config.install.mode, config.install.role, joined) {
+        (Mode::Install, _, _) | (Mode::Join, _, None) => None,
+        (Mode::Create, _, _) => Some(ClusterPart::First),
+        (Mode::Join, Role::Management, _) => Some(ClusterPart::Server),
+        (Mode::Join, Role::Witness, _) => Some(ClusterPart::Witness),
+        (Mode::Join, Role::Default | Role::Worker, _) => Some(ClusterPart::Agent),
+    }
+}
+
+/// Whether the node of this document starts a cluster.
+pub(super) fn starts_cluster(config: &InstallConfig) -> bool {
+    config.install.mode == Mode::Create
+}
+
+/// JSON for a file.
+pub(super) fn text(value: &Value) -> String {
+    format!("{value:#}\n")
+}

@@ -1,0 +1,43 @@
+//! Text above the logins of the consoles, as agetty(8) shows it.
+
+use std::time::Duration;
+
+use base::command::{Invocation, Runner};
+
+/// The widest line of a console that is not wide.
+pub(super) const WIDTH: usize = 78;
+
+/// Lines as agetty(8) shows them on every console.
+pub(super) fn for_console(lines: &[String]) -> String {
+    escaped(&lines.iter().map(|line| wrapped(line)).collect::<String>())
+}
+
+/// The text in lines that every console has room for.
+pub(super) fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > WIDTH {
+            lines.push('\n');
+            column = 0;
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += width;
+    }
+    lines + "\n"
+}
+
+/// agetty replaces what follows a backslash; other control characters could move the cursor.
+pub(super) fn escaped(text: &str) -> String {
+    let tame = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c });
+    tame.collect::<String>().replace('\\', "\\\\")
+}
+
+/// Has the consoles read what they show above their logins again. One that cannot be told shows it at its next prompt.
+pub(super) fn show_again(runner: &dyn Runner) {
+    let _ = runner.run(&Invocation::new("agetty").arg("--reload").limit(Duration::from_secs(10)));
+}

@@ -1,0 +1,26 @@
+//! The release manifest that an install leaves on the node: what is installed.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::paths::below;
+use base::failure::{Class, Failure};
+use base::files;
+use model::release::Release;
+
+/// The release manifest that an install leaves on the node.
+pub const RELEASE: &str = "/oem/release.json";
+
+/// The release manifest of the node at `root`; [`Class::Hardware`] where there is none, for then this is no
+/// installed node.
+pub fn read(root: &Path) -> Result<Release> {
+    let path = below(root, RELEASE);
+    if !path.exists() {
+        return Err(Failure::new(Class::Hardware, format!("{} is not there", path.display()))
+            .hint("This works on an installed node, as root.")
+            .into());
+    }
+    let bytes = files::read_at_most(&path, 64 << 20)?;
+    Release::parse(&bytes).with_context(|| format!("reading {}", path.display()))
+}

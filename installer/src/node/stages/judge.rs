@@ -1,0 +1,121 @@
+//! From what was seen of a node to its stages: a pure function.
+
+use super::api::Registration;
+use super::facts::{NodeFacts, ServiceFacts};
+use super::known_errors::{self, JoinTrouble};
+use super::stage::{Stage, StageName, StageState};
+use crate::nics::{MANAGEMENT, Missing};
+use crate::node::cluster::ClusterMember;
+use crate::node::images::BlobCount;
+
+/// Judges what was seen.
+#[must_use]
+pub fn stages(member: &ClusterMember, facts: &NodeFacts) -> Vec<Stage> {
+    let said = facts.service.as_ref().and_then(|service| known_errors::last_error(&service.said));
+    let network = match &facts.network {
+        Ok(address) => Stage::new(StageName::Network, StageState::Done, address),
+        Err(why) => no_address(why, facts.missing.as_ref()),
+    };
+    let server = match &facts.server {
+        Ok(address) => Stage::new(StageName::Server, StageState::Done, format!("{address} answers")),
+        Err(why) => Stage::new(StageName::Server, StageState::Waiting, why),
+    };
+    let service = service(member, facts.service.as_ref(), said.as_ref());
+    let images = images(facts.images);
+    // What the service complains about is told where the node is stuck, which is after a service that runs.
+    let said = said.filter(|_| service.state == StageState::Done);
+    let (registered, ready) = in_cluster(member, &facts.node, said);
+    if member.first {
+        vec![network, service, server, images, registered, ready]
+    } else {
+        vec![network, server, service, images, registered, ready]
+    }
+}
+
+/// A node without an address. It does not come by itself where a card of the management network is missing.
+fn no_address(why: &str, missing: Option<&Missing>) -> Stage {
+    match missing.and_then(|missing| missing.of_network(MANAGEMENT)) {
+        Some(cards) => Stage {
+            next: Some(Missing::next().to_owned()),
+            ..Stage::new(StageName::Network, StageState::Failed, format!("{cards}; {why}"))
+        },
+        None => Stage::new(StageName::Network, StageState::Waiting, why),
+    }
+}
+
+fn service(member: &ClusterMember, service: Option<&ServiceFacts>, said: Option<&JoinTrouble>) -> Stage {
+    let stage = |state, text: String| Stage::new(StageName::Service, state, text);
+    let unit = member.unit;
+    let Some(service) = service else {
+        return stage(StageState::Waiting, format!("systemd does not tell of {unit}"));
+    };
+    match (service.load.as_str(), service.active.as_str()) {
+        ("not-found" | "masked", _) => Stage {
+            next: Some("Install an OS image that has the distribution of kubernetes.distribution.".into()),
+            ..stage(StageState::Failed, format!("{unit} is not in the OS image"))
+        },
+        (_, "active") => stage(StageState::Done, format!("{unit} runs")),
+        (_, active) => {
+            let restarts = match service.restarts {
+                0 => String::new(),
+                1 => ", started again once".into(),
+                count => format!(", started again {count} times"),
+            };
+            let ended = match service.result.as_str() {
+                "" | "success" => String::new(),
+                result => format!(", ended with {result}"),
+            };
+            let text = format!("{unit} is {active} ({}){ended}{restarts}", service.sub);
+            let trouble = match said {
+                Some(said) => JoinTrouble { text: format!("{}; {text}", said.text), ..said.clone() },
+                None => JoinTrouble::passing(text),
+            };
+            Stage::troubled(
+                StageName::Service,
+                JoinTrouble { lasting: trouble.lasting || active == "failed", ..trouble },
+            )
+        }
+    }
+}
+
+fn images(blobs: BlobCount) -> Stage {
+    let BlobCount { expected, present, deferred } = blobs;
+    let text = format!("{present} of {expected} blobs are in the store");
+    match (present >= expected, deferred) {
+        (true, _) => Stage::new(StageName::Images, StageState::Done, text),
+        (false, true) => {
+            Stage::new(StageName::Images, StageState::Done, text + ", the rest is pulled when wanted")
+        }
+        (false, false) => Stage {
+            next: Some("See which with: installer images check".into()),
+            ..Stage::new(StageName::Images, StageState::Failed, text)
+        },
+    }
+}
+
+/// The two stages that only the cluster can tell of.
+fn in_cluster(member: &ClusterMember, node: &Registration, said: Option<JoinTrouble>) -> (Stage, Stage) {
+    let waits = |text: &str| Stage::new(StageName::Ready, StageState::Waiting, text);
+    let registered = |name: &str| Stage::new(StageName::Registered, StageState::Done, format!("as {name}"));
+    let missing = |text: String| {
+        let trouble = match said.clone() {
+            Some(said) => JoinTrouble { text: format!("{}; {text}", said.text), ..said },
+            None => JoinTrouble::passing(text),
+        };
+        (Stage::troubled(StageName::Registered, trouble), waits("the cluster does not know the node yet"))
+    };
+    match node {
+        Registration::NoCredentials => missing("the node has no credentials from its cluster yet".to_owned()),
+        Registration::Unknown(why) => missing(why.clone()),
+        Registration::Absent(name) => missing(format!("the cluster has no node {name} yet")),
+        Registration::NotReady { name, why } => {
+            let known = known_errors::known(why);
+            let trouble = known.or(said).unwrap_or_else(|| JoinTrouble::passing(why.clone()));
+            (registered(name), Stage::troubled(StageName::Ready, trouble))
+        }
+        Registration::Ready { name } => {
+            let what = if member.first { "the cluster has begun" } else { "the node is part of its cluster" };
+            (registered(name), Stage::new(StageName::Ready, StageState::Done, what))
+        }
+    }
+}

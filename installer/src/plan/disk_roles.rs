@@ -1,0 +1,97 @@
+//! Which disk of the machine has which part in an install. Made once; the layout, the steps and the losses that a plan
+//! tells follow from it.
+
+use super::choose;
+use super::disks::{self, WipedDisk};
+use super::keep::{self, Kept};
+use super::mirror;
+use super::takedown;
+use super::target::{Target, target};
+use crate::inventory::{Disk, Holder, Inventory};
+use base::failure::Failure;
+use model::config::InstallConfig;
+
+/// The disks that an install is for, as the configuration chooses them.
+pub(super) struct ChosenDisks<'a> {
+    /// That of the system.
+    pub(super) system: &'a Disk,
+    /// The second one of the system, where that is mirrored.
+    pub(super) mirror: Option<&'a Disk>,
+    /// That of the data, where it is another one.
+    pub(super) data: Option<&'a Disk>,
+}
+
+impl<'a> ChosenDisks<'a> {
+    fn of(config: &InstallConfig, inventory: &'a Inventory) -> Result<Self, Failure> {
+        let install = &config.install;
+        let system = choose::system(inventory, install.device.as_ref(), install.data_disk.as_ref())?;
+        let data = disks::data_disk(install, install.own_role(), inventory, system)?;
+        let mirror = mirror::disk(install, inventory, system, data)?;
+        Ok(Self { system, mirror, data })
+    }
+
+    fn all(&self) -> Vec<&'a Disk> {
+        [self.system].into_iter().chain(self.mirror).chain(self.data).collect()
+    }
+
+    /// Those that the node is written to; `data_stays` where the disk of the data is left as it is.
+    fn written(&self, data_stays: bool) -> Vec<&'a Disk> {
+        let data = self.data.filter(|_| !data_stays);
+        [self.system].into_iter().chain(self.mirror).chain(data).collect()
+    }
+}
+
+/// The part of every disk in an install.
+pub(super) struct DiskRoles<'a> {
+    /// The disks that the install is for.
+    pub(super) chosen: ChosenDisks<'a>,
+    /// The disk of the system as the executor needs it.
+    pub(super) target: Target,
+    /// The data that stays as it is: on the disk of the data, where that is another one, else on that of the system.
+    pub(super) kept: Option<Kept>,
+    /// The disks that are wiped and have no part in the node.
+    pub(super) wiped: Vec<WipedDisk>,
+    /// What holds the disks that are written or wiped, each before what it rests on.
+    pub(super) taken_down: Vec<Holder>,
+    /// What the configuration asks for and does not get, each a sentence.
+    pub(super) warnings: Vec<String>,
+}
+
+impl<'a> DiskRoles<'a> {
+    /// # Errors
+    /// A disk is absent, ambiguous, not usable for its part, or protected by the configuration.
+    pub(super) fn of(config: &InstallConfig, inventory: &'a Inventory) -> Result<Self, Failure> {
+        let install = &config.install;
+        let chosen = ChosenDisks::of(config, inventory)?;
+        let target = target(chosen.system)?;
+        let kept = keep::find(install, install.own_role(), inventory, chosen.system, chosen.data)?;
+        let written = chosen.written(kept.is_some());
+        disks::spare(install, &written)?;
+        let all = chosen.all();
+        let (wiped, mut warnings) = disks::wiped(install, inventory, &all)?;
+        let erased = disks::written_or_wiped(inventory, &written, &wiped);
+        let taken_down = takedown::order(install, inventory, &erased, kept.as_ref())?;
+        warnings.extend(disks::without_effect(install, chosen.system, chosen.data));
+        warnings.extend(disks::unread(all.into_iter()));
+        Ok(Self { chosen, target, kept, wiped, taken_down, warnings })
+    }
+
+    /// The disk of the data, where it is another one than the system's and is written.
+    pub(super) fn new_data_disk(&self) -> Option<&'a Disk> {
+        self.chosen.data.filter(|_| self.kept.is_none())
+    }
+
+    /// The data that stays on the disk of the system.
+    pub(super) fn kept_beside_system(&self) -> Option<&Kept> {
+        self.kept.as_ref().filter(|_| self.chosen.data.is_none())
+    }
+}
+
+/// The disks that an install writes the node to: those of the system, and that of the data unless it is kept as it is.
+/// Disks that are only wiped are not among them.
+///
+/// # Errors
+/// That of [`super::plan`] where the configuration does not choose.
+pub fn written_disks<'a>(config: &InstallConfig, inventory: &'a Inventory) -> Result<Vec<&'a Disk>, Failure> {
+    Ok(ChosenDisks::of(config, inventory)?.written(!config.install.keep.is_empty()))
+}

@@ -1,0 +1,125 @@
+//! Which steps an install has, and what each of them is told: from the roles of the disks and the new layout.
+
+use anyhow::Result;
+
+use super::boot::{self, Volumes};
+use super::disk_roles::DiskRoles;
+use super::labels;
+use super::layout::{PartitionName, SectorSize};
+use super::mirror::Array;
+use super::new_layout::NewLayout;
+use super::payloads::{Needed, unpacked};
+use super::step::{EspContent, EspFile, Filesystem, Step};
+use model::boot::{Slot, Volume};
+use model::config::{InstallConfig, Secret};
+use model::release::{Payload, Release};
+
+/// The steps of an install in their order.
+///
+/// # Errors
+/// The layout lacks a partition that the boot loader must name.
+pub(super) fn steps(
+    config: &InstallConfig,
+    release: &Release,
+    roles: &DiskRoles<'_>,
+    layout: &NewLayout,
+    needed: &Needed,
+) -> Result<Vec<Step>> {
+    use PartitionName::{Config, Data, Persistent, RootA};
+    let filesystem = |partition, label| Filesystem { partition, label };
+    let mut filesystems =
+        vec![filesystem(Config, labels::CONFIG), filesystem(Persistent, labels::PERSISTENT)];
+    let data =
+        layout.partition(Data).filter(|_| roles.kept.is_none()).map(|_| filesystem(Data, labels::DATA));
+    // A FAT volume's number is short; the first bytes of the disk's identity tell disks apart.
+    let volumes = volumes(roles, layout)?;
+    let (volume_id, ..) = layout.disk_guid.as_fields();
+    let mut steps = vec![Step::VerifyMedium { payloads: needed.all() }];
+    if !roles.wiped.is_empty() {
+        steps.push(Step::WipeDisks);
+    }
+    steps.extend([Step::Wipe, Step::Partition]);
+    // Trouble with the second disk shows before the long work on the first.
+    match layout.data_disk {
+        Some(_) => steps.extend(data.map(|filesystem| Step::DataDisk { filesystem })),
+        None => filesystems.extend(data),
+    }
+    steps.extend([
+        Step::Esp {
+            volume_id,
+            epoch: release.epoch,
+            files: esp(config, release, &volumes, needed, volume_id),
+        },
+        Step::Image { payload: needed.rootfs.clone(), partition: RootA },
+    ]);
+    // After the image, which is written to both disks as they are; its array finds it there.
+    if layout.mirror.is_some() {
+        steps.push(Step::Mirror);
+    }
+    steps.extend([
+        Step::Filesystems { filesystems },
+        Step::Images { blobs: needed.blobs.clone(), metadata: needed.metadata.clone() },
+    ]);
+    if release.containerd.unpack && !needed.blobs.is_empty() {
+        steps.push(Step::Unpack { images: unpacked(release, config.install.own_role()) });
+    }
+    steps.extend([Step::Node, Step::Prove]);
+    // Just before the commit: a BIOS that finds GRUB's boot sector stays with it, and does not go on to the medium, even
+    // while GRUB finds nothing to start. It is read back where it is written.
+    // BIOS cannot start from sectors of 4096 bytes, and GRUB's boot sector counts in 512.
+    if roles.target.sector == SectorSize::B512 {
+        steps.push(Step::BootCode { boot: needed.boot.clone(), core: needed.core.clone() });
+    }
+    steps.push(Step::Commit);
+    Ok(steps)
+}
+
+/// Where the kernel finds what it needs.
+fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
+    let arrays: &[Array] = layout.mirror.as_ref().map_or(&[], |mirror| &mirror.arrays);
+    let find = |name| {
+        let array =
+            arrays.iter().find(|array| array.partition == name).map(|array| Volume::Array(array.uuid));
+        array.or_else(|| layout.partition(name).map(|partition| Volume::Partition(partition.uuid)))
+    };
+    let needed = |name: PartitionName| {
+        find(name).ok_or_else(|| anyhow::anyhow!("the layout has no partition {}", name.as_str()))
+    };
+    Ok(Volumes {
+        root_a: needed(PartitionName::RootA)?,
+        root_b: needed(PartitionName::RootB)?,
+        config: needed(PartitionName::Config)?,
+        persistent: needed(PartitionName::Persistent)?,
+        data: find(PartitionName::Data).or(roles.kept.as_ref().map(|kept| Volume::Partition(kept.uuid))),
+        arrays: arrays.iter().map(|array| array.uuid).collect(),
+    })
+}
+
+/// The files of the EFI system partition.
+fn esp(
+    config: &InstallConfig,
+    release: &Release,
+    volumes: &Volumes,
+    needed: &Needed,
+    volume_id: u32,
+) -> Vec<EspFile> {
+    let line = |slot: Slot| boot::command_line(slot, volumes, &release.kernel_arguments, config);
+    let text = |path: &str, text: String| EspFile { path: path.into(), content: EspContent::Text(text) };
+    let payload = |path: &str, payload: &Payload| EspFile {
+        path: path.into(),
+        content: EspContent::Payload(payload.clone()),
+    };
+    let mut files = vec![payload("EFI/BOOT/BOOTX64.EFI", &needed.shim)];
+    files.push(payload("EFI/BOOT/grubx64.efi", &needed.grub));
+    files.extend(needed.mok_manager.iter().map(|manager| payload("EFI/BOOT/mmx64.efi", manager)));
+    files.push(text("EFI/debian/grub.cfg", boot::stub(volume_id)));
+    files.push(text("grub/grub.cfg", boot::grub_cfg(release, config, line)));
+    files.extend(config.os.boot_password.as_ref().map(|password| EspFile {
+        path: boot::PASSWORD.into(),
+        content: EspContent::Secret(Secret::new(password.grub_command())),
+    }));
+    files.push(text("grub/grubenv", boot::environment()));
+    files.push(payload("nqrust/a/vmlinuz", &needed.kernel));
+    files.push(payload("nqrust/a/initrd", &needed.initrd));
+    files
+}

@@ -1,0 +1,68 @@
+//! A disk as the executor needs it, and the refusal of one that does not fit.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::choose::DATA;
+use super::layout::{LayoutError, SectorSize};
+use crate::inventory::{Disk, Signature};
+use base::failure::{Class, Failure};
+use base::size::ByteSize;
+
+/// A disk to write on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Target {
+    /// Its node.
+    pub path: PathBuf,
+    /// The kernel's name.
+    pub name: String,
+    /// Its length.
+    pub size: ByteSize,
+    /// Its sectors.
+    pub sector: SectorSize,
+    /// Size, model and serial number in one line.
+    pub description: String,
+    /// What is on it now outside its partitions, and is lost.
+    pub signatures: Vec<Signature>,
+}
+
+/// A disk as the executor needs it.
+pub(super) fn target(disk: &Disk) -> Result<Target, Failure> {
+    let sector = SectorSize::try_from(disk.logical_sector)
+        .map_err(|error| Failure::new(Class::Hardware, does_not_fit(disk)).because(error))?;
+    Ok(Target {
+        path: disk.path.clone(),
+        name: disk.name.clone(),
+        size: disk.size,
+        sector,
+        description: disk.identify(),
+        signatures: disk.signatures.clone(),
+    })
+}
+
+fn does_not_fit(disk: &Disk) -> String {
+    format!("{} does not fit", disk.describe())
+}
+
+/// The refusal of a disk that has no room for what `error` says. `key` names the disk in the configuration.
+pub(super) fn refuse(disk: &Disk, error: LayoutError, key: &str) -> Failure {
+    let (class, hint) = match &error {
+        LayoutError::Disk { .. } => (
+            Class::Hardware,
+            format!(
+                "Choose a larger disk with {key}. For tests and trials, install.profile: trial asks for less."
+            ),
+        ),
+        LayoutError::NoRoomBefore { .. } | LayoutError::NoRoomForTable { .. } => (
+            Class::Hardware,
+            format!(
+                "Install the system on another disk and keep this one: {key} for that one, {} for this one. \
+                 Or save the data, and install without install.keep.",
+                DATA
+            ),
+        ),
+        _ => (Class::Invalid, "Change install.persistent_partition_size, or leave it out.".into()),
+    };
+    Failure::new(class, does_not_fit(disk)).because(error).hint(hint)
+}

@@ -1,0 +1,10 @@
+//! Why a question to the network has no answer.
+
+/// Why there is no answer, as clauses that follow the name of who was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkTrouble {
+    /// Asked, and no good answer came.
+    Silent(String),
+    /// Not asked: this system has no way to.
+    Unable(String),
+}
