@@ -1,6 +1,12 @@
 //! The image definition: what the builder makes media from. Paths are relative to the definition's file.
 
+mod formats;
 mod read;
+mod rules;
+mod shape;
+mod spellings;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 
@@ -13,6 +19,8 @@ use crate::kubernetes::Kubernetes;
 use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
 pub use read::Loaded;
+#[cfg(test)]
+pub(crate) use read::mistakes_of_form;
 
 /// The whole definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
