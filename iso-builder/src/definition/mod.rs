@@ -1,4 +1,8 @@
 //! The image definition: what the builder makes media from. Paths are relative to the definition's file.
+//!
+//! It is read as install configurations are: [`read`] holds the document against the [`shape`] of the types here, with the
+//! [`formats`] of its texts, and [`rules`] see what values must be to one another. [`spellings`] is what definitions may
+//! have and configurations may not.
 
 mod formats;
 mod read;

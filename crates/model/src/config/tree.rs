@@ -281,6 +281,9 @@ impl<'a> Reader<'a> {
                 other => self.held = Some(other),
             }
             let key = self.node(depth + 1)?;
+            if self.links.is_some() && key.is_nothing() {
+                return Err(unsupported(key.span, "a key that is nothing"));
+            }
             let Kind::Scalar { text, .. } = key.kind else {
                 return Err(unsupported(key.span, "a key that is not a single word"));
             };
@@ -353,7 +356,9 @@ mod tests {
         let keys: Vec<_> = c.iter().map(|(key, _)| key.text.as_str()).collect();
         assert_eq!(keys, ["l", "k"]);
         assert!(matches!(&c[0].1.kind, Kind::Scalar { text, plain: false } if text == "3"));
-        for text in ["a: &x [*x]\n", "a: *x\n", "a: !!int 2\n", "a: {<<: 1}\n", "a: 1\n---\nb: 2\n"] {
+        for text in
+            ["a: &x [*x]\n", "a: *x\n", "a: !!int 2\n", "a: {<<: 1}\n", "a: {~: 1}\n", "a: 1\n---\nb: 2\n"]
+        {
             assert!(read_linked(text).is_err(), "{text}");
         }
         let doubling: String = (1..40).map(|n| format!("a{n}: &x{n} [*x{m}, *x{m}]\n", m = n - 1)).collect();
