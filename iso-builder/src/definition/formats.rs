@@ -39,7 +39,7 @@ pub(super) static FORMATS: [(&str, Format); 31] = [
     ("charts[].path", WORKLOAD),
     ("charts[].name", format("helm-release", "invalid-release-name", workloads::release)),
     ("charts[].namespace", format("namespace", "invalid-namespace", workloads::namespace)),
-    ("charts[].values", FILE),
+    ("charts[].values", format("file", "invalid-path", workloads::path)),
     ("charts[].kube_version", format("kube-version", "invalid-kube-version", workloads::version)),
     ("charts[].api_versions[]", format("api", "invalid-api", workloads::api)),
     ("install_config", FILE),

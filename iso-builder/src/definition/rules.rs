@@ -111,13 +111,13 @@ fn entries_have_one_source(root: &Node) -> Vec<Finding> {
             Kind::Map(_) => misfits(|key| child(entry, key).is_some()),
             _ => Vec::new(),
         };
+        let layers = child(entry, "layers");
+        if faults.is_empty() && child(entry, "name").is_some() && layers.is_none_or(is_empty_list) {
+            found.push(Finding::new(format!("{at}.layers"), "missing-value", without_layers().message));
+        }
         for fault in faults {
             let path = fault.key.map_or_else(|| at.clone(), |key| join(&at, key));
             found.push(Finding::new(path, "invalid-entry", fault.message));
-        }
-        let layers = child(entry, "layers");
-        if child(entry, "name").is_some() && layers.is_some_and(is_empty_list) {
-            found.push(Finding::new(format!("{at}.layers"), "missing-value", without_layers().message));
         }
         for (layer, node) in items(layers).iter().enumerate() {
             if child(node, "packages").is_some_and(is_empty_list) {

@@ -197,13 +197,8 @@ pub(crate) fn misfits(has: impl Fn(&str) -> bool) -> Vec<EntryError> {
         return vec![EntryError { key: None, message }];
     };
     let stray = FURTHER.into_iter().filter(|(key, with)| has(key) && !with.contains(&source));
-    let mut faults: Vec<_> = stray
-        .map(|(key, _)| EntryError { key: Some(key), message: format!("{key} does not go with {source}") })
-        .collect();
-    if source == "name" && !has("layers") {
-        faults.push(without_layers());
-    }
-    faults
+    let fault = |(key, _)| EntryError { key: Some(key), message: format!("{key} does not go with {source}") };
+    stray.map(fault).collect()
 }
 
 /// An image that is built has something in it.
