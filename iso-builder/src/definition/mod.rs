@@ -1,6 +1,16 @@
 //! The image definition: what the builder makes media from. Paths are relative to the definition's file.
+//!
+//! It is read as install configurations are: [`read`] holds the document against the [`shape`] of the types here, with the
+//! [`formats`] of its texts, and [`rules`] see what values must be to one another. [`spellings`] is what definitions may
+//! have and configurations may not.
 
+mod formats;
 mod read;
+mod rules;
+mod shape;
+mod spellings;
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 
@@ -13,6 +23,8 @@ use crate::kubernetes::Kubernetes;
 use crate::workloads::spec::{ChartSpec, ManifestSpec};
 
 pub use read::Loaded;
+#[cfg(test)]
+pub(crate) use read::mistakes_of_form;
 
 /// The whole definition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

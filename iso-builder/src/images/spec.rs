@@ -1,11 +1,10 @@
 //! Container images in the image definition: where each comes from and which roles need it.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use formats::oci::ImageReference;
-use garde::Validate;
+use model::checked_text;
+use model::config::formats::{Fault, FormatResult};
 use model::config::{Distribution, Role};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,13 +106,11 @@ pub struct LocalImages {
 }
 
 /// A container image that the definition builds from Debian packages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
-#[garde(allow_unvalidated)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BuiltImage {
     /// The full reference that nodes use, with a tag: `localhost/nqrust/tools:1.0`.
     pub name: ImageReference,
     /// The layers, lowest first. Images whose first layers name the same packages share these layers.
-    #[garde(length(min = 1), dive)]
     pub layers: Vec<LayerSpec>,
     /// The program that a container starts, with its fixed arguments.
     pub entrypoint: Vec<String>,
@@ -165,48 +162,70 @@ struct Keys {
     roles: Vec<Role>,
 }
 
-/// Why an entry of `images.preload` is none.
-#[derive(Debug, thiserror::Error)]
-pub enum EntryError {
-    /// No source, or more than one.
-    #[error(
-        "an entry of images.preload has exactly one of name, image, list, layout and archive; this one has {0}"
-    )]
-    Source(String),
-    /// A key that belongs to another source.
-    #[error("{0} does not go with {1}")]
-    Key(&'static str, &'static str),
-    /// The name of an image that is built is a name and a tag.
-    #[error("{0}: an image that is built has a tag and no digest")]
-    Name(ImageReference),
+/// What is wrong with an entry of `images.preload`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct EntryError {
+    /// The key that it is about; none where it is about the entry.
+    pub key: Option<&'static str>,
+    /// For people.
+    pub message: String,
+}
+
+/// The keys that say where images come from. An entry has exactly one of them.
+const SOURCES: [&str; 5] = ["name", "image", "list", "layout", "archive"];
+
+/// Keys that go with some sources only.
+const FURTHER: [(&str, &[&str]); 6] = [
+    ("layers", &["name"]),
+    ("entrypoint", &["name"]),
+    ("cmd", &["name"]),
+    ("env", &["name"]),
+    ("references", &["layout", "archive"]),
+    ("checksums", &["archive"]),
+];
+
+/// What is wrong with an entry that has the keys of which `has` is true: it has exactly one source, and what goes with it.
+pub(crate) fn misfits(has: impl Fn(&str) -> bool) -> Vec<EntryError> {
+    let given: Vec<_> = SOURCES.into_iter().filter(|key| has(key)).collect();
+    let [source] = given[..] else {
+        let found = if given.is_empty() { "none".to_owned() } else { given.join(" and ") };
+        let message = format!(
+            "an entry of images.preload has exactly one of {} and archive; this one has {found}",
+            SOURCES[..4].join(", ")
+        );
+        return vec![EntryError { key: None, message }];
+    };
+    let stray = FURTHER.into_iter().filter(|(key, with)| has(key) && !with.contains(&source));
+    let fault = |(key, _)| EntryError { key: Some(key), message: format!("{key} does not go with {source}") };
+    stray.map(fault).collect()
+}
+
+/// An image that is built has something in it.
+pub(crate) fn without_layers() -> EntryError {
+    EntryError { key: Some("layers"), message: "an image that is built has one layer or more".into() }
 }
 
 impl TryFrom<Keys> for Entry {
     type Error = EntryError;
 
     fn try_from(keys: Keys) -> Result<Self, EntryError> {
-        let sources = [
-            ("name", keys.name.is_some()),
-            ("image", keys.image.is_some()),
-            ("list", keys.list.is_some()),
-            ("layout", keys.layout.is_some()),
-            ("archive", keys.archive.is_some()),
-        ];
-        let given: Vec<_> = sources.iter().filter(|(_, given)| *given).map(|(key, _)| *key).collect();
-        let [source] = given[..] else {
-            let found = if given.is_empty() { "none".to_owned() } else { given.join(" and ") };
-            return Err(EntryError::Source(found));
+        let has = |key: &str| match key {
+            "name" => keys.name.is_some(),
+            "image" => keys.image.is_some(),
+            "list" => keys.list.is_some(),
+            "layout" => keys.layout.is_some(),
+            "archive" => keys.archive.is_some(),
+            "layers" => keys.layers.is_some(),
+            "entrypoint" => keys.entrypoint.is_some(),
+            "cmd" => keys.cmd.is_some(),
+            "env" => keys.env.is_some(),
+            "references" => keys.references.is_some(),
+            "checksums" => keys.checksums.is_some(),
+            _ => false,
         };
-        let others: [(&'static str, bool, &[&str]); 6] = [
-            ("layers", keys.layers.is_some(), &["name"]),
-            ("entrypoint", keys.entrypoint.is_some(), &["name"]),
-            ("cmd", keys.cmd.is_some(), &["name"]),
-            ("env", keys.env.is_some(), &["name"]),
-            ("references", keys.references.is_some(), &["layout", "archive"]),
-            ("checksums", keys.checksums.is_some(), &["archive"]),
-        ];
-        if let Some((key, ..)) = others.iter().find(|(_, given, with)| *given && !with.contains(&source)) {
-            return Err(EntryError::Key(key, source));
+        if let Some(fault) = misfits(has).into_iter().next() {
+            return Err(fault);
         }
         let roles = keys.roles.clone();
         Ok(Self { source: Source::of(keys)?, roles })
@@ -217,12 +236,17 @@ impl Source {
     /// The source of an entry that has exactly one.
     fn of(keys: Keys) -> Result<Self, EntryError> {
         if let Some(name) = keys.name {
-            if name.tag().is_none() || name.digest().is_some() {
-                return Err(EntryError::Name(name));
+            if !is_built_name(&name) {
+                let message = format!("{name}: an image that is built has a tag and no digest");
+                return Err(EntryError { key: Some("name"), message });
+            }
+            let layers = keys.layers.unwrap_or_default();
+            if layers.is_empty() {
+                return Err(without_layers());
             }
             return Ok(Self::Built(BuiltImage {
                 name,
-                layers: keys.layers.unwrap_or_default(),
+                layers,
                 entrypoint: keys.entrypoint.unwrap_or_default(),
                 cmd: keys.cmd.unwrap_or_default(),
                 env: keys.env.unwrap_or_default(),
@@ -268,108 +292,72 @@ impl From<Entry> for Keys {
 }
 
 /// One layer: the files of packages and of what they depend on, without those that lower layers have already.
-#[derive(
-    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema, Validate,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[garde(allow_unvalidated)]
 pub struct LayerSpec {
     /// Names of Debian packages. Their files are unpacked; no maintainer script runs.
-    #[garde(length(min = 1))]
     #[schemars(length(min = 1))]
+    #[serde(deserialize_with = "some_packages")]
     pub packages: Vec<PackageName>,
 }
 
-/// Text that is not what it should be.
-#[derive(Debug, thiserror::Error)]
-#[error("{text:?} is not {expected}")]
-pub struct ParseSpecError {
-    text: String,
-    expected: &'static str,
-}
-
-/// A string type whose values match a check; text and schema pattern say what it is.
-macro_rules! checked_text {
-    ($(#[$doc:meta])* $name:ident, $check:path, $expected:literal, $pattern:literal) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
-
-        impl $name {
-            /// The text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = ParseSpecError;
-
-            fn try_from(text: String) -> Result<Self, Self::Error> {
-                if $check(&text) { Ok(Self(text)) } else { Err(ParseSpecError { text, expected: $expected }) }
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = ParseSpecError;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                text.to_owned().try_into()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(name: $name) -> Self {
-                name.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl JsonSchema for $name {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "pattern": $pattern })
-            }
-        }
-    };
+fn some_packages<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<PackageName>, D::Error> {
+    let packages = Vec::deserialize(deserializer)?;
+    if packages.is_empty() {
+        return Err(serde::de::Error::custom("a layer has one package or more"));
+    }
+    Ok(packages)
 }
 
 checked_text! {
     /// The name of a Debian package.
-    PackageName, is_package_name,
-    "the name of a Debian package (lower-case letters, digits, '+', '-', '.')",
-    r"^[a-z0-9][a-z0-9+.-]+$"
+    PackageName, pattern r"^[a-z0-9][a-z0-9+.-]+$", package_name
 }
 
 checked_text! {
     /// An environment variable with its value.
-    EnvVar, is_env_var,
-    "an environment variable of the form NAME=value",
-    r"^[A-Za-z_][A-Za-z0-9_]*=[^\u0000]*$"
+    EnvVar, pattern r"^[A-Za-z_][A-Za-z0-9_]*=[^\u0000]*$", variable
 }
 
-fn is_package_name(name: &str) -> bool {
+/// The name of a Debian package, and nothing that apt would take for an option or a path.
+pub(crate) fn package_name(name: &str) -> FormatResult {
     let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    name.len() >= 2
+    let right = name.len() >= 2
         && name.bytes().next().is_some_and(letter)
-        && name.bytes().all(|byte| letter(byte) || matches!(byte, b'+' | b'-' | b'.'))
+        && name.bytes().all(|byte| letter(byte) || matches!(byte, b'+' | b'-' | b'.'));
+    let fault = "is not the name of a Debian package (lower-case letters, digits, '+', '-', '.')";
+    if right { Ok(()) } else { Err(Fault::new(fault)) }
 }
 
-fn is_env_var(text: &str) -> bool {
-    let Some((name, value)) = text.split_once('=') else { return false };
+/// An environment variable with its value.
+pub(crate) fn variable(text: &str) -> FormatResult {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let named = name.bytes().all(word) && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
-    named && !value.contains('\0')
+    let right = text.split_once('=').is_some_and(|(name, value)| {
+        let named = name.bytes().all(word) && name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+        named && !value.contains('\0')
+    });
+    if right { Ok(()) } else { Err(Fault::new("is not an environment variable of the form NAME=value")) }
+}
+
+/// A reference to an image, as registries and nodes use it.
+pub(crate) fn reference(text: &str) -> FormatResult {
+    match text.parse::<ImageReference>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Fault::new(format!("is not a reference to an image: {}", error.why()))),
+    }
+}
+
+/// The name of an image that is built here.
+pub(crate) fn built_name(text: &str) -> FormatResult {
+    reference(text)?;
+    match text.parse::<ImageReference>() {
+        Ok(name) if is_built_name(&name) => Ok(()),
+        _ => Err(Fault::new("has a digest; an image that is built has a tag and no digest")),
+    }
+}
+
+fn is_built_name(name: &ImageReference) -> bool {
+    name.tag().is_some() && name.digest().is_none()
 }
 
 #[cfg(test)]
@@ -395,8 +383,7 @@ mod tests {
             [("[]", false), (r#"[{"packages": []}]"#, false), (r#"[{"packages": ["dash"]}]"#, true)]
         {
             let text = format!(r#"{{"name": "localhost/a:1", "layers": {layers}}}"#);
-            let Source::Built(image) = entry(&text).unwrap().source else { panic!("{text}") };
-            assert_eq!(image.validate().is_ok(), good, "{layers}");
+            assert_eq!(entry(&text).is_ok(), good, "{layers}");
         }
     }
 

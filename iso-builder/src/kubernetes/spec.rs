@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use model::config::Distribution;
+use model::config::formats::{Fault, FormatResult};
+use model::config::rules::Finding;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,28 +34,27 @@ const RKE2_ARCHIVES: [&str; 3] = [CORE, "canal", "multus"];
 const CORE: &str = "core";
 
 impl Kubernetes {
-    /// What is wrong, each with the key.
-    #[must_use]
-    pub fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
+    /// What of it contradicts itself.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
         let (distribution, version) = (self.distribution, &self.version);
         if version.distribution != distribution {
-            problems.push(format!(
-                "kubernetes.version: {version} is a release of {}, and kubernetes.distribution is {}",
-                version.distribution.name(),
-                distribution.name()
-            ));
+            let (of, name) = (version.distribution.name(), distribution.name());
+            let message = format!("{version} is a release of {of}, and `kubernetes.distribution` is {name}");
+            found.push(Finding::new("kubernetes.version", "other-distribution", message));
         }
         match (&self.images, distribution) {
             (Some(_), Distribution::K3s) => {
-                problems.push("kubernetes.images: K3s has one archive of images; leave the key out".into());
+                let message = "K3s has one archive of images; leave the key out";
+                found.push(Finding::new("kubernetes.images", "superfluous-key", message));
             }
             (Some(names), Distribution::Rke2) if !names.iter().any(|name| name.0 == CORE) => {
-                problems.push(format!("kubernetes.images: no node of RKE2 starts without {CORE:?}; add it"));
+                let message = format!("no node of RKE2 starts without `{CORE}`; add it");
+                found.push(Finding::new("kubernetes.images", "missing-value", message));
             }
             _ => {}
         }
-        problems
+        found
     }
 
     /// Where the files are.
@@ -166,6 +167,17 @@ pub struct ArchiveName(String);
 pub struct ParseError {
     text: String,
     expected: &'static str,
+}
+
+impl From<ParseError> for Fault {
+    fn from(error: ParseError) -> Self {
+        Self::new(format!("is not {}", error.expected))
+    }
+}
+
+/// The check of texts that a type of this file is made from.
+pub(crate) fn written<T: FromStr<Err = ParseError>>(text: &str) -> FormatResult {
+    text.parse::<T>().map(drop).map_err(Fault::from)
 }
 
 impl FromStr for Version {
@@ -351,16 +363,23 @@ mod tests {
         for (text, told) in [
             (
                 "{distribution: k3s, version: v1.33.1+rke2r1}",
-                "kubernetes.version: v1.33.1+rke2r1 is a release of rke2",
+                ("kubernetes.version", "v1.33.1+rke2r1 is a release of rke2"),
             ),
-            ("{distribution: k3s, version: v1.33.1+k3s1, images: [core]}", "kubernetes.images: K3s has one"),
-            ("{distribution: rke2, version: v1.33.1+rke2r1, images: [canal]}", "kubernetes.images: no node"),
-            ("{distribution: rke2, version: v1.33.1+rke2r1, images: []}", "kubernetes.images: no node"),
+            (
+                "{distribution: k3s, version: v1.33.1+k3s1, images: [core]}",
+                ("kubernetes.images", "K3s has one"),
+            ),
+            (
+                "{distribution: rke2, version: v1.33.1+rke2r1, images: [canal]}",
+                ("kubernetes.images", "no node"),
+            ),
+            ("{distribution: rke2, version: v1.33.1+rke2r1, images: []}", ("kubernetes.images", "no node")),
         ] {
-            let problems = read(text).problems();
-            assert!(problems.len() == 1 && problems[0].starts_with(told), "{text}: {problems:?}");
+            let found = read(text).findings();
+            let [finding] = &found[..] else { panic!("{text}: {found:?}") };
+            assert!(finding.path == told.0 && finding.message.starts_with(told.1), "{text}: {found:?}");
         }
-        assert!(read("{distribution: k3s, version: v1.33.1+k3s1}").problems().is_empty());
+        assert!(read("{distribution: k3s, version: v1.33.1+k3s1}").findings().is_empty());
     }
 
     #[test]

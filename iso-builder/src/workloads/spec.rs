@@ -1,19 +1,17 @@
 //! Kubernetes manifests and Helm charts in the image definition.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use garde::Validate;
 use model::config::Role;
+use model::config::formats::{Fault, FormatResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Manifests that the OS image ships and that the first server of a cluster applies.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Validate)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[garde(allow_unvalidated)]
 pub struct ManifestSpec {
     /// A file, or a directory whose files `*.yaml`, `*.yml` and `*.json` are taken, those in its directories too.
-    #[garde(custom(is_path))]
     pub path: PathBuf,
     /// The roles whose nodes may run the pods; empty means every role.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -24,23 +22,19 @@ pub struct ManifestSpec {
 }
 
 /// A Helm chart that the OS image ships and that the first server of a cluster installs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Validate)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[garde(allow_unvalidated)]
 pub struct ChartSpec {
     /// The name of the release.
-    #[garde(custom(is_release))]
     #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?$"))]
     pub name: String,
     /// The chart: an archive (`.tgz`) or a directory. What it depends on must be in its `charts/`.
-    #[garde(custom(is_path))]
     pub path: PathBuf,
     /// The version that the chart must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The namespace that the chart is installed into.
     #[serde(default = "default_namespace")]
-    #[garde(custom(is_namespace))]
     #[schemars(regex(pattern = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"))]
     pub namespace: String,
     /// Make the namespace if it is not there.
@@ -48,7 +42,6 @@ pub struct ChartSpec {
     pub create_namespace: bool,
     /// A file of values for the chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[garde(inner(custom(is_path)))]
     pub values: Option<PathBuf>,
     /// The roles whose nodes may run the pods; empty means every role.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -59,12 +52,10 @@ pub struct ChartSpec {
     /// The version of Kubernetes that the templates are told when the builder looks for images, if it is not
     /// the builder's own: `1.33.2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[garde(inner(custom(is_version)))]
     #[schemars(regex(pattern = r"^v?[0-9]+(\.[0-9]+){1,2}([+-][0-9A-Za-z.+-]+)?$"))]
     pub kube_version: Option<String>,
     /// Further APIs that the templates are told of when the builder looks for images: `monitoring.coreos.com/v1`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[garde(inner(custom(is_api)))]
     pub api_versions: Vec<String>,
 }
 
@@ -83,26 +74,29 @@ fn default_namespace() -> String {
     "default".to_owned()
 }
 
-fn is_path(path: &Path, (): &()) -> garde::Result {
-    check(!path.as_os_str().is_empty(), "names no file")
+/// The path of a manifest or a chart.
+pub(crate) fn path(path: &str) -> FormatResult {
+    check(!path.is_empty(), "names no file")
 }
 
-/// Helm's own limit leaves room for what charts append to the name.
-fn is_release(name: &str, (): &()) -> garde::Result {
+/// The name of a release. Helm's own limit leaves room for what charts append to it.
+pub(crate) fn release(name: &str) -> FormatResult {
     check(
         is_label(name, 53),
         "may have at most 53 of a-z, 0-9 and -, and begins and ends with a letter or digit",
     )
 }
 
-fn is_namespace(name: &str, (): &()) -> garde::Result {
+/// The name of a namespace.
+pub(crate) fn namespace(name: &str) -> FormatResult {
     check(
         is_label(name, 63),
         "may have at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit",
     )
 }
 
-fn is_version(text: &str, (): &()) -> garde::Result {
+/// A version of Kubernetes, perhaps with that of a distribution.
+pub(crate) fn version(text: &str) -> FormatResult {
     let text = text.strip_prefix('v').unwrap_or(text);
     let (numbers, suffix) = text.find(['-', '+']).map_or((text, ""), |at| text.split_at(at));
     let parts: Vec<&str> = numbers.split('.').collect();
@@ -112,7 +106,8 @@ fn is_version(text: &str, (): &()) -> garde::Result {
     check(right, "is not a version of Kubernetes such as 1.33.2")
 }
 
-fn is_api(text: &str, (): &()) -> garde::Result {
+/// An API as Helm's templates ask for it.
+pub(crate) fn api(text: &str) -> FormatResult {
     let word = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
     };
@@ -129,19 +124,23 @@ pub(super) fn is_label(name: &str, longest: usize) -> bool {
         && [name.bytes().next(), name.bytes().next_back()].into_iter().flatten().all(plain)
 }
 
-fn check(right: bool, fault: &'static str) -> garde::Result {
-    if right { Ok(()) } else { Err(garde::Error::new(fault)) }
+fn check(right: bool, fault: &'static str) -> FormatResult {
+    if right { Ok(()) } else { Err(Fault::new(fault)) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::definition::mistakes_of_form;
 
-    fn chart(more: &str) -> Result<ChartSpec, String> {
-        let text = format!("{{name: web, path: charts/web, {more}}}");
-        let chart: ChartSpec = serde_saphyr::from_str(&text).map_err(|error| error.to_string())?;
-        chart.validate().map_err(|report| report.to_string())?;
-        Ok(chart)
+    /// A chart as a definition with this text in it has it, or what is wrong with it.
+    fn read(chart: &str) -> Result<ChartSpec, Vec<String>> {
+        let mistakes = mistakes_of_form(&format!("charts: [{chart}]\n"));
+        if mistakes.is_empty() { Ok(serde_saphyr::from_str(chart).unwrap()) } else { Err(mistakes) }
+    }
+
+    fn chart(more: &str) -> Result<ChartSpec, Vec<String>> {
+        read(&format!("{{name: web, path: charts/web, {more}}}"))
     }
 
     #[test]
@@ -176,13 +175,10 @@ mod tests {
             "chart: x",
             "images: maybe",
         ] {
-            let text = wrong.split_once(':').map(|(key, value)| {
-                let base =
-                    ["name: web", "path: charts/web"].into_iter().filter(|line| !line.starts_with(key));
-                format!("{}\n{key}:{value}\n", base.collect::<Vec<_>>().join("\n"))
-            });
-            let read = serde_saphyr::from_str::<ChartSpec>(&text.unwrap());
-            assert!(read.is_err() || read.unwrap().validate().is_err(), "{wrong}");
+            let key = wrong.split(':').next().unwrap();
+            let base = ["name: web", "path: charts/web"].into_iter().filter(|line| !line.starts_with(key));
+            let keys: Vec<_> = base.chain([wrong]).collect();
+            assert_eq!(read(&format!("{{{}}}", keys.join(", "))).unwrap_err().len(), 1, "{wrong}");
         }
         for right in [
             "kube_version: v1.33.2+rke2r1",

@@ -143,5 +143,5 @@ fn what_is_no_layout_says_what_it_may_be() {
     });
     garbage.refused("an index that is no JSON", 2, &["is not a readable OCI layout", "index.json"]);
     let absent = build_layout(|_| json!({ "archive": { "path": "/no/such/file" } }));
-    absent.refused("a path to nothing", 2, &["base.archive.path: there is no file /no/such/file"]);
+    absent.refused("a path to nothing", 2, &["there is no file /no/such/file [missing-file]"]);
 }

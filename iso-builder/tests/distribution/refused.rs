@@ -102,16 +102,16 @@ fn a_definition_that_contradicts_itself_is_told_everything_at_once() {
     keys["kubernetes"]["artifacts"] = json!("absent");
     place.define(&keys);
     let words = [
-        "kubernetes.version: v1.33.1+rke2r1 is a release of rke2",
-        "kubernetes.images: K3s has one archive",
-        "images.runtime: it is k3s because kubernetes.distribution is; leave the key out",
-        "kubernetes.artifacts: there is no directory",
+        "v1.33.1+rke2r1 is a release of rke2, and `kubernetes.distribution` is k3s",
+        "K3s has one archive of images; leave the key out",
+        "it is k3s because `kubernetes.distribution` is; leave the key out",
+        "there is no directory",
     ];
     place.refused(BUILD, 2, &words);
     place.define(&with(k3s_here(), "version", json!("1.33")));
-    place.refused(BUILD, 2, &["\"1.33\" is not a release of RKE2 or K3s"]);
+    place.refused(BUILD, 2, &["the value is not a release of RKE2 or K3s"]);
     place.define(&with(k3s_here(), "artefacts", json!("x")));
-    place.refused(BUILD, 2, &["Did you mean `artifacts`?"]);
+    place.refused(BUILD, 2, &["unknown key `artefacts`", "try: artifacts"]);
     // What follows anyway may be said.
     publish(&place.path("release"), &k3s(K3S));
     let mut keys = with(k3s_here(), "version", json!(K3S));

@@ -39,6 +39,14 @@ pub struct ParseReferenceError {
     why: &'static str,
 }
 
+impl ParseReferenceError {
+    /// Which part of the grammar it breaks.
+    #[must_use]
+    pub fn why(&self) -> &'static str {
+        self.why
+    }
+}
+
 impl Repository {
     /// The registry's host, with its port if that is named: `docker.io`, `registry.example.org:5000`.
     #[must_use]

@@ -1,6 +1,5 @@
 //! Text to a cluster file: mistakes of form, then those of each node, then those of the whole; all at once.
 
-use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::Result;
@@ -12,11 +11,10 @@ use super::places::{MOVED, SHARED_ONLY, is_within, place_of, within};
 use super::{nodes, render, rules};
 use crate::config::diagnostic::{Problem, Source};
 use crate::config::echo::{self, Mistakes};
-use crate::config::rules::Finding;
 use crate::config::span::Span;
 use crate::config::tree;
 use crate::config::walk::{Help, Walk};
-use crate::config::{Diagnostic, Invalid, Mode, Severity};
+use crate::config::{Diagnostic, Invalid, Mode};
 use base::failure::{Class, Classify};
 use base::files;
 
@@ -46,7 +44,7 @@ pub fn load(path: &Path) -> Result<Checked> {
 /// Reads and checks a document; `name` is what messages call it. Every mistake and every warning comes with its place.
 pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
     let tree = tree::read(text).map_err(|problem| Source::unread(name, text).diagnose(vec![problem]))?;
-    let mut walk = Walk { help: Some(Help { within, place: place_of }), ..Walk::default() };
+    let mut walk = Walk { help: Some(Help { within: Some(within), place: place_of }), ..Walk::default() };
     let value = tree.root.as_ref().and_then(|root| walk.value(root, shape(), "")).unwrap_or_default();
     misplaced(&mut walk);
     let typed = |value: Value| match value {
@@ -66,17 +64,13 @@ pub fn check(text: &str, name: &str) -> Result<Checked, Invalid> {
     };
     let other = |value: Value| typed(value).map(|file| judge(&file, &layers::nodes(&file)));
     let findings = echo::undisputed(judge(&file, &nodes), &[&walk.unusable], &value, other);
-    note(&mut walk, findings, &mistakes);
-    if nodes.iter().any(|node| node.config.is_none()) && is_clean(&walk) {
+    walk.findings(findings, &mistakes);
+    if nodes.iter().any(|node| node.config.is_none()) && walk.is_clean() {
         walk.problems.push(Problem::unusable(Span::default()));
     }
-    let clean = is_clean(&walk);
+    let clean = walk.is_clean();
     let told = Source::new(name, text, walk.hidden, &tree.comments).diagnose(walk.problems);
     if clean { Ok(accept(&file, nodes, told.0)) } else { Err(told) }
-}
-
-fn is_clean(walk: &Walk) -> bool {
-    walk.problems.iter().all(|problem| problem.severity == Severity::Warning)
 }
 
 impl Checked {
@@ -127,36 +121,4 @@ fn misplaced(walk: &mut Walk) {
     // The places have no order, and two mistakes can begin at one character.
     problems.sort_by(|one, other| one.path.cmp(&other.path));
     walk.problems.extend(problems);
-}
-
-/// Places what rules have found. A finding about a value that is one of the `mistakes`, or that holds one or is in one,
-/// is an echo of that mistake and is dropped.
-fn note(walk: &mut Walk, findings: Vec<Finding>, mistakes: &Mistakes) {
-    let mut missing = HashSet::new();
-    for Finding { severity, path, code, message, suggestion } in findings {
-        if mistakes.within(&path) || walk.unusable.has_around(&path) {
-            continue;
-        }
-        // The rules of the whole and those of a node can miss the same key.
-        if code == "missing-value" && !missing.insert(path.clone()) {
-            continue;
-        }
-        let (span, exact) = place(&walk.places, &path);
-        // A whole group is too much to underline; its beginning will do.
-        let span = if exact { span } else { Span { end: span.start, ..span } };
-        let problem = Problem { severity, ..Problem::new(span, path, code, message).suggest(suggestion) };
-        walk.problems.push(problem);
-    }
-}
-
-/// Where the document has the value at `path`, or what is nearest above it; and whether it is the value itself.
-fn place(places: &HashMap<String, Span>, path: &str) -> (Span, bool) {
-    let mut at = path;
-    loop {
-        match places.get(at) {
-            Some(span) => return (*span, at == path),
-            None if at.is_empty() => return (Span::default(), false),
-            None => at = at.rfind(['.', '[']).map_or("", |end| &at[..end]),
-        }
-    }
 }

@@ -17,6 +17,8 @@ use super::formats::{self, Format};
 pub enum Shape {
     /// Named keys, by their canonical names, and those of them that no group can be without.
     Record(Vec<(String, Shape)>, Vec<String>),
+    /// Exactly one of these keys, each with its value.
+    OneOf(Vec<(String, Shape)>),
     /// Any keys that `keys` accepts, all with values of one shape.
     Dictionary { keys: Option<&'static Format>, values: Box<Shape> },
     /// Any number of values of one shape.
@@ -62,6 +64,9 @@ impl Shape {
                 (Some(shape), _) => shape,
                 (None, format) => Self::Text { format, secret: false },
             };
+        }
+        if let Some(variants) = schema["oneOf"].as_array().and_then(|options| variants(options)) {
+            return Self::OneOf(variants);
         }
         if let Some(words) = words(schema) {
             return Self::Choice(words);
@@ -115,7 +120,9 @@ impl Shape {
     #[must_use]
     pub fn at(&self, key: &str) -> Option<&Self> {
         match self {
-            Self::Record(keys, _) => keys.iter().find(|(name, _)| name == key).map(|(_, shape)| shape),
+            Self::Record(keys, _) | Self::OneOf(keys) => {
+                keys.iter().find(|(name, _)| name == key).map(|(_, shape)| shape)
+            }
             Self::Dictionary { values, .. } => Some(values),
             Self::Either(shapes) => shapes.iter().find_map(|shape| shape.at(key)),
             _ => None,
@@ -125,7 +132,7 @@ impl Shape {
     /// The dotted paths below `at` of every key with this canonical name.
     pub fn places(&self, name: &str, at: &str) -> Vec<String> {
         match self {
-            Self::Record(keys, _) => keys
+            Self::Record(keys, _) | Self::OneOf(keys) => keys
                 .iter()
                 .flat_map(|(key, shape)| {
                     let path = join(at, key);
@@ -136,6 +143,33 @@ impl Shape {
             Self::List(item) => item.places(name, &format!("{at}[]")),
             Self::Either(shapes) => shapes.iter().flat_map(|shape| shape.places(name, at)).collect(),
             _ => Vec::new(),
+        }
+    }
+}
+
+impl Shape {
+    /// Attaches `format` to every text of the shape; `path` is where it is, such as `base.debian.include[]`. For formats
+    /// of one kind of document, which are not in the table of all and not in the published schema. Whether there is
+    /// a text at this path.
+    pub fn attach(&mut self, path: &str, format: &'static Format) -> bool {
+        if let Some(path) = path.strip_prefix("[]") {
+            let Self::List(item) = self else { return false };
+            return item.attach(path.trim_start_matches('.'), format);
+        }
+        if path.is_empty() {
+            let Self::Text { format: own, .. } = self else { return false };
+            *own = Some(format);
+            return true;
+        }
+        let end = path.find(['.', '[']).unwrap_or(path.len());
+        let (key, rest) = path.split_at(end);
+        let rest = rest.trim_start_matches('.');
+        match self {
+            Self::Record(keys, _) | Self::OneOf(keys) => {
+                let found = keys.iter_mut().find(|(name, _)| name == key);
+                found.is_some_and(|(_, shape)| shape.attach(rest, format))
+            }
+            _ => false,
         }
     }
 }
@@ -176,6 +210,17 @@ fn kind(schema: &Value) -> &str {
         }
         other => other.as_str().unwrap_or("string"),
     }
+}
+
+/// The keys and shapes of an enum whose variants have values: in JSON each is a group with one key. None where the
+/// options are something else.
+fn variants(options: &[Value]) -> Option<Vec<(String, Shape)>> {
+    let variant = |option: &Value| {
+        let keys = option["properties"].as_object().filter(|keys| keys.len() == 1)?;
+        let (name, value) = keys.iter().next()?;
+        Some((name.clone(), Shape::of(value)))
+    };
+    options.iter().map(variant).collect()
 }
 
 /// The words that a value of this schema can be; none where it is not a choice.

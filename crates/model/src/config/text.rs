@@ -1,16 +1,6 @@
 //! Texts that have been checked: a value of one of these types has passed the check of its format.
 
-use std::borrow::Cow;
-use std::fmt;
-use std::ops::Deref;
-use std::str::FromStr;
-
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
-
-use crate::config::formats::webhook;
-
-use super::formats::{self, access, kernel, kubernetes, network, storage, text};
+use super::formats::{Fault, access, kernel, kubernetes, network, storage, text, webhook};
 
 /// Text that does not pass the check of its type.
 #[derive(Debug, thiserror::Error)]
@@ -20,30 +10,55 @@ pub struct TextError {
     fault: String,
 }
 
+impl TextError {
+    /// The error about `text`, which a check found to be at fault.
+    #[must_use]
+    pub fn new(text: &str, fault: Fault) -> Self {
+        Self { text: text.to_owned(), fault: fault.message }
+    }
+}
+
+/// A type whose values are texts that have passed a check. Its JSON Schema names a format, or says
+/// `pattern` and the regular expression of the texts.
+#[macro_export]
 macro_rules! checked_text {
     ($(#[$meta:meta])* $name:ident, $format:literal, $check:path) => {
+        $crate::checked_text! { $(#[$meta])* $name, "format" = $format, $check }
+    };
+    ($(#[$meta:meta])* $name:ident, pattern $pattern:literal, $check:path) => {
+        $crate::checked_text! { $(#[$meta])* $name, "pattern" = $pattern, $check }
+    };
+    ($(#[$meta:meta])* $name:ident, $keyword:literal = $value:literal, $check:path) => {
         $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(
+            Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize,
+        )]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 
-        impl FromStr for $name {
-            type Err = TextError;
+        impl $name {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
 
-            fn from_str(text: &str) -> Result<Self, TextError> {
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::config::text::TextError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
                 match $check(text) {
                     Ok(()) => Ok(Self(text.to_owned())),
-                    Err(formats::Fault { message, .. }) => {
-                        Err(TextError { text: text.to_owned(), fault: message })
-                    }
+                    Err(fault) => Err($crate::config::text::TextError::new(text, fault)),
                 }
             }
         }
 
         impl TryFrom<String> for $name {
-            type Error = TextError;
+            type Error = $crate::config::text::TextError;
 
-            fn try_from(text: String) -> Result<Self, TextError> {
+            fn try_from(text: String) -> Result<Self, Self::Error> {
                 text.parse()
             }
         }
@@ -54,7 +69,7 @@ macro_rules! checked_text {
             }
         }
 
-        impl Deref for $name {
+        impl ::std::ops::Deref for $name {
             type Target = str;
 
             fn deref(&self) -> &str {
@@ -62,19 +77,19 @@ macro_rules! checked_text {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
 
-        impl JsonSchema for $name {
-            fn schema_name() -> Cow<'static, str> {
+        impl ::schemars::JsonSchema for $name {
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
                 stringify!($name).into()
             }
 
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "format": $format })
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                ::schemars::json_schema!({ "type": "string", $keyword: $value })
             }
         }
     };

@@ -2,15 +2,20 @@
 //!
 //! Reads the events of serde-saphyr's parser instead of deserialising at once, because a deserialiser stops at the
 //! first mistake and forgets positions, and because only here duplicates and spellings can still be told
-//! apart. Anchors, aliases and tags have no use in a configuration and are refused.
+//! apart. Anchors, aliases and tags have no use in a configuration and are refused. Documents in which people may use
+//! anchors are read by [`read_linked`].
 
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError};
+use std::collections::HashMap;
 
 use super::diagnostic::Problem;
 use super::span::Span;
 
 /// How deep nodes may nest; the deepest key of a configuration is at 5.
 const DEPTH: usize = 32;
+
+/// How many nodes the aliases of a document may stand for, all together.
+const LINKED: usize = 10_000;
 
 /// One node.
 #[derive(Clone, Debug)]
@@ -52,23 +57,13 @@ pub struct Tree {
 
 /// Reads a document. The first thing that is not YAML, or that a configuration may not use, ends it.
 pub fn read(text: &str) -> Result<Tree, Problem> {
-    let mut reader = Reader { parser: Parser::new_from_str(text), comments: Vec::new(), held: None };
-    let mut root = None;
-    loop {
-        let (event, span) = reader.next()?;
-        match event {
-            Event::StreamEnd => break,
-            Event::StreamStart | Event::DocumentEnd => {}
-            Event::DocumentStart(..) if root.is_some() => {
-                return Err(unsupported(span, "a second document in the same file"));
-            }
-            Event::DocumentStart(..) => root = Some(reader.node(0)?),
-            _ => return Err(unsupported(span, "this construct")),
-        }
-    }
-    // The parser makes a nothing of a document that has only a `---`.
-    let root = root.filter(|node| !node.is_nothing());
-    Ok(Tree { root, comments: reader.comments })
+    Reader::of(text, None).document()
+}
+
+/// Reads a document in which an alias stands for the node of its anchor, `<<` for the keys of another group, and the tag
+/// `!!str` for text. What an alias stands for has the place of the alias.
+pub fn read_linked(text: &str) -> Result<Tree, Problem> {
+    Reader::of(text, Some(Links::default())).document()
 }
 
 impl TreeNode {
@@ -77,6 +72,30 @@ impl TreeNode {
     pub fn is_nothing(&self) -> bool {
         matches!(&self.kind, NodeKind::Scalar { text, plain: true }
             if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+    }
+
+    /// How many nodes it is, with those inside.
+    fn size(&self) -> usize {
+        1 + match &self.kind {
+            NodeKind::Scalar { .. } => 0,
+            NodeKind::List(items) => items.iter().map(Self::size).sum::<usize>(),
+            NodeKind::Map(entries) => entries.iter().map(|(_, value)| 1 + value.size()).sum(),
+        }
+    }
+
+    /// Puts all of it in another place.
+    fn move_to(&mut self, span: Span) {
+        self.span = span;
+        match &mut self.kind {
+            NodeKind::Scalar { .. } => {}
+            NodeKind::List(items) => items.iter_mut().for_each(|item| item.move_to(span)),
+            NodeKind::Map(entries) => {
+                for (key, value) in entries {
+                    key.span = span;
+                    value.move_to(span);
+                }
+            }
+        }
     }
 
     /// The kind of node, for messages.
@@ -94,9 +113,43 @@ struct Reader<'a> {
     parser: Parser<'a, serde_saphyr::granit_parser::StrInput<'a>>,
     comments: Vec<Span>,
     held: Option<(Event<'a>, Span)>,
+    /// Where the document may have anchors and aliases.
+    links: Option<Links>,
+}
+
+/// The anchors of a document that are complete.
+#[derive(Default)]
+struct Links {
+    /// By the parser's number, with how many nodes it is.
+    anchors: HashMap<usize, (TreeNode, usize)>,
+    /// How many nodes aliases have stood for.
+    linked: usize,
 }
 
 impl<'a> Reader<'a> {
+    fn of(text: &'a str, links: Option<Links>) -> Self {
+        Self { parser: Parser::new_from_str(text), comments: Vec::new(), held: None, links }
+    }
+
+    fn document(mut self) -> Result<Tree, Problem> {
+        let mut root = None;
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::StreamEnd => break,
+                Event::StreamStart | Event::DocumentEnd => {}
+                Event::DocumentStart(..) if root.is_some() => {
+                    return Err(unsupported(span, "a second document in the same file"));
+                }
+                Event::DocumentStart(..) => root = Some(self.node(0)?),
+                _ => return Err(unsupported(span, "this construct")),
+            }
+        }
+        // The parser makes a nothing of a document that has only a `---`.
+        let root = root.filter(|node| !node.is_nothing());
+        Ok(Tree { root, comments: self.comments })
+    }
+
     /// The next event that is not a comment.
     fn next(&mut self) -> Result<(Event<'a>, Span), Problem> {
         if let Some(held) = self.held.take() {
@@ -117,24 +170,47 @@ impl<'a> Reader<'a> {
         if depth > DEPTH {
             return Err(unsupported(span, "nesting this deep"));
         }
-        match event {
-            Event::Scalar(_, _, anchor, ref tag) if anchor != 0 || tag.is_some() => {
-                Err(unsupported(span, "an anchor or a tag"))
-            }
-            Event::SequenceStart(_, anchor, ref tag) | Event::MappingStart(_, anchor, ref tag)
-                if anchor != 0 || tag.is_some() =>
-            {
-                Err(unsupported(span, "an anchor or a tag"))
-            }
-            Event::Scalar(text, style, ..) => {
-                let plain = style == ScalarStyle::Plain;
-                Ok(TreeNode { span, kind: NodeKind::Scalar { text: text.into_owned(), plain } })
-            }
-            Event::SequenceStart(..) => self.list(span, depth),
-            Event::MappingStart(..) => self.map(span, depth),
-            Event::Alias(_) | Event::UnresolvedAlias(_) => Err(unsupported(span, "an alias")),
-            _ => Err(unsupported(span, "this construct")),
+        let (anchor, tag) = match &event {
+            Event::Scalar(_, _, anchor, tag)
+            | Event::SequenceStart(_, anchor, tag)
+            | Event::MappingStart(_, anchor, tag) => (*anchor, tag.as_deref()),
+            _ => (0, None),
+        };
+        let is_text = tag.is_some_and(|tag| tag.is_yaml_core_schema() && tag.suffix() == "str");
+        let is_allowed = self.links.is_some() && (tag.is_none() || is_text);
+        if (anchor != 0 || tag.is_some()) && !is_allowed {
+            return Err(unsupported(span, "an anchor or a tag"));
         }
+        let node = match event {
+            Event::Scalar(text, style, ..) => {
+                let plain = style == ScalarStyle::Plain && !is_text;
+                TreeNode { span, kind: NodeKind::Scalar { text: text.into_owned(), plain } }
+            }
+            Event::SequenceStart(..) if !is_text => self.list(span, depth)?,
+            Event::MappingStart(..) if !is_text => self.map(span, depth)?,
+            Event::Alias(anchor) => self.linked(anchor, span)?,
+            Event::UnresolvedAlias(_) => return Err(unsupported(span, "an alias")),
+            _ => return Err(unsupported(span, "this construct")),
+        };
+        if let (Some(links), 1..) = (&mut self.links, anchor) {
+            links.anchors.insert(anchor, (node.clone(), node.size()));
+        }
+        Ok(node)
+    }
+
+    /// What the alias at `span` stands for.
+    fn linked(&mut self, anchor: usize, span: Span) -> Result<TreeNode, Problem> {
+        let Some(links) = &mut self.links else { return Err(unsupported(span, "an alias")) };
+        let Some((node, size)) = links.anchors.get(&anchor) else {
+            return Err(unsupported(span, "an alias inside its own anchor"));
+        };
+        links.linked += size;
+        if links.linked > LINKED {
+            return Err(unsupported(span, "so much behind aliases"));
+        }
+        let mut node = node.clone();
+        node.move_to(span);
+        Ok(node)
     }
 
     fn list(&mut self, start: Span, depth: usize) -> Result<TreeNode, Problem> {
@@ -151,24 +227,54 @@ impl<'a> Reader<'a> {
     }
 
     fn map(&mut self, start: Span, depth: usize) -> Result<TreeNode, Problem> {
-        let mut entries = Vec::new();
+        let mut entries: Vec<(Key, TreeNode)> = Vec::new();
+        let mut merged = None;
         loop {
             match self.next()? {
                 (Event::MappingEnd, end) => {
+                    for (key, value) in merged.map(others).transpose()?.unwrap_or_default() {
+                        // What the group has itself counts, and after it what is merged first.
+                        if !entries.iter().any(|(own, _)| own.text == key.text) {
+                            entries.push((key, value));
+                        }
+                    }
                     return Ok(TreeNode { span: start.to(end), kind: NodeKind::Map(entries) });
                 }
                 other => self.held = Some(other),
             }
             let key = self.node(depth + 1)?;
+            if self.links.is_some() && key.is_nothing() {
+                return Err(unsupported(key.span, "a key that is nothing"));
+            }
             let NodeKind::Scalar { text, .. } = key.kind else {
                 return Err(unsupported(key.span, "a key that is not a single word"));
             };
             if text == "<<" {
-                return Err(unsupported(key.span, "a merge key"));
+                if self.links.is_none() || merged.is_some() {
+                    return Err(unsupported(key.span, "a merge key"));
+                }
+                merged = Some(self.node(depth + 1)?);
+                continue;
             }
             entries.push((Key { text, span: key.span }, self.node(depth + 1)?));
         }
     }
+}
+
+/// The keys that `<<` brings: those of a group, or of several.
+fn others(merged: TreeNode) -> Result<Vec<(Key, TreeNode)>, Problem> {
+    let groups = match merged.kind {
+        NodeKind::List(groups) => groups,
+        _ => vec![merged],
+    };
+    let mut keys = Vec::new();
+    for group in groups {
+        match group.kind {
+            NodeKind::Map(entries) => keys.extend(entries),
+            _ => return Err(unsupported(group.span, "a merge key without a group of keys")),
+        }
+    }
+    Ok(keys)
 }
 
 fn syntax(error: &ScanError) -> Problem {
@@ -203,6 +309,26 @@ mod tests {
     }
 
     #[test]
+    fn a_linked_document_has_what_its_aliases_stand_for() {
+        let tree = read_linked("a: &x {k: 1, l: 2}\nb: *x\nc: {<<: *x, l: !!str 3}\n").unwrap();
+        let Some(TreeNode { kind: NodeKind::Map(top), .. }) = tree.root else { panic!() };
+        let NodeKind::Map(b) = &top[1].1.kind else { panic!() };
+        assert_eq!((b.len(), top[1].1.span.line, b[0].1.span.line), (2, 2, 2));
+        let NodeKind::Map(c) = &top[2].1.kind else { panic!() };
+        let keys: Vec<_> = c.iter().map(|(key, _)| key.text.as_str()).collect();
+        assert_eq!(keys, ["l", "k"]);
+        assert!(matches!(&c[0].1.kind, NodeKind::Scalar { text, plain: false } if text == "3"));
+        for text in
+            ["a: &x [*x]\n", "a: *x\n", "a: !!int 2\n", "a: {<<: 1}\n", "a: {~: 1}\n", "a: 1\n---\nb: 2\n"]
+        {
+            assert!(read_linked(text).is_err(), "{text}");
+        }
+        let doubling: String = (1..40).map(|n| format!("a{n}: &x{n} [*x{m}, *x{m}]\n", m = n - 1)).collect();
+        let bomb = format!("a0: &x0 [1]\n{doubling}");
+        assert_eq!(read_linked(&bomb).unwrap_err().code, "yaml-unsupported");
+    }
+
+    #[test]
     fn what_a_configuration_may_not_use_is_refused_where_it_stands() {
         for (text, line) in [
             ("a: &x 1\n", 1),
@@ -222,6 +348,7 @@ mod tests {
         #[test]
         fn no_text_makes_the_reader_panic(text in "[ -~\n\t]{0,200}") {
             let _ = read(&text);
+            let _ = read_linked(&text);
         }
     }
 }

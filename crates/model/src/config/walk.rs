@@ -1,16 +1,17 @@
 //! Holds a document against its shape: finds every mistake that can be seen key by key, and gathers what is
 //! right into a value with canonical key names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use super::diagnostic::{LISTED, Problem, is_word};
-use super::echo::Unusable;
+use super::diagnostic::{LISTED, Problem, Severity, is_word};
+use super::echo::{Mistakes, Unusable};
 use super::formats::Format;
 use super::nearest::nearest;
 use super::redact::has_password;
+use super::rules::Finding;
 use super::shape::{Shape, camel, join};
 use super::span::Span;
 use super::tree::{Key, NodeKind, TreeNode};
@@ -33,8 +34,9 @@ pub struct Walk {
 /// How a document of another kind helps with keys that it does not have.
 #[derive(Clone, Copy, Debug)]
 pub struct Help {
-    /// The path inside the part of an install configuration that holds this path of the document.
-    pub within: fn(&str) -> &str,
+    /// The path inside the part of an install configuration that holds this path of the document; none where the document
+    /// has no such parts. Then keys have one spelling, and none has been retired.
+    pub within: Option<fn(&str) -> &str>,
     /// The path of the document where a key of this name would do.
     pub place: fn(&str) -> Option<String>,
 }
@@ -66,6 +68,11 @@ impl Walk {
             (Shape::Record(shapes, required), NodeKind::Map(entries)) => {
                 let object = self.record(entries, shapes, path);
                 self.is_complete(node, &object, required, path).then_some(Value::Object(object))
+            }
+            (Shape::OneOf(shapes), NodeKind::Map(entries)) => {
+                let object = self.record(entries, shapes, path);
+                self.is_one(node, entries, shapes, path);
+                (object.len() == 1 && entries.len() == 1).then_some(Value::Object(object))
             }
             (Shape::Dictionary { keys, values }, NodeKind::Map(entries)) => {
                 Some(self.dictionary(entries, *keys, values, path))
@@ -108,7 +115,7 @@ impl Walk {
         let mut object = Map::new();
         let mut seen: HashMap<&str, &Key> = HashMap::new();
         for (key, node) in entries {
-            let Some((name, shape)) = shapes.iter().find(|(name, _)| is_spelling(&key.text, name)) else {
+            let Some((name, shape)) = shapes.iter().find(|(name, _)| self.is_named(&key.text, name)) else {
                 self.hidden.push(node.span.range());
                 self.unknown(key, shapes, path);
                 continue;
@@ -123,6 +130,41 @@ impl Walk {
             }
         }
         object
+    }
+
+    /// Whether `text` is the key `name` in one of the spellings that the document may use.
+    fn is_named(&self, text: &str, name: &str) -> bool {
+        match self.help {
+            Some(Help { within: None, .. }) => text == name,
+            _ => is_spelling(text, name),
+        }
+    }
+
+    /// Notes where a group that has exactly one of several keys has none or more. Keys that are none of them are noted
+    /// by themselves.
+    fn is_one(
+        &mut self,
+        node: &TreeNode,
+        entries: &[(Key, TreeNode)],
+        shapes: &[(String, Shape)],
+        path: &str,
+    ) {
+        let known = |name: &str| self.places.contains_key(&join(path, name));
+        let all: Vec<_> = shapes.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let given = shapes.iter().zip(&all).filter(|((name, _), _)| known(name));
+        let given: Vec<_> = given.map(|(_, quoted)| quoted.as_str()).collect();
+        let (code, message) = match given.len() {
+            0 if entries.is_empty() => {
+                ("missing-value", format!("the group needs one of {}", all.join(", ")))
+            }
+            0 | 1 => return,
+            _ => {
+                let given = given.join(" and ");
+                ("several-values", format!("the group has {given}, and can have only one of them"))
+            }
+        };
+        let start = Span { end: node.span.start, ..node.span };
+        self.problems.push(Problem::new(start, path, code, message));
     }
 
     /// Whether a group has every key that it cannot be without; those that the document does not name are noted.
@@ -244,8 +286,12 @@ impl Walk {
             self.problems.push(Problem::new(key.span, join(path, "?"), "unknown-key", message));
             return;
         }
-        let within = self.help.map_or(path, |help| (help.within)(path));
-        if let Some(reason) = super::retired::reason(&join(within, &super::shape::snake(&key.text))) {
+        let within = match self.help {
+            Some(help) => help.within.map(|within| within(path)),
+            None => Some(path),
+        };
+        let inner = within.map(|within| join(within, &super::shape::snake(&key.text)));
+        if let Some(reason) = inner.and_then(|inner| super::retired::reason(&inner)) {
             let message = format!("`{}` is not a key any more: {reason}", key.text);
             self.problems.push(Problem::new(key.span, join(path, &key.text), "retired-key", message));
             return;
@@ -290,12 +336,13 @@ impl Walk {
             self.note(node, path, "empty-value", "the key has no value; give one or leave the key out");
             return;
         }
-        if let (Shape::Record(..) | Shape::Dictionary { .. }, NodeKind::Scalar { .. }) = (shape, &node.kind) {
+        let is_keyed = matches!(shape, Shape::Record(..) | Shape::OneOf(_) | Shape::Dictionary { .. });
+        if let (true, NodeKind::Scalar { .. }) = (is_keyed, &node.kind) {
             // Nobody knows what this was to be.
             self.hidden.push(node.span.range());
         }
         let (wanted, suggestion) = match (shape, &node.kind) {
-            (Shape::Record(..) | Shape::Dictionary { .. }, _) => ("a group of keys", None),
+            (Shape::Record(..) | Shape::OneOf(_) | Shape::Dictionary { .. }, _) => ("a group of keys", None),
             (Shape::List(_), _) => ("a list, each element on a line with '-'", None),
             (Shape::Number { .. }, NodeKind::Scalar { text, .. }) => {
                 ("a whole number", is_number(text).then(|| text.clone()))
@@ -317,6 +364,44 @@ impl Walk {
         self.problems.push(Problem::new(node.span, path, "wrong-type", message).suggest(suggestion));
     }
 
+    /// Places what rules have found. A finding about a value that is one of the `mistakes`, or that holds one or is in
+    /// one, is an echo of that mistake and is dropped.
+    pub fn findings(&mut self, findings: Vec<Finding>, mistakes: &Mistakes) {
+        let mut missing = HashSet::new();
+        for Finding { severity, path, code, message, suggestion } in findings {
+            if mistakes.within(&path) || self.unusable.has_around(&path) {
+                continue;
+            }
+            // Several rules can miss the same key.
+            if code == "missing-value" && !missing.insert(path.clone()) {
+                continue;
+            }
+            let (span, exact) = self.place(&path);
+            // A whole group is too much to underline; its beginning will do.
+            let span = if exact { span } else { Span { end: span.start, ..span } };
+            let problem = Problem { severity, ..Problem::new(span, path, code, message).suggest(suggestion) };
+            self.problems.push(problem);
+        }
+    }
+
+    /// Where the document has the value at `path`, or what is nearest above it; and whether it is the value itself.
+    fn place(&self, path: &str) -> (Span, bool) {
+        let mut at = path;
+        loop {
+            match self.places.get(at) {
+                Some(span) => return (*span, at == path),
+                None if at.is_empty() => return (Span::default(), false),
+                None => at = at.rfind(['.', '[']).map_or("", |end| &at[..end]),
+            }
+        }
+    }
+
+    /// Whether there is no mistake among what has been found so far.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.problems.iter().all(|problem| problem.severity == Severity::Warning)
+    }
+
     fn note(&mut self, node: &TreeNode, path: &str, code: &'static str, message: &str) {
         self.problems.push(Problem::new(node.span, path, code, message));
     }
@@ -334,7 +419,7 @@ pub fn is_spelling(text: &str, name: &str) -> bool {
 /// Whether a node is of the kind that the shape describes.
 fn fits(shape: &Shape, node: &TreeNode) -> bool {
     match (shape, &node.kind) {
-        (Shape::Record(..) | Shape::Dictionary { .. }, NodeKind::Map(_))
+        (Shape::Record(..) | Shape::OneOf(_) | Shape::Dictionary { .. }, NodeKind::Map(_))
         | (Shape::List(_), NodeKind::List(_)) => true,
         (
             Shape::Text { .. } | Shape::Choice(_) | Shape::Number { .. } | Shape::Truth,

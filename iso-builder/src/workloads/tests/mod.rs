@@ -168,8 +168,7 @@ fn the_documentations_definitions_are_read() {
         .iter()
         .map(|block| {
             let part: Part = serde_saphyr::from_str(block).unwrap_or_else(|error| panic!("{error}"));
-            part.manifests.iter().for_each(|spec| garde::Validate::validate(spec).unwrap());
-            part.charts.iter().for_each(|spec| garde::Validate::validate(spec).unwrap());
+            assert_eq!(crate::definition::mistakes_of_form(block), [""; 0], "{block}");
             part.manifests.len() + part.charts.len() + part.images["preload"].as_array().map_or(0, Vec::len)
         })
         .sum();

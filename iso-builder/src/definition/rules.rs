@@ -1,0 +1,159 @@
+//! What values of an image definition must be to one another, and to the files beside it. Every rule looks at the document
+//! itself, so that a mistake in one place hides none in another.
+
+use std::path::{Path, PathBuf};
+
+use model::config::Distribution;
+use model::config::formats::Format;
+use model::config::rules::Finding;
+use model::config::shape::{Shape, join};
+use model::config::tree::{NodeKind, TreeNode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::shape::shape;
+use crate::images::Runtime;
+use crate::images::spec::{misfits, without_layers};
+use crate::kubernetes::Kubernetes;
+use crate::kubernetes::spec::Artifacts;
+
+/// What a path of the definition must lead to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PathTarget {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// Anything.
+    Either,
+}
+
+impl PathTarget {
+    /// Whether `path` leads to it.
+    pub(super) fn is_at(self, path: &Path) -> bool {
+        match self {
+            Self::File => path.is_file(),
+            Self::Directory => path.is_dir(),
+            Self::Either => path.exists(),
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Either => "file or directory",
+        }
+    }
+}
+
+/// Looks for what a path of the definition must lead to; where there is none, the path as seen from here.
+pub(super) type Search<'s> = &'s dyn Fn(&Path, PathTarget) -> Result<(), PathBuf>;
+
+/// What is wrong with the document `root`, of which `value` is what has the right form.
+pub(super) fn check(root: &TreeNode, value: &Value, search: Search<'_>) -> Vec<Finding> {
+    let mut found = paths_lead_somewhere(root, search);
+    found.extend(entries_have_one_source(root));
+    found.extend(typed::<Kubernetes>(value, "/kubernetes").iter().flat_map(Kubernetes::findings));
+    found.extend(runtime_follows_from_kubernetes(value));
+    found
+}
+
+fn paths_lead_somewhere(root: &TreeNode, search: Search<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    each_text(root, shape(), "", &mut |path, format, text| {
+        let (target, text) = match format.name {
+            "file" => (PathTarget::File, text.into()),
+            "directory" => (PathTarget::Directory, text.into()),
+            "file-or-directory" => (PathTarget::Either, text.into()),
+            "artifacts" => match text.parse() {
+                Ok(Artifacts::Directory(directory)) => (PathTarget::Directory, directory),
+                _ => return,
+            },
+            _ => return,
+        };
+        if let Err(at) = search(&text, target) {
+            let shown = at.display().to_string().replace(char::is_control, "\u{fffd}");
+            found.push(Finding::new(path, "missing-file", format!("there is no {} {shown}", target.noun())));
+        }
+    });
+    found
+}
+
+/// Visits every text that has a format, with its path.
+fn each_text(node: &TreeNode, shape: &Shape, path: &str, visit: &mut dyn FnMut(&str, &Format, &str)) {
+    match (shape, &node.kind) {
+        (Shape::Text { format: Some(format), .. }, NodeKind::Scalar { text, .. }) if !node.is_nothing() => {
+            visit(path, format, text);
+        }
+        (Shape::List(shape), NodeKind::List(items)) => {
+            for (index, item) in items.iter().enumerate() {
+                each_text(item, shape, &format!("{path}[{index}]"), visit);
+            }
+        }
+        (_, NodeKind::Map(entries)) => {
+            for (key, value) in entries {
+                if let Some(shape) = shape.at(&key.text) {
+                    each_text(value, shape, &join(path, &key.text), visit);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn entries_have_one_source(root: &TreeNode) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let entries = child(root, "images").and_then(|images| child(images, "preload"));
+    for (index, entry) in items(entries).iter().enumerate() {
+        let at = format!("images.preload[{index}]");
+        let faults = match entry.kind {
+            NodeKind::Map(_) => misfits(|key| child(entry, key).is_some()),
+            _ => Vec::new(),
+        };
+        let layers = child(entry, "layers");
+        if faults.is_empty() && child(entry, "name").is_some() && layers.is_none_or(is_empty_list) {
+            found.push(Finding::new(format!("{at}.layers"), "missing-value", without_layers().message));
+        }
+        for fault in faults {
+            let path = fault.key.map_or_else(|| at.clone(), |key| join(&at, key));
+            found.push(Finding::new(path, "invalid-entry", fault.message));
+        }
+        for (layer, node) in items(layers).iter().enumerate() {
+            if child(node, "packages").is_some_and(is_empty_list) {
+                let path = format!("{at}.layers[{layer}].packages");
+                found.push(Finding::new(path, "missing-value", "a layer has one package or more"));
+            }
+        }
+    }
+    found
+}
+
+fn runtime_follows_from_kubernetes(value: &Value) -> Option<Finding> {
+    let distribution = typed::<Distribution>(value, "/kubernetes/distribution")?;
+    let runtime = typed::<Runtime>(value, "/images/runtime")?;
+    let message =
+        format!("it is {} because `kubernetes.distribution` is; leave the key out", distribution.name());
+    (runtime != distribution.into()).then(|| Finding::new("images.runtime", "superfluous-key", message))
+}
+
+/// The part of the document at this place, if it is right.
+fn typed<T: DeserializeOwned>(value: &Value, pointer: &str) -> Option<T> {
+    serde_json::from_value(value.pointer(pointer)?.clone()).ok()
+}
+
+fn child<'n>(node: &'n TreeNode, key: &str) -> Option<&'n TreeNode> {
+    let NodeKind::Map(entries) = &node.kind else { return None };
+    entries.iter().find(|(name, _)| name.text == key).map(|(_, value)| value)
+}
+
+fn items(node: Option<&TreeNode>) -> &[TreeNode] {
+    match node.map(|node| &node.kind) {
+        Some(NodeKind::List(items)) => items,
+        _ => &[],
+    }
+}
+
+fn is_empty_list(node: &TreeNode) -> bool {
+    matches!(&node.kind, NodeKind::List(items) if items.is_empty())
+}

@@ -1,0 +1,113 @@
+//! Forms that definitions may have and the reader of documents does not know: nothing as the value of a key that can be
+//! left out, a word as a key without a value, what older YAML writes for truth values, and the names that clusters write in `registries`. They become
+//! the forms that the reader knows, in their places.
+
+use model::config::tree::{NodeKind, TreeNode};
+use serde_json::Value;
+
+use super::shape::{is_optional, is_type, without_null};
+
+/// The names of keys of `registries` that are accepted beside the published ones: those of the cluster's setting, as
+/// `model::config::registries` has them.
+const REGISTRIES: [(&str, &[&str]); 14] = [
+    ("mirrors", &["Mirrors"]),
+    ("configs", &["Configs"]),
+    ("auths", &["Auths"]),
+    ("endpoint", &["Endpoint", "Endpoints", "endpoints"]),
+    ("rewrite", &["Rewrite", "Rewrites", "rewrites"]),
+    ("auth", &["Auth"]),
+    ("tls", &["TLS", "Tls"]),
+    ("username", &["Username"]),
+    ("password", &["Password"]),
+    ("identity_token", &["IdentityToken", "identityToken"]),
+    ("ca_file", &["CAFile", "caFile"]),
+    ("cert_file", &["CertFile", "certFile"]),
+    ("key_file", &["KeyFile", "keyFile"]),
+    ("insecure_skip_verify", &["InsecureSkipVerify", "insecureSkipVerify"]),
+];
+
+/// Brings the document `root`, of this JSON Schema, into the forms that the reader knows.
+pub(super) fn settle(root: &mut TreeNode, schema: &Value) {
+    Settle { registries: false }.node(root, schema);
+}
+
+#[derive(Clone, Copy)]
+struct Settle {
+    /// Whether it is below `registries`.
+    registries: bool,
+}
+
+impl Settle {
+    fn node(self, node: &mut TreeNode, schema: &Value) {
+        let schema = without_null(schema);
+        if let NodeKind::Scalar { text, plain: true } = &mut node.kind
+            && text.eq_ignore_ascii_case("null")
+        {
+            "null".clone_into(text);
+        }
+        if node.is_nothing() && is_type(schema, "object") && schema["oneOf"].is_null() {
+            node.kind = NodeKind::Map(Vec::new());
+        } else if node.is_nothing() && is_type(schema, "array") {
+            node.kind = NodeKind::List(Vec::new());
+        }
+        if let NodeKind::Map(entries) = &node.kind
+            && let [(word, nothing)] = &entries[..]
+            && nothing.is_nothing()
+            && is_choice(schema)
+        {
+            node.kind = NodeKind::Scalar { text: word.text.clone(), plain: false };
+        }
+        match &mut node.kind {
+            NodeKind::Scalar { text, plain } if is_type(schema, "boolean") => {
+                if let Some(truth) = truth(text) {
+                    (*text, *plain) = (truth.to_owned(), true);
+                }
+            }
+            NodeKind::Scalar { .. } => {}
+            NodeKind::List(items) => items.iter_mut().for_each(|item| self.node(item, &schema["items"])),
+            NodeKind::Map(entries) => entries.retain_mut(|(key, value)| {
+                if self.registries {
+                    published(&mut key.text, schema);
+                }
+                let below = property(schema, &key.text);
+                let registries = self.registries || key.text == "registries";
+                let empty = value.is_nothing() && is_optional(below);
+                if !empty {
+                    Self { registries }.node(value, below);
+                }
+                !empty
+            }),
+        }
+    }
+}
+
+/// The schema of the value of this key; nothing where there is no such key.
+fn property<'s>(schema: &'s Value, key: &str) -> &'s Value {
+    let variants = schema["oneOf"].as_array().into_iter().flatten();
+    let groups = std::iter::once(schema).chain(variants);
+    let found = groups.map(|group| &group["properties"][key]).find(|property| !property.is_null());
+    found.unwrap_or(&schema["additionalProperties"])
+}
+
+/// Puts the published name in the place of another one of a key that a group of this schema has.
+fn published(key: &mut String, schema: &Value) {
+    let mut known = REGISTRIES.iter().filter(|(name, _)| !schema["properties"][name].is_null());
+    if let Some((name, _)) = known.find(|(_, others)| others.contains(&key.as_str())) {
+        (*name).clone_into(key);
+    }
+}
+
+/// Whether values of this schema are words of a list. Such a word may be written as a key without a value.
+fn is_choice(schema: &Value) -> bool {
+    let is_word = |option: &Value| !option["const"].is_null() || !option["enum"].is_null();
+    is_word(schema) || schema["oneOf"].as_array().is_some_and(|options| options.iter().all(is_word))
+}
+
+/// The truth values of YAML 1.1.
+fn truth(text: &str) -> Option<&'static str> {
+    match text.trim_matches([' ', '\t', '\r', '\n']).to_ascii_lowercase().as_str() {
+        "true" | "yes" | "y" | "on" => Some("true"),
+        "false" | "no" | "n" | "off" => Some("false"),
+        _ => None,
+    }
+}

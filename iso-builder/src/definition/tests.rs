@@ -1,0 +1,309 @@
+//! Definitions with mistakes, and definitions in every form that they may have.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base::failure::{class_of, render};
+use model::config::Invalid;
+use proptest::prelude::*;
+
+use super::read::parse;
+use super::rules::PathTarget;
+use super::{Definition, Loaded};
+
+/// What every definition has.
+const LEAST: &str = "id: a\nname: A\nversion: '1'\nbase: {debian: {include: [dash]}}\n";
+
+/// Keys of every kind, in an order in which lines can be left out.
+const FULL: &str = "\
+id: hypervisor
+name: \"The Hypervisor\"
+version: 1.0
+architecture: amd64
+profile: release
+packages: {suite: trixie, mirrors: [deb http://deb.example.org trixie main]}
+base:
+  debian:
+    include: [dash, 'curl=7.88.1-10', libc6]
+overlays:
+  rootfs: [here, there]
+  initrd:
+kernel: {arguments: [quiet, console=ttyS0]}
+registries:
+  Mirrors: {docker.io: {Endpoints: [https://mirror.example.org], rewrite: {'^a': b}}, other:}
+  configs:
+    mirror.example.org: {Auth: {Username: u, password: hunter2}, TLS: {insecureSkipVerify: yes}}
+images:
+  unpack: on
+  preload:
+  - name: localhost/a:1
+    layers: [{packages: [dash]}, {packages: [curl]}]
+    env: [A=b]
+    roles: [worker]
+  - {image: registry.example.org/app/web:1.2}
+  - list: images.txt
+  - {layout: dir, references: [a.b/c:1]}
+  - {archive: a.tar, checksums: sums.txt}
+kubernetes:
+  distribution: rke2
+  version: v1.33.1+rke2r1
+  artifacts: https://example.org/files/
+  images: [core, canal]
+manifests: [{path: a.yaml, roles: [], images: require}]
+charts:
+- name: web
+  path: charts/web
+  namespace: web
+  kube_version: 1.33.2
+  api_versions: [batch/v1]
+  values: ~
+install_config: a.yaml
+install_defaults:
+";
+
+/// Reads a definition whose files are where its paths lead from here.
+fn read(text: &str) -> Result<Definition, Invalid> {
+    let search = |path: &Path, target: PathTarget| match target.is_at(path) {
+        true => Ok(()),
+        false => Err(path.to_owned()),
+    };
+    parse(text, "image.yaml", &search)
+}
+
+/// Reads a definition whose files are all there.
+fn read_form(text: &str) -> Result<Definition, Invalid> {
+    parse(text, "image.yaml", &|_, _| Ok(()))
+}
+
+fn told(text: &str) -> Vec<(usize, usize, String, Option<String>)> {
+    let told = read(text).unwrap_err().0.into_iter();
+    told.map(|told| (told.line, told.column, told.path, told.suggestion)).collect()
+}
+
+#[test]
+fn five_mistakes_are_five_places_and_hints() {
+    let text = "\
+id: Hypervisor
+nmae: The Hypervisor
+name: The Hypervisor
+version: '1'
+profile: relaese
+base:
+  debian:
+    include: [dash, --force]
+overlays:
+  rootfs: [/proc/absent]
+";
+    let hint = |text: &str| Some(text.to_owned());
+    let expected = [
+        (1, 5, "id".to_owned(), None),
+        (2, 1, "nmae".to_owned(), hint("name")),
+        (5, 10, "profile".to_owned(), hint("release")),
+        (8, 21, "base.debian.include[1]".to_owned(), None),
+        (10, 12, "overlays.rootfs[0]".to_owned(), None),
+    ];
+    assert_eq!(told(text), expected);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("image.yaml");
+    fs::write(&file, text).unwrap();
+    let error = Loaded::read(&file).unwrap_err();
+    assert_eq!(class_of(&error).exit_code(), 2);
+    let shown = render(&error);
+    for words in [
+        "it has 5 mistakes",
+        "image.yaml:2:1: unknown key `nmae` in the document [unknown-key]\n  2 | nmae: [hidden]\n    | ^^^^\n  try: name",
+        "image.yaml:10:12: there is no directory /proc/absent [missing-file]",
+        "`iso-builder schema` prints every key",
+    ] {
+        assert!(shown.contains(words), "{shown}");
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_told_at_its_place_beside_other_mistakes() {
+    let text = format!(
+        "{LEAST}\
+images:
+  runtime: rke2
+  preload:
+  - {{image: a.b/c:1, list: x}}
+  - {{list: /proc/absent, layers: [{{packages: []}}]}}
+  - name: a.b/c@sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881
+    layers: []
+  - {{image: A.b/C}}
+  - {{roles: [wroker]}}
+kubernetes: {{distribution: k3s, version: v1.33.1+rke2r1, images: [canal], artifacts: /proc/absent}}
+manifests: [{{pth: x}}, {{path: /proc/absent}}]
+"
+    );
+    let paths: Vec<_> = told(&text).into_iter().map(|(line, _, path, _)| (line, path)).collect();
+    let expected = [
+        (6, "images.runtime"),
+        (8, "images.preload[0]"),
+        (8, "images.preload[0].list"),
+        (9, "images.preload[1].list"),
+        (9, "images.preload[1].layers"),
+        (9, "images.preload[1].layers[0].packages"),
+        (10, "images.preload[2].name"),
+        (11, "images.preload[2].layers"),
+        (12, "images.preload[3].image"),
+        (13, "images.preload[4].roles[0]"),
+        (14, "kubernetes.version"),
+        (14, "kubernetes.images"),
+        (14, "kubernetes.artifacts"),
+        (15, "manifests[0].path"),
+        (15, "manifests[0].pth"),
+        (15, "manifests[1].path"),
+    ];
+    assert_eq!(paths, expected.map(|(line, path)| (line, path.to_owned())));
+}
+
+#[test]
+fn an_unknown_key_gets_the_key_that_was_meant_and_no_other_spelling_is_one() {
+    for (line, hint) in [
+        ("instal_config: x", Some("install_config")),
+        ("installConfig: x", Some("install_config")),
+        ("packages: {mirors: []}", Some("mirrors")),
+        ("rootfs: [x]", Some("overlays.rootfs")),
+        ("images: {preload: [{image: a.b/c:1, reference: []}]}", Some("references")),
+        ("registries: {mirors: {}}", Some("mirrors")),
+        ("runtime_version: 1", None),
+        ("zebra: 1", None),
+    ] {
+        let told = read(&format!("{LEAST}{line}\n")).unwrap_err().0;
+        let [told] = &told[..] else { panic!("{line}: {told:?}") };
+        assert_eq!((told.code, told.suggestion.as_deref()), ("unknown-key", hint), "{line}");
+    }
+}
+
+#[test]
+fn a_definition_has_what_it_needs_and_one_base() {
+    for (text, paths) in [
+        ("", &["id", "name", "version", "base"][..]),
+        ("id: a\nname:\n", &["version", "base", "name"]),
+        ("id: a\nname: A\nversion: '1'\nbase:\n", &["base"]),
+        ("id: a\nname: A\nversion: '1'\nbase: debian\n", &["base"]),
+        ("id: a\nname: A\nversion: '1'\nbase: {}\n", &["base"]),
+        ("id: a\nname: A\nversion: '1'\nbase: {debain: {include: [dash]}}\n", &["base.debain"]),
+        ("id: a\nname: A\nversion: '1'\nbase: {debian: {include: []}, directory: {path: /}}\n", &["base"]),
+        ("id: a\nname: A\nversion: '1'\nbase: {debian: {}}\n", &["base.debian.include"]),
+    ] {
+        let mut found: Vec<_> = told(text).into_iter().map(|(_, _, path, _)| path).collect();
+        let mut expected: Vec<_> = paths.iter().map(|path| (*path).to_owned()).collect();
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+#[test]
+fn of_a_definition_with_very_many_mistakes_a_hundred_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("image.yaml");
+    let missing: Vec<_> = (0..1000).map(|number| format!("x{number}")).collect();
+    let text = format!(
+        "{{id: a, name: A, version: '1', base: {{debian: {{include: [aa]}}}}, overlays: {{rootfs: [{}]}}}}",
+        missing.join(", ")
+    );
+    fs::write(&file, text).unwrap();
+    let told = render(&Loaded::read(&file).unwrap_err());
+    assert!(told.contains("no directory") && told.contains("and 900 more mistakes"), "{told}");
+    assert_eq!(told.matches("there is no directory").count(), 100);
+}
+
+#[test]
+fn no_secret_of_a_registry_is_shown() {
+    let keys = "registries: {configs: {a.example.org: {Auth: {Password: hunter2, usrname: x}}}}\n";
+    let shown = read(&format!("{LEAST}{keys}")).unwrap_err().to_string();
+    assert!(shown.contains("usrname") && !shown.contains("hunter2"), "{shown}");
+    let shown = read(&format!("{LEAST}{keys}  }}: [\n")).unwrap_err().to_string();
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn every_definition_of_the_repository_is_what_its_types_make_of_it() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../configs/images");
+    let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<_> = files.filter(|file| !file.to_string_lossy().ends_with(".defaults.yaml")).collect();
+    assert!(files.len() >= 3);
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let loaded = Loaded::read(&file).unwrap();
+        assert_eq!(loaded.definition, serde_saphyr::from_str(&text).unwrap(), "{}", file.display());
+    }
+}
+
+#[test]
+fn every_form_that_the_types_accept_is_accepted_with_the_same_value() {
+    same(FULL);
+    for more in [
+        "kubernetes:\n",
+        "kubernetes: null\ninstall_config: ~\n",
+        "overlays:\nkernel:\nimages:\npackages:\nregistries:\n",
+        "images: {preload: , unpack: 'no', runtime: }\n",
+        "architecture: {amd64: }\n",
+        "overlays: {rootfs: [&x a, *x], initrd: [*x]}\n",
+        "x: &x {path: a.yaml}\n",
+        "manifests: [&x {path: a.yaml, images: require}, {<<: *x, path: b.yaml}]\n",
+        "install_config: !!str 5\n",
+        "registries: {mirrors: {a: }, Auths: {b: {Auth: c}}, configs: {c: {tls: , auth: }}}\n",
+        "registries: {Mirrors: , configs: , auths: }\n",
+        "manifests: [~]\n",
+        "images: {preload: [~]}\n",
+        "profile: \"\"\n",
+        "profile:\n",
+        "overlays: {rootfs: [~]}\n",
+        "packages: {suite: nUll}\n",
+        "packages: {suite: 'null', mirrors: [1, true, 2.5]}\n",
+        "kernel: {arguments: [[quiet]]}\n",
+        "install_config: {path: x}\n",
+        "install_config: [x]\n",
+        "Kernel: {}\n",
+        "kernel: {arguments: []}\nkernel: {arguments: []}\n",
+        "registries: {mirrors: {}, Mirrors: {}}\n",
+        "images: {unpack: 1}\n",
+        "images: {unpack: \" Yes \"}\n",
+        "---\n",
+        "charts: [{name: a, path: b, version: 1.0, create_namespace: y, roles: }]\n",
+        "charts: [{name: a, path: b, namespace: }]\n",
+        "charts: [{name: a, path: b, values: , kube_version: , api_versions: }]\n",
+        "images: {preload: [{name: a:1, layers: [{packages: [dash]}], image: , env: }]}\n",
+    ] {
+        same(&format!("{LEAST}{more}"));
+    }
+}
+
+/// Holds the reader against what the types accept, which was all that definitions were read with: what they refuse is
+/// refused, and what they accept is accepted with the same value unless a check of a value or a rule refuses it.
+fn same(text: &str) {
+    let types = serde_saphyr::from_str::<Definition>(text);
+    match (read_form(text), types) {
+        (Ok(definition), Ok(expected)) => assert_eq!(definition, expected, "{text}"),
+        (Ok(_), Err(error)) => panic!("accepted, and the types say {error}:\n{text}"),
+        (Err(_), Err(_)) => {}
+        (Err(told), Ok(_)) => {
+            let of_form = ["unknown-key", "wrong-type", "empty-value", "unknown-value", "invalid-value"];
+            let of_form =
+                [of_form.as_slice(), &["yaml-syntax", "yaml-unsupported", "duplicate-key"]].concat();
+            assert!(!told.0.iter().any(|told| of_form.contains(&told.code)), "{told:?}\n{text}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn reading_a_mutated_definition_never_panics_and_accepts_what_the_types_accept(
+        at in 0..FULL.len(),
+        length in 0..12_usize,
+        with in "[a-z:{}\\[\\],'&*~<# \n-]{0,6}",
+    ) {
+        let end = (at + length).min(FULL.len());
+        let text = format!("{}{with}{}", &FULL[..at], &FULL[end..]);
+        same(&text);
+    }
+
+    #[test]
+    fn reading_any_text_never_panics(text in "\\PC{0,200}") {
+        let _ = read(&text);
+    }
+}
