@@ -18,7 +18,7 @@ use super::router::{Router, STEP};
 
 /// Answers one request of the client at `peer` for what belongs to the fleet. How slowly a body may come is for the
 /// connection's owner to say.
-pub async fn respond<B>(site: Arc<Router>, peer: IpAddr, request: Request<B>) -> Response<ResponseBody>
+pub async fn respond<B>(router: Arc<Router>, peer: IpAddr, request: Request<B>) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -26,7 +26,7 @@ where
     let (parts, body) = request.into_parts();
     let parts = Arc::new(parts);
     let body = match parts.method {
-        Method::POST => match receive(&site, peer, &parts, body).await {
+        Method::POST => match receive(&router, peer, &parts, body).await {
             Ok(body) => body,
             Err(refusal) => return refusal,
         },
@@ -34,7 +34,7 @@ where
     };
     let head = parts.method == Method::HEAD;
     // The state is on a disk, which may be slow.
-    let answered = tokio::task::spawn_blocking(move || answer(&site, &asked(&parts, peer, &body)));
+    let answered = tokio::task::spawn_blocking(move || answer(&router, &asked(&parts, peer, &body)));
     match answered.await.ok().flatten() {
         Some(reply) => rendered(reply, head),
         None => trouble(),
@@ -61,7 +61,7 @@ fn asked<'a>(parts: &'a Parts, peer: IpAddr, body: &'a [u8]) -> routes::FleetReq
 
 /// All of a body, or the answer without it.
 async fn receive<B>(
-    site: &Arc<Router>,
+    router: &Arc<Router>,
     peer: IpAddr,
     parts: &Arc<Parts>,
     body: B,
@@ -70,14 +70,14 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (known, head) = (Arc::clone(site), Arc::clone(parts));
+    let (known, head) = (Arc::clone(router), Arc::clone(parts));
     let limit =
         tokio::task::spawn_blocking(move || known.fleet.body_limit(&asked(&head, peer, b""), &known.store));
     let limit = match limit.await {
         Ok(Ok(Ok(limit))) => limit,
         Ok(Ok(Err(refusal))) => return Err(rendered(refusal, false)),
         Ok(Err(error)) => {
-            site.progress.note(STEP, format!("error: {}", causes(&error).join(": ")));
+            router.progress.note(STEP, format!("error: {}", causes(&error).join(": ")));
             return Err(trouble());
         }
         Err(_) => return Err(trouble()),
@@ -91,13 +91,13 @@ where
     }
 }
 
-fn answer(site: &Router, request: &routes::FleetRequest<'_>) -> Option<FleetReply> {
-    let configurations = site.configurations();
-    let note = |what| site.progress.note(STEP, what);
-    let known = FleetSources { store: &site.store, configurations: &configurations, note: &note };
-    let answered = site.fleet.answer(request, known, Moment::now());
+fn answer(router: &Router, request: &routes::FleetRequest<'_>) -> Option<FleetReply> {
+    let configurations = router.configurations();
+    let note = |what| router.progress.note(STEP, what);
+    let known = FleetSources { store: &router.store, configurations: &configurations, note: &note };
+    let answered = router.fleet.answer(request, known, Moment::now());
     answered
-        .inspect_err(|error| site.progress.note(STEP, format!("error: {}", causes(error).join(": "))))
+        .inspect_err(|error| router.progress.note(STEP, format!("error: {}", causes(error).join(": "))))
         .ok()
 }
 

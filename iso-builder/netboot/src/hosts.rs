@@ -29,7 +29,7 @@ impl Provenance<'_> {
     /// Whether a web page has caused the request. What a person types into a browser is `none`.
     #[must_use]
     pub fn is_web_page(&self) -> bool {
-        self.fetch_site.is_some_and(|site| site.trim() != "none") || self.origin || self.referer
+        self.fetch_site.is_some_and(|router| router.trim() != "none") || self.origin || self.referer
     }
 }
 

@@ -26,7 +26,7 @@ const FETCH_SITE: &str = "sec-fetch-site";
 
 /// Answers one request of the client at `peer`. Bodies of requests are of no interest but to the fleet.
 pub async fn respond<B>(
-    site: Arc<Router>,
+    router: Arc<Router>,
     peer: IpAddr,
     request: Request<B>,
 ) -> Result<Response<ResponseBody>, Infallible>
@@ -35,7 +35,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     if Fleet::has(request.uri().path()) {
-        return Ok(fleet_http::respond(site, peer, request).await);
+        return Ok(fleet_http::respond(router, peer, request).await);
     }
     let head = match *request.method() {
         Method::GET => false,
@@ -64,7 +64,7 @@ where
                 if_none_match: field(IF_NONE_MATCH),
             },
         };
-        site.answer(&asked, Moment::now())
+        router.answer(&asked, Moment::now())
     });
     let reply = answered.await.unwrap_or_else(|_| trouble(&path));
     let mut response = rendered(reply);

@@ -2,7 +2,7 @@
 //!
 //! | What keeps a connection from staying | where |
 //! |---|---|
-//! | there are too many | [`connection_limit`](super::connections) |
+//! | there are too many | [`connection_limit`](super::connection_limit) |
 //! | it sends or takes too little | [`transfer_rate`](super::transfer_rate) |
 //! | it asks for nothing | [`ServerLimits::wait`], here |
 
@@ -105,22 +105,22 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
 /// Answers connections until `stop` changes, then lets transfers end for a while.
 pub async fn serve(
     listener: TcpListener,
-    site: Arc<Router>,
+    router: Arc<Router>,
     tls: Option<TlsAcceptor>,
     limits: ServerLimits,
     mut stop: watch::Receiver<bool>,
 ) {
     let limit = ConnectionLimit::new(limits.connections, limits.per_client);
     let stopping = stop.clone();
-    let mut refusals = Refusals::new(site.progress.clone());
+    let mut refusals = Refusals::new(router.progress.clone());
     let accepting = async {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => match limit.admit(ClientNetwork::of(peer.ip()), Instant::now()) {
                     Ok(permit) => {
-                        let (site, permit) = (Arc::clone(&site), Arc::new(permit));
+                        let (router, permit) = (Arc::clone(&router), Arc::new(permit));
                         let connection = Connection {
-                            site,
+                            router,
                             peer: peer.ip().to_canonical(),
                             permit,
                             limits,
@@ -176,7 +176,7 @@ impl Refusals {
 
 /// One connection.
 struct Connection {
-    site: Arc<Router>,
+    router: Arc<Router>,
     /// The address of the client, an IPv4 address as such on a socket for IPv6 too.
     peer: IpAddr,
     permit: Arc<ConnectionPermit>,
@@ -235,7 +235,7 @@ impl Connection {
             };
             let _answering = self.permit.answering();
             let last = asked.last || *stop.borrow();
-            let sent = sendfile::answer(stream, &self.site, self.peer, *asked, last).await;
+            let sent = sendfile::answer(stream, &self.router, self.peer, *asked, last).await;
             if sent.is_err() || last {
                 return false;
             }
@@ -243,9 +243,9 @@ impl Connection {
     }
 
     async fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&self, stream: S) {
-        let (site, peer, permit) = (Arc::clone(&self.site), self.peer, Arc::clone(&self.permit));
+        let (router, peer, permit) = (Arc::clone(&self.router), self.peer, Arc::clone(&self.permit));
         let service =
-            service_fn(move |request| answered(Arc::clone(&site), peer, request, permit.answering()));
+            service_fn(move |request| answered(Arc::clone(&router), peer, request, permit.answering()));
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(self.limits.wait).max_buf_size(HEAD);
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
@@ -265,14 +265,14 @@ impl Connection {
 /// Answers one request. Its connection is being answered as long as there is a body, and ends with it where the body of the
 /// request was of no interest: what comes next on it would be that.
 async fn answered(
-    site: Arc<Router>,
+    router: Arc<Router>,
     peer: IpAddr,
     request: Request<Incoming>,
     answering: Answering,
 ) -> Result<Response<ResponseBody>, Infallible> {
     let request = request.map(|body| Upload::new(body, answering.permit()));
     let unread = request.body().unread();
-    let mut response = respond(site, peer, request).await?;
+    let mut response = respond(router, peer, request).await?;
     if unread.load(Ordering::Relaxed) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }

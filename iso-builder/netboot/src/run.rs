@@ -73,7 +73,7 @@ pub struct ServerOptions {
 
 /// A server that is ready to run.
 pub struct Server {
-    site: Arc<Router>,
+    router: Arc<Router>,
     origin: Option<ConfigurationSource>,
     defaults: Vec<(String, String)>,
     limits: ServerLimits,
@@ -118,14 +118,14 @@ impl Server {
         state_directory::prepare(&options.state)?;
         let store = MachineRegistry::open(&options.state)?;
         let (tls, authority) = secured(options, progress)?;
-        let mut site = Router::new(files, system, store, configurations);
-        site.loaders = loaders;
-        site.base = options.base.as_ref().map(|base| base.trim_end_matches('/').to_owned());
-        site.hosts = Hosts::of_this_host(site.base.as_deref());
-        site.tls = tls.is_some();
-        site.validity = options.validity;
-        site.progress = progress.clone();
-        tell_warnings(&site);
+        let mut router = Router::new(files, system, store, configurations);
+        router.loaders = loaders;
+        router.base = options.base.as_ref().map(|base| base.trim_end_matches('/').to_owned());
+        router.hosts = Hosts::of_this_host(router.base.as_deref());
+        router.tls = tls.is_some();
+        router.validity = options.validity;
+        router.progress = progress.clone();
+        tell_warnings(&router);
         let mut threads = Builder::new_multi_thread();
         threads.worker_threads(WORKERS).max_blocking_threads(READERS);
         let runtime = threads.enable_all().build();
@@ -134,16 +134,16 @@ impl Server {
         let address = listener.local_addr().class(Class::Network, || "listening".into())?;
         let connections = within_open_files(options.connections, progress);
         let token = token::password()?;
-        site.fleet = Fleet::new(&token, site.tls);
-        let scheme = if site.tls { "https" } else { "http" };
-        let base = site.base.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
+        router.fleet = Fleet::new(&token, router.tls);
+        let scheme = if router.tls { "https" } else { "http" };
+        let base = router.base.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
         let entry = FleetEntry::keep(&options.state, &base, &token)?;
         let limits = ServerLimits::of(connections, options.connections_per_address);
-        let dhcp = dhcp(options, address, &site)?;
+        let dhcp = dhcp(options, address, &router)?;
         Ok(Self {
             tls,
             dhcp,
-            site: Arc::new(site),
+            router: Arc::new(router),
             origin: options.origin.clone(),
             defaults,
             limits,
@@ -175,20 +175,20 @@ impl Server {
 
     /// What it serves.
     #[must_use]
-    pub fn site(&self) -> &Arc<Router> {
-        &self.site
+    pub fn router(&self) -> &Arc<Router> {
+        &self.router
     }
 
     /// Serves until SIGINT or SIGTERM comes, or dnsmasq ends.
     pub fn run(self) -> Result<()> {
-        let Self { site, origin, defaults, limits, runtime, listener, tls, dhcp, .. } = self;
+        let Self { router, origin, defaults, limits, runtime, listener, tls, dhcp, .. } = self;
         let (stop, stopped) = watch::channel(false);
         runtime.block_on(async {
             let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
             let mut interrupt = signals.0.class(Class::Unexpected, || "waiting for SIGINT".into())?;
             let mut terminate = signals.1.class(Class::Unexpected, || "waiting for SIGTERM".into())?;
             if let Some(origin) = origin {
-                tokio::spawn(keep_fresh(Arc::clone(&site), origin, defaults));
+                tokio::spawn(keep_fresh(Arc::clone(&router), origin, defaults));
             }
             let mut child = dhcp.as_ref().map(|dhcp| dnsmasq::spawn(&dhcp.configuration)).transpose()?;
             let ended = async {
@@ -197,14 +197,14 @@ impl Server {
                     None => std::future::pending().await,
                 }
             };
-            let serving = net::serve(listener, Arc::clone(&site), tls, limits, stopped);
+            let serving = net::serve(listener, Arc::clone(&router), tls, limits, stopped);
             let stopping = async {
                 let result = tokio::select! {
                     _ = interrupt.recv() => Ok(()),
                     _ = terminate.recv() => Ok(()),
                     error = ended => Err(error),
                 };
-                site.progress.note(STEP, "stopping");
+                router.progress.note(STEP, "stopping");
                 let _ = stop.send(true);
                 result
             };
@@ -245,11 +245,11 @@ fn check(options: &ServerOptions) -> Result<()> {
 }
 
 /// Writes the configuration for dnsmasq, where it is wanted.
-fn dhcp(options: &ServerOptions, address: SocketAddr, site: &Router) -> Result<Option<Dhcp>> {
+fn dhcp(options: &ServerOptions, address: SocketAddr, router: &Router) -> Result<Option<Dhcp>> {
     let Some((mode, interface)) = &options.dnsmasq else { return Ok(None) };
-    let scheme = if site.tls { "https" } else { "http" };
+    let scheme = if router.tls { "https" } else { "http" };
     let own = || (!address.ip().is_unspecified()).then(|| format!("{scheme}://{address}"));
-    let Some(base) = site.base.clone().or_else(own) else {
+    let Some(base) = router.base.clone().or_else(own) else {
         let what = "DHCP cannot tell machines where this server is, for it listens on every address";
         return Err(Failure::new(Class::Invalid, what)
             .hint("Give --listen the address that machines reach, or --base-url.")
@@ -264,7 +264,7 @@ fn dhcp(options: &ServerOptions, address: SocketAddr, site: &Router) -> Result<O
         leases: directory.join("leases"),
     };
     let configuration = directory.join("dnsmasq.conf");
-    dnsmasq::prepare(&settings, &site.loaders, &configuration)?;
+    dnsmasq::prepare(&settings, &router.loaders, &configuration)?;
     Ok(Some(Dhcp { configuration, _tftp: tftp }))
 }
 
@@ -274,7 +274,7 @@ fn is_url(base: &str) -> bool {
 }
 
 /// Takes over changed configurations. Where they have mistakes, those before stay.
-async fn keep_fresh(site: Arc<Router>, origin: ConfigurationSource, defaults: Vec<(String, String)>) {
+async fn keep_fresh(router: Arc<Router>, origin: ConfigurationSource, defaults: Vec<(String, String)>) {
     let mut known = stamp(&origin);
     loop {
         tokio::time::sleep(LOOK).await;
@@ -290,22 +290,22 @@ async fn keep_fresh(site: Arc<Router>, origin: ConfigurationSource, defaults: Ve
             None => {}
             Some(Ok(configurations)) => {
                 let count = configurations.count();
-                site.replace(configurations);
-                site.progress.note(STEP, format!("the configurations have changed; there are {count} now"));
-                tell_warnings(&site);
+                router.replace(configurations);
+                router.progress.note(STEP, format!("the configurations have changed; there are {count} now"));
+                tell_warnings(&router);
             }
             Some(Err(error)) => {
                 let text = causes(&error).join("\n  because: ");
                 let message = format!("error: {text}\nThe configurations as they were before stay in use.");
-                site.progress.note(STEP, message);
+                router.progress.note(STEP, message);
             }
         }
     }
 }
 
-fn tell_warnings(site: &Router) {
-    for warning in &site.configurations().warnings {
-        site.progress.note(STEP, warning.clone());
+fn tell_warnings(router: &Router) {
+    for warning in &router.configurations().warnings {
+        router.progress.note(STEP, warning.clone());
     }
 }
 

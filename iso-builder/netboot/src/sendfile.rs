@@ -88,13 +88,13 @@ fn read(bytes: &[u8]) -> Option<RawRequest> {
 /// Answers a request for a file of the client at `peer`.
 pub async fn answer(
     stream: &TcpStream,
-    site: &Arc<Router>,
+    router: &Arc<Router>,
     peer: IpAddr,
     asked: RawRequest,
     last: bool,
 ) -> io::Result<()> {
     take(stream, asked.length).await?;
-    let Ok(response) = respond(Arc::clone(site), peer, asked.request).await;
+    let Ok(response) = respond(Arc::clone(router), peer, asked.request).await;
     write(stream, head(&response, last, jiff::Timestamp::now()).as_slice()).await?;
     match response.into_body().into_parts() {
         BodyParts::Whole(bytes) => write(stream, &bytes).await,

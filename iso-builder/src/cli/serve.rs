@@ -169,10 +169,10 @@ fn state() -> PathBuf {
 impl ServeCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let server = Server::start(&self.try_into()?, &context.progress)?;
-        let release = server.site().files.release();
+        let release = server.router().files.release();
         let product = format!("{} {}", release.name, release.version);
-        let (address, configurations) = (server.address(), server.site().configurations().count());
-        let scheme = if server.site().tls { "https" } else { "http" };
+        let (address, configurations) = (server.address(), server.router().configurations().count());
+        let scheme = if server.router().tls { "https" } else { "http" };
         let FleetEntry { url, file } = server.entry();
         // What does not go to a terminal is kept by somebody.
         let page = match std::io::stdout().is_terminal() {

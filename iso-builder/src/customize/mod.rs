@@ -10,6 +10,7 @@
 //! | [`change`] | changing them so that a power cut leaves no half configuration |
 //! | [`copy`] | a changed copy of an ISO, as a file or as a stream |
 //! | [`customisation`] | what is in a medium, without its secrets |
+//! | [`summary`] | what an install configuration on a medium is about |
 //! | [`volume`] | a small volume with configurations alone |
 
 pub mod change;

@@ -25,7 +25,7 @@ impl Stories {
         self.0.get(&id)
     }
 
-    /// Takes in what [`story::read`] has checked. `has_taken` says whether the one who tells it has taken the
+    /// Takes in what [`super::story::read`] has checked. `has_taken` says whether the one who tells it has taken the
     /// configuration: what anybody else told before is no part of that story. Returns whether the story is a new one, and
     /// what the run has come to, if it is over.
     pub fn hear(

@@ -34,15 +34,15 @@ fn server() -> SocketAddr {
         let system = BootSystem::of(&files, &[]).unwrap();
         let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
         let configurations = Configurations::load(&ConfigurationSource::Directory(nodes), &[]).unwrap();
-        let mut site = Router::new(files, system, store, configurations);
-        site.fleet = Fleet::new(&Secret::new("T-secret"), false);
+        let mut router = Router::new(files, system, store, configurations);
+        router.fleet = Fleet::new(&Secret::new("T-secret"), false);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(listen(([127, 0, 0, 1], 0).into())).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = tokio::sync::watch::channel(false);
         runtime.spawn(async move {
-            serve(listener, Arc::new(site), None, ServerLimits::default(), stopped).await;
+            serve(listener, Arc::new(router), None, ServerLimits::default(), stopped).await;
             drop(stop);
         });
         (address, directory, runtime)

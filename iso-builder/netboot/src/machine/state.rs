@@ -1,5 +1,5 @@
 //! Machines and the assignment of configurations to them: states, and what may happen to them. Pure functions of values;
-//! [`super::machine_registry`] applies them to what [`super::machine_store`] keeps.
+//! [`crate::machine_registry`] applies them to what [`crate::machine_store`] keeps.
 //!
 //! There is one record for each configuration that names a machine: the record of its assignment, whoever asks for it and
 //! by whichever mark. A machine that no configuration names has a record of its own.

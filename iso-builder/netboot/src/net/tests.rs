@@ -42,14 +42,14 @@ impl Server {
         let files = Files::open(&sample.tree()).unwrap();
         let system = BootSystem::of(&files, &[]).unwrap();
         let store = MachineRegistry::open(directory.path()).unwrap();
-        let site = Arc::new(Router::new(files, system, store, configurations));
+        let router = Arc::new(Router::new(files, system, store, configurations));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(listen(([127, 0, 0, 1], 0).into())).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let thread = std::thread::spawn(move || {
-            runtime.block_on(super::serve(listener, site, tls, limits, stopped));
+            runtime.block_on(super::serve(listener, router, tls, limits, stopped));
         });
         Self { address, stop, thread: Some(thread), _directory: directory }
     }

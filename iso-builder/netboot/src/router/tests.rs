@@ -12,7 +12,7 @@ const NOW: Moment = Moment(1_700_000_000);
 const KNOWN: &str = "mac=52:54:00:00:00:01&mac=&uuid=&serial=CZ1&asset=No%20Asset%20Tag";
 
 struct Bench {
-    site: Router,
+    router: Router,
     directory: tempfile::TempDir,
 }
 
@@ -28,7 +28,7 @@ fn bench(files: &[&str]) -> Bench {
     let system = BootSystem::of(&files, &[]).unwrap();
     let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
     let configurations = Configurations::load(&ConfigurationSource::Directory(nodes), &[]).unwrap();
-    Bench { site: site_of(files, system, store, configurations), directory }
+    Bench { router: site_of(files, system, store, configurations), directory }
 }
 
 /// A site that machines reach at one address.
@@ -38,15 +38,15 @@ fn site_of(
     store: MachineRegistry,
     configurations: Configurations,
 ) -> Router {
-    let mut site = Router::new(files, system, store, configurations);
-    site.hosts = Hosts::of_this_host(Some("http://192.0.2.1:8080"));
-    site
+    let mut router = Router::new(files, system, store, configurations);
+    router.hosts = Hosts::of_this_host(Some("http://192.0.2.1:8080"));
+    router
 }
 
 impl Bench {
     fn ask(&self, path: &str, query: &str, now: Moment) -> ServedReply {
         let asked = ServedRequest { path, query, host: Some("192.0.2.1:8080"), ..ServedRequest::default() };
-        self.site.answer(&asked, now)
+        self.router.answer(&asked, now)
     }
 
     /// The script for a machine.
@@ -65,12 +65,12 @@ impl Bench {
 
     /// The server after it was killed.
     fn restarted(self) -> Self {
-        let Self { site, directory } = self;
-        let Router { files, system, store, configurations, .. } = site;
+        let Self { router, directory } = self;
+        let Router { files, system, store, configurations, .. } = router;
         drop(store);
         let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
         let configurations = Arc::into_inner(configurations.into_inner().unwrap()).unwrap();
-        Self { site: site_of(files, system, store, configurations), directory }
+        Self { router: site_of(files, system, store, configurations), directory }
     }
 }
 
@@ -81,18 +81,18 @@ impl Bench {
     }
 
     fn machines(&self) -> Vec<Machine> {
-        self.site.store.list(usize::MAX).unwrap().0
+        self.router.store.list(usize::MAX).unwrap().0
     }
 
     fn act(&self, action: OperatorAction) {
-        self.site.store.act(self.machine().id, action, &self.site.configurations(), NOW).unwrap();
+        self.router.store.act(self.machine().id, action, &self.router.configurations(), NOW).unwrap();
     }
 
     /// What the holder of the configuration reports.
     fn report(&self, event: DeploymentEvent) {
         let nothing = Identity::default();
-        let configurations = self.site.configurations();
-        self.site.store.report(self.machine().id, Some(event), &nothing, &configurations, NOW).unwrap();
+        let configurations = self.router.configurations();
+        self.router.store.report(self.machine().id, Some(event), &nothing, &configurations, NOW).unwrap();
     }
 }
 
@@ -168,7 +168,7 @@ fn a_conflict_boots_from_disk_with_an_answer_before_and_after_a_new_start() {
         assert!(installs(&bench.boot("mac=52-54-00-00-00-01", NOW)));
         bench = bench.restarted();
     }
-    let (_, _, conflicts) = bench.site.store.list(0).unwrap();
+    let (_, _, conflicts) = bench.router.store.list(0).unwrap();
     assert_eq!(conflicts.len(), 1);
     assert_eq!(conflicts[0].between, ["mac-52-54-00-00-00-01.yaml", "serial-SRV2.yaml"]);
 }
@@ -194,7 +194,7 @@ impl MachineStore for Broken {
 #[test]
 fn a_machine_boots_from_its_disk_where_the_server_has_trouble() {
     let mut bench = bench(&["serial-CZ1.yaml"]);
-    bench.site.store = MachineRegistry::new(Box::new(Broken));
+    bench.router.store = MachineRegistry::new(Box::new(Broken));
     let script = bench.boot(KNOWN, NOW);
     assert!(!installs(&script) && script.contains("the server has trouble"), "{script}");
     let grub = bench.ask(&format!("{GRUB}52:54:00:00:00:01"), "", NOW);
@@ -218,7 +218,7 @@ fn a_web_page_changes_nothing_by_get() {
             let host = Some("192.0.2.1:8080");
             let asked = ServedRequest { path, query: KNOWN, host, provenance, ..ServedRequest::default() };
             assert!(
-                matches!(bench.site.answer(&asked, NOW), ServedReply::Refused(_)),
+                matches!(bench.router.answer(&asked, NOW), ServedReply::Refused(_)),
                 "{path} {provenance:?}"
             );
         }
@@ -234,7 +234,7 @@ fn a_name_that_is_not_the_servers_opens_nothing() {
     for host in ["evil.example", "evil.example:8080", "203.0.113.9:8080", "192.0.2.1.evil.example"] {
         for path in [BOOT, &path] {
             let asked = ServedRequest { path, query: KNOWN, host: Some(host), ..ServedRequest::default() };
-            assert!(matches!(bench.site.answer(&asked, NOW), ServedReply::Refused(_)), "{host} {path}");
+            assert!(matches!(bench.router.answer(&asked, NOW), ServedReply::Refused(_)), "{host} {path}");
         }
     }
     assert!(matches!(bench.ask(&path, "", NOW), ServedReply::Configuration(_)));
@@ -254,11 +254,13 @@ impl Sink for Log {
 fn the_log_tells_the_address_of_each_client() {
     let mut bench = bench(&["serial-CZ1.yaml"]);
     let log = Log::default();
-    bench.site.progress = Progress::new(vec![Box::new(log.clone())]);
+    bench.router.progress = Progress::new(vec![Box::new(log.clone())]);
     let ask = |last: u8, path: &str| {
         let peer = [192, 0, 2, last].into();
         let host = Some("192.0.2.1:8080");
-        bench.site.answer(&ServedRequest { peer, path, query: KNOWN, host, ..ServedRequest::default() }, NOW)
+        bench
+            .router
+            .answer(&ServedRequest { peer, path, query: KNOWN, host, ..ServedRequest::default() }, NOW)
     };
     let ServedReply::Script(script) = ask(7, BOOT) else { panic!() };
     ask(8, BOOT);
@@ -320,7 +322,7 @@ fn questions_that_make_no_sense_change_nothing() {
     }
     for host in [None, Some(""), Some("a b"), Some("a/${b}"), Some("a\r\nb")] {
         let asked = ServedRequest { path: BOOT, query: KNOWN, host, ..ServedRequest::default() };
-        assert!(matches!(bench.site.answer(&asked, NOW), ServedReply::Bad(_)), "{host:?}");
+        assert!(matches!(bench.router.answer(&asked, NOW), ServedReply::Bad(_)), "{host:?}");
     }
     assert!(bench.machines().is_empty());
     let many: Vec<_> = (0..=MOST_CARDS).map(|card| format!("mac=52:54:00:00:01:{card:02x}")).collect();
@@ -335,7 +337,7 @@ fn questions_that_make_no_sense_change_nothing() {
             host: Some("localhost"),
             ..ServedRequest::default()
         };
-        assert!(matches!(bench.site.answer(&asked, NOW), ServedReply::OnlyGet), "{path}");
+        assert!(matches!(bench.router.answer(&asked, NOW), ServedReply::OnlyGet), "{path}");
     }
     assert!(matches!(bench.ask(&path, "", NOW), ServedReply::Configuration(_)));
 }
@@ -376,7 +378,7 @@ fn a_path_outside_of_what_is_served_is_not_found() {
         fields: range::RangeFields { range: Some("bytes=0-0"), ..range::RangeFields::default() },
         ..ServedRequest::default()
     };
-    assert!(matches!(bench.site.answer(&asked, NOW), ServedReply::File(_, RangeSelection::Whole)));
+    assert!(matches!(bench.router.answer(&asked, NOW), ServedReply::File(_, RangeSelection::Whole)));
 }
 
 #[test]
@@ -385,7 +387,7 @@ fn nothing_that_is_kept_or_told_holds_a_token_or_a_secret() {
     let path = Bench::configuration(&bench.boot(KNOWN, NOW));
     let token = path.rsplit('/').next().unwrap();
     let ServedReply::Configuration(_) = bench.ask(&path, "", NOW) else { panic!() };
-    let mut texts = vec![format!("{:?}", bench.site)];
+    let mut texts = vec![format!("{:?}", bench.router)];
     for entry in std::fs::read_dir(bench.directory.path().join("state")).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         texts.push(String::from_utf8_lossy(&bytes).into_owned());
