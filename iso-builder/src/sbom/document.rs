@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use base::digest::Digest;
-use formats::oci::ImageReference;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::contents::{ImageContents, TreePackages};
 use super::package::{SbomPackage, encode};
-use super::tree::TreePackages;
 
 /// What namespaces of documents are made in.
 const NAMESPACE: Uuid = uuid::uuid!("6c1f6a52-0a7a-5d0b-9a35-2f1c4e1a7d63");
@@ -26,17 +25,6 @@ pub struct SbomProduct<'a> {
     pub name: &'a str,
     /// Its version.
     pub version: &'a str,
-}
-
-/// What is in a container image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ImageContents {
-    /// Its reference.
-    pub name: ImageReference,
-    /// The digest that the reference leads to.
-    pub digest: Digest,
-    /// Its packages.
-    pub contents: TreePackages,
 }
 
 /// The bill of materials of `product`, whose OS has the packages `os` and which carries `images`. `epoch` (seconds since

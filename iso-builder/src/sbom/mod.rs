@@ -3,11 +3,13 @@
 //! [`tree`] finds the package managers' databases in tar files and in layers over one another, [`database`] reads them,
 //! [`document()`] writes SPDX 2.3 from what was found. The last is a pure function; nothing here runs a package manager.
 
+mod contents;
 pub mod database;
 mod document;
 pub mod package;
 pub mod tree;
 
-pub use document::{ImageContents, SbomProduct, document};
+pub use contents::{ImageContents, TreePackages};
+pub use document::{SbomProduct, document};
 pub use package::{PackageManager, SbomPackage};
-pub use tree::{LayerReader, TreePackages, of_tree};
+pub use tree::{LayerReader, of_tree};

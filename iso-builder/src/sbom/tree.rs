@@ -12,9 +12,8 @@ use anyhow::{Context, Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 
+use super::contents::{ImageContents, TreePackages};
 use super::database;
-use super::document::ImageContents;
-use super::package::SbomPackage;
 use crate::archive::members::inside;
 use crate::archive::{ArchiveMembers, MemberKind, compression};
 use crate::images::Store;
@@ -31,15 +30,6 @@ const OS_RELEASE: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
 /// Directories of RPM's databases and the names that these have. Reading one takes a database library.
 const RPM: [&str; 2] = ["var/lib/rpm/", "usr/lib/sysimage/rpm/"];
 const RPM_FILES: [&str; 3] = ["Packages", "Packages.db", "rpmdb.sqlite"];
-
-/// The packages of a tree.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TreePackages {
-    /// Those that were found, sorted, each once.
-    pub packages: Vec<SbomPackage>,
-    /// Databases that were not read, by path.
-    pub unread: Vec<String>,
-}
 
 /// What one layer does to the databases below it.
 #[derive(Clone, Debug, Default)]

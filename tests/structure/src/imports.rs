@@ -132,16 +132,19 @@ impl<'a> Resolver<'a> {
     ) -> Option<(&'a PathBuf, String)> {
         let module = self.module(home, place)?;
         let name = path.first()?;
+        // After `pub use install::install;` the name is the module's where the path goes on.
+        if path.len() > 1 && module.children.contains_key(name) {
+            let mut below = place.to_vec();
+            below.push(name.clone());
+            if let Some(found) = self.from_module(home, &below, &path[1..], depth) {
+                return Some(found);
+            }
+        }
         if let Some(import) = module.uses.iter().find(|import| import.name == *name) {
             return self.through(home, place, import, &path[1..], depth);
         }
         if module.items.contains_key(name) {
             return Some((&module.file, name.clone()));
-        }
-        if module.children.contains_key(name) {
-            let mut below = place.to_vec();
-            below.push(name.clone());
-            return self.from_module(home, &below, &path[1..], depth);
         }
         module
             .uses
