@@ -11,17 +11,18 @@ use super::fitness;
 use super::gather::{Media, kernel_command_line};
 use super::report::RunRecord;
 use crate::execute::{
-    Cancel, DOCUMENT, OpenDisk, RunParts, SystemHost, Unpacking, execute, take_down, take_up,
+    Cancel, DOCUMENT, OpenDisk, RunEffects, SystemHost, Unpacking, execute, take_down, take_up,
 };
 use crate::installed::decide::words;
 use crate::installed::{Decision, InstallRecord, decide};
 use crate::inventory::{Inventory, Roots};
 use crate::live::{is_live, set_up_network};
 use crate::node::cluster::ClusterMember;
-use crate::plan::Finish;
+use crate::plan::{Finish, NodeTexts, SealedPlan};
 use crate::preflight::join::pin;
 use crate::resolve::{SystemFetch, resolve};
 use base::command::SystemRunner;
+use base::failure::{Class, Classify};
 use base::progress::Progress;
 use model::config::{self, InstallConfig, Secret};
 use transfer::download::Patience;
@@ -90,7 +91,12 @@ pub(crate) fn carry_out(
         Some(_) => record.kept_by_node()?,
         None => None,
     };
-    let parts = RunParts {
+    // Made before the first write: a document that cannot be made must not cost a disk.
+    let document =
+        node_document(&plan.document).class(Class::Invalid, || "making the node document".into())?;
+    let preflight = preflight.to_text();
+    let sealed = SealedPlan::new(plan, NodeTexts { document, fleet, installed, preflight });
+    let effects = RunEffects {
         device: &disk,
         open: &|target| Ok(Box::new(OpenDisk::open(target)?)),
         source: media.source.as_ref(),
@@ -98,14 +104,10 @@ pub(crate) fn carry_out(
         host: &host,
         progress,
         cancel: &cancel,
-        document: &node_document,
-        fleet: fleet.as_ref(),
-        installed: &installed,
         unpacking: &Unpacking::of_live_system(),
-        preflight: &preflight.to_text(),
     };
-    execute(&plan, &parts)?;
-    Ok(InstallEnd::Installed(plan.finish, inventory))
+    execute(&sealed, &effects)?;
+    Ok(InstallEnd::Installed(sealed.plan().finish, inventory))
 }
 
 /// The text of the node document. The node reads it at every boot: one that it would refuse must not cost a disk.

@@ -20,42 +20,38 @@ use super::disk::mirror::{self, Arrays};
 use super::disk::system_disks::SystemDisks;
 use super::disk::table;
 use super::disk::wipe;
-use super::parts::RunParts;
+use super::effects::RunEffects;
 use super::payload::node_files::{InstallLog, NodeFiles};
 use super::resume::journal::Journal;
 use super::resume::take_over::take_over;
-use crate::plan::{EspFile, Filesystem, Partition, PartitionName, Plan, Step, Target};
-use base::failure::{Class, Classify};
+use crate::plan::{EspFile, Filesystem, Partition, PartitionName, Plan, SealedPlan, Step, Target};
 use base::size::ByteSize;
 use medium::sources::Seen;
 use model::release::Payload;
 use outcome::{DiskTouched, told};
 
-/// Carries out the plan. After an error the disk is as it was if nothing was written yet, and otherwise does
+/// Carries out the plan, which says everything that is written. After an error the disk is as it was if nothing was written yet, and otherwise does
 /// not boot; the error says which.
-pub fn execute(plan: &Plan, parts: &RunParts<'_>) -> Result<()> {
-    let guard = KeptGuard::new(parts.device, plan.kept_here());
-    let log = InstallLog::begin(&format!("{plan}\n{}", parts.preflight), parts.progress);
-    // Made before the first write: a document that cannot be made must not cost a disk.
-    let document =
-        (parts.document)(&plan.document).class(Class::Invalid, || "making the node document".into())?;
-    let arrays = Arrays::new(parts.runner);
-    check_programs(plan, parts, &arrays)?;
-    let second = plan.mirror.as_ref().map(|mirror| (parts.open)(&mirror.disk)).transpose()?;
-    let others = OtherDisks::open(plan, parts)?;
+pub fn execute(sealed: &SealedPlan, effects: &RunEffects<'_>) -> Result<()> {
+    let (plan, texts) = (sealed.plan(), sealed.texts());
+    let guard = KeptGuard::new(effects.device, plan.kept_here());
+    let log = InstallLog::begin(&format!("{plan}\n{}", texts.preflight), effects.progress);
+    let arrays = Arrays::new(effects.runner);
+    check_programs(plan, effects, &arrays)?;
+    let second = plan.mirror.as_ref().map(|mirror| (effects.open)(&mirror.disk)).transpose()?;
+    let others = OtherDisks::open(plan, effects)?;
     let system = SystemDisks::new(plan, &guard, second.as_deref())?;
     system.each(|disk| other_disks::spare(plan, &disk.device, disk.target))?;
     if let Some((device, data)) = others.data(plan) {
         other_disks::spare(plan, device, &data.disk)?;
     }
-    let keeper = keep::rehearse(plan, parts.device, others.kept())?;
-    plan.warnings.iter().for_each(|warning| parts.progress.note("run", format!("Warning: {warning}")));
+    let keeper = keep::rehearse(plan, effects.device, others.kept())?;
+    plan.warnings.iter().for_each(|warning| effects.progress.note("run", format!("Warning: {warning}")));
     let (seen, nodes, members) = (Seen::default(), BTreeMap::new(), Vec::new());
-    let installed = parts.installed.clone();
-    let identity = NodeFiles::new(document, &plan.release, installed, &plan.cards, parts.fleet.cloned());
+    let identity = NodeFiles::new(texts, &plan.release, &plan.cards);
     let mut run = Run {
         plan,
-        parts,
+        effects,
         system,
         arrays,
         others,
@@ -73,9 +69,9 @@ pub fn execute(plan: &Plan, parts: &RunParts<'_>) -> Result<()> {
 }
 
 /// Fails where a program is missing that only some plans need, which must not cost a disk.
-fn check_programs(plan: &Plan, parts: &RunParts<'_>, arrays: &Arrays<'_>) -> Result<()> {
+fn check_programs(plan: &Plan, effects: &RunEffects<'_>, arrays: &Arrays<'_>) -> Result<()> {
     if plan.steps.iter().any(|step| matches!(step, Step::Unpack { .. })) {
-        parts.unpacking.check(parts.runner)?;
+        effects.unpacking.check(effects.runner)?;
     }
     if plan.mirror.is_some() {
         arrays.check()?;
@@ -85,7 +81,7 @@ fn check_programs(plan: &Plan, parts: &RunParts<'_>, arrays: &Arrays<'_>) -> Res
 
 struct Run<'r, 'a> {
     plan: &'r Plan,
-    parts: &'r RunParts<'a>,
+    effects: &'r RunEffects<'a>,
     system: SystemDisks<'r>,
     arrays: Arrays<'r>,
     others: OtherDisks<'a>,
@@ -105,7 +101,7 @@ impl Run<'_, '_> {
     fn steps(&mut self) -> Result<()> {
         let mut touched = DiskTouched::default();
         for step in &self.plan.steps {
-            let done = self.parts.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
+            let done = self.effects.cancel.check().map_err(anyhow::Error::from).and_then(|()| {
                 touched = touched.max(DiskTouched::by(step));
                 self.step(step)
             });
@@ -119,7 +115,7 @@ impl Run<'_, '_> {
 
     /// What follows the commit. The node is complete without it, so that trouble here is told and no more.
     fn conclude(&mut self) {
-        let RunParts { host, progress, .. } = *self.parts;
+        let RunEffects { host, progress, .. } = *self.effects;
         if let Some(variables) = host.firmware_variables() {
             firmware::enter_each(&variables, self.plan, &self.system, progress);
         }
@@ -137,12 +133,12 @@ impl Run<'_, '_> {
     }
 
     fn step(&mut self, step: &Step) -> Result<()> {
-        let progress = self.parts.progress.clone();
+        let progress = self.effects.progress.clone();
         let id = step.id();
         match step {
             Step::VerifyMedium { payloads } => self.verify_medium(id, payloads),
             Step::WipeDisks => {
-                progress.within(id, "Erasing other disks", || self.others.wipe(self.plan, self.parts))
+                progress.within(id, "Erasing other disks", || self.others.wipe(self.plan, self.effects))
             }
             Step::DataDisk { filesystem } => {
                 progress.within(id, "Making the data disk", || self.data_disk(filesystem))
@@ -187,7 +183,7 @@ impl Run<'_, '_> {
                 }
             }
             table::verify(&disk.device, disk.guid, disk.partitions)?;
-            members.push(self.parts.host.partition_nodes(disk.target, disk.partitions)?);
+            members.push(self.effects.host.partition_nodes(disk.target, disk.partitions)?);
             Ok(())
         })?;
         if let [only] = &members[..] {
@@ -199,7 +195,7 @@ impl Run<'_, '_> {
     }
 
     fn esp(&self, id: &str, volume: (u32, u64), files: &[EspFile]) -> Result<()> {
-        let RunParts { source, cancel, progress, .. } = *self.parts;
+        let RunEffects { source, cancel, progress, .. } = *self.effects;
         let partition = needed(self.plan, PartitionName::Esp)?;
         let mut shown = progress.step(id, "Writing the boot files", Some(esp::total(files)));
         esp::write(&self.system, partition, volume, files, source, &mut shown, cancel)?;
@@ -211,19 +207,19 @@ impl Run<'_, '_> {
     fn boot_code(&self, boot: &Payload, core: &Payload) -> Result<()> {
         self.system.each(|disk| {
             let partition = disk.partition(PartitionName::Bios)?;
-            bios::write(&disk.device, partition, boot, core, self.parts.source)
+            bios::write(&disk.device, partition, boot, core, self.effects.source)
         })
     }
 
     fn mirror(&mut self) -> Result<()> {
         for array in self.plan.mirror.iter().flat_map(|mirror| &mirror.arrays) {
-            self.parts.cancel.check()?;
+            self.effects.cancel.check()?;
             let members: Vec<_> =
                 self.members.iter().filter_map(|nodes| nodes.get(&array.partition)).collect();
             let [first, second] = members[..] else {
                 anyhow::bail!("there is no pair of partitions {}", array.partition.as_str());
             };
-            let node = self.parts.host.array_node(array.partition)?;
+            let node = self.effects.host.array_node(array.partition)?;
             self.arrays.make(array, node.clone(), [first.clone(), second.clone()])?;
             self.nodes.insert(array.partition, node);
         }
@@ -232,7 +228,7 @@ impl Run<'_, '_> {
 
     fn data_disk(&mut self, filesystem: &Filesystem) -> Result<()> {
         let (device, data) = self.others.data(self.plan).context("the plan has no data disk")?;
-        self.nodes.extend(other_disks::make_data(device, data, self.parts.host)?);
+        self.nodes.extend(other_disks::make_data(device, data, self.effects.host)?);
         self.mkfs(filesystem)?;
         device::barrier(device)
     }
@@ -242,7 +238,7 @@ impl Run<'_, '_> {
     fn filesystems(&mut self, filesystems: &[Filesystem]) -> Result<()> {
         for filesystem in filesystems {
             let node = self.node_of(filesystem.partition)?;
-            if !take_over(self.plan, self.parts, filesystem, &self.system, node)? {
+            if !take_over(self.plan, self.effects, filesystem, &self.system, node)? {
                 self.begun &= filesystem.partition != PartitionName::Config;
                 self.mkfs(filesystem)?;
             }
@@ -257,11 +253,11 @@ impl Run<'_, '_> {
     }
 
     fn mkfs(&self, filesystem: &Filesystem) -> Result<()> {
-        self.parts.cancel.check()?;
+        self.effects.cancel.check()?;
         let uuid = needed(self.plan, filesystem.partition)?.uuid;
         let node = self.node_of(filesystem.partition)?;
         let disk = &self.disk_of(filesystem.partition).description;
-        filesystems::make(self.parts.runner, filesystem, uuid, node, disk)
+        filesystems::make(self.effects.runner, filesystem, uuid, node, disk)
     }
 
     fn node(&mut self) -> Result<()> {
@@ -300,7 +296,7 @@ impl Run<'_, '_> {
 
     /// Does `check`, which reads file systems, so that it reads of each disk of the system.
     fn on_each_disk(&self, check: impl Fn() -> Result<()>) -> Result<()> {
-        let (host, made) = (self.parts.host, self.arrays.made());
+        let (host, made) = (self.effects.host, self.arrays.made());
         let read_from = |which| made.iter().try_for_each(|array| host.read_from(array, which));
         let mut which = 0..2;
         let checked = self.system.each(|_| {
@@ -324,7 +320,7 @@ impl Run<'_, '_> {
         access: MountAccess,
         work: impl FnOnce(&Path) -> Result<T>,
     ) -> Result<T> {
-        let done = with_mount(self.parts.host, self.node_of(name)?, access, work);
+        let done = with_mount(self.effects.host, self.node_of(name)?, access, work);
         done.map_err(|error| device::in_filesystem(error, name, &self.disk_of(name).description))
     }
 

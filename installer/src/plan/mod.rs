@@ -15,6 +15,7 @@ mod mirror;
 mod new_layout;
 mod payloads;
 mod render;
+mod sealed;
 mod step;
 mod steps;
 mod takedown;
@@ -35,6 +36,7 @@ pub(crate) use leftover::describe_holder;
 pub use mirror::{Array, Mirror};
 pub(crate) use payloads::images_of;
 pub(crate) use render::Losses;
+pub use sealed::{NodeTexts, SealedPlan};
 pub use step::{EspContent, EspFile, Filesystem, Step, UnpackedImage};
 pub use target::Target;
 

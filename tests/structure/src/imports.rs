@@ -103,27 +103,27 @@ impl<'a> Resolver<'a> {
         }
         let first = path.first()?;
         match first.as_str() {
-            "crate" => self.from_module(self.home, &[], &path[1..], depth),
-            "self" => self.from_module(self.home, place, &path[1..], depth),
+            "crate" => self.look_up(self.home, &[], &path[1..], depth),
+            "self" => self.look_up(self.home, place, &path[1..], depth),
             "super" => {
                 let up = path.iter().take_while(|segment| *segment == "super").count();
                 let above = place.len().checked_sub(up)?;
-                self.from_module(self.home, &place[..above], &path[up..], depth)
+                self.look_up(self.home, &place[..above], &path[up..], depth)
             }
             _ => {
                 let module = self.module(self.home, place)?;
                 if module.children.contains_key(first)
                     || module.uses.iter().any(|import| import.name == *first)
                 {
-                    return self.from_module(self.home, place, path, depth);
+                    return self.look_up(self.home, place, path, depth);
                 }
                 let other = self.crates.iter().position(|one| one.name == *first)?;
-                self.from_module(other, &[], &path[1..], depth)
+                self.look_up(other, &[], &path[1..], depth)
             }
         }
     }
 
-    fn from_module(
+    fn look_up(
         &self,
         home: usize,
         place: &[String],
@@ -136,7 +136,7 @@ impl<'a> Resolver<'a> {
         if path.len() > 1 && module.children.contains_key(name) {
             let mut below = place.to_vec();
             below.push(name.clone());
-            if let Some(found) = self.from_module(home, &below, &path[1..], depth) {
+            if let Some(found) = self.look_up(home, &below, &path[1..], depth) {
                 return Some(found);
             }
         }

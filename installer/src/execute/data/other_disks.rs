@@ -9,7 +9,7 @@ use crate::execute::disk::device::{self, BlockDevice};
 use crate::execute::disk::host::Host;
 use crate::execute::disk::table;
 use crate::execute::disk::wipe;
-use crate::execute::parts::RunParts;
+use crate::execute::effects::RunEffects;
 use crate::plan::{DataDisk, PartitionName, Plan, Target, WipedDisk};
 use base::failure::{Class, Failure};
 use model::config::{Wipe, WipeFailure};
@@ -23,28 +23,28 @@ pub(in crate::execute) struct OtherDisks<'a> {
 }
 
 impl<'a> OtherDisks<'a> {
-    pub(in crate::execute) fn open(plan: &Plan, parts: &RunParts<'a>) -> Result<Self> {
-        let data = plan.data_disk.as_ref().map(|data| (parts.open)(&data.disk)).transpose()?;
-        let kept = plan.kept_apart().map(|kept| (parts.open)(&kept.disk)).transpose()?;
-        let open = |wiped: &WipedDisk| tolerated(plan, parts, &wiped.disk, (parts.open)(&wiped.disk));
+    pub(in crate::execute) fn open(plan: &Plan, effects: &RunEffects<'a>) -> Result<Self> {
+        let data = plan.data_disk.as_ref().map(|data| (effects.open)(&data.disk)).transpose()?;
+        let kept = plan.kept_apart().map(|kept| (effects.open)(&kept.disk)).transpose()?;
+        let open = |wiped: &WipedDisk| tolerated(plan, effects, &wiped.disk, (effects.open)(&wiped.disk));
         let wiped = plan.wiped.iter().map(open).collect::<Result<_>>()?;
         Ok(Self { data, kept, wiped })
     }
 
     /// Erases each disk that the plan wipes. One that cannot be erased is told where that is no reason to stop.
-    pub(in crate::execute) fn wipe(&self, plan: &Plan, parts: &RunParts<'_>) -> Result<()> {
+    pub(in crate::execute) fn wipe(&self, plan: &Plan, effects: &RunEffects<'_>) -> Result<()> {
         for (device, wiped) in self.wiped.iter().zip(&plan.wiped) {
             let Some(device) = device else { continue };
-            parts.cancel.check()?;
-            parts.progress.note("wipe-disks", format!("Erasing {}", wiped.disk.description));
+            effects.cancel.check()?;
+            effects.progress.note("wipe-disks", format!("Erasing {}", wiped.disk.description));
             let cleared = wipe::clear(device.as_ref(), &wiped.disk.signatures, &wiped.erased)
                 .with_context(|| format!("erasing {}", wiped.disk.path.display()));
-            if tolerated(plan, parts, &wiped.disk, cleared)?.is_none() {
+            if tolerated(plan, effects, &wiped.disk, cleared)?.is_none() {
                 continue;
             }
             // Nothing of this disk is used again before the machine restarts.
-            if let Err(error) = parts.host.partition_nodes(&wiped.disk, &[]) {
-                parts
+            if let Err(error) = effects.host.partition_nodes(&wiped.disk, &[]) {
+                effects
                     .progress
                     .note("wipe-disks", format!("The kernel still shows old partitions: {error:#}"));
             }
@@ -67,11 +67,11 @@ impl<'a> OtherDisks<'a> {
 }
 
 /// With `install.wipe_failure: warn`, what went wrong on a disk that only loses something is told, and nothing comes of it.
-fn tolerated<T>(plan: &Plan, parts: &RunParts<'_>, disk: &Target, done: Result<T>) -> Result<Option<T>> {
+fn tolerated<T>(plan: &Plan, effects: &RunEffects<'_>, disk: &Target, done: Result<T>) -> Result<Option<T>> {
     match done {
         Err(error) if plan.document.install.wipe_failure == WipeFailure::Warn => {
             let path = disk.path.display();
-            parts.progress.note("wipe-disks", format!("Warning: {path} is not wiped: {error:#}"));
+            effects.progress.note("wipe-disks", format!("Warning: {path} is not wiped: {error:#}"));
             Ok(None)
         }
         done => done.map(Some),

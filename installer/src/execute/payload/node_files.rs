@@ -11,6 +11,7 @@ use super::store::directory;
 use crate::fleet::handover;
 use crate::installed;
 use crate::nics::{Remembered, record};
+use crate::plan::NodeTexts;
 use base::digest::Digest;
 use base::failure::{Class, Classify};
 use base::files::write_atomically;
@@ -37,13 +38,8 @@ pub(in crate::execute) struct NodeFiles {
 
 impl NodeFiles {
     /// Draws the node's identity.
-    pub(in crate::execute) fn new(
-        document: Secret,
-        release: &Release,
-        installed: Secret,
-        cards: &Remembered,
-        fleet: Option<Secret>,
-    ) -> Self {
+    pub(in crate::execute) fn new(texts: &NodeTexts, release: &Release, cards: &Remembered) -> Self {
+        let NodeTexts { document, fleet, installed, .. } = texts.clone();
         // As machine-id(5) wants it.
         let machine_id = format!("{}\n", Uuid::new_v4().simple());
         let cards = (!cards.is_empty()).then(|| cards.to_text());

@@ -11,7 +11,7 @@ use super::journal::JOURNAL;
 use crate::execute::disk::device::BlockDevice;
 use crate::execute::disk::filesystems;
 use crate::execute::disk::host::{MountAccess, with_mount};
-use crate::execute::parts::RunParts;
+use crate::execute::effects::RunEffects;
 use crate::execute::payload::store::Store;
 use crate::plan::{Filesystem, PartitionName, Plan, Step};
 use base::failure::{Class, Classify, class_of};
@@ -26,7 +26,7 @@ const FOUND: &str = "lost+found";
 /// Somebody said stop.
 pub(in crate::execute) fn take_over(
     plan: &Plan,
-    parts: &RunParts<'_>,
+    effects: &RunEffects<'_>,
     filesystem: &Filesystem,
     device: &dyn BlockDevice,
     node: &Path,
@@ -35,16 +35,16 @@ pub(in crate::execute) fn take_over(
     if !plan.stays(name) {
         return Ok(false);
     }
-    parts.cancel.check()?;
+    effects.cancel.check()?;
     let partition = plan.partition(name).context("the plan has no such partition")?;
-    let taken = filesystems::check(parts.runner, filesystem, (device, partition), node).and_then(|()| {
-        with_mount(parts.host, node, MountAccess::Write, |root| sweep(root, &kept(plan, name)))
+    let taken = filesystems::check(effects.runner, filesystem, (device, partition), node).and_then(|()| {
+        with_mount(effects.host, node, MountAccess::Write, |root| sweep(root, &kept(plan, name)))
     });
     match taken {
         Err(error) if class_of(&error) == Class::Cancelled => Err(error),
         Err(error) => {
             let told = format!("The file system {} is made anew: {error:#}", name.as_str());
-            parts.progress.note("filesystems", told);
+            effects.progress.note("filesystems", told);
             Ok(false)
         }
         Ok(()) => Ok(true),

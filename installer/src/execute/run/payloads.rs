@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::{Run, needed};
 use crate::execute::disk::device;
 use crate::execute::disk::host::MountAccess;
-use crate::execute::parts::RunParts;
+use crate::execute::effects::RunEffects;
 use crate::execute::payload::image;
 use crate::execute::payload::seed::Seeding;
 use crate::execute::payload::store::AT_ONCE;
@@ -21,7 +21,7 @@ use model::release::Payload;
 impl Run<'_, '_> {
     /// Compares what the medium boots from, which costs some MiB, and ends the install where that was changed.
     fn verify_boot_parts(&self, id: &str) -> Result<()> {
-        let RunParts { source, cancel, progress, .. } = *self.parts;
+        let RunEffects { source, cancel, progress, .. } = *self.effects;
         match compare(source, &self.plan.release, Scope::Boot, None, &|| Ok(cancel.check()?))? {
             Compared::Image(differences) if !differences.is_empty() => {
                 return Err(changed(source, &differences).into());
@@ -38,7 +38,7 @@ impl Run<'_, '_> {
     /// Hashes what is on this machine; what is on a server is hashed on its way, and asked for now.
     pub(super) fn verify_medium(&mut self, id: &str, payloads: &[Payload]) -> Result<()> {
         self.verify_boot_parts(id)?;
-        let RunParts { source, cancel, progress, .. } = *self.parts;
+        let RunEffects { source, cancel, progress, .. } = *self.effects;
         let (here, away): (Vec<_>, Vec<_>) =
             payloads.iter().partition(|payload| source.place(payload) == Some(Place::Here));
         let total = here.iter().map(|payload| payload.size).sum();
@@ -64,7 +64,7 @@ impl Run<'_, '_> {
         if !self.plan.stays(name) {
             return Ok(false);
         }
-        let RunParts { cancel, progress, .. } = *self.parts;
+        let RunEffects { cancel, progress, .. } = *self.effects;
         let partition = needed(self.plan, name)?;
         let mut shown =
             progress.step("image-check", "Reading the OS image that is there", Some(payload.size));
@@ -82,7 +82,7 @@ impl Run<'_, '_> {
         if self.has_image(id, payload, name)? {
             return Ok(());
         }
-        let RunParts { source, cancel, progress, .. } = *self.parts;
+        let RunEffects { source, cancel, progress, .. } = *self.effects;
         let partition = needed(self.plan, name)?;
         let begun = Instant::now();
         let mut shown = progress.step(id, "Writing the OS image", Some(payload.size));
@@ -112,7 +112,7 @@ impl Run<'_, '_> {
     }
 
     pub(super) fn images(&self, id: &str, blobs: &[Payload], metadata: Option<&Payload>) -> Result<()> {
-        let RunParts { source, cancel, progress, .. } = *self.parts;
+        let RunEffects { source, cancel, progress, .. } = *self.effects;
         let seeding = Seeding { source, cancel, release: &self.plan.release, seen: &self.seen };
         let total = blobs.iter().chain(metadata).map(|payload| payload.size).sum();
         let mut shown = progress.step(id, "Storing the container images", Some(total));
@@ -137,7 +137,7 @@ impl Run<'_, '_> {
     }
 
     pub(super) fn unpack(&self, images: &[UnpackedImage]) -> Result<()> {
-        let RunParts { unpacking, progress, cancel, .. } = *self.parts;
+        let RunEffects { unpacking, progress, cancel, .. } = *self.effects;
         let containerd = &self.plan.release.containerd;
         self.mounted(PartitionName::Persistent, MountAccess::Write, |root| {
             unpacking.unpack(root, containerd, images, progress, cancel)

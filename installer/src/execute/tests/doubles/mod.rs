@@ -16,10 +16,10 @@ pub(in crate::execute) use ext4::{Ext4Machine, copy_data};
 pub(in crate::execute) use host::{TestHost, TestRunner};
 pub(in crate::execute) use medium::TestMedium;
 
-use super::super::{BlockDevice, Cancel, Host, RunParts, Unpacking, execute};
+use super::super::{BlockDevice, Cancel, Host, RunEffects, Unpacking, execute};
 use crate::inventory::Inventory;
 use crate::plan::tests::{GUID, disk, release, trial};
-use crate::plan::{PartitionName, Plan, Target};
+use crate::plan::{NodeTexts, PartitionName, Plan, SealedPlan, Target};
 use base::command::Runner;
 use base::failure::{Class, class_of, render};
 use base::progress::Progress;
@@ -88,15 +88,18 @@ impl Bench {
         host: &dyn Host,
         runner: &dyn Runner,
     ) -> Result<()> {
-        let document = |config: &InstallConfig| {
-            let token = config.token.as_ref().map(Secret::expose).unwrap_or_default();
-            Ok(Secret::new(format!("token: {token}\n")))
+        let token = self.plan.document.token.as_ref().map(Secret::expose).unwrap_or_default();
+        let texts = NodeTexts {
+            document: Secret::new(format!("token: {token}\n")),
+            fleet: Some(Secret::new("{\"v\": 1}\n")),
+            installed: Secret::new("{\"version\": 1}\n"),
+            preflight: "passed  cpu  a test\n".into(),
         };
         let open = |target: &Target| -> Result<Box<dyn BlockDevice + '_>> {
             let disk = self.others.get(&target.name).ok_or_else(|| anyhow::anyhow!("no {}", target.name))?;
             Ok(Box::new(disk))
         };
-        let parts = RunParts {
+        let effects = RunEffects {
             device,
             open: &open,
             source: &self.medium,
@@ -104,13 +107,9 @@ impl Bench {
             host,
             progress: &Progress::new(vec![Box::new(self.recorder.clone())]),
             cancel: &Cancel::new(self.stop),
-            document: &document,
-            fleet: Some(&Secret::new("{\"v\": 1}\n")),
-            installed: &Secret::new("{\"version\": 1}\n"),
             unpacking: &Unpacking::of_live_system(),
-            preflight: "passed  cpu  a test\n",
         };
-        execute(&self.plan, &parts)
+        execute(&SealedPlan::new(self.plan.clone(), texts), &effects)
     }
 
     /// Runs to a failure; returns its class and text. Nothing may be mounted after it.
