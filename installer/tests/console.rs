@@ -11,7 +11,7 @@ use base::digest::Digest;
 use model::release::{Containerd, FORMAT, MANIFEST, MediumKind, Payload, Purpose, Release};
 
 /// How long a picture may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The manifest of a medium, which is all that a rehearsal reads of one.
 fn medium(at: &Path) {
@@ -89,7 +89,7 @@ impl Rehearsal {
 
     /// Waits until the picture is one that will do.
     fn wait(&self, what: &str, will_do: impl Fn(&str) -> bool) -> String {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let picture = self.picture();
             if will_do(&picture) {
@@ -155,7 +155,7 @@ fn a_whole_conversation(term: &str) {
     rehearsal.screen("end of the rehearsal");
     rehearsal.keys(&["Enter"]);
     let code = rehearsal.directory.path().join("code");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while fs::read_to_string(&code).unwrap_or_default().trim() != "0" {
         assert!(Instant::now() < until, "{:?}", fs::read_to_string(&code));
         std::thread::sleep(Duration::from_millis(50));

@@ -7,7 +7,7 @@
 //! | [`document`] | small things, read whole with a limit and from one answer |
 //! | [`resume`] | files of any size, read over broken connections to their end |
 //! | [`redirect`] | where a redirect may lead, and who hears credentials |
-//! | [`patience`] | how long to wait, and how often to try |
+//! | [`retry`] | how long to wait, and how often to try |
 //! | [`proxies`] | proxies that a configuration names |
 //! | `cause`, `trouble` | why something was not fetched, and whether trying again can help |
 //!
@@ -17,15 +17,15 @@ mod cause;
 mod client;
 mod document;
 mod downloader;
-mod patience;
 pub mod proxies;
 pub mod redirect;
 mod resume;
+mod retry;
 mod trouble;
 
 pub use cause::{Absent, Distrusted, carried, is_absent, is_distrusted, is_passing, reason, shown};
 pub use client::client;
 pub use document::{BodyError, TooLarge, body};
 pub use downloader::{Authoriser, Downloader};
-pub use patience::{Attempts, Passing, Patience};
 pub use resume::Download;
+pub use retry::{Attempts, Passing, RetryPolicy};

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::gather;
-use crate::fleet::{self, Patience, Reporter, Setup};
+use crate::fleet::{self, ReportRetry, Reporter, Setup};
 use base::progress::Progress;
 use model::config::text::HttpUrl;
 
@@ -29,8 +29,8 @@ impl Audience {
 
     /// Tells the server of one run from now on.
     pub(crate) fn reporter(&self, progress: &Progress) -> Option<Reporter> {
-        let (machine, patience) = (read_identity(Path::new("/")), Patience::default());
-        let begin = |url| Reporter::begin(Setup { url, machine, patience, progress: progress.clone() });
+        let (machine, retry) = (read_identity(Path::new("/")), ReportRetry::default());
+        let begin = |url| Reporter::begin(Setup { url, machine, retry, progress: progress.clone() });
         self.url.clone().map(begin)
     }
 }

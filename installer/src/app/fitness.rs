@@ -11,7 +11,7 @@ use super::inventory_file::read_inventory;
 use crate::inventory::Roots;
 use crate::preflight::join::version;
 use crate::preflight::network::Offline;
-use crate::preflight::{Intent, LINK_PATIENCE, MachineFacts, PreflightReport, SystemNetwork, inventory, run};
+use crate::preflight::{Intent, LINK_TIMEOUT, MachineFacts, PreflightReport, SystemNetwork, inventory, run};
 use base::command::SystemRunner;
 use base::progress::Progress;
 use medium::sources::BOOT_MEDIUM;
@@ -42,7 +42,7 @@ pub(crate) fn check(mut intent: Intent) -> Result<PreflightReport> {
         join.version = version::of_program(&SystemRunner, join.distribution);
     }
     let roots = Roots::default();
-    let facts = MachineFacts::scan(&roots, inventory(&roots, &intent, LINK_PATIENCE)?);
+    let facts = MachineFacts::scan(&roots, inventory(&roots, &intent, LINK_TIMEOUT)?);
     Ok(run(&facts, &intent, &SystemNetwork::default()))
 }
 

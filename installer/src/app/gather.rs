@@ -258,7 +258,7 @@ impl Effects for ThisMachine<'_> {
     }
 
     fn fetch(&mut self, request: &Request) -> Result<Document> {
-        url::fetch(request, url::patience())
+        url::fetch(request, url::retry())
     }
 }
 

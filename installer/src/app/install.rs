@@ -25,7 +25,7 @@ use base::command::SystemRunner;
 use base::failure::{Class, Classify};
 use base::progress::Progress;
 use model::config::{self, InstallConfig, Secret};
-use transfer::download::Patience;
+use transfer::download::RetryPolicy;
 
 /// How a run ended that did not fail.
 #[allow(clippy::large_enum_variant)]
@@ -70,7 +70,7 @@ pub(crate) fn carry_out(
         set_up_network(config, Path::new("/"), &SystemRunner, progress)?;
     }
     record.started(&media.release);
-    let fetch = SystemFetch::new(media.combined.authorities.clone(), Patience::default());
+    let fetch = SystemFetch::new(media.combined.authorities.clone(), RetryPolicy::default());
     let mut warn = |text| progress.note("configuration", format!("warning: {text}"));
     let config = &resolve(config, &fetch, &mut warn)?;
     record.resolved(config);

@@ -47,7 +47,7 @@ use base::progress::{Event, Progress, Sink};
 use model::config::sources::{Combined, Document, Entry, Kind, Request};
 use model::config::sources::{combine, state::refusal};
 use model::config::{Install, InstallConfig, Secret};
-use transfer::download::Patience;
+use transfer::download::RetryPolicy;
 
 /// Whether somebody has ended the program while it installed.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -202,8 +202,8 @@ impl<'a> Player<'a> {
         };
         let request = Request { url, named_by, sha256, authorities: trusted };
         // Somebody waits for it.
-        let patience = Patience { attempts: 2, limit: Some(Duration::from_secs(30)), ..url::patience() };
-        documents.push(url::fetch(&request, patience)?);
+        let retry = RetryPolicy { attempts: 2, limit: Some(Duration::from_secs(30)), ..url::retry() };
+        documents.push(url::fetch(&request, retry)?);
         Ok(combine(&documents).map_err(refusal)?)
     }
 

@@ -10,7 +10,7 @@ use medium::sources::{PayloadSource, Registry, RegistryMedium};
 use model::config::InstallConfig;
 use model::config::registries::{Registries, SETTING};
 use model::release::Release;
-use transfer::download::Patience;
+use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
 
 /// The cluster's setting with further authorities, as PEM.
@@ -30,7 +30,7 @@ pub(crate) fn source(
         registries: registries.clone(),
         authorities: authorities.iter().cloned().chain(further).collect(),
         docker_config: false,
-        patience: Patience::default(),
+        retry: RetryPolicy::default(),
         rate: None,
     })?;
     Ok(Box::new(RegistryMedium::new(Box::new(Configured { client, registries }), release)?))

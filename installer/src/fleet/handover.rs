@@ -60,7 +60,7 @@ impl Handover {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Patience, Setup};
+    use super::super::{ReportRetry, Setup};
     use super::*;
     use base::progress::Progress;
     use model::machine::Identity;
@@ -69,7 +69,7 @@ mod tests {
     fn the_node_goes_on_with_the_run_of_its_install() {
         let url = "http://127.0.0.1:9/v1/report/MARK-token".parse().unwrap();
         let (machine, progress) = (Identity::default(), Progress::silent());
-        let reporter = Reporter::begin(Setup { url, machine, patience: Patience::default(), progress });
+        let reporter = Reporter::begin(Setup { url, machine, retry: ReportRetry::default(), progress });
         let handover: Handover = serde_json::from_str(reporter.kept().unwrap().expose()).unwrap();
         assert_eq!(handover.run, reporter.0.known().hello.run);
     }

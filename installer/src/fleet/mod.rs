@@ -7,9 +7,9 @@
 //! on the node, which goes on with what the install has left there ([`handover`]).
 
 pub(crate) mod handover;
-mod patience;
 mod post;
 mod queue;
+mod retry;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ use model::config::sources::words::words;
 use model::config::text::HttpUrl;
 use model::fleet::{Failed, Hello, Line, Node};
 use model::machine::Identity;
-pub use patience::Patience;
+pub use retry::ReportRetry;
 use shared::{KnownOfRun, SharedRun};
 
 /// Kernel parameters whose URLs may carry tokens.
@@ -50,7 +50,7 @@ pub struct Setup {
     /// What this machine is known by.
     pub machine: Identity,
     /// Limits.
-    pub patience: Patience,
+    pub retry: ReportRetry,
     /// The run; hears of trouble too.
     pub progress: Progress,
 }
@@ -87,12 +87,12 @@ impl Reporter {
 
     /// Goes on telling of the run `run`, and listens to nothing.
     pub(crate) fn resume(setup: Setup, run: Uuid) -> Self {
-        let Setup { url, machine, patience, progress } = setup;
+        let Setup { url, machine, retry, progress } = setup;
         let hello = Hello { v: model::fleet::VERSION, run, machine, hostname: None, product: None };
         let known = KnownOfRun { hello, authorities: Vec::new(), secrets: Secrets::default() };
         let shared = Arc::new(SharedRun {
             url,
-            patience,
+            retry,
             progress,
             known: Mutex::new(known),
             queue: Mutex::default(),
@@ -140,7 +140,7 @@ impl Reporter {
             self.0.push(Line::Failure(failed));
             self.0.push(Line::Log(log));
         }
-        let end = Instant::now() + self.0.patience.last;
+        let end = Instant::now() + self.0.retry.last;
         let mut queue = self.0.queue();
         queue.closed = true;
         self.0.changed.notify_all();

@@ -12,6 +12,7 @@ use super::shared::{KnownOfRun, SharedRun};
 use base::failure::causes;
 use model::config::redact::Secrets;
 use model::fleet::{self, Failed, Line, Node, beginning, end};
+use transfer::backoff::backoff;
 use transfer::download::{client, is_passing, reason};
 
 /// So many lines go into one request.
@@ -40,12 +41,11 @@ pub(super) fn work(shared: &SharedRun) {
         let mut queue = shared.queue();
         queue.busy = false;
         let pause = match &result {
-            Ok(()) => shared.patience.rate.saturating_sub(begun.elapsed()),
+            Ok(()) => shared.retry.rate.saturating_sub(begun.elapsed()),
             Err(Trouble::Passing(_)) => {
                 queue.lines.put_back(batch);
                 failed += 1;
-                let doubled = 1_u32.checked_shl(failed - 1).unwrap_or(u32::MAX);
-                shared.patience.pause.saturating_mul(doubled).min(shared.patience.longest)
+                backoff(shared.retry.pause, failed, shared.retry.longest)
             }
             Err(Trouble::Refused(_)) => {
                 queue.closed = true;
@@ -183,7 +183,7 @@ impl Connection {
             (self.client, self.authorities) = (None, authorities);
         }
         if self.client.is_none() {
-            let timeout = shared.patience.timeout;
+            let timeout = shared.retry.timeout;
             // What is told is for the server that was named, and for no other.
             let builder = || {
                 Client::builder()

@@ -2,8 +2,8 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use super::patience::Patience;
 use super::queue::Queue;
+use super::retry::ReportRetry;
 use base::parallel::locked;
 use base::progress::Progress;
 use model::config::redact::Secrets;
@@ -13,7 +13,7 @@ use model::fleet::{Hello, Line};
 /// One run, as the thread that sends has it in common with those that tell.
 pub(super) struct SharedRun {
     pub(super) url: HttpUrl,
-    pub(super) patience: Patience,
+    pub(super) retry: ReportRetry,
     pub(super) progress: Progress,
     pub(super) known: Mutex<KnownOfRun>,
     pub(super) queue: Mutex<WaitingLines>,

@@ -13,8 +13,8 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn patience() -> Patience {
-    Patience {
+fn retry() -> ReportRetry {
+    ReportRetry {
         timeout: millis(2000),
         rate: millis(20),
         pause: millis(10),
@@ -23,17 +23,17 @@ fn patience() -> Patience {
     }
 }
 
-fn run_with(server: &Server, patience: Patience) -> (Reporter, Progress, Recorder) {
+fn run_with(server: &Server, retry: ReportRetry) -> (Reporter, Progress, Recorder) {
     let recorder = Recorder::default();
     let progress = Progress::new(vec![Box::new(recorder.clone())]);
     let url = format!("{}/v1/report/MARK-token", server.url).parse().unwrap();
     let machine = Identity { serial: Some("CZ12".into()), ..Identity::default() };
-    let reporter = Reporter::begin(Setup { url, machine, patience, progress: progress.clone() });
+    let reporter = Reporter::begin(Setup { url, machine, retry, progress: progress.clone() });
     (reporter, progress, recorder)
 }
 
 fn run(server: &Server) -> (Reporter, Progress, Recorder) {
-    run_with(server, patience())
+    run_with(server, retry())
 }
 
 /// The lines of each request that came.
@@ -178,9 +178,9 @@ fn a_server_that_does_not_want_to_know_is_asked_once() {
 #[test]
 fn a_server_that_hangs_holds_up_neither_the_run_nor_its_end() {
     let server = Server::new(&[Manner::Hang]);
-    let patience = Patience { timeout: Duration::from_secs(600), last: millis(300), ..patience() };
+    let retry = ReportRetry { timeout: Duration::from_secs(600), last: millis(300), ..retry() };
     let begun = Instant::now();
-    let (reporter, progress, recorder) = run_with(&server, patience);
+    let (reporter, progress, recorder) = run_with(&server, retry);
     for _ in 0..500 {
         progress.step("image", "Writing", Some(9)).done();
     }

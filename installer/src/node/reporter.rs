@@ -11,7 +11,7 @@ use super::paths::{CONFIG, below};
 use super::stages::observed_node::ObservedNode;
 use super::stages::{self, Stage, StageName, StageState};
 use crate::fleet::handover::{FILE, Handover};
-use crate::fleet::{Patience, Reporter, Setup, Told, token};
+use crate::fleet::{ReportRetry, Reporter, Setup, Told, token};
 use anyhow::{Context, Result};
 use base::progress::Progress;
 use model::config::redact::Secrets;
@@ -61,15 +61,15 @@ impl NodeReporter {
     /// The file cannot be read, or is none of ours.
     pub fn of_node(root: &Path, about: &About<'_>, progress: &Progress) -> Result<Option<Self>> {
         // What is tried goes on until the node is ready, and a server may be away for long.
-        let patience = Patience {
+        let retry = ReportRetry {
             longest: Duration::from_secs(60),
             last: Duration::from_secs(600),
-            ..Patience::default()
+            ..ReportRetry::default()
         };
-        Self::read(root, about, progress, patience)
+        Self::read(root, about, progress, retry)
     }
 
-    fn read(root: &Path, about: &About<'_>, progress: &Progress, patience: Patience) -> Result<Option<Self>> {
+    fn read(root: &Path, about: &About<'_>, progress: &Progress, retry: ReportRetry) -> Result<Option<Self>> {
         let file = below(root, CONFIG).join(FILE);
         if !file.exists() {
             return Ok(None);
@@ -81,7 +81,7 @@ impl NodeReporter {
             kept.url.parse::<HttpUrl>().map_err(|_| anyhow::anyhow!("it names no URL")).with_context(what)?;
         let mut secrets = about.secrets.clone();
         secrets.add_texts(token(&kept.url));
-        let setup = Setup { url, machine: read_identity(root), patience, progress: progress.clone() };
+        let setup = Setup { url, machine: read_identity(root), retry, progress: progress.clone() };
         let reporter = Reporter::resume(setup, kept.run);
         reporter.trust(&kept.authorities);
         reporter.hide(&secrets);

@@ -40,12 +40,12 @@ pub use trouble::NetworkTrouble;
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a card may take to get a link.
-pub const LINK_PATIENCE: Duration = Duration::from_secs(10);
+pub const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Looks at the disks and cards of this machine once every management card has a link; without one, after `patience`.
+/// Looks at the disks and cards of this machine once every management card has a link; without one, after `timeout`.
 /// A card that has just come up takes seconds to agree on a speed with the switch.
-pub fn inventory(roots: &Roots, intent: &Intent, patience: Duration) -> anyhow::Result<Inventory> {
-    let until = Instant::now() + patience;
+pub fn inventory(roots: &Roots, intent: &Intent, timeout: Duration) -> anyhow::Result<Inventory> {
+    let until = Instant::now() + timeout;
     loop {
         let inventory = Inventory::scan(roots)?;
         let linked = |nic: &Nic| nic.carrier == Some(true);

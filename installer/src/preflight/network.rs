@@ -88,11 +88,11 @@ impl Network for Offline {
 }
 
 /// How long one datagram is waited for; it is sent twice.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a proxy may take to answer.
-const TCP_PATIENCE: Duration = Duration::from_secs(5);
+const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The kernel asks for a neighbour three times, a second apart (arp(7), `mcast_solicit` and `retrans_time_ms`).
-const NEIGHBOUR_PATIENCE: Duration = Duration::from_millis(3200);
+const NEIGHBOUR_TIMEOUT: Duration = Duration::from_millis(3200);
 
 /// The network of this machine.
 #[derive(Clone, Debug)]
@@ -147,13 +147,13 @@ impl Network for SystemNetwork {
 
     fn proxy(&self, address: SocketAddr, tls: bool, until: Instant) -> Result<(), NetworkTrouble> {
         in_time(until)?;
-        let patience = left(until.min(Instant::now() + TCP_PATIENCE));
-        let mut stream = TcpStream::connect_timeout(&address, patience).map_err(trouble)?;
+        let timeout = left(until.min(Instant::now() + TCP_TIMEOUT));
+        let mut stream = TcpStream::connect_timeout(&address, timeout).map_err(trouble)?;
         if tls {
             return Ok(());
         }
-        stream.set_read_timeout(Some(patience)).map_err(trouble)?;
-        stream.set_write_timeout(Some(patience)).map_err(trouble)?;
+        stream.set_read_timeout(Some(timeout)).map_err(trouble)?;
+        stream.set_write_timeout(Some(timeout)).map_err(trouble)?;
         // Whatever it thinks of the request, a proxy answers in HTTP; the request leads nowhere.
         let request = format!("OPTIONS * HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).map_err(trouble)?;
@@ -173,7 +173,7 @@ impl Network for SystemNetwork {
         in_time(until)?;
         poke(address, card)
             .map_err(|error| NetworkTrouble::Unable(format!("cannot be asked for: {error}")))?;
-        let until = until.min(Instant::now() + NEIGHBOUR_PATIENCE);
+        let until = until.min(Instant::now() + NEIGHBOUR_TIMEOUT);
         let mut asked = false;
         loop {
             match self.neighbour(address, card) {
@@ -247,7 +247,7 @@ fn ask<T>(
     for _ in 0..2 {
         let asked = query();
         socket.send(&asked).map_err(trouble)?;
-        let until = until.min(Instant::now() + PATIENCE);
+        let until = until.min(Instant::now() + TIMEOUT);
         while Instant::now() < until {
             socket.set_read_timeout(Some(left(until))).map_err(trouble)?;
             match socket.recv(&mut buffer) {

@@ -8,20 +8,20 @@ use anyhow::{Result, bail};
 use super::fetch::{Fetch, FetchedContent, LIMIT};
 use base::failure::{Class, Classify};
 use base::files::read_at_most;
-use transfer::download::{Downloader, Patience};
+use transfer::download::{Downloader, RetryPolicy};
 
 /// Reads files and asks servers.
 #[derive(Clone, Debug, Default)]
 pub struct SystemFetch {
     authorities: Vec<String>,
-    patience: Patience,
+    retry: RetryPolicy,
 }
 
 impl SystemFetch {
     /// Trusts the authorities of the machine and these, each as PEM.
     #[must_use]
-    pub fn new(authorities: Vec<String>, patience: Patience) -> Self {
-        Self { authorities, patience }
+    pub fn new(authorities: Vec<String>, retry: RetryPolicy) -> Self {
+        Self { authorities, retry }
     }
 }
 
@@ -41,7 +41,7 @@ impl Fetch for SystemFetch {
 
     fn url(&self, url: &str) -> Result<Vec<u8>> {
         let hint = "Check the URL in the configuration and that this machine can reach the server.";
-        let downloader = Downloader::trusting(url, self.patience, hint, &self.authorities)?;
+        let downloader = Downloader::trusting(url, self.retry, hint, &self.authorities)?;
         Ok(downloader.document(url, LIMIT)?)
     }
 }
@@ -104,8 +104,8 @@ mod tests {
             0 => Answer::ok(b"old-token-old-token").with("ETag: \"1\"").in_manner(Manner::Cut(4)),
             _ => Answer::ok(b"new-token-new-token").with("ETag: \"2\""),
         });
-        let patience = Patience { pause: Duration::from_millis(1), ..Patience::default() };
-        let machine = SystemFetch::new(Vec::new(), patience);
+        let retry = RetryPolicy { pause: Duration::from_millis(1), ..RetryPolicy::default() };
+        let machine = SystemFetch::new(Vec::new(), retry);
         assert_eq!(machine.url(&format!("{}/token", server.url())).unwrap(), b"new-token-new-token");
     }
 
@@ -115,7 +115,7 @@ mod tests {
         let to = plain.url();
         let server =
             Fake::with_tls(move |_| Answer::new(308, b"").with(&format!("Location: {to}/token?key=hush")));
-        let machine = SystemFetch::new(vec![AUTHORITY.to_owned()], Patience::default());
+        let machine = SystemFetch::new(vec![AUTHORITY.to_owned()], RetryPolicy::default());
         let error = machine.url(&format!("{}/token", server.url())).unwrap_err();
         let text = render(&error);
         assert_eq!(class_of(&error), Class::Network, "{text}");

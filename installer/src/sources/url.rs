@@ -8,7 +8,7 @@ use anyhow::Result;
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use model::config::sources::{Document, Kind, Request};
-use transfer::download::{Downloader, Patience, TooLarge, shown};
+use transfer::download::{Downloader, RetryPolicy, TooLarge, shown};
 
 /// The longest document, that of a file.
 const MOST: u64 = 1 << 20;
@@ -24,24 +24,24 @@ const HINT: &str = "Check install.config_url, in the kernel parameters or in the
 
 /// Attempts end sooner than with payloads, but there are more.
 #[must_use]
-pub fn patience() -> Patience {
-    Patience {
+pub fn retry() -> RetryPolicy {
+    RetryPolicy {
         connect: Duration::from_secs(15),
         read: Duration::from_secs(15),
         attempts: 31,
         limit: Some(LIMIT),
-        ..Patience::default()
+        ..RetryPolicy::default()
     }
 }
 
 /// Fetches the document; whatever goes wrong is told with the source that names the URL.
-pub fn fetch(request: &Request, patience: Patience) -> Result<Document> {
+pub fn fetch(request: &Request, retry: RetryPolicy) -> Result<Document> {
     let url = shown(&request.url);
     let what = || format!("fetching the configuration {url}, which the {} names", request.named_by);
     let expected = request.sha256.as_deref().map(str::parse::<Digest>).transpose();
     let expected = expected.class(Class::Invalid, || "reading install.config_sha256".into())?;
-    let downloader = Downloader::trusting(&request.url, patience, HINT, &request.authorities)
-        .class(Class::Network, what)?;
+    let downloader =
+        Downloader::trusting(&request.url, retry, HINT, &request.authorities).class(Class::Network, what)?;
     let invalid =
         |why: String| Failure::new(Class::Invalid, what()).because(anyhow::anyhow!("{why}")).hint(HINT);
     let bytes = match downloader.document(&request.url, MOST) {

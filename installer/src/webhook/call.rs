@@ -13,7 +13,7 @@ use transfer::download::{client, reason};
 
 /// How long and how often a delivery is tried.
 #[derive(Clone, Copy, Debug)]
-pub struct WebhookPatience {
+pub struct WebhookRetry {
     /// For one answer.
     pub timeout: Duration,
     /// So often.
@@ -26,7 +26,7 @@ pub struct WebhookPatience {
     pub last: Duration,
 }
 
-impl Default for WebhookPatience {
+impl Default for WebhookRetry {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self { timeout: seconds(15), tries: 4, pause: seconds(5), flush: seconds(30), last: seconds(80) }
@@ -71,19 +71,19 @@ impl Call {
     pub(super) fn deliver(
         &self,
         authorities: &[String],
-        patience: &WebhookPatience,
+        retry: &WebhookRetry,
         stop: &AtomicBool,
     ) -> Result<(), String> {
         let builder = || {
             // A redirect would carry header fields and the body to a server that the document does not name.
-            let builder = Client::builder().timeout(patience.timeout).redirect(Policy::none());
+            let builder = Client::builder().timeout(retry.timeout).redirect(Policy::none());
             let builder = builder.user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")));
             builder.tls_danger_accept_invalid_certs(self.hook.insecure)
         };
         let client = client(&self.url, authorities, builder).map_err(|error| last_cause(&error))?;
         let mut trouble = String::new();
-        for attempt in 1..=patience.tries {
-            if attempt > 1 && !pause(patience.pause, stop) {
+        for attempt in 1..=retry.tries {
+            if attempt > 1 && !pause(retry.pause, stop) {
                 return Err(format!("{trouble}; no more time after {} attempts", attempt - 1));
             }
             trouble = match self.send(&client) {
@@ -99,7 +99,7 @@ impl Call {
                 Err(error) => reason(&error),
             };
         }
-        Err(format!("{trouble}; gave up after {} attempts", patience.tries))
+        Err(format!("{trouble}; gave up after {} attempts", retry.tries))
     }
 
     fn send(&self, client: &Client) -> reqwest::Result<Response> {

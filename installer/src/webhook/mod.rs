@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-pub use call::WebhookPatience;
+pub use call::WebhookRetry;
 use call::{Call, name};
 pub use facts::WebhookFacts;
 use model::config::formats::webhook::Values;
@@ -36,7 +36,7 @@ pub struct WebhookSetup {
     /// Authorities to trust beside the usual ones, each as PEM.
     pub authorities: Vec<String>,
     /// Limits.
-    pub patience: WebhookPatience,
+    pub retry: WebhookRetry,
     /// Looks at the machine.
     pub facts: Box<dyn Fn() -> WebhookFacts + Send + Sync>,
     /// What is installed.
@@ -96,7 +96,7 @@ impl Hooks {
     /// Tells of the end: success, or why not. Waits for what is still on its way, and for its own calls.
     pub fn conclude(self, failure: Option<&str>) {
         let Shared { setup, .. } = &*self.0;
-        let (failed, dropped) = self.0.close(setup.patience.flush);
+        let (failed, dropped) = self.0.close(setup.retry.flush);
         if dropped > 0 {
             let message = format!("warning: no time was left to tell webhooks of {dropped} events");
             setup.progress.note("webhook", message);
@@ -104,7 +104,7 @@ impl Hooks {
         let event = if failure.is_some() { Event::Failed } else { Event::Succeeded };
         let step = if failure.is_some() { failed } else { String::new() };
         let stop = Arc::new(AtomicBool::new(false));
-        self.0.deliver(event, &step, failure.unwrap_or_default(), Some(setup.patience.last), &stop);
+        self.0.deliver(event, &step, failure.unwrap_or_default(), Some(setup.retry.last), &stop);
     }
 }
 
@@ -191,12 +191,12 @@ impl Shared {
         let mut open: Vec<String> = Vec::new();
         for hook in hooks {
             let (call, authorities) = (Call::new(hook, &values), setup.authorities.clone());
-            let patience = setup.patience;
+            let retry = setup.retry;
             let (tell, own) = (tell.clone(), own.clone());
             let number = open.len();
             open.push(call.shown());
             std::thread::spawn(move || {
-                let _ = tell.send((number, call.deliver(&authorities, &patience, &own)));
+                let _ = tell.send((number, call.deliver(&authorities, &retry, &own)));
             });
         }
         drop(tell);

@@ -16,7 +16,7 @@ fn run(hooks: &str, server: &Server) -> (Hooks, Progress, Recorder) {
     run_with(
         hooks,
         server,
-        WebhookPatience {
+        WebhookRetry {
             timeout: millis(2000),
             tries: 4,
             pause: millis(10),
@@ -26,7 +26,7 @@ fn run(hooks: &str, server: &Server) -> (Hooks, Progress, Recorder) {
     )
 }
 
-fn run_with(hooks: &str, server: &Server, patience: WebhookPatience) -> (Hooks, Progress, Recorder) {
+fn run_with(hooks: &str, server: &Server, retry: WebhookRetry) -> (Hooks, Progress, Recorder) {
     let text = format!("install: {{webhooks: [{}]}}", hooks.replace("URL", &server.url));
     let recorder = Recorder::default();
     let progress = Progress::new(vec![Box::new(recorder.clone())]);
@@ -39,7 +39,7 @@ fn run_with(hooks: &str, server: &Server, patience: WebhookPatience) -> (Hooks, 
     let hooks = Hooks::new(WebhookSetup {
         hooks: parse(&text, "test").unwrap().install.webhooks,
         authorities: Vec::new(),
-        patience,
+        retry,
         facts: Box::new(move || facts.clone()),
         product: "Product 1".into(),
         progress: progress.clone(),
@@ -129,14 +129,14 @@ fn only_what_can_pass_is_tried_again() {
         (&[Manner::Status(302)][..], 1, true),
     ] {
         let server = Server::new(manners);
-        let patience = WebhookPatience {
+        let retry = WebhookRetry {
             timeout: millis(300),
             tries: 4,
             pause: millis(5),
             flush: millis(5000),
             last: millis(5000),
         };
-        let (hooks, _, recorder) = run_with(&hook("SUCCEEDED", ""), &server, patience);
+        let (hooks, _, recorder) = run_with(&hook("SUCCEEDED", ""), &server, retry);
         hooks.conclude(None);
         assert_eq!(server.paths(), vec!["/SUCCEEDED/"; tries], "{manners:?}");
         assert_eq!(warnings(&recorder).is_empty(), good, "{manners:?}: {:?}", warnings(&recorder));
@@ -148,14 +148,14 @@ fn a_server_that_hangs_holds_up_neither_the_install_nor_its_end_nor_other_hooks(
     let (hanging, good) = (Server::new(&[Manner::Hang]), Server::new(&[Manner::Status(200)]));
     let all = ["STARTED", "STEP", "SUCCEEDED"].map(|event| hook(event, ""));
     let both = all.clone().map(|hook| hook.replace("URL", &good.url)).into_iter().chain(all);
-    let patience = WebhookPatience {
+    let retry = WebhookRetry {
         timeout: Duration::from_secs(600),
         tries: 4,
         pause: millis(10),
         flush: millis(1500),
         last: millis(1500),
     };
-    let (hooks, progress, recorder) = run_with(&both.collect::<Vec<_>>().join(", "), &hanging, patience);
+    let (hooks, progress, recorder) = run_with(&both.collect::<Vec<_>>().join(", "), &hanging, retry);
     let begun = Instant::now();
     hooks.started();
     hooks.follow(&progress, ["wipe"]);

@@ -10,7 +10,7 @@ pub use state::{
     BootAnswer, ConfigurationFit, DeploymentEvent, DeploymentState, DiskBootReason, InstallPermission,
 };
 
-/// DiskBootReason a token opens nothing.
+/// Why a token opens nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRefusal {
     /// This server has not made it, or knows nothing more of its machine.

@@ -194,7 +194,7 @@ impl Router {
         }
     }
 
-    /// DiskBootReason a request may not change anything, if it may not.
+    /// Why a request may not change anything, if it may not.
     fn refusal(&self, asked: &ServedRequest<'_>) -> Option<ServedReply> {
         let Some(host) = asked.host.filter(|host| is_host(host)) else {
             return Some(ServedReply::Bad("the field Host is not the name of a server"));

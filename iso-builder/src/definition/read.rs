@@ -13,7 +13,7 @@ use model::config::echo::{Mistakes, Unusable};
 use model::config::span::Span;
 use model::config::tree::{self, NodeKind, TreeNode};
 use model::config::walk::{Help, Walk};
-use transfer::download::Patience;
+use transfer::download::RetryPolicy;
 use transfer::registry::{Client, Settings};
 
 use super::rules::{PathTarget, Search};
@@ -68,7 +68,7 @@ impl Loaded {
             registries: self.definition.registries.clone().relative_to(directory),
             authorities: Vec::new(),
             docker_config: true,
-            patience: Patience::default(),
+            retry: RetryPolicy::default(),
             rate,
         })
     }

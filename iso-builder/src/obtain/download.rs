@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use base::digest::{Digest, HashingReader};
 use base::failure::{Class, Classify, Failure};
 use base::progress::{Progress, Step};
-use transfer::download::{Downloader, Patience, shown};
+use transfer::download::{Downloader, RetryPolicy, shown};
 
 use base::parallel::{self, locked};
 
@@ -39,7 +39,7 @@ pub(super) fn is_complete(path: &Path, size: u64) -> bool {
 /// to do when a server lacks a file or has another.
 pub(super) fn download_all(wanted: &[Download], hint: &'static str, progress: &Progress) -> Result<()> {
     let Some(first) = wanted.first() else { return Ok(()) };
-    let downloader = Downloader::new(&first.url, Patience::default(), hint)?;
+    let downloader = Downloader::new(&first.url, RetryPolicy::default(), hint)?;
     let total = wanted.iter().map(|file| file.size).sum();
     let step = Mutex::new(progress.step("download", format!("Downloading {} files", wanted.len()), total));
     parallel::for_each(wanted, PARALLEL, |file| one(&downloader, file, hint, &step))?;

@@ -12,7 +12,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
 use base::progress::Progress;
-use transfer::download::{Downloader, Patience};
+use transfer::download::{Downloader, RetryPolicy};
 
 use super::download::{self, Download};
 use crate::cache::Cache;
@@ -137,7 +137,7 @@ impl ReleaseQuery<'_> {
             return Err(lock::unfit(&path, self.policy, &why));
         }
         let list = format!("{url}/{}", checksums(self.loaded.definition.architecture.debian()));
-        let text = Downloader::new(&list, Patience::default(), HINT)?.document(&list, LIST)?;
+        let text = Downloader::new(&list, RetryPolicy::default(), HINT)?.document(&list, LIST)?;
         let digests = read_list(&String::from_utf8_lossy(&text), names, &transfer::download::shown(&list))?;
         Ok(LockedRelease::new(spec, digests))
     }

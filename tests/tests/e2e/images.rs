@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 /// Resolving, pulling and assembling, with the rest of the build in the cache.
 const BUILD: Duration = Duration::from_secs(900);
 /// The longest that retries may take before a failure is told.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The name under which definitions know the registry; only mirrors say where it is.
 const NAME: &str = "registry.nqrust.test";
@@ -240,7 +240,7 @@ fn a_registry_that_wants_tls_and_a_password_gets_both_from_the_usual_places() {
             command
                 .env("DOCKER_CONFIG", &docker)
                 .env("PATH", format!("{}:{path}", docker.join("bin").display()));
-            let ended = programs::run(&mut command, PATIENCE)?;
+            let ended = programs::run(&mut command, TIMEOUT)?;
             checks.that("the password is in no output", !ended.said().contains(password));
             Ok(ended)
         };
@@ -308,7 +308,7 @@ fn what_cannot_be_pulled_is_named_with_its_exit_code_and_the_cache_stays_sound()
                         let place = Artifacts::new(&format!("images-refused-{number}"))?;
                         let preload = json!([{ "image": format!("{NAME}/{image}") }]);
                         let definition = definition(&place, &preload, registries)?;
-                        let ended = programs::run(&mut list(&place, "cache", &definition)?, PATIENCE)?;
+                        let ended = programs::run(&mut list(&place, "cache", &definition)?, TIMEOUT)?;
                         Ok((*case, image, *code, words, ended))
                     })
                 })

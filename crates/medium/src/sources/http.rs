@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::manifest::MANIFEST_LIMIT;
 use super::payload_source::{PayloadSource, Place, Transport};
 use model::release::{MANIFEST, Payload};
-use transfer::download::{Download, Downloader, Patience, is_absent, shown};
+use transfer::download::{Download, Downloader, RetryPolicy, is_absent, shown};
 
 /// What a user does when the server lacks a file or has another.
 const HINT: &str =
@@ -23,22 +23,22 @@ pub struct HttpMedium {
 impl HttpMedium {
     /// The medium whose files lie below `base`.
     pub fn new(base: &str) -> Result<Self> {
-        Self::with_patience(base, Patience::default())
+        Self::with_retry(base, RetryPolicy::default())
     }
 
     /// As [`HttpMedium::new`], for a server that the authorities of these certificates (PEM) vouch for too.
     pub fn trusting(base: &str, authorities: &[String]) -> Result<Self> {
-        Self::with(base, Patience::default(), authorities)
+        Self::with(base, RetryPolicy::default(), authorities)
     }
 
     /// As [`HttpMedium::new`], with other limits.
-    pub fn with_patience(base: &str, patience: Patience) -> Result<Self> {
-        Self::with(base, patience, &[])
+    pub fn with_retry(base: &str, retry: RetryPolicy) -> Result<Self> {
+        Self::with(base, retry, &[])
     }
 
-    fn with(base: &str, patience: Patience, authorities: &[String]) -> Result<Self> {
+    fn with(base: &str, retry: RetryPolicy, authorities: &[String]) -> Result<Self> {
         let base = base.trim_end_matches('/').to_owned();
-        let downloader = Downloader::trusting(&base, patience, HINT, authorities)?;
+        let downloader = Downloader::trusting(&base, retry, HINT, authorities)?;
         Ok(Self { base, downloader })
     }
 

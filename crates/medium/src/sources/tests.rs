@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testing::http::{AUTHORITY, Answer as FakeAnswer, Fake, Manner as FakeManner};
-use transfer::download::Patience;
+use transfer::download::RetryPolicy;
 
 /// How the server treats one request.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,7 @@ fn payload(bytes: &[u8]) -> Payload {
 fn fetch(manners: Vec<Manner>) -> (anyhow::Result<Vec<u8>>, Server) {
     let bytes = content();
     let server = serve(bytes.clone(), manners);
-    let patience = Patience {
+    let retry = RetryPolicy {
         connect: Duration::from_secs(5),
         read: Duration::from_millis(300),
         attempts: 3,
@@ -133,7 +133,7 @@ fn fetch(manners: Vec<Manner>) -> (anyhow::Result<Vec<u8>>, Server) {
         limit: None,
     };
     let result = (|| {
-        let medium = HttpMedium::with_patience(&server.url, patience)?;
+        let medium = HttpMedium::with_retry(&server.url, retry)?;
         let payload = payload(&bytes);
         let mut reader = Verified::new(medium.open(&payload)?, &payload, medium.describe());
         let mut got = Vec::new();
@@ -184,8 +184,8 @@ fn what_cannot_get_better_is_an_error_with_the_url_and_its_class() {
 #[test]
 fn a_server_that_is_not_there_is_a_network_failure() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let patience = Patience { attempts: 2, pause: Duration::from_millis(1), ..Patience::default() };
-    let medium = HttpMedium::with_patience(&format!("http://{address}"), patience).unwrap();
+    let retry = RetryPolicy { attempts: 2, pause: Duration::from_millis(1), ..RetryPolicy::default() };
+    let medium = HttpMedium::with_retry(&format!("http://{address}"), retry).unwrap();
     let error = medium.probe(&payload(b"x")).unwrap_err();
     assert_eq!(class_of(&error), Class::Network);
     assert!(render(&error).contains(&address.to_string()));
@@ -271,10 +271,10 @@ fn a_file_beside_the_payloads_is_read_or_known_to_be_absent() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("custom.img"), b"area").unwrap();
     let local = LocalMedium::new(directory.path());
-    let patience = Patience { attempts: 2, pause: Duration::from_millis(1), ..Patience::default() };
+    let retry = RetryPolicy { attempts: 2, pause: Duration::from_millis(1), ..RetryPolicy::default() };
     let http = |manner| {
         let server = serve(b"area".to_vec(), vec![manner]);
-        HttpMedium::with_patience(&server.url, patience).unwrap()
+        HttpMedium::with_retry(&server.url, retry).unwrap()
     };
     let read = |source: &dyn PayloadSource| {
         source.beside("custom.img").map(|file| {
@@ -318,7 +318,7 @@ fn a_payload_over_https_is_not_taken_from_where_there_is_no_tls() {
 #[test]
 fn a_file_without_a_digest_is_never_put_together_from_two_versions() {
     let (old, new) = (vec![b'o'; 100_000], vec![b'n'; 100_000]);
-    let patience = Patience { attempts: 3, pause: Duration::from_millis(1), ..Patience::default() };
+    let retry = RetryPolicy { attempts: 3, pause: Duration::from_millis(1), ..RetryPolicy::default() };
     // Validators of the first and of the second answer, and whether the second one is the rest of what was asked for.
     for (first, second, ranged, good) in [
         ("ETag: \"1\"", "ETag: \"1\"", true, true),
@@ -341,7 +341,7 @@ fn a_file_without_a_digest_is_never_put_together_from_two_versions() {
             (_, true) => FakeAnswer::range(&other, request).with(second),
             (_, false) => FakeAnswer::ok(&other).with(second),
         });
-        let medium = HttpMedium::with_patience(&server.url(), patience).unwrap();
+        let medium = HttpMedium::with_retry(&server.url(), retry).unwrap();
         let mut bytes = Vec::new();
         let read = medium.beside("custom.img").unwrap().unwrap().read_to_end(&mut bytes);
         assert_eq!(read.is_ok(), good, "{first}, {second}, {ranged}");

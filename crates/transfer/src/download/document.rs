@@ -12,8 +12,8 @@ use reqwest::header::{ACCEPT_ENCODING, HeaderMap, HeaderValue};
 
 use super::cause::{reason, shown};
 use super::downloader::Downloader;
-use super::patience::Attempts;
 use super::redirect;
+use super::retry::Attempts;
 use super::trouble::{self, TransferTrouble};
 use base::failure::{Class, Failure};
 
@@ -42,7 +42,7 @@ impl Downloader {
     /// # Errors
     /// `Class::Network`; the cause is [`TooLarge`] where it is larger, and [`super::Absent`] where it does not exist.
     pub fn document(&self, url: &str, limit: u64) -> Result<Vec<u8>, Failure> {
-        let mut attempts = Attempts::new(self.patience.for_documents());
+        let mut attempts = Attempts::new(self.retry.for_documents());
         loop {
             match self.attempt(url, limit, &attempts) {
                 Ok(bytes) => return Ok(bytes),

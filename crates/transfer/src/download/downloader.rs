@@ -5,7 +5,7 @@ use reqwest::blocking::Client;
 use reqwest::header::HeaderValue;
 
 use super::client::client;
-use super::patience::Patience;
+use super::retry::RetryPolicy;
 use base::failure::Failure;
 
 /// What a server that wants to know who asks is told.
@@ -23,36 +23,36 @@ pub trait Authoriser: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct Downloader {
     pub(super) client: Client,
-    pub(super) patience: Patience,
+    pub(super) retry: RetryPolicy,
     /// What to do when a server does not have a file.
     pub(super) hint: &'static str,
 }
 
 impl Downloader {
     /// For URLs that begin like `url`. `hint` tells a user what to do when a file does not exist.
-    pub fn new(url: &str, patience: Patience, hint: &'static str) -> Result<Self> {
-        Self::trusting(url, patience, hint, &[])
+    pub fn new(url: &str, retry: RetryPolicy, hint: &'static str) -> Result<Self> {
+        Self::trusting(url, retry, hint, &[])
     }
 
     /// As [`Downloader::new`], for servers that the authorities of these certificates (PEM) vouch for too.
     pub fn trusting(
         url: &str,
-        patience: Patience,
+        retry: RetryPolicy,
         hint: &'static str,
         authorities: &[String],
     ) -> Result<Self> {
         let client = client(url, authorities, || {
             Client::builder()
-                .connect_timeout(patience.connect)
-                .timeout(patience.read)
+                .connect_timeout(retry.connect)
+                .timeout(retry.read)
                 .user_agent(concat!("nqrust/", env!("CARGO_PKG_VERSION")))
         })?;
-        Ok(Self::over(client, patience, hint))
+        Ok(Self::over(client, retry, hint))
     }
 
     /// Over a client that is there already.
-    pub fn over(client: Client, patience: Patience, hint: &'static str) -> Self {
-        Self { client, patience, hint }
+    pub fn over(client: Client, retry: RetryPolicy, hint: &'static str) -> Self {
+        Self { client, retry, hint }
     }
 
     /// The client, for requests that are no downloads.

@@ -17,8 +17,8 @@ use reqwest::header::{
 
 use super::cause::{reason, shown};
 use super::downloader::{Authoriser, Downloader};
-use super::patience::Attempts;
 use super::redirect;
+use super::retry::Attempts;
 use super::trouble::{self, TransferTrouble};
 use base::failure::{Class, Failure};
 
@@ -53,7 +53,7 @@ impl Downloader {
             size,
             same,
             position: 0,
-            attempts: Attempts::new(self.patience),
+            attempts: Attempts::new(self.retry),
             validator: None,
             body: None,
             authoriser: None,

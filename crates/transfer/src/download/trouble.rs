@@ -6,8 +6,8 @@ use reqwest::StatusCode;
 use reqwest::blocking::Response;
 
 use super::cause::{Absent, Distrusted, is_distrusted, is_passing, reason, shown};
-use super::patience::Passing;
 use super::redirect::Unanswered;
+use super::retry::Passing;
 use base::failure::{Class, Failure};
 
 /// Whether trying again can help.

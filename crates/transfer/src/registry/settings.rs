@@ -3,7 +3,7 @@
 use base::size::ByteSize;
 use model::config::registries::Registries;
 
-use crate::download::Patience;
+use crate::download::RetryPolicy;
 
 /// Where and how to pull.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +15,7 @@ pub struct Settings {
     /// Whether to use the logins of docker (`$DOCKER_CONFIG` or `~/.docker`), where `registries` has none.
     pub docker_config: bool,
     /// How long to wait, and how often to try.
-    pub patience: Patience,
+    pub retry: RetryPolicy,
     /// Bytes a second, all transfers together.
     pub rate: Option<ByteSize>,
 }

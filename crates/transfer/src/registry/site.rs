@@ -23,7 +23,7 @@ use super::credentials::Credential;
 use super::endpoint::{Endpoint, Server};
 use super::problem::{Problem, ProblemKind, RequestTrouble};
 use super::settings::Settings;
-use crate::download::{Attempts, Authoriser, Downloader, Patience, body, client, is_passing, redirect};
+use crate::download::{Attempts, Authoriser, Downloader, RetryPolicy, body, client, is_passing, redirect};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use formats::oci::{ImageReference, media_types};
@@ -57,7 +57,7 @@ pub(super) struct Site {
     server: Server,
     downloader: Downloader,
     credential: Option<Credential>,
-    patience: Patience,
+    retry: RetryPolicy,
     /// The headers that let us read, by path.
     grants: Mutex<HashMap<String, Option<HeaderValue>>>,
     /// Whether it gave no answer when it was asked last.
@@ -71,11 +71,11 @@ impl Site {
         let config = server.config.as_ref().and_then(|key| registries.configs.get(key));
         let tls = config.and_then(|config| config.tls.clone()).unwrap_or_default();
         let authorities = authorities(&server.host, &tls, &settings.authorities)?;
-        let patience = settings.patience;
+        let retry = settings.retry;
         let builder = || {
             reqwest::blocking::Client::builder()
-                .connect_timeout(patience.connect)
-                .timeout(patience.read)
+                .connect_timeout(retry.connect)
+                .timeout(retry.read)
                 .tls_danger_accept_invalid_certs(tls.insecure_skip_verify)
                 .user_agent(AGENT)
         };
@@ -91,9 +91,9 @@ impl Site {
         };
         Ok(Self {
             server: server.clone(),
-            downloader: Downloader::over(blocking, patience, ""),
+            downloader: Downloader::over(blocking, retry, ""),
             credential,
-            patience,
+            retry,
             grants: Mutex::default(),
             silent: AtomicBool::new(false),
         })
@@ -187,7 +187,7 @@ impl Site {
     }
 
     fn attempts(&self) -> Attempts {
-        Attempts::new(self.patience.for_documents())
+        Attempts::new(self.retry.for_documents())
     }
 
     /// The header that lets us read at `path`.

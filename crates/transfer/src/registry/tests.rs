@@ -12,14 +12,14 @@ use std::io::Read;
 use std::time::Duration;
 
 use super::*;
-use crate::download::Patience;
+use crate::download::RetryPolicy;
 use base::failure::{Class, class_of, render};
 use fake::{Answer, Fake, Request};
 use testing::http as fake;
 
 /// Quick, so that giving up is quick too.
-fn patience() -> Patience {
-    Patience {
+fn retry() -> RetryPolicy {
+    RetryPolicy {
         connect: Duration::from_secs(5),
         read: Duration::from_secs(2),
         attempts: 3,
@@ -30,7 +30,7 @@ fn patience() -> Patience {
 
 fn settings(registries: &str) -> Settings {
     let registries = serde_saphyr::from_str(registries).unwrap();
-    Settings { registries, patience: patience(), ..Settings::default() }
+    Settings { registries, retry: retry(), ..Settings::default() }
 }
 
 /// A client for one registry without TLS; `more` is further YAML of its configuration.

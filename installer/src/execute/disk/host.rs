@@ -75,7 +75,7 @@ pub(in crate::execute) fn with_mount<T>(
 }
 
 /// How long the kernel may take to show new partitions.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Arrays have minor numbers of a block device.
 const MD_NUMBERS: u32 = 1 << 20;
@@ -109,7 +109,7 @@ impl Host for SystemHost {
         }
         let path = &disk.path;
         let file = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             // Somebody who looks at an old partition at this moment makes the kernel refuse.
             let told = kernel_calls::reread_partitions(&file).context("the kernel refused the new table");

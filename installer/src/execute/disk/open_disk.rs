@@ -18,7 +18,7 @@ use base::failure::{Class, Classify, Failure};
 use base::size::ByteSize;
 
 /// How long another program may look at the disk before that is a failure.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A disk that this process alone installs on.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ fn busy(target: &Target, error: io::Error) -> anyhow::Error {
 /// An exclusive lock keeps out other installers, and tells udev to leave the disk alone
 /// (systemd's block device locking convention). udev itself holds it for moments.
 fn lock(mut file: File, path: &Path) -> Result<Flock<File>> {
-    let deadline = Instant::now() + LOCK_PATIENCE;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(locked) => return Ok(locked),

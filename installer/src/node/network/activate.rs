@@ -72,10 +72,10 @@ pub fn activate(
 }
 
 /// The first IPv4 address of a device, with the length of its prefix, once it has one; none if it has none after
-/// `patience`.
+/// `timeout`.
 #[must_use]
-pub fn address_of(device: &str, runner: &dyn Runner, patience: Duration) -> Option<String> {
-    let until = Instant::now() + patience;
+pub fn address_of(device: &str, runner: &dyn Runner, timeout: Duration) -> Option<String> {
+    let until = Instant::now() + timeout;
     loop {
         let answer = nmcli(runner, &["-g", "IP4.ADDRESS", "device", "show", device]).unwrap_or_default();
         let address = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().trim().to_owned();

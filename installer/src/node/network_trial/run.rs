@@ -41,7 +41,7 @@ const SET_UP: &str = "nqrust-network-set-up";
 /// This program as units start it.
 const PROGRAM: &str = "/usr/bin/installer";
 /// How long the new network may take to have an address.
-const PATIENCE: Duration = Duration::from_secs(45);
+const TIMEOUT: Duration = Duration::from_secs(45);
 
 /// The trials of a node.
 #[allow(missing_debug_implementations)]
@@ -201,7 +201,7 @@ impl<'a> Trials<'a> {
     fn address(&self, trial: &Trial) -> Option<String> {
         let device = management_device(&trial.after.networks.alone())?;
         let left = Duration::from_secs(trial.span.seconds() / 2);
-        Some(match address_of(&device, self.runner, PATIENCE.min(left)) {
+        Some(match address_of(&device, self.runner, TIMEOUT.min(left)) {
             Some(address) => format!("{device} has the address {address}"),
             None => format!("warning: {device} has no address: check cables, VLAN and DHCP"),
         })

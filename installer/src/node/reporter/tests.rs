@@ -14,7 +14,7 @@ use testing::reports::{Manner, Server};
 fn node_of(server: &Server) -> (tempfile::TempDir, Uuid) {
     let url = format!("{}/v1/report/MARK-token", server.url).parse().unwrap();
     let (machine, progress) = (Identity::default(), Progress::silent());
-    let setup = Setup { url, machine, patience: Patience::default(), progress };
+    let setup = Setup { url, machine, retry: ReportRetry::default(), progress };
     let reporter = Reporter::begin(setup);
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir(root.path().join("oem")).unwrap();
@@ -31,9 +31,9 @@ fn reporter_of(root: &Path, last: Duration) -> Option<NodeReporter> {
     let mut secrets = Secrets::default();
     secrets.add_texts(["MARK-cluster"]);
     let about = About { hostname: Some("node-1"), product: "Product 1".into(), secrets: &secrets };
-    let patience =
-        Patience { timeout: millis(2000), rate: millis(5), pause: millis(5), longest: millis(20), last };
-    NodeReporter::read(root, &about, &Progress::silent(), patience).unwrap()
+    let retry =
+        ReportRetry { timeout: millis(2000), rate: millis(5), pause: millis(5), longest: millis(20), last };
+    NodeReporter::read(root, &about, &Progress::silent(), retry).unwrap()
 }
 
 fn stages(state: StageState, detail: &str) -> Vec<Stage> {
@@ -104,7 +104,7 @@ fn a_node_goes_on_with_the_story_of_its_install_until_it_is_ready() {
             root.path(),
             &About { hostname: None, product: String::new(), secrets: &Secrets::default() },
             &Progress::silent(),
-            Patience::default()
+            ReportRetry::default()
         )
         .unwrap()
         .is_none()

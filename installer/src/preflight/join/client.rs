@@ -22,7 +22,7 @@ use model::config::Secret;
 use transfer::download::{carried, reason};
 
 /// How long a server may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(7);
+const TIMEOUT: Duration = Duration::from_secs(7);
 /// Who gets less time than this has not been asked.
 const LEAST: Duration = Duration::from_secs(1);
 /// A list of nodes has about 20 KiB for each.
@@ -142,18 +142,18 @@ impl Client {
     }
 
     fn ask(&self, method: Method, path: &str, who: As<'_>) -> Result<ServerAnswer, RequestProblem> {
-        let patience = PATIENCE.min(self.until.saturating_duration_since(Instant::now()));
-        if patience < LEAST {
+        let timeout = TIMEOUT.min(self.until.saturating_duration_since(Instant::now()));
+        if timeout < LEAST {
             let why = "was not asked: the time for all checks was over";
             return Err(RequestProblem::Other(NetworkTrouble::Unable(why.into())));
         }
-        let request = self.http.request(method, format!("{}{path}", self.place.name())).timeout(patience);
+        let request = self.http.request(method, format!("{}{path}", self.place.name())).timeout(timeout);
         let request = match who {
             As::Nobody => request,
             As::User(user, password) => request.basic_auth(user, Some(password.expose())),
             As::Bearer(token) => request.bearer_auth(token.expose()),
         };
-        let problem = |error: &(dyn std::error::Error + 'static)| problem(error, patience);
+        let problem = |error: &(dyn std::error::Error + 'static)| problem(error, timeout);
         let response = request.send().map_err(|error| problem(&error.without_url()))?;
         let (status, date) = (response.status(), date(&response));
         let server = response.headers().get(SERVER).and_then(|name| name.to_str().ok()).map(str::to_owned);
@@ -203,7 +203,7 @@ fn date(response: &Response) -> Option<SystemTime> {
     jiff::fmt::rfc2822::parse(date).ok().map(|date| date.timestamp().into())
 }
 
-fn problem(error: &(dyn std::error::Error + 'static), patience: Duration) -> RequestProblem {
+fn problem(error: &(dyn std::error::Error + 'static), timeout: Duration) -> RequestProblem {
     let causes = || std::iter::successors(Some(error), |error| error.source());
     let tls = causes().find_map(carried);
     if let Some(rustls::Error::InvalidCertificate(why)) = tls {
@@ -217,7 +217,7 @@ fn problem(error: &(dyn std::error::Error + 'static), patience: Duration) -> Req
     let connecting =
         causes().any(|cause| cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect));
     RequestProblem::Other(match (tls, kind) {
-        _ if timed_out => silent(format!("does not answer within {} s", patience.as_secs())),
+        _ if timed_out => silent(format!("does not answer within {} s", timeout.as_secs())),
         (Some(rustls::Error::InvalidMessage(_)), _) => silent("does not speak TLS: it is another service"),
         (Some(error), _) => silent(format!("ends the TLS handshake: {error}")),
         (None, Some(io::ErrorKind::ConnectionRefused)) => {

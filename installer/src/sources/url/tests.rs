@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use super::{fetch, patience};
+use super::{fetch, retry};
 use base::digest::Digest;
 use base::failure::{Class, class_of, render};
 use model::config::sources::{Kind, Request};
 use testing::http::{AUTHORITY, Answer, Fake, Manner, encrypted};
-use transfer::download::Patience;
+use transfer::download::RetryPolicy;
 
 const DOCUMENT: &str = "os: {hostname: fetched}\n";
 /// Answers each connection in turn, the last answer for all further ones; returns the server's host and port.
@@ -57,8 +57,8 @@ fn request(url: String) -> Request {
     Request { url, named_by: "kernel command line".into(), sha256: None, authorities: vec![] }
 }
 
-fn quick() -> Patience {
-    Patience { attempts: 3, pause: Duration::from_millis(5), read: Duration::from_secs(5), ..patience() }
+fn quick() -> RetryPolicy {
+    RetryPolicy { attempts: 3, pause: Duration::from_millis(5), read: Duration::from_secs(5), ..retry() }
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn there_is_a_limit_for_all_attempts_together() {
     let url = format!("http://{}/a.yaml", serve(vec![status("503 Not yet")], false));
     let begin = Instant::now();
     let limit = Some(Duration::from_millis(200));
-    let patience = Patience { attempts: 1000, pause: Duration::from_millis(40), limit, ..quick() };
-    let error = fetch(&request(url), patience).unwrap_err();
+    let retry = RetryPolicy { attempts: 1000, pause: Duration::from_millis(40), limit, ..quick() };
+    let error = fetch(&request(url), retry).unwrap_err();
     assert_eq!(class_of(&error), Class::Network);
     assert!(begin.elapsed() < Duration::from_secs(20));
 }

@@ -19,7 +19,7 @@ use nix::sys::termios::{self, ControlFlags, SetArg, Termios};
 use ratatui::layout::Size;
 use ratatui::{Frame, Terminal};
 
-use super::keys::{Decoder, ESCAPE_PATIENCE, Key};
+use super::keys::{Decoder, ESCAPE_TIMEOUT, Key};
 use super::outlet::{self, Outlet};
 use super::output::{Output, ending};
 use super::{Capabilities, Theme};
@@ -202,12 +202,11 @@ impl Keyboard {
     ///
     /// # Errors
     /// The terminal is gone.
-    pub fn wait(&mut self, patience: Duration) -> io::Result<Vec<Key>> {
-        let until = Instant::now() + patience;
+    pub fn wait(&mut self, timeout: Duration) -> io::Result<Vec<Key>> {
+        let until = Instant::now() + timeout;
         loop {
             let waiting = self.decoder.is_waiting();
-            let left =
-                if waiting { ESCAPE_PATIENCE } else { until.saturating_duration_since(Instant::now()) };
+            let left = if waiting { ESCAPE_TIMEOUT } else { until.saturating_duration_since(Instant::now()) };
             match self.read(left)? {
                 Some(bytes) => {
                     let keys = self.decoder.feed(&bytes);
@@ -226,9 +225,9 @@ impl Keyboard {
         self.input.try_clone()
     }
 
-    fn read(&mut self, patience: Duration) -> io::Result<Option<Vec<u8>>> {
+    fn read(&mut self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
         let mut wanted = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];
-        let limit = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+        let limit = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         match poll(&mut wanted, limit) {
             Ok(0) | Err(nix::errno::Errno::EINTR) => return Ok(None),
             Ok(_) => {}
@@ -327,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_as_they_are_pressed_and_a_lone_escape_after_its_patience() {
+    fn keys_come_as_they_are_pressed_and_a_lone_escape_after_its_timeout() {
         let (console, mut other, end) = terminal();
         let (screen, mut keyboard) = console.take().unwrap();
         assert!(!echoes(&end));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// How long the rest of a sequence may take after an ESC before that is the key itself. A byte takes a millisecond at
 /// 9600 baud; remote consoles send a sequence in one piece.
-pub const ESCAPE_PATIENCE: Duration = Duration::from_millis(60);
+pub const ESCAPE_TIMEOUT: Duration = Duration::from_millis(60);
 
 /// No sequence of a key is longer.
 const LONGEST: usize = 24;
@@ -80,7 +80,7 @@ impl Decoder {
         !self.pending.is_empty()
     }
 
-    /// Nothing has come for [`ESCAPE_PATIENCE`]: an ESC is the key Escape, and half a sequence is nothing.
+    /// Nothing has come for [`ESCAPE_TIMEOUT`]: an ESC is the key Escape, and half a sequence is nothing.
     pub fn give_up(&mut self) -> Vec<Key> {
         let lone = self.pending == [ESC];
         self.pending.clear();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// How long a flush waits for a terminal that takes its time. A serial line with 115200 baud takes a picture meanwhile.
-const PATIENCE: Duration = Duration::from_millis(250);
+const TIMEOUT: Duration = Duration::from_millis(250);
 /// A terminal that has taken nothing for so long is stuck, and no flush waits for it any more.
 const STUCK: Duration = Duration::from_secs(2);
 
@@ -84,7 +84,7 @@ impl Write for Outlet {
             return Ok(());
         }
         let stuck = self.is_stuck();
-        let taken = push(&self.file, &self.waiting, if stuck { Duration::ZERO } else { PATIENCE })?;
+        let taken = push(&self.file, &self.waiting, if stuck { Duration::ZERO } else { TIMEOUT })?;
         self.waiting.drain(..taken);
         if taken > 0 {
             self.recovered |= stuck;
@@ -97,12 +97,12 @@ impl Write for Outlet {
     }
 }
 
-/// Writes to a terminal that does not block what it takes within `patience`; says how many bytes that were.
+/// Writes to a terminal that does not block what it takes within `timeout`; says how many bytes that were.
 ///
 /// # Errors
 /// The terminal is gone.
-pub(super) fn push(mut file: &File, bytes: &[u8], patience: Duration) -> io::Result<usize> {
-    let until = Instant::now() + patience;
+pub(super) fn push(mut file: &File, bytes: &[u8], timeout: Duration) -> io::Result<usize> {
+    let until = Instant::now() + timeout;
     let mut taken = 0;
     while taken < bytes.len() {
         match file.write(&bytes[taken..]) {
@@ -165,7 +165,7 @@ mod tests {
         assert!(outlet.is_stuck() && !outlet.has_recovered());
         let begun = Instant::now();
         (0..100).for_each(|_| outlet.flush().unwrap());
-        assert!(begun.elapsed() < PATIENCE * 50, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < TIMEOUT * 50, "{:?}", begun.elapsed());
         let mut some = [0; 4096];
         assert!(other.read(&mut some).unwrap() > 0);
         // The room that has come reaches this end after a moment.

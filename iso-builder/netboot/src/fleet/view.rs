@@ -203,13 +203,13 @@ pub fn row(machine: &Machine, story: Option<&Story>, fit: ConfigurationFit, now:
         stage = MachineStage::Installed;
     }
     let seen = told.map_or(machine.last_seen, |story| story.heard.max(machine.last_seen));
-    let patience = match (told, stage) {
+    let retry = match (told, stage) {
         (None, _) | (_, MachineStage::Joining) => START,
         (Some(_), _) => SILENT,
     };
     let group = stage.group();
     let silent =
-        group == StageGroup::Installing && stage != MachineStage::Rebooting && now > seen.plus(patience);
+        group == StageGroup::Installing && stage != MachineStage::Rebooting && now > seen.plus(retry);
     MachineRow {
         id: machine.id.to_string(),
         name: name(machine, story),

@@ -75,7 +75,7 @@ pub enum BootAnswer {
     Disk(DiskBootReason),
 }
 
-/// DiskBootReason a machine boots from its disk.
+/// Why a machine boots from its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskBootReason {

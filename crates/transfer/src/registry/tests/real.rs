@@ -116,7 +116,7 @@ impl Registry {
         let auth = format!("{{username: user, password: {password}}}");
         let yaml = format!("configs: {{\"{}\": {{auth: {auth}, tls: {{{tls}}}}}}}", self.host);
         Client::new(Settings {
-            patience: Patience { read: Duration::from_secs(30), ..patience() },
+            retry: RetryPolicy { read: Duration::from_secs(30), ..retry() },
             ..settings(&yaml)
         })
         .unwrap()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How long and how often to try.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct ReportRetry {
     /// For one answer.
     pub timeout: Duration,
     /// From the beginning of one request to that of the next.
@@ -17,7 +17,7 @@ pub struct Patience {
     pub last: Duration,
 }
 
-impl Default for Patience {
+impl Default for ReportRetry {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::backoff::backoff;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The longest pause that a server is granted (`Retry-After`). Whoever asks for more is not waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
@@ -13,7 +17,7 @@ const DOCUMENT: Duration = Duration::from_secs(600);
 
 /// How long to wait, and how often to try.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// For a connection.
     pub connect: Duration,
     /// For the next bytes.
@@ -26,7 +30,7 @@ pub struct Patience {
     pub limit: Option<Duration>,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(15),
@@ -38,20 +42,19 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
+impl RetryPolicy {
     /// With a limit for the whole, as small files have.
     pub fn for_documents(self) -> Self {
         Self { limit: self.limit.or(Some(DOCUMENT)), ..self }
     }
 
-    /// The pause after so many failed attempts in a row (RFC 9110 leaves the choice to the client).
+    /// The pause after so many failed attempts in a row.
     fn after(&self, failed: u32) -> Duration {
-        let factor = 1_u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.pause.saturating_mul(factor).min(Duration::from_secs(30))
+        backoff(self.pause, failed, LONGEST_PAUSE)
     }
 }
 
-/// TransferTrouble that trying again may mend.
+/// Trouble that trying again may mend.
 #[derive(Debug)]
 pub struct Passing {
     why: String,
@@ -60,7 +63,7 @@ pub struct Passing {
 }
 
 impl Passing {
-    /// TransferTrouble that may be over soon.
+    /// Trouble that may be over soon.
     pub fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), wait: None }
     }
@@ -86,7 +89,7 @@ fn retry_after(value: &str) -> Option<Duration> {
 /// The attempts at one thing.
 #[derive(Debug)]
 pub struct Attempts {
-    patience: Patience,
+    retry: RetryPolicy,
     /// In a row, without success.
     failed: u32,
     /// When to give up whatever comes.
@@ -95,9 +98,9 @@ pub struct Attempts {
 
 impl Attempts {
     /// None yet; the time for the whole begins now.
-    pub fn new(patience: Patience) -> Self {
-        let deadline = patience.limit.map(|limit| Instant::now() + limit);
-        Self { patience, failed: 0, deadline }
+    pub fn new(retry: RetryPolicy) -> Self {
+        let deadline = retry.limit.map(|limit| Instant::now() + limit);
+        Self { retry, failed: 0, deadline }
     }
 
     /// Something came; further trouble starts anew.
@@ -118,8 +121,8 @@ impl Attempts {
         if wait > LONGEST_WAIT {
             return Err(format!("{why} and asks to come back in {} seconds", wait.as_secs()));
         }
-        let pause = self.patience.after(self.failed).max(wait);
-        if self.failed >= self.patience.attempts || self.is_late(pause) {
+        let pause = self.retry.after(self.failed).max(wait);
+        if self.failed >= self.retry.attempts || self.is_late(pause) {
             return Err(format!("{why}; gave up after {} attempts", self.failed));
         }
         std::thread::sleep(pause);
@@ -133,8 +136,8 @@ mod tests {
 
     #[test]
     fn pauses_double_and_stop_growing() {
-        let patience = Patience::default();
-        let seconds = |failed| patience.after(failed).as_secs();
+        let retry = RetryPolicy::default();
+        let seconds = |failed| retry.after(failed).as_secs();
         assert_eq!([seconds(1), seconds(2), seconds(3), seconds(6), seconds(60)], [1, 2, 4, 30, 30]);
     }
 
@@ -151,12 +154,12 @@ mod tests {
 
     #[test]
     fn a_pause_that_is_asked_for_is_made_and_one_without_reason_is_not() {
-        let patience = Patience { pause: Duration::ZERO, ..Patience::default() };
+        let retry = RetryPolicy { pause: Duration::ZERO, ..RetryPolicy::default() };
         let asking = |wait| Passing { why: "busy".into(), wait: Some(Duration::from_millis(wait)) };
         let begun = Instant::now();
-        Attempts::new(patience).pause(asking(60)).unwrap();
+        Attempts::new(retry).pause(asking(60)).unwrap();
         assert!(begun.elapsed() >= Duration::from_millis(60));
-        let refused = Attempts::new(patience).pause(asking(3_600_000)).unwrap_err();
+        let refused = Attempts::new(retry).pause(asking(3_600_000)).unwrap_err();
         assert_eq!(refused, "busy and asks to come back in 3600 seconds");
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
