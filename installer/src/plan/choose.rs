@@ -64,7 +64,7 @@ pub(super) fn deliberate(disk: &Disk, path: &Path, key: &str) -> Result<(), Fail
         Some(serial) => format!(
             "To use it, name it in {key} by a link in /dev/disk/by-id that has its serial number, {serial}."
         ),
-        None => format!("It tells no serial number; take another disk for {key}."),
+        None => format!("It reports no serial number; take another disk for {key}."),
     }))
 }
 
@@ -87,7 +87,7 @@ pub(super) fn usable<'a>(inventory: &Inventory, disk: &'a Disk, key: &str) -> Re
     match twins(inventory, disk)[..] {
         [] => Ok(disk),
         ref twins => Err(refuse(format!(
-            "{path} and {} tell the same world wide name, {}",
+            "{path} and {} report the same world wide name, {}",
             twins.iter().map(|twin| twin.path.display().to_string()).collect::<Vec<_>>().join(", "),
             disk.wwn.as_deref().unwrap_or_default()
         ))
@@ -266,7 +266,7 @@ fn only<'a>(inventory: &'a Inventory, data: Option<&Disk>) -> Result<&'a Disk, F
         _ => {
             let clause =
                 difference(&candidates).map_or(ALIKE.into(), |clause| format!("For instance {clause}."));
-            Err(refuse(format!("{} disks could be meant", candidates.len()))
+            Err(refuse(format!("{} disks match", candidates.len()))
                 .hint(format!("Set install.device. {} {clause}", listing(inventory))))
         }
     }

@@ -164,7 +164,7 @@ impl Plan {
 ///
 /// # Errors
 /// A [`Failure`]: [`Class::Hardware`] where the machine does not fit, [`Class::Invalid`] where the
-/// configuration asks for what cannot be, [`Class::Verification`] where the manifest is not whole.
+/// configuration cannot be satisfied, [`Class::Verification`] where the manifest is not whole.
 pub fn plan(
     config: &InstallConfig,
     inventory: &Inventory,

@@ -108,7 +108,7 @@ impl Begun<'_> {
         match self {
             Self::Done(outcome) => outcome,
             Self::Running(thread) => {
-                thread.join().unwrap_or_else(|_| CheckOutcome::could_not_run("the check came to a bad end"))
+                thread.join().unwrap_or_else(|_| CheckOutcome::could_not_run("the check crashed"))
             }
         }
     }

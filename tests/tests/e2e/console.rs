@@ -111,7 +111,7 @@ fn what_is_wrong_with_network_and_token_is_told_and_put_right_and_somebody_can_b
         screen(&mut vm, &["refused:"], ANSWER, artifacts)?;
         vm.serial.keys(&format!("{CLEAR}{}{NEXT}", identity.token))?;
         answer(&mut vm, &screens[5..6], artifacts)?;
-        screen(&mut vm, &["does not fit what it shall become"], ANSWER, artifacts)?;
+        screen(&mut vm, &["does not meet the requirements"], ANSWER, artifacts)?;
         let unfit = vm.serial.screen();
         vm.serial.keys(&format!("{DOWN}{DOWN}\r"))?;
         screen(&mut vm, &["is erased"], ANSWER, artifacts)?;

@@ -35,7 +35,7 @@ pub struct Install {
     /// Checks of the machine to leave out, by name; `installer preflight --list` shows them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skip_checks: Vec<CheckName>,
-    /// The disk for the system: a path below /dev, or clauses. Needed when more than one disk could be meant.
+    /// The disk for the system: a path below /dev, or clauses. Needed where more than one disk matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<DiskSelector>,
     /// A second disk for the system, which mirrors that of `device` (RAID 1): the node starts and runs when either is

@@ -117,7 +117,7 @@ fn disks_that_tell_the_same_name_are_refused_however_they_are_meant() {
     machine.disks[1].wwn = machine.disks[0].wwn.clone();
     for selector in [serde_json::json!("/dev/sda"), serde_json::json!({ "transport": "nvme" })] {
         let text = pick(&machine, &selector).unwrap_err();
-        assert!(text.contains("tell the same world wide name, eui.0025"), "{text}");
+        assert!(text.contains("report the same world wide name, eui.0025"), "{text}");
         assert!(text.contains("start multipathd"), "{text}");
     }
     // Namespaces of one controller are different disks.

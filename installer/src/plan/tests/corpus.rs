@@ -209,7 +209,7 @@ fn two_identical_disks_are_not_chosen_from() {
     // A copy of a disk has its table's identity too.
     assert_eq!(inventory.disks[0].signatures, inventory.disks[1].signatures);
     let text = told(&trial(), &inventory);
-    assert!(text.contains("2 disks could be meant") && text.contains("detach all but one"), "{text}");
+    assert!(text.contains("2 disks match") && text.contains("detach all but one"), "{text}");
     let mut config = trial();
     config.install.device = serde_json::from_value(serde_json::json!({ "model": "DISK" })).ok();
     let text = told(&config, &inventory);

@@ -119,7 +119,7 @@ fn a_data_disk_leaves_the_other_disk_to_the_system() {
     config.install.device = None;
     let mut disks = disks();
     let (class, text) = refusal(&config, &disks);
-    assert!(class == Class::Hardware && text.contains("2 disks could be meant"), "{text}");
+    assert!(class == Class::Hardware && text.contains("2 disks match"), "{text}");
     disks.truncate(2);
     let plan = try_plan(&config, &disks).unwrap();
     assert_eq!((plan.disk.name.as_str(), plan.data_disk.unwrap().disk.name.as_str()), ("vda", "vdb"));

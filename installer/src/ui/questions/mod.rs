@@ -186,9 +186,9 @@ impl ShownTrouble {
     #[must_use]
     pub fn meaning(&self) -> &'static str {
         match self.class {
-            Class::Unexpected => "Something happened that this program does not know.",
-            Class::Invalid => "An answer, or the configuration, asks for what cannot be.",
-            Class::Hardware => "This machine does not fit what it shall become.",
+            Class::Unexpected => "An unexpected error occurred.",
+            Class::Invalid => "An answer or the configuration is not valid.",
+            Class::Hardware => "This machine does not meet the requirements.",
             Class::Verification => "Something on the medium is not what its manifest says: it is damaged.",
             Class::Network => "Something on the network did not answer, or not as it should.",
             Class::DiskIo => "A disk could not be read or written.",

@@ -47,7 +47,7 @@ pub(super) fn failed(
 pub(super) fn unfit(review: &mut Review, form: &mut Form, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let width = usize::from(body.width);
     let styled = |text: &str, style: Style| styled(text, width, style);
-    let mut rows = styled("This machine does not fit what it shall become:", theme.heading());
+    let mut rows = styled("This machine does not meet the requirements:", theme.heading());
     for finding in review.stops() {
         rows.extend(styled(&format!("{}: {}", finding.check, finding.text), theme.error()));
         rows.extend(styled(&format!("  {}", finding.next), Style::new()));

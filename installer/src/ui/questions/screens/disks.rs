@@ -35,7 +35,7 @@ pub(super) fn fields(answers: &Answers, facts: &ConversationFacts) -> Vec<Field>
     fields
 }
 
-/// The disks that could be meant.
+/// The disks that match.
 fn usable(facts: &ConversationFacts) -> Vec<&Disk> {
     facts.inventory.disks.iter().filter(|disk| barred(disk).is_none()).collect()
 }
