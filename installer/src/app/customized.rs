@@ -62,7 +62,7 @@ fn checked(source: &dyn PayloadSource, file: impl Read, expected: Digest) -> Res
         false => format!("its SHA-256 is {found}, and the kernel parameter nqrust.custom says {expected}"),
     };
     let hint =
-        "Serve the file that is meant, or correct the parameter: `sha256sum custom.img` tells the digest.";
+        "Serve the file that is meant, or correct the parameter: `sha256sum custom.img` prints the digest.";
     Err(Failure::new(Class::Verification, reading(source))
         .because(anyhow::anyhow!("{why}"))
         .hint(hint)

@@ -184,7 +184,7 @@ pub fn destination(given: Option<&str>, command_line: &str) -> Result<Option<Htt
     let wrong = |why: String| {
         Failure::new(Class::Invalid, format!("reading {name}"))
             .because(anyhow::anyhow!("{why}"))
-            .hint(format!("Give {name} the URL that the server of the fleet tells, or leave it out."))
+            .hint(format!("Give {name} the URL that the server of the fleet prints, or leave it out."))
     };
     if given.is_none() && values.next().is_some() {
         return Err(wrong("it stands there twice".into()).into());

@@ -91,7 +91,7 @@ impl Reason {
                 format!("install.reinstall is once:{}, and the node has recorded that word", word.as_str())
             }
             Self::Unknown => {
-                "it cannot be told whether the node was installed from this medium with this configuration".into()
+                "it is not known whether the node was installed from this medium with this configuration".into()
             }
             Self::NoConfiguration(why) => format!("the configuration cannot be had: {why}"),
         }

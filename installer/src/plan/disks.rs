@@ -125,7 +125,7 @@ pub(super) fn written_or_wiped<'a>(
 /// What to tell of disks that lose more than could be seen.
 pub(super) fn unread<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<String> {
     let unread = disks.filter_map(|disk| Some((disk.path.display(), disk.unread.as_ref()?)));
-    unread.map(|(path, why)| format!("{path} may hold more than is told here: {why}.")).collect()
+    unread.map(|(path, why)| format!("{path} may hold more than is listed here: {why}.")).collect()
 }
 
 const EMPTY: &str = "Choose an empty disk, or set install.wipe to selected to lose what is on this one.";

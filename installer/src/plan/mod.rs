@@ -216,7 +216,7 @@ fn check_distribution(config: &InstallConfig, release: &Release) -> Result<(), F
         return Ok(());
     }
     let (brought, wanted) = (brought.name(), wanted.name());
-    let what = format!("this medium brings {brought}, and the node shall run {wanted}");
+    let what = format!("this medium brings {brought}, and the configuration asks for {wanted}");
     Err(Failure::new(Class::Invalid, what)
         .hint(format!("Set kubernetes.distribution: {brought}, or take a medium with {wanted}.")))
 }

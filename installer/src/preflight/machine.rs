@@ -64,7 +64,7 @@ impl MachineFacts {
             model: model(&roots.sys),
             uefi: exists(&roots.sys.join("firmware")).and_then(|there| match there {
                 true => exists(&roots.sys.join("firmware/efi")),
-                false => Err("the kernel tells nothing of the firmware".into()),
+                false => Err("the kernel reports nothing about the firmware".into()),
             }),
             uuid: uuid(&roots.sys),
             inventory,

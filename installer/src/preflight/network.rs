@@ -289,7 +289,7 @@ fn trouble(error: io::Error) -> NetworkTrouble {
         NetworkDown => NetworkTrouble::Unable("cannot be reached: the network is down".into()),
         PermissionDenied => NetworkTrouble::Unable(format!("cannot be asked: {error}")),
         _ if timed_out(&error) => NetworkTrouble::Silent("does not answer".into()),
-        io::ErrorKind::ConnectionRefused => NetworkTrouble::Silent("has nobody listening".into()),
+        io::ErrorKind::ConnectionRefused => NetworkTrouble::Silent("has nothing listening".into()),
         _ => NetworkTrouble::Silent(format!("cannot be reached: {error}")),
     }
 }

@@ -42,7 +42,7 @@ where
 }
 
 fn trouble() -> Response<ResponseBody> {
-    plain(StatusCode::INTERNAL_SERVER_ERROR, "the server has trouble; it tells its operator which")
+    plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the log of the server has the reason")
 }
 
 fn asked<'a>(parts: &'a Parts, peer: IpAddr, body: &'a [u8]) -> routes::FleetRequest<'a> {

@@ -89,7 +89,7 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
         ServedReply::Refused(why) => plain(StatusCode::FORBIDDEN, why),
         ServedReply::OnlyGet => not_allowed("GET"),
         ServedReply::Trouble => {
-            plain(StatusCode::INTERNAL_SERVER_ERROR, "the server has trouble; it tells its operator which")
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the log of the server has the reason")
         }
     }
 }

@@ -97,7 +97,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
     open().map_err(|error| {
         Failure::new(Class::Network, format!("listening on {address}"))
             .because(error)
-            .hint("Give --listen an address of this machine and a port that nobody uses.")
+            .hint("Give --listen an address of this machine and a port that is free.")
             .into()
     })
 }

@@ -208,7 +208,7 @@ impl Router {
             note(format!(
                 "the request is for {host}, which is no name of this host; if machines reach it so, give --base-url"
             ));
-            return Some(ServedReply::Refused("this server has another name; its log tells more"));
+            return Some(ServedReply::Refused("this server has another name; its log has more"));
         }
         None
     }

@@ -83,7 +83,7 @@ impl Search<'_> {
         if self.problems.is_empty() {
             return Ok(self.found);
         }
-        Err(Failure::new(Class::Invalid, "the images of manifests and charts cannot be told")
+        Err(Failure::new(Class::Invalid, "the images of manifests and charts cannot be determined")
             .because(self.problems.join("\n  because: "))
             .hint(
                 "Correct the manifests, or the values of the charts; `iso-builder` preloads what they name.",

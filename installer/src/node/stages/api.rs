@@ -203,7 +203,7 @@ impl Node {
             Some(ready) => {
                 Registration::NotReady { name, why: super::known_errors::without_tokens(&ready.message) }
             }
-            None => Registration::NotReady { name, why: "the kubelet has not told its state yet".into() },
+            None => Registration::NotReady { name, why: "the kubelet has not reported its state yet".into() },
         }
     }
 }

@@ -128,7 +128,7 @@ const KNOWN: &[Known] = &[
     passing(&["cni config uninitialized"], "the network of the pods is not set up yet (CNI)", ""),
     passing(
         &["certificate signed by unknown authority"],
-        "the certificate of the server is of another authority than the node was told",
+        "the certificate of the server is of another authority than the node was given",
         "Check `server_url`; a proxy in between must pass TLS through.",
     ),
     passing(&["no such host"], "the name of the server cannot be looked up", REACH),

@@ -227,7 +227,7 @@ fn a_disk_that_cannot_be_looked_at_is_not_taken_for_empty() {
     machine.disk("sda", "8:0", ByteSize::gib(16));
     let inventory = machine.scan();
     let plan = plan(&trial(), &inventory, &release(), GUID).unwrap();
-    assert!(plan.warnings[0].contains("/dev/sda may hold more than is told here"), "{:?}", plan.warnings);
+    assert!(plan.warnings[0].contains("/dev/sda may hold more than is listed here"), "{:?}", plan.warnings);
     let text = outcome(&inventory, Wipe::None);
     assert!(text.contains("what is on /dev/sda is not known, and install.wipe is none"), "{text}");
 }

@@ -96,7 +96,7 @@ pub(super) fn nic_link(subject: &CheckSubject<'_>) -> CheckOutcome {
         Some(Some(true)) => Ok("has a link".into()),
         Some(Some(false)) => Err(NetworkTrouble::Silent("has no link".into())),
         Some(None) => {
-            Err(NetworkTrouble::Unable("is down, so that nobody knows whether it has a link".into()))
+            Err(NetworkTrouble::Unable("is down, so whether it has a link is not known".into()))
         }
         None => {
             let cards: Vec<_> =
@@ -128,7 +128,7 @@ fn any_link(nics: &[Nic], next: &str) -> CheckOutcome {
     if !linked.is_empty() {
         CheckOutcome::passed(format!("{linked} has a link"))
     } else if !down.is_empty() {
-        CheckOutcome::could_not_run(format!("{down} is down, so that nobody knows whether there is a link"))
+        CheckOutcome::could_not_run(format!("{down} is down, so whether there is a link is not known"))
     } else {
         CheckOutcome::found("no network card has a link", next)
     }

@@ -138,7 +138,7 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "dns",
         title: "name servers answer",
-        looks_at: "os.dns_nameservers, or those that DHCP told, asked for the names in the configuration",
+        looks_at: "os.dns_nameservers, or those from DHCP, asked for the names in the configuration",
         levels: levels(Warning, Warning),
         class: Class::Hardware,
         waivable: true,
@@ -252,7 +252,7 @@ pub static CHECKS: &[Check] = &[
     Check {
         name: "join-version",
         title: "the cluster runs the same distribution",
-        looks_at: "the version that the Kubernetes API tells",
+        looks_at: "the version that the Kubernetes API reports",
         levels: levels(Error, Error),
         class: Class::Join,
         waivable: true,

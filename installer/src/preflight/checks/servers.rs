@@ -34,7 +34,7 @@ pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
         _ => None,
     });
     match offset {
-        None => CheckOutcome::could_not_run("no time server told the time; see ntp"),
+        None => CheckOutcome::could_not_run("no time server gave the time; see ntp"),
         Some((server, offset)) if offset.by <= TOLERANCE => CheckOutcome::passed(told(&server, offset)),
         Some((server, offset)) => CheckOutcome::found(told(&server, offset), NEXT),
     }
@@ -57,7 +57,7 @@ pub(super) fn ntp(subject: &CheckSubject<'_>) -> CheckOutcome {
         return CheckOutcome::skipped("the configuration has no time server");
     }
     let answer = |time| match time {
-        Ok(Time::Offset(_)) => Ok("tells the time".to_owned()),
+        Ok(Time::Offset(_)) => Ok("gives the time".to_owned()),
         Ok(Time::Unsynchronised) => Err(NetworkTrouble::Silent("answers, and does not know the time".into())),
         Err(trouble) => Err(trouble),
     };
@@ -86,7 +86,7 @@ pub(super) fn dns(subject: &CheckSubject<'_>) -> CheckOutcome {
     let servers = servers(subject);
     if servers.is_empty() {
         return match (subject.intent.dhcp, names.is_empty()) {
-            (true, _) => CheckOutcome::could_not_run("the network has not told this system of a name server"),
+            (true, _) => CheckOutcome::could_not_run("the network has given this system no name server"),
             (false, true) => CheckOutcome::skipped("the configuration has no name server, and needs none"),
             (false, false) => CheckOutcome::found(
                 format!("the configuration has no name server to look up {}", names.join(", ")),

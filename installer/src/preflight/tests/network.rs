@@ -71,7 +71,7 @@ fn silence_ends_in_time_and_a_closed_port_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     let begun = Instant::now();
     let answer = network(closed(), 0).lookup(HERE, "a.b", Instant::now() + Duration::from_secs(10));
-    assert_eq!(answer, Err(NetworkTrouble::Silent("has nobody listening".into())));
+    assert_eq!(answer, Err(NetworkTrouble::Silent("has nothing listening".into())));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
@@ -129,7 +129,7 @@ fn a_proxy_is_what_answers_in_http() {
     let closed = TcpListener::bind((HERE, 0)).unwrap().local_addr().unwrap();
     assert_eq!(
         network.proxy(closed, false, soon()),
-        Err(NetworkTrouble::Silent("has nobody listening".into()))
+        Err(NetworkTrouble::Silent("has nothing listening".into()))
     );
 }
 

@@ -99,7 +99,7 @@ impl fmt::Display for DiskBootReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "no configuration is for this machine",
-            Self::Incomplete => "it tells less of itself than the machine that was allowed",
+            Self::Incomplete => "it reports less about itself than the machine that was allowed",
             Self::Denied => "this machine is denied",
             Self::Started => "its install was begun already; redeploy it to install again",
             Self::Installed => "it is installed; redeploy it to install again",

@@ -115,7 +115,7 @@ fn what_names_no_image_is_told_all_at_once_with_its_place() {
     let told = given.error(&format!("[{paths}]"), "[]");
     let lines: Vec<&str> = told.lines().collect();
     for (line, begin) in [
-        "error: the images of manifests and charts cannot be told",
+        "error: the images of manifests and charts cannot be determined",
         "  because: a.yaml:19, document 2: Deployment shop/web: spec.template.spec.containers[0].image: \"{{ .Values.image }}\" is not a reference",
         "  because: b.yaml:1, document 1: Deployment shop/web: spec.template.spec.containers[0].image is empty",
         "  because: c.yaml:1, document 1 is not an object for a cluster: it has no `apiVersion`",
