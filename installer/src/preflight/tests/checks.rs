@@ -264,7 +264,7 @@ fn the_clock() {
 #[test]
 fn time_servers_by_address_and_by_name() {
     let intent = time_servers(&["192.0.2.1"]);
-    expect(&on("ntp", &telling(offset(5, true)), &intent), "passed", "192.0.2.1 tells the time");
+    expect(&on("ntp", &telling(offset(5, true)), &intent), "passed", "192.0.2.1 gives the time");
     expect(&on("ntp", &telling(Ok(Time::Unsynchronised)), &intent), "found", "does not know the time");
     expect(&on("ntp", &telling(silent()), &intent), "found", "192.0.2.1 does not answer");
     expect(&on("ntp", &telling(unable()), &intent), "could not run", "192.0.2.1 cannot be reached");
@@ -277,7 +277,7 @@ fn time_servers_by_address_and_by_name() {
         Answers { lookup, ..telling(offset(0, true)) }
     };
     let both = DnsAnswer::Addresses(vec![OTHER, HOST]);
-    expect(&on("ntp", &knows(Ok(both)), &name), "passed", "ntp.example.org tells the time");
+    expect(&on("ntp", &knows(Ok(both)), &name), "passed", "ntp.example.org gives the time");
     expect(&on("ntp", &knows(Ok(DnsAnswer::NoSuchName)), &name), "found", "192.0.2.53 does not know");
     expect(&on("ntp", &knows(Ok(DnsAnswer::Addresses(vec![]))), &name), "found", "has no IPv4 address");
     expect(&on("ntp", &knows(silent()), &name), "could not run", "cannot be looked up: 192.0.2.53 does not");
