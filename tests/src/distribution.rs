@@ -130,7 +130,7 @@ fn images(directory: &Path) -> Result<()> {
     let archive = scratch.path().join("images.tar");
     let name = match real() {
         Some(_) => "localhost/e2e/none:1".to_owned(),
-        None => installer::node::cluster::vip_image()?.to_string(),
+        None => model::os_image::vip_image()?.to_string(),
     };
     let mut skopeo = Command::new("skopeo");
     skopeo.args(["copy", "--quiet"]).arg(layout.source("vip"));

@@ -7,4 +7,5 @@ pub mod cluster_file;
 pub mod config;
 pub mod fleet;
 pub mod machine;
+pub mod os_image;
 pub mod release;

@@ -326,7 +326,7 @@ pub(super) mod tests {
     #[test]
     fn what_the_image_ships_is_applied_and_gone_with_the_next_image() {
         let root = image();
-        let directory = root.path().join(cluster::SHIPPED);
+        let directory = root.path().join(model::os_image::SHIPPED_MANIFESTS);
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("manifest-web.yaml"), "shipped").unwrap();
         let document =

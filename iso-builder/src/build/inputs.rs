@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use base::command::SystemRunner;
 use base::progress::Progress;
-use installer::node::cluster::vip_image;
 use model::config::Role;
+use model::os_image::vip_image;
 
 use super::configuration;
 use super::host_programs;

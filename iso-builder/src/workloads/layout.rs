@@ -10,12 +10,12 @@ use anyhow::Result;
 use base::digest::{Digest, Hasher};
 use base::failure::{Class, Failure};
 use base::files;
-use installer::node::cluster::SHIPPED;
+use model::os_image::SHIPPED_MANIFESTS;
 
 use super::Workloads;
 
 impl Workloads {
-    /// The files, by their names in the directory [`SHIPPED`] of the OS image.
+    /// The files, by their names in the directory [`SHIPPED_MANIFESTS`] of the OS image.
     fn files(&self) -> BTreeMap<String, String> {
         let manifests = self.manifests.iter().map(|manifest| (manifest.name.clone(), manifest.text.clone()));
         let charts = self.charts.iter();
@@ -33,7 +33,7 @@ impl Workloads {
     /// Writes the files below `root`, the root of the OS image. The same definition gives the same bytes.
     pub fn lay_out(&self, root: &Path) -> Result<()> {
         for (name, text) in self.files() {
-            files::write_atomically(&root.join(SHIPPED).join(name), text.as_bytes(), 0o644)?;
+            files::write_atomically(&root.join(SHIPPED_MANIFESTS).join(name), text.as_bytes(), 0o644)?;
         }
         Ok(())
     }

@@ -21,8 +21,7 @@ use std::net::Ipv4Addr;
 
 use self::cluster_node::{ClusterNode, ClusterPart, joined, part, supervisor};
 pub use self::machine_size::MachineSize;
-pub use self::shipped::{SHIPPED, shipped};
-pub use self::vip::vip_image;
+pub use self::shipped::shipped;
 use super::files::NodeFile;
 use model::config::{Distribution, InstallConfig, VipMode};
 

@@ -10,9 +10,8 @@ use super::cluster_node::starts_cluster;
 use crate::node::files::NodeFile;
 use base::files;
 use model::config::InstallConfig;
+use model::os_image::SHIPPED_MANIFESTS;
 
-/// Where the OS image has them, from the root. `iso-builder` writes them there.
-pub const SHIPPED: &str = "usr/share/nqrust/manifests";
 /// In front of every name: names of the document's manifests and of what is made of its other keys begin otherwise, and so
 /// do those of the distributions.
 const PREFIX: &str = "image-";
@@ -21,7 +20,7 @@ const LARGEST: u64 = 64 << 20;
 
 /// The files by which the first server applies what the image below `root` ships, sorted. None for other nodes.
 pub fn shipped(config: &InstallConfig, root: &Path) -> Result<Vec<NodeFile>> {
-    let directory = root.join(SHIPPED);
+    let directory = root.join(SHIPPED_MANIFESTS);
     if !starts_cluster(config) || !directory.is_dir() {
         return Ok(Vec::new());
     }
@@ -48,7 +47,7 @@ mod tests {
 
     fn image() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        let directory = root.path().join(SHIPPED);
+        let directory = root.path().join(SHIPPED_MANIFESTS);
         fs::create_dir_all(directory.join("more.yaml")).unwrap();
         for name in ["manifest-web.yaml", "chart-db.yaml", "README", ".hidden.yaml"] {
             fs::write(directory.join(name), name).unwrap();

@@ -11,11 +11,9 @@ use serde_json::{Map, Value, json};
 use super::cluster_node::{ClusterNode, ClusterPart, text};
 use crate::node::files::NodeFile;
 use crate::node::network::management_device;
-use formats::oci::{ImageReference, ParseReferenceError};
 use model::config::VipMode;
+use model::os_image::VIP_IMAGE;
 
-/// The image of kube-vip.
-pub(super) const IMAGE: &str = "ghcr.io/kube-vip/kube-vip:v1.2.3";
 /// Services of this class are for these pods; the hypervisor's own kube-vip leaves them alone, and these pods all others.
 const CLASS: &str = "nqrust.io/cluster-vip";
 /// Where the pod finds its kubeconfig.
@@ -23,12 +21,6 @@ const KUBECONFIG: &str = "/etc/kubernetes/admin.conf";
 /// What the pods elect one of themselves by. It is the same for both kinds of address, so that two nodes never answer
 /// at a time, not even where one of them was not told that the address is from DHCP.
 const LEASE: &str = "nqrust-vip";
-
-/// The image that nodes with a control plane run where there is a virtual address. Without access to its registry they
-/// need it in their image store.
-pub fn vip_image() -> Result<ImageReference, ParseReferenceError> {
-    IMAGE.parse()
-}
 
 /// The virtual address.
 enum Vip<'a> {
@@ -70,7 +62,7 @@ fn pod(node: &ClusterNode<'_>, vip: &Vip<'_>) -> Value {
             "priorityClassName": "system-node-critical",
             "containers": [{
                 "name": "kube-vip",
-                "image": IMAGE,
+                "image": VIP_IMAGE,
                 "imagePullPolicy": "IfNotPresent",
                 "args": ["manager"],
                 "env": environment(node, vip),
@@ -147,14 +139,4 @@ fn service(address: Option<&str>, mac: Option<&str>) -> Value {
             "ports": [{ "name": "none", "port": 1, "protocol": "TCP" }],
         },
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_image_of_the_pod_is_a_reference_that_stays_as_it_is() {
-        assert_eq!(vip_image().unwrap().to_string(), IMAGE);
-    }
 }

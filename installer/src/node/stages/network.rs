@@ -80,8 +80,8 @@ pub(crate) fn addresses(networks: &[&str], json: &[u8]) -> Vec<String> {
 
 /// The address as `DEVICE has ADDRESS`, or why there is none.
 pub(super) fn judge(wanted: &WantedNetwork, json: &[u8]) -> Result<String, String> {
-    let devices: Vec<Device> = serde_json::from_slice(json)
-        .map_err(|error| format!("the output of ip cannot be read: {error}"))?;
+    let devices: Vec<Device> =
+        serde_json::from_slice(json).map_err(|error| format!("the output of ip cannot be read: {error}"))?;
     let found = |device: &Device| Some(format!("{} has {}", device.ifname, device.address()?));
     let waits = if wanted.dhcp { "no DHCP server has given it one" } else { "NetworkManager has not set it" };
     let Some(name) = &wanted.device else {

@@ -95,9 +95,7 @@ pub(super) fn nic_link(subject: &CheckSubject<'_>) -> CheckOutcome {
     let link = |nic: Option<&Nic>| match nic.map(|nic| nic.carrier) {
         Some(Some(true)) => Ok("has a link".into()),
         Some(Some(false)) => Err(NetworkTrouble::Silent("has no link".into())),
-        Some(None) => {
-            Err(NetworkTrouble::Unable("is down, so whether it has a link is not known".into()))
-        }
+        Some(None) => Err(NetworkTrouble::Unable("is down, so whether it has a link is not known".into())),
         None => {
             let cards: Vec<_> =
                 inventory.nics.iter().map(|nic| format!("{} {}", nic.name, nic.mac)).collect();

@@ -224,7 +224,7 @@ fn what_is_laid_out_is_what_was_read_and_always_the_same() {
     let laid_out = || {
         let root = tempfile::tempdir().unwrap();
         given.read("[{path: m}]", charts).unwrap().lay_out(root.path()).unwrap();
-        let mut files: Vec<(String, String)> = fs::read_dir(root.path().join(SHIPPED))
+        let mut files: Vec<(String, String)> = fs::read_dir(root.path().join(SHIPPED_MANIFESTS))
             .unwrap()
             .map(|entry| entry.unwrap())
             .map(|entry| {

@@ -7,7 +7,7 @@ use std::fs;
 use super::*;
 use base::command::{Runner, SystemRunner};
 use base::failure::{Class, class_of, render};
-use installer::node::cluster::SHIPPED;
+use model::os_image::SHIPPED_MANIFESTS;
 use proptest::prelude::*;
 
 /// Files below a directory, with a place for helm's own.
@@ -145,7 +145,7 @@ fn manifests_that_something_else_brings_are_searched_and_not_laid_out() {
     assert_eq!(found[0].origin.line, None, "it is not a line of that file");
     assert_eq!((found.len(), &*found[0].roles), (1, &[Role::Management][..]));
     workloads.lay_out(given.directory.path()).unwrap();
-    assert!(!given.directory.path().join(SHIPPED).exists());
+    assert!(!given.directory.path().join(SHIPPED_MANIFESTS).exists());
     assert_eq!(workloads.digest(), Workloads::default().digest());
 }
 
