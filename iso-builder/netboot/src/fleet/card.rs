@@ -100,7 +100,7 @@ pub fn bar(progress: &InstallProgress, name: &str) -> String {
         format!("<span>{} left</span>", duration(seconds))
     });
     format!(
-        r#"<div class="progress"><progress max="100" value="{percent}" aria-label="InstallProgress of {name}">{percent} %</progress>
+        r#"<div class="progress"><progress max="100" value="{percent}" aria-label="Progress of {name}">{percent} %</progress>
 <p class="figures"><strong>{percent} %</strong><span>{} of {}</span>{rate}{left}</p></div>"#,
         bytes(*done),
         bytes(*total),
