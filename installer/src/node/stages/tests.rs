@@ -241,7 +241,7 @@ fn the_kubelets_credentials_are_enough_to_ask_for_the_node() {
     assert_eq!(ask("200 OK", &condition("Unknown")), not);
     assert_eq!(ask("404 Not Found", "{}"), Registration::Absent(name()));
     let bare = ask("200 OK", "{\"status\": {}}");
-    assert!(matches!(bare, Registration::NotReady { why, .. } if why.contains("has not told")));
+    assert!(matches!(bare, Registration::NotReady { why, .. } if why.contains("has not reported")));
     for (status, body, text) in
         [("403 Forbidden", "{}", "answers 403"), ("200 OK", "<html>", "is not a node")]
     {

@@ -249,7 +249,7 @@ fn the_clock() {
     expect(&on("clock", &telling(offset(60, true)), &intent), "passed", "60 s behind");
     expect(&on("clock", &telling(offset(7300, true)), &intent), "found", "the clock is 2 h behind 192.0.2.1");
     expect(&on("clock", &telling(offset(90, false)), &intent), "found", "90 s ahead of");
-    expect(&on("clock", &telling(silent()), &intent), "could not run", "no time server told");
+    expect(&on("clock", &telling(silent()), &intent), "could not run", "no time server gave the time");
     expect(
         &on("clock", &telling(silent()), &Intent::default()),
         "could not run",
@@ -310,7 +310,11 @@ fn name_servers() {
     expect(&on("dns", &good, &second), "found", "192.0.2.54 does not answer");
     let none = Intent { name_servers: vec![], ..intent.clone() };
     expect(&on("dns", &good, &none), "found", "no name server to look up ntp.example.org");
-    expect(&on("dns", &good, &Intent { dhcp: true, ..none.clone() }), "could not run", "has not told");
+    expect(
+        &on("dns", &good, &Intent { dhcp: true, ..none.clone() }),
+        "could not run",
+        "has given this system no name server",
+    );
     let leased = Answers { resolvers: vec![SERVER], ..known(Ok(DnsAnswer::Addresses(vec![HOST]))) };
     expect(&on("dns", &leased, &Intent { dhcp: true, ..none }), "passed", "192.0.2.53");
     expect(&on("dns", &good, &Intent::default()), "skipped", "needs none");
