@@ -28,7 +28,7 @@ NETWORK_MANAGER := $(TOOLS)/network-manager/usr/sbin/NetworkManager
 export PATH := $(PATH):$(patsubst %/,%,$(dir $(HELM)))
 # What `binaries` builds: `dev` is what tests run too and is compiled once for both; `release` takes three times as long.
 PROFILE ?= dev
-BUILT := $(TARGET)/x86_64-unknown-linux-gnu/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 # Without --installer the builder takes the installer beside it.
 PROGRAMS := $(TARGET)/bin
 BUILD := $(PROGRAMS)/iso-builder build
@@ -85,9 +85,12 @@ $(NETWORK_MANAGER):
 	@cd $(TOOLS)/network-manager.new; dpkg-deb --extract packages/network-manager_*.deb .; rm -r packages
 	@mv $(TOOLS)/network-manager.new $(TOOLS)/network-manager; touch $@
 
+# The installer is static: it runs in any image. Only its last step is told so, so that both programs share what is compiled;
+# other programs are not, because the C library loads what looks up names and users, which static ones do not survive.
 .PHONY: binaries
-binaries: host ## Build installer and iso-builder, both static, into target/bin.
-	$(CARGO) build --profile $(PROFILE) --locked -p installer -p iso-builder
+binaries: host ## Build installer and iso-builder into target/bin.
+	$(CARGO) build --profile $(PROFILE) --locked -p iso-builder -p installer
+	$(CARGO) rustc --profile $(PROFILE) --locked -p installer --bin installer -- -C target-feature=+crt-static
 	@mkdir -p $(PROGRAMS)
 	@for program in installer iso-builder; do \
 	  cmp -s $(BUILT)/$$program $(PROGRAMS)/$$program || install $(BUILT)/$$program $(PROGRAMS)/$$program; \
