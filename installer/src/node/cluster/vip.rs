@@ -16,8 +16,9 @@ use model::os_image::VIP_IMAGE;
 
 /// Services of this class are for these pods; the hypervisor's own kube-vip leaves them alone, and these pods all others.
 const CLASS: &str = "nqrust.io/cluster-vip";
-/// Where the pod finds its kubeconfig.
-const KUBECONFIG: &str = "/etc/kubernetes/admin.conf";
+/// Where the pod finds its kubeconfig. At `/etc/kubernetes/admin.conf` kube-vip passes over the server that the file names and
+/// asks `kubernetes:6443` (`pkg/manager/manager.go` of 1.2.3), a name that this pod does not have.
+const KUBECONFIG: &str = "/etc/kube-vip/kubeconfig";
 /// What the pods elect one of themselves by. It is the same for both kinds of address, so that two nodes never answer
 /// at a time, not even where one of them was not told that the address is from DHCP.
 const LEASE: &str = "nqrust-vip";
