@@ -1,9 +1,11 @@
 //! `iso-builder build`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use base::program::{Context, Format, print};
+use base::progress::{Progress, StepTimes};
 use base::size::ByteSize;
 
 use crate::build::{self, BuildOptions, BuiltFile, CacheOptions, InputOptions, MediumTarget, PullOptions};
@@ -112,7 +114,10 @@ impl BuildCommand {
         };
         let options =
             BuildOptions { inputs: self.inputs.into(), output: self.output, installer, targets: self.only };
+        let times = StepTimes::default();
+        context.progress.add(Box::new(times.clone()));
         let media = build::build(&options, &context.progress)?;
+        tell_times(&times, &context.progress);
         if context.format == Format::Json {
             return print(&serde_json::to_string_pretty(&media)?);
         }
@@ -121,5 +126,12 @@ impl BuildCommand {
             format!("{}  {size:>10}  {}", &medium.sha256.to_string()[..16], medium.path.display())
         };
         print(&media.iter().map(line).collect::<Vec<_>>().join("\n"))
+    }
+}
+
+/// Tells which steps took the time, of a build that waited for any.
+fn tell_times(times: &StepTimes, progress: &Progress) {
+    for (step, time) in times.longest(8, Duration::from_secs(1)) {
+        progress.note("build", format!("{:6.1} s  {step}", time.as_secs_f64()));
     }
 }

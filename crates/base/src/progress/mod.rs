@@ -13,8 +13,10 @@ mod event;
 pub mod json;
 pub mod measure;
 pub mod plain;
+mod step_times;
 
 pub use event::{Event, RATE, Sink, State};
+pub use step_times::StepTimes;
 
 use std::fmt;
 use std::io::{self, Read};
