@@ -33,7 +33,7 @@ pub struct Cache {
 #[derive(Clone, Debug, Serialize)]
 pub struct StepKey {
     name: &'static str,
-    /// Raised when the step's code changes what it makes.
+    /// Incremented when the step's code makes something else of the same inputs.
     recipe: u32,
     inputs: serde_json::Value,
 }
@@ -50,17 +50,15 @@ impl StepKey {
     }
 }
 
-/// The outputs of a finished step.
 #[derive(Clone, Debug)]
 pub struct StepOutputs {
     directory: PathBuf,
     record: StepRecord,
-    /// Whether this build did the step; else it came from the cache.
+    /// Whether this build ran the step; false if the outputs came from the cache.
     pub fresh: bool,
 }
 
 impl StepOutputs {
-    /// The path of an output.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
@@ -105,7 +103,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Where downloads are kept, by digest.
+    /// Where downloads are kept; the file names are digests.
     #[must_use]
     pub fn downloads(&self) -> &Path {
         &self.downloads
@@ -117,7 +115,7 @@ impl Cache {
         self.root.join("scratch")
     }
 
-    /// A place for records about outputs outside the cache.
+    /// The directory of records about outputs that lie outside the cache.
     #[must_use]
     pub fn records(&self) -> PathBuf {
         self.root.join("outputs")

@@ -1,8 +1,8 @@
-//! What the header of an ELF program says: for which processor it is, whether it runs by itself, and the note with its
-//! name and version. Nothing of the program is run, and nothing but the stretches that say so is read.
+//! What the header of an ELF program says: its processor, whether it is static, and the note with its name and version.
+//! The program is not run, and only the parts of the file that hold these facts are read.
 //!
 //! The format is that of the System V ABI (gabi, chapters 4 and 5); the note is the package metadata of the UAPI group.
-//! Only 64-bit little-endian programs are known, which is what the media are made of.
+//! Only 64-bit little-endian programs are recognised, which is what the media are made of.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -24,18 +24,17 @@ const NEEDED: u64 = 1;
 /// The type of the note with package metadata, whose owner is `FDO`.
 const PACKAGE: u32 = 0xcafe_1a7e;
 
-/// What a program says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ElfProgram {
-    /// The processor in the kernel's word, such as `x86_64`; none where it is another one than media are made for.
+    /// The processor in the kernel's word, such as `x86_64`; none if it is one that media are not made for.
     pub(crate) processor: Option<&'static str>,
     /// Whether it runs without a loader and libraries of the system around it.
     pub(crate) is_static: bool,
-    /// What the note says; none without one.
+    /// The content of the note; none without one.
     pub(crate) package: Option<ElfPackage>,
 }
 
-/// The package metadata of a program.
+/// The package metadata of a program (<https://uapi-group.org/specifications/specs/elf_package_metadata/>).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct ElfPackage {
     pub(crate) name: String,
@@ -49,7 +48,7 @@ struct Segment {
     size: u64,
 }
 
-/// Reads what `file` says; `None` if it is no ELF program.
+/// Reads the headers and the note of `file`; `None` if it is no ELF program.
 ///
 /// # Errors
 /// Reading fails.
@@ -120,7 +119,7 @@ fn package(notes: &[u8]) -> Option<ElfPackage> {
     }
 }
 
-/// Fills `bytes`; false where the file ends before.
+/// Fills `bytes`; false if the file ends before that.
 fn whole(file: &impl FileExt, offset: u64, bytes: &mut [u8]) -> io::Result<bool> {
     if i64::try_from(offset).is_err() {
         return Ok(false);

@@ -8,7 +8,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-/// The words that put a command into namespaces of its own, which end when this process does, however it ends.
+/// The command and options to put before another command, so that it runs in namespaces of its own. They end when this
+/// process does, however it ends.
 pub(crate) fn unshare() -> Vec<OsString> {
     let mut words = vec!["setpriv", "--pdeathsig", "KILL", "unshare"];
     if !nix::unistd::geteuid().is_root() {

@@ -41,7 +41,7 @@ pub fn run(request: &StepRequest, scratch: &Path) -> Result<()> {
     .into())
 }
 
-/// What the child inherits: no locale, no time zone, nothing that could change the bytes.
+/// What the child inherits: no locale, no time zone, nothing that could change the bytes that it makes.
 fn environment() -> Vec<(OsString, OsString)> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let mut variables = vec![

@@ -1,8 +1,8 @@
-//! Words for people that several commands print.
+//! Wording that several commands share.
 
 use std::fmt::Write as _;
 
-/// Text of a medium, for printing: what would steer a terminal is spelt out.
+/// Text of a medium, for printing: control characters, which would steer a terminal, are written as escapes.
 pub(crate) fn printable(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
@@ -15,7 +15,7 @@ pub(crate) fn printable(text: &str) -> String {
     clean
 }
 
-/// A number of things in words.
+/// A number with its noun: `1 image`, `2 images`.
 pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -1,4 +1,4 @@
-//! How a stream is compressed, told by its first bytes; names lie.
+//! How a stream is compressed, recognised by its first bytes; file names are not trusted.
 
 use std::io::{self, BufRead, Read};
 
@@ -6,17 +6,16 @@ use std::io::{self, BufRead, Read};
 /// needs that much memory.
 const WINDOW: u32 = 27;
 
-/// The first bytes of what is told apart.
+/// The first bytes of the formats.
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 /// Compressions that neither image archives nor layers have.
 const OTHERS: [(&[u8], &str); 4] =
     [(b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"), (b"LZIP", "lzip"), (b"\x04\x22\x4d\x18", "lz4")];
 
-/// How a stream is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all, or in a way that is not known.
+    /// Not compressed, or in a way that is not recognised.
     None,
     /// RFC 1952.
     Gzip,
@@ -38,7 +37,7 @@ impl Compression {
         })
     }
 
-    /// What `reader` holds when this is undone. Frames that follow one another are one stream.
+    /// The decompressed content of `reader`. Frames that follow one another are one stream.
     pub fn undo<'a>(self, reader: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
         Ok(match self {
             Self::None => Box::new(reader),
@@ -52,7 +51,7 @@ impl Compression {
     }
 }
 
-/// The content of a stream, compressed or not.
+/// The decompressed content of a stream, compressed or not.
 pub fn plain<'a>(mut reader: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
     Compression::of(reader.fill_buf()?)?.undo(reader)
 }

@@ -16,24 +16,21 @@ const MAX_TRAILING: u64 = 16 << 20;
 /// A member's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArchiveMember {
-    /// Its path as the archive has it.
+    /// As the archive has it.
     pub path: Vec<u8>,
-    /// What it is.
     pub kind: MemberKind,
 }
 
-/// What a member is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberKind {
-    /// A file of so many bytes.
+    /// A file with its length in bytes.
     File(u64),
-    /// A directory.
     Directory,
     /// A symbolic link with its target.
     Symlink(Vec<u8>),
     /// Another name of the member with this path.
     HardLink(Vec<u8>),
-    /// A device, a pipe, a file with holes.
+    /// A device, a pipe or a sparse file.
     Other,
 }
 
@@ -41,9 +38,9 @@ pub enum MemberKind {
 #[derive(Debug)]
 pub struct ArchiveMembers<R> {
     reader: R,
-    /// What is left of the member's content.
+    /// Bytes of the member's content that are still to be read.
     content: u64,
-    /// What fills up its last block.
+    /// Bytes of padding in its last block.
     padding: u64,
 }
 
@@ -56,12 +53,12 @@ struct Extension {
 }
 
 impl<R: Read> ArchiveMembers<R> {
-    /// Goes through `reader`, which is not compressed.
+    /// `reader` is not compressed.
     pub fn new(reader: R) -> Self {
         Self { reader, content: 0, padding: 0 }
     }
 
-    /// Leaves the rest of the member's content and goes to the next, or to the end.
+    /// Skips the rest of the member's content and goes to the next member, or to the end.
     pub fn advance(&mut self) -> io::Result<Option<ArchiveMember>> {
         let mut extension = Extension::default();
         loop {
@@ -113,7 +110,7 @@ impl<R: Read> ArchiveMembers<R> {
         Ok(ArchiveMember { path, kind })
     }
 
-    /// The blocks that continue the map of a file with holes.
+    /// Skips the blocks that continue the map of a sparse file.
     fn skip_map(&mut self, header: &Header) -> io::Result<()> {
         let mut more = header.as_gnu().is_some_and(tar::GnuHeader::is_extended);
         while more {
@@ -129,8 +126,8 @@ impl<R: Read> ArchiveMembers<R> {
         self.padding = size.wrapping_neg() % BLOCK as u64;
     }
 
-    /// Skips what is left of the member. Archives end after its content too, without what fills up its last block: some
-    /// writers leave that and the end marks out, and container runtimes take such layers.
+    /// Skips the rest of the member. An archive may also end directly behind its content: some writers leave out the
+    /// padding and the end marks, and container runtimes accept such layers.
     fn leave(&mut self) -> io::Result<()> {
         let (content, padding) = (self.content, self.padding);
         (self.content, self.padding) = (0, 0);
@@ -141,7 +138,7 @@ impl<R: Read> ArchiveMembers<R> {
         skip(padding).map(drop)
     }
 
-    /// The next header, or nothing at the end.
+    /// The next header; none at the end.
     fn header(&mut self) -> io::Result<Option<Header>> {
         let mut block = Vec::with_capacity(BLOCK);
         (&mut self.reader).take(BLOCK as u64).read_to_end(&mut block)?;
@@ -211,7 +208,7 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// `./a/b/` as `a/b`. Nothing where the path climbs with `..`, or is absolute.
+/// `./a/b/` as `a/b`. None if the path climbs with `..`, or is absolute.
 #[must_use]
 pub fn inside(path: &[u8]) -> Option<Vec<u8>> {
     let parts = || path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
@@ -219,7 +216,7 @@ pub fn inside(path: &[u8]) -> Option<Vec<u8>> {
     (!climbs).then(|| parts().collect::<Vec<_>>().join(&b'/'))
 }
 
-/// What the link `from` (a path that is [`inside`]) with the target `to` names, if that is inside.
+/// The path that the link `from` (a path that is [`inside`]) with the target `to` leads to, if that is inside.
 #[must_use]
 pub fn linked(from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
     let mut path: Vec<&[u8]> = from.split(|byte| *byte == b'/').collect();

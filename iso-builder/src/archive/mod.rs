@@ -1,7 +1,7 @@
-//! Tar archives of strangers, read once from front to back: image archives, layers, trees.
+//! Tar archives from untrusted sources, read once from front to back: image archives, layers, trees.
 //!
-//! [`compression`] tells how a stream is compressed and undoes it, [`members`] goes through a tar stream. Both hold
-//! little in memory whatever they are given. What is to become a file system is not read here; GNU tar unpacks that.
+//! [`compression`] recognises and undoes compression, [`members`] goes through a tar stream. Both use little memory
+//! whatever they read. Archives that become a file system are not read here; GNU tar unpacks them.
 
 pub mod compression;
 pub mod members;

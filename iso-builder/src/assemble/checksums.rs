@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base::digest::Digest;
 
-/// The file's text: one line for each file, sorted by name.
+/// One line for each file, sorted by name.
 #[must_use]
 pub fn render(files: &BTreeMap<String, Digest>) -> String {
     files.iter().map(|(name, digest)| format!("{digest}  {name}\n")).collect()

@@ -14,7 +14,7 @@ use model::release::{IsoRecipe, Payload};
 use super::iso::IsoParts;
 use crate::boot::loaders;
 
-/// What the manifest says of the boot code in `loaders` that is no payload.
+/// The boot code in `loaders` that is no payload, as the manifest describes it.
 pub(crate) fn boot_code(loaders: &Path) -> Result<IsoRecipe> {
     let read = |name: &str| {
         let path = loaders.join(name);
@@ -29,8 +29,8 @@ pub(crate) fn boot_code(loaders: &Path) -> Result<IsoRecipe> {
     })
 }
 
-/// The ISO that `recipe` says, of the loaders in a directory and of the files that `source` has for payloads. What is
-/// neither is written into `scratch`.
+/// The ISO that follows from `recipe`, with the loaders of a directory and the files that `source` has for payloads.
+/// Files that are neither are written into `scratch`.
 pub(crate) fn assemble(
     recipe: &Recipe<'_>,
     loaders: &Path,
@@ -71,12 +71,12 @@ pub(crate) fn assemble(
     })
 }
 
-/// Makes the area of a medium that nobody has customised: zeros, for which no block is taken.
+/// Makes the empty customization area of a new medium: zeros, without blocks on the disk (sparse).
 pub(crate) fn blank_area(path: &Path) -> Result<PathBuf> {
     let what = || format!("writing {}", path.display());
     let file = File::options().write(true).create(true).truncate(true).open(path).with_context(what)?;
     file.set_len(area::LENGTH).with_context(what)?;
-    // What it was before may have had secrets in it.
+    // An earlier file of this name may have been readable by its owner only.
     file.set_permissions(fs::Permissions::from_mode(0o644)).with_context(what)?;
     Ok(path.to_owned())
 }

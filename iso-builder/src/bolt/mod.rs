@@ -1,8 +1,8 @@
 //! bbolt database files, format version 2: read into a tree of buckets, and written from one.
 //!
-//! containerd keeps its metadata in such a file. The builder lets a real containerd make one, reads it, takes
-//! out what depends on the moment, and writes it anew so that the same content gives the same bytes. This is not
-//! a database: no transactions, no updates in place, everything in memory.
+//! containerd keeps its metadata in such a file. The builder lets a real containerd make one, reads it, removes what
+//! depends on the time of the build, and writes it anew so that the same content gives the same bytes. This is not a
+//! database: no transactions, no updates in place, everything in memory.
 //!
 //! The layout is that of <https://github.com/etcd-io/bbolt> (`page.go`, `bucket.go`, `db.go`); numbers are
 //! little-endian.
@@ -20,16 +20,12 @@ pub use write::write;
 /// A key is in one of the two maps only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
-    /// Plain values by key.
     pub pairs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Buckets by key.
     pub buckets: BTreeMap<Vec<u8>, Bucket>,
-    /// The bucket's counter.
     pub sequence: u64,
 }
 
 impl Bucket {
-    /// The value of `key`.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&[u8]> {
         self.pairs.get(key.as_bytes()).map(Vec::as_slice)
@@ -45,18 +41,17 @@ impl Bucket {
 /// Why bytes are not a database, or a tree cannot become one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoltError {
-    /// Neither meta page is whole.
+    /// Neither meta page is valid.
     #[error("not a bolt database: neither of its meta pages is valid")]
     NoMeta,
     /// A page contradicts the format.
     #[error("page {page} of the bolt database is damaged: {what}")]
     Damaged {
-        /// Number of the page.
         page: u64,
-        /// What is wrong with it.
+        /// What contradicts the format.
         what: &'static str,
     },
-    /// The format has no room for the tree.
+    /// The tree exceeds a limit of the format.
     #[error("a bolt database cannot hold this: {0}")]
     Unwritable(&'static str),
 }
@@ -106,7 +101,7 @@ mod tests {
             damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
         ) {
             let mut file = write(&tree).unwrap();
-            // The meta pages keep their checksums, or nothing behind them would be looked at.
+            // The meta pages keep their checksums; otherwise nothing behind them would be read.
             let body = 2 * layout::PAGE_SIZE;
             for (at, byte) in damage {
                 let at = body + at.index(file.len() - body);

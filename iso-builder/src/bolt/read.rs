@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A bucket from the value of its element.
+    /// The bucket that an element's value holds or refers to.
     fn child(&mut self, page: &Page<'a>, value: &'a [u8], depth: usize) -> Result<Bucket, BoltError> {
         let short = || page.damaged("a bucket in it is cut short");
         let root = u64_at(value, 0).ok_or_else(short)?;

@@ -73,7 +73,7 @@ struct Writer {
 
 impl Writer {
     fn next_page(&self) -> u64 {
-        // A usize always fits.
+        // usize has at most 64 bits.
         (self.file.len() / PAGE_SIZE) as u64
     }
 
@@ -101,7 +101,7 @@ impl Writer {
         }
         while level.len() > 1 {
             let mut above = Vec::new();
-            // Two at least, or keys of half a page would make levels without end.
+            // At least two, or keys of half a page would make levels without end.
             for group in groups(&level, 2, |(key, _)| ELEMENT + key.len()) {
                 above.push((group[0].0, self.put(BRANCH, group.len(), &branch_body(group)?)?));
             }

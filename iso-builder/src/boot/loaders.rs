@@ -31,8 +31,8 @@ const CANDIDATES: &[(&str, &[&str])] = &[
     (HYBRID, &["usr/lib/grub/i386-pc/boot_hybrid.img"]),
 ];
 
-/// Modules in both BIOS cores, so that neither needs module files. Text only: a core that loads from
-/// the BIOS boot partition must stay below 480 KiB.
+/// Modules in both BIOS cores, so that neither needs module files. Text mode only: a core that is loaded from the BIOS
+/// boot partition must stay below 480 KiB.
 const MODULES: &[&str] = &[
     "biosdisk",
     "boot",
@@ -63,8 +63,8 @@ const MODULES: &[&str] = &[
     "true",
 ];
 
-/// What GRUB's core of an installed disk does: goes on with the menu of the disk, or, where an install that was cut off has
-/// left none, gives the machine back to the firmware, which boots the next device. By itself GRUB would ask for commands.
+/// What GRUB's core of an installed disk does: it loads the disk's menu or, if an interrupted install has left none,
+/// exits to the firmware, which boots the next device. Without this, GRUB would show a command prompt.
 const CORE_CONFIG: &str = "configfile $prefix/grub.cfg\nexit\n";
 
 /// Puts every loader into `out`, under the names of this module's constants.
@@ -140,7 +140,7 @@ mod tests {
             ran.iter()
                 .all(|line| line.contains(&root.path().join("usr/lib/grub/i386-pc").display().to_string()))
         );
-        // Without it a menu with a password would be shut for everybody.
+        // Without it nobody could enter the password of a menu that has one.
         assert!(ran.iter().all(|line| line.contains(" password_pbkdf2 ")), "{ran:?}");
         assert!(ran[0].contains("(,gpt2)/grub") && ran[0].contains("--config") && ran[1].contains("iso9660"));
     }

@@ -1,4 +1,4 @@
-//! The configurations that media carry. One that an install would refuse must not get onto a medium.
+//! The configurations that media carry. One that an install would refuse must not be put on a medium.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,12 @@ use crate::definition::{Definition, Loaded};
 /// Where a medium has the password of its boot menu.
 const PASSWORD: &str = "boot/grub/password.cfg";
 
-/// The payloads of `install_defaults` and `install_config`, checked, with the files that hold them. The password that the
-/// latter gives the boot menu is one more, which is written into `scratch`: GRUB reads it from a file of its own.
+/// The payloads of `install_defaults` and `install_config`, checked, with the files that hold them. If the latter sets
+/// a password for the boot menu, one more payload is written into `scratch`: GRUB reads the password from a file of its
+/// own.
 ///
-/// Defaults are checked key by key: they are a part that something else completes. `install_config` has to be
-/// whole together with them.
+/// Defaults are checked key by key, because another source completes them. `install_config` has to be complete together
+/// with them.
 pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, PathBuf)>> {
     let definition = &loaded.definition;
     let wanted = [
@@ -47,7 +48,7 @@ pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, 
     Ok(payloads)
 }
 
-/// The manifests that the embedded configuration brings to the cluster, with what to call each in a message.
+/// The manifests that the embedded configuration adds to the cluster, with a name for messages.
 pub(super) fn manifests(loaded: &Loaded) -> Result<Vec<(PathBuf, String)>> {
     let definition = &loaded.definition;
     let Some(embedded) = &definition.install_config else { return Ok(Vec::new()) };
@@ -57,7 +58,7 @@ pub(super) fn manifests(loaded: &Loaded) -> Result<Vec<(PathBuf, String)>> {
     {
         documents.extend(file.map(|file| document(&loaded.resolve(file), kind)).transpose()?);
     }
-    // What is wrong with them is told when they become payloads.
+    // Mistakes in them are reported when they become payloads.
     let Ok(combined) = combine(&documents) else { return Ok(Vec::new()) };
     let file = loaded.resolve(embedded);
     let named = |manifest: model::config::Manifest| {
@@ -76,8 +77,8 @@ fn document(path: &Path, kind: Kind) -> Result<Document> {
     Ok(Document::yaml(kind, name, text))
 }
 
-/// Fails where nodes that say nothing else would look for another distribution than the one that the image brings. `texts` are
-/// the parts of their configuration, weakest first.
+/// Fails if nodes would by default look for another distribution than the one in the image. `texts` are the parts of
+/// their configuration, weakest first.
 fn check_distribution(definition: &Definition, texts: &[String]) -> Result<()> {
     let Some(brought) = definition.kubernetes.as_ref().map(|kubernetes| kubernetes.distribution) else {
         return Ok(());
@@ -103,7 +104,7 @@ fn check_distribution(definition: &Definition, texts: &[String]) -> Result<()> {
         .into())
 }
 
-/// Returns the password of the boot menu of a medium with these configurations: a menu has one only where a whole
+/// Returns the password of the boot menu of a medium with these configurations: a menu has one only if a complete
 /// configuration is on the medium.
 fn check(mut documents: Vec<Document>) -> Result<Option<BootPassword>> {
     let whole = documents.iter().any(|document| document.kind() == Kind::Embedded);

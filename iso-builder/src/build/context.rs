@@ -1,4 +1,4 @@
-//! One build under way: its inputs, its lock, and how its steps run in the sandbox.
+//! The state of one build: its inputs, its lock, and how its steps run in the sandbox.
 
 use std::path::Path;
 
@@ -13,7 +13,6 @@ use crate::obtain::packages;
 use crate::sandbox;
 use crate::steps::{PackageRepository, StepRequest, StepWork};
 
-/// One build under way.
 #[allow(missing_debug_implementations)]
 pub(super) struct Build<'a> {
     pub(super) inputs: BuildInputs,
@@ -29,7 +28,7 @@ impl<'a> Build<'a> {
         Ok(Self { inputs, lock, policy: options.policy, progress })
     }
 
-    /// Does `work` in the sandbox, with outputs to `out`.
+    /// Does `work` in the sandbox; `out` is the directory for its outputs.
     pub(super) fn sandboxed(&self, work: StepWork, out: &Path) -> Result<()> {
         let scratch =
             tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;

@@ -1,4 +1,4 @@
-//! The programs of the host that a build needs, looked for before anything begins.
+//! The programs of the host that a build needs; their presence is checked before the build begins.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ const TOOLS: &[(&str, &str)] = &[
     ("grub-mkimage", "grub-common"),
 ];
 
-/// Fails with the list of programs that are missing and of the packages that have them.
+/// Fails with the programs that are missing and the packages that contain them.
 pub(super) fn check() -> Result<()> {
     let mut tools = TOOLS.to_vec();
     if !nix::unistd::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Stores of images among the outputs of steps.
+//! Image stores among the outputs of steps.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(super) fn imported(
     let inputs = json!({
         "content": content,
         "references": import.references,
-        // The file of checksums has it.
+        // The file of checksums refers to it.
         "name": import.path.file_name().map(|name| name.to_string_lossy()),
         "checksums": import.checksums.map(crate::files::digest_of_path).transpose()?,
         "architecture": import.architecture,
@@ -47,7 +47,7 @@ pub(super) fn imported(
     })
 }
 
-/// The length of a file, or of all files below a directory.
+/// Bytes of a file, or of all files below a directory.
 fn files_size(path: &Path) -> Result<u64> {
     let mut size = 0;
     for entry in WalkDir::new(path) {

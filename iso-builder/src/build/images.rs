@@ -25,20 +25,17 @@ use crate::workloads;
 /// What the release manifest says of the store, among the outputs of a step.
 const LISTING: &str = "listing.json";
 
-/// The image store with its metadata.
 #[derive(Debug)]
 pub(super) struct BuiltImages {
     /// `store/`, an OCI layout.
     pub(super) store: StepOutputs,
-    /// `ROLE.db` for every role, and who wrote them.
+    /// `ROLE.db` for every role, and which containerd wrote them.
     pub(super) metadata: StepOutputs,
-    /// What the release manifest says of the store.
     pub(super) listing: StoreListing,
-    /// The images.
     pub(super) images: Vec<StoredImage>,
 }
 
-/// What the release manifest says of the store, as it is kept in the cache.
+/// What the release manifest says about the store, as it is kept in the cache.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StoreListing {
     pub(super) payloads: Vec<Payload>,
@@ -46,7 +43,7 @@ pub(super) struct StoreListing {
 }
 
 impl Build<'_> {
-    /// The image store, or nothing where the definition preloads no images.
+    /// The image store; none if the definition preloads no images.
     pub(super) fn images(&self, base: &StepOutputs) -> Result<Option<BuiltImages>> {
         let built = self.built_images()?;
         let images = self.all_images(built.as_ref())?;
@@ -83,7 +80,7 @@ impl Build<'_> {
         Ok(Some(BuiltImages { store, metadata, listing, images }))
     }
 
-    /// Every image with the roles that need it and the names of its blobs; those of registries may not be here yet.
+    /// Every image with its roles and the names of its blobs. Blobs from registries may not be downloaded yet.
     pub(super) fn all_images(&self, built: Option<&StepOutputs>) -> Result<Vec<StoredImage>> {
         let BuildInputs { local, preload, pull: options, registry, blobs, .. } = &self.inputs;
         let mut images: Vec<_> = local.iter().flat_map(|(_, images)| images.clone()).collect();
@@ -99,7 +96,7 @@ impl Build<'_> {
         preload.with_roles(images)
     }
 
-    /// Fails where something that the definition ships runs an image that nodes would lack.
+    /// Fails if a shipped manifest or chart runs an image that nodes would lack.
     pub(super) fn check_completeness(&self, images: &[StoredImage]) -> Result<()> {
         let names = |image: &StoredImage| -> Vec<_> {
             image.names().into_iter().map(|name| (name, image.roles.clone())).collect()
@@ -155,7 +152,7 @@ impl Build<'_> {
         fs::write(out.join(LIST), serde_json::to_vec(&images)?).context("writing the list of images")
     }
 
-    /// `store/`, `images.json` and `listing.json`: every blob once, as further names of files of the cache.
+    /// `store/`, `images.json` and `listing.json`: every blob once, as a hard link to a file of the cache.
     fn image_store(&self, images: &[StoredImage], built: Option<&StepOutputs>) -> Result<StepOutputs> {
         let BuildInputs { local, pull: options, registry, blobs, cache, .. } = &self.inputs;
         let steps: Vec<Store> = local

@@ -1,4 +1,4 @@
-//! What every command about a definition begins with: the definition, the cache, and which images it needs.
+//! What every command on a definition begins with: the definition, the cache, and the images that it needs.
 
 use std::path::Path;
 
@@ -26,16 +26,16 @@ use crate::obtain::{Locker, ReleaseQuery};
 use crate::workloads::spec::ImagePolicy;
 use crate::workloads::{self, FoundImage, Helm, ImageOrigin, Workloads};
 
-/// Whether what the lock has pinned counts while a definition's inputs are gathered.
+/// Whether the digests in the lock file are used while a definition's inputs are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LockUse {
-    /// Where it fits the definition.
+    /// They are used where the lock fits the definition.
     Known,
-    /// No: everything is resolved anew.
+    /// Everything is resolved anew.
     Anew,
 }
 
-/// A definition with everything that it names.
+/// A definition with everything that it refers to.
 #[allow(missing_debug_implementations)]
 pub(super) struct BuildInputs {
     pub(super) loaded: Loaded,
@@ -44,19 +44,18 @@ pub(super) struct BuildInputs {
     pub(super) registry: Box<dyn ImageRegistry>,
     pub(super) pull: PullOptions,
     pub(super) preload: PreloadPlan,
-    /// The manifests and charts that the OS image ships.
     pub(super) workloads: Workloads,
-    /// The images that they run, and those that nodes run by themselves.
+    /// The images that they run, and those that every node runs.
     pub(super) found: Vec<FoundImage>,
     /// The release of the Kubernetes distribution, with RKE2's runtime image.
     pub(super) release: Option<ReleaseImages>,
-    /// Images of layouts and archives, those of the release among them, with the store that each is in.
+    /// Images of layouts and archives, including those of the release, with the store that has them.
     pub(super) local: Vec<(StepOutputs, Vec<StoredImage>)>,
 }
 
 impl BuildInputs {
-    /// Reads the definition and what lies beside it. Only the files of the Kubernetes distribution are downloaded here: they say
-    /// which images there are.
+    /// Reads the definition and the files that it refers to. Only the files of the Kubernetes distribution are
+    /// downloaded here: they list the images.
     pub(super) fn gather(options: &InputOptions, pins: LockUse, progress: &Progress) -> Result<Self> {
         let InputOptions { definition, policy, pull, cache } = options;
         let loaded = Loaded::read(definition)?;
@@ -90,12 +89,11 @@ impl BuildInputs {
         Ok(Self { loaded, cache, blobs, registry, pull: *pull, preload, release, local, workloads, found })
     }
 
-    /// The lock of the definition.
     pub(super) fn lock(&self, policy: LockPolicy, progress: &Progress) -> Result<Lock> {
         self.locker(progress).lock(policy)
     }
 
-    /// The lock of the definition, with everything resolved anew.
+    /// The lock of the definition, with every input resolved anew.
     pub(super) fn relock(&self, progress: &Progress) -> Result<Lock> {
         self.locker(progress).relock()
     }
@@ -114,7 +112,7 @@ impl BuildInputs {
     }
 }
 
-/// What the definition ships to clusters, with every image that runs because of it.
+/// The manifests and charts that the definition ships, and every image that they run.
 fn shipped(loaded: &Loaded, cache: &Cache) -> Result<(Workloads, Vec<FoundImage>)> {
     let definition = &loaded.definition;
     let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
@@ -134,7 +132,7 @@ fn shipped(loaded: &Loaded, cache: &Cache) -> Result<(Workloads, Vec<FoundImage>
     Ok((workloads, found))
 }
 
-/// What nodes run that carry the cluster's virtual address, which any configuration may ask for.
+/// The image of the program that carries the cluster's virtual address on nodes; any configuration may ask for it.
 fn virtual_address() -> Result<FoundImage> {
     let origin = ImageOrigin {
         file: "install.vip".into(),
@@ -148,7 +146,6 @@ fn virtual_address() -> Result<FoundImage> {
     Ok(FoundImage { image: vip_image()?, origin, roles, policy: ImagePolicy::Include })
 }
 
-/// The images that the definition builds.
 fn built(loaded: &Loaded) -> impl Iterator<Item = PresentImage> + '_ {
     loaded.definition.images.preload.iter().filter_map(|entry| match &entry.source {
         Source::Built(image) => {
@@ -158,7 +155,7 @@ fn built(loaded: &Loaded) -> impl Iterator<Item = PresentImage> + '_ {
     })
 }
 
-/// The images of layouts and archives, each with a store of its own in the cache.
+/// The images of layouts and archives, one store in the cache for each.
 fn local_images(
     loaded: &Loaded,
     cache: &Cache,

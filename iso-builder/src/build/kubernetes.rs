@@ -1,4 +1,4 @@
-//! The step that lays out what the Kubernetes distribution brings to the OS image.
+//! The step that lays out the files of the Kubernetes distribution for the OS image.
 
 use anyhow::{Context, Result};
 use base::digest::Digest;
@@ -10,7 +10,7 @@ use crate::cache::{StepKey, StepOutputs};
 use crate::steps::{DistributionSource, StepWork};
 
 impl Build<'_> {
-    /// What the distribution brings to the OS image, below [`crate::steps::OVERLAY`].
+    /// The files of the distribution for the OS image, below [`crate::steps::OVERLAY_OUTPUT`].
     pub(super) fn distribution(&self) -> Result<Option<StepOutputs>> {
         let Some(ReleaseImages { release, runtime }) = &self.inputs.release else { return Ok(None) };
         let loaded = &self.inputs.loaded;

@@ -27,18 +27,16 @@ use crate::cache::StepOutputs;
 use crate::customize::customisation::is_customised;
 use crate::files::link_or_copy;
 
-/// A file that a build has made, or found up to date.
+/// A file that a build has made or found up to date.
 #[derive(Clone, Debug, Serialize)]
 pub struct BuiltFile {
-    /// Where it is.
     pub path: PathBuf,
-    /// Its length in bytes.
+    /// In bytes.
     pub size: u64,
-    /// Its SHA-256.
     pub sha256: Digest,
 }
 
-/// Everything that media are assembled from: payloads with the files that hold them.
+/// What media are assembled from: payloads with the files that hold them.
 #[derive(Debug)]
 pub(super) struct MediumParts {
     kernel: StepOutputs,
@@ -49,7 +47,6 @@ pub(super) struct MediumParts {
 }
 
 impl MediumParts {
-    /// Collects the payloads in the order in which an install reads them.
     pub(super) fn collect(
         kernel: StepOutputs,
         rootfs: &StepOutputs,
@@ -92,7 +89,6 @@ impl MediumParts {
         Ok(Self { kernel, payloads, images, release, iso })
     }
 
-    /// The file that holds `payload`.
     fn source(&self, payload: &Payload) -> Result<&Path> {
         let found = self.payloads.iter().find(|(known, _)| known.path == payload.path);
         found.map(|(_, source)| source.as_path()).with_context(|| format!("finding {}", payload.path))
@@ -100,7 +96,7 @@ impl MediumParts {
 }
 
 impl Build<'_> {
-    /// Makes the media that are asked for and not there already.
+    /// Makes the media that were requested and are not up to date.
     pub(super) fn media(
         &self,
         parts: &MediumParts,
@@ -136,7 +132,7 @@ impl Build<'_> {
         sums.into_iter().map(medium).collect()
     }
 
-    /// The first part of every output's name.
+    /// The first part of every output's file name.
     fn stem(&self) -> String {
         let definition = &self.inputs.loaded.definition;
         format!("{}-{}-{}", definition.id, definition.version, definition.architecture.debian())
@@ -222,7 +218,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Tells that what somebody has put into a finished medium goes, for the build makes what its definition says.
+    /// Warns that a customised medium is overwritten with one that is as the definition says.
     fn warn_of_customised(&self, output: &Path, step: &str) {
         if is_customised(output) {
             let text = format!(

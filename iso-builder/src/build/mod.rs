@@ -37,10 +37,10 @@ pub(crate) use self::program::standard;
 use crate::images::stored_image::StoredImage;
 use crate::lock::Lock;
 
-/// Builds the media and says which there are now.
+/// Builds the media and returns the files of those that were requested.
 pub fn build(options: &BuildOptions, progress: &Progress) -> Result<Vec<BuiltFile>> {
     let build = Build::begin(&options.inputs, progress)?;
-    // What is wrong with a configuration, a release or the installer is told before anything that takes time.
+    // Mistakes in a configuration, a release or the installer are reported before anything that takes time.
     let installer = program::check(&options.installer, build.inputs.loaded.definition.architecture)?;
     let scratch = tempfile::tempdir_in(build.inputs.cache.scratch()).context("making a scratch directory")?;
     let configuration = configuration::payloads(&build.inputs.loaded, scratch.path())?;
@@ -60,8 +60,8 @@ pub fn relock(options: &InputOptions, progress: &Progress) -> Result<Lock> {
     BuildInputs::gather(options, LockUse::Anew, progress)?.relock(progress)
 }
 
-/// The images that a definition preloads, with their blobs and roles. Of images from registries the manifests are
-/// pulled, and not the blobs.
+/// The images that a definition preloads, with their blobs and roles. From registries only manifests are pulled, no
+/// blobs.
 pub fn list_images(options: &InputOptions, progress: &Progress) -> Result<Vec<StoredImage>> {
     let build = Build::begin(options, progress)?;
     let built = build.built_images()?;

@@ -1,4 +1,4 @@
-//! What a build is asked for.
+//! The options of a build.
 
 use std::path::PathBuf;
 
@@ -9,53 +9,45 @@ use base::size::ByteSize;
 use crate::cache::Cache;
 use crate::lock::LockPolicy;
 
-/// What a build is asked for.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// What the media are made from.
     pub inputs: InputOptions,
     /// The directory for the media.
     pub output: PathBuf,
     /// The `installer` executable that goes into the OS image.
     pub installer: PathBuf,
-    /// The media to make.
     pub targets: Vec<MediumTarget>,
 }
 
-/// A definition, and how what it names is had.
+/// A definition, and how its inputs are obtained.
 #[derive(Clone, Debug)]
 pub struct InputOptions {
-    /// The definition's file.
+    /// The path of the definition.
     pub definition: PathBuf,
     /// How the lock file and the network are treated.
     pub policy: LockPolicy,
-    /// How images are pulled.
     pub pull: PullOptions,
-    /// Where steps and downloads are kept.
     pub cache: CacheOptions,
 }
 
-/// Where steps and downloads are kept.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// The cache.
     pub directory: PathBuf,
-    /// Downloads, if they are kept elsewhere.
+    /// The directory of downloads, if it is not in the cache.
     pub downloads: Option<PathBuf>,
 }
 
 impl CacheOptions {
-    /// Opens the cache, telling when it has to wait.
+    /// Opens the cache; reports when it has to wait for another build.
     pub fn open(&self, progress: &Progress) -> Result<Cache> {
         let wait = || progress.note("cache", "Waiting for another build that uses the same cache");
         Cache::open(&self.directory, self.downloads.as_deref(), wait)
     }
 }
 
-/// How images are pulled.
 #[derive(Clone, Copy, Debug)]
 pub struct PullOptions {
-    /// Transfers at the same time.
+    /// How many transfers run at the same time.
     pub transfers: usize,
     /// Bytes a second, all transfers together.
     pub rate: Option<ByteSize>,

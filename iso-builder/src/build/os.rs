@@ -19,7 +19,7 @@ impl Build<'_> {
             let path = self.inputs.loaded.resolve(path);
             path.canonicalize().with_context(|| format!("resolving {}", path.display()))
         };
-        // Of another base the packages are those of container images, which do not go into it.
+        // With another base the packages are only those of container images, which do not go into the base.
         let debian = matches!(definition.base, Base::Debian(_));
         let packages = self.lock.packages.iter().filter(|_| debian).map(|package| package.sha256);
         let inputs = json!({

@@ -1,6 +1,6 @@
-//! Which `installer` goes into an image. What is wrong with it would only show on machines, when their media are long
-//! made: a dynamic program does not start in a base with other libraries, and one of another version does not understand
-//! the medium that it is on. So it is judged before anything is built, by what it says of itself; it is not run.
+//! Checks the `installer` that goes into an image. A wrong one would only show on machines, long after their media were
+//! made: a dynamic program does not start in a base with other libraries, and one of another version does not
+//! understand the medium. So its ELF header and notes are checked before anything is built; it is not run.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::elf;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const NEXT: &str = "Build it with `make binaries` and leave out --installer, or name such a program.";
 
-/// The installer that belongs to the builder at `program`: the one beside it, where `make` puts both.
+/// The installer that belongs to the builder at `program`: the one in the same directory, where `make` puts both.
 pub(crate) fn standard(program: &Path) -> PathBuf {
     program.with_file_name("installer")
 }

@@ -1,4 +1,4 @@
-//! What a build has put into an output directory, so that the next one does again only what has changed.
+//! The outputs that a build has written into a directory, so that the next build makes only those that have changed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -32,7 +32,7 @@ struct Output {
 }
 
 impl OutputRecord {
-    /// The record of `directory`, empty where there is none.
+    /// The record of `directory`; empty if there is none.
     pub(super) fn open(cache: &Cache, directory: &Path) -> Result<Self> {
         let directory =
             directory.canonicalize().with_context(|| format!("resolving {}", directory.display()))?;
@@ -42,13 +42,12 @@ impl OutputRecord {
         Ok(Self { directory, file, outputs: outputs.unwrap_or_default() })
     }
 
-    /// The directory.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The digest of the output `name`. Unless it is there, untouched since it was made from `key`, `make` makes it, and
-    /// it is hashed as the step `checksum-OUTPUT`.
+    /// The digest of the output `name`. `make` makes the output unless it is there and unchanged since it was made from
+    /// `key`. It is hashed as the step `checksum-OUTPUT`.
     pub(super) fn made(
         &mut self,
         name: &str,
@@ -74,7 +73,7 @@ impl OutputRecord {
         );
         let (sha256, size) =
             Digest::of_reader(step.reader(&file)).with_context(|| format!("reading {}", path.display()))?;
-        // The record must not say of a file what a power cut can take back.
+        // The record must not describe a file that a power cut can take back.
         file.sync_all().with_context(|| format!("flushing {}", path.display()))?;
         step.done();
         let metadata = fs::metadata(&path)?;
@@ -85,7 +84,6 @@ impl OutputRecord {
         Ok(sha256)
     }
 
-    /// Writes the record.
     pub(super) fn write(&self) -> Result<()> {
         files::write_atomically(&self.file, &serde_json::to_vec_pretty(&self.outputs)?, 0o644)
     }

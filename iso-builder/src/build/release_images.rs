@@ -13,20 +13,19 @@ use crate::images::stored_image::StoredImage;
 use crate::kubernetes::runtime;
 use crate::obtain::ObtainedRelease;
 
-/// A release, with what of its images goes elsewhere than into the image store.
+/// A release, with those of its images that do not go into the image store.
 #[derive(Debug)]
 pub(super) struct ReleaseImages {
-    /// The release.
     pub(super) release: ObtainedRelease,
     /// RKE2's runtime image, and the store that it is in.
     pub(super) runtime: Option<(Store, StoredImage)>,
 }
 
-/// Images, with the store that they are in.
+/// Images, with the store that has them.
 type StepImages = Vec<(StepOutputs, Vec<StoredImage>)>;
 
-/// Reads the release's archives of images. All roles get all of them: which of the images a role runs is not written anywhere in
-/// a release, and the first node of a cluster runs the control plane whatever its role is.
+/// Reads the release's archives of images. All roles get all of them: a release does not say which role runs which
+/// image, and the first node of a cluster runs the control plane whatever its role is.
 pub(super) fn bring(
     release: ObtainedRelease,
     loaded: &Loaded,
@@ -50,7 +49,7 @@ pub(super) fn bring(
     Ok((ReleaseImages { release, runtime }, images))
 }
 
-/// Takes RKE2's runtime image out of all archives that have it.
+/// Takes RKE2's runtime image out of the archives.
 fn take_runtime(images: &mut StepImages, release: &ObtainedRelease) -> Result<(Store, StoredImage)> {
     let version = &release.locked.version;
     let mut all: Vec<_> = images.iter().flat_map(|(_, images)| images.clone()).collect();

@@ -51,7 +51,7 @@ impl Build<'_> {
     }
 }
 
-/// The distribution, which no package manager knows.
+/// The distribution as a package; no package manager lists it.
 fn released(kubernetes: &Kubernetes) -> SbomPackage {
     let (owner, name) = kubernetes.repository();
     SbomPackage {

@@ -1,4 +1,4 @@
-//! Removing what no build has used for a while. What is removed is made or fetched again when a build wants it.
+//! Removal of what no build has used for a while. It is made or downloaded again when a build needs it.
 
 use std::fs::{self, Metadata};
 use std::path::Path;
@@ -11,19 +11,18 @@ use walkdir::WalkDir;
 use super::record::RECORD;
 use super::{Cache, remove};
 
-/// What a pruning has removed, or would.
+/// What was removed, or would be in a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pruned {
-    /// Finished steps.
     pub steps: usize,
-    /// Packages, blobs and what else was downloaded, whole or in part.
+    /// Packages, blobs and other downloads, complete or not.
     pub downloads: usize,
-    /// Bytes that the disk has more. A file that something else in the cache needs too counts when its last name goes.
+    /// Bytes that become free. A file with several names in the cache counts when its last name is removed.
     pub freed: u64,
 }
 
 impl Cache {
-    /// Removes the steps and downloads that were last used before `limit`; with `keep` it only tells of them.
+    /// Removes the steps and downloads that were last used before `limit`; with `keep` (dry run) it only counts them.
     pub fn prune(&self, limit: SystemTime, keep: bool) -> Result<Pruned> {
         let mut pruned = Pruned::default();
         for entry in fs::read_dir(self.root.join("steps")).context("listing the steps of the cache")? {
@@ -55,15 +54,14 @@ impl Cache {
     }
 }
 
-/// The moment `days` days ago.
 #[must_use]
 pub fn days_ago(days: u32) -> SystemTime {
     let age = Duration::from_secs(u64::from(days) * 24 * 60 * 60);
     SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// When a file was read or written last. Linux notes a reading at least once a day, unless the disk is mounted with
-/// `noatime` (mount(8)); then it is when the file came.
+/// When a file was last read or written. Linux updates the time of access at least once a day, unless the disk is
+/// mounted with `noatime` (mount(8)); then it is when the file was made.
 fn last_read(metadata: &Metadata) -> SystemTime {
     let times = [metadata.accessed(), metadata.modified()];
     times.into_iter().flatten().max().unwrap_or(SystemTime::UNIX_EPOCH)
@@ -78,7 +76,7 @@ fn freed_by(directory: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// What a file takes that has no other name.
+/// The bytes on the disk of a file that has no other name.
 fn own_bytes(metadata: &Metadata) -> u64 {
     use std::os::unix::fs::MetadataExt;
     if metadata.is_file() && metadata.nlink() == 1 { metadata.blocks() * 512 } else { 0 }

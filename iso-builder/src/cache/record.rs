@@ -1,4 +1,4 @@
-//! The record of a finished step: its outputs with what tells that they are as they were made.
+//! The record of a finished step: its outputs, with what is needed to check that they are unchanged.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +28,7 @@ pub(super) struct FileRecord {
     pub(super) sha256: Digest,
 }
 
-/// The record of a finished step whose files are all as recorded.
+/// The record of a finished step if all its files are as recorded.
 pub(super) fn sound(directory: &Path) -> Result<Option<StepRecord>> {
     let Ok(bytes) = fs::read(directory.join(RECORD)) else {
         return Ok(None);
@@ -66,7 +66,7 @@ pub(super) fn survey(directory: &Path) -> Result<Vec<FileRecord>> {
 
 /// Marks a step as used now.
 pub(super) fn mark_used(directory: &Path) {
-    // A cache that cannot be written to is of use nevertheless.
+    // A cache that cannot be written to can still be read.
     let _ = fs::File::options()
         .append(true)
         .open(directory.join(RECORD))

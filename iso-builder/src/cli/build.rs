@@ -28,7 +28,7 @@ pub(super) struct BuildCommand {
     #[arg(default_values_t = [MediumTarget::Full, MediumTarget::NetInstall, MediumTarget::Netboot])]
     only: Vec<MediumTarget>,
     /// The installer to put into the OS image: a static program of the image's architecture and of this builder's
-    /// version; the one that `make` has built beside this builder unless given.
+    /// version; by default the one beside this builder, where `make` puts it.
     #[arg(long, value_name = "FILE", env = "NQRUST_INSTALLER")]
     installer: Option<PathBuf>,
 }

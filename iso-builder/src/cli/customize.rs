@@ -26,11 +26,8 @@ const STANDARD_OUTPUT: &str = "-";
 
 /// Put configurations, certificates, kernel arguments and files into a finished medium.
 ///
-/// MEDIUM is an ISO, a stick that one was written to, or the directory of a netboot set. It is changed in place, in a
-/// moment whatever its size; what it was customised with before is replaced. On the machine, the configuration whose
-/// --config-for fits is used, else that of --config, else what the medium was built with. Everything is checked first
-/// as `installer validate` does. Afterwards the file is its owner's alone (mode 0600), `iso-builder verify` still
-/// checks the whole of it, and --reset gives back the very bytes of the build.
+/// MEDIUM is an ISO, a stick that one was written to, or the directory of a netboot set. It is changed in place, in moments whatever its size; an earlier customization is replaced. A machine uses the configuration whose --config-for matches it, else that of --config, else the one that the medium was built with. Everything is checked first
+/// as `installer validate` does. Afterwards only the file's owner can read it (mode 0600), `iso-builder verify` still checks the whole of it, and --reset restores the exact bytes of the build.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct CustomizeCommand {
@@ -47,13 +44,13 @@ pub(super) struct CustomizeCommand {
     /// A kernel argument for the installing system, such as console=ttyS1. Repeatable.
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     argument: Vec<String>,
-    /// A file that the node gets, with the permissions that it has here: /etc/motd=motd.txt. Repeatable.
+    /// A file for the node, with its present permissions: /etc/motd=motd.txt. Repeatable.
     #[arg(long, value_name = "PATH=FILE", value_parser = pair::<String>)]
     file: Vec<(String, PathBuf)>,
     /// Show what MEDIUM was customised with, without secrets.
     #[arg(long, conflicts_with_all = ["reset", "ca", "argument", "file", "config", "config_for", "configs"])]
     show: bool,
-    /// Give MEDIUM back the bytes that it was built with.
+    /// Restore the bytes that MEDIUM was built with.
     #[arg(long, conflicts_with_all = ["ca", "argument", "file", "config", "config_for", "configs"])]
     reset: bool,
 }
@@ -61,14 +58,14 @@ pub(super) struct CustomizeCommand {
 /// Install configurations, for one machine or for many.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigurationArguments {
-    /// The configuration for machines that no other one is for.
+    /// The configuration for machines without one of their own.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// A configuration for one machine: mac:52:54:00:12:34:56=FILE, serial:ABC=FILE, uuid:…=FILE or
     /// asset-tag:XYZ=FILE. Repeatable.
     #[arg(long, value_name = "SELECTOR=FILE", value_parser = pair::<Selector>)]
     config_for: Vec<(Selector, PathBuf)>,
-    /// A directory of configurations, for the machines that their names say: default.yaml,
+    /// A directory of configurations, named by machine: default.yaml,
     /// mac-52-54-00-12-34-56.yaml, serial-ABC.yaml, uuid-….yaml, asset-tag-XYZ.yaml.
     #[arg(long, value_name = "DIR")]
     configs: Option<PathBuf>,
@@ -89,7 +86,7 @@ const EXAMPLES: &str = "Examples:
   iso-builder customize my.iso --show
   iso-builder customize my.iso --reset";
 
-/// Two words joined by the last `=`, the second of which is a path. Serial numbers may have a `=` in them.
+/// Splits at the last `=`; what follows is a path. Serial numbers may contain `=`.
 fn pair<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<(T, PathBuf), String> {
     let (first, path) = text.rsplit_once('=').ok_or("it has no `=` before the path of a file")?;
     if path.is_empty() {
@@ -153,8 +150,8 @@ impl CustomizeCommand {
     }
 }
 
-/// A medium that was built before menus could have a password would ask for it at every entry, and have no way to check
-/// it. A directory is not started by GRUB.
+/// Fails for a medium that was built before menus could have a password: it would ask for one at every entry and could
+/// not check it. A directory is not booted by GRUB.
 fn can_have_password(medium: &OpenedMedium) -> Result<()> {
     if medium.iso().is_none() {
         return Ok(());

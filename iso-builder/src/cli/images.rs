@@ -23,7 +23,6 @@ pub(super) struct ImagesCommand {
     inputs: InputArguments,
 }
 
-/// What is printed.
 #[derive(Debug, Serialize)]
 struct Report {
     images: Vec<Line>,
@@ -35,7 +34,6 @@ struct Report {
     roles: BTreeMap<&'static str, u64>,
 }
 
-/// One image.
 #[derive(Debug, Serialize)]
 struct Line {
     name: String,

@@ -74,7 +74,7 @@ pub fn main() -> u8 {
     if let Command::Step { request, outcome } = &cli.command {
         return crate::steps::main(request, outcome);
     }
-    // Whatever the user's umask, what is built has the modes that it is given.
+    // Files that are built get the modes that they are given, whatever the user's umask.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     let context = Context { format: cli.format, progress: Progress::new(vec![cli.progress.sink()]) };
     let result = cli.command.run(&context);

@@ -15,10 +15,10 @@ use crate::cache::{Pruned, days_ago};
 pub(super) struct PruneCommand {
     #[command(flatten)]
     cache: CacheArguments,
-    /// Keep what was used within so many days; 0 empties the cache.
+    /// Keep what was used within the last DAYS days; 0 empties the cache.
     #[arg(long, value_name = "DAYS", default_value_t = 30)]
     unused_for: u32,
-    /// Only tell what would be removed.
+    /// Only print what would be removed.
     #[arg(long)]
     dry_run: bool,
 }

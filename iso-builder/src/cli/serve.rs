@@ -24,14 +24,12 @@ use netboot::tls::CertificateChoice;
 ///
 /// Serves a medium over HTTP: kernel, initrd, OS image and images of containers, with boot scripts for iPXE and GRUB. A
 /// machine for which there is a configuration boots the installer, takes its configuration once, and installs; any
-/// other boots from its disk and is listed. A machine that has been installed boots from its disk too, until somebody
-/// asks for it to be installed again.
+/// other boots from its disk and is listed. An installed machine boots from its disk too, until its reinstallation is requested.
 ///
 /// Point machines at http://SERVER:PORT/boot.ipxe, with DHCP or by hand (`chain` in iPXE's shell).
 ///
-/// Files in --nodes are called after the machine that they are for: mac-52-54-00-12-34-56.yaml, serial-ABC.yaml,
-/// uuid-….yaml, asset-tag-XYZ.yaml. default.yaml is for machines that somebody has allowed. They are read anew when they
-/// change.
+/// Files in --nodes are named after their machine: mac-52-54-00-12-34-56.yaml, serial-ABC.yaml,
+/// uuid-….yaml, asset-tag-XYZ.yaml. default.yaml is for machines that were allowed by hand. They are read again when they change.
 ///
 ///   iso-builder serve dist/ --nodes nodes/
 ///   iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80
@@ -49,14 +47,13 @@ pub(super) struct ServeCommand {
     /// A cluster file; its machines are known by their `macs`.
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
-    /// The URL at which machines reach this server, where they cannot use the one that their loader used.
+    /// The URL at which machines reach this server, if they cannot use the one that their loader used.
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// Where it is kept which machine was given what. Who can read it can open the page of the fleet; who can write it
-    /// can have machines installed again.
+    /// The directory for the state of the machines. Whoever can read it can open the fleet page; whoever can write it can have machines installed again.
     #[arg(long, value_name = "DIR", default_value_os_t = state())]
     state: PathBuf,
-    /// The directory with undionly.kpxe and ipxe.efi; that of Debian's package `ipxe` unless given.
+    /// The directory with undionly.kpxe and ipxe.efi; by default that of Debian's package `ipxe`.
     #[arg(long, value_name = "DIR", default_value = IPXE)]
     loaders: PathBuf,
     /// A kernel argument for the installing system; can be given several times.
@@ -66,11 +63,10 @@ pub(super) struct ServeCommand {
     /// and keeps in --state. Loaders and the installer have to trust the authority already.
     #[arg(long, value_name = "CERTIFICATE,KEY or self", value_parser = certificate)]
     tls: Option<CertificateChoice>,
-    /// How many connections there may be at a time.
+    /// The connection limit.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     connections: usize,
-    /// How many of them one client may have: an IPv4 address, or a /64 of IPv6. A quarter of --connections unless given;
-    /// more is needed where many machines come through one address (NAT, a proxy).
+    /// The connection limit of one client: an IPv4 address, or a /64 of IPv6. By default a quarter of --connections; more is needed if many machines share one address (NAT, a proxy).
     #[arg(long, value_name = "NUMBER")]
     connections_per_address: Option<usize>,
     /// How long a machine may take from its boot script to its configuration.
@@ -104,7 +100,7 @@ struct Dhcp {
     network: Option<Ipv4Addr>,
 }
 
-/// Two values with a comma between them.
+/// Two values separated by a comma.
 fn pair<T: FromStr<Err: Display>>(text: &str) -> Result<(T, T), String> {
     let (one, other) = text.split_once(',').ok_or("two values are needed, with a comma between them")?;
     let read = |text: &str| text.trim().parse().map_err(|error: T::Err| format!("{text}: {error}"));
@@ -159,7 +155,7 @@ impl Dhcp {
     }
 }
 
-/// The directory of the state where none is named.
+/// The default directory of the server's state.
 fn state() -> PathBuf {
     let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".local/state");
@@ -174,7 +170,7 @@ impl ServeCommand {
         let (address, configurations) = (server.address(), server.router().configurations().count());
         let scheme = if server.router().tls { "https" } else { "http" };
         let FleetEntry { url, file } = server.entry();
-        // What does not go to a terminal is kept by somebody.
+        // Output that does not go to a terminal is probably kept in a log.
         let page = match std::io::stdout().is_terminal() {
             true => format!("The fleet: {}", url.expose()),
             false => format!("The address of the page of the fleet is in {}.", file.display()),
@@ -240,7 +236,7 @@ mod tests {
         serve: ServeCommand,
     }
 
-    /// The options that these words mean.
+    /// The options that these arguments give.
     fn options(words: &str) -> Result<ServerOptions> {
         let words = ["serve"].into_iter().chain(words.split_whitespace());
         Line::try_parse_from(words)?.serve.try_into()

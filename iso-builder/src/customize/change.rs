@@ -1,7 +1,7 @@
-//! Changing what is customised, in place.
+//! Changing a customised medium in place.
 //!
 //! The order makes a power cut harmless: first the header of the area says that it is being written, then everything
-//! else is, then the header tells what is there; each is flushed before the next. Whatever lies in between, readers
+//! else is written, then the header describes the content; each is flushed before the next. At every moment readers
 //! find the old content, the new one, or an area that they refuse. Only blocks that differ are written.
 
 use std::fs::{File, Permissions};
@@ -21,13 +21,13 @@ const BLOCK: usize = 4096;
 /// How much is read at a time; a multiple of [`BLOCK`].
 const CHUNK: usize = 1 << 20;
 
-/// What holds a medium.
+/// Access to the bytes of a medium.
 pub trait MediumWriter {
     /// Fills `buffer` from the bytes at `at`.
     fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
     /// Writes all of `bytes` at `at`.
     fn write(&self, bytes: &[u8], at: u64) -> io::Result<()>;
-    /// Returns when everything that was written lasts.
+    /// Returns when everything that was written is durable.
     fn flush(&self) -> io::Result<()>;
 }
 
@@ -45,16 +45,15 @@ impl MediumWriter for File {
     }
 }
 
-/// What the two places are to hold. Behind the bytes that are given the area is zeros.
+/// The contents of the area and of GRUB's file. The rest of the area is zeros.
 #[derive(Clone, Debug)]
 pub struct AreaContents {
-    /// The area.
     pub area: Vec<u8>,
-    /// What GRUB reads.
+    /// The file that GRUB reads.
     pub grub: Vec<u8>,
 }
 
-/// Opens the medium for changing. A device that something uses, and a file that another process changes, are refused.
+/// Opens the medium for writing. A device in use, and a file that another process writes to, are refused.
 pub fn open(path: &Path) -> Result<File> {
     let what = || format!("opening {} for writing", path.display());
     let device = path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
@@ -76,8 +75,8 @@ pub fn open(path: &Path) -> Result<File> {
     }
 }
 
-/// Leaves a file to its owner alone, since it is to hold secrets. Says whether others can read it all the same, which
-/// is so on file systems without permissions.
+/// Makes a file readable by its owner only, since it will hold secrets. Returns whether others can read it all the
+/// same, which is so on file systems without permissions.
 pub fn protect(file: &File) -> io::Result<bool> {
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.permissions().mode() & 0o077 == 0 {
@@ -87,7 +86,7 @@ pub fn protect(file: &File) -> io::Result<bool> {
     Ok(file.set_permissions(Permissions::from_mode(mode)).is_ok())
 }
 
-/// Makes `target` hold what is wanted at `place`; returns how many bytes were written.
+/// Writes `wanted` at `place` of `target`; returns how many bytes were written.
 pub fn apply(
     target: &dyn MediumWriter,
     place: &CustomisationLocation,
@@ -130,7 +129,7 @@ pub fn apply(
 /// What is done with bytes that a place should hold and does not.
 type Act<'a> = dyn FnMut(&[u8], u64) -> io::Result<()> + 'a;
 
-/// Goes through the blocks of `spans` that do not hold `wanted`, and zeros behind it; neighbours come together.
+/// Visits the blocks of `spans` that differ from `wanted` (with zeros behind it); adjacent blocks come together.
 fn differences(
     target: &dyn MediumWriter,
     spans: &[ByteRun],
@@ -159,7 +158,7 @@ fn differences(
     Ok(())
 }
 
-/// Runs of whole blocks that differ.
+/// Runs of whole blocks that differ, in bytes.
 fn runs(there: &[u8], should: &[u8]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for (number, (one, other)) in there.chunks(BLOCK).zip(should.chunks(BLOCK)).enumerate() {
@@ -175,7 +174,7 @@ fn runs(there: &[u8], should: &[u8]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// The first `length` bytes of `spans`, and the others.
+/// The first `length` bytes of `spans`, and the rest.
 fn split(spans: &[ByteRun], length: u64) -> (Vec<ByteRun>, Vec<ByteRun>) {
     let (mut first, mut rest, mut left) = (Vec::new(), Vec::new(), length);
     for span in spans {
@@ -259,7 +258,7 @@ mod tests {
         }
     }
 
-    /// The two places as readers find them.
+    /// The contents of area and GRUB's file, as readers find them.
     fn found(bytes: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let cut = |spans: &[ByteRun]| {
             let cut = |span: &ByteRun| {

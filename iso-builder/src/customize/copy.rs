@@ -1,4 +1,4 @@
-//! A customised copy of an ISO, the ISO itself unchanged.
+//! A customised copy of an ISO; the ISO itself stays unchanged.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,7 +11,7 @@ use super::change::{self, AreaContents};
 use super::location::{ByteRun, CustomisationLocation};
 
 /// Writes the customised ISO to the file `output`, by way of a temporary name beside it; only its owner can read it.
-/// The kernel copies, and shares the blocks where the file system can.
+/// The kernel copies, and shares the blocks if the file system can.
 pub fn to_file(place: &CustomisationLocation, wanted: &AreaContents, output: &Path) -> Result<u64> {
     let what = || format!("copying {} to {}", place.path.display(), output.display());
     if output.exists() && !fs::metadata(output).is_ok_and(|metadata| metadata.is_file()) {
@@ -51,13 +51,14 @@ fn open(place: &CustomisationLocation) -> Result<File> {
     File::open(&place.path).class(Class::DiskIo, || format!("opening {}", place.path.display()))
 }
 
-/// Passes `length` bytes on; fewer are an error.
+/// Copies `length` bytes; fewer are an error.
 fn pass(iso: &mut File, length: u64, output: &mut dyn Write) -> io::Result<()> {
     let count = io::copy(&mut iso.take(length), output)?;
     if count < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
 }
 
-/// The places with what they are to hold, in the order of the medium. Zeros follow bytes that are too few.
+/// The runs of bytes with their new contents, in the order of the medium. Contents that are too short are filled up
+/// with zeros.
 fn patches(place: &CustomisationLocation, wanted: &AreaContents) -> Vec<(ByteRun, Vec<u8>)> {
     let cut = |spans: &[ByteRun], bytes: &[u8]| {
         let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! What a medium was customised with, for people and programs. Secrets are not in it: it has no field for one.
+//! The customization of a medium, for people and programs. It has no field that could hold a secret.
 
 use std::fmt;
 use std::fs::File;
@@ -15,70 +15,60 @@ use serde::Serialize;
 use super::summary::ConfigSummary;
 use crate::wording::{counted, printable};
 
-/// Whether a medium was customised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CustomisationState {
-    /// It was built without room for that.
+    /// The medium was built without a customization area.
     Impossible,
-    /// It is as it was built.
+    /// The area is empty.
     AsBuilt,
-    /// It was.
     Customised,
-    /// What was put into it is damaged.
+    /// The content of the area is damaged.
     Damaged,
 }
 
-/// What a medium was customised with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Customisation {
-    /// Whether it was.
     pub state: CustomisationState,
-    /// What is wrong with it.
+    /// What is damaged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
-    /// Install configurations, the fallback last.
+    /// The install configurations, the fallback last.
     pub configurations: Vec<ConfigurationEntry>,
-    /// Certificates of authorities to trust.
+    /// Files with certificates of authorities to trust.
     pub authorities: Vec<AuthorityFile>,
-    /// Files for the node.
     pub files: Vec<ShownFile>,
     /// The keys of kernel arguments, with `=…` where they have a value.
     pub arguments: Vec<String>,
 }
 
-/// One install configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigurationEntry {
     /// The machine that it is for; none for the fallback.
     pub machine: Option<Selector>,
-    /// Digest of the document.
+    /// Of the document.
     pub sha256: Digest,
-    /// What it is about; absent where it is not readable as an install configuration by itself.
+    /// Absent if the document is not readable as an install configuration by itself.
     pub summary: Option<ConfigSummary>,
 }
 
-/// One file with certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AuthorityFile {
-    /// Its name.
     pub name: String,
-    /// Its digest.
     pub sha256: Digest,
 }
 
-/// One file for the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ShownFile {
-    /// Where it goes.
+    /// Where the node gets it.
     pub path: String,
-    /// Its permissions in octal digits.
+    /// In octal digits.
     pub mode: String,
-    /// Its length in bytes.
+    /// In bytes.
     pub size: usize,
 }
 
-/// What is in the area of `medium`, as the installer reads it; none for a medium without one.
+/// The content of the customization area of `medium`, as the installer reads it; none for a medium without an area.
 pub fn read(medium: &OpenedMedium) -> Option<Result<Option<Content>, Damage>> {
     match medium.open_file(FILE) {
         Ok(file) => Some(area::read(file)),
@@ -87,7 +77,7 @@ pub fn read(medium: &OpenedMedium) -> Option<Result<Option<Content>, Damage>> {
     }
 }
 
-/// Whether the file at `path` is a medium, or the area of one, that somebody has put something into.
+/// Whether the file at `path` is a customised medium, or the area of one.
 #[must_use]
 pub fn is_customised(path: &Path) -> bool {
     let content = match OpenedMedium::open(path) {
@@ -97,8 +87,8 @@ pub fn is_customised(path: &Path) -> bool {
     matches!(content, Some(Ok(Some(_))))
 }
 
-/// Whether GRUB would read other arguments, or another password, from `medium` than the area has. A directory is not
-/// started by GRUB.
+/// Whether GRUB would read other arguments, or another password, from `medium` than the area has. GRUB does not boot a
+/// directory.
 pub fn grub_differs(medium: &OpenedMedium, content: &Content) -> bool {
     let wanted = argument::grub(&content.arguments, content.boot_password.as_ref());
     let Ok(wanted) = wanted else { return true };
@@ -107,7 +97,6 @@ pub fn grub_differs(medium: &OpenedMedium, content: &Content) -> bool {
 }
 
 impl Customisation {
-    /// Looks into `medium`.
     #[must_use]
     pub fn of(medium: &OpenedMedium) -> Self {
         match read(medium) {
@@ -172,7 +161,7 @@ impl Customisation {
         }
     }
 
-    /// What is in it, in a few words.
+    /// The content in a few words.
     #[must_use]
     pub fn brief(&self) -> String {
         match self.state {

@@ -1,4 +1,5 @@
-//! What goes into a medium, from the files that the command line names: read, and checked as everywhere.
+//! Reads what goes into a medium from the files that the command line names, and checks it with the same rules as
+//! everywhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,33 +20,29 @@ const DEFAULT: &str = "default";
 /// The most that extra files have together: they become a part of the node document.
 const MOST_FILES: usize = 512 << 10;
 
-/// What the command line names.
 #[derive(Clone, Debug, Default)]
 pub struct CustomisationSources {
-    /// The configuration for machines that no other is for.
+    /// The configuration for machines without one of their own.
     pub fallback: Option<PathBuf>,
     /// Configurations for one machine each.
     pub for_machines: Vec<(Selector, PathBuf)>,
-    /// A directory of configurations ([`Nodes`]).
+    /// A directory of configurations, named by machine.
     pub directory: Option<PathBuf>,
-    /// Files with certificates.
     pub authorities: Vec<PathBuf>,
-    /// Kernel arguments.
     pub arguments: Vec<String>,
     /// Files for the node: where they go, and where they are.
     pub files: Vec<(String, PathBuf)>,
 }
 
-/// Content, and where its configurations came from.
+/// The content of the area, and where its configurations came from.
 #[derive(Debug, Default)]
 pub struct GatheredCustomisation {
-    /// The content.
     pub content: Content,
     origins: BTreeMap<String, PathBuf>,
 }
 
 impl CustomisationSources {
-    /// Reads everything. Two configurations for one machine are an error that names both.
+    /// Reads all files. Two configurations for one machine are an error that names both.
     pub fn read(&self) -> Result<GatheredCustomisation> {
         let mut gathered = GatheredCustomisation::default();
         if let Some(directory) = &self.directory {
@@ -137,9 +134,9 @@ impl GatheredCustomisation {
         Ok(())
     }
 
-    /// Checks everything as the installer will, with the defaults of the medium (their name and text); every mistake of
-    /// every configuration comes at once. The password that the configurations give the boot menu becomes part of the
-    /// content. Returns what somebody should know all the same.
+    /// Checks everything as the installer will, with the defaults of the medium (name and text); all mistakes of all
+    /// configurations are reported together. If the configurations set a password for the boot menu, it becomes part of
+    /// the content. Returns the warnings.
     pub fn check(&mut self, defaults: Option<(&str, &str)>) -> Result<Vec<String>> {
         let content = &self.content;
         let size: usize = content.files.values().map(|file| file.bytes.len()).sum();
@@ -186,7 +183,7 @@ impl GatheredCustomisation {
     }
 }
 
-/// The passwords of the boot menu that configurations have. A medium has one menu, so all have to be the same.
+/// The boot menu's passwords that configurations set. A medium has one menu, so all have to be the same.
 #[derive(Default)]
 struct Passwords(Option<(BootPassword, String)>);
 
@@ -213,8 +210,8 @@ impl Passwords {
     }
 }
 
-/// Files for the node are held against the rules for files of the configuration that they come to. What is a warning
-/// in a document is an error here: the node would not have the file.
+/// Checks files for the node with the rules for the files of their configuration. What is a warning in a document is an
+/// error here: the node would not have the file.
 fn check_files(content: &Content, mut config: InstallConfig, file: &str) -> Result<()> {
     let own = config.os.write_files.len();
     content.add_files(&mut config);

@@ -1,4 +1,4 @@
-//! Where on a medium what can be customised lies.
+//! Where the customization area and GRUB's file lie on a medium.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,32 +9,30 @@ use formats::iso9660::{self, Extent, Iso};
 use medium::customization::{FILE, GRUB_FILE, area, argument};
 use medium::opened::OpenedMedium;
 
-/// A run of bytes of a file or device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRun {
-    /// Where it begins.
+    /// Offset of the first byte.
     pub at: u64,
-    /// Its length in bytes.
+    /// In bytes.
     pub length: u64,
 }
 
-/// The two places, which are in one file or device.
+/// Where the two files are, which lie in one file or device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomisationLocation {
-    /// The ISO or the device; of a directory the area itself.
+    /// The ISO or the device; for a directory, the file with the area.
     pub path: PathBuf,
     /// The area, from its header on.
     pub area: Vec<ByteRun>,
-    /// What GRUB reads; empty for a directory, which GRUB does not start from.
+    /// The file that GRUB reads; empty for a directory, which GRUB does not boot from.
     pub grub: Vec<ByteRun>,
-    /// Where the medium ends in its file or device.
+    /// The offset at which the medium ends in its file or device.
     pub end: u64,
-    /// Whether the medium is a directory.
     pub directory: bool,
 }
 
 impl CustomisationLocation {
-    /// Finds the places on `medium`. One that has none is [`Class::Invalid`], a truncated one [`Class::Verification`].
+    /// Finds both on `medium`. A medium without them is [`Class::Invalid`], a truncated one [`Class::Verification`].
     pub fn find(medium: &OpenedMedium) -> Result<Self> {
         let Some(iso) = medium.iso() else { return Self::in_directory(medium.path()) };
         let path = medium.path().to_owned();

@@ -1,4 +1,4 @@
-//! Whole media customised, as files of an image that another program made.
+//! Whole media customised: image files that another program made.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -209,7 +209,7 @@ fn refused(sources: &CustomisationSources) -> String {
     render(&error)
 }
 
-/// A hash for GRUB's menu, of which `digit` makes one of several.
+/// A password hash for GRUB's menu; `digit` makes different ones.
 fn boot_password(digit: char) -> String {
     format!("grub.pbkdf2.sha512.10000.{}.{}", digit.to_string().repeat(128), "CD".repeat(64))
 }
@@ -245,7 +245,7 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
     assert!(verify(&medium, &Progress::silent()).unwrap().findings.is_empty());
     let shown = format!("{} {:?}", Customisation::of(&medium), gathered.content);
     assert!(!shown.contains("grub.pbkdf2"), "{shown}");
-    // Taken out of the menu alone, it is missed.
+    // Removed from the menu only, it is noticed.
     damage(&bench.path, b"password_pbkdf2");
     let report = verify(&OpenedMedium::open(&bench.path).unwrap(), &Progress::silent()).unwrap();
     let paths: Vec<_> = report.findings.iter().map(|finding| finding.path.as_str()).collect();

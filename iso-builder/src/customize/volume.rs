@@ -1,4 +1,4 @@
-//! A volume with configurations alone, for machines that start a medium as it was built. The installer reads it by its
+//! A volume that holds only configurations, for machines that boot an unchanged medium. The installer finds it by its
 //! label (`installer::sources::volume`).
 
 use std::io::{Seek, SeekFrom, Write};
@@ -21,7 +21,7 @@ const LEAST: ByteSize = ByteSize::mib(2);
 /// Files have these times, whenever the volume is made: the first that FAT can tell (1980).
 const EPOCH: u64 = 315_532_800;
 
-/// Makes the image `output`, which only its owner can read; the same configurations make the same bytes.
+/// Makes the image `output`, readable by its owner only; the same configurations make the same bytes.
 pub fn make(content: &Content, output: &Path) -> Result<()> {
     let what = || format!("writing {}", output.display());
     let directory = output.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -34,7 +34,7 @@ pub fn make(content: &Content, output: &Path) -> Result<()> {
 
 fn write(content: &Content, image: &mut std::fs::File) -> Result<()> {
     let files = files(content);
-    // A cluster for each file's end and for its entry, and room for the file system itself.
+    // For each file the rest of its last cluster and its directory entry; and room for the file system itself.
     let bytes: u64 = files.iter().map(|(_, text)| text.expose().len() as u64 + 8192).sum();
     let size = (ByteSize::bytes(bytes) + ByteSize::mib(1)).align_up(1 << 20).max(LEAST);
     image.set_len(size.get())?;
@@ -50,7 +50,7 @@ fn write(content: &Content, image: &mut std::fs::File) -> Result<()> {
     Ok(())
 }
 
-/// The files of the volume: one where every machine gets the same.
+/// The files of the volume: a single one if every machine gets the same.
 fn files(content: &Content) -> Vec<(String, &Secret)> {
     let mut nodes = content.nodes.iter();
     match (nodes.next(), nodes.next()) {
@@ -70,7 +70,7 @@ mod tests {
         Content { nodes: nodes.collect(), ..Content::default() }
     }
 
-    /// What mtools says of the image.
+    /// What mtools prints about the image.
     fn mtools(program: &str, image: &Path, rest: &[&str]) -> String {
         let invocation = Invocation::new(program).arg("-i").arg(image).args(rest.iter().copied());
         String::from_utf8(SystemRunner.run(&invocation).unwrap()).unwrap()

@@ -47,7 +47,7 @@ pub(super) static FORMATS: [(&str, Format); 31] = [
 ];
 
 const IMAGE: Format = format("image", "invalid-image", images::reference);
-/// What a path must lead to is a rule, for it depends on where the definition is.
+/// The file that a path leads to is checked by a rule, because it depends on where the definition is.
 const FILE: Format = format("file", "invalid-path", any);
 const DIRECTORY: Format = format("directory", "invalid-path", any);
 const EITHER: Format = format("file-or-directory", "invalid-path", any);

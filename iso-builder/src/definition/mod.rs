@@ -1,8 +1,8 @@
 //! The image definition: what the builder makes media from. Paths are relative to the definition's file.
 //!
-//! It is read as install configurations are: [`read`] holds the document against the [`shape`] of the types here, with the
-//! [`formats`] of its texts, and [`rules`] see what values must be to one another. [`spellings`] is what definitions may
-//! have and configurations may not.
+//! It is read as install configurations are: [`read`] compares the document with the [`shape`] of the types here and
+//! the [`formats`] of its texts, and [`rules`] check how values fit together. [`spellings`] are forms that definitions
+//! may have and configurations may not.
 
 mod formats;
 mod read;

@@ -1,5 +1,5 @@
-//! Reading a definition, strictly, with the reader of install configurations: every mistake is told with its place, and
-//! paths must exist.
+//! Reading a definition, strictly, with the reader of install configurations: every mistake is reported with its place,
+//! and paths must exist.
 
 use std::path::{Path, PathBuf};
 
@@ -23,18 +23,16 @@ use super::{Definition, rules, spellings};
 /// The first character of a document.
 const BEGIN: Span = Span { start: 0, end: 0, line: 1, column: 1 };
 
-/// A definition that has been read, with the directory that its paths are relative to.
+/// A definition, with the file that its paths are relative to.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The definition's file.
+    /// The path of the definition.
     pub file: PathBuf,
-    /// The definition.
     pub definition: Definition,
 }
 
 impl Loaded {
-    /// Reads and checks a definition. Everything found wrong is told at once, of very much the first hundred; paths must
-    /// exist.
+    /// Reads and checks a definition. All mistakes are reported together, up to a hundred; paths must exist.
     pub fn read(file: &Path) -> Result<Self> {
         let text = files::read_text(file)
             .class(Class::Invalid, || format!("reading the image definition {}", file.display()))?;
@@ -55,13 +53,13 @@ impl Loaded {
         }
     }
 
-    /// A path of the definition as seen from the current directory.
+    /// A path of the definition, relative to the current directory.
     #[must_use]
     pub fn resolve(&self, path: &Path) -> PathBuf {
         beside(&self.file, path)
     }
 
-    /// A client for the definition's registries, with so many bytes a second where that is limited.
+    /// A client for the definition's registries; `rate` limits it to that many bytes a second.
     pub fn registries(&self, rate: Option<ByteSize>) -> Result<Client> {
         let directory = self.file.parent().unwrap_or(Path::new(""));
         Client::new(Settings {
@@ -74,12 +72,12 @@ impl Loaded {
     }
 }
 
-/// A path of the definition `file`, as seen from the current directory.
+/// A path of the definition `file`, relative to the current directory.
 fn beside(file: &Path, path: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
 }
 
-/// Reads and checks the text of a definition; `name` is what messages call it. Every mistake comes with its place.
+/// Reads and checks the text of a definition; `name` is its name in messages. Every mistake has its place.
 pub(super) fn parse(text: &str, name: &str, search: Search<'_>) -> Result<Definition, Invalid> {
     let unread = |problem| Source::unread(name, text).diagnose(vec![problem]);
     let tree = tree::read_linked(text).map_err(unread)?;
@@ -90,7 +88,7 @@ pub(super) fn parse(text: &str, name: &str, search: Search<'_>) -> Result<Defini
     let mut walk = Walk { help: Some(Help { within: None, place }), ..Walk::default() };
     let value = walk.value(&root, shape(), "").unwrap_or_default();
     let mistakes = Mistakes::of(walk.problems.iter());
-    // The rules look at the document and not at what of it has the right form, so that no mistake hides another.
+    // The rules see the whole document, not only the part that has the right form, so that no mistake hides another.
     walk.unusable = Unusable::default();
     walk.findings(rules::check(&root, &value, search), &mistakes);
     let definition = match walk.is_clean() {
@@ -98,7 +96,8 @@ pub(super) fn parse(text: &str, name: &str, search: Search<'_>) -> Result<Defini
         false => Err(()),
     };
     if definition.is_err() && walk.is_clean() {
-        // The formats accept what a type then refuses: a defect here, and still no reason to accept the document.
+        // The formats accept a value that its type refuses: a defect of the builder, and still no reason to accept the
+        // document.
         let message = "the definition holds a value that cannot be used";
         walk.problems.push(Problem::new(BEGIN, "", "invalid-value", message));
     }
@@ -106,7 +105,7 @@ pub(super) fn parse(text: &str, name: &str, search: Search<'_>) -> Result<Defini
     definition.map_err(|()| source.diagnose(walk.problems))
 }
 
-/// What is wrong with a part of a definition, as `PATH: MESSAGE`, if all files are there.
+/// The mistakes of a part of a definition, as `PATH: MESSAGE`, if all files are there.
 #[cfg(test)]
 pub(crate) fn mistakes_of_form(part: &str) -> Vec<String> {
     let text = format!("id: a\nname: A\nversion: '1'\nbase: {{debian: {{include: [dash]}}}}\n{part}");

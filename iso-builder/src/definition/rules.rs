@@ -1,5 +1,5 @@
-//! What values of an image definition must be to one another, and to the files beside it. Every rule looks at the document
-//! itself, so that a mistake in one place hides none in another.
+//! How the values of an image definition must fit together, and fit the files beside it. Every rule looks at the
+//! document itself, so that a mistake in one place hides none in another.
 
 use std::path::{Path, PathBuf};
 
@@ -20,16 +20,13 @@ use crate::kubernetes::spec::Artifacts;
 /// What a path of the definition must lead to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PathTarget {
-    /// A regular file.
     File,
-    /// A directory.
     Directory,
-    /// Anything.
+    /// A file or a directory.
     Either,
 }
 
 impl PathTarget {
-    /// Whether `path` leads to it.
     pub(super) fn is_at(self, path: &Path) -> bool {
         match self {
             Self::File => path.is_file(),
@@ -47,10 +44,10 @@ impl PathTarget {
     }
 }
 
-/// Looks for what a path of the definition must lead to; where there is none, the path as seen from here.
+/// Checks that a path of the definition leads to the target; the error is the path relative to the current directory.
 pub(super) type Search<'s> = &'s dyn Fn(&Path, PathTarget) -> Result<(), PathBuf>;
 
-/// What is wrong with the document `root`, of which `value` is what has the right form.
+/// The findings about the document `root`; `value` is the part of it that has the right form.
 pub(super) fn check(root: &TreeNode, value: &Value, search: Search<'_>) -> Vec<Finding> {
     let mut found = paths_lead_somewhere(root, search);
     found.extend(entries_have_one_source(root));
@@ -137,7 +134,7 @@ fn runtime_follows_from_kubernetes(value: &Value) -> Option<Finding> {
     (runtime != distribution.into()).then(|| Finding::new("images.runtime", "superfluous-key", message))
 }
 
-/// The part of the document at this place, if it is right.
+/// The part of the document at this JSON pointer, if it is valid.
 fn typed<T: DeserializeOwned>(value: &Value, pointer: &str) -> Option<T> {
     serde_json::from_value(value.pointer(pointer)?.clone()).ok()
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Definition;
 use super::formats::FORMATS;
 
-/// The JSON Schema with everything in its place, and with the deprecated `registries.auths`, which is read and not
+/// The JSON Schema with all references resolved, and with the deprecated `registries.auths`, which is read and not
 /// published.
 pub(super) fn schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
@@ -23,7 +23,6 @@ pub(super) fn schema() -> &'static Value {
     &SCHEMA
 }
 
-/// The shape of the document.
 pub(super) fn shape() -> &'static Shape {
     static SHAPE: LazyLock<Shape> = LazyLock::new(|| {
         let mut shape = Shape::of(schema());
@@ -35,13 +34,13 @@ pub(super) fn shape() -> &'static Shape {
     &SHAPE
 }
 
-/// The schema of a value that is there.
+/// The schema of a value other than null.
 pub(super) fn without_null(schema: &Value) -> &Value {
     let options = schema["anyOf"].as_array();
     options.and_then(|options| options.iter().find(|option| option["type"] != "null")).unwrap_or(schema)
 }
 
-/// Whether the value of a key may be nothing, which is the same as to leave the key out.
+/// Whether the value of a key may be null, which is the same as leaving out the key.
 pub(super) fn is_optional(schema: &Value) -> bool {
     let has_null = |kinds: &Vec<Value>| kinds.iter().any(|kind| kind == "null");
     let options = schema["anyOf"].as_array();

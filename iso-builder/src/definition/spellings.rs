@@ -1,6 +1,6 @@
-//! Forms that definitions may have and the reader of documents does not know: nothing as the value of a key that can be
-//! left out, a word as a key without a value, what older YAML writes for truth values, and the names that clusters write in `registries`. They become
-//! the forms that the reader knows, in their places.
+//! Forms that definitions may have and the reader of documents does not know: null as the value of an optional key, a
+//! word as a key without a value, the truth values of YAML 1.1, and the key names that clusters use in `registries`.
+//! They are turned into the forms that the reader knows, in place.
 
 use model::config::tree::{NodeKind, TreeNode};
 use serde_json::Value;
@@ -26,14 +26,14 @@ const REGISTRIES: [(&str, &[&str]); 14] = [
     ("insecure_skip_verify", &["InsecureSkipVerify", "insecureSkipVerify"]),
 ];
 
-/// Brings the document `root`, of this JSON Schema, into the forms that the reader knows.
+/// Turns the document `root`, of this JSON Schema, into the forms that the reader knows.
 pub(super) fn settle(root: &mut TreeNode, schema: &Value) {
     Settle { registries: false }.node(root, schema);
 }
 
 #[derive(Clone, Copy)]
 struct Settle {
-    /// Whether it is below `registries`.
+    /// Whether the node is below `registries`.
     registries: bool,
 }
 
@@ -81,7 +81,7 @@ impl Settle {
     }
 }
 
-/// The schema of the value of this key; nothing where there is no such key.
+/// The schema of this key's value; null if there is no such key.
 fn property<'s>(schema: &'s Value, key: &str) -> &'s Value {
     let variants = schema["oneOf"].as_array().into_iter().flatten();
     let groups = std::iter::once(schema).chain(variants);
@@ -89,7 +89,7 @@ fn property<'s>(schema: &'s Value, key: &str) -> &'s Value {
     found.unwrap_or(&schema["additionalProperties"])
 }
 
-/// Puts the published name in the place of another one of a key that a group of this schema has.
+/// Replaces another accepted name of a key, which a map of this schema has, by the published one.
 fn published(key: &mut String, schema: &Value) {
     let mut known = REGISTRIES.iter().filter(|(name, _)| !schema["properties"][name].is_null());
     if let Some((name, _)) = known.find(|(_, others)| others.contains(&key.as_str())) {

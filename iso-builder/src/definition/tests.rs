@@ -61,7 +61,7 @@ install_config: a.yaml
 install_defaults:
 ";
 
-/// Reads a definition whose files are where its paths lead from here.
+/// Reads a definition; its paths are relative to the current directory.
 fn read(text: &str) -> Result<Definition, Invalid> {
     let search = |path: &Path, target: PathTarget| match target.is_at(path) {
         true => Ok(()),
@@ -273,8 +273,8 @@ fn every_form_that_the_types_accept_is_accepted_with_the_same_value() {
     }
 }
 
-/// Holds the reader against what the types accept, which was all that definitions were read with: what they refuse is
-/// refused, and what they accept is accepted with the same value unless a check of a value or a rule refuses it.
+/// Compares the reader with the types, by which alone definitions were read before: what they refuse is refused, and
+/// what they accept is accepted with the same value unless a check of a value or a rule refuses it.
 fn same(text: &str) {
     let types = serde_saphyr::from_str::<Definition>(text);
     match (read_form(text), types) {

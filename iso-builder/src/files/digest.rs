@@ -1,4 +1,5 @@
-//! The digests of what the host has: files, and directories with everything in them. Inputs of a build are named by these.
+//! The digests of files of the host, and of directories with everything in them. The inputs of a build are identified
+//! by these.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +10,7 @@ use base::digest::{Digest, Hasher};
 use base::failure::{Class, Failure};
 use walkdir::WalkDir;
 
-/// Digest and length of a file.
+/// Digest and length in bytes.
 pub fn digest_of_file(path: &Path) -> Result<(Digest, u64)> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     Digest::of_reader(file).with_context(|| format!("reading {}", path.display()))

@@ -1,4 +1,4 @@
-//! A second name for a file.
+//! Hard links, with a copy as the fallback.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use base::files::fill_atomically;
 
-/// Gives `source` the name `output` too, in place of what has that name; or copies it where the file systems differ or have
-/// no second names. The output is there whole or not at all.
+/// Makes `output` a hard link to `source`, replacing what has that name; or a copy if the file systems differ or have
+/// no hard links. The output is there completely or not at all.
 pub fn link_or_copy(source: &Path, output: &Path) -> Result<()> {
     match fs::remove_file(output) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! Whole files and directories of the host: their digests, and second names for them. Of this crate's folders it uses none.
+//! Files and directories of the host: their digests, and hard links to them. It uses no other folder of this crate.
 
 mod digest;
 mod link;

@@ -41,57 +41,53 @@ impl Inspect {
 /// What a medium says about itself.
 #[derive(Debug, Serialize)]
 pub struct MediumDescription {
-    /// Where the medium is.
+    /// The path that the user named.
     pub medium: PathBuf,
-    /// About the ISO; absent for a directory.
+    /// Absent for a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeDescription>,
-    /// Digest of the release manifest.
+    /// Of the release manifest.
     pub release_sha256: Digest,
-    /// The release manifest.
     pub release: Release,
-    /// Sums.
     pub totals: PayloadTotals,
     /// The install configurations that the medium was built with.
     pub install_configs: Vec<EmbeddedConfig>,
-    /// What it was customised with; configurations from there stand in place of those.
+    /// Its customization; configurations from there are used instead of those.
     pub customised: Customisation,
 }
 
 /// What the ISO says about itself.
 #[derive(Debug, Serialize)]
 pub struct VolumeDescription {
-    /// Volume identifier.
+    /// The volume identifier.
     pub id: String,
     /// When it was made, RFC 3339.
     pub created: Option<String>,
-    /// Length of the volume in bytes.
+    /// In bytes.
     pub size: u64,
 }
 
-/// Sums over the payloads, by the manifest.
+/// Sums over the payloads, from the manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PayloadTotals {
-    /// Files on the medium.
+    /// How many are on the medium.
     pub payloads: usize,
-    /// Their bytes.
     pub bytes: u64,
-    /// Files that are left to the network.
+    /// How many an install downloads.
     pub remote_payloads: usize,
-    /// Their bytes.
     pub remote_bytes: u64,
 }
 
-/// An install configuration on the medium. Never holds a secret: it has no field for one.
+/// An install configuration on the medium. It has no field that could hold a secret.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct EmbeddedConfig {
-    /// Path on the medium.
+    /// On the medium.
     pub path: String,
-    /// Length in bytes, by the manifest.
+    /// In bytes, from the manifest.
     pub size: u64,
-    /// Digest, by the manifest.
+    /// From the manifest.
     pub sha256: Digest,
-    /// What it is about; absent where it is not readable as an install configuration.
+    /// Absent if it is not readable as an install configuration.
     pub summary: Option<ConfigSummary>,
 }
 
@@ -136,7 +132,7 @@ impl PayloadTotals {
 }
 
 impl EmbeddedConfig {
-    /// Why a document is not readable stays untold: the parser's message quotes the document, secrets included.
+    /// The parser's message is left out: it quotes the document, which may have secrets.
     fn read(medium: &OpenedMedium, payload: &Payload) -> Self {
         let bytes = medium.read_at_most(&payload.path, MAX_CONFIG).ok();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -191,7 +187,7 @@ impl MediumDescription {
         Ok(())
     }
 
-    /// Image blobs are many and have no names: only their sum is told.
+    /// Image blobs are many and have no names: only their sum is printed.
     fn write_payloads(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nPayloads")?;
         let named = || self.release.payloads.iter().filter(|payload| payload.purpose != Purpose::ImageBlob);
@@ -237,7 +233,7 @@ fn image_size(image: &Image, sizes: &BTreeMap<Digest, u64>) -> ByteSize {
     ByteSize::bytes(sizes.copied().fold(0, u64::saturating_add))
 }
 
-/// The name that the manifest or the configuration uses for a purpose, mode or role.
+/// The word for a purpose, mode or role in the manifest or the configuration.
 fn word(value: impl Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Finished media: [`inspect`] shows what one says about itself, [`verify`] checks that it is true. `medium::opened` opens and
-//! reads them.
+//! Finished media: [`inspect`] shows what one says about itself, [`verify`] checks that it is true. `medium::opened`
+//! opens and reads them.
 
 #[cfg(test)]
 mod built_iso;

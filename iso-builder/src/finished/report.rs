@@ -1,4 +1,4 @@
-//! What a verification of a medium found, for people and programs.
+//! The result of verifying a medium, for people and programs.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,34 +15,31 @@ use serde::Serialize;
 
 use crate::wording::{counted, printable};
 
-/// What a medium lacks that another generation of the builder made.
+/// Why an ISO of another version of the builder cannot be compared as a whole.
 const OTHER_RECIPE: &str = "another version of iso-builder made this ISO; boot sectors, directories, boot menu and EFI \
     system partition were not compared. Verify it with the iso-builder of its release.";
 
-/// What a verification found.
 #[derive(Debug, Serialize)]
 pub struct VerifyReport {
-    /// Where the medium is.
+    /// The path that the user named.
     pub medium: PathBuf,
     /// Short name and version of the product.
     pub release: String,
-    /// The kind of medium.
     pub kind: MediumKind,
-    /// Digest of the release manifest.
+    /// Of the release manifest.
     pub release_sha256: Digest,
     /// How many payloads should be on the medium.
     pub payloads: usize,
-    /// Their bytes, by the manifest.
+    /// Their bytes, from the manifest.
     pub bytes: u64,
-    /// How many payloads are left to the network.
+    /// How many payloads an install downloads.
     pub remote: usize,
     /// Whether the boot menu was compared with the manifest (on ISOs only).
     pub boot_menu_checked: bool,
-    /// How much of the medium was compared.
     pub coverage: VerifyCoverage,
-    /// What the medium was customised with, in a few words.
+    /// Its customization in a few words.
     pub customised: String,
-    /// What is wrong, in the order of the manifest.
+    /// In the order of the manifest.
     pub findings: Vec<MediumFinding>,
 }
 
@@ -54,74 +51,65 @@ pub enum VerifyCoverage {
     Whole,
     /// The payloads of an ISO of another recipe, and the release that its boot menu names.
     PayloadsOnly,
-    /// All files of a directory that the manifest names, which has nothing else to boot from.
+    /// All files of a directory that the manifest names; a directory has nothing else to boot from.
     Files,
 }
 
-/// One thing that is wrong.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct MediumFinding {
-    /// The file on the medium, another part of it by its name, or the medium itself.
+    /// The file on the medium, another part of it by its name, or the path of the medium itself.
     pub path: String,
-    /// What is wrong with it.
     #[serde(flatten)]
     pub fault: MediumFault,
 }
 
-/// What can be wrong with a file.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "fault", rename_all = "kebab-case")]
 pub enum MediumFault {
-    /// It is not there.
     Missing,
-    /// It ends too early.
+    /// The file ends too early.
     Short {
-        /// Bytes there should be.
+        /// In bytes.
         expected: u64,
-        /// Bytes there are.
+        /// In bytes.
         found: u64,
     },
-    /// It goes on after its end.
+    /// The file is longer than it should be.
     Long {
-        /// Bytes there should be.
+        /// In bytes.
         expected: u64,
     },
-    /// Its bytes are others.
+    /// The content has another digest.
     Damaged {
-        /// What the manifest says.
+        /// From the manifest.
         expected: Digest,
-        /// What the bytes give.
+        /// Of the bytes on the medium.
         found: Digest,
     },
-    /// It is no payload, and is not what the builder writes there.
+    /// It is no payload, and differs from what the builder writes there.
     Changed {
-        /// The first byte that is another, counted from the beginning of the medium.
+        /// The first byte that differs, counted from the beginning of the medium.
         offset: u64,
     },
     /// It could not be compared.
     NotCompared {
-        /// The damaged file that it is made of.
+        /// The damaged file that it depends on.
         because: String,
     },
     /// It is a release manifest whose digest nothing else on the medium names.
     ForeignManifest,
-    /// It cannot be read.
     Unreadable {
-        /// Why.
         reason: String,
     },
-    /// What somebody customised the medium with is not as it was written.
+    /// The customization area is damaged.
     Customisation {
-        /// What is wrong.
         reason: String,
     },
-    /// The boot menu does not say which release it boots.
+    /// The boot menu does not name the release that it boots.
     UnnamedRelease,
-    /// The boot menu boots another release than the one on the medium.
+    /// The boot menu names another release than the one on the medium.
     OtherRelease {
-        /// What the boot menu should say.
         expected: String,
-        /// What it says.
         found: String,
     },
 }
@@ -201,7 +189,7 @@ impl fmt::Display for VerifyReport {
 }
 
 impl VerifyReport {
-    /// The failure that a report with findings is; it names the first.
+    /// The failure of a report with findings; it names the first.
     pub fn into_result(self) -> Result<()> {
         let Some(first) = self.findings.first() else { return Ok(()) };
         let what = format!("verifying {}", self.medium.display());
@@ -214,7 +202,7 @@ impl VerifyReport {
 }
 
 impl MediumFinding {
-    /// The finding about `medium` that a difference is.
+    /// The finding for a difference on `medium`.
     pub(super) fn of(medium: &OpenedMedium, Difference { owner, fault }: Difference) -> Self {
         let path = match owner {
             RegionOwner::Image => medium.path().display().to_string(),

@@ -1,5 +1,5 @@
-//! ISOs as the builder writes them, changed in every place and in the ways that somebody would who wants to get into a
-//! machine: `verify` finds each change and names what it belongs to.
+//! ISOs as the builder writes them, changed in every place, also in the ways of an attacker who wants to get into a
+//! machine: `verify` finds each change and names the part that was changed.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -29,7 +29,7 @@ struct Built {
     path: PathBuf,
     file: File,
     bytes: Vec<u8>,
-    /// Every run of bytes: its owner, where it begins, its length.
+    /// Every run of bytes: its owner, its offset, its length.
     regions: Vec<(RegionOwner, usize, usize)>,
 }
 
@@ -51,13 +51,11 @@ impl Built {
         Self { sample, path, file, bytes, regions }
     }
 
-    /// The owner of the byte at `offset`.
     fn owner(&self, offset: usize) -> &RegionOwner {
         let holds = |at: usize, length| (at..at + length).contains(&offset);
         &self.regions.iter().find(|(_, at, length)| holds(*at, *length)).unwrap().0
     }
 
-    /// The bytes of `owner`.
     fn region(&self, owner: &RegionOwner) -> std::ops::Range<usize> {
         let (_, at, length) = self.regions.iter().find(|(known, ..)| known == owner).unwrap();
         *at..at + length
@@ -79,13 +77,13 @@ impl Built {
         self.bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap()
     }
 
-    /// In every window of `step` bytes of the owners that `wanted` takes one bit is changed by itself, and has to be found
-    /// by the name of its owner. Returns how many.
+    /// Changes one bit in every window of `step` bytes of the owners that `wanted` accepts, one at a time; `verify` has
+    /// to name the owner each time. Returns the number of changes.
     fn change_every(&self, step: usize, wanted: impl Fn(&RegionOwner) -> bool) -> usize {
         let (mut count, mut random) = (0, 0x2545_F491_4F6C_DD1D_u64);
         for (owner, start, length) in self.regions.iter().filter(|(owner, ..)| wanted(owner)) {
             for window in (0..*length).step_by(step) {
-                // A xorshift generator: the places and values are others in each window, and the same in each run.
+                // A xorshift generator: places and values differ from window to window, and are the same in every run.
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;
@@ -114,20 +112,21 @@ impl Outcome {
         report.findings.iter().map(|finding| finding.path.clone()).collect()
     }
 
-    /// The exit code is that of a failed verification, and the first thing that is named is `owner`.
+    /// The exit code is that of a failed verification, and the first part that the message names is `owner`.
     fn assert_names(self, owner: &RegionOwner, at: usize) {
         let manifest = *owner == RegionOwner::File(MANIFEST.to_owned());
         let first = self.0.as_ref().ok().and_then(|report| report.findings.first()).map(ToString::to_string);
         let error = self.0.and_then(VerifyReport::into_result).unwrap_err();
         assert_eq!(class_of(&error).exit_code(), 4, "{owner} at {at}: {}", render(&error));
         let text = first.unwrap_or_else(|| render(&error));
-        // A manifest that is no longer readable, or names another recipe, is an error or a fault of the menu that names it.
+        // A manifest that is no longer readable, or names another recipe, is an error or a fault of the menu that names
+        // it.
         let named = if manifest { text.contains(MANIFEST) } else { text.starts_with(&format!("{owner}: ")) };
         assert!(named, "byte {at} of {owner}: {text}");
     }
 }
 
-/// Owners of many bytes, among which every one is checked in the same way.
+/// Owners of many bytes, all of which are checked in the same way.
 fn is_bulk(owner: &RegionOwner) -> bool {
     match owner {
         RegionOwner::Esp | RegionOwner::Padding(_) => true,
@@ -219,7 +218,7 @@ fn a_directory_entry_that_points_elsewhere_is_found_in_each_of_the_two_trees() {
     for volume in [HybridVolume::Device, HybridVolume::Partition] {
         let place = built.region(&live(volume));
         let name = built.bytes[place.clone()].windows(7).position(|window| window == b"VMLINUZ").unwrap();
-        // A record has the first block 2 bytes after its beginning, the name 33 bytes.
+        // A directory record has the first block 2 bytes after its beginning, the name 33 bytes after it.
         let at = place.start + name - 33 + 2;
         let other = 17_u32;
         let address = [other.to_le_bytes(), other.to_be_bytes()].concat();

@@ -46,8 +46,8 @@ impl Verify {
     }
 }
 
-/// Reads and compares everything that should be on `medium`. Faults of the medium go into the report; an error is a
-/// medium without a readable manifest.
+/// Reads and compares everything that should be on `medium`. Faults of the medium go into the report; a medium without
+/// a readable manifest is an error.
 pub fn verify(medium: &OpenedMedium, progress: &Progress) -> Result<VerifyReport> {
     let release = medium.release()?;
     let (local, remote) = expected(&release);
@@ -75,7 +75,7 @@ pub fn verify(medium: &OpenedMedium, progress: &Progress) -> Result<VerifyReport
     })
 }
 
-/// The map of an ISO that this program can make; a manifest that no ISO fits is [`Class::Verification`].
+/// The map of an ISO whose recipe this program knows; a manifest that fits no ISO is [`Class::Verification`].
 fn map<'a>(medium: &'a OpenedMedium, release: &'a Release) -> Result<Option<Map<'a>>> {
     Map::of(release, medium.manifest()).map_err(|error| {
         let what = format!("{MANIFEST} of {} contradicts itself", medium.path().display());
@@ -87,7 +87,6 @@ fn begin(medium: &OpenedMedium, total: u64, progress: &Progress) -> Step {
     progress.step("verify", format!("verifying {}", medium.path().display()), Some(total))
 }
 
-/// Compares every byte of an ISO.
 fn compare_image(
     medium: &OpenedMedium,
     image: &dyn Source,
@@ -105,7 +104,7 @@ fn compare_image(
     Ok(differences.into_iter().map(|difference| MediumFinding::of(medium, difference)).collect())
 }
 
-/// Compares the files of which the manifest knows the digest.
+/// Compares the files whose digests the manifest has.
 fn compare_files(
     medium: &OpenedMedium,
     local: &[&Payload],
@@ -126,7 +125,7 @@ fn compare_files(
     findings
 }
 
-/// The payloads that should be on the medium, and how many are left to the network.
+/// The payloads that should be on the medium, and how many an install downloads.
 fn expected(release: &Release) -> (Vec<&Payload>, usize) {
     let (remote, local): (Vec<_>, Vec<_>) =
         release.payloads.iter().partition(|payload| payload.is_remote_on(release.medium));
@@ -147,13 +146,13 @@ fn check_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> O
     Some(MediumFinding { path: payload.path.clone(), fault })
 }
 
-/// Digest and length; of a payload that is too long only one byte more than it should have.
+/// Digest and length; a payload that is too long is read to one byte more than its length.
 fn read_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> io::Result<(Digest, u64)> {
     let reader = BufReader::with_capacity(BUFFER, medium.open_file(&payload.path)?);
     Digest::of_reader(step.reader(reader.take(payload.size.saturating_add(1))))
 }
 
-/// Whether every boot entry that names a release names the one on the medium.
+/// Compares the release that each boot entry names with the one on the medium.
 fn check_boot_menu(medium: &OpenedMedium) -> Option<MediumFinding> {
     let fault = match medium.read_at_most(BOOT_MENU, MAX_BOOT_MENU) {
         Ok(menu) => {
@@ -168,14 +167,14 @@ fn check_boot_menu(medium: &OpenedMedium) -> Option<MediumFinding> {
     Some(MediumFinding { path: BOOT_MENU.to_owned(), fault })
 }
 
-/// An image that ends before its volume does, even where no payload is in the part that lacks.
+/// Finds an image that ends before its volume does, even if no payload is in the missing part.
 fn check_length(medium: &OpenedMedium) -> Option<MediumFinding> {
     let iso = medium.iso().filter(|iso| iso.missing() > 0)?;
     let fault = MediumFault::Short { expected: iso.volume().size, found: iso.length() };
     Some(MediumFinding { path: medium.path().display().to_string(), fault })
 }
 
-/// What the medium was customised with has a digest of its own, and GRUB reads the same arguments.
+/// Checks the customization area by its own digest, and that GRUB reads the same arguments.
 fn check_customisation(medium: &OpenedMedium) -> Option<MediumFinding> {
     let shown = Customisation::of(medium);
     let content = match customisation::read(medium)? {

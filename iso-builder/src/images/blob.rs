@@ -1,13 +1,11 @@
-//! Blobs by name.
-
 use base::digest::Digest;
 use serde::{Deserialize, Serialize};
 
-/// A blob: what it is called and how long it is.
+/// A blob: its name and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Blob {
-    /// SHA-256 of the content.
+    /// Of the content.
     pub digest: Digest,
-    /// Length in bytes.
+    /// In bytes.
     pub size: u64,
 }

@@ -1,4 +1,4 @@
-//! How a blob comes into a store: written beside its place, hashed on the way, then put there whole.
+//! How a blob gets into a store: written beside its place, hashed on the way, then renamed into place.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -42,13 +42,13 @@ impl BlobWriter {
         Ok(Self { store: store.clone(), file, hasher: Hasher::default(), size: 0 })
     }
 
-    /// Puts the blob in its place. Where the store has it already, that one is checked and kept.
+    /// Puts the blob in its place. If the store has it already, that one is checked and kept.
     pub fn finish(self) -> Result<Blob> {
         let store = self.store.clone();
         self.loose()?.place(&store)
     }
 
-    /// Ends the blob and leaves it without a place, for those who have to see its digest first, or to wait.
+    /// Ends the blob without a place in the store, for callers that need its digest first, or have to wait.
     pub(super) fn loose(self) -> Result<LooseBlob> {
         let blob = Blob { digest: self.hasher.finish(), size: self.size };
         let length = self.file.as_file().metadata().context("writing a blob")?.len();
@@ -57,7 +57,7 @@ impl BlobWriter {
     }
 }
 
-/// A blob that is whole and has no place yet: a file beside the blobs of a store. Dropped, it leaves nothing.
+/// A complete blob without a place in the store: a file beside the blobs. Dropped, it leaves nothing.
 #[derive(Debug)]
 pub(super) struct LooseBlob {
     blob: Blob,
@@ -65,17 +65,16 @@ pub(super) struct LooseBlob {
 }
 
 impl LooseBlob {
-    /// What it will be called.
     pub(super) fn blob(&self) -> Blob {
         self.blob
     }
 
-    /// Where it lies for now.
+    /// Where it is for now.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts it in its place. Where the store has it already, that one is checked and kept.
+    /// Puts it in its place. If the store has it already, that one is checked and kept.
     pub(super) fn place(self, store: &Store) -> Result<Blob> {
         let path = store.blob_path(self.blob.digest);
         if path.exists() && store.check(self.blob).is_ok() {

@@ -1,4 +1,4 @@
-//! All images of a definition, from unpacked packages into a store.
+//! Builds all images of a definition, from unpacked packages into a store.
 
 use std::collections::HashMap;
 use std::collections::hash_map;
@@ -19,13 +19,13 @@ use super::stored_image::StoredImage;
 pub struct ImageSettings<'a> {
     /// The architecture as Go calls it; for `amd64` and `arm64` that is Debian's name.
     pub architecture: &'a str,
-    /// The time that files and images carry, in seconds since 1970.
+    /// The time of files and images, in seconds since 1970.
     pub epoch: u64,
 }
 
-/// Builds `specs` into `store`. `unpacked` gives the tar file of a layer's packages, as
-/// [`packages::extract`](super::packages::extract) makes it, and is asked once for each list of packages.
-/// Images that begin with the same lists share these layers. The index is left to [`Store::finish`].
+/// Builds `specs` into `store`. `unpacked` returns the tar file of a layer's packages, as
+/// [`packages::extract`](super::packages::extract) makes it, and is called once for each list of packages. Images that
+/// begin with the same lists share these layers. [`Store::finish`] writes the index.
 pub fn build(
     specs: &[&BuiltImage],
     settings: ImageSettings<'_>,
@@ -47,7 +47,7 @@ pub fn build(
     specs.iter().map(image).collect()
 }
 
-/// Layers built so far, so that none is built twice.
+/// Layers that are built already, so that none is built twice.
 struct Layers<'a> {
     settings: ImageSettings<'a>,
     store: &'a Store,
@@ -58,7 +58,6 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// The layers of an image, lowest first.
     fn stack(&mut self, specs: &[LayerSpec]) -> Result<Vec<ImageLayer>> {
         let mut lower = LayerContents::default();
         let mut stack = Vec::new();

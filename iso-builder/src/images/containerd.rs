@@ -1,8 +1,8 @@
-//! A real containerd for the image store: one writes its metadata, and one proves that a node will read it.
+//! A real containerd for the image store: one writes its metadata, another checks that a node will read it.
 //!
-//! Both run with directories and a socket of their own, without CRI, without runtimes and with the one snapshotter
-//! that the metadata store insists on, so they need neither root nor mounts. They get the store's blobs as hard
-//! links: containerd replaces and removes links in its content store, but never writes into a blob that is there.
+//! Both run with directories and a socket of their own, without CRI, without runtimes and with the one snapshotter that
+//! the metadata store insists on, so they need neither root nor mounts. They get the store's blobs as hard links:
+//! containerd replaces and removes links in its content store, but never writes into an existing blob.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -33,7 +33,7 @@ const SENT: u64 = 256 << 10;
 /// How many programs announce blobs at a time. Each waits for containerd's database most of its time.
 const SIDE_BY_SIDE: usize = 4;
 
-/// Everything that is not needed here, and that would want privileges or touch the machine.
+/// Disables everything that is not needed here, and that would need privileges or change the machine.
 const CONFIG: &str = r#"version = 2
 required_plugins = ["io.containerd.metadata.v1.bolt"]
 disabled_plugins = [
@@ -59,8 +59,8 @@ disabled_plugins = [
 ]
 "#;
 
-/// No collection ever: it would take the blobs that are not announced yet. A deletion threshold of 0 would mean a
-/// collection after each deletion, such as that of the import's lease.
+/// Disables garbage collection: it would remove blobs that are not announced yet. A deletion threshold of 0 would mean
+/// a collection after each deletion, such as that of the import's lease.
 const NO_COLLECTION: &str = r#"
 [plugins."io.containerd.gc.v1.scheduler"]
   deletion_threshold = 2147483647
@@ -72,14 +72,13 @@ const NO_COLLECTION: &str = r#"
 /// Where containerd is, how to start it, and where it may work.
 #[derive(Clone, Debug)]
 pub struct Containerd {
-    /// The programs.
     pub programs: Programs,
-    /// An existing directory for containerd's files; best on the file system of the store, so that blobs are linked
-    /// and not copied.
+    /// An existing directory for containerd's files; best on the file system of the store, so that blobs are linked and
+    /// not copied.
     pub scratch: PathBuf,
-    /// The same directory as it is called behind the programs' prefix. A socket is made below it: keep it short.
+    /// The path of the same directory for programs behind their prefix. A socket is made below it: keep it short.
     pub scratch_inside: PathBuf,
-    /// The architecture of the nodes as Go calls it. Of an index, the store has no manifests for others.
+    /// The architecture of the nodes as Go calls it. From an index, the store has no manifests for others.
     pub architecture: String,
 }
 
@@ -103,7 +102,6 @@ impl Containerd {
         }
     }
 
-    /// Its version.
     pub fn version(&self) -> Result<ContainerdVersion> {
         let programs = &self.programs;
         let mut words = programs.prefix.iter().cloned().chain([programs.containerd.clone().into()]);
@@ -119,8 +117,8 @@ impl Containerd {
             .context("asking containerd for its version")
     }
 
-    /// Lets a fresh containerd, which is of `version`, take `images` from the finished `store`; returns the database
-    /// that it leaves. No layer of some size is copied or read: containerd finds it in its content store already.
+    /// Lets a fresh containerd, which is of `version`, import `images` from the finished `store`; returns the database
+    /// that it leaves. Large layers are neither copied nor read: containerd finds them in its content store already.
     pub fn write(
         &self,
         version: &ContainerdVersion,
@@ -137,8 +135,8 @@ impl Containerd {
         Ok(bytes)
     }
 
-    /// Starts a containerd as a node would, on `database` and the blobs of `images`, lets it collect, and requires that
-    /// it has these images, whole, and nothing else.
+    /// Starts a containerd as a node would, on `database` and the blobs of `images`, runs its garbage collector, and
+    /// requires that it has exactly these images, complete.
     pub fn verify(&self, store: &Store, images: &[StoredImage], database: &[u8]) -> Result<()> {
         let room = Room::new(self, store, images)?;
         let place = room.path(METADATA);
@@ -153,7 +151,7 @@ impl Containerd {
         room.remove()
     }
 
-    /// Sends indexes, manifests and everything else that is small, through a pipe; containerd makes the images.
+    /// Sends indexes, manifests and other small blobs through a pipe; containerd makes the images.
     fn import(
         &self,
         daemon: &Daemon<'_>,
@@ -165,7 +163,7 @@ impl Containerd {
         let mut words = vec!["--namespace", NAMESPACE, "images", "import", "--no-unpack"];
         words.extend(["--platform", &platform]);
         if version.series() >= (2, 0) {
-            // Else it goes through a service that wants the plug-ins for unpacking.
+            // Without it the import goes through a service that needs the plug-ins for unpacking.
             words.push("--local");
         }
         words.push("-");
@@ -175,8 +173,8 @@ impl Containerd {
     }
 }
 
-/// Tells containerd of the larger blobs. Its content store has them; with the digest known, it takes them over without
-/// reading them (`content_sharing_policy = "shared"`, the default).
+/// Announces the larger blobs to containerd. Its content store has them; with the digest known, it takes them over
+/// without reading them (`content_sharing_policy = "shared"`, the default).
 fn announce(daemon: &Daemon<'_>, store: &Store, images: &[StoredImage]) -> Result<()> {
     let large = |blob: &Blob| blob.size > SENT;
     let blobs: BTreeSet<Blob> = images.iter().flat_map(StoredImage::blobs).filter(large).collect();
@@ -192,7 +190,8 @@ fn announce(daemon: &Daemon<'_>, store: &Store, images: &[StoredImage]) -> Resul
     })
 }
 
-/// `ctr` gets the blob as standard input. It seeks to where containerd is, the end, and reads nothing.
+/// `ctr` gets the blob as standard input. It seeks to where containerd has stopped, which is the end, and reads
+/// nothing.
 fn announce_one(daemon: &Daemon<'_>, store: &Store, blob: Blob) -> Result<()> {
     let path = store.blob_path(blob.digest);
     let reading = || format!("reading {}", path.display());

@@ -1,4 +1,4 @@
-//! What a containerd says of the images that it has, compared with those that it should have.
+//! Compares the images that a containerd lists with those that it should have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,17 +10,17 @@ use base::failure::{Class, Failure};
 
 use super::stored_image::StoredImage;
 
-/// The label of images that a kubelet does not remove when its disk fills (containerd's CRI plug-in, from 1.7.3 on): a node
-/// without a registry could not get them again.
+/// The label of images that a kubelet does not remove when its disk is full (containerd's CRI plug-in, from 1.7.3 on):
+/// a node without a registry could not pull them again.
 pub(super) const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
 /// The lease that is made to be deleted.
 const LEASE: &str = "check";
 
-/// Requires that containerd has `images`, each complete, under all their names, and no other images and blobs.
+/// Requires that containerd has `images`, each complete, under all their names, and no other images or blobs.
 pub(super) fn has_exactly(daemon: &Daemon<'_>, images: &[StoredImage]) -> Result<()> {
-    // With the snapshotter that runs here; whether images are unpacked is not asked.
+    // With the snapshotter that runs here; whether images are unpacked does not matter.
     let words = ["--namespace", NAMESPACE, "images", "check", "--snapshotter", "native"];
-    // An image without its configuration is no row of the table, but an error that names it.
+    // An image without its configuration is not a row of the table, but an error that names it.
     let table = text(daemon, words).map_err(refused)?;
     compare_images(&table, images)?;
     let (label, value) = PINNED;
@@ -30,7 +30,7 @@ pub(super) fn has_exactly(daemon: &Daemon<'_>, images: &[StoredImage]) -> Result
     compare_blobs(text(daemon, ["--namespace", NAMESPACE, "content", "ls", "--quiet"])?.lines(), images)
 }
 
-/// Runs containerd's collector to its end.
+/// Runs containerd's garbage collector to its end.
 pub(super) fn collect(daemon: &Daemon<'_>) -> Result<()> {
     let leases = ["--namespace", NAMESPACE, "leases"];
     daemon.ctr(leases.into_iter().chain(["create", "--id", LEASE]))?;
@@ -38,7 +38,7 @@ pub(super) fn collect(daemon: &Daemon<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Requires that the blobs of `images`, and no others, lie in `directory`.
+/// Requires that the blobs of `images`, and no others, are in `directory`.
 pub(super) fn lie_in(directory: &Path, images: &[StoredImage]) -> Result<()> {
     let reading = || format!("reading {}", directory.display());
     let mut found = Vec::new();
@@ -84,7 +84,7 @@ fn compare_images(table: &str, images: &[StoredImage]) -> Result<()> {
     }
 }
 
-/// `pinned` is the names of the images that the kubelet leaves alone.
+/// `pinned` are the names of the images that the kubelet does not remove.
 fn compare_pinned(pinned: &str, images: &[StoredImage]) -> Result<()> {
     let pinned: BTreeSet<&str> = pinned.lines().collect();
     let names = images.iter().flat_map(StoredImage::names);

@@ -1,7 +1,7 @@
 //! Which containerd reads the metadata that another one wrote.
 //!
-//! containerd brings an older schema up to date when it starts, but opens a newer one without a word
-//! (`metadata/db.go`, `DB.Init`), and then may not find what is in it. So this has to be known before.
+//! containerd upgrades an older schema when it starts, but opens a newer one without an error (`metadata/db.go`,
+//! `DB.Init`), and then may not find what is in it. So this has to be known before.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The schema of every containerd 1.2 to 1.7. Version 4 came with containerd 2.0.
 pub const COMMON_SCHEMA: u64 = 3;
 
-/// A version as `containerd --version` says it, for instance `1.6.20~ds1` or `v1.7.23-k3s2`.
+/// A version as `containerd --version` prints it, for instance `1.6.20~ds1` or `v1.7.23-k3s2`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ContainerdVersion {
@@ -20,29 +20,27 @@ pub struct ContainerdVersion {
     series: (u32, u32),
 }
 
-/// Text that is no version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a version of containerd, such as 1.7.23")]
 pub struct ParseVersionError(String);
 
-/// Who wrote a database, and in which version of the schema.
+/// The containerd that wrote a database, and the version of its schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseWriter {
-    /// The containerd.
     pub version: ContainerdVersion,
     /// The value of the key `version`.
     pub schema: u64,
 }
 
-/// The containerd that a node runs, as far as the build knows it.
+/// The containerd of the nodes, as far as the build knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeContainerd {
-    /// The base's own: the one that writes.
+    /// The base's own, which also writes.
     OfBase,
     /// Another one, for instance that of a Kubernetes distribution.
     Version(ContainerdVersion),
-    /// Another one, of which nothing is known.
+    /// Another one of unknown version.
     Unknown,
 }
 
@@ -69,7 +67,7 @@ impl FromStr for ContainerdVersion {
             part.get(..digits)?.parse().ok()
         };
         let mut parts = text.strip_prefix('v').unwrap_or(text).splitn(3, '.');
-        // A major version has nothing but digits; behind the minor one more may follow.
+        // A major version has digits only; the minor one may be followed by more.
         let major = parts.next().and_then(|major| major.parse().ok());
         match (major, number(parts.next())) {
             (Some(major), Some(minor)) => Ok(Self { text: text.to_owned(), series: (major, minor) }),

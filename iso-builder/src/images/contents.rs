@@ -1,4 +1,4 @@
-//! What a tar file holds, without holding it: metadata of every entry, a digest and a position for every file.
+//! The entries of a tar file, without its contents: metadata of every entry, and a digest and an offset for every file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,13 +11,13 @@ use tar::EntryType;
 
 use super::keep::keeps;
 
-/// The entries of a tar file that belong into a layer, by path: relative, without a trailing slash.
+/// The entries of a tar file that belong in a layer, by path: relative, without a trailing slash.
 #[derive(Clone, Debug, Default)]
 pub struct LayerContents {
     pub(super) entries: BTreeMap<Vec<u8>, LayerEntry>,
 }
 
-/// One entry. Two entries are equal when a container cannot tell them apart.
+/// One entry. Two entries are equal if a container cannot tell them apart.
 #[derive(Clone, Debug)]
 pub(super) struct LayerEntry {
     pub(super) mode: u32,
@@ -32,7 +32,7 @@ pub(super) enum LayerEntryKind {
     Symlink {
         target: Vec<u8>,
     },
-    /// Names of one file have the same `offset`, the place of its content in the tar file.
+    /// Hard links to one file have the same `offset`, the place of its content in the tar file.
     File {
         digest: Digest,
         size: u64,
@@ -57,15 +57,15 @@ impl PartialEq for LayerEntry {
 impl LayerContents {
     /// Reads through the uncompressed tar file at `path` once.
     ///
-    /// Devices and pipes are left out, and so is what [`keep`](super::keep) drops. A path with `..`, a hard
-    /// link to nothing and a sparse file are errors.
+    /// Devices and pipes are left out, and so is what [`keep`](super::keep) drops. A path with `..`, a hard link
+    /// without a target and a sparse file are errors.
     pub fn scan(path: &Path) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
         Self::read(file).with_context(|| format!("reading the tar file {}", path.display()))
     }
 
     fn read(file: impl Read) -> Result<Self> {
-        // Hard links may name files that are dropped, so dropping comes last.
+        // Hard links may name files that are dropped, so files are dropped last.
         let mut all = Self::default();
         for entry in tar::Archive::new(BufReader::with_capacity(1 << 20, file)).entries()? {
             let mut entry = entry?;
@@ -110,7 +110,7 @@ impl LayerContents {
         Ok(Some(LayerEntry { mode, uid: header.uid()?, gid: header.gid()?, kind }))
     }
 
-    /// What is there when `upper` is laid over this.
+    /// The entries after `upper` is laid over these.
     #[must_use]
     pub fn under(mut self, upper: &Self) -> Self {
         self.entries.extend(upper.entries.iter().map(|(path, entry)| (path.clone(), entry.clone())));

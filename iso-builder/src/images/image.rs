@@ -1,4 +1,4 @@
-//! Writing configuration and manifest of an image, as the OCI image specification has them.
+//! Writes configuration and manifest of an image, in the form of the OCI image specification.
 
 use anyhow::Result;
 use formats::oci::Descriptor;
@@ -49,11 +49,10 @@ struct RootFs {
 /// Where programs are found when the definition does not say.
 const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Writes configuration and manifest of the image `spec` with `layers` into `store`. Which roles need it is for the caller
-/// to say.
+/// Writes configuration and manifest of the image `spec` with `layers` into `store`. The caller sets the roles.
 ///
-/// `architecture` is Go's name, which for `amd64` and `arm64` is Debian's too; `epoch` (seconds since 1970) is
-/// the time of creation.
+/// `architecture` is Go's name, which for `amd64` and `arm64` is Debian's too; `epoch` (seconds since 1970) is the time
+/// of creation.
 pub fn write(
     spec: &BuiltImage,
     layers: &[ImageLayer],
@@ -96,7 +95,7 @@ pub fn write(
     })
 }
 
-/// Writes a manifest of ours into `store`: the same bytes for the same configuration and layers.
+/// Writes a manifest into `store`: the same bytes for the same configuration and layers.
 pub(super) fn write_manifest(
     config: Descriptor,
     layers: Vec<Descriptor>,

@@ -1,12 +1,11 @@
-//! What of an unpacked package goes into a layer.
+//! Which files of an unpacked package go into a layer.
 //!
-//! Containers need neither the package manager's state, nor documentation, nor what `mmdebstrap` takes over from
-//! the machine that builds (host name, resolver). Licences stay: `usr/share/doc/*/copyright` must go where the
-//! program goes.
+//! Containers need neither the package manager's state, nor documentation, nor what `mmdebstrap` copies from the build
+//! host (host name, resolver). Licences stay: `usr/share/doc/*/copyright` must be shipped with the program.
 
 use super::status::DIRECTORY;
 
-/// Left out with everything below.
+/// Left out, with everything below.
 const DROPPED: [&str; 16] = [
     "etc/apt",
     "etc/dpkg",
@@ -26,10 +25,10 @@ const DROPPED: [&str; 16] = [
     "var/cache/ldconfig",
 ];
 
-/// Directories that stay, empty: a runtime mounts over them, or their content is of the moment.
+/// Directories that stay, but empty: a runtime mounts over them, or their content is temporary.
 const EMPTIED: [&str; 7] = ["dev", "proc", "run", "sys", "tmp", "var/log", "var/tmp"];
 
-/// Whether the entry at `path` (relative, without trailing slash) belongs into a layer.
+/// Whether the entry at `path` (relative, without trailing slash) goes into a layer.
 pub(super) fn keeps(path: &[u8], is_file: bool) -> bool {
     let below =
         |directory: &str| path.strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"));
@@ -43,7 +42,7 @@ pub(super) fn keeps(path: &[u8], is_file: bool) -> bool {
         && !EMPTIED.iter().any(|emptied| below(emptied))
 }
 
-/// A package's own directory (or the link to another package's) and its copyright file.
+/// Whether it is a package's own directory (or the link to another package's) or its copyright file.
 fn keeps_documentation(rest: &[u8], is_file: bool) -> bool {
     let mut parts = rest.split(|byte| *byte == b'/');
     match (parts.next(), parts.next(), parts.next()) {

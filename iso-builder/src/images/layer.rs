@@ -26,17 +26,15 @@ const LEVEL: Compression = Compression::new(6);
 /// `unknown` in RFC 1952: the same whatever system builds.
 const GZIP_SYSTEM_UNKNOWN: u8 = 255;
 
-/// A layer in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageLayer {
     /// Digest of the uncompressed tar stream.
     pub diff_id: Digest,
-    /// The compressed blob.
     pub blob: Blob,
 }
 
-/// Writes what `contents`, the entries of the tar file `source`, has beyond `lower` into `store`.
-/// Every entry gets the time `epoch` (seconds since 1970). File contents are streamed.
+/// Writes the entries of `contents`, which are those of the tar file `source`, that `lower` does not have, into
+/// `store`. Every entry gets the time `epoch` (seconds since 1970). File contents are streamed.
 pub fn write(
     source: &Path,
     contents: &LayerContents,
@@ -93,7 +91,7 @@ impl<W: Write> Writer<W> {
         let mut header = self.header(entry, EntryType::Regular, size);
         let mut content = content.take(size);
         self.tar.append_data(&mut header, as_path(path), &mut content)?;
-        // The builder of tar files believes the header.
+        // The tar builder trusts the length in the header.
         if content.limit() > 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
@@ -105,7 +103,7 @@ impl<W: Write> Writer<W> {
 
     fn link(&mut self, path: &[u8], entry: &LayerEntry, kind: EntryType, target: &[u8]) -> io::Result<()> {
         let mut header = self.header(entry, kind, 0);
-        // A target that fits is kept to the letter; `append_link` would tidy it.
+        // A target that fits is kept literally; `append_link` would normalise it.
         match header.set_link_name_literal(target) {
             Ok(()) => self.tar.append_data(&mut header, as_path(path), io::empty()),
             Err(_) => self.tar.append_link(&mut header, as_path(path), as_path(target)),

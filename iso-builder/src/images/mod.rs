@@ -1,6 +1,6 @@
 //! The image store: container images built, collected and prepared for the nodes' containerd.
 //!
-//! An [`Entry`] of the definition says where images come from. A [`BuiltImage`] names Debian packages per layer. [`packages`]
+//! An [`PreloadEntry`] of the definition says where images come from. A [`BuiltImage`] names Debian packages per layer. [`packages`]
 //! unpacks them into tar files; [`import`] takes finished images from layouts and archives;
 //! [`build`] goes through the images:
 //! [`layer`] turns a tar file into an OCI layer, [`image`] makes configuration and manifest, [`store`] is the

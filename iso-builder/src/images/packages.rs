@@ -1,4 +1,4 @@
-//! The files of Debian packages as a tar file, by `mmdebstrap`.
+//! Unpacks Debian packages into a tar file, with `mmdebstrap`.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,17 +11,16 @@ use super::spec::LayerSpec;
 /// How `mmdebstrap` becomes root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootMode {
-    /// The caller is root.
     Root,
-    /// An ordinary user with subordinate ids: a user namespace.
+    /// An ordinary user with subordinate ids, in a user namespace.
     Unshare,
 }
 
-/// The run of `mmdebstrap` that unpacks the packages of `layer`, and what they depend on, into the tar file
-/// `out`. `mirrors` are its last arguments, for instance one line `deb [trusted=yes] copy:/… ./`; without any
-/// it uses the host's own.
+/// The `mmdebstrap` command that unpacks the packages of `layer`, with their dependencies, into the tar file `out`.
+/// `mirrors` are its last arguments, for instance one line `deb [trusted=yes] copy:/… ./`; without any it uses the
+/// host's own.
 ///
-/// The variant `extract` unpacks and runs no maintainer script; a layer is plain files.
+/// The variant `extract` unpacks without running maintainer scripts; a layer is plain files.
 #[must_use]
 pub fn extract(
     layer: &LayerSpec,

@@ -20,39 +20,37 @@ use super::stored_image::StoredImage;
 /// The longest list of images that is read, in bytes.
 const LIST: u64 = 4 << 20;
 
-/// An image that nodes need. No role means every role.
+/// An image that nodes need. An empty list of roles means every role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NeededImage {
-    /// The image.
     pub reference: ImageReference,
-    /// The roles whose nodes need it.
     pub roles: Vec<Role>,
 }
 
-/// An image that the definition has without a registry. No role means every role.
+/// An image that the definition has without a registry. An empty list of roles means every role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresentImage {
-    /// Its name first, then others that it is known by.
+    /// Its own name first, then its aliases.
     pub names: Vec<ImageReference>,
     /// The roles that its entry names.
     pub roles: Vec<Role>,
 }
 
-/// Which images come from registries, and which roles get each image, wherever it comes from.
+/// Which images come from registries, and which roles get each image, whatever its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PreloadPlan {
-    /// The images to pull, by name.
+    /// The images to pull, sorted by name.
     pub pulled: Vec<NeededImage>,
     /// The roles of every image, by its full name.
     roles: BTreeMap<String, Vec<Role>>,
 }
 
 impl PreloadPlan {
-    /// The plan for what `needed` asks for beside what is `present` without a registry.
+    /// `needed` are the images that nodes need, `present` those that need no registry.
     #[must_use]
     pub fn new(present: &[PresentImage], needed: &[NeededImage]) -> Self {
         let mut plan = Self::default();
-        // What is known under several names has the roles of all of them.
+        // An image with several names has the roles of all of them.
         let mut names: BTreeMap<String, String> = BTreeMap::new();
         for PresentImage { names: all, roles } in present {
             let Some(key) = all.first().map(ToString::to_string) else { continue };
@@ -93,8 +91,8 @@ impl PreloadPlan {
         self.roles.get(name).cloned().unwrap_or_default()
     }
 
-    /// The images with the roles that need them. Images of one name are one if they lead to the same, and otherwise an
-    /// error.
+    /// The images with the roles that need them. Images of one name are merged if their digests are equal; otherwise
+    /// they are an error.
     pub fn with_roles(&self, images: Vec<StoredImage>) -> Result<Vec<StoredImage>> {
         let mut by_name: BTreeMap<String, StoredImage> = BTreeMap::new();
         for mut image in images {
@@ -120,7 +118,7 @@ impl PreloadPlan {
     }
 }
 
-/// The roles that are in either list; an empty list is every role.
+/// The roles that are in either list; an empty list means every role.
 fn union(one: &[Role], two: &[Role]) -> Vec<Role> {
     if one.is_empty() || two.is_empty() {
         return Vec::new();
@@ -128,7 +126,7 @@ fn union(one: &[Role], two: &[Role]) -> Vec<Role> {
     Role::ALL.into_iter().filter(|role| one.contains(role) || two.contains(role)).collect()
 }
 
-/// The images of registries that the entries of a definition name; `resolve` finds its lists.
+/// The images of registries that the entries of a definition name; `resolve` gives the paths of its lists.
 pub fn named(images: &Images, resolve: &dyn Fn(&Path) -> std::path::PathBuf) -> Result<Vec<NeededImage>> {
     let mut needed = Vec::new();
     for entry in &images.preload {

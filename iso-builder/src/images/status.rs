@@ -1,8 +1,8 @@
-//! Which packages a layer holds, in the layer itself.
+//! Records in a layer which packages it holds.
 //!
-//! A layer made of unpacked packages has no database of dpkg, and nothing could tell later what is in it. So each
-//! package gets a file in `var/lib/dpkg/status.d`, the form in which images without a package manager say what they are
-//! made of, and which scanners and our own bill of materials read.
+//! A layer made of unpacked packages has no dpkg database, so its packages could not be found out later. So each
+//! package gets a file in `var/lib/dpkg/status.d`, the form in which images without a package manager list their
+//! packages, and which scanners and our own bill of materials read.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,10 +17,10 @@ use crate::packages::ResolvedPackage;
 /// The directory of the files, below the root of a layer.
 pub(super) const DIRECTORY: &str = "var/lib/dpkg/status.d";
 
-/// Where every package leaves its licence (Debian policy 12.5), in a directory with its name.
+/// The directory of every package's licence (Debian policy 12.5), in a directory with its name.
 const DOCUMENTATION: &str = "usr/share/doc/";
 
-/// Adds a file for each package whose files are in the tar file `layer`; `packages` are those that may be.
+/// Adds a file for each package whose files are in the tar file `layer`; `packages` are the candidates.
 pub fn add(layer: &Path, packages: &[ResolvedPackage]) -> Result<()> {
     let names = documented(layer)?;
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
@@ -58,8 +58,8 @@ fn documented(layer: &Path) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Name and description of a package from the name of its file, `NAME_VERSION_ARCHITECTURE.deb`; a colon in the version is
-/// `%3a` there.
+/// Name and description of a package, from the name of its file, `NAME_VERSION_ARCHITECTURE.deb`; a colon in the
+/// version is `%3a` there.
 fn stanza(file: &str) -> Option<(String, String)> {
     let mut parts = file.strip_suffix(".deb")?.split('_');
     let (name, version, architecture) = (parts.next()?, parts.next()?, parts.next()?);

@@ -31,12 +31,12 @@ pub struct Store {
     root: PathBuf,
 }
 
-/// What a release manifest says of a store.
+/// What a release manifest says about a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreContents {
-    /// Index first, then the blobs image by image: index, manifest, configuration, layers; each once.
+    /// Index first, then the blobs image by image (index, manifest, configuration, layers), each once.
     pub payloads: Vec<Payload>,
-    /// The images by name.
+    /// Sorted by name.
     pub images: Vec<Image>,
 }
 
@@ -49,20 +49,19 @@ struct Index {
 }
 
 impl Store {
-    /// Makes a store at `root`, or continues the one there: its blobs are kept and checked before use.
+    /// Makes a store at `root`, or opens the existing one: its blobs are kept and checked before use.
     pub fn create(root: &Path) -> Result<Self> {
         make_directory(&root.join("blobs/sha256"), 0o755)?;
         write_atomically(&root.join("oci-layout"), LAYOUT, 0o644)?;
         Ok(Self { root: root.to_owned() })
     }
 
-    /// The store that is at `root`.
     #[must_use]
     pub fn at(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// Takes a blob from another place, as a second name of the file there if the file systems allow it.
+    /// Adds a blob from another place: as a hard link if the file systems allow it.
     pub fn take(&self, blob: Blob, from: &Path) -> Result<()> {
         let path = self.blob_path(blob.digest);
         if path.exists() {
@@ -76,25 +75,22 @@ impl Store {
         self.remove_all_but(&images.iter().flat_map(StoredImage::blobs).map(|blob| blob.digest).collect())
     }
 
-    /// The directory.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where a blob lies.
     #[must_use]
     pub fn blob_path(&self, digest: Digest) -> PathBuf {
         self.root.join("blobs/sha256").join(digest.to_string())
     }
 
-    /// The index.
     #[must_use]
     pub fn index_path(&self) -> PathBuf {
         self.root.join("index.json")
     }
 
-    /// Reads a blob through and compares it with its name and length.
+    /// Reads a blob and compares it with its digest and length.
     pub fn check(&self, blob: Blob) -> Result<()> {
         let path = self.blob_path(blob.digest);
         let damaged = |source: anyhow::Error| {
@@ -112,8 +108,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the index of `images`, removes blobs that belong to none of them, and says what the store holds
-    /// now. Every blob is read through and checked. Two images of one name are an error.
+    /// Writes the index of `images`, removes blobs that belong to none of them, and returns the contents. Every blob is
+    /// read and checked. Two images of one name are an error.
     pub fn finish(&self, images: &[StoredImage]) -> Result<StoreContents> {
         let mut images: Vec<&StoredImage> = images.iter().collect();
         images.sort_by_key(|image| &image.name);
@@ -158,8 +154,8 @@ impl Store {
         Ok(())
     }
 
-    /// The store as an uncompressed tar stream, in which form containerd imports it. Of the blobs, those that
-    /// `images` needs and that have at most `largest` bytes go in.
+    /// The store as an uncompressed tar stream, the form in which containerd imports it, with those blobs of `images`
+    /// that have at most `largest` bytes.
     pub fn write_archive(&self, images: &[StoredImage], largest: u64, out: impl Write) -> Result<()> {
         let mut archive = tar::Builder::new(out);
         for name in ["oci-layout", "index.json"] {
@@ -209,7 +205,7 @@ fn index_of(images: &[&StoredImage]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The names of roles as configurations write them, sorted, each once.
+/// The names of roles as in configurations, sorted, each once.
 fn role_names(roles: &[Role]) -> Vec<String> {
     roles.iter().map(|role| role.name().to_owned()).collect::<BTreeSet<_>>().into_iter().collect()
 }

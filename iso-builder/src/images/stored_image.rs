@@ -1,4 +1,4 @@
-//! An image in a store: its name, and which blobs are its documents and layers.
+//! An image in a store: its name, and the blobs of its documents and layers.
 
 use formats::oci::{Descriptor, ImageReference};
 use model::config::Role;
@@ -16,27 +16,22 @@ pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 /// An image whose blobs are all in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredImage {
-    /// Its reference.
     pub name: ImageReference,
     /// The roles whose nodes need it; empty means every role.
     pub roles: Vec<Role>,
-    /// The index that the reference leads to, where it leads to one. Of its manifests the store has one.
+    /// The index that the reference points to, if it points to one. Of its manifests the store has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<ImageDocument>,
-    /// The manifest.
     pub manifest: ImageDocument,
-    /// The configuration.
     pub config: Blob,
-    /// The layers, lowest first.
+    /// Lowest first.
     pub layers: Vec<Blob>,
 }
 
-/// A document that a reference or an index leads to.
+/// A document that a reference or an index points to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImageDocument {
-    /// Its media type.
     pub media_type: String,
-    /// The document.
     pub blob: Blob,
 }
 
@@ -47,14 +42,14 @@ impl StoredImage {
         self.roles.is_empty() || self.roles.contains(&role)
     }
 
-    /// What the reference leads to.
+    /// The document that the reference points to.
     #[must_use]
     pub fn target(&self) -> &ImageDocument {
         self.index.as_ref().unwrap_or(&self.manifest)
     }
 
-    /// Every name under which a node looks for the image: its reference, and its repository with the digest, which is what
-    /// a pod says that pins an image.
+    /// Every name under which a node looks for the image: its reference, and its repository with the digest, which is
+    /// what pods use that pin an image.
     #[must_use]
     pub fn names(&self) -> Vec<ImageReference> {
         let by_digest = self.name.repository().with_digest(self.target().blob.digest);
@@ -69,7 +64,6 @@ impl StoredImage {
     }
 }
 
-/// Names `blob`.
 pub(super) fn descriptor(media_type: &str, blob: Blob) -> Descriptor {
     Descriptor {
         media_type: media_type.into(),

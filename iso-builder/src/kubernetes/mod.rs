@@ -1,9 +1,9 @@
 //! The Kubernetes distribution of an image: one release of RKE2 or K3s, built into the OS image and the image store.
 //!
-//! [`spec`] is what a definition says and which files of the release follow from it. [`crate::obtain`] has these
-//! files here, each with the digest that the release's own list of checksums has for it. [`runtime`] finds the image that
-//! RKE2 takes its programs from, and [`system`] says which files of ours go beside those of the release. The step that lays all of it
-//! out is in [`crate::steps`]; what a node does with it is in `installer::node::cluster`.
+//! [`spec`] is what a definition says and which files of the release follow from it. [`crate::obtain`] downloads these
+//! files, each with the digest from the release's own list of checksums. [`runtime`] finds the image that RKE2 takes
+//! its programs from, and [`system`] has the files of ours that go beside those of the release. The step that lays all
+//! of it out is in [`crate::steps`]; what a node does with it is in `installer::node::cluster`.
 
 pub mod runtime;
 pub mod spec;

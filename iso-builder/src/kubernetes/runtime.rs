@@ -1,10 +1,10 @@
 //! The image that RKE2 takes its programs and charts from.
 //!
-//! A starting RKE2 wants what `rancher/rke2-runtime` has in `/bin` (containerd, kubelet, kubectl, runc, …) and in `/charts`
-//! as directories below `/var/lib/rancher/rke2/data/TAG-HASH`. Where they are missing it looks for the image in
-//! archives in `agent/images`, and then asks a registry; it never looks into containerd's store, whose containerd it has
-//! yet to start (rke2 `pkg/bootstrap/bootstrap.go`, `Stage`). So the image is of no use in the image store: the build puts
-//! its files into the OS image, and at each boot the directories lead there ([`super::system`]).
+//! When RKE2 starts, it needs the content of `rancher/rke2-runtime` in `/bin` (containerd, kubelet, kubectl, runc, …)
+//! and in `/charts` as directories below `/var/lib/rancher/rke2/data/TAG-HASH`. If they are missing it looks for the
+//! image in archives in `agent/images`, and then asks a registry; it never looks into the store of the containerd that
+//! it has yet to start (rke2 `pkg/bootstrap/bootstrap.go`, `Stage`). So the image is of no use in the image store: the
+//! build puts its files into the OS image, and at each boot the directories link to them ([`super::system`]).
 
 use anyhow::Result;
 use base::digest::Digest;
@@ -16,8 +16,8 @@ use crate::images::stored_image::StoredImage;
 /// Where RKE2's runtime image is, whatever its registry.
 const REPOSITORY: &str = "rancher/rke2-runtime";
 
-/// The name of the directory in which RKE2 looks for its programs: the tag, and the beginning of the SHA-256 of the image's
-/// reference as it is compiled in, which has no registry (`releaseRefDigest`).
+/// The name of the directory in which RKE2 looks for its programs: the tag, and the beginning of the SHA-256 of the
+/// image's reference as it is compiled in, which has no registry (`releaseRefDigest`).
 #[must_use]
 pub fn data_directory(version: &Version) -> String {
     let tag = version.tag();
@@ -26,7 +26,7 @@ pub fn data_directory(version: &Version) -> String {
     format!("{tag}-{hash}")
 }
 
-/// Takes the runtime image of `version` out of the images of its release. An error where it is not among them, or is that of
+/// Takes the runtime image of `version` out of the images of its release. Fails if it is not among them, or is that of
 /// another release.
 pub fn take(images: &mut Vec<StoredImage>, version: &Version) -> Result<StoredImage> {
     let is_runtime = |image: &StoredImage| image.name.repository().path() == REPOSITORY;
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_directory_is_the_one_that_nodes_of_rke2_have() {
-        // As process lists of real nodes show it.
+        // From the process lists of real nodes.
         for (version, directory) in [
             ("v1.24.9+rke2r2", "v1.24.9-rke2r2-154c18a3ccf5"),
             ("v1.25.12+rke2r1", "v1.25.12-rke2r1-15557ace5a8f"),

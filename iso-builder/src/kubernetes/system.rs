@@ -1,31 +1,28 @@
 //! The files of ours that go beside those of a release, and the units of K3s, which its releases do not have.
 //!
-//! Everything is part of the read-only OS image. So an update to another slot, and the way back, changes the distribution
-//! together with the system, and nothing of it is unpacked on a node.
+//! All of them are part of the read-only OS image. So an update to another slot, and the way back, changes the
+//! distribution together with the system, and nothing is unpacked on a node.
 
 use model::config::Distribution;
 
 use super::Version;
 use super::runtime::data_directory;
 
-/// Where the OS image has the programs and charts of RKE2's runtime image, from the root.
+/// The directory of the programs and charts of RKE2's runtime image in the OS image, relative to the root.
 pub const RKE2_RUNTIME: &str = "usr/lib/rke2";
 
-/// A file of the OS image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemFile {
-    /// Its path from the root.
+    /// Relative to the root.
     pub path: String,
-    /// What it is.
     pub content: SystemFileContent,
 }
 
-/// What a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SystemFileContent {
     /// A file with this text.
     Text(String),
-    /// A link.
+    /// A symbolic link with this target.
     Link(String),
 }
 
@@ -37,8 +34,8 @@ pub fn files(version: &Version) -> Vec<SystemFile> {
     let mut files = vec![
         text(&format!("usr/lib/NetworkManager/conf.d/50-{name}.conf"), network_manager(distribution)),
         text(&format!("usr/lib/sysctl.d/50-{name}.conf"), SYSCTL.to_owned()),
-        // Pods run in the distribution's containerd. The base's own would run beside it for nothing; the image store
-        // is prepared with its program, not with the service.
+        // Pods run in the distribution's containerd. The base's own would run beside it for nothing; the image store is
+        // prepared with its program, not with the service.
         link("etc/systemd/system/containerd.service", "/dev/null"),
     ];
     match distribution {
@@ -46,8 +43,8 @@ pub fn files(version: &Version) -> Vec<SystemFile> {
         Distribution::K3s => {
             files.push(text("usr/lib/systemd/system/k3s.service", k3s_unit("server")));
             files.push(text("usr/lib/systemd/system/k3s-agent.service", k3s_unit("agent")));
-            // As upstream's installer does when it is told to replace commands: the base's ctr speaks to the base's
-            // containerd, in which there are no pods.
+            // Upstream's installer does the same when it is told to replace commands: the base's ctr connects to the
+            // base's containerd, which has no pods.
             files.extend(
                 ["crictl", "ctr", "kubectl"].map(|command| link(&format!("usr/local/bin/{command}"), "k3s")),
             );
@@ -64,8 +61,8 @@ fn link(path: &str, target: &str) -> SystemFile {
     SystemFile { path: path.to_owned(), content: SystemFileContent::Link(target.to_owned()) }
 }
 
-/// The devices that pods' networks are made of are not NetworkManager's: it would take routes and addresses from them
-/// (RKE2, "Known issues and limitations"; Calico, "Configure NetworkManager").
+/// Keeps NetworkManager away from the devices of pods' networks: it would take routes and addresses from them (RKE2,
+/// "Known issues and limitations"; Calico, "Configure NetworkManager").
 fn network_manager(distribution: Distribution) -> String {
     let own: &[&str] = match distribution {
         Distribution::Rke2 => {
@@ -79,15 +76,15 @@ fn network_manager(distribution: Distribution) -> String {
     format!("[keyfile]\nunmanaged-devices+={}\n", devices.join(";"))
 }
 
-/// Pods share the kernel's limits on watching files. The defaults are for one desktop: with many pods "too many open files"
-/// (RKE2, "Known issues and limitations").
+/// Pods share the kernel's limits on watching files. The defaults are for one desktop: with many pods programs fail
+/// with "too many open files" (RKE2, "Known issues and limitations").
 const SYSCTL: &str = "fs.inotify.max_user_instances = 8192\nfs.inotify.max_user_watches = 524288\n";
 
-/// Leads RKE2 to what the OS image has of its runtime image, so that its start unpacks and asks for nothing. RKE2 finds both
-/// directories and the mark of a whole extraction, makes its link `/var/lib/rancher/rke2/bin` and removes directories of
-/// other releases; for that, and for `charts.tmp` beside `charts`, all but the programs has to be writable. The charts have
-/// to be a directory and no link, which its copying of them would copy as a link. They are made anew at each boot, as a
-/// power cut may have left half of them.
+/// Points RKE2 to the files of its runtime image in the OS image, so that its start unpacks and downloads nothing. RKE2
+/// finds both directories and the mark of a complete extraction, makes its link `/var/lib/rancher/rke2/bin` and removes
+/// directories of other releases; for that, and for `charts.tmp` beside `charts`, everything but the programs has to be
+/// writable. The charts have to be a directory and no link, which RKE2 would copy as a link. They are made anew at each
+/// boot, as a power cut may have left half of them.
 fn rke2_directories(version: &Version) -> String {
     let directory = format!("/var/lib/rancher/rke2/data/{}", data_directory(version));
     let tag = version.tag();

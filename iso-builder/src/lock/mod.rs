@@ -1,10 +1,9 @@
 //! The lock file: every input of a build by digest. Written beside the definition as `DEFINITION.lock`.
 //!
-//! What is locked: each Debian package with its URL, size and SHA-256; each image of a registry with its digest; the files of the
-//! Kubernetes distribution; the base where it is a file or directory, and archives and layouts of images; and the moment that
-//! all timestamps carry. A lock
-//! fits a definition when the definition still asks for the same things; otherwise what has changed is resolved
-//! again, or with `--locked` the build refuses.
+//! It has each Debian package with its URL, size and SHA-256; each image of a registry with its digest; the files of
+//! the Kubernetes distribution; the base if it is a file or directory; archives and layouts of images; and the time
+//! stamp of everything in the media. A lock fits a definition if the definition still asks for the same inputs;
+//! otherwise those that changed are resolved again or, with `--locked`, the build fails.
 
 mod policy;
 mod release;
@@ -30,7 +29,6 @@ pub use self::release::{LockedRelease, ReleaseFile};
 /// The version of the format.
 pub(crate) const FORMAT: u32 = 1;
 
-/// The lock file's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
@@ -38,20 +36,19 @@ pub struct Lock {
     pub format: u32,
     /// The time stamp of everything in the media, in seconds since 1970: when the lock was made.
     pub epoch: u64,
-    /// What was asked for.
+    /// The inputs that the definition asked for.
     pub request: LockRequest,
-    /// The packages, by file name.
+    /// Sorted by file name.
     pub packages: Vec<ResolvedPackage>,
-    /// Digest of the base, where it is a file or a directory.
+    /// Of the base, if it is a file or a directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<Digest>,
-    /// The images of registries, by reference.
+    /// The images of registries, sorted by reference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<PinnedImage>,
-    /// The release of the Kubernetes distribution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<LockedRelease>,
-    /// Archives and layouts of images, by path.
+    /// Archives and layouts of images, sorted by path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<LockedFile>,
 }
@@ -60,17 +57,15 @@ pub struct Lock {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedFile {
-    /// The path as the definition writes it.
+    /// As the definition writes it.
     pub path: PathBuf,
-    /// Its digest.
     pub sha256: Digest,
 }
 
-/// What a definition asks of the outside world.
+/// The external inputs that a definition asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockRequest {
-    /// Where packages come from.
     pub source: PackageSource,
     /// The lists of packages, sorted, each once.
     pub wanted: Vec<PackageList>,
@@ -83,8 +78,8 @@ pub struct LockRequest {
 }
 
 impl LockRequest {
-    /// What `loaded` asks for; `pulled` are the images that it takes from registries, those of its lists and manifests
-    /// among them.
+    /// The request of `loaded`; `pulled` are the images that it takes from registries, including those of its lists and
+    /// manifests.
     #[must_use]
     pub fn of(loaded: &Loaded, pulled: &[NeededImage]) -> Self {
         let definition = &loaded.definition;
@@ -111,7 +106,7 @@ impl LockRequest {
 }
 
 impl Lock {
-    /// The lock file of a definition.
+    /// The path of a definition's lock file.
     #[must_use]
     pub fn path(definition: &Path) -> PathBuf {
         let mut name = definition.as_os_str().to_owned();
@@ -119,7 +114,7 @@ impl Lock {
         name.into()
     }
 
-    /// Reads the lock file if there is one.
+    /// Reads the lock file; none if there is none.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
@@ -132,7 +127,6 @@ impl Lock {
         Ok(Some(lock))
     }
 
-    /// Writes the lock file.
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut bytes = serde_json::to_vec_pretty(self)?;
         bytes.push(b'\n');

@@ -7,13 +7,12 @@ use base::failure::{Class, Failure};
 /// How a build treats its lock file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LockPolicy {
-    /// Refuse a lock that is absent or does not fit.
+    /// Fail if the lock is absent or does not fit.
     pub locked: bool,
-    /// Use no network.
     pub offline: bool,
 }
 
-/// A lock that does not fit, `why`, where nothing may be resolved.
+/// The failure of a lock that does not fit (the reason is `why`) and may not be changed.
 pub(crate) fn unfit(lock: &Path, policy: LockPolicy, why: &str) -> anyhow::Error {
     let option = if policy.locked { "--locked" } else { "--offline" };
     let what = format!("{} is absent or does not fit the definition, and {option} was given", lock.display());

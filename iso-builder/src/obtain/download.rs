@@ -1,4 +1,4 @@
-//! Downloads into the cache: several at a time, moved into place only when size and SHA-256 are right.
+//! Downloads into the cache: several at the same time; a file is moved into place only when size and SHA-256 are right.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -16,27 +16,24 @@ use base::parallel::{self, locked};
 /// Transfers at the same time.
 const PARALLEL: usize = 6;
 
-/// One file to be had.
 #[derive(Clone, Debug)]
 pub(super) struct Download {
-    /// Where it is.
     pub(super) url: String,
-    /// Its length in bytes, where that is known.
+    /// In bytes; none if it is not known.
     pub(super) size: Option<u64>,
-    /// Its SHA-256.
     pub(super) sha256: Digest,
-    /// Where it goes.
+    /// The file to write.
     pub(super) path: PathBuf,
 }
 
-/// Whether a download is there. It got its name only after it was checked, so its length is enough.
+/// Whether a download is complete. A file gets its name only after it was checked, so its length is enough.
 #[must_use]
 pub(super) fn is_complete(path: &Path, size: u64) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.len() == size)
 }
 
-/// Downloads everything, or fails with the first failure after the transfers under way have ended. `hint` tells a user what
-/// to do when a server lacks a file or has another.
+/// Downloads all files, or returns the first failure after the current transfers have ended. `hint` says what to do if
+/// a server lacks a file or has another one.
 pub(super) fn download_all(wanted: &[Download], hint: &'static str, progress: &Progress) -> Result<()> {
     let Some(first) = wanted.first() else { return Ok(()) };
     let downloader = Downloader::new(&first.url, RetryPolicy::default(), hint)?;

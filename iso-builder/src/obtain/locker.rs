@@ -1,4 +1,4 @@
-//! Making a lock: every input of a definition resolved to a digest.
+//! Makes a lock: resolves every input of a definition to a digest.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,28 +17,25 @@ use crate::images::preload::NeededImage;
 use crate::images::pull::{self, BlobCache, ImageRegistry, PinnedImage};
 use crate::lock::{FORMAT, Lock, LockPolicy, LockRequest, LockedFile, LockedRelease, unfit};
 
-/// What a lock is made with.
+/// What a lock is made from.
 #[allow(missing_debug_implementations)]
 pub struct Locker<'a> {
-    /// The definition.
     pub loaded: &'a Loaded,
     /// The images that it takes from registries.
     pub pulled: &'a [NeededImage],
     /// The release of its Kubernetes distribution.
     pub kubernetes: Option<&'a LockedRelease>,
-    /// What resolves their tags.
+    /// Resolves their tags.
     pub registry: &'a dyn ImageRegistry,
-    /// Where their documents are kept.
+    /// The cache of their documents.
     pub blobs: &'a BlobCache,
-    /// Registries asked at the same time.
+    /// How many registries are asked at the same time.
     pub transfers: usize,
-    /// Where work is done.
     pub cache: &'a Cache,
-    /// Hears of what takes time.
     pub progress: &'a Progress,
 }
 
-/// What a definition asks for now, with the digests of what lies beside it.
+/// The inputs that a definition asks for now, with the digests of its local files.
 struct WantedInputs {
     request: LockRequest,
     base: Option<Digest>,
@@ -47,8 +44,8 @@ struct WantedInputs {
 }
 
 impl Locker<'_> {
-    /// The lock to build with: the one beside the definition if it fits. Else what has changed is resolved, and the
-    /// lock is written there.
+    /// The lock to build with: the existing one if it fits. Otherwise the inputs that changed are resolved, and the
+    /// lock file is written.
     pub fn lock(&self, policy: LockPolicy) -> Result<Lock> {
         let path = Lock::path(&self.loaded.file);
         let wanted = self.wanted()?;
@@ -76,7 +73,7 @@ impl Locker<'_> {
         Ok(WantedInputs { request, base: self.base_digest()?, kubernetes, files: self.files()? })
     }
 
-    /// A lock of what is wanted, with what `known` has of it already.
+    /// A lock of the inputs `wanted`; entries of `known` are used for those that have not changed.
     fn make(&self, wanted: WantedInputs, known: Option<Lock>) -> Result<Lock> {
         let WantedInputs { request, base, kubernetes, files } = wanted;
         let same_packages = known.as_ref().filter(|lock| {
@@ -94,7 +91,7 @@ impl Locker<'_> {
         Ok(lock)
     }
 
-    /// Digests for `references`: those known stay, the others are asked for.
+    /// Digests for `references`: known ones are kept, the others are resolved.
     fn pin(&self, references: &[ImageReference], known: Vec<PinnedImage>) -> Result<Vec<PinnedImage>> {
         let mut pinned: Vec<_> =
             known.into_iter().filter(|pinned| references.contains(&pinned.reference)).collect();
@@ -133,7 +130,7 @@ impl Locker<'_> {
     }
 }
 
-/// `SOURCE_DATE_EPOCH` if that is set, else the present moment; in seconds since 1970.
+/// `SOURCE_DATE_EPOCH` if that is set, else the current time; in seconds since 1970.
 fn now() -> Result<u64> {
     match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => Ok(text.parse().map_err(|_| {
@@ -143,7 +140,7 @@ fn now() -> Result<u64> {
     }
 }
 
-/// What of the definition the lock does not fit, in words.
+/// The inputs that the lock does not fit, in words.
 fn difference(known: Option<&Lock>, wanted: &WantedInputs) -> String {
     let Some(lock) = known else { return "there is no lock file".into() };
     let (old, new) = (&lock.request, &wanted.request);
@@ -167,7 +164,7 @@ fn difference(known: Option<&Lock>, wanted: &WantedInputs) -> String {
     if parts.is_empty() { "something that it locks is not wanted".into() } else { parts.join("; ") }
 }
 
-/// What of the Kubernetes distribution is not as it is locked, in words.
+/// What differs between the Kubernetes distribution and the lock, in words.
 fn released(known: Option<&LockedRelease>, wanted: Option<&LockedRelease>) -> Vec<String> {
     let Some(wanted) = wanted else { return Vec::new() };
     let named = |release: &LockedRelease| format!("{} {}", release.distribution.name(), release.version);

@@ -1,7 +1,7 @@
-//! What a definition names, had on this machine: everything resolved to a digest, downloaded, and checked.
+//! Obtains the inputs of a definition: everything is resolved to a digest, downloaded, and checked.
 //!
-//! [`ReleaseQuery`] has the files of a Kubernetes distribution, [`packages`] Debian packages, both through `download`;
-//! [`Locker`] makes the lock file.
+//! [`ReleaseQuery`] obtains the files of a Kubernetes distribution, [`packages`] Debian packages, both through
+//! `download`; [`Locker`] makes the lock file.
 
 mod download;
 mod locker;

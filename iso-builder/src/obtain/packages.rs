@@ -1,4 +1,4 @@
-//! Debian packages on the builder's side: which ones a definition needs, and their files.
+//! The Debian packages of a definition: resolving and downloading them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::steps::{self, PackageRepository, StepRequest, StepWork};
 /// What a user does when a mirror lacks a package or has another.
 const HINT: &str = "Mirrors replace packages: make the lock file anew with `iso-builder lock DEFINITION`.";
 
-/// The digest of a root file system in a directory: with owners, modes and attributes, which are part of it.
+/// The digest of a root file system in a directory, including owners, modes and attributes.
 pub(crate) fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Result<Digest> {
     let directory = directory.canonicalize().with_context(|| format!("resolving {}", directory.display()))?;
     let message = format!("Reading {}", directory.display());
@@ -28,7 +28,7 @@ pub(crate) fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Re
     Ok(String::from_utf8_lossy(&answer).parse()?)
 }
 
-/// What apt chooses for the lists of packages that `request` has.
+/// The packages that apt chooses for the lists of `request`.
 pub(crate) fn resolve(
     request: &LockRequest,
     cache: &Cache,
@@ -44,7 +44,7 @@ pub(crate) fn resolve(
     serde_json::from_slice(&answer).context("reading what apt resolved")
 }
 
-/// Does `work` in the sandbox, and returns what it wrote to the output `name`.
+/// Does `work` in the sandbox, and returns the content of its output `name`.
 fn ask(cache: &Cache, work: StepWork, name: &str) -> Result<Vec<u8>> {
     let scratch = tempfile::tempdir_in(cache.scratch()).context("making a scratch directory")?;
     let out = scratch.path().join("out");
@@ -54,7 +54,7 @@ fn ask(cache: &Cache, work: StepWork, name: &str) -> Result<Vec<u8>> {
     files::read_at_most(&out.join(name), 64 << 20)
 }
 
-/// Downloads what the cache does not hold and returns where everything is.
+/// Downloads what the cache lacks and returns where every file is.
 pub fn fetch(
     lock: &Lock,
     cache: &Cache,

@@ -1,8 +1,8 @@
-//! The files of a release, on this machine and checked.
+//! Obtains the files of a release and checks them.
 //!
-//! A release publishes a list of checksums with its files. Its digests go into the lock; from then on they count, whatever
-//! the server has. Files of a directory stay there; others are downloaded into the cache, below the name of the release,
-//! and read through each time: a file that is damaged there is had again.
+//! A release publishes a list of checksums with its files. Its digests go into the lock, and from then on the lock
+//! counts, whatever the server has. Files of a directory stay there; others are downloaded into the cache, below the
+//! name of the release, and read each time: a file that is damaged there is downloaded again.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,31 +29,26 @@ const LIST: u64 = 1 << 20;
 const HINT: &str = "Check kubernetes.version, kubernetes.artifacts and kubernetes.images; `iso-builder lock DEFINITION` reads the release's \
                     checksums anew.";
 
-/// A release whose files are here, each with the digest that the lock has.
+/// A release with local files, each checked by the digest in the lock.
 #[derive(Clone, Debug)]
 pub struct ObtainedRelease {
-    /// What it is.
     pub locked: LockedRelease,
     directory: PathBuf,
 }
 
-/// What a release is had with.
+/// What is needed to obtain a release.
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseQuery<'a> {
-    /// The definition.
     pub loaded: &'a Loaded,
-    /// Where downloads are kept.
     pub cache: &'a Cache,
-    /// How the lock and the network are treated.
     pub policy: LockPolicy,
-    /// Whether the digests of the lock count where it fits; else the release's list is read anew.
+    /// Whether the digests of a lock that fits are used; otherwise the release's list is read anew.
     pub keep: bool,
-    /// Hears of what takes time.
     pub progress: &'a Progress,
 }
 
 impl ObtainedRelease {
-    /// Where one of its files is.
+    /// The path of one of its files.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
@@ -88,7 +83,7 @@ impl ReleaseQuery<'_> {
         .map(Some)
     }
 
-    /// The files of a directory, which are checked and stay there.
+    /// The files of a directory, which are checked and not copied.
     fn in_place(&self, spec: &Kubernetes, names: &[String], directory: PathBuf) -> Result<ObtainedRelease> {
         let list = directory.join(checksums(self.loaded.definition.architecture.debian()));
         let text = files::read_at_most(&list, LIST).map_err(|error| {
@@ -119,7 +114,7 @@ impl ReleaseQuery<'_> {
         Ok(ObtainedRelease { locked: LockedRelease::new(spec, digests), directory })
     }
 
-    /// The digests of files on a server: those of the lock, or else those of the release's list.
+    /// The release with the digests of the lock, or else of the release's list.
     fn pinned(&self, spec: &Kubernetes, names: &[String], url: &str) -> Result<LockedRelease> {
         let path = Lock::path(&self.loaded.file);
         let known = Lock::read(&path)?;
@@ -142,7 +137,7 @@ impl ReleaseQuery<'_> {
         Ok(LockedRelease::new(spec, digests))
     }
 
-    /// The files of a server, in the cache.
+    /// Downloads the files of a server into the cache.
     fn downloaded(&self, locked: LockedRelease, url: &str, message: String) -> Result<ObtainedRelease> {
         let directory = self.cache.downloads().join(locked.distribution.name()).join(locked.version.as_str());
         let missing = || -> Result<Vec<Download>> {
@@ -173,7 +168,7 @@ impl ReleaseQuery<'_> {
     }
 }
 
-/// The digests that the list of a release has for `names`.
+/// The digests of `names` in the release's list.
 fn read_list(text: &str, names: &[String], list: &str) -> Result<BTreeMap<String, Digest>> {
     let mut digests = BTreeMap::new();
     let mut wrong = Vec::new();

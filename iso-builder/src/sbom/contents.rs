@@ -1,26 +1,23 @@
-//! What was found: the packages of a tree, and a container image with its packages.
+//! Packages that were found in a tree or in a container image.
 
 use base::digest::Digest;
 use formats::oci::ImageReference;
 
 use super::package::SbomPackage;
 
-/// The packages of a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TreePackages {
-    /// Those that were found, sorted, each once.
+    /// Sorted, each once.
     pub packages: Vec<SbomPackage>,
-    /// Databases that were not read, by path.
+    /// The paths of databases that could not be read.
     pub unread: Vec<String>,
 }
 
-/// What is in a container image.
+/// The packages of a container image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageContents {
-    /// Its reference.
     pub name: ImageReference,
-    /// The digest that the reference leads to.
+    /// The digest that the reference was resolved to.
     pub digest: Digest,
-    /// Its packages.
     pub contents: TreePackages,
 }

@@ -2,8 +2,8 @@
 
 use super::package::{PackageManager, SbomPackage};
 
-/// Reads a file in dpkg's form: `var/lib/dpkg/status`, or one of `var/lib/dpkg/status.d`, where there is no state.
-/// Packages of which only the configuration is left are not installed.
+/// Reads a file in dpkg's format: `var/lib/dpkg/status`, or one of `var/lib/dpkg/status.d`, which has no `Status`
+/// field. Packages of which only the configuration is left are not installed.
 #[must_use]
 pub fn dpkg(text: &str, distribution: &str) -> Vec<SbomPackage> {
     let package = |paragraph: &str| {
@@ -25,7 +25,7 @@ pub fn dpkg(text: &str, distribution: &str) -> Vec<SbomPackage> {
     paragraphs(text).filter_map(|paragraph| package(&paragraph)).collect()
 }
 
-/// Reads `lib/apk/db/installed`: one letter, a colon, a value.
+/// Reads `lib/apk/db/installed`: each line is one letter, a colon, a value.
 #[must_use]
 pub fn apk(text: &str, distribution: &str) -> Vec<SbomPackage> {
     let package = |paragraph: &str| {
@@ -54,7 +54,7 @@ pub fn distribution(os_release: &str) -> Option<String> {
     (!id.is_empty() && id.bytes().all(plain)).then(|| id.to_owned())
 }
 
-/// The parts of a text between empty lines.
+/// The paragraphs of a text, which empty lines separate.
 fn paragraphs(text: &str) -> impl Iterator<Item = String> {
     let mut lines = text.lines();
     std::iter::from_fn(move || {
@@ -68,7 +68,7 @@ fn paragraphs(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The first line of a field that is not empty.
+/// The first line of a field, if it is not empty.
 fn field<'a>(paragraph: &'a str, name: &str) -> Option<&'a str> {
     let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
     paragraph.lines().find_map(value).map(str::trim).filter(|value| !value.is_empty())

@@ -10,25 +10,24 @@ use uuid::Uuid;
 use super::contents::{ImageContents, TreePackages};
 use super::package::{SbomPackage, encode};
 
-/// What namespaces of documents are made in.
+/// The namespace (RFC 9562, version 5) of the documents' identifiers.
 const NAMESPACE: Uuid = uuid::uuid!("6c1f6a52-0a7a-5d0b-9a35-2f1c4e1a7d63");
 const DOCUMENT: &str = "SPDXRef-DOCUMENT";
 const PRODUCT: &str = "SPDXRef-Product";
 const UNKNOWN: &str = "NOASSERTION";
 
-/// What the document is about.
+/// The product that the document describes.
 #[derive(Clone, Copy, Debug)]
 pub struct SbomProduct<'a> {
     /// The image definition's id, part of file names.
     pub id: &'a str,
-    /// Its name for people.
+    /// The name for people.
     pub name: &'a str,
-    /// Its version.
     pub version: &'a str,
 }
 
-/// The bill of materials of `product`, whose OS has the packages `os` and which carries `images`. `epoch` (seconds since
-/// 1970) is the time of creation. A package that is in several places is one element that each of them contains.
+/// The bill of materials of `product`, whose OS has the packages `os` and which carries `images`. `epoch` (seconds
+/// since 1970) is the time of creation. A package in several places is one element that each of them contains.
 #[must_use]
 pub fn document(
     product: &SbomProduct<'_>,
@@ -54,13 +53,13 @@ pub fn document(
     if let Some(comment) = unread_anywhere(os, &images) {
         document["comment"] = comment.into();
     }
-    // Whoever makes the same document makes the same namespace, and another one for another document.
+    // The same document has the same namespace, and different documents have different ones.
     let namespace = Uuid::new_v5(&NAMESPACE, document.to_string().as_bytes());
     document["documentNamespace"] = namespace.urn().to_string().into();
     format!("{document:#}\n").into_bytes()
 }
 
-/// The form that the specification wants, without fractions of a second.
+/// The time in the format of the specification, without fractions of a second.
 fn created(epoch: u64) -> String {
     let time = i64::try_from(epoch).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     time.unwrap_or_default().to_string()
@@ -75,7 +74,7 @@ fn packages(product: &SbomProduct<'_>, os: &TreePackages, images: &[&ImageConten
     )];
     packages.extend(images.iter().map(|image| image_element(image)));
     let inside = images.iter().map(|image| &image.contents);
-    // By package URL: what differs in nothing else is the same package.
+    // By package URL: packages that differ in nothing else are the same.
     let all: BTreeMap<String, &SbomPackage> = [os]
         .into_iter()
         .chain(inside)
@@ -166,7 +165,8 @@ fn package_id(purl: &str, package: &SbomPackage) -> String {
     identifier("Package", &package.name, purl)
 }
 
-/// An identifier may have letters, digits, dots and dashes; what else a name has is told apart by a digest.
+/// An identifier may have letters, digits, dots and dashes; a digest distinguishes names that differ in other
+/// characters.
 fn identifier(kind: &str, name: &str, key: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     let name: String = name.chars().map(plain).collect();
@@ -174,7 +174,7 @@ fn identifier(kind: &str, name: &str, key: &str) -> String {
     format!("SPDXRef-{kind}-{name}-{digest}")
 }
 
-/// What is said of databases that were not read.
+/// The comment about databases that could not be read.
 fn unread(contents: &TreePackages) -> Option<String> {
     let paths = contents.unread.join(", ");
     (!paths.is_empty()).then(|| format!("Not read, so that its packages are missing here: {paths}"))
@@ -256,7 +256,7 @@ mod tests {
         for key in ["spdxElementId", "relatedSpdxElement"] {
             assert!(texts(&document, "relationships", key).iter().all(|id| ids.contains(id)));
         }
-        // All but the document is contained or described.
+        // Every element but the document is contained or described.
         let related: BTreeSet<&str> =
             texts(&document, "relationships", "relatedSpdxElement").into_iter().chain([DOCUMENT]).collect();
         assert_eq!(related, ids);

@@ -1,7 +1,7 @@
-//! The bill of materials: `sbom.spdx.json`, which says what packages the OS and every preloaded image are made of.
+//! The bill of materials: `sbom.spdx.json`, which lists the packages of the OS and of every preloaded image.
 //!
-//! [`tree`] finds the package managers' databases in tar files and in layers over one another, [`database`] reads them,
-//! [`document()`] writes SPDX 2.3 from what was found. The last is a pure function; nothing here runs a package manager.
+//! [`tree`] finds the package managers' databases in tar files and in stacks of layers, [`database`] reads them,
+//! [`document()`] writes SPDX 2.3. The last is a pure function; nothing here runs a package manager.
 
 mod contents;
 pub mod database;

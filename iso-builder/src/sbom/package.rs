@@ -1,39 +1,36 @@
-//! A package of an operating system, and its name for the whole world.
+//! A package of an operating system, and its package URL.
 
 use std::fmt::Write as _;
 
-/// A package that is installed somewhere.
+/// An installed package.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SbomPackage {
-    /// What manages it.
     pub manager: PackageManager,
     /// The distribution as `ID` in `os-release` has it: `debian`, `alpine`, …
     pub distribution: String,
-    /// Its name.
     pub name: String,
-    /// Its version with epoch and revision.
+    /// With epoch and revision.
     pub version: String,
     /// The architecture in the distribution's words.
     pub architecture: String,
-    /// The source that it was built from, where that is known and called otherwise.
+    /// The source package, if it is known and has another name.
     pub source: Option<String>,
-    /// The licence that the package names, in its own words.
+    /// The licence as the package states it.
     pub licence: Option<String>,
 }
 
-/// A package manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PackageManager {
-    /// Debian's and Ubuntu's.
+    /// Of Debian and Ubuntu.
     Dpkg,
-    /// Alpine's.
+    /// Of Alpine.
     Apk,
     /// None: a release of a project on GitHub, whose owner is the distribution.
     Github,
 }
 
 impl PackageManager {
-    /// The type of its packages' URLs.
+    /// The type in the package URL.
     fn purl_type(self) -> &'static str {
         match self {
             Self::Dpkg => "deb",
@@ -56,7 +53,7 @@ impl SbomPackage {
     }
 }
 
-/// Percent-encodes a part of a package URL, which leaves colons as they are.
+/// Percent-encodes a part of a package URL, in which colons stay as they are.
 pub(super) fn encode(text: &str) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~' | b':') {

@@ -1,7 +1,7 @@
-//! Where packages are found: in the tar file of a tree, and in the layers of an image.
+//! Finds packages in the tar file of a tree, and in the layers of an image.
 //!
-//! Of a tree only the package managers' databases are held. Layers lie over one another as the OCI image
-//! specification has it (`layer.md`): upper files replace lower ones, whiteouts hide them.
+//! Only the package managers' databases are kept in memory. Layers are stacked as in the OCI image specification
+//! (`layer.md`): upper files replace lower ones, whiteouts hide them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -23,28 +23,28 @@ use crate::images::stored_image::StoredImage;
 const MAX_DATABASES: u64 = 64 << 20;
 
 const DPKG: &str = "var/lib/dpkg/status";
-/// Where images that are made without dpkg (distroless) have a file for each package.
+/// The directory in which images made without dpkg (distroless) have a file for each package.
 const DPKG_PARTS: &str = "var/lib/dpkg/status.d/";
 const APK: [&str; 2] = ["lib/apk/db/installed", "usr/lib/apk/db/installed"];
 const OS_RELEASE: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
-/// Directories of RPM's databases and the names that these have. Reading one takes a database library.
+/// Directories of RPM's databases, and the names of these. Reading one would need a database library.
 const RPM: [&str; 2] = ["var/lib/rpm/", "usr/lib/sysimage/rpm/"];
 const RPM_FILES: [&str; 3] = ["Packages", "Packages.db", "rpmdb.sqlite"];
 
-/// What one layer does to the databases below it.
+/// The changes that one layer makes to the databases below it.
 #[derive(Clone, Debug, Default)]
 struct Upper {
     /// Paths that it hides with all below them.
     hidden: BTreeSet<String>,
-    /// Directories of which it hides the content.
+    /// Directories whose content it hides.
     emptied: BTreeSet<String>,
     databases: Databases,
 }
 
-/// Databases by path; nothing where one is not read.
+/// Contents of databases by path; none if one was not read.
 type Databases = BTreeMap<String, Option<Vec<u8>>>;
 
-/// The packages in the tar file of a whole tree.
+/// The packages in the tar file of a complete tree.
 pub fn of_tree(tar: &Path) -> Result<TreePackages> {
     let upper = Upper::read(tar).with_context(|| format!("finding packages in {}", tar.display()))?;
     Ok(contents(&upper.databases))
@@ -58,13 +58,11 @@ pub struct LayerReader<'a> {
 }
 
 impl<'a> LayerReader<'a> {
-    /// Reads from `store`.
     #[must_use]
     pub fn new(store: &'a Store) -> Self {
         Self { store, known: HashMap::new() }
     }
 
-    /// The packages of an image of the store.
     pub fn image(&mut self, image: &StoredImage) -> Result<ImageContents> {
         let mut databases = Databases::new();
         for layer in &image.layers {
@@ -100,7 +98,7 @@ impl Upper {
         while let Some(member) = members.advance()? {
             let first = member.path.iter().position(|byte| *byte != b'/').unwrap_or(member.path.len());
             let path = inside(&member.path[first..]).and_then(|path| String::from_utf8(path).ok());
-            // Other bytes are in no name that counts here.
+            // The names of databases are UTF-8, so other paths do not matter.
             let Some(path) = path.filter(|path| !path.is_empty()) else { continue };
             if upper.whiteout(&path) || member.kind == MemberKind::Directory {
                 continue;
@@ -111,7 +109,7 @@ impl Upper {
             if is_database(&path) {
                 let read = matches!(member.kind, MemberKind::File(_)) && !is_rpm(&path);
                 let content = if read { Some(take(&mut members, &mut room)?) } else { None };
-                // A symbolic link leads to a database with another of the names.
+                // A symbolic link may lead to a database with another name of the list.
                 if !matches!(member.kind, MemberKind::Symlink(_)) {
                     upper.databases.insert(path, content);
                 }
@@ -120,7 +118,7 @@ impl Upper {
         Ok(upper)
     }
 
-    /// Whether the path is a whiteout, and if so what it hides.
+    /// Records what a whiteout hides; false if the path is no whiteout.
     fn whiteout(&mut self, path: &str) -> bool {
         let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
         let Some(hidden) = name.strip_prefix(".wh.") else { return false };
@@ -142,7 +140,7 @@ impl Upper {
     }
 }
 
-/// Reads a database, as long as there is room.
+/// Reads a database and subtracts its length from `room`, the bytes that are left.
 fn take(content: &mut impl Read, room: &mut u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     content.take(*room + 1).read_to_end(&mut bytes)?;
@@ -163,7 +161,7 @@ fn is_database(path: &str) -> bool {
     path == DPKG || part(path) || APK.contains(&path) || OS_RELEASE.contains(&path) || is_rpm(path)
 }
 
-/// Whether a file with this path takes the place of databases: it is one, or is where directories of theirs were.
+/// Whether a file with this path replaces databases: it is one, or has the path of a directory above one.
 fn is_near(path: &str) -> bool {
     let all = [DPKG, DPKG_PARTS].into_iter().chain(APK).chain(OS_RELEASE).chain(RPM);
     let above = |place: &str| place.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
@@ -223,7 +221,7 @@ mod tests {
         format!("Package: {name}\nStatus: install ok installed\nVersion: 1\nArchitecture: all\n\n")
     }
 
-    /// The names of what is installed when the layers lie over one another.
+    /// The names of the installed packages in a stack of layers.
     fn names(layers: &[&[(&str, &str)]]) -> Vec<String> {
         let mut databases = Databases::new();
         for files in layers {
@@ -247,7 +245,7 @@ mod tests {
             (&[("@var/lib/dpkg", "elsewhere")], &[]),
             (&[("var/lib/dpkg/", "")], &["one", "two"]),
             (&[("@var/lib/dpkg/status", "elsewhere")], &["two"]),
-            // A whiteout does not hide what is in its own layer, whichever comes first.
+            // A whiteout does not hide files of its own layer, whichever comes first.
             (&[("var/lib/dpkg/.wh..wh..opq", ""), (DPKG, &two)], &["two"]),
             (&[(DPKG, &two), ("var/lib/dpkg/.wh..wh..opq", "")], &["two"]),
         ] {

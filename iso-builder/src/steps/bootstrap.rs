@@ -1,4 +1,4 @@
-//! Root file systems and layers from Debian packages, by `mmdebstrap`.
+//! Root file systems and layers from Debian packages, with `mmdebstrap`.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::limit::long;
 use super::repository::PackageRepository;
 use super::request::StepRequest;
 
-/// `mmdebstrap` as it is run everywhere here: inside the sandbox, where it is root and needs no tricks.
+/// The `mmdebstrap` command as it runs in the sandbox, where it is root and needs no mode of its own.
 pub(super) fn mmdebstrap(
     request: &StepRequest,
     variant: &str,

@@ -1,4 +1,4 @@
-//! What a release of the Kubernetes distribution brings to the OS image, as a directory to lay over it.
+//! Lays out the files of a Kubernetes distribution's release as a directory to lay over the OS image.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -24,7 +24,7 @@ const PREFIX: &str = "usr/local";
 /// Where systemd, and what a node links, has the units.
 const UNITS: &str = "usr/lib/systemd/system";
 
-/// Makes [`OVERLAY`]. Owners and modes are those of an overlay.
+/// Makes [`OVERLAY_OUTPUT`]. Owners and modes are set when it is laid over the OS image.
 pub(super) fn make(request: &StepRequest, from: &DistributionSource) -> Result<()> {
     let stage = request.scratch.join("stage");
     files::make_directory(&stage.join("usr"), 0o755)?;
@@ -45,7 +45,7 @@ pub(super) fn make(request: &StepRequest, from: &DistributionSource) -> Result<(
     Tree::empty(&request.out)?.overlay(&stage)
 }
 
-/// RKE2's `bin`, `lib` and `share` below [`PREFIX`], the units where a node looks for them.
+/// RKE2's `bin`, `lib` and `share` below [`INSTALLATION_PREFIX`], and its units in [`UNIT_DIRECTORY`].
 fn unpack_installation(request: &StepRequest, from: &DistributionSource, stage: &Path) -> Result<()> {
     let tree = scratch_tree(request, "installation")?;
     archive::unpack(&from.program, &tree, &request.scratch, archive::ArchiveUse::Whole)?;
@@ -59,7 +59,7 @@ fn unpack_installation(request: &StepRequest, from: &DistributionSource, stage: 
                 .into());
         }
     }
-    // A system that is an image is installed anew and not uninstalled.
+    // The OS image is replaced as a whole, so nothing is uninstalled.
     remove(&tree.path("bin/rke2-uninstall.sh"))?;
     rename(tree.root(), &stage.join(PREFIX))?;
     files::make_directory(&stage.join(UNITS), 0o755)?;
@@ -69,7 +69,6 @@ fn unpack_installation(request: &StepRequest, from: &DistributionSource, stage: 
     Ok(())
 }
 
-/// The programs and charts of RKE2's runtime image.
 fn unpack_runtime(request: &StepRequest, from: &DistributionSource, stage: &Path) -> Result<()> {
     let tree = scratch_tree(request, "runtime")?;
     for layer in &from.runtime {
@@ -89,7 +88,7 @@ fn unpack_runtime(request: &StepRequest, from: &DistributionSource, stage: &Path
     Ok(())
 }
 
-/// The program has to be of the release: with another one, nodes would look for images that the media do not have.
+/// Fails unless the program is of the release: otherwise nodes would look for images that the media do not have.
 fn check_version(program: &Path, from: &DistributionSource) -> Result<()> {
     let file = File::open(program).with_context(|| format!("opening {}", program.display()))?;
     let versions = versions(file, from.version.distribution())
@@ -104,8 +103,8 @@ fn check_version(program: &Path, from: &DistributionSource) -> Result<()> {
         .into())
 }
 
-/// The versions of the distribution that a program has among its texts, each once. Its own is one of them: the linker puts
-/// it there, and behind it a byte that cannot stand in a version.
+/// The versions of the distribution that occur in the strings of a program, each once. Its own is one of them: the
+/// linker writes it there, followed by a byte that cannot be part of a version.
 fn versions(mut program: impl Read, distribution: Distribution) -> Result<Vec<String>> {
     const PIECE: usize = 1 << 20;
     const LONGEST: usize = 64;
@@ -127,7 +126,7 @@ fn versions(mut program: impl Read, distribution: Distribution) -> Result<Vec<St
     }
 }
 
-/// The versions in `bytes` that end before the last of them.
+/// The versions in `bytes` that end before the last byte.
 fn within(bytes: &[u8], distribution: Distribution) -> Vec<String> {
     let mark: &[u8] = match distribution {
         Distribution::Rke2 => b"+rke2r",
@@ -145,7 +144,7 @@ fn within(bytes: &[u8], distribution: Distribution) -> Vec<String> {
     marks.filter_map(version).collect()
 }
 
-/// An empty tree of its own.
+/// An empty tree below the scratch directory.
 fn scratch_tree(request: &StepRequest, name: &str) -> Result<Tree> {
     let directory = request.scratch.join(name);
     files::make_directory(&directory, 0o755)?;
@@ -187,7 +186,7 @@ mod tests {
         #[test]
         fn a_version_is_found_wherever_it_stands_among_other_bytes(
             before in proptest::collection::vec(any::<u8>(), 0..200),
-            // Around the end of the first piece, which is read with what fills it up.
+            // Around the end of the first piece, which the padding fills up.
             fill in (1_usize << 20) - 260..(1 << 20) + 20,
             after in proptest::collection::vec(any::<u8>(), 0..200),
         ) {

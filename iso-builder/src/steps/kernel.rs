@@ -27,7 +27,7 @@ pub(super) fn make(request: &StepRequest, base: &Path, overlays: &[PathBuf]) -> 
     make_initrd(request, &tree, &release)
 }
 
-/// The only kernel of the base: the version that has modules and an image.
+/// The version of the base's kernel; there has to be exactly one with modules and an image.
 fn kernel_release(tree: &Tree) -> Result<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(tree.path("usr/lib/modules")).into_iter().flatten() {
@@ -48,7 +48,7 @@ fn kernel_release(tree: &Tree) -> Result<String> {
     }
 }
 
-/// One generic initrd for live, netboot and installed boots: `--no-hostonly` puts every driver in.
+/// Makes one generic initrd for live, netboot and installed boots: `--no-hostonly` includes every driver.
 fn make_initrd(request: &StepRequest, tree: &Tree, release: &str) -> Result<()> {
     if !tree.path("usr/bin/dracut").exists() {
         return Err(Failure::new(Class::Invalid, "the base has no dracut")
@@ -59,7 +59,8 @@ fn make_initrd(request: &StepRequest, tree: &Tree, release: &str) -> Result<()> 
     let dracut = tree
         .chroot("dracut")
         .env("SOURCE_DATE_EPOCH", request.epoch.to_string())
-        // Only root of the whole machine could make device nodes; the kernel brings /dev/console, systemd the rest.
+        // Only root outside any user namespace could make device nodes; the kernel makes /dev/console, systemd the
+        // rest.
         .env("DRACUT_NO_MKNOD", "1")
         .args(["--force", "--no-hostonly", "--no-hostonly-cmdline", "--reproducible", "--quiet"])
         .args(["--kver", release, "/boot/initrd.nqrust"]);

@@ -1,5 +1,5 @@
-//! containerd's metadata for the image store, one database for each role, made by the base's own containerd and proved
-//! by starting it on each of them, as the node will.
+//! containerd's metadata for the image store, one database for each role. The base's own containerd writes them, and is
+//! started on each of them, as on a node, to check it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -21,16 +21,15 @@ use crate::images::{Store, metadata};
 /// The output that says which containerd wrote the databases, and which one reads them: a [`WrittenMetadata`].
 pub const WRITTEN: &str = "containerd.json";
 
-/// Who wrote the databases and who reads them.
+/// Which containerd wrote the databases, and which one reads them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenMetadata {
-    /// The containerd that wrote, and in which version of the schema.
+    /// The containerd that wrote them, and the version of their schema.
     pub writer: DatabaseWriter,
-    /// The containerd of the nodes.
     pub node: NodeContainerd,
 }
 
-/// Makes `ROLE.db` for every role, and [`WRITTEN`].
+/// Makes `ROLE.db` for every role, and [`WRITTEN_OUTPUT`].
 pub(super) fn make(request: &StepRequest, metadata: &MetadataSource) -> Result<()> {
     let images = files::read_at_most(&metadata.store.join("images.json"), 64 << 20)?;
     let images: Vec<StoredImage> = serde_json::from_slice(&images).context("reading the list of images")?;

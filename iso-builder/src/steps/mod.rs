@@ -1,7 +1,7 @@
-//! What is done inside the sandbox, one file per kind of work. Here the builder is root in namespaces of its own.
+//! The work in the sandbox, one file per kind. Here the builder is root in namespaces of its own.
 //!
-//! A [`StepRequest`] carries everything: absolute paths, parameters, and the directory for outputs. Nothing here
-//! decides what is to be built; `build` does.
+//! A [`StepRequest`] carries everything: absolute paths, parameters, and the directory for outputs. What is to be built
+//! is decided in `build`.
 
 mod base_image;
 mod bootstrap;
@@ -31,7 +31,8 @@ pub use request::{
     BaseSource, DistributionSource, MetadataSource, ProductIdentity, RootfsSource, StepRequest, StepWork,
 };
 
-/// The hidden command `step`: does what the request file says; a failure goes into the outcome file.
+/// The hidden command `step`: carries out the request file; a failure goes into the outcome file. Returns the exit
+/// code.
 pub fn main(request: &Path, outcome: &Path) -> u8 {
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     match read(request).and_then(|request| run(&request)) {

@@ -1,4 +1,4 @@
-//! How a step that failed tells its parent, through a file.
+//! Passes the failure of a step to the parent process, through a file.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Less free space than this after a failure means that the disk filled up.
 const FULL: u64 = 32 << 20;
 
-/// How a failure crosses from the child to the parent.
+/// A failure in the form in which the child passes it to the parent.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StepOutcome {
     class: u8,
@@ -17,7 +17,6 @@ pub struct StepOutcome {
 }
 
 impl StepOutcome {
-    /// The failure of a child, ready for its parent.
     #[must_use]
     pub fn of(error: &anyhow::Error) -> Self {
         Self {

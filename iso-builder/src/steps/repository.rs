@@ -1,4 +1,4 @@
-//! A local repository of downloaded Debian packages, from which `mmdebstrap` takes what it unpacks.
+//! A local repository of downloaded Debian packages, from which `mmdebstrap` installs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,13 +12,13 @@ use base::digest::Digest;
 use base::files;
 use serde::{Deserialize, Serialize};
 
-/// Downloaded packages: file name to the file that holds the content.
+/// Downloaded packages: file name, and the path of the file with the content.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PackageRepository(pub BTreeMap<String, PathBuf>);
 
 impl PackageRepository {
-    /// Lays out a repository for apt in `directory`, trusted because every file was checked by its digest, and
-    /// returns its line for sources.list.
+    /// Lays out a repository for apt in `directory`, trusted because every file was checked by its digest, and returns
+    /// its line for sources.list.
     pub(super) fn lay_out(&self, directory: &Path, suite: &str) -> Result<String> {
         let pool = directory.join("pool");
         let index = directory.join(format!("dists/{suite}/main/binary-amd64"));

@@ -1,4 +1,4 @@
-//! What the builder asks of itself in the sandbox. Written as JSON to a file that the child reads, see `sandbox`.
+//! Requests of the builder to itself in the sandbox. Written as JSON to a file that the child reads, see `sandbox`.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +12,12 @@ use crate::packages::PackageList;
 /// One piece of work in the sandbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepRequest {
-    /// What to do.
     pub work: StepWork,
-    /// Where outputs go; exists and is empty.
+    /// The directory for outputs; exists and is empty.
     pub out: PathBuf,
-    /// Where trees may be unpacked; exists.
+    /// The directory for unpacked trees; exists.
     pub scratch: PathBuf,
-    /// The time stamp of everything made.
+    /// The time stamp of all files that are made, in seconds since 1970.
     pub epoch: u64,
 }
 
@@ -28,43 +27,40 @@ pub struct StepRequest {
 pub enum StepWork {
     /// Asks apt which packages, in which versions, satisfy each list; writes `resolved.json`.
     Resolve {
-        /// Debian's name of the release.
+        /// Debian's name of the release, such as `bookworm`.
         suite: String,
-        /// Mirrors, as for `mmdebstrap`.
+        /// As for `mmdebstrap`.
         mirrors: Vec<String>,
-        /// The lists.
         wanted: Vec<PackageList>,
     },
     /// Puts a root file system together from a local repository; writes `base.tar`.
     Bootstrap {
         /// Debian's name of the release.
         suite: String,
-        /// The packages: files named as in their repository, with their digests' files to link to.
         repository: PackageRepository,
-        /// Packages to include.
+        /// Packages to install.
         include: Vec<String>,
     },
     /// Extracts packages without installing them; writes `layer.tar`.
     Extract {
         /// Debian's name of the release.
         suite: String,
-        /// The packages.
         repository: PackageRepository,
-        /// Packages to extract, with what they depend on.
+        /// Packages to extract, with their dependencies.
         include: Vec<String>,
     },
-    /// Makes `base.tar` from another source than Debian packages.
+    /// Makes `base.tar` from a source other than Debian packages.
     Import(BaseSource),
-    /// Writes the digest of a directory that a base is made from, to [`super::SURVEY`].
+    /// Writes the digest of a directory that is a base to [`super::SURVEY_OUTPUT`].
     Survey(PathBuf),
     /// Makes `vmlinuz`, `initrd`, `kernel-release` and `loaders/` from `base.tar`.
     Kernel {
-        /// The base.
+        /// The path of `base.tar`.
         base: PathBuf,
         /// Directories laid over the tree before dracut runs.
         overlays: Vec<PathBuf>,
     },
-    /// Lays out what a release of the Kubernetes distribution brings to the OS image, to [`super::OVERLAY`].
+    /// Lays out the files of the Kubernetes distribution for the OS image, in [`super::OVERLAY_OUTPUT`].
     Distribution(DistributionSource),
     /// Makes `rootfs.squashfs` from `base.tar`.
     Rootfs(RootfsSource),
@@ -76,11 +72,9 @@ pub enum StepWork {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BaseSource {
-    /// An OCI layout (directory or tar archive), and which of its images.
+    /// An OCI layout (directory or tar archive), and the name of its image.
     Oci(PathBuf, Option<String>),
-    /// A tar archive.
     Archive(PathBuf),
-    /// A directory.
     Directory(PathBuf),
 }
 
@@ -92,10 +86,9 @@ impl BaseSource {
     }
 }
 
-/// A release.
+/// The files of a Kubernetes distribution's release.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DistributionSource {
-    /// Which.
     pub version: Version,
     /// RKE2's archive of an installation, or K3s's executable.
     pub program: PathBuf,
@@ -103,41 +96,38 @@ pub struct DistributionSource {
     pub runtime: Vec<PathBuf>,
 }
 
-/// What goes into the OS image.
+/// The contents of the OS image.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RootfsSource {
-    /// The base.
+    /// The path of `base.tar`.
     pub base: PathBuf,
-    /// Directories laid over it.
+    /// Directories laid over it, in this order.
     pub overlays: Vec<PathBuf>,
     /// The installer, a static executable.
     pub installer: PathBuf,
-    /// Who this is.
     pub identity: ProductIdentity,
-    /// Compression level of zstd.
+    /// Of zstd.
     pub level: u32,
 }
 
 /// The product in `/etc/os-release`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProductIdentity {
-    /// Short name.
     pub id: String,
-    /// Name for people.
+    /// The name for people.
     pub name: String,
-    /// Version.
     pub version: String,
 }
 
-/// From what the metadata is made.
+/// What the metadata is made from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MetadataSource {
     /// The base, a tar archive.
     pub base: PathBuf,
     /// The outputs of the image store: `store/` and `images.json`.
     pub store: PathBuf,
-    /// The architecture as Go calls it.
+    /// As Go calls it.
     pub architecture: String,
-    /// Who reads it.
+    /// The containerd that reads the metadata.
     pub node: NodeContainerd,
 }

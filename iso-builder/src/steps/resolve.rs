@@ -1,4 +1,4 @@
-//! Asking apt which Debian packages satisfy lists of names.
+//! Asks apt which Debian packages satisfy lists of names.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,8 +13,8 @@ use super::bootstrap::mmdebstrap;
 use super::request::StepRequest;
 use crate::packages::{PackageList, ResolvedPackage};
 
-/// Asks apt. `mmdebstrap` sets up apt with the mirrors and keys, and verifies their signatures; a hook
-/// lets apt print what it would download, whose hashes apt has from the signed index.
+/// Asks apt. `mmdebstrap` sets up apt with the mirrors and keys, and verifies their signatures; a hook lets apt print
+/// what it would download, with the hashes of the signed index.
 pub(super) fn resolve(
     request: &StepRequest,
     suite: &str,
@@ -24,7 +24,7 @@ pub(super) fn resolve(
     let archive = request.scratch.join("resolved.tar");
     let hooks = wanted.iter().enumerate().map(|(number, list)| {
         let essential = if list.essential { "'?essential'" } else { "" };
-        // Names of packages have been checked to hold nothing that a shell or apt would interpret.
+        // Package names were checked to hold nothing that a shell or apt would interpret.
         format!(
             "--customize-hook=APT_CONFIG=\"$MMDEBSTRAP_APT_CONFIG\" apt-get -qq --yes --print-uris \
              -o Acquire::ForceHash=sha256 -o APT::Install-Recommends=false \
@@ -52,7 +52,7 @@ pub(super) fn resolve(
     files::write_atomically(&request.out.join("resolved.json"), &serde_json::to_vec(&packages)?, 0o644)
 }
 
-/// What went wrong, from what apt said: its own errors are the lines that begin with `E:` or `Err:`.
+/// The failure, from apt's output: its own errors are the lines that begin with `E:` or `Err:`.
 fn explain(error: &anyhow::Error, suite: &str) -> Failure {
     let text = format!("{error:#}");
     let said = |what: &str| text.contains(what);

@@ -1,4 +1,4 @@
-//! The OS image: base, overlays, our installer, cleaned of what differs from build to build, as one squashfs.
+//! The OS image: base, overlays and our installer, without what differs from build to build, as one squashfs.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -56,7 +56,7 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
 fn clean(tree: &Tree) -> Result<()> {
     for pattern in REMOVED {
         let (parent, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
-        // As the tree sees it: the host's own /tmp must not be emptied because a base has `/var/tmp -> /tmp`.
+        // Resolved inside the tree: if a base has `/var/tmp -> /tmp`, the host's own /tmp must not be emptied.
         let parent = within(tree.root(), Path::new(parent))?;
         for entry in fs::read_dir(parent).into_iter().flatten() {
             let entry = entry?;
@@ -68,7 +68,7 @@ fn clean(tree: &Tree) -> Result<()> {
     Ok(())
 }
 
-/// A name against a pattern with at most one `*`.
+/// Matches a name with a pattern that has at most one `*`.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         Some((head, tail)) => {
@@ -96,9 +96,9 @@ fn write_identity(tree: &Tree, rootfs: &RootfsSource, epoch: u64) -> Result<()> 
     text.push_str(&format!("PRETTY_NAME=\"{name} {version}\"\nIMAGE_ID={id}\nIMAGE_VERSION={version}\n"));
     files::write_atomically(&path, text.as_bytes(), 0o644)?;
     files::write_atomically(&tree.path("etc/hostname"), format!("{id}\n").as_bytes(), 0o644)?;
-    // Present and empty: systemd then neither fails on a read-only /etc nor runs its first-boot questions.
+    // Present and empty: then systemd neither fails on a read-only /etc nor runs its first-boot questions.
     files::write_atomically(&tree.path("etc/machine-id"), b"", 0o444)?;
-    // A machine whose clock has lost its battery starts no earlier than the image was made.
+    // The earliest time that a machine with an empty clock battery assumes.
     let clock = tree.path("usr/lib/clock-epoch");
     files::write_atomically(&clock, b"", 0o644)?;
     let time = TimeSpec::new(i64::try_from(epoch)?, 0);
@@ -106,8 +106,8 @@ fn write_identity(tree: &Tree, rootfs: &RootfsSource, epoch: u64) -> Result<()> 
     Ok(())
 }
 
-/// Keeps a copy of /var for new nodes, moves dpkg's records to where they belong to the image, and makes the
-/// places where partitions are mounted. The copy costs nothing: squashfs stores equal files once.
+/// Keeps a copy of /var for new nodes, moves dpkg's records to a place in the read-only image, and makes the mount
+/// points of partitions. The copy costs nothing: squashfs stores equal files once.
 fn settle_var(tree: &Tree) -> Result<()> {
     if tree.path("var/lib/dpkg").is_dir() {
         files::make_directory(&tree.path("usr/lib/sysimage"), 0o755)?;
@@ -122,7 +122,7 @@ fn settle_var(tree: &Tree) -> Result<()> {
     Ok(())
 }
 
-/// Makes the directories that a running system mounts something on and that not every base brings: `/` is read-only.
+/// Makes the mount points of a running system that not every base has: `/` is read-only.
 fn make_mount_points(tree: &Tree) -> Result<()> {
     for (name, mode) in [
         ("boot", 0o755),

@@ -1,4 +1,4 @@
-//! Trees of a root file system: unpacking, laying directories over them, running programs inside.
+//! Trees of a root file system: unpacking them, laying directories over them, running programs in them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,16 +26,16 @@ impl Tree {
         Ok(Self(path))
     }
 
-    /// The content of a tar archive, with owners, modes, links, device nodes and extended attributes.
+    /// Unpacks a tar archive, with owners, modes, links, device nodes and extended attributes.
     pub(super) fn unpack(archive: &Path, scratch: &Path) -> Result<Self> {
         let tree = Self::empty(scratch)?;
-        // Device nodes cannot be made in a user namespace, and no tree needs them: /dev is devtmpfs. Anchored: a
-        // directory named dev deeper in the tree has nothing to do with that.
+        // Device nodes cannot be made in a user namespace, and no tree needs them: /dev is devtmpfs. Anchored, so that
+        // a directory named dev deeper in the tree is not affected.
         tree.extract(archive, ["--anchored", "--exclude=./dev/*"])?;
         Ok(tree)
     }
 
-    /// Unpacks a further archive over the tree.
+    /// Unpacks another archive over the tree.
     pub(super) fn extract<S: Into<OsString>>(
         &self,
         archive: &Path,
@@ -49,18 +49,17 @@ impl Tree {
         Ok(())
     }
 
-    /// The tree's root.
     pub(super) fn root(&self) -> &Path {
         &self.0
     }
 
-    /// A path of the tree.
+    /// The host's path of a path in the tree.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }
 
-    /// Lays a directory over the tree. Owners become root; modes become 0755 or 0644 by the user's execute bit,
-    /// so that neither the umask nor the account of whoever checked the overlay out matters.
+    /// Lays a directory over the tree. Owners become root; modes become 0755 or 0644 by the user's execute bit, so that
+    /// neither the umask nor the owner of the checkout matters.
     pub(super) fn overlay(&self, directory: &Path) -> Result<()> {
         for entry in WalkDir::new(directory).min_depth(1).sort_by_file_name() {
             let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
@@ -78,13 +77,13 @@ impl Tree {
         Ok(())
     }
 
-    /// A directory of the overlay keeps what the base has in its place, a link to a directory included.
+    /// Makes a directory of the overlay. If the base has a directory there, or a link to one, that is kept.
     fn place_directory(&self, target: &Path) -> Result<()> {
         let resolved = within(&self.0, target.strip_prefix(&self.0)?)?;
         files::make_directory(&resolved, 0o755)
     }
 
-    /// Makes /dev, /proc and /sys of the sandbox visible in the tree, for programs that run inside.
+    /// Mounts /dev, /proc and /sys of the sandbox in the tree, for programs that run inside.
     pub(super) fn mount_kernel_file_systems(&self) -> Result<()> {
         for name in ["dev", "proc", "sys"] {
             let target = self.0.join(name);
@@ -97,12 +96,12 @@ impl Tree {
         Ok(())
     }
 
-    /// The words before a command that make it run inside the tree.
+    /// The command to put before another one so that it runs inside the tree.
     pub(super) fn enter(&self) -> Vec<OsString> {
         vec!["chroot".into(), self.0.clone().into()]
     }
 
-    /// A program run inside the tree.
+    /// Runs a program inside the tree.
     pub(super) fn chroot(&self, program: &str) -> Invocation {
         let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
         long(Invocation::new("chroot")).arg(&self.0).arg(program).env("PATH", path)
@@ -116,7 +115,7 @@ fn place_link(link: &Path, target: &Path) -> Result<()> {
     Ok(symlink(link, target)?)
 }
 
-/// Copies a file, whatever was in its place, with exactly this mode.
+/// Copies a file over whatever is there, with exactly this mode.
 pub(super) fn place_file(source: &Path, target: &Path, mode: u32) -> Result<()> {
     if target.symlink_metadata().is_ok() {
         fs::remove_file(target)?;

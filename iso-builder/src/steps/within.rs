@@ -1,5 +1,5 @@
-//! Paths of a tree as the tree's own system would see them. A link of a foreign tree may be absolute or climb, as
-//! `/var/run -> /run` does in Debian; followed from outside it would lead to files of this host.
+//! Paths of a tree as the tree's own system would resolve them. A link of an untrusted tree may be absolute or climb,
+//! as `/var/run -> /run` does in Debian; followed from outside it would lead to files of the host.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,21 +11,21 @@ use anyhow::{Context, Result, ensure};
 /// As the kernel has it.
 const LINKS: u32 = 40;
 
-/// Where a path of a tree leads.
+/// The result of resolving a path of a tree.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
     /// Without any link, relative to the tree's root.
     path: PathBuf,
-    /// The first link on the way that would lead out if it were followed from outside.
+    /// The first link on the way that would lead out of the tree if it were followed from outside.
     leaves_by: Option<PathBuf>,
 }
 
-/// The file that `path` means inside the tree at `root`; links are followed as if `root` was `/`.
+/// The host's path of `path` inside the tree at `root`; links are followed as if `root` was `/`.
 pub(super) fn within(root: &Path, path: &Path) -> Result<PathBuf> {
     Ok(root.join(place(root, path)?.path))
 }
 
-/// [`within`], with the last part taken as it is: the link itself, where it is one.
+/// [`within`] without following a link in the last component.
 pub(super) fn link_within(root: &Path, path: &Path) -> Result<PathBuf> {
     let name = path.file_name().with_context(|| format!("{} names nothing", path.display()))?;
     Ok(within(root, path.parent().unwrap_or(Path::new("")))?.join(name))
@@ -59,7 +59,7 @@ fn place(root: &Path, path: &Path) -> Result<Place> {
     Ok(place)
 }
 
-/// The parts of a path that matter, last first.
+/// The components of a path that matter, last first.
 fn parts(path: &Path, of: &Path) -> Vec<(OsString, PathBuf)> {
     let part = |part: Component<'_>| match part {
         Component::Normal(name) => Some((name.to_owned(), of.to_owned())),
@@ -69,7 +69,8 @@ fn parts(path: &Path, of: &Path) -> Vec<(OsString, PathBuf)> {
     path.components().rev().filter_map(part).collect()
 }
 
-/// Links of a tree that were turned, for as long as a program works on the tree that would follow them out of it.
+/// Links of a tree that are replaced for the time in which a program works on the tree that would follow them out of
+/// it.
 #[derive(Debug)]
 pub(super) struct Turned<'a> {
     root: &'a Path,
@@ -89,10 +90,10 @@ impl<'a> Turned<'a> {
         Self { root, links: Vec::new() }
     }
 
-    /// Makes sure that `directory`, looked at from outside, is where the tree's own system sees it.
+    /// Makes sure that `directory`, resolved from outside, is where the tree's own system sees it.
     pub(super) fn make_safe(&mut self, directory: &Path) -> Result<()> {
         while let Some(link) = place(self.root, directory)?.leaves_by {
-            // A path that climbs by itself is never given here; without this it would be turned for ever.
+            // Callers never give a path that climbs by itself; it would be an endless loop.
             ensure!(!link.as_os_str().is_empty(), "{} leads out of the tree", directory.display());
             let up = link.components().skip(1).map(|_| "..").collect::<PathBuf>();
             let turned = up.join(".").join(place(self.root, &link)?.path);
@@ -103,7 +104,7 @@ impl<'a> Turned<'a> {
         Ok(())
     }
 
-    /// Turns back what is still there.
+    /// Restores the replaced links that are still there.
     pub(super) fn restore(self) -> Result<()> {
         for link in self.links.into_iter().rev() {
             let path = self.root.join(&link.place);

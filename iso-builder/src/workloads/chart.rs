@@ -1,5 +1,5 @@
-//! Charts as archives: read, packed so that the same files give the same bytes, and wrapped into the objects by which
-//! RKE2 and K3s install them.
+//! Chart archives: reading them, packing them so that the same files give the same bytes, and wrapping them into the
+//! objects by which RKE2 and K3s install them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,17 +26,16 @@ const LARGEST: usize = (1 << 20) - 1024;
 /// A limit for what an archive unpacks to, far above what fits [`LARGEST`] in any honest chart.
 const UNPACKED: u64 = 64 << 20;
 
-/// A chart's archive, with the definition's word on it.
+/// A chart's archive, with its entry in the definition.
 #[derive(Debug)]
 pub(super) struct Chart {
     pub(super) spec: ChartSpec,
-    /// Where it was read from.
     pub(super) file: PathBuf,
     pub(super) archive: Vec<u8>,
     pub(super) values: Option<String>,
 }
 
-/// What is read of `Chart.yaml`.
+/// The fields of `Chart.yaml` that are used.
 #[derive(Debug, Deserialize)]
 struct Metadata {
     version: String,
@@ -45,7 +44,7 @@ struct Metadata {
 }
 
 impl Chart {
-    /// Reads the chart of `spec`, whose paths `resolve` finds.
+    /// Reads the chart of `spec`; `resolve` gives the paths of its files.
     pub(super) fn read(
         spec: &ChartSpec,
         resolve: &dyn Fn(&Path) -> PathBuf,
@@ -89,7 +88,7 @@ impl Chart {
         Ok(())
     }
 
-    /// The object that has the distribution install the chart.
+    /// The object that makes the distribution install the chart.
     pub(super) fn object(&self) -> Value {
         let spec = &self.spec;
         let mut keys = Map::new();
@@ -113,7 +112,7 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     bytes.class(Class::Invalid, || format!("reading the chart {}", file.display()))
 }
 
-/// Packs the chart in a directory. Helm decides what belongs to it; order, owners and times are always the same.
+/// Packs the chart in a directory. Helm decides which files belong to it; order, owners and times are always the same.
 fn pack(directory: &Path, helm: &Helm<'_>) -> Result<Vec<u8>> {
     refuse_links(directory)?;
     let scratch = helm.scratch()?;
@@ -124,7 +123,7 @@ fn pack(directory: &Path, helm: &Helm<'_>) -> Result<Vec<u8>> {
     repack(&packed, directory).with_context(|| format!("packing the chart {}", directory.display()))
 }
 
-/// A link could lead to what no record of the build's inputs knows of.
+/// Fails if there are links: one could lead to a file that is not recorded as an input of the build.
 fn refuse_links(directory: &Path) -> Result<()> {
     for entry in WalkDir::new(directory) {
         let entry = entry.with_context(|| format!("reading {}", directory.display()))?;
@@ -138,7 +137,8 @@ fn refuse_links(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The files that helm packed, as they are in the chart's `directory`: helm writes some anew, each version in its way.
+/// The files that helm packed, with their content from the chart's `directory`: helm rewrites some, differently in each
+/// version.
 fn repack(archive: &[u8], directory: &Path) -> Result<Vec<u8>> {
     let gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     let mut tar = tar::Builder::new(gzip);

@@ -1,4 +1,4 @@
-//! Whether the image store has what shipped manifests and charts name, for every role that runs it.
+//! Checks that the image store has the images that shipped manifests and charts name, for every role that runs them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use model::config::Role;
 use super::found::FoundImage;
 use super::spec::ImagePolicy;
 
-/// The images that are to be preloaded because something names them ([`ImagePolicy::Include`]), each once, with the
+/// The images that are preloaded because a manifest or chart names them ([`ImagePolicy::Include`]), each once, with the
 /// roles that run it; no role means every role.
 #[must_use]
 pub fn included(found: &[FoundImage]) -> Vec<(ImageReference, Vec<Role>)> {
@@ -26,8 +26,8 @@ pub fn included(found: &[FoundImage]) -> Vec<(ImageReference, Vec<Role>)> {
     images.into_values().map(list).collect()
 }
 
-/// Fails unless every image that was found is stored for every role that runs it. `stored` has every name of every
-/// stored image with its roles; no role means every role. The failure tells all that is missing.
+/// Fails unless every image in `found` is stored for every role that runs it. `stored` has every name of every stored
+/// image with its roles; no role means every role. The failure names all that is missing.
 ///
 /// Names are compared as nodes compare them: with a digest, by repository and digest, whatever the tag.
 pub fn check(found: &[FoundImage], stored: &[(ImageReference, Vec<Role>)]) -> Result<(), Failure> {
@@ -149,7 +149,7 @@ mod tests {
         ];
         let stored = [
             (image("a:1"), vec![Role::Management]),
-            // The same tag is another image where a digest is asked for.
+            // With a digest, an image of the same tag is another image.
             (image("c:1"), vec![]),
             (image("b:2"), vec![]),
             (image("d:1"), vec![Role::Management]),

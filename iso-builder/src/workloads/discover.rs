@@ -1,4 +1,4 @@
-//! From manifests and charts to the images that they name.
+//! Finds the images that manifests and charts name.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use super::walk::{ANNOTATION, annotation, kind, objects, places, title};
 /// How deep charts may bring charts.
 const DEPTH: usize = 4;
 
-/// Every image of these manifests and charts.
+/// All images of these manifests and charts.
 pub(super) fn all<'a>(
     manifests: impl Iterator<Item = &'a ManifestFile>,
     charts: &[Chart],
@@ -60,7 +60,7 @@ struct Source<'a> {
     file: &'a Path,
     roles: &'a [Role],
     policy: ImagePolicy,
-    /// Whether its lines are those of the file.
+    /// Whether its line numbers are those of the file.
     lines: bool,
     /// The chart that was rendered.
     inside: Option<Inside>,
@@ -195,7 +195,7 @@ impl Search<'_> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let own = object["metadata"]["namespace"].as_str().unwrap_or("default");
         let namespace = spec["targetNamespace"].as_str().filter(|name| !name.is_empty()).unwrap_or(own);
-        // What would look like an option to helm is no name to a cluster either.
+        // Names that helm would take for an option are not valid in a cluster either.
         if [name, namespace].into_iter().any(|name| !super::spec::is_label(name, 63)) {
             self.problems.push(format!("{origin}: {name:?} in {namespace:?} is not the name of a release"));
             return Ok(());
@@ -236,7 +236,7 @@ impl Source<'_> {
     }
 }
 
-/// `spec.set` of a HelmChart as options of helm: numbers and truth values keep their kind, text stays text.
+/// `spec.set` of a HelmChart as options of helm: numbers and booleans keep their type, text stays text.
 fn assignments(set: &Value) -> Vec<(String, bool)> {
     let assign = |(key, value): (&String, &Value)| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -246,7 +246,7 @@ fn assignments(set: &Value) -> Vec<(String, bool)> {
     set.as_object().into_iter().flatten().map(assign).collect()
 }
 
-/// Whether an object of a chart is run for tests of the release and for nothing else.
+/// Whether an object of a chart runs only in tests of the release.
 fn is_test(object: &Value) -> bool {
     let hooks = annotation(object, "helm.sh/hook").unwrap_or_default();
     !hooks.is_empty() && hooks.split(',').all(|hook| hook.trim().starts_with("test"))

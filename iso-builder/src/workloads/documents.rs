@@ -1,5 +1,5 @@
 //! Streams of YAML documents, divided as RKE2 and K3s divide them (at lines of three dashes and nowhere else), so that
-//! nothing is looked at here that they pass over, and nothing passed over that they apply.
+//! the builder sees exactly the documents that they apply.
 
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
@@ -10,7 +10,7 @@ const DEPTH: usize = 200;
 /// One document of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ManifestDocument<'a> {
-    /// Its number in the stream, from 1. What has no content has a number too.
+    /// Its number in the stream, from 1. Empty documents are counted.
     pub(super) number: usize,
     /// The number of its first line, from 1.
     line: usize,
@@ -18,14 +18,13 @@ pub(super) struct ManifestDocument<'a> {
 }
 
 impl<'a> ManifestDocument<'a> {
-    /// The documents of a stream.
     pub(super) fn all(stream: &'a str) -> Vec<Self> {
         let mut documents = Vec::new();
         let (mut start, mut offset, mut line) = (0, 0, 1);
         let mut add = |text, line| documents.push(Self { number: documents.len() + 1, line, text });
         for (index, text) in stream.split_inclusive('\n').enumerate() {
             if is_marker(text) {
-                // What stands before the first marker is a document only if it is something.
+                // What stands before the first marker is a document only if it is not empty.
                 if start > 0 || !is_empty(&stream[..offset]) {
                     add(&stream[start..offset], line);
                 }
@@ -37,17 +36,17 @@ impl<'a> ManifestDocument<'a> {
         documents
     }
 
-    /// What the document says; `None` where it says nothing. An error is text that tells the line in the stream.
+    /// The document's value; `None` if it is empty. An error is text with the line in the stream.
     pub(super) fn value(&self) -> Result<Option<Value>, String> {
         if is_empty(self.text) {
             return Ok(None);
         }
         let options = serde_saphyr::options! {
-            // As the cluster reads it. Charts repeat keys.
+            // As the cluster reads it; charts contain duplicate keys.
             duplicate_keys: DuplicateKeyPolicy::LastWins,
             budget: serde_saphyr::budget! { max_depth: DEPTH, max_nodes: 1_000_000 },
         };
-        // Lines of their own put the parser's numbers right.
+        // Empty lines in front make the parser count lines of the stream.
         let text = "\n".repeat(self.line - 1) + self.text;
         let told = |error: serde_saphyr::Error| {
             format!("is not YAML: {}", error.to_string().lines().next().unwrap_or_default())
@@ -62,13 +61,13 @@ impl<'a> ManifestDocument<'a> {
         }
     }
 
-    /// The number of the first line that has `text`; of the document's first where none has.
+    /// The number of the first line that contains `text`; the document's first line if none does.
     pub(super) fn line_of(&self, text: &str) -> usize {
         let found = (!text.is_empty()).then(|| self.text.lines().position(|line| line.contains(text)));
         self.line + found.flatten().unwrap_or(0)
     }
 
-    /// The template that helm says the document is from.
+    /// The template that helm names as the source of the document.
     pub(super) fn template(&self) -> Option<&'a str> {
         self.text.lines().find_map(|line| line.strip_prefix("# Source: "))
     }

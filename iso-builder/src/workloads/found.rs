@@ -1,4 +1,4 @@
-//! Images that manifests and charts name, and where they do.
+//! Images that manifests and charts name, and the places where they do.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,16 +8,13 @@ use model::config::Role;
 
 use super::spec::ImagePolicy;
 
-/// An image that a manifest or chart names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundImage {
-    /// The image.
     pub image: ImageReference,
-    /// Where it is named.
     pub origin: ImageOrigin,
     /// The roles whose nodes may run it; empty means every role.
     pub roles: Vec<Role>,
-    /// What the definition says about images found there.
+    /// The policy in the definition for images of that manifest or chart.
     pub policy: ImagePolicy,
 }
 
@@ -28,9 +25,9 @@ pub struct ImageOrigin {
     pub file: PathBuf,
     /// The template, if a chart names the image.
     pub template: Option<String>,
-    /// The line of the manifest, as far as it is known.
+    /// The line in the manifest, if it is known.
     pub line: Option<usize>,
-    /// The number of the document in the manifest or in all that the chart renders to, from 1.
+    /// The number of the document in the manifest, or in everything that the chart renders to, from 1.
     pub document: usize,
     /// Kind and name of the object.
     pub object: String,
@@ -39,7 +36,7 @@ pub struct ImageOrigin {
 }
 
 impl ImageOrigin {
-    /// The file, and which document or template of it.
+    /// The file, with the document or template in it.
     pub(super) fn place(&self) -> String {
         let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
         let part = match &self.template {

@@ -1,5 +1,5 @@
-//! The program `helm`: packs charts and renders their templates, with nothing of the user's own configuration and without
-//! a network or a cluster.
+//! The program `helm`: packs charts and renders their templates, without the user's own configuration, without a
+//! network and without a cluster.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,7 +11,7 @@ use base::command::{Invocation, Runner};
 use base::failure::{Class, Classify, Failure, class_of};
 use base::files;
 
-/// The version of Kubernetes that templates are told unless the definition says another.
+/// The version of Kubernetes that templates see unless the definition sets another.
 pub const KUBE_VERSION: &str = "1.36.0";
 /// The oldest helm with which all of this works.
 const OLDEST: (u32, u32) = (3, 8);
@@ -36,33 +36,33 @@ impl fmt::Debug for Helm<'_> {
     }
 }
 
-/// What templates are rendered with.
+/// The parameters for rendering templates.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HelmRelease<'a> {
     pub(super) name: &'a str,
     pub(super) namespace: &'a str,
-    /// Values as files of values have them, each stronger than the one before.
+    /// The contents of values files, each stronger than the one before.
     pub(super) values: Vec<&'a str>,
-    /// Single values, as helm's option has them, stronger than all of those; and whether each is text whatever it looks like.
+    /// Single values in the form of helm's option `--set`, stronger than the files; and whether each is always text.
     pub(super) set: Vec<(String, bool)>,
     pub(super) kube_version: Option<&'a str>,
     pub(super) api_versions: &'a [String],
 }
 
 impl<'a> Helm<'a> {
-    /// Runs helm by `runner`; its files are made below the existing directory `scratch`.
+    /// Runs helm with `runner`; its files are made below the existing directory `scratch`.
     #[must_use]
     pub fn new(runner: &'a dyn Runner, scratch: &'a Path) -> Self {
         Self { runner, scratch, kube_version: KUBE_VERSION }
     }
 
-    /// The same for a cluster of this version, which templates are told where their chart names no other.
+    /// Sets the version of Kubernetes that templates see unless their chart sets another.
     #[must_use]
     pub fn for_version(self, kube_version: &'a str) -> Self {
         Self { kube_version, ..self }
     }
 
-    /// Fails unless there is a helm that is new enough.
+    /// Fails unless helm is installed and new enough.
     pub fn check(&self) -> Result<()> {
         let home = self.scratch()?;
         let version = self.helm(home.path()).args(["version", "--template", "{{.Version}}"]);
@@ -78,19 +78,19 @@ impl<'a> Helm<'a> {
         Err(Failure::new(Class::Hardware, what).hint("Put helm 3.8 or later in PATH.").into())
     }
 
-    /// A new directory that is removed when it is dropped. Its path is absolute, as helm runs elsewhere.
+    /// A new directory that is removed when it is dropped. Its path is absolute, as helm runs in another directory.
     pub(super) fn scratch(&self) -> Result<tempfile::TempDir> {
         tempfile::tempdir_in(std::path::absolute(self.scratch)?).context("making a scratch directory")
     }
 
-    /// Packs the chart in `directory`, leaving out what its `.helmignore` names, into an archive in `into`.
+    /// Packs the chart in `directory` into an archive in `into`, without the files that its `.helmignore` names.
     pub(super) fn package(&self, directory: &Path, into: &Path) -> Result<()> {
         let directory = std::path::absolute(directory)?;
         let run = self.helm(into).arg("package").arg(&directory).arg("--destination").arg(into);
         self.runner.run(&run).map(drop).map_err(|error| refused(error, &directory.display()))
     }
 
-    /// What the templates and definitions of kinds of the chart in `archive` render to.
+    /// The rendered templates and custom resource definitions of the chart in `archive`.
     pub(super) fn template(&self, archive: &[u8], release: &HelmRelease<'_>, title: &str) -> Result<String> {
         let directory = self.scratch()?;
         let chart = directory.path().join("chart.tgz");
@@ -111,7 +111,7 @@ impl<'a> Helm<'a> {
         String::from_utf8(output).class(Class::Invalid, || format!("reading what {title} renders to"))
     }
 
-    /// A run of helm whose own files are below `home`.
+    /// The command that runs helm with its own files below `home`.
     fn helm(&self, home: &Path) -> Invocation {
         let at = |name: &str| OsString::from(home.join(format!(".helm/{name}")));
         let mut run = Invocation::new("helm").limit(LIMIT).output(OUTPUT).directory(home);
@@ -137,7 +137,7 @@ impl<'a> Helm<'a> {
     }
 }
 
-/// Helm refused a chart. A helm that is missing keeps its own class and says nothing about charts.
+/// The failure of helm on a chart. A missing helm keeps its own class and message.
 fn refused(error: anyhow::Error, chart: &dyn fmt::Display) -> anyhow::Error {
     if class_of(&error) != Class::Unexpected {
         return error.context(format!("rendering the chart {chart}"));

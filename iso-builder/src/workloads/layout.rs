@@ -1,7 +1,7 @@
-//! The files in the OS image by which the first server of a cluster applies manifests and charts.
+//! The files in the OS image from which the first server of a cluster applies manifests and charts.
 //!
-//! The distributions name what they apply by the file's name up to the first dot, and want that to be a name in
-//! Kubernetes' sense; `installer apply` puts a word in front.
+//! The distributions name what they apply after the file's name up to the first dot, which has to be a name in
+//! Kubernetes' sense; `installer apply` adds a prefix.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use model::os_image::SHIPPED_MANIFESTS;
 use super::Workloads;
 
 impl Workloads {
-    /// The files, by their names in the directory [`SHIPPED_MANIFESTS`] of the OS image.
+    /// The contents of the files, by their names in the directory [`SHIPPED_MANIFESTS`] of the OS image.
     fn files(&self) -> BTreeMap<String, String> {
         let manifests = self.manifests.iter().map(|manifest| (manifest.name.clone(), manifest.text.clone()));
         let charts = self.charts.iter();
@@ -24,7 +24,6 @@ impl Workloads {
         manifests.chain(charts).map(|(name, text)| (format!("{name}.yaml"), text)).collect()
     }
 
-    /// Whether nothing is shipped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.manifests.is_empty() && self.charts.is_empty()
@@ -38,7 +37,7 @@ impl Workloads {
         Ok(())
     }
 
-    /// The digest of what [`lay_out`](Self::lay_out) writes: of the files' names and contents.
+    /// The digest of the files' names and contents, as [`lay_out`](Self::lay_out) writes them.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let mut hasher = Hasher::default();
@@ -49,7 +48,7 @@ impl Workloads {
         hasher.finish()
     }
 
-    /// Fails if two files would have one name.
+    /// Fails if two files have the same name.
     pub(super) fn refuse_equal_names(&self) -> Result<()> {
         let manifests = self.manifests.iter().map(|manifest| (manifest.name.clone(), &manifest.file));
         let charts = self.charts.iter().map(|chart| (format!("chart-{}", chart.spec.name), &chart.file));

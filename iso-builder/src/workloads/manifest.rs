@@ -1,4 +1,4 @@
-//! Files of manifests, read as the OS image ships them.
+//! Files of manifests, in the form in which the OS image ships them.
 
 use std::path::{Path, PathBuf};
 
@@ -16,23 +16,22 @@ const LARGEST: u64 = 32 << 20;
 /// Leaves room for words in front, within the 253 characters that a name may have.
 const LONGEST: usize = 200;
 
-/// A file of manifests.
 #[derive(Debug)]
 pub(super) struct ManifestFile {
-    /// Its name in the OS image, without an ending.
+    /// Its name in the OS image, without an extension.
     pub(super) name: String,
-    /// Where it was read from.
+    /// The path of the source.
     pub(super) file: PathBuf,
-    /// What it says, as YAML.
+    /// Its content, as YAML.
     pub(super) text: String,
-    /// Whether that is, line by line, what stands in the file.
+    /// Whether the content is, line by line, that of the source.
     pub(super) verbatim: bool,
     pub(super) roles: Vec<Role>,
     pub(super) policy: ImagePolicy,
 }
 
 impl ManifestFile {
-    /// Reads the files of `spec`, which is found at `path`.
+    /// Reads the files of `spec`, which are at `path`.
     pub(super) fn read(spec: &ManifestSpec, path: &Path) -> Result<Vec<Self>> {
         let files = if path.is_dir() { files_below(path)? } else { vec![path.to_owned()] };
         if files.is_empty() {
@@ -53,7 +52,7 @@ impl ManifestFile {
     }
 }
 
-/// The manifests in a directory and in its directories. Files with a dot in front are nobody's manifests.
+/// The manifests in a directory and its subdirectories. Hidden files are left out.
 fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let entries = WalkDir::new(directory).min_depth(1).sort_by_file_name();
@@ -64,7 +63,7 @@ fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
         if entry.file_type().is_dir() || !matches!(ending, Some("yaml" | "yml" | "json")) {
             continue;
         }
-        // A link could lead to what no record of the build's inputs knows of.
+        // A link could lead to a file that is not recorded as an input of the build.
         if !entry.file_type().is_file() {
             let what = format!("{} is not a file", entry.path().display());
             return Err(Failure::new(Class::Invalid, what).hint("Put the manifest itself there.").into());
@@ -74,8 +73,8 @@ fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A manifest as YAML: JSON is, but for escapes that not every reader of YAML understands. And
-/// whether it was so already.
+/// A manifest as YAML, and whether it was YAML already. JSON is YAML except for escapes that not every reader of YAML
+/// understands.
 fn text(file: &Path) -> Result<(String, bool)> {
     let text = String::from_utf8(files::read_at_most(file, LARGEST)?).context("it is not UTF-8")?;
     if file.extension().is_some_and(|ending| ending == "json") {
@@ -85,7 +84,7 @@ fn text(file: &Path) -> Result<(String, bool)> {
     Ok((text, true))
 }
 
-/// A name made of a path: `crds/01_base.v1.yaml` is `crds-01-base-v1`.
+/// A name made from a path: `crds/01_base.v1.yaml` becomes `crds-01-base-v1`.
 fn slug(path: &Path) -> String {
     let text = path.with_extension("").to_string_lossy().to_lowercase();
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();

@@ -1,9 +1,9 @@
-//! Kubernetes manifests and Helm charts that the OS image ships: which container images they run, and the files by which
-//! the first server of a cluster applies them.
+//! Kubernetes manifests and Helm charts that the OS image ships: which container images they run, and the files from
+//! which the first server of a cluster applies them.
 //!
-//! [`Workloads`] holds what was read. [`Workloads::discover`] finds images: [`walk`] in objects, through [`documents`], and
-//! through [`helm`] in charts. [`complete`] compares them with what is preloaded. [`Workloads::lay_out`] writes the files into
-//! the OS image, from where `installer apply` takes them.
+//! [`Workloads`] holds what was read. [`Workloads::discover`] finds images: [`walk`] in objects, through [`documents`],
+//! and through [`helm`] in charts. [`complete`] compares them with what is preloaded. [`Workloads::lay_out`] writes the
+//! files into the OS image, from where `installer apply` takes them.
 
 mod chart;
 mod complete;
@@ -31,17 +31,17 @@ use self::manifest::ManifestFile;
 use self::spec::{ChartSpec, ImagePolicy, ManifestSpec};
 pub use self::walk::ANNOTATION;
 
-/// The manifests and charts of a definition, read.
+/// The manifests and charts of a definition.
 #[derive(Debug, Default)]
 pub struct Workloads {
     manifests: Vec<ManifestFile>,
     charts: Vec<Chart>,
-    /// What reaches the cluster in another way.
+    /// Manifests that reach the cluster in another way.
     brought: Vec<ManifestFile>,
 }
 
 impl Workloads {
-    /// Reads manifests and charts; `resolve` finds their paths. `helm` runs if there are charts.
+    /// Reads manifests and charts; `resolve` gives their paths. `helm` runs if there are charts.
     pub fn read(
         manifests: &[ManifestSpec],
         charts: &[ChartSpec],
@@ -62,14 +62,14 @@ impl Workloads {
         Ok(workloads)
     }
 
-    /// Adds manifests that reach the cluster in another way (an embedded install configuration has some), so that their
-    /// images are found. `file` is what messages name.
+    /// Adds manifests that reach the cluster in another way (those of an embedded install configuration), so that their
+    /// images are found. `file` is the name in messages.
     pub fn add_brought(&mut self, file: PathBuf, text: String, roles: Vec<Role>, policy: ImagePolicy) {
         self.brought.push(ManifestFile { name: String::new(), file, text, verbatim: false, roles, policy });
     }
 
-    /// Every image that the manifests and the rendered charts name. What names none in an understandable way is an
-    /// error; all such places are told at once.
+    /// Every image that the manifests and the rendered charts name. An image field with an unusable value is an error;
+    /// all such fields are reported together.
     pub fn discover(&self, helm: &Helm<'_>) -> Result<Vec<FoundImage>> {
         discover::all(self.manifests.iter().chain(&self.brought), &self.charts, helm)
     }

@@ -1,12 +1,12 @@
-//! Where objects of a cluster name container images: a pure walk over their trees.
+//! Finds the places where objects of a cluster name container images: a pure walk over their trees.
 //!
-//! Pods are known by their shape, wherever they stand, so that workloads of every kind are covered and custom resources
-//! that hold pods as well. What a custom resource names in a way of its own, or an operator starts by itself, is told in
-//! an annotation, [`ANNOTATION`].
+//! Pods are recognised by their shape, wherever they are, so that workloads of every kind are covered, and custom
+//! resources that contain pods as well. An image that a custom resource names in its own way, or that an operator
+//! starts by itself, has to be named in an annotation, [`ANNOTATION`].
 
 use serde_json::{Map, Value};
 
-/// Lists further images of an object, with white space between them.
+/// The annotation that lists further images of an object, separated by white space.
 pub const ANNOTATION: &str = "nqrust.io/images";
 
 /// A place in an object that names an image.
@@ -14,11 +14,12 @@ pub const ANNOTATION: &str = "nqrust.io/images";
 pub(super) struct ImagePlace {
     /// The path in the object: `spec.template.spec.containers[0].image`.
     pub(super) field: String,
-    /// What stands there.
+    /// The value.
     pub(super) text: String,
 }
 
-/// The places in an object that name images. Definitions of kinds name none: they hold schemas of pods, not pods.
+/// The places in an object that name images. Custom resource definitions have none: they hold schemas of pods, not
+/// pods.
 pub(super) fn places(object: &Value) -> Vec<ImagePlace> {
     let mut places = Vec::new();
     if kind(object) != "CustomResourceDefinition" {
@@ -45,7 +46,7 @@ pub(super) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][name].as_str()
 }
 
-/// How people call an object: `Deployment default/web`.
+/// How messages call an object: `Deployment default/web`.
 pub(super) fn title(object: &Value) -> String {
     let metadata = &object["metadata"];
     let name = metadata["name"].as_str().or(metadata["generateName"].as_str()).unwrap_or("without a name");
@@ -75,7 +76,7 @@ fn walk(value: &Value, path: &str, places: &mut Vec<ImagePlace>) {
     }
 }
 
-/// Looks at one key and what it holds, without going deeper than its own shape.
+/// Examines one key and its value, without going deeper than the shape that it recognises.
 fn look(key: &str, value: &Value, path: &str, places: &mut Vec<ImagePlace>) {
     let mut add = |map: Option<&Value>, name: &str, path: String| {
         if let Some(text) = map.and_then(|map| map.get(name)).and_then(text) {
@@ -88,7 +89,7 @@ fn look(key: &str, value: &Value, path: &str, places: &mut Vec<ImagePlace>) {
                 add(Some(item), "image", format!("{path}[{index}]"));
             }
         }
-        // Of virtual machines the disks from images, of pods the volumes that are images.
+        // Disks of virtual machines from images, and volumes of pods that are images.
         ("volumes", Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
                 add(item.get("containerDisk"), "image", format!("{path}[{index}].containerDisk"));
@@ -100,7 +101,7 @@ fn look(key: &str, value: &Value, path: &str, places: &mut Vec<ImagePlace>) {
             add(boot.get("container"), "image", format!("{path}.container"))
         }
         ("annotations", Value::Object(map)) => listed(map, path, places),
-        // A disk that a node's containerd fetches for the importer, which otherwise asks the registry itself.
+        // A disk that a node's containerd pulls for the importer; otherwise the importer asks the registry itself.
         ("registry", Value::Object(map)) if map.get("pullMethod").is_some_and(|method| method == "node") => {
             let url = map.get("url").and_then(Value::as_str).unwrap_or_default();
             let text = url.strip_prefix("docker://").unwrap_or(url).to_owned();
@@ -118,12 +119,12 @@ fn listed(annotations: &Map<String, Value>, path: &str, places: &mut Vec<ImagePl
     );
 }
 
-/// What is told instead of a name: nothing is an empty one, and a group of keys is something else altogether.
+/// The value that stands in the place of a name: null is an empty name; a map or list is not a name at all.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Null => Some(String::new()),
-        // Not as a name that a number or a truth value happens to be.
+        // Marked, so that a number or boolean is not taken for a name.
         Value::Number(_) | Value::Bool(_) => Some(format!("={value}")),
         Value::Array(_) | Value::Object(_) => None,
     }

@@ -29,17 +29,15 @@ use uuid::Uuid;
 pub struct IsoParts {
     /// Volume id: up to 32 of A-Z, 0-9 and `_`.
     pub volume: String,
-    /// The GUID of the partition table.
     pub guid: Uuid,
     /// The time of the volume and of every file, in seconds since 1970.
     pub epoch: u64,
-    /// The files: path on the ISO, and where the content is. They lie on the ISO in this order.
+    /// The files in the order in which they lie on the ISO: path on the ISO, and the file with the content.
     pub files: Vec<(String, PathBuf)>,
     /// GRUB's El Torito image; its path on the ISO is [`ELTORITO`].
     pub eltorito: PathBuf,
     /// The boot sector for USB sticks.
     pub hybrid: PathBuf,
-    /// The EFI system partition's image.
     pub esp: PathBuf,
 }
 
@@ -67,7 +65,7 @@ impl IsoParts {
         if let Err(error) = written {
             let length = fs::metadata(&unfinished).map_or(0, |metadata| metadata.len());
             let _ = fs::remove_file(&unfinished);
-            // Somebody else may have filled the disk meanwhile.
+            // Another program may have filled the disk meanwhile.
             check_space(output, layout.size)?;
             return Err(error.context(format!("writing {} (at byte {length})", output.display())));
         }
@@ -76,7 +74,6 @@ impl IsoParts {
         Ok(())
     }
 
-    /// Writes everything into the new file `path`.
     fn fill(&self, path: &Path, layout: &Layout, sizes: &[u64], step: &mut Step) -> Result<()> {
         let mut iso = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
         iso.set_len(layout.size.get())?;
@@ -101,13 +98,13 @@ impl IsoParts {
     }
 }
 
-/// Length of a source in bytes.
+/// In bytes.
 fn length(path: &Path) -> Result<u64> {
     Ok(fs::metadata(path).with_context(|| format!("reading {}", path.display()))?.len())
 }
 
 /// Copies `source`, which has to be `size` bytes long, to byte `at` of `iso`. The kernel copies, and shares the blocks
-/// where the file system can.
+/// if the file system can.
 fn copy(source: &Path, size: u64, iso: &mut File, at: u64, step: &mut Step) -> Result<()> {
     let what = || format!("copying {}", source.display());
     let mut input = File::open(source).with_context(what)?;

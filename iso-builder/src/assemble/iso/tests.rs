@@ -1,4 +1,4 @@
-//! What is written here, read by others: our own reader, `xorriso`, `sgdisk`.
+//! ISOs written here and read by other programs: our own reader, `xorriso`, `sgdisk`.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ use formats::iso9660::{self, EntryKind};
 
 const EPOCH: u64 = 1_709_209_845;
 
-/// An ISO of small files, and what its files hold.
+/// An ISO of small files, with their contents.
 struct Sample {
     directory: tempfile::TempDir,
     files: Vec<(String, Vec<u8>)>,
@@ -67,7 +67,6 @@ fn run(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&output).into_owned()
 }
 
-/// Compares what `iso` holds with `files`.
 fn assert_holds(iso: &iso9660::Iso<impl iso9660::Source + 'static>, files: &[(String, Vec<u8>)]) {
     let found: Vec<_> = iso.walk().collect::<iso9660::Result<Vec<_>>>().unwrap();
     let mut found: Vec<_> =
@@ -214,7 +213,7 @@ proptest! {
     ) {
         let sample = Sample::new(files.into_iter().collect());
         let output = sample.directory.path().join("output.iso");
-        // Names that are too much alike, or a file where a directory would be.
+        // Fails if names collide, or a file has the name of a directory.
         prop_assume!(sample.iso().write(&output, "iso", &Progress::silent()).is_ok());
         let bytes = fs::read(output).unwrap();
         assert_holds(&iso9660::Iso::open(bytes[32_768..].to_vec()).unwrap(), &sample.files);

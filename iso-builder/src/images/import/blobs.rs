@@ -1,4 +1,4 @@
-//! Blobs of layouts and archives on their way into the store.
+//! How the blobs of layouts and archives get into the store.
 
 use std::io::{self, Read, Write};
 
@@ -13,13 +13,12 @@ use super::super::store::Store;
 /// How much is read at once. Compressed layers depend on it: zstd is given pieces of this size.
 pub(super) const PIECE: usize = 128 << 10;
 
-/// Where the blobs of a layout come from.
 pub(super) trait BlobSource {
-    /// Puts a blob into the store after it was compared with its descriptor.
+    /// Puts a blob into the store after comparing it with its descriptor.
     fn place(&mut self, descriptor: &Descriptor) -> Result<Blob>;
 }
 
-/// Compares what was found with what a descriptor says.
+/// Compares a blob with its descriptor.
 pub(super) fn compare(descriptor: &Descriptor, found: Blob) -> Result<()> {
     if (found.digest, found.size) == (descriptor.digest, descriptor.size) {
         return Ok(());
@@ -32,7 +31,7 @@ pub(super) fn compare(descriptor: &Descriptor, found: Blob) -> Result<()> {
     Err(Failure::new(Class::Verification, why).into())
 }
 
-/// Reads until `buffer` is full or nothing is left.
+/// Reads until `buffer` is full or the end is reached.
 pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
     while length < buffer.len() {
@@ -46,7 +45,7 @@ pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usiz
     Ok(length)
 }
 
-/// Copies a blob beside the blobs of `store`.
+/// Copies a blob to a file beside the blobs of `store`.
 pub(super) fn copy(mut content: impl Read, store: &Store) -> Result<LooseBlob> {
     let mut writer = store.blob_writer()?;
     let mut piece = vec![0; PIECE];

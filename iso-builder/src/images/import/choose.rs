@@ -3,29 +3,27 @@
 use base::digest::Digest;
 use formats::oci::ImageReference;
 
-/// An image of an archive.
 #[derive(Clone, Debug)]
 pub(super) struct ImageCandidate<T> {
-    /// What the archive calls it.
+    /// The name in the archive.
     pub(super) name: CandidateName,
-    /// The digest by which it can be asked for, where it has one.
+    /// The digest by which it can be selected, if it has one.
     pub(super) digest: Option<Digest>,
-    /// What it is.
     pub(super) what: T,
 }
 
-/// What an archive calls an image.
+/// The name that an archive gives an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CandidateName {
-    /// A whole reference.
+    /// A complete reference.
     Full(ImageReference),
-    /// A tag alone, as many layouts have it: the repository is for the reader to know.
+    /// Only a tag, as in many layouts: the reader has to know the repository.
     Tag(String),
-    /// Nothing, or something that is no name.
+    /// No name, or text that is not one.
     None(String),
 }
 
-/// Images under the name that they get; several are one name's platforms.
+/// Images under the name that they get; several images of one name are its platforms.
 #[derive(Debug)]
 pub(super) struct ChosenImages<T> {
     pub(super) name: ImageReference,
@@ -33,7 +31,7 @@ pub(super) struct ChosenImages<T> {
 }
 
 impl CandidateName {
-    /// Reads a name. Without a slash, a colon and a digest it is taken for a tag.
+    /// Reads a name. Text without a slash, a colon and a digest is a tag.
     pub(super) fn of(text: &str) -> Self {
         if !text.contains(['/', ':', '@']) {
             return if text.is_empty() { Self::None(String::new()) } else { Self::Tag(text.to_owned()) };
@@ -46,8 +44,8 @@ impl CandidateName {
     }
 }
 
-/// Chooses the images that `references` name, or all that have a name; notes tell what was left out. An error is the
-/// reference that names none of them, and what there is.
+/// Chooses the images that `references` name, or all that have a name; notes say what was left out. The error is the
+/// reference that matches none of them, and the names that there are.
 pub(super) fn choose<T>(
     candidates: Vec<ImageCandidate<T>>,
     references: &[ImageReference],
@@ -71,7 +69,7 @@ pub(super) fn choose<T>(
     Ok((chosen, Vec::new()))
 }
 
-/// By digest where the reference has one, else by its name, else by its tag alone.
+/// Matches by digest if the reference has one, else by name, else by tag only.
 fn matching<T>(candidates: &[Option<ImageCandidate<T>>], reference: &ImageReference) -> Vec<usize> {
     let all = |fits: &dyn Fn(&ImageCandidate<T>) -> bool| -> Vec<usize> {
         let fitting = |(index, candidate): (usize, &Option<ImageCandidate<T>>)| {
@@ -112,7 +110,7 @@ fn named<T>(candidates: Vec<ImageCandidate<T>>) -> Result<(Vec<ChosenImages<T>>,
 }
 
 impl<T> ImageCandidate<T> {
-    /// For a message.
+    /// The name in a message.
     fn told(&self) -> String {
         let name = match &self.name {
             CandidateName::Full(name) => name.to_string(),

@@ -1,7 +1,7 @@
 //! Images in Docker's form (`docker save`): `manifest.json`, configurations, and layers as tar streams.
 //!
-//! Such images have no manifest, so one is made. The configuration stays what it is, and with it the image's id; its
-//! `diff_ids` say what the layers have to be.
+//! Such images have no OCI manifest, so one is made. The configuration stays unchanged, and with it the image's id; its
+//! `diff_ids` are the digests of the layers.
 
 use anyhow::{Context, Result, anyhow};
 use base::digest::Digest;
@@ -28,7 +28,7 @@ struct Item {
     layers: Option<Vec<String>>,
 }
 
-/// What of a configuration counts here.
+/// The fields of a configuration that are used here.
 #[derive(Deserialize)]
 struct Configuration {
     #[serde(flatten)]
@@ -42,7 +42,7 @@ struct RootFs {
     diff_ids: Option<Vec<Digest>>,
 }
 
-/// Takes the images that `manifest` (a `manifest.json`) names and `import` asks for.
+/// Imports the images that `manifest` (a `manifest.json`) lists and `import` selects.
 pub(super) fn take(
     import: &ImageImport<'_>,
     manifest: &[u8],
@@ -65,7 +65,7 @@ fn candidates(item: Item) -> Vec<ImageCandidate<Item>> {
     let tags = item.repo_tags.clone().unwrap_or_default();
     let names: Vec<CandidateName> = match tags.is_empty() {
         true => vec![CandidateName::None(String::new())],
-        // Always a repository, even where that is one word without a tag.
+        // Always a repository, even if it is a single word without a tag.
         false => tags
             .iter()
             .map(|tag| tag.parse().map_or_else(|_| CandidateName::None(tag.clone()), CandidateName::Full))
@@ -123,7 +123,7 @@ fn check_platform(import: &ImageImport<'_>, platform: &Platform) -> Result<()> {
         .into())
 }
 
-/// The digest that a configuration's path holds: `DIGEST.json`, `sha256:DIGEST`, `blobs/sha256/DIGEST`.
+/// The digest in a configuration's path: `DIGEST.json`, `sha256:DIGEST`, `blobs/sha256/DIGEST`.
 fn digest_of_name(path: &str) -> Option<Digest> {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.strip_suffix(".json").unwrap_or(name).parse().ok()

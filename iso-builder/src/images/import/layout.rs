@@ -1,4 +1,4 @@
-//! Images in OCI form: a layout's `index.json`, and blobs that travel unchanged.
+//! Images in OCI form: a layout's `index.json`, and blobs that are copied unchanged.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -24,7 +24,7 @@ const NAMES: [&str; 2] = ["io.containerd.image.name", "org.opencontainers.image.
 /// What the configurations of container images are called; other things are kept in layouts too.
 const CONFIGS: [&str; 2] = [media_types::OCI_CONFIG, media_types::DOCKER_CONFIG];
 
-/// Takes the images that `index` (an `index.json`) names and `import` asks for.
+/// Imports the images that `index` (an `index.json`) lists and `import` selects.
 pub(super) fn take(
     import: &ImageImport<'_>,
     index: &[u8],
@@ -36,7 +36,7 @@ pub(super) fn take(
         Ok(Document::Manifest(_)) => return Err(import.refuse("its index.json is no index")),
         Err(error) => return Err(import.refuse(&format!("reading its index.json: {:#}", anyhow!(error)))),
     };
-    // Attestations have no platform that is one.
+    // Attestations have the platform `unknown`.
     let real = |descriptor: &Descriptor| {
         descriptor.platform.as_ref().is_none_or(|platform| platform.os != "unknown")
     };
@@ -92,7 +92,7 @@ impl Layout<'_, '_> {
         Ok(StoredImage { name: chosen.name, roles, index, manifest, config, layers })
     }
 
-    /// Among several images of a name the one for the platform.
+    /// The image for the platform among several of one name.
     fn one(&self, mut images: Vec<Descriptor>) -> Result<Descriptor> {
         if images.len() > 1 {
             let there: Vec<_> = images.iter().filter_map(|image| image.platform.clone()).collect();
@@ -116,7 +116,7 @@ impl Layout<'_, '_> {
         }
     }
 
-    /// The image of an index that is for the platform.
+    /// The manifest of an index that is for the platform.
     fn manifest(&mut self, index: &ImageIndex) -> Result<(Descriptor, Blob, ImageManifest)> {
         let descriptor =
             index.choose(self.import.architecture).ok_or_else(|| self.other_platform(&index.platforms()))?;
@@ -166,7 +166,7 @@ impl Layout<'_, '_> {
     }
 }
 
-/// The descriptor's media type, or `usual` where it says nothing of use.
+/// The descriptor's media type, or `usual` if it has none that is known.
 fn known(descriptor: &Descriptor, usual: &str) -> String {
     let known = descriptor.is_index() || descriptor.is_manifest();
     if known { descriptor.media_type.clone() } else { usual.to_owned() }
@@ -200,7 +200,7 @@ impl BlobSource for LayoutDirectory<'_> {
             );
         }
         let file = File::open(&path).with_context(|| format!("opening {}", path.display()))?;
-        // One byte more than announced shows that it is too long, however long it is.
+        // Reading one byte more than the descriptor says shows that the blob is too long, however long it is.
         let loose = copy(file.take(descriptor.size.saturating_add(1)), self.store)?;
         (self.on_bytes)(loose.blob().size);
         compare(descriptor, loose.blob())?;

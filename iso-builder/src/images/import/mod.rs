@@ -1,10 +1,10 @@
-//! Images from OCI layouts, OCI archives and Docker's archives into a store.
+//! Imports images from OCI layouts, OCI archives and Docker's archives into a store.
 //!
-//! An archive is read once, from front to back: its members are hashed on their way into the store's directory and lie
-//! there without a name ([`spool`]) until the archive has said which of them are which image's. [`layout`] takes
-//! images in OCI form, whose blobs travel unchanged; [`docker`] those in Docker's form, whose layers have to become
-//! blobs first; [`choose`] finds the images that are asked for. Nothing is unpacked, and no path of an archive becomes
-//! one of a file here.
+//! An archive is read once, from front to back: its members are hashed on their way into the store's directory and stay
+//! there without a name ([`spool`]) until the archive's index has assigned them to images. [`layout`] imports images in
+//! OCI form, whose blobs are copied unchanged; [`docker`] those in Docker's form, whose layers have to become blobs
+//! first; [`choose`] selects images by their references. Nothing is unpacked, and no path of an archive becomes a path
+//! of the host.
 
 mod blobs;
 mod choose;
@@ -27,11 +27,11 @@ pub(crate) use self::source::DOCUMENT;
 pub use self::source::{ImageImport, ImportedImages};
 use super::store::Store;
 
-/// Puts the images of a layout or an archive into `store`. `on_bytes` is told of every piece that was read, by its
-/// length; for an archive they add up to its size.
+/// Puts the images of a layout or an archive into `store`. `on_bytes` is called with the length of every piece that was
+/// read; for an archive they add up to its size.
 ///
-/// Errors that are the source's fault are [`Class::Verification`] where bytes are not what a digest says, and
-/// [`Class::Invalid`] else.
+/// Errors of the source are [`Class::Verification`] if bytes do not have their digest, and otherwise
+/// [`Class::Invalid`].
 pub fn import(
     import: &ImageImport<'_>,
     store: &Store,
@@ -54,7 +54,7 @@ pub fn import(
         }
         Ok((spool, _)) => spool,
         Err(error) => match expected {
-            // What cannot be read is another file than the one that was meant, if its digest says so.
+            // If the digest of an unreadable file is another one, it is the wrong file.
             Some(expected) => match crate::files::digest_of_file(import.path) {
                 Ok((digest, _)) if digest != expected => return Err(import.differs(digest, Some(error))),
                 _ => return Err(error),
@@ -84,7 +84,7 @@ impl ImageImport<'_> {
     }
 
     fn archive(&self, mut spool: spool::Spool<'_>, store: &Store) -> Result<ImportedImages> {
-        // Docker writes both forms into one archive since version 25. Blobs of the OCI form keep their digests.
+        // Docker writes both forms into one archive since version 25. Blobs in OCI form keep their digests.
         if let Some(index) = spool.index.take() {
             return layout::take(self, &index, &mut spool, store);
         }

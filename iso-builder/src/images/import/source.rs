@@ -1,4 +1,4 @@
-//! What is imported and from where, and the failures that name it.
+//! The source of an import, and the failures that name it.
 
 use std::path::Path;
 
@@ -12,32 +12,31 @@ use super::super::stored_image::StoredImage;
 /// No index, manifest or configuration of a sane image is larger; nor is the list of an archive's images.
 pub(crate) const DOCUMENT: u64 = 4 << 20;
 
-/// What to import, and from where.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageImport<'a> {
-    /// An OCI layout (a directory), or an archive: OCI's or Docker's, plain, gzip or zstd whatever its name says.
+    /// An OCI layout (a directory), or an archive: OCI's or Docker's, plain, gzip or zstd, whatever its file name is.
     pub path: &'a Path,
-    /// Which of its images; empty means all that have a name.
+    /// Which of its images to import; empty means all that have a name.
     pub references: &'a [ImageReference],
     /// A file as `sha256sum` writes it, which has to name the archive and its digest.
     pub checksums: Option<&'a Path>,
-    /// The architecture, as Go calls it.
+    /// As Go calls it.
     pub architecture: &'a str,
     /// The roles whose nodes need the images; empty means every role.
     pub roles: &'a [Role],
 }
 
-/// What an import brought.
+/// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportedImages {
-    /// The images, in the order of the references or else of the archive.
+    /// In the order of the references or else of the archive.
     pub images: Vec<StoredImage>,
     /// What was left out and why, each a clause for the user.
     pub notes: Vec<String>,
 }
 
 impl ImageImport<'_> {
-    /// Says that the source cannot be used, and why.
+    /// The failure that the source cannot be used, with the reason.
     pub(super) fn refuse(&self, why: &str) -> anyhow::Error {
         Failure::new(Class::Invalid, format!("taking images from {}", self.path.display()))
             .because(anyhow::anyhow!("{why}"))
@@ -58,7 +57,7 @@ impl ImageImport<'_> {
         let failure = Failure::new(Class::Verification, what)
             .hint("Download the archive again, and the checksums of the same release.");
         match because {
-            // As text: the class of what could not be read says less than that it is another file.
+            // As text: the exit class of the read error matters less than the fact that it is the wrong file.
             Some(error) => failure.because(anyhow::anyhow!("{error:#}")).into(),
             None => failure.into(),
         }

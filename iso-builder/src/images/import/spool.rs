@@ -1,7 +1,8 @@
-//! One pass over an archive: every member hashed on its way into the store's directory, where it waits for its name.
+//! One pass over an archive: every member is hashed on its way into the store's directory, where it stays without a
+//! name.
 //!
-//! What an archive is comes often last in it, so everything has to be kept until then. Layers of Docker's form are
-//! compressed on the way: nothing lies there twice, or larger than in the store.
+//! The index often comes last in an archive, so everything has to be kept until then. Layers of Docker's form are
+//! compressed on the way: nothing is there twice, or larger than in the store.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -22,7 +23,7 @@ use super::source::DOCUMENT;
 use crate::archive::members::{inside, linked};
 use crate::archive::{ArchiveMembers, Compression, MemberKind, compression};
 
-/// More members than any archive of images has, and longer paths; what is held of each is in memory.
+/// More members than any archive of images has, and longer paths; each takes some memory.
 const MAX_MEMBERS: usize = 50_000;
 const MAX_PATH: usize = 512;
 /// How many links may lead to a member.
@@ -52,11 +53,11 @@ enum Item {
     Layer(Digest, Held),
     /// Another member.
     Link(Vec<u8>),
-    /// A link that leads out of the archive.
+    /// A link to a path outside the archive.
     Astray,
 }
 
-/// A file with or without its name.
+/// A file before and after it got its name.
 #[derive(Debug)]
 enum Held {
     Loose(LooseBlob),
@@ -72,7 +73,7 @@ pub(super) struct SpooledLayer {
     pub(super) blob: Blob,
 }
 
-/// Reads the archive at `path`, and its digest with it.
+/// Reads the archive at `path`, and computes its digest.
 pub(super) fn read<'a>(
     path: &Path,
     store: &'a Store,
@@ -91,12 +92,12 @@ pub(super) fn read<'a>(
         spooled.with_context(|| format!("reading {name:?} in {}", path.display()))?;
     }
     drop(members.finish().map_err(|error| unreadable(path, error))?);
-    // What follows the last frame of a compressed archive belongs to the digest as well.
+    // Bytes behind the last frame of a compressed archive are part of the digest as well.
     io::copy(&mut file, &mut io::sink()).map_err(|error| unreadable(path, error))?;
     Ok((spool, file.digest()))
 }
 
-/// The failure of reading an archive: its own fault, or the disk's.
+/// The failure of reading an archive: the archive's own fault, or the disk's.
 fn unreadable(path: &Path, error: io::Error) -> Failure {
     let class = if error.raw_os_error().is_some() { Class::DiskIo } else { Class::Invalid };
     let why = match error.kind() {
@@ -140,7 +141,7 @@ impl Spool<'_> {
         let length = fill(content, &mut head)?;
         head.truncate(length);
         let content = head.chain(content);
-        // A blob has its digest for a name, so it stays what it is.
+        // A blob is named by its digest, so it is kept unchanged.
         if !path.starts_with(b"blobs/") && (path.ends_with(b".tar") || is_tar(&head)) && is_bare(&head) {
             let (diff_id, loose) = compress(content, self.store)?;
             return Ok(Item::Layer(diff_id, Held::Loose(loose)));
@@ -165,7 +166,7 @@ impl Spool<'_> {
         Err(refuse("links of the archive lead in a circle"))
     }
 
-    /// Gives the member at `path` its place in the store, unchanged.
+    /// Puts the member at `path` into the store, unchanged.
     pub(super) fn place(&mut self, path: &[u8]) -> Result<Blob> {
         let store = self.store;
         match self.item(path)? {
@@ -174,7 +175,7 @@ impl Spool<'_> {
         }
     }
 
-    /// The digest that the member at `path` has.
+    /// The digest of the member at `path`.
     pub(super) fn digest(&mut self, path: &[u8]) -> Result<Digest> {
         match self.item(path)? {
             Item::Plain(held) => Ok(held.blob().digest),
@@ -182,7 +183,7 @@ impl Spool<'_> {
         }
     }
 
-    /// Gives the layer at `path` its place in the store: compressed where it is not yet.
+    /// Puts the layer at `path` into the store, compressed.
     pub(super) fn place_layer(&mut self, path: &[u8]) -> Result<SpooledLayer> {
         let store = self.store;
         let item = self.item(path)?;
@@ -271,7 +272,7 @@ fn keep(place: &mut Option<Vec<u8>>, content: impl Read) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file begins as tar archives do: with a header, or, where it is empty, with zeros.
+/// Whether a file begins like a tar archive: with a header or, if the archive is empty, with zeros.
 fn is_tar(head: &[u8]) -> bool {
     head.len() == 512 && (head[257..].starts_with(b"ustar") || head.iter().all(|byte| *byte == 0))
 }
@@ -280,8 +281,8 @@ fn is_bare(head: &[u8]) -> bool {
     Compression::of(head).is_ok_and(|compression| compression == Compression::None)
 }
 
-/// Compresses a layer beside the blobs of `store`: the same bytes for the same content, by one thread, in pieces of one
-/// size. The content's length, which zstd knows only sometimes, stays out.
+/// Compresses a layer to a file beside the blobs of `store`: the same bytes for the same content, with one thread and
+/// pieces of one size. The content's length, which zstd does not always know, is left out.
 fn compress(mut content: impl Read, store: &Store) -> Result<(Digest, LooseBlob)> {
     let mut encoder = zstd::Encoder::new(store.blob_writer()?, LEVEL)?;
     encoder.include_contentsize(false)?;

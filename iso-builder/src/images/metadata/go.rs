@@ -1,7 +1,7 @@
-//! Numbers and times as Go writes them, in which form containerd's database holds them.
+//! Numbers and times in the encoding of Go's libraries, which containerd's database uses.
 
-/// A moment in UTC as Go's `time.Time.MarshalBinary` writes it: version 1, seconds since the year 1 and
-/// nanoseconds, big-endian, and -1 for UTC.
+/// A time in UTC as Go's `time.Time.MarshalBinary` writes it: version 1, seconds since the year 1 and nanoseconds,
+/// big-endian, and -1 for UTC. `epoch` is in seconds since 1970.
 pub(super) fn time(epoch: u64) -> Vec<u8> {
     const YEAR_1_TO_1970: u64 = 62_135_596_800;
     let mut bytes = vec![1];
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn the_time_has_the_form_of_go() {
-        // What `time.Unix(0, 0).UTC().MarshalBinary()` gives.
+        // The result of `time.Unix(0, 0).UTC().MarshalBinary()`.
         let expected = [1, 0, 0, 0, 0x0e, 0x77, 0x91, 0xf7, 0, 0, 0, 0, 0, 0xff, 0xff];
         assert_eq!(time(0), expected);
     }

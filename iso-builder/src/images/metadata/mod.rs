@@ -1,7 +1,7 @@
 //! containerd's metadata database for a set of images, the same bytes for the same images.
 //!
-//! A containerd at build time writes the database, because only containerd knows its schema. What depends on the
-//! moment is then taken out ([`normal`]): times, leases, the index of the import. A node puts the database and the
+//! A containerd at build time writes the database, because only containerd knows its schema. What depends on the time
+//! of the build is then removed ([`normal`]): times, leases, the index of the import. A node puts the database and the
 //! blobs in place and starts containerd; nothing is imported there. The schema is described in containerd's
 //! `metadata/buckets.go`; which containerd reads which, in [`super::containerd_version`].
 
@@ -31,8 +31,8 @@ pub struct ContainerdMetadata {
     writer: DatabaseWriter,
 }
 
-/// Lets a fresh containerd take `images` of the finished `store`, and takes over its metadata. All times become
-/// `epoch`, in seconds since 1970. An image or blob that is missing, or there without being asked for, is an error.
+/// Lets a fresh containerd import `images` from the finished `store`, and takes over its metadata. All times become
+/// `epoch`, in seconds since 1970. A missing image or blob, or one that was not asked for, is an error.
 pub fn prepare(
     containerd: &Containerd,
     store: &Store,
@@ -55,8 +55,8 @@ impl ContainerdMetadata {
         &self.writer
     }
 
-    /// The database with those of the prepared images that are in `images`, and their blobs. A node's database
-    /// must not name blobs that the node does not get: containerd would take its images for damaged.
+    /// The database with those of the prepared images that are in `images`, and their blobs. A node's database must not
+    /// name blobs that the node does not get: containerd would consider its images damaged.
     pub fn database(&self, images: &[StoredImage]) -> Result<Vec<u8>> {
         let names: BTreeSet<Vec<u8>> =
             images.iter().flat_map(StoredImage::names).map(|name| name.to_string().into_bytes()).collect();

@@ -1,4 +1,5 @@
-//! What a containerd wrote, without what depends on the moment, and checked: exactly the images and their blobs.
+//! The metadata that a containerd wrote, without what depends on the time of the build, and checked: exactly the images
+//! and their blobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +26,8 @@ pub(super) fn descend<'a>(tree: &'a mut Bucket, path: &[&str]) -> Result<&'a mut
     })
 }
 
-/// A tree with exactly `images` and their blobs, made from what containerd wrote. An import stores the index of the
-/// layout too, which is the blob `layout`; no image refers to it.
+/// A tree with exactly `images` and their blobs, made from what containerd wrote. An import also stores the index of
+/// the layout, which is the blob `layout`; no image refers to it.
 pub(super) fn normalise(raw: &Bucket, images: &[StoredImage], layout: Digest, epoch: u64) -> Result<Bucket> {
     let schema = raw.bucket(&[SCHEMA]).context("there is no bucket v1")?;
     let version = schema.value(VERSION).context("it has no schema version")?;
@@ -99,8 +100,8 @@ fn normal_blobs(raw: &Bucket, images: &[StoredImage], layout: Digest, time: &[u8
     Ok(normal)
 }
 
-/// The collector of containerd keeps what the labels of indexes and manifests name; without them it would delete the
-/// manifest, or the layers.
+/// Checks that the labels of indexes and manifests name all their children; otherwise containerd's garbage collector
+/// would delete the manifest, or the layers.
 fn check_references(blobs: &Bucket, images: &[StoredImage]) -> Result<()> {
     for image in images {
         let manifest = image.manifest.blob;
@@ -113,7 +114,7 @@ fn check_references(blobs: &Bucket, images: &[StoredImage]) -> Result<()> {
     Ok(())
 }
 
-/// `document` of `image` has a label for each of `children`.
+/// Checks that `document` of `image` has a label for each of `children`.
 fn check_document(blobs: &Bucket, image: &StoredImage, document: Blob, children: &[Blob]) -> Result<()> {
     let labels = blobs.bucket(&[&document.digest.oci(), "labels"]);
     let references = labels.into_iter().flat_map(|labels| &labels.pairs);
@@ -191,7 +192,7 @@ mod tests {
         DatabaseWriter { version: "1.6.20".parse().unwrap(), schema: 3 }
     }
 
-    /// What containerd writes when it imports `images` at `time`.
+    /// The database that containerd writes when it imports `images` at `time`.
     fn imported(images: &[StoredImage], time: &[u8]) -> Bucket {
         let (mut blobs, mut entries) = (Bucket::default(), Bucket::default());
         for image in images {

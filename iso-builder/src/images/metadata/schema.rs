@@ -1,4 +1,4 @@
-//! Where containerd's database has its schema's version.
+//! Where containerd's database has the version of its schema.
 
 /// The bucket of the schema's major version.
 pub(super) const SCHEMA: &str = "v1";

@@ -1,4 +1,4 @@
-//! Getting the blobs that the cache lacks.
+//! Downloads the blobs that the cache lacks.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use super::super::stored_image::StoredImage;
 use super::{BlobCache, ImageRegistry};
 use base::parallel::{self, locked};
 
-/// Makes the cache hold every blob of `images`. Those that are there are read through and, where damaged, had again.
+/// Makes the cache hold every blob of `images`. Those that it has are read and, if damaged, downloaded again.
 pub fn blobs(
     images: &[StoredImage],
     registry: &dyn ImageRegistry,
@@ -27,7 +27,7 @@ pub fn blobs(
             users.entry(blob).or_default().push(&image.name);
         }
     }
-    // The largest first: the end is not one transfer that the others wait for.
+    // The largest first, so that the others do not end up waiting for one transfer.
     let mut blobs: Vec<_> = users.into_iter().collect();
     blobs.sort_by_key(|(blob, _)| std::cmp::Reverse(blob.size));
     let lacking = Mutex::new(Vec::new());
@@ -71,7 +71,7 @@ pub(super) fn one(
             Err(error) => {
                 let of_source = matches!(class_of(&error), Class::Network | Class::Verification);
                 failure.get_or_insert(error.context(format!("pulling {image}")));
-                // Another repository may have the same blob in a better state; another disk there is not.
+                // Another repository may have an undamaged copy of the blob; another disk it does not have.
                 if !of_source {
                     break;
                 }

@@ -1,5 +1,5 @@
-//! Blobs kept between builds, by digest. What has its name is whole and was right when it got it; what is on its way
-//! has the name `DIGEST.part` and is continued by the next build.
+//! Blobs kept between builds, by digest. A file with a digest as its name was complete and right when it got the name;
+//! a blob that is still being downloaded has the name `DIGEST.part` and is continued by the next build.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -35,20 +35,20 @@ impl BlobCache {
         Ok(Self { directory })
     }
 
-    /// Where a blob is once it is there.
+    /// The path of the blob, whether or not it is there.
     #[must_use]
     pub fn path(&self, digest: Digest) -> PathBuf {
         self.directory.join(digest.to_string())
     }
 
-    /// Whether the blob is there and right: it is read through, and removed if it is damaged.
+    /// Whether the cache has the blob. It is read, and removed if it is damaged.
     pub fn holds(&self, blob: Blob) -> Result<bool> {
         let path = self.path(blob.digest);
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             file => file.class(Class::DiskIo, || format!("opening {}", path.display()))?,
         };
-        // A disk that cannot read the blob has damaged it.
+        // A read error counts as damage.
         let found = Digest::of_reader(file).ok();
         if found == Some((blob.digest, blob.size)) {
             return Ok(true);
@@ -57,14 +57,13 @@ impl BlobCache {
         Ok(false)
     }
 
-    /// A document that is here and right, of at most `limit` bytes.
+    /// A document of at most `limit` bytes, if the cache has it undamaged.
     #[must_use]
     pub(super) fn document(&self, digest: Digest, limit: u64) -> Option<Vec<u8>> {
         let bytes = read_at_most(&self.path(digest), limit).ok()?;
         (Digest::of(&bytes) == digest).then_some(bytes)
     }
 
-    /// Keeps a document.
     pub(super) fn keep(&self, bytes: &[u8]) -> Result<Blob> {
         let blob = Blob { digest: Digest::of(bytes), size: bytes.len() as u64 };
         let held = bytes.to_vec();
@@ -75,14 +74,14 @@ impl BlobCache {
         Ok(blob)
     }
 
-    /// Gets a blob that is not there: the rest of what an earlier build began, hashed as it comes, and named only
-    /// when it is whole and right. `advance` hears of the bytes as they come.
+    /// Downloads a blob: the rest of what an earlier build began, hashed as it arrives, and named only when it is
+    /// complete and right. `advance` is called with the number of bytes as they arrive.
     pub(super) fn fill(&self, blob: Blob, open: &Open<'_>, advance: &mut dyn FnMut(u64)) -> Result<()> {
         let path = self.path(blob.digest);
         let part = path.with_extension("part");
         let writing = || format!("writing {}", part.display());
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
-        // Another build that shares the directory may be at the same blob.
+        // Another build that shares the directory may be downloading the same blob.
         let mut part_file = Flock::lock(file.map_err(full(&part))?, FlockArg::LockExclusive)
             .map_err(|(_, error)| error)
             .class(Class::DiskIo, writing)?;
@@ -98,7 +97,7 @@ impl BlobCache {
             if found == blob.digest {
                 return Ok(());
             }
-            // What an earlier build kept may be what is wrong: all of it anew.
+            // The part that an earlier build kept may be damaged: start again.
             part_file.set_len(0).class(Class::DiskIo, writing)?;
             let what = format!("the blob {} came with other content", blob.digest.oci());
             Err(Failure::new(Class::Verification, what)
@@ -117,7 +116,7 @@ impl BlobCache {
     }
 }
 
-/// Completes `file`, hashing what it has first; returns the digest of all.
+/// Completes `file`, hashing what it has first; returns the digest of the whole.
 fn receive(
     file: &mut File,
     part: &Path,
@@ -164,7 +163,7 @@ fn receive(
     Ok(hasher.finish())
 }
 
-/// The failure of a write, with what to do when the disk is full.
+/// The failure of a write, with a hint if the disk is full.
 fn full(path: &Path) -> impl Fn(io::Error) -> anyhow::Error + '_ {
     move |error| {
         let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);

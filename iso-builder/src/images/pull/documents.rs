@@ -1,4 +1,4 @@
-//! What references lead to.
+//! The documents that references point to.
 
 use std::sync::Mutex;
 
@@ -17,7 +17,7 @@ use base::parallel::{self, locked};
 /// No index or manifest of a sane image is larger; registries allow 4 MiB.
 const LIMIT: u64 = 4 << 20;
 
-/// Asks the registries what `references` lead to now. Those with a digest are taken at their word.
+/// Asks the registries for the current digests of `references`. Those with a digest are not asked for.
 pub fn resolve(
     references: &[ImageReference],
     registry: &dyn ImageRegistry,
@@ -46,8 +46,8 @@ pub fn resolve(
     Ok(pinned)
 }
 
-/// The images with all their blobs named, for Linux on `architecture`; their documents are in the cache afterwards. In
-/// the order of `images`, needed by no role in particular.
+/// The images with the names of all their blobs, for Linux on `architecture`; their documents are in the cache
+/// afterwards. In the order of `images`, without roles.
 pub fn documents(
     images: &[PinnedImage],
     architecture: &str,
@@ -127,7 +127,8 @@ impl Documents<'_> {
         Ok((document, blob))
     }
 
-    /// Whether the image is for the platform, by its own word: an index may say nothing, and not every image has one.
+    /// Checks by its configuration that the image is for the platform: an index may not say, and not every image has
+    /// one.
     fn check_platform(&self, pinned: &PinnedImage, config: Blob) -> Result<()> {
         if !self.cache.holds(config)? {
             blobs::one(config, &[&pinned.reference], self.registry, self.cache, &mut |_| ())?;

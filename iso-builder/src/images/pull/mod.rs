@@ -1,6 +1,6 @@
 //! Images of registries: which ones, at which digests, and their blobs in the cache.
 //!
-//! A tag is resolved once, into the lock file ([`resolve`]). From then on everything is asked for by digest: the
+//! A tag is resolved once, into the lock file ([`resolve`]). From then on everything is requested by digest: the
 //! documents ([`documents`]), then the blobs ([`blobs`]), each once however many images have it. [`cache`] keeps them
 //! between builds.
 
@@ -24,22 +24,22 @@ pub use documents::{documents, resolve};
 /// Images and blobs on their way at the same time, unless the caller says otherwise.
 pub const TRANSFERS: usize = 6;
 
-/// An image of a registry with the digest of what its reference leads to.
+/// An image of a registry with the digest that its reference was resolved to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PinnedImage {
     /// As the definition, a list or a manifest names it.
     pub reference: ImageReference,
-    /// The manifest or index that it led to when it was resolved.
+    /// The manifest or index that it pointed to when it was resolved.
     pub digest: Digest,
 }
 
-/// What images are pulled from: the seam to the network.
+/// The registry that images are pulled from; tests replace it.
 pub trait ImageRegistry: Sync {
-    /// The bytes of the document that a reference leads to. Where the reference has a digest they have it.
+    /// The bytes of the document that a reference points to. If the reference has a digest, the bytes have it.
     fn document(&self, reference: &ImageReference) -> Result<Vec<u8>>;
 
-    /// A blob's bytes from `offset` on. That they are the right ones is for the reader to check.
+    /// A blob's bytes from `offset` on. The caller has to check them.
     fn blob(&self, repository: &Repository, blob: Blob, offset: u64) -> Result<Box<dyn Read + Send>>;
 }
 

@@ -12,13 +12,13 @@ use serde_json::json;
 use super::*;
 use crate::images::stored_image::StoredImage;
 
-/// What a registry does with one request for a blob.
+/// How the registry answers one request for a blob.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
     Good,
-    /// The connection breaks off for good after so many bytes.
+    /// The connection breaks after so many bytes.
     Cut(usize),
-    /// A byte of the answer is another.
+    /// One byte of the answer is wrong.
     Corrupt(usize),
     Gone,
 }
@@ -104,7 +104,7 @@ impl Fake {
         self.publish(name, serde_json::to_vec(&manifest).unwrap())
     }
 
-    /// An index under `name` of images that there are, each with its architecture.
+    /// Makes an index under `name` of existing images, each with its architecture.
     fn index(&mut self, name: &str, images: &[(&str, Digest)]) -> Digest {
         let manifests: Vec<_> = images
             .iter()
@@ -272,11 +272,11 @@ fn a_corrupted_blob_never_gets_its_name_and_a_part_that_was_wrong_is_had_anew() 
     assert!(class_of(&error) == Class::Verification && told.contains("a.b/c:1"), "{told}");
     let path = ground.cache.path(Digest::of(&layer));
     assert!(!path.exists() && !path.with_extension("part").exists());
-    // What an earlier build left is wrong.
+    // The part that an earlier build left is damaged.
     fs::write(path.with_extension("part"), vec![7; 40_000]).unwrap();
     blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
     assert_eq!(fs::read(&path).unwrap(), layer);
-    // A byte that is damaged on the way ends no build.
+    // A byte that is damaged in transit does not end the build.
     fs::remove_file(&path).unwrap();
     *fake.manners.lock().unwrap() = vec![Manner::Corrupt(40_000), Manner::Corrupt(0)];
     blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();

@@ -1,5 +1,5 @@
-//! Foreign tar archives: whole trees, and layers of images. GNU tar unpacks them, because it keeps everything; before
-//! that the archive is read once, to see what must not be unpacked and what must make way.
+//! Untrusted tar archives: complete trees, and layers of images. GNU tar unpacks them, because it keeps everything;
+//! before that the archive is read once, to find what must not be unpacked and what has to be removed first.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,12 +18,12 @@ use super::super::within::{Turned, is_plain_name, link_within, within};
 use super::directory;
 use super::unreadable::unreadable;
 
-/// What an archive is.
+/// The content of an archive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::steps) enum ArchiveUse {
-    /// A whole tree.
+    /// A complete tree.
     Whole,
-    /// A layer (image-spec 1.1, `layer.md`): over others, and with whiteouts.
+    /// A layer (image-spec 1.1, `layer.md`): unpacked over others, and with whiteouts.
     Layer,
 }
 
@@ -56,7 +56,7 @@ pub(in crate::steps) fn unpack(archive: &Path, tree: &Tree, scratch: &Path, kind
     unpacked.map_err(|error| explain(archive, what, error))
 }
 
-/// Owners are the one thing that an ordinary user can fail at where root does not.
+/// Adds a hint about owners: they are what an ordinary user can fail at and root does not.
 fn explain(archive: &Path, what: &str, error: anyhow::Error) -> anyhow::Error {
     if !format!("{error:#}").contains("Cannot change ownership") {
         return unreadable(archive, what, error);
@@ -67,7 +67,7 @@ fn explain(archive: &Path, what: &str, error: anyhow::Error) -> anyhow::Error {
         .into()
 }
 
-/// The archive itself, or its content where it is compressed, told by its first bytes and not by its name.
+/// The archive itself, or its decompressed content. Compression is recognised by the first bytes, not by the name.
 fn plain(archive: &Path, scratch: &Path) -> Result<PathBuf> {
     let mut head = Vec::new();
     File::open(archive).and_then(|file| file.take(16).read_to_end(&mut head)).context("opening it")?;
@@ -76,7 +76,7 @@ fn plain(archive: &Path, scratch: &Path) -> Result<PathBuf> {
     };
     let plain = scratch.join("plain.tar");
     let mut command = Command::new(program);
-    // The largest windows that zstd can make are refused unless asked for.
+    // zstd refuses its largest windows by default.
     command.args(if *program == "zstd" { &["-dcq", "--long=31"][..] } else { &["-dc"] });
     let told = scratch.join("told");
     command.stdin(File::open(archive)?).stdout(File::create(&plain)?).stderr(File::create(&told)?);
@@ -94,11 +94,11 @@ fn plain(archive: &Path, scratch: &Path) -> Result<PathBuf> {
 struct Member {
     /// Its name as tar sees it, without a slash at the end.
     name: Vec<u8>,
-    /// Where it goes, relative to the tree.
+    /// Relative to the tree's root.
     path: PathBuf,
     /// The first letter of its line in a listing, as in one of ls.
     kind: u8,
-    /// What a hard link is another name of.
+    /// The target of a hard link.
     same_as: Option<PathBuf>,
 }
 
@@ -124,7 +124,7 @@ fn parse(line: &[u8]) -> Result<Member> {
     Ok(Member { path: inside(&name)?, name: name[..end].to_vec(), kind, same_as })
 }
 
-/// The first string between quotes, as C writes it, and what follows it.
+/// The first string in quotes, with C's escapes, and the rest of the line.
 fn quoted(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let start = line.iter().position(|byte| *byte == b'"')? + 1;
     let (mut text, mut rest) = (Vec::new(), &line[start..]);
@@ -143,7 +143,7 @@ fn quoted(line: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// The byte that an escape stands for, and the escape's length without its backslash.
+/// The byte of an escape, and the escape's length without its backslash.
 fn escape(rest: &[u8]) -> Option<(u8, usize)> {
     if let Some(octal) =
         rest.get(..3).filter(|digits| digits.iter().all(|digit| (b'0'..=b'7').contains(digit)))
@@ -164,7 +164,7 @@ fn escape(rest: &[u8]) -> Option<(u8, usize)> {
     Some((byte, 1))
 }
 
-/// A name as a path below the tree's root; archives are foreign input.
+/// A name as a path below the tree's root; archives are untrusted.
 fn inside(name: &[u8]) -> Result<PathBuf> {
     let name = Path::new(OsStr::from_bytes(name));
     let mut plain = PathBuf::new();
@@ -218,7 +218,7 @@ fn make_way(member: &Member, tree: &Tree) -> Result<()> {
     }
 }
 
-/// Removes what a whiteout hides; whether this is one. Nothing of the layer itself is there yet.
+/// Removes what a whiteout hides; returns whether the path is a whiteout. Nothing of the layer itself is there yet.
 fn carry_out_whiteout(path: &Path, tree: &Tree) -> Result<bool> {
     let name = path.file_name().unwrap_or_default().as_bytes();
     let Some(hidden) = name.strip_prefix(b".wh.") else {

@@ -1,4 +1,4 @@
-//! Packing a directory that is a root file system, without a copy of it.
+//! Packs a directory that is a root file system, without copying it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
@@ -17,7 +17,7 @@ use walkdir::WalkDir;
 
 use super::super::limit::long;
 
-/// What the kernel shows for an owner that a user namespace does not know.
+/// The user id that the kernel shows for an owner outside the user namespace.
 const NOBODY: u32 = 65534;
 
 /// Directories whose content belongs to a running system.
@@ -26,7 +26,7 @@ const OF_THE_KERNEL: [&str; 3] = ["dev", "proc", "sys"];
 /// Files that make systemd believe that it runs in a container; they are in exports of containers.
 const CONTAINER_MARKS: [&str; 2] = [".dockerenv", "run/.containerenv"];
 
-/// Whether a base takes a path over: relative, without a leading `.`.
+/// Whether the base includes the path: relative, without a leading `.`.
 pub(super) fn is_wanted(path: &Path) -> bool {
     !OF_THE_KERNEL.iter().any(|directory| path.starts_with(directory) && path != Path::new(directory))
         && !CONTAINER_MARKS.iter().any(|mark| path == Path::new(mark))
@@ -41,7 +41,7 @@ pub(super) fn pack(directory: &Path, scratch: &Path, archive: &Path, epoch: u64)
     Ok(())
 }
 
-/// The digest of what [`pack`] would write.
+/// The digest of the archive that [`pack`] would write.
 pub(super) fn digest(directory: &Path, scratch: &Path) -> Result<Digest> {
     let list = list(directory, scratch)?;
     let told = scratch.join("told");
@@ -68,7 +68,7 @@ fn options(
     archive: &OsStr,
     epoch: u64,
 ) -> Result<Vec<OsString>> {
-    // Whatever the directory's own owner and mode (a temporary directory's is 0700), this is `/`.
+    // The archive's `/`, whatever the directory's own owner and mode are (a temporary directory has 0700).
     let root = scratch.join("root");
     files::make_directory(&root, 0o755)?;
     let fixed = [
@@ -96,13 +96,13 @@ fn options(
     Ok(options)
 }
 
-/// Writes the sorted list of what belongs to the base, for tar.
+/// Writes the sorted list of the paths that belong to the base, for tar.
 fn list(directory: &Path, scratch: &Path) -> Result<std::path::PathBuf> {
     let file = scratch.join("list");
     let mut names = std::io::BufWriter::new(File::create(&file)?);
     let foreign = foreign_owners()?;
     let walk = WalkDir::new(directory).min_depth(1).sort_by_file_name().into_iter();
-    // A directory of the kernel is not even entered: a mounted /proc has no end.
+    // Such a directory is not even entered: a mounted /proc has no end.
     let walk = walk.filter_entry(|entry| {
         entry.path().strip_prefix(directory).is_ok_and(|path| path.as_os_str().is_empty() || is_wanted(path))
     });
@@ -142,7 +142,7 @@ fn refused(directory: &Path, error: anyhow::Error) -> anyhow::Error {
         .into()
 }
 
-/// Whether this process sees some owners only as nobody: in a user namespace, that is.
+/// Whether this process runs in a user namespace and therefore sees some owners as nobody.
 fn foreign_owners() -> Result<bool> {
     let map = files::read_text(Path::new("/proc/self/uid_map"))?;
     Ok(map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"])

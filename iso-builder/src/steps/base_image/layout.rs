@@ -1,4 +1,4 @@
-//! OCI layouts: finding the image, and its layers in order (image-spec 1.1, `image-layout.md`).
+//! OCI layouts: finds the image, and its layers in order (image-spec 1.1, `image-layout.md`).
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ fn name(descriptor: &Descriptor) -> Option<&str> {
     descriptor.annotations.get(NAME).map(String::as_str)
 }
 
-/// Layers that are not tar archives, encrypted ones for instance, are refused rather than guessed at.
+/// Whether a layer is a tar archive. Others, for instance encrypted ones, are refused.
 fn is_layer(media_type: &str) -> bool {
     let mut rests = LAYERS.iter().filter_map(|layer| media_type.strip_prefix(layer));
     rests.any(|rest| COMPRESSIONS.contains(&rest))
@@ -69,7 +69,7 @@ pub(super) fn unpack(request: &StepRequest, path: &Path, reference: Option<&str>
     Ok(())
 }
 
-/// The files of an archived layout. Whose they are does not matter, and an ordinary user could not keep it.
+/// Unpacks an archived layout. The owners of its files do not matter, and an ordinary user could not set them.
 fn unpack_archive(path: &Path, scratch: &Path) -> Result<PathBuf> {
     let directory = scratch.join("layout");
     files::make_directory(&directory, 0o755)?;
@@ -111,7 +111,7 @@ fn unknown_layer(path: &Path, layer: &Descriptor) -> anyhow::Error {
         .into()
 }
 
-/// The image that is meant: by its name, and among several of that name by its platform.
+/// Chooses the image: by its name, and among several of that name by its platform.
 fn choose(index: ImageIndex, reference: Option<&str>, path: &Path) -> Result<Descriptor> {
     let names: Vec<String> = index.manifests.iter().filter_map(name).map(str::to_owned).collect();
     let meant = |d: &Descriptor| reference.is_none() || name(d) == reference;
@@ -135,14 +135,14 @@ fn choose(index: ImageIndex, reference: Option<&str>, path: &Path) -> Result<Des
         .into())
 }
 
-/// A layout, and the path that the user knows it by.
+/// A layout, and the path by which messages call it.
 struct Image<'a> {
     path: &'a Path,
     layout: &'a Path,
 }
 
 impl Image<'_> {
-    /// Reads a manifest, through an index of platforms where there is one.
+    /// Reads a manifest, through an index of platforms if there is one.
     fn resolve(&self, descriptor: &Descriptor) -> Result<ImageManifest> {
         let index = match self.document(descriptor)? {
             Document::Manifest(manifest) => return Ok(manifest),
@@ -169,7 +169,7 @@ impl Image<'_> {
         bytes.map_err(|error| unreadable(self.path, "OCI layout", error))
     }
 
-    /// The file of a blob, after its content was compared with its digest.
+    /// The file of a blob, after comparing its content with its digest.
     fn blob(&self, digest: &Digest) -> Result<PathBuf> {
         let file = self.layout.join("blobs/sha256").join(digest.to_string());
         let why = match crate::files::digest_of_file(&file) {

@@ -1,8 +1,8 @@
-//! `base.tar` from something that is a root file system already: an OCI image, an archive, a directory.
+//! `base.tar` from an existing root file system: an OCI image, an archive, a directory.
 //!
-//! Equal trees give equal bytes, whichever form they come in and whoever builds. For that, all times are the build's
-//! own (the media keep no others), `/` itself is root's with mode 0755, and what belongs to a running system is left
-//! out: device nodes, which an ordinary user could not unpack, and the content of /dev, /proc and /sys.
+//! Equal trees give equal bytes, whatever their form is and whoever builds. For that, all times are the build's own
+//! (the media keep no others), `/` itself is root's with mode 0755, and what belongs to a running system is left out:
+//! device nodes, which an ordinary user could not unpack, and the content of /dev, /proc and /sys.
 
 pub(super) mod archive;
 mod directory;
@@ -45,7 +45,7 @@ pub(super) fn import(request: &StepRequest, source: &BaseSource) -> Result<()> {
     directory::pack(tree.root(), &request.scratch, &archive, request.epoch)
 }
 
-/// Writes the digest of a directory: of everything that [`import`] would take from it. In the sandbox, since an
+/// Writes the digest of a directory: of everything that [`import`] would take from it. It runs in the sandbox, since an
 /// ordinary user's tree has files of the user's subordinate owners, which only root there can read.
 pub(super) fn survey(request: &StepRequest, path: &Path) -> Result<()> {
     let digest: Digest = directory::digest(path, &request.scratch)?;
@@ -66,8 +66,9 @@ fn check_root(tree: &Path, source: &Path) -> Result<()> {
         .into())
 }
 
-/// A tree that was unpacked without its owners would start, and let whoever has that number write to all of it.
-/// One that another tool made in its own user namespace is seen so too: its root is not the root of ours.
+/// Fails unless root owns the tree. A tree that was unpacked without its owners would start, and let the user with that
+/// number write to all of it. The same is found for a tree that another tool made in its own user namespace: its root
+/// is not the root of ours.
 fn check_owner(usr: &Path, source: &Path) -> Result<()> {
     let owner = fs::metadata(usr)?.uid();
     if owner == 0 {

@@ -5,7 +5,8 @@ use base::command::Invocation;
 use base::digest::Digest;
 use base64::prelude::{BASE64_STANDARD, Engine};
 
-/// A chart with a chart inside, values, conditions, hooks, tests, a definition of a kind, and a file to leave out.
+/// Makes a chart with a subchart, values, conditions, hooks, tests, a custom resource definition, and a file to leave
+/// out.
 fn chart(given: &Given, directory: &str) {
     let pod = |kind: &str, name: &str, more: &str, image: &str| {
         format!(
@@ -257,7 +258,7 @@ fn what_is_laid_out_is_what_was_read_and_always_the_same() {
     assert_eq!(text, fs::read_to_string(&path).unwrap());
 }
 
-/// The names of the files in a packed chart, with what their headers tell beside them.
+/// The names of the files in a packed chart, with the fields of their headers.
 fn contents(archive: &str) -> String {
     let bytes = BASE64_STANDARD.decode(archive).unwrap();
     let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(bytes.as_slice()));

@@ -1,4 +1,4 @@
-//! Whole definitions of manifests and charts.
+//! Complete definitions of manifests and charts.
 
 mod charts;
 
@@ -10,7 +10,7 @@ use base::failure::{Class, class_of, render};
 use model::os_image::SHIPPED_MANIFESTS;
 use proptest::prelude::*;
 
-/// Files below a directory, with a place for helm's own.
+/// Files below a directory, with a scratch directory for helm.
 struct Given {
     directory: tempfile::TempDir,
     scratch: tempfile::TempDir,
@@ -23,7 +23,7 @@ impl Given {
         given
     }
 
-    /// The place for helm's files as a path that is not absolute.
+    /// Helm's scratch directory as a relative path.
     fn scratch(&self) -> PathBuf {
         let up = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect::<PathBuf>();
         up.join(self.scratch.path().strip_prefix("/").unwrap())
@@ -52,7 +52,7 @@ impl Given {
         workloads.discover(&Helm::new(&SystemRunner, &self.scratch()))
     }
 
-    /// What was found, without the directory of this test: image and place.
+    /// Image and place of everything that was found, without the directory of this test.
     fn found(&self, manifests: &str, charts: &str) -> Vec<(String, String)> {
         let found = self.discover(manifests, charts).unwrap_or_else(|error| panic!("{}", render(&error)));
         let mut told: Vec<_> =

@@ -1,4 +1,4 @@
-//! Docker's form.
+//! Archives in Docker's form.
 
 use super::*;
 
@@ -31,18 +31,18 @@ fn skopeos_archive_keeps_its_configuration_and_gets_the_same_manifest_every_time
     let config = place.skopeo(&["inspect", "--config", "--raw", "docker-archive:docker.tar"]);
     assert_eq!(place.blob(image.config.digest), config);
     assert_eq!(image.name.to_string(), NAME);
-    // Layers are those that the configuration names.
+    // The layers are those that the configuration names.
     let parsed: Value = serde_json::from_slice(&config).unwrap();
     let diff_ids: Vec<Value> =
         image.layers.iter().map(|blob| Digest::of(&unpacked(&place, blob.digest)).oci().into()).collect();
     assert_eq!(parsed["rootfs"]["diff_ids"], Value::Array(diff_ids));
-    // Another store, another compression around: the same bytes.
+    // In another store, and from an archive compressed otherwise, the bytes are the same.
     let bytes = read_file(&archive);
     for (name, bytes) in [("d.tar", bytes.clone()), ("d.tar.gz", gzip(&bytes)), ("d.tar.zst", zstd(&bytes))] {
         let other = Place::new();
         assert_eq!(other.image(&other.write(name, &bytes)), image, "{name}");
     }
-    // And skopeo takes what was made.
+    // skopeo accepts the image that was made.
     place.store.finish(std::slice::from_ref(&image)).unwrap();
     place.skopeo(&["copy", &format!("oci:store:{NAME}"), "dir:copied"]);
 }
@@ -135,7 +135,7 @@ fn of_both_forms_in_one_archive_that_of_oci_counts() {
         (both.name.to_string(), Value::from(both.manifest.blob.digest.oci())),
         (NAME.into(), image["digest"].clone())
     );
-    // Without the index the same image is one of Docker's.
+    // Without the index the same archive is in Docker's form.
     files.0.retain(|(path, _)| path != "index.json");
     let docker = place.image(&place.write("docker.tar", &files.tar()));
     assert_eq!(docker.config, both.config);

@@ -1,4 +1,4 @@
-//! OCI forms.
+//! Archives and layouts in OCI form.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn a_layout_and_archives_of_it_give_the_image_that_skopeo_sees() {
     assert_eq!(image.manifest.blob.digest, Digest::of(&raw));
     assert_eq!((image.name.to_string().as_str(), image.layers.len()), (NAME, 2));
     assert_eq!((image.roles.as_slice(), &image.index), (&[Role::Worker][..], &None));
-    // Names that lie about the content.
+    // File names with the ending of another compression.
     for (name, bytes) in [("a.tar.zst", gzip(&plain)), ("a.tgz", zstd(&plain)), ("a.gz", plain)] {
         assert_eq!(place.image(&place.write(name, &bytes)), image, "{name}");
     }
@@ -115,7 +115,7 @@ fn an_archive_has_to_be_the_one_that_was_published() {
     let place = Place::new();
     let mut files = Files::default();
     let image = named(files.image("amd64", b"layer"), NAME);
-    // A tail that no reader of the archive needs belongs to the file as well.
+    // Bytes at the end that no reader needs are part of the file's digest as well.
     let bytes = [zstd(&files.index(&[image]).tar()), zstd(b"")].concat();
     let archive = place.write("images.tar.zst", &bytes);
     let list = |digest: Digest, name: &str| place.write("sums.txt", format!("{digest}  {name}\n").as_bytes());

@@ -1,4 +1,4 @@
-//! Archives that are damaged, or made to do damage.
+//! Archives that are damaged, or made to attack the reader.
 
 use super::*;
 

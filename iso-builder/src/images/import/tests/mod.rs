@@ -1,4 +1,4 @@
-//! Imports of archives that real programs made, and of such that no honest program makes.
+//! Imports of archives that real programs made, and of archives that no honest program makes.
 
 mod docker;
 mod forms;
@@ -94,7 +94,8 @@ impl Place {
         fs::read(self.store.blob_path(digest)).unwrap()
     }
 
-    /// An import that fails: with this class, telling all of `words`, and leaving nothing but placed blobs.
+    /// Expects an import to fail with this class, a message that contains all of `words`, and nothing left but placed
+    /// blobs.
     pub(super) fn refused(&self, path: &Path, references: &[&str], class: Class, words: &[&str]) {
         let error = self.import(path, references).unwrap_err();
         let told = base::failure::render(&error);
@@ -118,14 +119,13 @@ pub(super) fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// A member of an archive made here.
 pub(super) enum Part<'a> {
     File(&'a [u8]),
     Symlink(&'a str),
     HardLink(&'a str),
 }
 
-/// A tar archive, whose paths may be such as no program writes.
+/// A tar archive, with paths that normal programs do not write.
 pub(super) fn tar_of(parts: &[(&str, Part<'_>)]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (path, part) in parts {
@@ -156,7 +156,7 @@ pub(super) fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 3).unwrap()
 }
 
-/// The files of an OCI layout under way: paths and contents.
+/// The files of an OCI layout: paths and contents.
 #[derive(Clone, Default)]
 pub(super) struct Files(pub(super) Vec<(String, Vec<u8>)>);
 
