@@ -17,7 +17,7 @@ use base::files;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 
-use self::record::{RECORD, StepRecord, mark_used, sound, survey};
+use self::record::{RECORD_FILE, StepRecord, mark_used, sound, survey};
 
 pub use prune::{Pruned, days_ago};
 
@@ -135,7 +135,7 @@ impl Cache {
         files::make_directory(&unfinished, 0o755)?;
         work(&unfinished).with_context(|| format!("the build step {}", key.name))?;
         let record = StepRecord { files: survey(&unfinished)? };
-        files::write_atomically(&unfinished.join(RECORD), &serde_json::to_vec_pretty(&record)?, 0o644)?;
+        files::write_atomically(&unfinished.join(RECORD_FILE), &serde_json::to_vec_pretty(&record)?, 0o644)?;
         fs::rename(&unfinished, &directory)
             .with_context(|| format!("moving {} into place", directory.display()))?;
         Ok(StepOutputs { directory, record, fresh: true })

@@ -11,18 +11,18 @@ use serde::Deserialize;
 
 /// `e_machine` of x86-64.
 const X86_64: u16 = 62;
-const PROGRAM_HEADER: u64 = 56;
+const PROGRAM_HEADER_BYTES: u64 = 56;
 /// More program headers, or longer notes, no linker makes.
-const MOST_HEADERS: u16 = 256;
-const LONGEST_NOTES: u64 = 64 << 10;
+const MAX_PROGRAM_HEADERS: u16 = 256;
+const MAX_NOTES_BYTES: u64 = 64 << 10;
 /// Types of program headers.
-const DYNAMIC: u32 = 2;
-const INTERPRETER: u32 = 3;
-const NOTE: u32 = 4;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
 /// An entry of the dynamic section that names a library.
-const NEEDED: u64 = 1;
+const DT_NEEDED: u64 = 1;
 /// The type of the note with package metadata, whose owner is `FDO`.
-const PACKAGE: u32 = 0xcafe_1a7e;
+const NT_FDO_PACKAGING_METADATA: u32 = 0xcafe_1a7e;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ElfProgram {
@@ -42,7 +42,7 @@ pub(crate) struct ElfPackage {
 }
 
 /// A program header: what a stretch of the file is for.
-struct Segment {
+struct ProgramHeader {
     kind: u32,
     offset: u64,
     size: u64,
@@ -62,35 +62,35 @@ pub(crate) fn read(file: &impl FileExt) -> io::Result<Option<ElfProgram>> {
         return Ok(None);
     }
     let Some(segments) = segments(file, &header)? else { return Ok(None) };
-    let interpreted = segments.iter().any(|segment| segment.kind == INTERPRETER);
+    let interpreted = segments.iter().any(|segment| segment.kind == PT_INTERP);
     let mut program = ElfProgram {
         processor: (u16_at(&header, 18) == Some(X86_64)).then_some("x86_64"),
         is_static: !interpreted,
         package: None,
     };
     for segment in &segments {
-        let mut bytes = vec![0; usize::try_from(segment.size.min(LONGEST_NOTES)).unwrap_or(0)];
+        let mut bytes = vec![0; usize::try_from(segment.size.min(MAX_NOTES_BYTES)).unwrap_or(0)];
         match segment.kind {
-            DYNAMIC if whole(file, segment.offset, &mut bytes)? => {
-                program.is_static &= !bytes.chunks_exact(16).any(|entry| u64_at(entry, 0) == Some(NEEDED));
+            PT_DYNAMIC if whole(file, segment.offset, &mut bytes)? => {
+                program.is_static &= !bytes.chunks_exact(16).any(|entry| u64_at(entry, 0) == Some(DT_NEEDED));
             }
-            NOTE if whole(file, segment.offset, &mut bytes)? => {
+            PT_NOTE if whole(file, segment.offset, &mut bytes)? => {
                 program.package = program.package.or_else(|| package(&bytes));
             }
             // A segment behind the end of the file: nothing is known of it.
-            DYNAMIC => program.is_static = false,
+            PT_DYNAMIC => program.is_static = false,
             _ => {}
         }
     }
     Ok(Some(program))
 }
 
-fn segments(file: &impl FileExt, header: &[u8]) -> io::Result<Option<Vec<Segment>>> {
+fn segments(file: &impl FileExt, header: &[u8]) -> io::Result<Option<Vec<ProgramHeader>>> {
     let (Some(start), Some(size), Some(count)) = (u64_at(header, 32), u16_at(header, 54), u16_at(header, 56))
     else {
         return Ok(None);
     };
-    if u64::from(size) != PROGRAM_HEADER || count == 0 || count > MOST_HEADERS {
+    if u64::from(size) != PROGRAM_HEADER_BYTES || count == 0 || count > MAX_PROGRAM_HEADERS {
         return Ok(None);
     }
     let mut bytes = vec![0; usize::from(size) * usize::from(count)];
@@ -98,7 +98,7 @@ fn segments(file: &impl FileExt, header: &[u8]) -> io::Result<Option<Vec<Segment
         return Ok(None);
     }
     let segment = |entry: &[u8]| {
-        Some(Segment { kind: u32_at(entry, 0)?, offset: u64_at(entry, 8)?, size: u64_at(entry, 32)? })
+        Some(ProgramHeader { kind: u32_at(entry, 0)?, offset: u64_at(entry, 8)?, size: u64_at(entry, 32)? })
     };
     Ok(bytes.chunks_exact(usize::from(size)).map(segment).collect())
 }
@@ -111,7 +111,7 @@ fn package(notes: &[u8]) -> Option<ElfPackage> {
         let kind = u32_at(rest, 8)?;
         let name = rest.get(12..)?.get(..owner)?;
         let content = rest.get(12..)?.get(owner.next_multiple_of(4)..)?.get(..length)?;
-        if kind == PACKAGE && name == b"FDO\0" {
+        if kind == NT_FDO_PACKAGING_METADATA && name == b"FDO\0" {
             let text = content.split(|byte| *byte == 0).next()?;
             return serde_json::from_slice(text).ok();
         }

@@ -4,13 +4,13 @@ use std::io::{self, BufRead, Read};
 
 /// The largest window that is decompressed, as a power of two: what zstd itself allows unless told otherwise. A reader
 /// needs that much memory.
-const WINDOW: u32 = 27;
+const MAX_WINDOW_LOG: u32 = 27;
 
 /// The first bytes of the formats.
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 /// Compressions that neither image archives nor layers have.
-const OTHERS: [(&[u8], &str); 4] =
+const UNSUPPORTED: [(&[u8], &str); 4] =
     [(b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"), (b"LZIP", "lzip"), (b"\x04\x22\x4d\x18", "lz4")];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Compression {
 impl Compression {
     /// The compression of a stream that begins with `head`; six bytes suffice.
     pub fn of(head: &[u8]) -> io::Result<Self> {
-        if let Some((_, name)) = OTHERS.iter().find(|(magic, _)| head.starts_with(magic)) {
+        if let Some((_, name)) = UNSUPPORTED.iter().find(|(magic, _)| head.starts_with(magic)) {
             let why = format!("it is compressed with {name}; plain, gzip and zstd can be read");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
@@ -44,7 +44,7 @@ impl Compression {
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
             Self::Zstd => {
                 let mut decoder = zstd::Decoder::with_buffer(reader)?;
-                decoder.window_log_max(WINDOW)?;
+                decoder.window_log_max(MAX_WINDOW_LOG)?;
                 Box::new(decoder)
             }
         })

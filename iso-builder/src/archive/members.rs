@@ -7,11 +7,11 @@ use std::io::{self, Read};
 
 use tar::{EntryType, Header, PaxExtensions};
 
-const BLOCK: usize = 512;
+const BLOCK_BYTES: usize = 512;
 /// The longest extended header or long name that is read, in bytes.
-const MAX_EXTENSION: u64 = 1 << 20;
+const MAX_EXTENSION_BYTES: u64 = 1 << 20;
 /// The most that may follow the end of an archive: what large tape blocks are filled up with.
-const MAX_TRAILING: u64 = 16 << 20;
+const MAX_TRAILING_BYTES: u64 = 16 << 20;
 
 /// A member's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,8 +78,8 @@ impl<R: Read> ArchiveMembers<R> {
 
     /// Reads what follows the archive's end, so that checksums of the compression are checked. Returns the reader.
     pub fn finish(mut self) -> io::Result<R> {
-        let trailing = io::copy(&mut (&mut self.reader).take(MAX_TRAILING + 1), &mut io::sink())?;
-        if trailing > MAX_TRAILING {
+        let trailing = io::copy(&mut (&mut self.reader).take(MAX_TRAILING_BYTES + 1), &mut io::sink())?;
+        if trailing > MAX_TRAILING_BYTES {
             return Err(invalid("something else follows the end of the tar archive"));
         }
         Ok(self.reader)
@@ -114,7 +114,7 @@ impl<R: Read> ArchiveMembers<R> {
     fn skip_map(&mut self, header: &Header) -> io::Result<()> {
         let mut more = header.as_gnu().is_some_and(tar::GnuHeader::is_extended);
         while more {
-            let mut block = [0; BLOCK];
+            let mut block = [0; BLOCK_BYTES];
             self.reader.read_exact(&mut block)?;
             more = block[504] != 0;
         }
@@ -123,7 +123,7 @@ impl<R: Read> ArchiveMembers<R> {
 
     fn enter(&mut self, size: u64) {
         self.content = size;
-        self.padding = size.wrapping_neg() % BLOCK as u64;
+        self.padding = size.wrapping_neg() % BLOCK_BYTES as u64;
     }
 
     /// Skips the rest of the member. An archive may also end directly behind its content: some writers leave out the
@@ -140,12 +140,12 @@ impl<R: Read> ArchiveMembers<R> {
 
     /// The next header; none at the end.
     fn header(&mut self) -> io::Result<Option<Header>> {
-        let mut block = Vec::with_capacity(BLOCK);
-        (&mut self.reader).take(BLOCK as u64).read_to_end(&mut block)?;
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
+        (&mut self.reader).take(BLOCK_BYTES as u64).read_to_end(&mut block)?;
         if block.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
-        if block.len() < BLOCK {
+        if block.len() < BLOCK_BYTES {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let header = Header::from_byte_slice(&block).clone();
@@ -159,7 +159,7 @@ impl<R: Read> ArchiveMembers<R> {
     }
 
     fn extension(&mut self) -> io::Result<Vec<u8>> {
-        if self.content > MAX_EXTENSION {
+        if self.content > MAX_EXTENSION_BYTES {
             return Err(invalid("a header is too large"));
         }
         let mut bytes = Vec::new();
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_follows_the_end_is_bounded() {
-        let endless = archive().chain_zeros(MAX_TRAILING + 1024);
+        let endless = archive().chain_zeros(MAX_TRAILING_BYTES + 1024);
         assert!(read(&endless, false).is_err());
         assert!(read(&archive().chain_zeros(10240), false).is_ok());
     }

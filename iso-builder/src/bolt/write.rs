@@ -11,7 +11,7 @@ use super::layout::{
 use super::{BoltError, Bucket};
 
 /// The largest inline page that bbolt makes, a quarter of a page.
-const MAX_INLINE: usize = PAGE_SIZE / 4;
+const MAX_INLINE_BYTES: usize = PAGE_SIZE / 4;
 const FREELIST_PAGE: u64 = 2;
 
 /// The bytes of a database that holds `root`. The same tree gives the same bytes.
@@ -160,7 +160,7 @@ fn inline_page(bucket: &Bucket) -> Result<Option<Vec<u8>>, BoltError> {
         return Ok(None);
     }
     let items = plain_items(bucket)?;
-    if PAGE_HEADER + items.iter().map(Item::size).sum::<usize>() > MAX_INLINE {
+    if PAGE_HEADER + items.iter().map(Item::size).sum::<usize>() > MAX_INLINE_BYTES {
         return Ok(None);
     }
     let count =

@@ -13,7 +13,7 @@ use model::release::{Payload, Purpose};
 use crate::definition::{Definition, Loaded};
 
 /// Where a medium has the password of its boot menu.
-const PASSWORD: &str = "boot/grub/password.cfg";
+const MENU_PASSWORD_FILE: &str = "boot/grub/password.cfg";
 
 /// The payloads of `install_defaults` and `install_config`, checked, with the files that hold them. If the latter sets
 /// a password for the boot menu, one more payload is written into `scratch`: GRUB reads the password from a file of its
@@ -41,8 +41,10 @@ pub(super) fn payloads(loaded: &Loaded, scratch: &Path) -> Result<Vec<(Payload, 
         fs::write(&source, password.grub_command())
             .with_context(|| format!("writing {}", source.display()))?;
         let (sha256, size) = crate::files::digest_of_file(&source)?;
-        payloads
-            .push((Payload { path: PASSWORD.into(), purpose: Purpose::BootPassword, size, sha256 }, source));
+        payloads.push((
+            Payload { path: MENU_PASSWORD_FILE.into(), purpose: Purpose::BootPassword, size, sha256 },
+            source,
+        ));
     }
     check_distribution(definition, &texts)?;
     Ok(payloads)
@@ -193,7 +195,7 @@ mod tests {
         let text = fs::read_to_string(&whole[2].1).unwrap();
         assert_eq!(
             (text.as_str(), whole[2].0.path.as_str()),
-            (&*format!("password_pbkdf2 root {hash}\n"), PASSWORD)
+            (&*format!("password_pbkdf2 root {hash}\n"), MENU_PASSWORD_FILE)
         );
     }
 

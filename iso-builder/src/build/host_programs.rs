@@ -6,7 +6,7 @@ use anyhow::Result;
 use base::failure::{Class, Failure};
 
 /// A program, and the Debian package that has it.
-const TOOLS: &[(&str, &str)] = &[
+const HOST_PROGRAMS: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
     ("setpriv", "util-linux"),
     ("tar", "tar"),
@@ -19,7 +19,7 @@ const TOOLS: &[(&str, &str)] = &[
 
 /// Fails with the programs that are missing and the packages that contain them.
 pub(super) fn check() -> Result<()> {
-    let mut tools = TOOLS.to_vec();
+    let mut tools = HOST_PROGRAMS.to_vec();
     if !nix::unistd::geteuid().is_root() {
         tools.push(("newuidmap", "uidmap"));
     }

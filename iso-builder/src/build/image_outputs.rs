@@ -16,9 +16,9 @@ use crate::images::import::{self, ImageImport};
 use crate::images::stored_image::StoredImage;
 
 /// The store among the outputs of a step.
-pub(super) const STORE: &str = "store";
+pub(super) const STORE_OUTPUT: &str = "store";
 /// The list of the images in it.
-pub(super) const LIST: &str = "images.json";
+pub(super) const LIST_OUTPUT: &str = "images.json";
 
 /// The images of a layout or an archive, whose digest is `content`, in a store of their own.
 pub(super) fn imported(
@@ -38,12 +38,13 @@ pub(super) fn imported(
     cache.step(&StepKey::new("images-local", 1, inputs), |out| {
         let total = files_size(import.path)?;
         let mut step = progress.step("import", format!("Reading {}", import.path.display()), Some(total));
-        let store = Store::create(&out.join(STORE))?;
+        let store = Store::create(&out.join(STORE_OUTPUT))?;
         let imported = import::import(import, &store, &mut |bytes| step.advance(bytes))?;
         step.done();
         imported.notes.iter().for_each(|note| progress.note("import", note));
         store.keep_only(&imported.images)?;
-        fs::write(out.join(LIST), serde_json::to_vec(&imported.images)?).context("writing the list of images")
+        fs::write(out.join(LIST_OUTPUT), serde_json::to_vec(&imported.images)?)
+            .context("writing the list of images")
     })
 }
 
@@ -61,6 +62,6 @@ fn files_size(path: &Path) -> Result<u64> {
 
 /// The images that a step has put into its store.
 pub(super) fn stored(outputs: &StepOutputs) -> Result<Vec<StoredImage>> {
-    let bytes = files::read_at_most(&outputs.path(LIST), 64 << 20)?;
+    let bytes = files::read_at_most(&outputs.path(LIST_OUTPUT), 64 << 20)?;
     serde_json::from_slice(&bytes).context("reading the list of images")
 }

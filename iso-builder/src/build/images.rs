@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::context::Build;
-use super::image_outputs::{LIST, STORE, stored};
+use super::image_outputs::{LIST_OUTPUT, STORE_OUTPUT, stored};
 use super::inputs::BuildInputs;
 use crate::cache::{StepKey, StepOutputs};
 use crate::images::blob::Blob;
@@ -23,7 +23,7 @@ use crate::steps::{MetadataSource, StepWork};
 use crate::workloads;
 
 /// What the release manifest says of the store, among the outputs of a step.
-const LISTING: &str = "listing.json";
+const LISTING_OUTPUT: &str = "listing.json";
 
 #[derive(Debug)]
 pub(super) struct BuiltImages {
@@ -75,7 +75,7 @@ impl Build<'_> {
             let message = "Preparing containerd's metadata";
             self.progress.within("image-metadata", message, || self.sandboxed(work, out))
         })?;
-        let listing = files::read_at_most(&store.path(LISTING), 64 << 20)?;
+        let listing = files::read_at_most(&store.path(LISTING_OUTPUT), 64 << 20)?;
         let listing = serde_json::from_slice(&listing).context("reading the listing of the image store")?;
         Ok(Some(BuiltImages { store, metadata, listing, images }))
     }
@@ -131,7 +131,7 @@ impl Build<'_> {
         let unpacked =
             tempfile::tempdir_in(self.inputs.cache.scratch()).context("making a scratch directory")?;
         let repository = self.repository()?;
-        let store = Store::create(&out.join(STORE))?;
+        let store = Store::create(&out.join(STORE_OUTPUT))?;
         let settings =
             ImageSettings { architecture: definition.architecture.debian(), epoch: self.lock.epoch };
         let mut number = 0;
@@ -149,7 +149,7 @@ impl Build<'_> {
             status::add(&layer, &self.lock.packages)?;
             Ok(layer)
         })?;
-        fs::write(out.join(LIST), serde_json::to_vec(&images)?).context("writing the list of images")
+        fs::write(out.join(LIST_OUTPUT), serde_json::to_vec(&images)?).context("writing the list of images")
     }
 
     /// `store/`, `images.json` and `listing.json`: every blob once, as a hard link to a file of the cache.
@@ -159,10 +159,10 @@ impl Build<'_> {
             .iter()
             .map(|(outputs, _)| outputs)
             .chain(built)
-            .map(|o| Store::at(&o.path(STORE)))
+            .map(|o| Store::at(&o.path(STORE_OUTPUT)))
             .collect();
         cache.step(&StepKey::new("image-store", 2, json!({ "images": images })), |out| {
-            let store = Store::create(&out.join(STORE))?;
+            let store = Store::create(&out.join(STORE_OUTPUT))?;
             let held =
                 |blob: &Blob| steps.iter().map(|s| s.blob_path(blob.digest)).find(|path| path.exists());
             let is_pulled = |image: &&StoredImage| !image.blobs().all(|blob| held(&blob).is_some());
@@ -173,8 +173,11 @@ impl Build<'_> {
                 store.take(blob, &source)?;
             }
             let StoreContents { payloads, images: listed } = store.finish(images)?;
-            fs::write(out.join(LIST), serde_json::to_vec(images)?)?;
-            fs::write(out.join(LISTING), serde_json::to_vec(&StoreListing { payloads, images: listed })?)?;
+            fs::write(out.join(LIST_OUTPUT), serde_json::to_vec(images)?)?;
+            fs::write(
+                out.join(LISTING_OUTPUT),
+                serde_json::to_vec(&StoreListing { payloads, images: listed })?,
+            )?;
             Ok(())
         })
     }

@@ -20,7 +20,7 @@ use crate::images::preload::{self, NeededImage, PreloadPlan, PresentImage};
 use crate::images::pull::{BlobCache, ImageRegistry, OfflineRegistry};
 use crate::images::spec::LocalImages;
 use crate::images::stored_image::StoredImage;
-use crate::images::{Runtime, Source};
+use crate::images::{PreloadSource, Runtime};
 use crate::lock::{Lock, LockPolicy};
 use crate::obtain::{Locker, ReleaseQuery};
 use crate::workloads::spec::ImagePolicy;
@@ -148,7 +148,7 @@ fn virtual_address() -> Result<FoundImage> {
 
 fn built(loaded: &Loaded) -> impl Iterator<Item = PresentImage> + '_ {
     loaded.definition.images.preload.iter().filter_map(|entry| match &entry.source {
-        Source::Built(image) => {
+        PreloadSource::Built(image) => {
             Some(PresentImage { names: vec![image.name.clone()], roles: entry.roles.clone() })
         }
         _ => None,
@@ -163,7 +163,7 @@ fn local_images(
 ) -> Result<Vec<(StepOutputs, Vec<StoredImage>)>> {
     let entries = loaded.definition.images.preload.iter();
     let locals = entries.filter_map(|entry| match &entry.source {
-        Source::Local(local) => Some((local, &entry.roles)),
+        PreloadSource::Local(local) => Some((local, &entry.roles)),
         _ => None,
     });
     let one = |(local, roles): (&LocalImages, &Vec<Role>)| {

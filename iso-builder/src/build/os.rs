@@ -9,7 +9,7 @@ use super::context::Build;
 use crate::cache::{StepKey, StepOutputs};
 use crate::definition::Base;
 use crate::files::digest_of_path;
-use crate::steps::{BaseSource, OVERLAY, ProductIdentity, RootfsSource, StepWork};
+use crate::steps::{BaseSource, OVERLAY_OUTPUT, ProductIdentity, RootfsSource, StepWork};
 
 impl Build<'_> {
     /// `base.tar`: the root file system before anything of ours.
@@ -73,7 +73,7 @@ impl Build<'_> {
             base: base.path("base.tar"),
             // The definition's overlays can change what the distribution brings.
             overlays: distribution
-                .map(|outputs| outputs.path(OVERLAY))
+                .map(|outputs| outputs.path(OVERLAY_OUTPUT))
                 .into_iter()
                 .chain(self.overlays(&definition.overlays.rootfs)?)
                 .chain(self.shipped()?)

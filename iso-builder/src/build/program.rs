@@ -12,8 +12,9 @@ use crate::definition::Architecture;
 use crate::elf;
 
 /// The version of this builder, which is also that of the installers that it takes.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-const NEXT: &str = "Build it with `make binaries` and leave out --installer, or name such a program.";
+const BUILDER_VERSION: &str = env!("CARGO_PKG_VERSION");
+const INSTALLER_HINT: &str =
+    "Build it with `make binaries` and leave out --installer, or name such a program.";
 
 /// The installer that belongs to the builder at `program`: the one in the same directory, where `make` puts both.
 pub(crate) fn standard(program: &Path) -> PathBuf {
@@ -26,9 +27,10 @@ pub(crate) fn standard(program: &Path) -> PathBuf {
 /// [`Class::Invalid`] if it is not there, or is not a static program of this architecture and of this builder's version.
 pub(super) fn check(path: &Path, architecture: Architecture) -> Result<PathBuf> {
     let what = || format!("checking the installer {}", path.display());
-    let refused = |why: String| Failure::new(Class::Invalid, what()).because(anyhow!("{why}")).hint(NEXT);
-    let file =
-        File::open(path).map_err(|error| Failure::new(Class::Invalid, what()).because(error).hint(NEXT))?;
+    let refused =
+        |why: String| Failure::new(Class::Invalid, what()).because(anyhow!("{why}")).hint(INSTALLER_HINT);
+    let file = File::open(path)
+        .map_err(|error| Failure::new(Class::Invalid, what()).because(error).hint(INSTALLER_HINT))?;
     let program = elf::read(&file).with_context(|| format!("reading {}", path.display()))?;
     let program = program.ok_or_else(|| refused("it is not an ELF program of 64 bits".into()))?;
     let wanted = match architecture {
@@ -44,9 +46,11 @@ pub(super) fn check(path: &Path, architecture: Architecture) -> Result<PathBuf> 
     let package = program.package.filter(|package| package.name == "installer");
     let package =
         package.ok_or_else(|| refused("it does not say that it is an installer, or which".into()))?;
-    if package.version != VERSION {
+    if package.version != BUILDER_VERSION {
         let version = package.version.replace(|c: char| !c.is_ascii_graphic(), "?");
-        return Err(refused(format!("it has the version {version}, and this builder {VERSION}")).into());
+        return Err(
+            refused(format!("it has the version {version}, and this builder {BUILDER_VERSION}")).into()
+        );
     }
     path.canonicalize().with_context(|| format!("resolving {}", path.display()))
 }
@@ -65,13 +69,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("installer");
         let check = || check(&path, Architecture::Amd64);
-        fs::write(&path, made(62, "installer", VERSION, &[])).unwrap();
+        fs::write(&path, made(62, "installer", BUILDER_VERSION, &[])).unwrap();
         assert_eq!(check().unwrap(), path.canonicalize().unwrap());
         for (bytes, told) in [
             (b"#!/bin/sh\n".to_vec(), "not an ELF program"),
-            (made(183, "installer", VERSION, &[]), "not a program for x86_64"),
-            (made(62, "installer", VERSION, &[INTERPRETED]), "not statically linked"),
-            (made(62, "busybox", VERSION, &[]), "does not say that it is an installer"),
+            (made(183, "installer", BUILDER_VERSION, &[]), "not a program for x86_64"),
+            (made(62, "installer", BUILDER_VERSION, &[INTERPRETED]), "not statically linked"),
+            (made(62, "busybox", BUILDER_VERSION, &[]), "does not say that it is an installer"),
             (made(62, "installer", "0.0.9\\u001b[31m", &[]), "it has the version 0.0.9?[31m, and this"),
         ] {
             fs::write(&path, bytes).unwrap();

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use base::progress::Progress;
 use model::config::Distribution;
 
-use super::image_outputs::{STORE, imported, stored};
+use super::image_outputs::{STORE_OUTPUT, imported, stored};
 use crate::cache::{Cache, StepOutputs};
 use crate::definition::Loaded;
 use crate::images::Store;
@@ -56,7 +56,7 @@ fn take_runtime(images: &mut StepImages, release: &ObtainedRelease) -> Result<(S
     let runtime = runtime::take(&mut all, version)?;
     let holder = images.iter().find(|(_, images)| images.contains(&runtime));
     let (outputs, _) = holder.context("an image is in the archive that it came from")?;
-    let store = Store::at(&outputs.path(STORE));
+    let store = Store::at(&outputs.path(STORE_OUTPUT));
     images.iter_mut().for_each(|(_, images)| images.retain(|image| image.name != runtime.name));
     Ok((store, runtime))
 }

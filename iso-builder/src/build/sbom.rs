@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::context::Build;
-use super::image_outputs::STORE;
+use super::image_outputs::STORE_OUTPUT;
 use super::images::BuiltImages;
 use crate::cache::{StepKey, StepOutputs};
 use crate::images::Store;
@@ -16,7 +16,7 @@ use crate::sbom::tree::{self, LayerReader};
 use crate::sbom::{self, PackageManager, SbomPackage, SbomProduct};
 
 /// The name of the document.
-pub(super) const NAME: &str = "sbom.spdx.json";
+pub(super) const SBOM_FILE: &str = "sbom.spdx.json";
 
 impl Build<'_> {
     /// The bill of materials of the OS and of the images.
@@ -35,7 +35,7 @@ impl Build<'_> {
                 os.packages.extend(definition.kubernetes.as_ref().map(released));
                 let mut contents = Vec::new();
                 if let Some(BuiltImages { store, images, .. }) = images {
-                    let store = Store::at(&store.path(STORE));
+                    let store = Store::at(&store.path(STORE_OUTPUT));
                     let mut layers = LayerReader::new(&store);
                     for image in images {
                         contents.push(layers.image(image)?);
@@ -44,10 +44,10 @@ impl Build<'_> {
                 let product =
                     SbomProduct { id: &definition.id, name: &definition.name, version: &definition.version };
                 let document = sbom::document(&product, &os, &contents, self.lock.epoch);
-                fs::write(out.join(NAME), document).context("writing the bill of materials")
+                fs::write(out.join(SBOM_FILE), document).context("writing the bill of materials")
             })
         })?;
-        Ok(outputs.path(NAME))
+        Ok(outputs.path(SBOM_FILE))
     }
 }
 

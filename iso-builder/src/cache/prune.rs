@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use walkdir::WalkDir;
 
-use super::record::RECORD;
+use super::record::RECORD_FILE;
 use super::{Cache, remove};
 
 /// What was removed, or would be in a dry run.
@@ -27,7 +27,7 @@ impl Cache {
         let mut pruned = Pruned::default();
         for entry in fs::read_dir(self.root.join("steps")).context("listing the steps of the cache")? {
             let directory = entry?.path();
-            let used = fs::metadata(directory.join(RECORD)).and_then(|record| record.modified());
+            let used = fs::metadata(directory.join(RECORD_FILE)).and_then(|record| record.modified());
             if used.is_ok_and(|used| used >= limit) {
                 continue;
             }
@@ -103,7 +103,7 @@ mod tests {
         };
         let (old, used) = (step("old"), step("used"));
         for outputs in [&old, &used] {
-            backdate(&outputs.path(RECORD));
+            backdate(&outputs.path(RECORD_FILE));
         }
         assert!(!step("used").fresh, "a step of long ago is still good");
         fs::create_dir(cache.downloads().join("blobs")).unwrap();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::digest_of_file;
 
 /// The record beside a step's outputs.
-pub(super) const RECORD: &str = ".step.json";
+pub(super) const RECORD_FILE: &str = ".step.json";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StepRecord {
@@ -30,7 +30,7 @@ pub(super) struct FileRecord {
 
 /// The record of a finished step if all its files are as recorded.
 pub(super) fn sound(directory: &Path) -> Result<Option<StepRecord>> {
-    let Ok(bytes) = fs::read(directory.join(RECORD)) else {
+    let Ok(bytes) = fs::read(directory.join(RECORD_FILE)) else {
         return Ok(None);
     };
     let Ok(record) = serde_json::from_slice::<StepRecord>(&bytes) else {
@@ -69,6 +69,6 @@ pub(super) fn mark_used(directory: &Path) {
     // A cache that cannot be written to can still be read.
     let _ = fs::File::options()
         .append(true)
-        .open(directory.join(RECORD))
+        .open(directory.join(RECORD_FILE))
         .and_then(|record| record.set_modified(SystemTime::now()));
 }

@@ -69,7 +69,7 @@ impl From<InputArguments> for InputOptions {
 #[derive(Debug, clap::Args)]
 pub(super) struct PullArguments {
     /// Manifests and blobs pulled at the same time.
-    #[arg(long, value_name = "COUNT", default_value_t = pull::TRANSFERS)]
+    #[arg(long, value_name = "COUNT", default_value_t = pull::DEFAULT_TRANSFERS)]
     #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
     transfers: usize,
     /// Pull at most this much a second, all transfers together: 10Mi, 500Ki.

@@ -18,9 +18,9 @@ use crate::customize::{
 };
 
 /// The longest defaults that are read, in bytes.
-const MAX_DEFAULTS: u64 = 1 << 20;
+const MAX_DEFAULTS_BYTES: u64 = 1 << 20;
 /// As much of a boot menu as is read, in bytes.
-const MAX_MENU: u64 = 1 << 20;
+const MAX_MENU_BYTES: u64 = 1 << 20;
 /// Writes to standard output instead of a file.
 const STANDARD_OUTPUT: &str = "-";
 
@@ -114,7 +114,8 @@ impl CustomizeCommand {
             );
         }
         let defaults = release.payload(Purpose::InstallDefaults);
-        let text = defaults.map(|payload| medium.read_at_most(&payload.path, MAX_DEFAULTS)).transpose()?;
+        let text =
+            defaults.map(|payload| medium.read_at_most(&payload.path, MAX_DEFAULTS_BYTES)).transpose()?;
         let text = text
             .map(String::from_utf8)
             .transpose()
@@ -157,7 +158,7 @@ fn can_have_password(medium: &OpenedMedium) -> Result<()> {
         return Ok(());
     }
     let menu = medium
-        .read_at_most(BOOT_MENU, MAX_MENU)
+        .read_at_most(BOOT_MENU, MAX_MENU_BYTES)
         .class(Class::Verification, || format!("reading {BOOT_MENU}"))?;
     if String::from_utf8_lossy(&menu).contains(" --unrestricted {") {
         return Ok(());

@@ -24,8 +24,8 @@ pub(super) struct ImagesCommand {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
-    images: Vec<Line>,
+struct ImagesReport {
+    images: Vec<ImageLine>,
     /// Bytes of all blobs, each once.
     stored: u64,
     /// Bytes that all images would take one by one.
@@ -35,7 +35,7 @@ struct Report {
 }
 
 #[derive(Debug, Serialize)]
-struct Line {
+struct ImageLine {
     name: String,
     digest: Digest,
     /// Bytes of its blobs.
@@ -50,7 +50,7 @@ struct Line {
 impl ImagesCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
         let images = build::list_images(&self.inputs.into(), &context.progress)?;
-        let report = Report::of(&images);
+        let report = ImagesReport::of(&images);
         match context.format {
             Format::Json => print(&serde_json::to_string_pretty(&report)?),
             Format::Text => print(&report.to_string()),
@@ -58,7 +58,7 @@ impl ImagesCommand {
     }
 }
 
-impl Report {
+impl ImagesReport {
     fn of(images: &[StoredImage]) -> Self {
         let mut users: BTreeMap<_, usize> = BTreeMap::new();
         for image in images {
@@ -69,7 +69,7 @@ impl Report {
         let line = |image: &StoredImage| {
             let blobs = distinct(image);
             let own = blobs.iter().filter(|blob| users.get(blob) == Some(&1)).map(|blob| blob.size).sum();
-            Line {
+            ImageLine {
                 name: image.name.to_string(),
                 digest: image.target().blob.digest,
                 size: blobs.iter().map(|blob| blob.size).sum(),
@@ -97,7 +97,7 @@ fn distinct(image: &StoredImage) -> std::collections::BTreeSet<crate::images::bl
     image.blobs().collect()
 }
 
-impl std::fmt::Display for Report {
+impl std::fmt::Display for ImagesReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let size = |bytes| ByteSize::bytes(bytes).to_string();
         let width = self.images.iter().map(|line| line.name.len()).max().unwrap_or(0).max("IMAGE".len());
@@ -147,7 +147,7 @@ mod tests {
             image("a.b/one:1", &[Role::Management], &[("base", 1000), ("one", 50)]),
             image("a.b/two:1", &[], &[("base", 1000)]),
         ];
-        let report = Report::of(&images);
+        let report = ImagesReport::of(&images);
         assert_eq!((report.stored, report.unshared), (1054, 2054));
         assert_eq!((report.images[0].size, report.images[0].own), (1052, 52));
         assert_eq!((report.roles["management"], report.roles["worker"]), (1054, 1002));

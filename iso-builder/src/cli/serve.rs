@@ -73,16 +73,16 @@ pub(super) struct ServeCommand {
     #[arg(long, value_name = "MINUTES", default_value_t = 60)]
     token_validity: u32,
     #[command(flatten)]
-    dhcp: Dhcp,
+    dhcp: DhcpArguments,
 }
 
 /// How machines find the server.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "DHCP and TFTP")]
-struct Dhcp {
+struct DhcpArguments {
     /// Run dnsmasq: `proxy` beside the network's own DHCP server, `full` as the only one. Needs root.
     #[arg(long, value_enum, value_name = "MODE")]
-    dnsmasq: Option<Kind>,
+    dnsmasq: Option<DnsmasqMode>,
     /// The only interface that dnsmasq answers on.
     #[arg(long, value_name = "NAME", requires = "dnsmasq")]
     interface: Option<String>,
@@ -117,29 +117,29 @@ fn certificate(text: &str) -> Result<CertificateChoice, String> {
 
 /// What dnsmasq does.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Kind {
+enum DnsmasqMode {
     /// Add what to boot to the answers of another server.
     Proxy,
     /// Give addresses too.
     Full,
 }
 
-impl Dhcp {
+impl DhcpArguments {
     fn mode(self, listen: SocketAddr) -> Result<Option<(DhcpMode, Option<String>)>> {
         let usage = |what: &str, hint: &str| Failure::new(Class::Invalid, what).hint(hint);
         let mode = match (self.dnsmasq, self.range) {
             (None, _) => return Ok(None),
-            (Some(Kind::Full), Some((first, last))) => {
+            (Some(DnsmasqMode::Full), Some((first, last))) => {
                 DhcpMode::Full { first, last, router: self.router, dns: self.dns }
             }
-            (Some(Kind::Full), None) => {
+            (Some(DnsmasqMode::Full), None) => {
                 return Err(usage("--dnsmasq full has no addresses", "Give --range FIRST,LAST.").into());
             }
-            (Some(Kind::Proxy), Some(_)) => {
+            (Some(DnsmasqMode::Proxy), Some(_)) => {
                 let hint = "Leave --range out, or use --dnsmasq full.";
                 return Err(usage("--dnsmasq proxy lends no addresses", hint).into());
             }
-            (Some(Kind::Proxy), None) => {
+            (Some(DnsmasqMode::Proxy), None) => {
                 let own = match listen.ip() {
                     IpAddr::V4(address) if !address.is_unspecified() => Some(address),
                     _ => None,

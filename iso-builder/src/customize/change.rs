@@ -17,9 +17,9 @@ use nix::libc;
 use super::location::{ByteRun, CustomisationLocation};
 
 /// What is compared and written as a whole.
-const BLOCK: usize = 4096;
-/// How much is read at a time; a multiple of [`BLOCK`].
-const CHUNK: usize = 1 << 20;
+const BLOCK_BYTES: usize = 4096;
+/// How much is read at a time; a multiple of [`BLOCK_BYTES`].
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// Access to the bytes of a medium.
 pub trait MediumWriter {
@@ -96,9 +96,9 @@ pub fn apply(
     header.resize(HEADER, 0);
     let body = wanted.area.get(HEADER..).unwrap_or_default();
     let (first, rest) = split(&place.area, HEADER as u64);
-    let grub = |act: &mut Act<'_>| differences(target, &place.grub, &wanted.grub, act);
-    let rest = |act: &mut Act<'_>| differences(target, &rest, body, act);
-    let head = |bytes: &[u8], act: &mut Act<'_>| differences(target, &first, bytes, act);
+    let grub = |act: &mut BlockAction<'_>| differences(target, &place.grub, &wanted.grub, act);
+    let rest = |act: &mut BlockAction<'_>| differences(target, &rest, body, act);
+    let head = |bytes: &[u8], act: &mut BlockAction<'_>| differences(target, &first, bytes, act);
 
     let mut found = 0;
     let mut count = |bytes: &[u8], _| {
@@ -127,22 +127,22 @@ pub fn apply(
 }
 
 /// What is done with bytes that a place should hold and does not.
-type Act<'a> = dyn FnMut(&[u8], u64) -> io::Result<()> + 'a;
+type BlockAction<'a> = dyn FnMut(&[u8], u64) -> io::Result<()> + 'a;
 
 /// Visits the blocks of `spans` that differ from `wanted` (with zeros behind it); adjacent blocks come together.
 fn differences(
     target: &dyn MediumWriter,
     spans: &[ByteRun],
     wanted: &[u8],
-    act: &mut Act<'_>,
+    act: &mut BlockAction<'_>,
 ) -> io::Result<()> {
     let mut wanted = wanted;
-    let mut there = vec![0; CHUNK];
-    let mut should = vec![0; CHUNK];
+    let mut there = vec![0; CHUNK_BYTES];
+    let mut should = vec![0; CHUNK_BYTES];
     for span in spans {
         let mut done = 0;
         while done < span.length {
-            let length = usize::try_from(span.length - done).unwrap_or(CHUNK).min(CHUNK);
+            let length = usize::try_from(span.length - done).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
             let (there, should) = (&mut there[..length], &mut should[..length]);
             target.read(there, span.at + done)?;
             let (given, later) = wanted.split_at(wanted.len().min(length));
@@ -161,11 +161,11 @@ fn differences(
 /// Runs of whole blocks that differ, in bytes.
 fn runs(there: &[u8], should: &[u8]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
-    for (number, (one, other)) in there.chunks(BLOCK).zip(should.chunks(BLOCK)).enumerate() {
+    for (number, (one, other)) in there.chunks(BLOCK_BYTES).zip(should.chunks(BLOCK_BYTES)).enumerate() {
         if one == other {
             continue;
         }
-        let (start, end) = (number * BLOCK, number * BLOCK + one.len());
+        let (start, end) = (number * BLOCK_BYTES, number * BLOCK_BYTES + one.len());
         match runs.last_mut() {
             Some(last) if last.1 == start => last.1 = end,
             _ => runs.push((start, end)),
@@ -195,7 +195,7 @@ mod tests {
 
     /// A device that loses power after so many writes, the last of which may reach it in part. What was not flushed by
     /// then has reached it in any order: here what was written last is there, and what was written before it is not.
-    struct Failing {
+    struct FailingDevice {
         lasting: RefCell<Vec<u8>>,
         pending: RefCell<Vec<(Vec<u8>, u64)>>,
         writes: Cell<usize>,
@@ -222,7 +222,7 @@ mod tests {
         AreaContents { area: Vec::new(), grub: argument::grub(&[], None).unwrap() }
     }
 
-    impl Failing {
+    impl FailingDevice {
         fn new(bytes: Vec<u8>, writes: usize, torn: usize) -> Self {
             Self { lasting: bytes.into(), pending: RefCell::default(), writes: writes.into(), torn }
         }
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    impl MediumWriter for Failing {
+    impl MediumWriter for FailingDevice {
         fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
             let at = usize::try_from(at).unwrap();
             buffer.copy_from_slice(&self.lasting.borrow()[at..at + buffer.len()]);
@@ -272,7 +272,7 @@ mod tests {
 
     fn image(wanted: &AreaContents) -> Vec<u8> {
         let empty = vec![0; 400_000];
-        let target = Failing::new(empty, usize::MAX, 0);
+        let target = FailingDevice::new(empty, usize::MAX, 0);
         apply(&target, &place(), wanted).unwrap();
         target.lasting.into_inner()
     }
@@ -287,7 +287,7 @@ mod tests {
             let (before, after) = (image(&from), image(&to));
             let (mut refused, mut finished) = (0, false);
             for (writes, torn) in (0..12).flat_map(|writes| [0, 512, 4096].map(|torn| (writes, torn))) {
-                let target = Failing::new(before.clone(), writes, torn);
+                let target = FailingDevice::new(before.clone(), writes, torn);
                 finished = apply(&target, &place(), &to).is_ok();
                 let bytes = target.lasting.into_inner();
                 let (area, grub) = found(&bytes);
@@ -298,7 +298,7 @@ mod tests {
                         "{writes} {torn}"
                     ),
                 }
-                let again = Failing::new(bytes, usize::MAX, 0);
+                let again = FailingDevice::new(bytes, usize::MAX, 0);
                 apply(&again, &place(), &to).unwrap();
                 assert!(again.lasting.into_inner() == after, "another run mends it ({writes}, {torn})");
             }
@@ -308,14 +308,14 @@ mod tests {
 
     #[test]
     fn what_is_there_already_is_not_written() {
-        let target = Failing::new(image(&wanted("one=1")), 0, 0);
+        let target = FailingDevice::new(image(&wanted("one=1")), 0, 0);
         assert_eq!(apply(&target, &place(), &wanted("one=1")).unwrap(), 0);
     }
 
     #[test]
     fn only_blocks_that_differ_are_written_and_going_back_gives_the_same_bytes() {
         let before = image(&original());
-        let target = Failing::new(before.clone(), usize::MAX, 0);
+        let target = FailingDevice::new(before.clone(), usize::MAX, 0);
         let written = apply(&target, &place(), &wanted("one=1")).unwrap();
         assert!(written < 64 << 10, "{written}");
         apply(&target, &place(), &original()).unwrap();

@@ -16,9 +16,9 @@ use model::config::{BootPassword, InstallConfig, Invalid, Pem, Secret, rules, sh
 use model::machine::{Nodes, Selector};
 
 /// What the fallback is called in a directory of configurations.
-const DEFAULT: &str = "default";
+const FALLBACK_STEM: &str = "default";
 /// The most that extra files have together: they become a part of the node document.
-const MOST_FILES: usize = 512 << 10;
+const MAX_FILES_BYTES: usize = 512 << 10;
 
 #[derive(Clone, Debug, Default)]
 pub struct CustomisationSources {
@@ -81,7 +81,7 @@ impl GatheredCustomisation {
     fn add_node(&mut self, selector: Option<&Selector>, path: &Path) -> Result<()> {
         let what = || format!("reading the configuration {}", path.display());
         let text = read_text(path).class(Class::Invalid, what)?;
-        let stem = selector.map_or_else(|| DEFAULT.to_owned(), Selector::stem);
+        let stem = selector.map_or_else(|| FALLBACK_STEM.to_owned(), Selector::stem);
         // Case matters in no serial number, and it does in the names of files.
         let same = |name: &&String| name.eq_ignore_ascii_case(&format!("{stem}.yaml"));
         if let Some(before) = self.origins.keys().find(same).and_then(|name| self.origins.get(name)) {
@@ -124,7 +124,7 @@ impl GatheredCustomisation {
         let inner = target.strip_prefix('/').filter(|inner| is_inner(inner));
         let inner = inner.ok_or_else(|| anyhow!("{target} is not an absolute path without `.` and `..`"));
         let inner = inner.class(Class::Invalid, what)?.to_owned();
-        let bytes = read_at_most(path, MOST_FILES as u64).class(Class::Invalid, what)?;
+        let bytes = read_at_most(path, MAX_FILES_BYTES as u64).class(Class::Invalid, what)?;
         let mode = fs::metadata(path).class(Class::Invalid, what)?.permissions().mode() & 0o777;
         let file = File { mode, bytes };
         if self.content.files.insert(inner, file).is_some() {
@@ -140,9 +140,9 @@ impl GatheredCustomisation {
     pub fn check(&mut self, defaults: Option<(&str, &str)>) -> Result<Vec<String>> {
         let content = &self.content;
         let size: usize = content.files.values().map(|file| file.bytes.len()).sum();
-        if size > MOST_FILES {
+        if size > MAX_FILES_BYTES {
             let what = format!(
-                "the files for the node have {size} bytes together, and there is room for {MOST_FILES}"
+                "the files for the node have {size} bytes together, and there is room for {MAX_FILES_BYTES}"
             );
             return Err(Failure::new(Class::Invalid, what)
                 .hint("Put what is larger into a container image.")

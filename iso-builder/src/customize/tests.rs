@@ -23,12 +23,12 @@ use testing::http::AUTHORITY as CERTIFICATE;
 use testing::medium::{SampleMedium, damage};
 
 /// A medium with room, and configurations beside it.
-struct Bench {
+struct CustomizeFixture {
     sample: SampleMedium,
     path: PathBuf,
 }
 
-impl Bench {
+impl CustomizeFixture {
     fn new() -> Self {
         let sample = SampleMedium::new(MediumKind::Full).with_room();
         let path = sample.iso();
@@ -77,7 +77,7 @@ fn nothing() -> AreaContents {
 
 #[test]
 fn a_customised_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     let before = fs::read(&bench.path).unwrap();
     assert_eq!(
         Customisation::of(&OpenedMedium::open(&bench.path).unwrap()).state,
@@ -115,7 +115,7 @@ fn a_customised_iso_is_whole_shows_no_secret_and_goes_back_to_its_bytes() {
 
 #[test]
 fn a_copy_as_a_file_and_as_a_stream_are_what_a_change_in_place_gives() {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     let before = fs::read(&bench.path).unwrap();
     let wanted = wanted(&bench.sources().read().unwrap());
     let place = CustomisationLocation::find(&OpenedMedium::open(&bench.path).unwrap()).unwrap();
@@ -132,7 +132,7 @@ fn a_copy_as_a_file_and_as_a_stream_are_what_a_change_in_place_gives() {
 
 #[test]
 fn a_new_customisation_replaces_all_of_the_old_one() {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
     let sources =
         CustomisationSources { fallback: Some(bench.node("only")), ..CustomisationSources::default() };
@@ -147,7 +147,7 @@ fn a_new_customisation_replaces_all_of_the_old_one() {
 
 #[test]
 fn a_netboot_set_is_customised_beside_its_manifest() {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     let tree = bench.sample.tree();
     apply(&tree, &wanted(&bench.sources().read().unwrap()));
     assert_eq!(Customisation::of(&OpenedMedium::open(&tree).unwrap()).configurations.len(), 2);
@@ -159,7 +159,7 @@ fn a_netboot_set_is_customised_beside_its_manifest() {
 
 #[test]
 fn damage_to_the_area_and_other_arguments_for_grub_fail_verification() {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     apply(&bench.path, &wanted(&bench.sources().read().unwrap()));
     let faults = |path: &Path| -> Vec<_> {
         let report = verify(&OpenedMedium::open(path).unwrap(), &Progress::silent()).unwrap();
@@ -190,7 +190,7 @@ fn media_without_room_and_cut_ones_are_refused_and_not_written() {
             CustomisationState::Impossible
         );
     }
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     let whole = fs::read(&bench.path).unwrap();
     for lost in [100_000, 400_000, whole.len() / 2] {
         fs::write(&bench.path, &whole[..whole.len() - lost]).unwrap();
@@ -214,7 +214,7 @@ fn boot_password(digit: char) -> String {
     format!("grub.pbkdf2.sha512.10000.{}.{}", digit.to_string().repeat(128), "CD".repeat(64))
 }
 
-impl Bench {
+impl CustomizeFixture {
     fn protected(&self, hostname: &str, digit: char) -> PathBuf {
         let text = fs::read_to_string(self.node(hostname)).unwrap();
         let key = format!("os:\n  boot_password: {}\n", boot_password(digit));
@@ -226,7 +226,7 @@ impl Bench {
 
 #[test]
 fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_checked_there() {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     let sources = CustomisationSources {
         fallback: Some(bench.protected("one", 'A')),
         for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), bench.protected("two", 'A'))],
@@ -254,7 +254,7 @@ fn a_boot_password_of_a_configuration_protects_the_menu_of_the_medium_and_is_che
 
 #[test]
 fn configurations_with_different_boot_passwords_do_not_go_onto_one_medium() {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     let sources = CustomisationSources {
         fallback: Some(bench.protected("one", 'A')),
         for_machines: vec![("mac:52:54:00:00:00:01".parse().unwrap(), bench.protected("two", 'B'))],
@@ -270,7 +270,7 @@ fn configurations_with_different_boot_passwords_do_not_go_onto_one_medium() {
 
 #[test]
 fn two_configurations_for_one_machine_are_named_both() {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     let (one, other) = (bench.node("one"), bench.node("other"));
     let mac = |text: &str| text.parse().unwrap();
     let directory = bench.file("rack/mac-52-54-00-00-00-0a.yaml", "install: {}");
@@ -310,7 +310,7 @@ fn two_configurations_for_one_machine_are_named_both() {
 
 #[test]
 fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     let fallback = |text: &str| CustomisationSources {
         fallback: Some(bench.file("bad.yaml", text)),
         ..CustomisationSources::default()
@@ -361,7 +361,7 @@ fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
 
 #[test]
 fn inspect_and_verify_tell_of_a_customised_medium() -> Result<()> {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     apply(&bench.path, &wanted(&bench.sources().read()?));
     for format in [Format::Text, Format::Json] {
         let context = Context { format, progress: Progress::silent() };
@@ -378,7 +378,7 @@ fn inspect_and_verify_tell_of_a_customised_medium() -> Result<()> {
 
 #[test]
 fn a_medium_that_is_as_it_was_built_does_not_count_as_customised() {
-    let bench = Bench::new();
+    let bench = CustomizeFixture::new();
     let gathered = bench.sources().read().unwrap();
     let beside = bench.sample.directory.path().join(FILE);
     for (wanted, expected) in [(nothing(), false), (wanted(&gathered), true), (nothing(), false)] {

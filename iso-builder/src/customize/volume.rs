@@ -13,13 +13,13 @@ use medium::customization::Content;
 use model::config::Secret;
 
 /// The label that FAT has room for.
-const LABEL: &str = "NQRUST-CONF";
+const VOLUME_LABEL: &str = "NQRUST-CONF";
 /// The name of a configuration that is for every machine.
-const ONLY: &str = "install.yaml";
+const ONLY_CONFIGURATION: &str = "install.yaml";
 /// The smallest volume, which every firmware and every tool takes for one.
-const LEAST: ByteSize = ByteSize::mib(2);
+const MIN_VOLUME: ByteSize = ByteSize::mib(2);
 /// Files have these times, whenever the volume is made: the first that FAT can tell (1980).
-const EPOCH: u64 = 315_532_800;
+const FILE_TIME: u64 = 315_532_800;
 
 /// Makes the image `output`, readable by its owner only; the same configurations make the same bytes.
 pub fn make(content: &Content, output: &Path) -> Result<()> {
@@ -36,12 +36,12 @@ fn write(content: &Content, image: &mut std::fs::File) -> Result<()> {
     let files = files(content);
     // For each file the rest of its last cluster and its directory entry; and room for the file system itself.
     let bytes: u64 = files.iter().map(|(_, text)| text.expose().len() as u64 + 8192).sum();
-    let size = (ByteSize::bytes(bytes) + ByteSize::mib(1)).align_up(1 << 20).max(LEAST);
+    let size = (ByteSize::bytes(bytes) + ByteSize::mib(1)).align_up(1 << 20).max(MIN_VOLUME);
     image.set_len(size.get())?;
     let all: Vec<u8> =
         files.iter().flat_map(|(path, text)| [path.as_bytes(), text.expose().as_bytes()].concat()).collect();
     let id = u32::from_le_bytes(Digest::of(&all).first_bytes());
-    let volume = Volume { label: LABEL, id, sector: 512, epoch: EPOCH, kind: Kind::BySize };
+    let volume = Volume { label: VOLUME_LABEL, id, sector: 512, epoch: FILE_TIME, kind: Kind::BySize };
     let files =
         files.iter().map(|(path, text)| FatFile::new(path.as_str(), text.expose().as_bytes())).collect();
     fat::write_volume(image, volume, files)?;
@@ -54,7 +54,7 @@ fn write(content: &Content, image: &mut std::fs::File) -> Result<()> {
 fn files(content: &Content) -> Vec<(String, &Secret)> {
     let mut nodes = content.nodes.iter();
     match (nodes.next(), nodes.next()) {
-        (Some((name, text)), None) if name == "default.yaml" => vec![(ONLY.to_owned(), text)],
+        (Some((name, text)), None) if name == "default.yaml" => vec![(ONLY_CONFIGURATION.to_owned(), text)],
         _ => content.nodes.iter().map(|(name, text)| (format!("nodes/{name}"), text)).collect(),
     }
 }
@@ -89,7 +89,7 @@ mod tests {
             make(&content, &path).unwrap();
             let bytes = std::fs::read(&path).unwrap();
             assert!(mtools("mtype", &path, &[file]).starts_with("# "), "{file}");
-            assert!(mtools("mlabel", &path, &["-s", "::"]).contains(LABEL));
+            assert!(mtools("mlabel", &path, &["-s", "::"]).contains(VOLUME_LABEL));
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
             make(&content, &path).unwrap();
             assert!(std::fs::read(&path).unwrap() == bytes, "the same bytes");

@@ -21,7 +21,7 @@ use super::shape::{schema, shape};
 use super::{Definition, rules, spellings};
 
 /// The first character of a document.
-const BEGIN: Span = Span { start: 0, end: 0, line: 1, column: 1 };
+const DOCUMENT_BEGIN: Span = Span { start: 0, end: 0, line: 1, column: 1 };
 
 /// A definition, with the file that its paths are relative to.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ pub(super) fn parse(text: &str, name: &str, search: Search<'_>) -> Result<Defini
     let unread = |problem| Source::unread(name, text).diagnose(vec![problem]);
     let tree = tree::read_linked(text).map_err(unread)?;
     // An empty document lacks what every definition has.
-    let mut root = tree.root.unwrap_or(TreeNode { span: BEGIN, kind: NodeKind::Map(Vec::new()) });
+    let mut root = tree.root.unwrap_or(TreeNode { span: DOCUMENT_BEGIN, kind: NodeKind::Map(Vec::new()) });
     spellings::settle(&mut root, schema());
     let place = |key: &str| shape().places(key, "").into_iter().next();
     let mut walk = Walk { help: Some(Help { within: None, place }), ..Walk::default() };
@@ -99,7 +99,7 @@ pub(super) fn parse(text: &str, name: &str, search: Search<'_>) -> Result<Defini
         // The formats accept a value that its type refuses: a defect of the builder, and still no reason to accept the
         // document.
         let message = "the definition holds a value that cannot be used";
-        walk.problems.push(Problem::new(BEGIN, "", "invalid-value", message));
+        walk.problems.push(Problem::new(DOCUMENT_BEGIN, "", "invalid-value", message));
     }
     let source = Source::new(name, text, walk.hidden, &tree.comments);
     definition.map_err(|()| source.diagnose(walk.problems))

@@ -12,10 +12,10 @@ use super::rules::PathTarget;
 use super::{Definition, Loaded};
 
 /// What every definition has.
-const LEAST: &str = "id: a\nname: A\nversion: '1'\nbase: {debian: {include: [dash]}}\n";
+const REQUIRED_KEYS: &str = "id: a\nname: A\nversion: '1'\nbase: {debian: {include: [dash]}}\n";
 
 /// Keys of every kind, in an order in which lines can be left out.
-const FULL: &str = "\
+const ALL_KEYS: &str = "\
 id: hypervisor
 name: \"The Hypervisor\"
 version: 1.0
@@ -122,7 +122,7 @@ overlays:
 #[test]
 fn what_contradicts_itself_is_told_at_its_place_beside_other_mistakes() {
     let text = format!(
-        "{LEAST}\
+        "{REQUIRED_KEYS}\
 images:
   runtime: rke2
   preload:
@@ -170,7 +170,7 @@ fn an_unknown_key_gets_the_key_that_was_meant_and_no_other_spelling_is_one() {
         ("runtime_version: 1", None),
         ("zebra: 1", None),
     ] {
-        let told = read(&format!("{LEAST}{line}\n")).unwrap_err().0;
+        let told = read(&format!("{REQUIRED_KEYS}{line}\n")).unwrap_err().0;
         let [told] = &told[..] else { panic!("{line}: {told:?}") };
         assert_eq!((told.code, told.suggestion.as_deref()), ("unknown-key", hint), "{line}");
     }
@@ -214,9 +214,9 @@ fn of_a_definition_with_very_many_mistakes_a_hundred_are_told() {
 #[test]
 fn no_secret_of_a_registry_is_shown() {
     let keys = "registries: {configs: {a.example.org: {Auth: {Password: hunter2, usrname: x}}}}\n";
-    let shown = read(&format!("{LEAST}{keys}")).unwrap_err().to_string();
+    let shown = read(&format!("{REQUIRED_KEYS}{keys}")).unwrap_err().to_string();
     assert!(shown.contains("usrname") && !shown.contains("hunter2"), "{shown}");
-    let shown = read(&format!("{LEAST}{keys}  }}: [\n")).unwrap_err().to_string();
+    let shown = read(&format!("{REQUIRED_KEYS}{keys}  }}: [\n")).unwrap_err().to_string();
     assert!(!shown.contains("hunter2"), "{shown}");
 }
 
@@ -235,7 +235,7 @@ fn every_definition_of_the_repository_is_what_its_types_make_of_it() {
 
 #[test]
 fn every_form_that_the_types_accept_is_accepted_with_the_same_value() {
-    same(FULL);
+    same(ALL_KEYS);
     for more in [
         "kubernetes:\n",
         "kubernetes: null\ninstall_config: ~\n",
@@ -269,7 +269,7 @@ fn every_form_that_the_types_accept_is_accepted_with_the_same_value() {
         "charts: [{name: a, path: b, values: , kube_version: , api_versions: }]\n",
         "images: {preload: [{name: a:1, layers: [{packages: [dash]}], image: , env: }]}\n",
     ] {
-        same(&format!("{LEAST}{more}"));
+        same(&format!("{REQUIRED_KEYS}{more}"));
     }
 }
 
@@ -293,12 +293,12 @@ fn same(text: &str) {
 proptest! {
     #[test]
     fn reading_a_mutated_definition_never_panics_and_accepts_what_the_types_accept(
-        at in 0..FULL.len(),
+        at in 0..ALL_KEYS.len(),
         length in 0..12_usize,
         with in "[a-z:{}\\[\\],'&*~<# \n-]{0,6}",
     ) {
-        let end = (at + length).min(FULL.len());
-        let text = format!("{}{with}{}", &FULL[..at], &FULL[end..]);
+        let end = (at + length).min(ALL_KEYS.len());
+        let text = format!("{}{with}{}", &ALL_KEYS[..at], &ALL_KEYS[end..]);
         same(&text);
     }
 

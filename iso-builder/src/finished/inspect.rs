@@ -18,7 +18,7 @@ use crate::customize::{ConfigSummary, Customisation};
 use crate::wording::{counted, printable};
 
 /// The longest install configuration that is read, in bytes.
-const MAX_CONFIG: u64 = 1 << 20;
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Show what a medium carries.
 #[derive(Debug, Args)]
@@ -134,7 +134,7 @@ impl PayloadTotals {
 impl EmbeddedConfig {
     /// The parser's message is left out: it quotes the document, which may have secrets.
     fn read(medium: &OpenedMedium, payload: &Payload) -> Self {
-        let bytes = medium.read_at_most(&payload.path, MAX_CONFIG).ok();
+        let bytes = medium.read_at_most(&payload.path, MAX_CONFIG_BYTES).ok();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         let summary = text.as_deref().and_then(ConfigSummary::of);
         Self { path: payload.path.clone(), size: payload.size, sha256: payload.sha256, summary }

@@ -24,7 +24,7 @@ use crate::customize::CustomisationLocation;
 use crate::customize::change::{self, AreaContents};
 
 /// A finished ISO, which is changed byte by byte.
-struct Built {
+struct TamperedIso {
     sample: SampleMedium,
     path: PathBuf,
     file: File,
@@ -33,7 +33,7 @@ struct Built {
     regions: Vec<(RegionOwner, usize, usize)>,
 }
 
-impl Built {
+impl TamperedIso {
     fn new(kind: MediumKind) -> Self {
         Self::of(SampleMedium::new(kind))
     }
@@ -66,9 +66,9 @@ impl Built {
     }
 
     /// What `verify` says while the bytes at `offset` are `bytes`.
-    fn with(&self, offset: usize, bytes: &[u8]) -> Outcome {
+    fn with(&self, offset: usize, bytes: &[u8]) -> VerifyOutcome {
         self.write(offset, bytes);
-        let outcome = Outcome::of(&self.path);
+        let outcome = VerifyOutcome::of(&self.path);
         self.write(offset, &self.bytes[offset..offset + bytes.len()]);
         outcome
     }
@@ -98,9 +98,9 @@ impl Built {
 }
 
 /// What the command ends with.
-struct Outcome(Result<VerifyReport>);
+struct VerifyOutcome(Result<VerifyReport>);
 
-impl Outcome {
+impl VerifyOutcome {
     fn of(path: &Path) -> Self {
         let medium = OpenedMedium::open_for_verification(path);
         Self(medium.and_then(|medium| verify(&medium, &Progress::silent())))
@@ -137,8 +137,8 @@ fn is_bulk(owner: &RegionOwner) -> bool {
 
 #[test]
 fn the_boot_menu_of_a_medium_with_a_password_is_shut_and_nobody_opens_it_unseen() {
-    let built = Built::of(SampleMedium::new(MediumKind::Full).with_boot_password());
-    let report = Outcome::of(&built.path).0.unwrap();
+    let built = TamperedIso::of(SampleMedium::new(MediumKind::Full).with_boot_password());
+    let report = VerifyOutcome::of(&built.path).0.unwrap();
     assert_eq!((report.findings.len(), report.coverage), (0, VerifyCoverage::Whole), "{report}");
     assert!(!String::from_utf8_lossy(&built.sample.release.to_bytes()).contains("grub.pbkdf2"));
     let (menu, password) = ("boot/grub/grub.cfg", "boot/grub/password.cfg");
@@ -156,9 +156,9 @@ fn the_boot_menu_of_a_medium_with_a_password_is_shut_and_nobody_opens_it_unseen(
 #[test]
 fn an_iso_as_it_was_built_is_compared_whole_and_good_also_on_a_longer_stick() {
     for kind in [MediumKind::Full, MediumKind::NetInstall] {
-        let built = Built::new(kind);
+        let built = TamperedIso::new(kind);
         built.write(built.bytes.len(), &[0xAA; 70_000]);
-        let report = Outcome::of(&built.path).0.unwrap();
+        let report = VerifyOutcome::of(&built.path).0.unwrap();
         assert_eq!((report.findings.len(), report.coverage), (0, VerifyCoverage::Whole), "{report}");
         assert!(report.to_string().ends_with("and every other byte is what iso-builder writes"), "{report}");
     }
@@ -166,21 +166,21 @@ fn an_iso_as_it_was_built_is_compared_whole_and_good_also_on_a_longer_stick() {
 
 #[test]
 fn a_byte_changed_in_any_structure_or_file_is_found_and_named() {
-    let built = Built::new(MediumKind::Full);
+    let built = TamperedIso::new(MediumKind::Full);
     let count = built.change_every(64, |owner| !is_bulk(owner));
     assert!(count > 1000, "{count}");
 }
 
 #[test]
 fn a_byte_changed_in_padding_the_esp_image_or_the_area_is_found_and_named() {
-    let built = Built::new(MediumKind::NetInstall);
+    let built = TamperedIso::new(MediumKind::NetInstall);
     let count = built.change_every(16 << 10, is_bulk);
     assert!(count > 1000, "{count}");
 }
 
 #[test]
 fn a_shell_on_the_kernel_command_line_of_the_boot_menu_is_found() {
-    let built = Built::new(MediumKind::Full);
+    let built = TamperedIso::new(MediumKind::Full);
     for (text, changed) in [
         ("rd.shell=0", "rd.shell=1"),
         ("search --no-floppy", "insmod --no-floppy"),
@@ -194,7 +194,7 @@ fn a_shell_on_the_kernel_command_line_of_the_boot_menu_is_found() {
 
 #[test]
 fn a_second_release_on_a_kernel_line_is_found() {
-    let built = Built::new(MediumKind::Full);
+    let built = TamperedIso::new(MediumKind::Full);
     let other = format!("linux /boot/vmlinuz nqrust.release={} ", Digest::of(b"another").oci());
     let at = built.find("menuentry \"Boot from local disk\"");
     assert_eq!(built.with(at, other.as_bytes()).paths(), ["boot/grub/grub.cfg"]);
@@ -202,7 +202,7 @@ fn a_second_release_on_a_kernel_line_is_found() {
 
 #[test]
 fn a_loader_or_a_script_changed_in_the_esp_image_is_found() {
-    let built = Built::new(MediumKind::Full);
+    let built = TamperedIso::new(MediumKind::Full);
     let esp = built.region(&RegionOwner::Esp).start;
     let stub = esp + built.bytes[esp..].windows(7).position(|window| window == b"search ").unwrap();
     assert_eq!(built.with(stub, b"insmod ").paths(), ["EFI system partition"]);
@@ -213,7 +213,7 @@ fn a_loader_or_a_script_changed_in_the_esp_image_is_found() {
 
 #[test]
 fn a_directory_entry_that_points_elsewhere_is_found_in_each_of_the_two_trees() {
-    let built = Built::new(MediumKind::Full);
+    let built = TamperedIso::new(MediumKind::Full);
     let live = |volume| RegionOwner::Directory(volume, "live".into());
     for volume in [HybridVolume::Device, HybridVolume::Partition] {
         let place = built.region(&live(volume));
@@ -228,7 +228,7 @@ fn a_directory_entry_that_points_elsewhere_is_found_in_each_of_the_two_trees() {
 
 #[test]
 fn a_hidden_file_in_the_padding_is_found() {
-    let built = Built::new(MediumKind::Full);
+    let built = TamperedIso::new(MediumKind::Full);
     let (owner, at, _) = built
         .regions
         .iter()
@@ -240,7 +240,7 @@ fn a_hidden_file_in_the_padding_is_found() {
 
 #[test]
 fn a_manifest_that_was_changed_together_with_the_digest_in_the_menu_is_found() {
-    let built = Built::new(MediumKind::Full);
+    let built = TamperedIso::new(MediumKind::Full);
     let old = built.sample.release.to_bytes();
     let mut release = built.sample.release.clone();
     release.epoch += 1;
@@ -248,7 +248,7 @@ fn a_manifest_that_was_changed_together_with_the_digest_in_the_menu_is_found() {
     assert_eq!(old.len(), new.len());
     let at = built.find(std::str::from_utf8(&old).unwrap());
     built.write(at, &new);
-    assert_eq!(Outcome::of(&built.path).paths(), [MANIFEST], "only the manifest itself");
+    assert_eq!(VerifyOutcome::of(&built.path).paths(), [MANIFEST], "only the manifest itself");
     let [old, new] = [&old, &new].map(|manifest| Digest::of(manifest));
     let bytes = fs::read(&built.path).unwrap();
     for (text, changed) in
@@ -257,7 +257,7 @@ fn a_manifest_that_was_changed_together_with_the_digest_in_the_menu_is_found() {
         let places = bytes.windows(text.len()).enumerate().filter(|(_, window)| *window == text.as_bytes());
         places.for_each(|(at, _)| built.write(at, changed.as_bytes()));
     }
-    let paths = Outcome::of(&built.path).paths();
+    let paths = VerifyOutcome::of(&built.path).paths();
     for part in ["GUID partition table", "volume descriptors", "EFI system partition"] {
         assert!(paths.iter().any(|path| path == part), "{part} in {paths:?}");
     }
@@ -267,7 +267,7 @@ fn a_manifest_that_was_changed_together_with_the_digest_in_the_menu_is_found() {
 #[test]
 fn an_iso_of_an_older_builder_is_checked_by_its_payloads_and_says_so() {
     let sample = SampleMedium::new(MediumKind::Full);
-    let report = Outcome::of(&sample.iso()).0.unwrap();
+    let report = VerifyOutcome::of(&sample.iso()).0.unwrap();
     assert_eq!((report.findings.len(), report.coverage), (0, VerifyCoverage::PayloadsOnly));
     let text = report.to_string();
     assert!(text.contains("warning: another version of iso-builder made this ISO"), "{text}");
@@ -278,7 +278,7 @@ proptest! {
 
     #[test]
     fn random_changes_are_all_found(seeds in proptest::collection::vec((any::<u64>(), 1_u8..=255), 250)) {
-        let built = Built::new(MediumKind::NetInstall);
+        let built = TamperedIso::new(MediumKind::NetInstall);
         for (seed, flip) in seeds {
             let at = usize::try_from(seed % built.bytes.len() as u64).unwrap();
             built.with(at, &[built.bytes[at] ^ flip]).assert_names(built.owner(at), at);
@@ -290,7 +290,7 @@ proptest! {
         texts in proptest::collection::vec("[a-z ]{0,3000}", 0..4),
         words in proptest::collection::vec("[a-z0-9]{1,8}(=[a-z0-9.,/]{0,20})?", 0..5),
     ) {
-        let built = Built::new(MediumKind::Full);
+        let built = TamperedIso::new(MediumKind::Full);
         let node = |(number, text)| (format!("mac-52-54-00-00-00-0{number}.yaml"), Secret::new(text));
         let arguments = words.iter().filter_map(|word| word.parse().ok()).collect();
         let nodes = texts.into_iter().enumerate().map(node).collect();
@@ -300,7 +300,7 @@ proptest! {
             let wanted = AreaContents { area: area::bytes(&content).unwrap(), grub };
             let place = CustomisationLocation::find(&OpenedMedium::open(&built.path).unwrap()).unwrap();
             change::apply(&built.file, &place, &wanted).unwrap();
-            let report = Outcome::of(&built.path).0.unwrap();
+            let report = VerifyOutcome::of(&built.path).0.unwrap();
             prop_assert!(report.findings.is_empty() && report.coverage == VerifyCoverage::Whole, "{report}");
         }
         prop_assert!(fs::read(&built.path).unwrap() == built.bytes);

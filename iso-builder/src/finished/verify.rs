@@ -25,7 +25,7 @@ pub use super::report::{MediumFault, MediumFinding, VerifyCoverage, VerifyReport
 use crate::customize::{Customisation, customisation};
 
 /// Large reads keep a drive streaming.
-const BUFFER: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Check that a medium is as it was built, but for what it was customised with.
 #[derive(Debug, Args)]
@@ -148,7 +148,7 @@ fn check_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> O
 
 /// Digest and length; a payload that is too long is read to one byte more than its length.
 fn read_payload(medium: &OpenedMedium, payload: &Payload, step: &mut Step) -> io::Result<(Digest, u64)> {
-    let reader = BufReader::with_capacity(BUFFER, medium.open_file(&payload.path)?);
+    let reader = BufReader::with_capacity(BUFFER_BYTES, medium.open_file(&payload.path)?);
     Digest::of_reader(step.reader(reader.take(payload.size.saturating_add(1))))
 }
 

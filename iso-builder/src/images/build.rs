@@ -85,7 +85,7 @@ impl Layers<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::{Entry, Source};
+    use super::super::spec::{PreloadEntry, PreloadSource};
     use super::*;
     use std::fs::File;
     use std::path::Path;
@@ -93,9 +93,9 @@ mod tests {
     fn spec(name: &str, layers: &[&str]) -> BuiltImage {
         let layers: Vec<_> =
             layers.iter().map(|package| serde_json::json!({ "packages": [package] })).collect();
-        let entry: Entry =
+        let entry: PreloadEntry =
             serde_json::from_value(serde_json::json!({ "name": name, "layers": layers })).unwrap();
-        let Source::Built(image) = entry.source else { panic!("{name}") };
+        let PreloadSource::Built(image) = entry.source else { panic!("{name}") };
         image
     }
 

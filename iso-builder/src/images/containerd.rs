@@ -27,11 +27,11 @@ use super::stored_image::StoredImage;
 use crate::files::link_or_copy;
 
 /// The largest metadata database that is read; one image takes some kilobytes.
-const MAX_DATABASE: u64 = 256 << 20;
+const MAX_DATABASE_BYTES: u64 = 256 << 20;
 /// Blobs up to this length are sent to containerd: that takes less than starting a program for each.
-const SENT: u64 = 256 << 10;
+const MAX_SENT_BYTES: u64 = 256 << 10;
 /// How many programs announce blobs at a time. Each waits for containerd's database most of its time.
-const SIDE_BY_SIDE: usize = 4;
+const PARALLEL_ANNOUNCERS: usize = 4;
 
 /// Disables everything that is not needed here, and that would need privileges or change the machine.
 const CONFIG: &str = r#"version = 2
@@ -125,12 +125,12 @@ impl Containerd {
         store: &Store,
         images: &[StoredImage],
     ) -> Result<Vec<u8>> {
-        let room = Room::new(self, store, images)?;
+        let room = ContainerdDirectory::new(self, store, images)?;
         let daemon = Daemon::start(&self.programs, room.places(), &format!("{CONFIG}{NO_COLLECTION}"))?;
         announce(&daemon, store, images)?;
         self.import(&daemon, version, store, images)?;
         daemon.stop()?;
-        let bytes = read_at_most(&room.path(METADATA), MAX_DATABASE)?;
+        let bytes = read_at_most(&room.path(METADATA), MAX_DATABASE_BYTES)?;
         room.remove()?;
         Ok(bytes)
     }
@@ -138,7 +138,7 @@ impl Containerd {
     /// Starts a containerd as a node would, on `database` and the blobs of `images`, runs its garbage collector, and
     /// requires that it has exactly these images, complete.
     pub fn verify(&self, store: &Store, images: &[StoredImage], database: &[u8]) -> Result<()> {
-        let room = Room::new(self, store, images)?;
+        let room = ContainerdDirectory::new(self, store, images)?;
         let place = room.path(METADATA);
         make_directory(place.parent().unwrap_or(&place), 0o711)?;
         fs::write(&place, database).with_context(|| format!("writing {}", place.display()))?;
@@ -167,7 +167,9 @@ impl Containerd {
             words.push("--local");
         }
         words.push("-");
-        let feed = |pipe| store.write_archive(images, SENT, std::io::BufWriter::with_capacity(1 << 16, pipe));
+        let feed = |pipe| {
+            store.write_archive(images, MAX_SENT_BYTES, std::io::BufWriter::with_capacity(1 << 16, pipe))
+        };
         daemon.ctr_while(words, Some(Box::new(feed)), &mut || Ok(()))?;
         Ok(())
     }
@@ -176,13 +178,13 @@ impl Containerd {
 /// Announces the larger blobs to containerd. Its content store has them; with the digest known, it takes them over
 /// without reading them (`content_sharing_policy = "shared"`, the default).
 fn announce(daemon: &Daemon<'_>, store: &Store, images: &[StoredImage]) -> Result<()> {
-    let large = |blob: &Blob| blob.size > SENT;
+    let large = |blob: &Blob| blob.size > MAX_SENT_BYTES;
     let blobs: BTreeSet<Blob> = images.iter().flat_map(StoredImage::blobs).filter(large).collect();
     let queue = Mutex::new(blobs.into_iter());
     let next = || queue.lock().map_or(None, |mut queue| queue.next());
     let work = || std::iter::from_fn(next).try_for_each(|blob| announce_one(daemon, store, blob));
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..SIDE_BY_SIDE).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..PARALLEL_ANNOUNCERS).map(|_| scope.spawn(work)).collect();
         let ended = |worker: thread::ScopedJoinHandle<'_, Result<()>>| {
             worker.join().unwrap_or_else(|_| Err(anyhow!("a thread that announced blobs panicked")))
         };
@@ -206,12 +208,12 @@ fn announce_one(daemon: &Daemon<'_>, store: &Store, blob: Blob) -> Result<()> {
 }
 
 /// A directory for one containerd, with the blobs of some images in its content store.
-struct Room {
+struct ContainerdDirectory {
     directory: TempDir,
     inside: PathBuf,
 }
 
-impl Room {
+impl ContainerdDirectory {
     fn new(host: &Containerd, store: &Store, images: &[StoredImage]) -> Result<Self> {
         let making = || format!("making a directory for containerd in {}", host.scratch.display());
         let directory =

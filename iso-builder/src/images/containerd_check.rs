@@ -14,7 +14,7 @@ use super::stored_image::StoredImage;
 /// a node without a registry could not pull them again.
 pub(super) const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
 /// The lease that is made to be deleted.
-const LEASE: &str = "check";
+const CHECK_LEASE: &str = "check";
 
 /// Requires that containerd has `images`, each complete, under all their names, and no other images or blobs.
 pub(super) fn has_exactly(daemon: &Daemon<'_>, images: &[StoredImage]) -> Result<()> {
@@ -33,8 +33,8 @@ pub(super) fn has_exactly(daemon: &Daemon<'_>, images: &[StoredImage]) -> Result
 /// Runs containerd's garbage collector to its end.
 pub(super) fn collect(daemon: &Daemon<'_>) -> Result<()> {
     let leases = ["--namespace", NAMESPACE, "leases"];
-    daemon.ctr(leases.into_iter().chain(["create", "--id", LEASE]))?;
-    daemon.ctr(leases.into_iter().chain(["delete", "--sync", LEASE]))?;
+    daemon.ctr(leases.into_iter().chain(["create", "--id", CHECK_LEASE]))?;
+    daemon.ctr(leases.into_iter().chain(["delete", "--sync", CHECK_LEASE]))?;
     Ok(())
 }
 

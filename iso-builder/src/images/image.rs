@@ -47,7 +47,7 @@ struct RootFs {
 }
 
 /// Where programs are found when the definition does not say.
-const PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Writes configuration and manifest of the image `spec` with `layers` into `store`. The caller sets the roles.
 ///
@@ -63,7 +63,7 @@ pub fn write(
     let created = jiff::Timestamp::from_second(i64::try_from(epoch)?)?.to_string();
     let mut env: Vec<&str> = spec.env.iter().map(|variable| variable.as_str()).collect();
     if !env.iter().any(|variable| variable.starts_with("PATH=")) {
-        env.insert(0, PATH);
+        env.insert(0, DEFAULT_PATH);
     }
     let name = spec.name.to_string();
     let tag = spec.name.tag().unwrap_or_default();
@@ -83,7 +83,7 @@ pub fn write(
     let config = Configuration { created, architecture, os: "linux", config: process, rootfs };
     let config = store.add(&serde_json::to_vec(&config)?)?;
     let blobs: Vec<Blob> = layers.iter().map(|layer| layer.blob).collect();
-    let described = blobs.iter().map(|blob| descriptor(layer::MEDIA_TYPE, *blob)).collect();
+    let described = blobs.iter().map(|blob| descriptor(layer::LAYER_MEDIA_TYPE, *blob)).collect();
     let manifest = write_manifest(descriptor(CONFIG, config), described, store)?;
     Ok(StoredImage {
         name: spec.name.clone(),

@@ -3,7 +3,7 @@
 //! Containers need neither the package manager's state, nor documentation, nor what `mmdebstrap` copies from the build
 //! host (host name, resolver). Licences stay: `usr/share/doc/*/copyright` must be shipped with the program.
 
-use super::status::DIRECTORY;
+use super::status::STATUS_DIRECTORY;
 
 /// Left out, with everything below.
 const DROPPED: [&str; 16] = [
@@ -35,7 +35,7 @@ pub(super) fn keeps(path: &[u8], is_file: bool) -> bool {
     if let Some(rest) = path.strip_prefix(b"usr/share/doc/") {
         return keeps_documentation(rest, is_file);
     }
-    if path == b"var/lib/dpkg" || path == DIRECTORY.as_bytes() || below(DIRECTORY) {
+    if path == b"var/lib/dpkg" || path == STATUS_DIRECTORY.as_bytes() || below(STATUS_DIRECTORY) {
         return true;
     }
     !DROPPED.iter().any(|dropped| path == dropped.as_bytes() || below(dropped))

@@ -20,9 +20,9 @@ use super::contents::{LayerContents, LayerEntry, LayerEntryKind};
 use super::store::Store;
 
 /// The media type of what [`write`] makes.
-pub const MEDIA_TYPE: &str = formats::oci::media_types::OCI_LAYER_GZIP;
+pub const LAYER_MEDIA_TYPE: &str = formats::oci::media_types::OCI_LAYER_GZIP;
 
-const LEVEL: Compression = Compression::new(6);
+const GZIP_LEVEL: Compression = Compression::new(6);
 /// `unknown` in RFC 1952: the same whatever system builds.
 const GZIP_SYSTEM_UNKNOWN: u8 = 255;
 
@@ -45,9 +45,9 @@ pub fn write(
     let reading = || format!("reading the tar file {}", source.display());
     let mut source = File::open(source).with_context(reading)?;
     let blob = store.blob_writer()?;
-    let gzip = GzBuilder::new().mtime(0).operating_system(GZIP_SYSTEM_UNKNOWN).write(blob, LEVEL);
+    let gzip = GzBuilder::new().mtime(0).operating_system(GZIP_SYSTEM_UNKNOWN).write(blob, GZIP_LEVEL);
     let mut archive =
-        Writer { tar: tar::Builder::new(Tee { inner: gzip, hasher: Hasher::default() }), epoch };
+        Writer { tar: tar::Builder::new(HashingWriter { inner: gzip, hasher: Hasher::default() }), epoch };
     let mut first_names: HashMap<u64, &[u8]> = HashMap::new();
     let new = contents.entries.iter().filter(|(path, entry)| lower.entries.get(*path) != Some(entry));
     for (path, entry) in new {
@@ -116,12 +116,12 @@ fn as_path(bytes: &[u8]) -> &Path {
 }
 
 /// Passes bytes on and hashes them.
-struct Tee<W> {
+struct HashingWriter<W> {
     inner: W,
     hasher: Hasher,
 }
 
-impl<W: Write> Write for Tee<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let count = self.inner.write(bytes)?;
         self.hasher.update(&bytes[..count]);

@@ -29,5 +29,5 @@ pub mod status;
 pub mod store;
 pub mod stored_image;
 
-pub use spec::{BuiltImage, Entry, Images, LayerSpec, PackageName, Runtime, Source};
+pub use spec::{BuiltImage, Images, LayerSpec, PackageName, PreloadEntry, PreloadSource, Runtime};
 pub use store::Store;

@@ -14,11 +14,11 @@ use base::files::read_at_most;
 use formats::oci::ImageReference;
 use model::config::Role;
 
-use super::spec::{Images, Source};
+use super::spec::{Images, PreloadSource};
 use super::stored_image::StoredImage;
 
 /// The longest list of images that is read, in bytes.
-const LIST: u64 = 4 << 20;
+const MAX_LIST_BYTES: u64 = 4 << 20;
 
 /// An image that nodes need. An empty list of roles means every role.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,16 +132,16 @@ pub fn named(images: &Images, resolve: &dyn Fn(&Path) -> std::path::PathBuf) -> 
     for entry in &images.preload {
         let roles = &entry.roles;
         match &entry.source {
-            Source::Registry(reference) => {
+            PreloadSource::Registry(reference) => {
                 needed.push(NeededImage { reference: reference.clone(), roles: roles.clone() });
             }
-            Source::List(path) => {
+            PreloadSource::List(path) => {
                 let references = list(&resolve(path))?;
                 needed.extend(
                     references.into_iter().map(|reference| NeededImage { reference, roles: roles.clone() }),
                 );
             }
-            Source::Built(_) | Source::Local(_) => {}
+            PreloadSource::Built(_) | PreloadSource::Local(_) => {}
         }
     }
     Ok(needed)
@@ -149,7 +149,7 @@ pub fn named(images: &Images, resolve: &dyn Fn(&Path) -> std::path::PathBuf) -> 
 
 /// The images of a list: one in each line, `#` begins a comment.
 fn list(path: &Path) -> Result<Vec<ImageReference>> {
-    let bytes = read_at_most(path, LIST)?;
+    let bytes = read_at_most(path, MAX_LIST_BYTES)?;
     let text = String::from_utf8_lossy(&bytes);
     let mut references = Vec::new();
     let mut wrong = Vec::new();

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct Images {
     /// The images that the media carry.
-    pub preload: Vec<Entry>,
+    pub preload: Vec<PreloadEntry>,
     /// Unpack the images while a node is installed, so that a first container starts at once. The install takes longer, and
     /// the images take more than twice their room on the node.
     pub unpack: bool,
@@ -28,7 +28,7 @@ impl Images {
     /// The images that are built from packages.
     pub fn built(&self) -> impl Iterator<Item = &BuiltImage> {
         self.preload.iter().filter_map(|entry| match &entry.source {
-            Source::Built(image) => Some(image),
+            PreloadSource::Built(image) => Some(image),
             _ => None,
         })
     }
@@ -72,16 +72,16 @@ impl From<Distribution> for Runtime {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Keys", into = "Keys")]
 #[schemars(with = "Keys")]
-pub struct Entry {
+pub struct PreloadEntry {
     /// Where they come from.
-    pub source: Source,
+    pub source: PreloadSource,
     /// The roles whose nodes get them; empty means every role.
     pub roles: Vec<Role>,
 }
 
 /// Where preloaded images come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum PreloadSource {
     /// Built from Debian packages.
     Built(BuiltImage),
     /// A registry.
@@ -206,7 +206,7 @@ pub(crate) fn without_layers() -> EntryError {
     EntryError { key: Some("layers"), message: "an image that is built has one layer or more".into() }
 }
 
-impl TryFrom<Keys> for Entry {
+impl TryFrom<Keys> for PreloadEntry {
     type Error = EntryError;
 
     fn try_from(keys: Keys) -> Result<Self, EntryError> {
@@ -228,11 +228,11 @@ impl TryFrom<Keys> for Entry {
             return Err(fault);
         }
         let roles = keys.roles.clone();
-        Ok(Self { source: Source::of(keys)?, roles })
+        Ok(Self { source: PreloadSource::of(keys)?, roles })
     }
 }
 
-impl Source {
+impl PreloadSource {
     /// The source of an entry that has exactly one.
     fn of(keys: Keys) -> Result<Self, EntryError> {
         if let Some(name) = keys.name {
@@ -268,20 +268,20 @@ impl Source {
     }
 }
 
-impl From<Entry> for Keys {
-    fn from(entry: Entry) -> Self {
+impl From<PreloadEntry> for Keys {
+    fn from(entry: PreloadEntry) -> Self {
         let mut keys = Self { roles: entry.roles, ..Self::default() };
         match entry.source {
-            Source::Built(image) => {
+            PreloadSource::Built(image) => {
                 keys.name = Some(image.name);
                 keys.layers = Some(image.layers);
                 keys.entrypoint = Some(image.entrypoint).filter(|words| !words.is_empty());
                 keys.cmd = Some(image.cmd).filter(|words| !words.is_empty());
                 keys.env = Some(image.env).filter(|variables| !variables.is_empty());
             }
-            Source::Registry(image) => keys.image = Some(image),
-            Source::List(path) => keys.list = Some(path),
-            Source::Local(local) => {
+            PreloadSource::Registry(image) => keys.image = Some(image),
+            PreloadSource::List(path) => keys.list = Some(path),
+            PreloadSource::Local(local) => {
                 *(if local.is_layout { &mut keys.layout } else { &mut keys.archive }) = Some(local.path);
                 keys.references = Some(local.references).filter(|references| !references.is_empty());
                 keys.checksums = local.checksums;
@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    fn entry(text: &str) -> Result<Entry, serde_json::Error> {
+    fn entry(text: &str) -> Result<PreloadEntry, serde_json::Error> {
         serde_json::from_str(text)
     }
 

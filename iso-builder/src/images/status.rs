@@ -15,7 +15,7 @@ use base::command::{Invocation, Runner, SystemRunner};
 use crate::packages::ResolvedPackage;
 
 /// The directory of the files, below the root of a layer.
-pub(super) const DIRECTORY: &str = "var/lib/dpkg/status.d";
+pub(super) const STATUS_DIRECTORY: &str = "var/lib/dpkg/status.d";
 
 /// The directory of every package's licence (Debian policy 12.5), in a directory with its name.
 const DOCUMENTATION: &str = "usr/share/doc/";
@@ -24,13 +24,13 @@ const DOCUMENTATION: &str = "usr/share/doc/";
 pub fn add(layer: &Path, packages: &[ResolvedPackage]) -> Result<()> {
     let names = documented(layer)?;
     let scratch = tempfile::tempdir().context("making a scratch directory")?;
-    let directory = scratch.path().join(DIRECTORY);
+    let directory = scratch.path().join(STATUS_DIRECTORY);
     fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
     let known = packages.iter().filter_map(|package| stanza(&package.file));
     for (name, text) in known.filter(|(name, _)| names.contains(name.as_str())) {
         fs::write(directory.join(&name), text).with_context(|| format!("describing the package {name}"))?;
     }
-    let parent = Path::new(DIRECTORY).parent().unwrap_or(Path::new(""));
+    let parent = Path::new(STATUS_DIRECTORY).parent().unwrap_or(Path::new(""));
     let tar = Invocation::new("tar")
         .args(["--append", "--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--mode=u=rwX,go=rX"])
         .arg("--file")

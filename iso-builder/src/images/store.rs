@@ -19,11 +19,11 @@ use super::stored_image::{INDEX, StoredImage, descriptor};
 use crate::files::link_or_copy;
 
 /// The store's directory on a medium.
-pub const ON_MEDIUM: &str = "images";
+pub const STORE_ON_MEDIUM: &str = "images";
 
-const LAYOUT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
+const LAYOUT_FILE: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
 /// Which roles need an image, in the index: names separated by commas.
-const ROLES: &str = "io.nqrust.image.roles";
+const ROLES_ANNOTATION: &str = "io.nqrust.image.roles";
 
 /// A directory in the form of the OCI image layout.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Store {
     /// Makes a store at `root`, or opens the existing one: its blobs are kept and checked before use.
     pub fn create(root: &Path) -> Result<Self> {
         make_directory(&root.join("blobs/sha256"), 0o755)?;
-        write_atomically(&root.join("oci-layout"), LAYOUT, 0o644)?;
+        write_atomically(&root.join("oci-layout"), LAYOUT_FILE, 0o644)?;
         Ok(Self { root: root.to_owned() })
     }
 
@@ -124,7 +124,7 @@ impl Store {
         let index = index_of(&images)?;
         write_atomically(&self.index_path(), &index, 0o644)?;
         let mut payloads = vec![Payload {
-            path: format!("{ON_MEDIUM}/index.json"),
+            path: format!("{STORE_ON_MEDIUM}/index.json"),
             purpose: Purpose::ImageIndex,
             size: u64::try_from(index.len())?,
             sha256: Digest::of(&index),
@@ -195,7 +195,7 @@ fn index_of(images: &[&StoredImage]) -> Result<Vec<u8>> {
             descriptor.annotations.insert(key.into(), name.to_string());
         }
         if !image.roles.is_empty() {
-            descriptor.annotations.insert(ROLES.into(), role_names(&image.roles).join(","));
+            descriptor.annotations.insert(ROLES_ANNOTATION.into(), role_names(&image.roles).join(","));
         }
         descriptor
     });
@@ -212,7 +212,7 @@ fn role_names(roles: &[Role]) -> Vec<String> {
 
 fn payload(blob: Blob) -> Payload {
     Payload {
-        path: format!("{ON_MEDIUM}/blobs/sha256/{}", blob.digest),
+        path: format!("{STORE_ON_MEDIUM}/blobs/sha256/{}", blob.digest),
         purpose: Purpose::ImageBlob,
         size: blob.size,
         sha256: blob.digest,

@@ -14,14 +14,14 @@ use super::Version;
 use crate::images::stored_image::StoredImage;
 
 /// Where RKE2's runtime image is, whatever its registry.
-const REPOSITORY: &str = "rancher/rke2-runtime";
+const RUNTIME_REPOSITORY: &str = "rancher/rke2-runtime";
 
 /// The name of the directory in which RKE2 looks for its programs: the tag, and the beginning of the SHA-256 of the
 /// image's reference as it is compiled in, which has no registry (`releaseRefDigest`).
 #[must_use]
 pub fn data_directory(version: &Version) -> String {
     let tag = version.tag();
-    let digest = Digest::of(format!("{REPOSITORY}:{tag}").as_bytes()).to_string();
+    let digest = Digest::of(format!("{RUNTIME_REPOSITORY}:{tag}").as_bytes()).to_string();
     let hash: String = digest.chars().take(12).collect();
     format!("{tag}-{hash}")
 }
@@ -29,7 +29,7 @@ pub fn data_directory(version: &Version) -> String {
 /// Takes the runtime image of `version` out of the images of its release. Fails if it is not among them, or is that of
 /// another release.
 pub fn take(images: &mut Vec<StoredImage>, version: &Version) -> Result<StoredImage> {
-    let is_runtime = |image: &StoredImage| image.name.repository().path() == REPOSITORY;
+    let is_runtime = |image: &StoredImage| image.name.repository().path() == RUNTIME_REPOSITORY;
     let fits = |image: &StoredImage| is_runtime(image) && image.name.tag() == Some(&version.tag());
     if let Some(index) = images.iter().position(fits) {
         return Ok(images.remove(index));
@@ -37,7 +37,7 @@ pub fn take(images: &mut Vec<StoredImage>, version: &Version) -> Result<StoredIm
     let others: Vec<_> =
         images.iter().filter(|image| is_runtime(image)).map(|image| image.name.to_string()).collect();
     let why = match others.as_slice() {
-        [] => format!("they have no image {REPOSITORY}"),
+        [] => format!("they have no image {RUNTIME_REPOSITORY}"),
         others => format!("they have {}", others.join(", ")),
     };
     Err(Failure::new(Class::Invalid, format!("the archives of images are not those of RKE2 {version}"))

@@ -29,9 +29,9 @@ pub struct Kubernetes {
 }
 
 /// What nodes of RKE2 run: their `config.yaml` asks for multus and canal, and the default ingress is in `core`.
-const RKE2_ARCHIVES: [&str; 3] = [CORE, "canal", "multus"];
+const RKE2_ARCHIVES: [&str; 3] = [CORE_ARCHIVE, "canal", "multus"];
 /// The archive with the control plane, and with the image that RKE2 takes its programs from.
-const CORE: &str = "core";
+const CORE_ARCHIVE: &str = "core";
 
 impl Kubernetes {
     /// What of it contradicts itself.
@@ -48,8 +48,8 @@ impl Kubernetes {
                 let message = "K3s has one archive of images; leave the key out";
                 found.push(Finding::new("kubernetes.images", "superfluous-key", message));
             }
-            (Some(names), Distribution::Rke2) if !names.iter().any(|name| name.0 == CORE) => {
-                let message = format!("no node of RKE2 starts without `{CORE}`; add it");
+            (Some(names), Distribution::Rke2) if !names.iter().any(|name| name.0 == CORE_ARCHIVE) => {
+                let message = format!("no node of RKE2 starts without `{CORE_ARCHIVE}`; add it");
                 found.push(Finding::new("kubernetes.images", "missing-value", message));
             }
             _ => {}

@@ -27,7 +27,7 @@ pub(crate) use self::policy::unfit;
 pub use self::release::{LockedRelease, ReleaseFile};
 
 /// The version of the format.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const LOCK_FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,7 +121,7 @@ impl Lock {
         }
         let bytes = files::read_at_most(path, 64 << 20)?;
         let lock: Self = serde_json::from_slice(&bytes).map_err(|error| broken(path).because(error))?;
-        if lock.format != FORMAT {
+        if lock.format != LOCK_FORMAT {
             return Err(broken(path).because(anyhow::anyhow!("its format is {}", lock.format)).into());
         }
         Ok(Some(lock))
@@ -146,7 +146,7 @@ mod tests {
     fn lock() -> Lock {
         let wanted = vec![PackageList { essential: true, include: vec!["systemd".into()] }];
         Lock {
-            format: FORMAT,
+            format: LOCK_FORMAT,
             epoch: 1,
             request: LockRequest { source: PackageSource::default(), wanted, base: None, images: vec![] },
             packages: vec![],

@@ -14,7 +14,7 @@ use transfer::download::{Downloader, RetryPolicy, shown};
 use base::parallel::{self, locked};
 
 /// Transfers at the same time.
-const PARALLEL: usize = 6;
+const PARALLEL_TRANSFERS: usize = 6;
 
 #[derive(Clone, Debug)]
 pub(super) struct Download {
@@ -39,7 +39,7 @@ pub(super) fn download_all(wanted: &[Download], hint: &'static str, progress: &P
     let downloader = Downloader::new(&first.url, RetryPolicy::default(), hint)?;
     let total = wanted.iter().map(|file| file.size).sum();
     let step = Mutex::new(progress.step("download", format!("Downloading {} files", wanted.len()), total));
-    parallel::for_each(wanted, PARALLEL, |file| one(&downloader, file, hint, &step))?;
+    parallel::for_each(wanted, PARALLEL_TRANSFERS, |file| one(&downloader, file, hint, &step))?;
     step.into_inner().unwrap_or_else(PoisonError::into_inner).done();
     Ok(())
 }

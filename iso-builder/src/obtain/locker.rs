@@ -12,10 +12,10 @@ use super::packages;
 use crate::cache::Cache;
 use crate::definition::{Base, Loaded};
 use crate::files::digest_of_path;
-use crate::images::Source;
+use crate::images::PreloadSource;
 use crate::images::preload::NeededImage;
 use crate::images::pull::{self, BlobCache, ImageRegistry, PinnedImage};
-use crate::lock::{FORMAT, Lock, LockPolicy, LockRequest, LockedFile, LockedRelease, unfit};
+use crate::lock::{LOCK_FORMAT, Lock, LockPolicy, LockRequest, LockedFile, LockedRelease, unfit};
 
 /// What a lock is made from.
 #[allow(missing_debug_implementations)]
@@ -86,7 +86,7 @@ impl Locker<'_> {
             None => (now()?, packages::resolve(&request, self.cache, self.progress)?),
         };
         let images = self.pin(&request.images, known.map(|lock| lock.images).unwrap_or_default())?;
-        let lock = Lock { format: FORMAT, epoch, request, packages, base, images, kubernetes, files };
+        let lock = Lock { format: LOCK_FORMAT, epoch, request, packages, base, images, kubernetes, files };
         lock.write(&Lock::path(&self.loaded.file))?;
         Ok(lock)
     }
@@ -119,7 +119,7 @@ impl Locker<'_> {
     fn files(&self) -> Result<Vec<LockedFile>> {
         let mut files = Vec::new();
         for entry in &self.loaded.definition.images.preload {
-            if let Source::Local(local) = &entry.source {
+            if let PreloadSource::Local(local) = &entry.source {
                 let sha256 = digest_of_path(&self.loaded.resolve(&local.path))?;
                 files.push(LockedFile { path: local.path.clone(), sha256 });
             }

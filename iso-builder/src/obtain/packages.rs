@@ -17,14 +17,16 @@ use crate::sandbox;
 use crate::steps::{self, PackageRepository, StepRequest, StepWork};
 
 /// What a user does when a mirror lacks a package or has another.
-const HINT: &str = "Mirrors replace packages: make the lock file anew with `iso-builder lock DEFINITION`.";
+const MIRROR_HINT: &str =
+    "Mirrors replace packages: make the lock file anew with `iso-builder lock DEFINITION`.";
 
 /// The digest of a root file system in a directory, including owners, modes and attributes.
 pub(crate) fn survey(directory: &Path, cache: &Cache, progress: &Progress) -> Result<Digest> {
     let directory = directory.canonicalize().with_context(|| format!("resolving {}", directory.display()))?;
     let message = format!("Reading {}", directory.display());
-    let answer = progress
-        .within("survey", message, || ask(cache, StepWork::Survey(directory.clone()), steps::SURVEY))?;
+    let answer = progress.within("survey", message, || {
+        ask(cache, StepWork::Survey(directory.clone()), steps::SURVEY_OUTPUT)
+    })?;
     Ok(String::from_utf8_lossy(&answer).parse()?)
 }
 
@@ -82,7 +84,7 @@ pub fn fetch(
             .hint("Build once without --offline.")
             .into());
     }
-    download::download_all(&missing, HINT, progress)?;
+    download::download_all(&missing, MIRROR_HINT, progress)?;
     Ok(PackageRepository(paths))
 }
 

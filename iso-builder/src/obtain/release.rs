@@ -24,9 +24,9 @@ use crate::kubernetes::spec::{Artifacts, checksums};
 use crate::lock::{self, Lock, LockPolicy, LockedRelease, ReleaseFile};
 
 /// More than any list of checksums has, in bytes.
-const LIST: u64 = 1 << 20;
+const MAX_CHECKSUMS_BYTES: u64 = 1 << 20;
 /// What a user does when the server lacks a file or has another.
-const HINT: &str = "Check kubernetes.version, kubernetes.artifacts and kubernetes.images; `iso-builder lock DEFINITION` reads the release's \
+const RELEASE_HINT: &str = "Check kubernetes.version, kubernetes.artifacts and kubernetes.images; `iso-builder lock DEFINITION` reads the release's \
                     checksums anew.";
 
 /// A release with local files, each checked by the digest in the lock.
@@ -86,7 +86,7 @@ impl ReleaseQuery<'_> {
     /// The files of a directory, which are checked and not copied.
     fn in_place(&self, spec: &Kubernetes, names: &[String], directory: PathBuf) -> Result<ObtainedRelease> {
         let list = directory.join(checksums(self.loaded.definition.architecture.debian()));
-        let text = files::read_at_most(&list, LIST).map_err(|error| {
+        let text = files::read_at_most(&list, MAX_CHECKSUMS_BYTES).map_err(|error| {
             let what = format!("reading the checksums of {} {}", spec.distribution.name(), spec.version);
             let failure = Failure::new(Class::Invalid, what).because(anyhow::anyhow!("{error:#}"));
             failure.hint("Put the list of checksums that the release publishes beside its files.")
@@ -132,7 +132,8 @@ impl ReleaseQuery<'_> {
             return Err(lock::unfit(&path, self.policy, &why));
         }
         let list = format!("{url}/{}", checksums(self.loaded.definition.architecture.debian()));
-        let text = Downloader::new(&list, RetryPolicy::default(), HINT)?.document(&list, LIST)?;
+        let text = Downloader::new(&list, RetryPolicy::default(), RELEASE_HINT)?
+            .document(&list, MAX_CHECKSUMS_BYTES)?;
         let digests = read_list(&String::from_utf8_lossy(&text), names, &transfer::download::shown(&list))?;
         Ok(LockedRelease::new(spec, digests))
     }
@@ -163,7 +164,7 @@ impl ReleaseQuery<'_> {
                 .into());
         }
         files::make_directory(&directory, 0o755)?;
-        download::download_all(&missing, HINT, self.progress)?;
+        download::download_all(&missing, RELEASE_HINT, self.progress)?;
         Ok(ObtainedRelease { locked, directory })
     }
 }

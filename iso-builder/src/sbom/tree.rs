@@ -20,7 +20,7 @@ use crate::images::Store;
 use crate::images::stored_image::StoredImage;
 
 /// More than the databases of any tree or layer have together, in bytes.
-const MAX_DATABASES: u64 = 64 << 20;
+const MAX_DATABASES_BYTES: u64 = 64 << 20;
 
 const DPKG: &str = "var/lib/dpkg/status";
 /// The directory in which images made without dpkg (distroless) have a file for each package.
@@ -33,7 +33,7 @@ const RPM_FILES: [&str; 3] = ["Packages", "Packages.db", "rpmdb.sqlite"];
 
 /// The changes that one layer makes to the databases below it.
 #[derive(Clone, Debug, Default)]
-struct Upper {
+struct LayerChanges {
     /// Paths that it hides with all below them.
     hidden: BTreeSet<String>,
     /// Directories whose content it hides.
@@ -46,7 +46,7 @@ type Databases = BTreeMap<String, Option<Vec<u8>>>;
 
 /// The packages in the tar file of a complete tree.
 pub fn of_tree(tar: &Path) -> Result<TreePackages> {
-    let upper = Upper::read(tar).with_context(|| format!("finding packages in {}", tar.display()))?;
+    let upper = LayerChanges::read(tar).with_context(|| format!("finding packages in {}", tar.display()))?;
     Ok(contents(&upper.databases))
 }
 
@@ -54,7 +54,7 @@ pub fn of_tree(tar: &Path) -> Result<TreePackages> {
 #[derive(Debug)]
 pub struct LayerReader<'a> {
     store: &'a Store,
-    known: HashMap<Digest, Upper>,
+    known: HashMap<Digest, LayerChanges>,
 }
 
 impl<'a> LayerReader<'a> {
@@ -67,7 +67,7 @@ impl<'a> LayerReader<'a> {
         let mut databases = Databases::new();
         for layer in &image.layers {
             if !self.known.contains_key(&layer.digest) {
-                let upper = Upper::read(&self.store.blob_path(layer.digest)).with_context(|| {
+                let upper = LayerChanges::read(&self.store.blob_path(layer.digest)).with_context(|| {
                     format!("finding packages in the layer {} of {}", layer.digest.oci(), image.name)
                 })?;
                 self.known.insert(layer.digest, upper);
@@ -81,7 +81,7 @@ impl<'a> LayerReader<'a> {
     }
 }
 
-impl Upper {
+impl LayerChanges {
     /// Reads a tar file, compressed or not.
     fn read(path: &Path) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
@@ -94,7 +94,7 @@ impl Upper {
 
     fn of(reader: impl std::io::BufRead) -> Result<Self> {
         let mut members = ArchiveMembers::new(compression::plain(reader)?);
-        let (mut upper, mut room) = (Self::default(), MAX_DATABASES);
+        let (mut upper, mut room) = (Self::default(), MAX_DATABASES_BYTES);
         while let Some(member) = members.advance()? {
             let first = member.path.iter().position(|byte| *byte != b'/').unwrap_or(member.path.len());
             let path = inside(&member.path[first..]).and_then(|path| String::from_utf8(path).ok());
@@ -145,7 +145,8 @@ fn take(content: &mut impl Read, room: &mut u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     content.take(*room + 1).read_to_end(&mut bytes)?;
     let rest = room.checked_sub(bytes.len() as u64);
-    *room = rest.ok_or_else(|| anyhow!("its package databases are larger than {MAX_DATABASES} bytes"))?;
+    *room =
+        rest.ok_or_else(|| anyhow!("its package databases are larger than {MAX_DATABASES_BYTES} bytes"))?;
     Ok(bytes)
 }
 
@@ -225,7 +226,7 @@ mod tests {
     fn names(layers: &[&[(&str, &str)]]) -> Vec<String> {
         let mut databases = Databases::new();
         for files in layers {
-            Upper::of(layer(files).as_slice()).unwrap().lay_over(&mut databases);
+            LayerChanges::of(layer(files).as_slice()).unwrap().lay_over(&mut databases);
         }
         contents(&databases).packages.into_iter().map(|package| package.name).collect()
     }
@@ -264,7 +265,7 @@ mod tests {
             ("var/lib/dpkg/status.d/x.md5sums", "Package: no\nVersion: 1\n"),
         ];
         let mut databases = Databases::new();
-        Upper::of(layer(&files).as_slice()).unwrap().lay_over(&mut databases);
+        LayerChanges::of(layer(&files).as_slice()).unwrap().lay_over(&mut databases);
         let found = contents(&databases);
         assert_eq!(found.packages[0].purl(), "pkg:apk/wolfi/musl@1?arch=x86_64");
         assert_eq!((found.packages.len(), found.unread), (1, vec!["var/lib/rpm/rpmdb.sqlite".to_owned()]));
@@ -276,7 +277,7 @@ mod tests {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&plain).unwrap();
         for layer in [gzip.finish().unwrap(), zstd::encode_all(&plain[..], 3).unwrap(), plain] {
-            assert_eq!(Upper::of(layer.as_slice()).unwrap().databases.len(), 1);
+            assert_eq!(LayerChanges::of(layer.as_slice()).unwrap().databases.len(), 1);
         }
     }
 

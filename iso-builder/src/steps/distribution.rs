@@ -17,12 +17,12 @@ use crate::kubernetes::Version;
 use crate::kubernetes::system::{self, RKE2_RUNTIME, SystemFileContent};
 
 /// The output: a directory with everything at its place.
-pub const OVERLAY: &str = "tree";
+pub const OVERLAY_OUTPUT: &str = "tree";
 
 /// RKE2's archive is unpacked below this, as upstream's installer does: its units name the program there.
-const PREFIX: &str = "usr/local";
+const INSTALLATION_PREFIX: &str = "usr/local";
 /// Where systemd, and what a node links, has the units.
-const UNITS: &str = "usr/lib/systemd/system";
+const UNIT_DIRECTORY: &str = "usr/lib/systemd/system";
 
 /// Makes [`OVERLAY_OUTPUT`]. Owners and modes are set when it is laid over the OS image.
 pub(super) fn make(request: &StepRequest, from: &DistributionSource) -> Result<()> {
@@ -34,7 +34,7 @@ pub(super) fn make(request: &StepRequest, from: &DistributionSource) -> Result<(
             unpack_runtime(request, from, &stage)?;
         }
         Distribution::K3s => {
-            files::make_directory(&stage.join(PREFIX).join("bin"), 0o755)?;
+            files::make_directory(&stage.join(INSTALLATION_PREFIX).join("bin"), 0o755)?;
             place_file(&from.program, &stage.join("usr/local/bin/k3s"), 0o755)?;
         }
     }
@@ -61,10 +61,13 @@ fn unpack_installation(request: &StepRequest, from: &DistributionSource, stage: 
     }
     // The OS image is replaced as a whole, so nothing is uninstalled.
     remove(&tree.path("bin/rke2-uninstall.sh"))?;
-    rename(tree.root(), &stage.join(PREFIX))?;
-    files::make_directory(&stage.join(UNITS), 0o755)?;
+    rename(tree.root(), &stage.join(INSTALLATION_PREFIX))?;
+    files::make_directory(&stage.join(UNIT_DIRECTORY), 0o755)?;
     for unit in ["rke2-server.service", "rke2-agent.service"] {
-        rename(&stage.join(PREFIX).join("lib/systemd/system").join(unit), &stage.join(UNITS).join(unit))?;
+        rename(
+            &stage.join(INSTALLATION_PREFIX).join("lib/systemd/system").join(unit),
+            &stage.join(UNIT_DIRECTORY).join(unit),
+        )?;
     }
     Ok(())
 }
@@ -106,23 +109,23 @@ fn check_version(program: &Path, from: &DistributionSource) -> Result<()> {
 /// The versions of the distribution that occur in the strings of a program, each once. Its own is one of them: the
 /// linker writes it there, followed by a byte that cannot be part of a version.
 fn versions(mut program: impl Read, distribution: Distribution) -> Result<Vec<String>> {
-    const PIECE: usize = 1 << 20;
-    const LONGEST: usize = 64;
+    const PIECE_BYTES: usize = 1 << 20;
+    const MAX_VERSION_BYTES: usize = 64;
     let mut found: Vec<String> = Vec::new();
     let mut bytes = Vec::new();
     loop {
         let kept = bytes.len();
-        let count = (&mut program).take(PIECE as u64).read_to_end(&mut bytes)?;
+        let count = (&mut program).take(PIECE_BYTES as u64).read_to_end(&mut bytes)?;
         for version in within(&bytes, distribution) {
             if !found.contains(&version) {
                 found.push(version);
             }
         }
-        if count == 0 && kept <= LONGEST {
+        if count == 0 && kept <= MAX_VERSION_BYTES {
             return Ok(found);
         }
         // What begins at the end of a piece ends in the next.
-        bytes.drain(..bytes.len().saturating_sub(LONGEST));
+        bytes.drain(..bytes.len().saturating_sub(MAX_VERSION_BYTES));
     }
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use base::command::Invocation;
 
 /// Longer than any step of a sane build takes, on any machine.
-const LONG: Duration = Duration::from_secs(4 * 3600);
+const STEP_TIME_LIMIT: Duration = Duration::from_secs(4 * 3600);
 
 /// Sets a limit that no step of a sane build reaches.
 pub(super) fn long(invocation: Invocation) -> Invocation {
-    invocation.limit(LONG)
+    invocation.limit(STEP_TIME_LIMIT)
 }

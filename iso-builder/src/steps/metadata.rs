@@ -19,7 +19,7 @@ use crate::images::stored_image::StoredImage;
 use crate::images::{Store, metadata};
 
 /// The output that says which containerd wrote the databases, and which one reads them: a [`WrittenMetadata`].
-pub const WRITTEN: &str = "containerd.json";
+pub const WRITTEN_OUTPUT: &str = "containerd.json";
 
 /// Which containerd wrote the databases, and which one reads them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub(super) fn make(request: &StepRequest, metadata: &MetadataSource) -> Result<(
             verified.insert(database);
         }
     }
-    files::write_atomically(&request.out.join(WRITTEN), &serde_json::to_vec(&written)?, 0o644)
+    files::write_atomically(&request.out.join(WRITTEN_OUTPUT), &serde_json::to_vec(&written)?, 0o644)
 }
 
 fn containerd_of(tree: &Tree, architecture: &str) -> Result<Containerd> {

@@ -22,9 +22,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use base::files;
 
-pub use base_image::SURVEY;
-pub use distribution::OVERLAY;
-pub use metadata::{WRITTEN, WrittenMetadata};
+pub use base_image::SURVEY_OUTPUT;
+pub use distribution::OVERLAY_OUTPUT;
+pub use metadata::{WRITTEN_OUTPUT, WrittenMetadata};
 pub use outcome::StepOutcome;
 pub use repository::PackageRepository;
 pub use request::{

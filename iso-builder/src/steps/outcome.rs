@@ -6,7 +6,7 @@ use base::failure::{Class, Failure};
 use serde::{Deserialize, Serialize};
 
 /// Less free space than this after a failure means that the disk filled up.
-const FULL: u64 = 32 << 20;
+const FULL_DISK_BYTES: u64 = 32 << 20;
 
 /// A failure in the form in which the child passes it to the parent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,5 +51,6 @@ impl StepOutcome {
 }
 
 fn nearly_full(path: &Path) -> bool {
-    nix::sys::statvfs::statvfs(path).is_ok_and(|stat| stat.blocks_available() * stat.fragment_size() < FULL)
+    nix::sys::statvfs::statvfs(path)
+        .is_ok_and(|stat| stat.blocks_available() * stat.fragment_size() < FULL_DISK_BYTES)
 }

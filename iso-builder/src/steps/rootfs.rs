@@ -17,7 +17,7 @@ use super::within::within;
 
 /// Removed from the image. Kernel and initrd are payloads of their own; host keys and logs belong to a machine;
 /// indexes and caches are remade or not needed. A trailing `/*` empties a directory.
-const REMOVED: &[&str] = &[
+const REMOVED_PATHS: &[&str] = &[
     "boot/*",
     "vmlinuz",
     "vmlinuz.old",
@@ -37,7 +37,7 @@ const REMOVED: &[&str] = &[
 ];
 
 /// Where systemd and the boot code find the first content of /var.
-const FACTORY: &str = "usr/share/factory/var";
+const FACTORY_VAR: &str = "usr/share/factory/var";
 
 /// Makes `rootfs.squashfs`.
 pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
@@ -54,7 +54,7 @@ pub(super) fn make(request: &StepRequest, rootfs: &RootfsSource) -> Result<()> {
 }
 
 fn clean(tree: &Tree) -> Result<()> {
-    for pattern in REMOVED {
+    for pattern in REMOVED_PATHS {
         let (parent, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
         // Resolved inside the tree: if a base has `/var/tmp -> /tmp`, the host's own /tmp must not be emptied.
         let parent = within(tree.root(), Path::new(parent))?;
@@ -117,7 +117,7 @@ fn settle_var(tree: &Tree) -> Result<()> {
     for directory in ["oem", "var/lib/harvester/defaultdisk", "usr/share/factory"] {
         files::make_directory(&tree.path(directory), 0o755)?;
     }
-    let copy = Invocation::new("cp").arg("--archive").arg(tree.path("var")).arg(tree.path(FACTORY));
+    let copy = Invocation::new("cp").arg("--archive").arg(tree.path("var")).arg(tree.path(FACTORY_VAR));
     SystemRunner.run(&copy).context("copying /var")?;
     Ok(())
 }

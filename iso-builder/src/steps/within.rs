@@ -9,11 +9,11 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 /// As the kernel has it.
-const LINKS: u32 = 40;
+const MAX_LINKS: u32 = 40;
 
 /// The result of resolving a path of a tree.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct ResolvedPath {
     /// Without any link, relative to the tree's root.
     path: PathBuf,
     /// The first link on the way that would lead out of the tree if it were followed from outside.
@@ -31,8 +31,8 @@ pub(super) fn link_within(root: &Path, path: &Path) -> Result<PathBuf> {
     Ok(within(root, path.parent().unwrap_or(Path::new("")))?.join(name))
 }
 
-fn place(root: &Path, path: &Path) -> Result<Place> {
-    let mut place = Place { path: PathBuf::new(), leaves_by: None };
+fn place(root: &Path, path: &Path) -> Result<ResolvedPath> {
+    let mut place = ResolvedPath { path: PathBuf::new(), leaves_by: None };
     // Each part with the link that it stands in.
     let mut pending: Vec<(OsString, PathBuf)> = parts(path, Path::new(""));
     let mut links = 0;
@@ -49,7 +49,7 @@ fn place(root: &Path, path: &Path) -> Result<Place> {
             continue;
         };
         links += 1;
-        ensure!(links <= LINKS, "{} leads through more than {LINKS} links", path.display());
+        ensure!(links <= MAX_LINKS, "{} leads through more than {MAX_LINKS} links", path.display());
         if link.is_absolute() {
             place.path = PathBuf::new();
             place.leaves_by.get_or_insert_with(|| next.clone());
@@ -72,7 +72,7 @@ fn parts(path: &Path, of: &Path) -> Vec<(OsString, PathBuf)> {
 /// Links of a tree that are replaced for the time in which a program works on the tree that would follow them out of
 /// it.
 #[derive(Debug)]
-pub(super) struct Turned<'a> {
+pub(super) struct RedirectedLinks<'a> {
     root: &'a Path,
     links: Vec<Link>,
 }
@@ -84,7 +84,7 @@ struct Link {
     turned: PathBuf,
 }
 
-impl<'a> Turned<'a> {
+impl<'a> RedirectedLinks<'a> {
     /// None yet, in the tree at `root`.
     pub(super) fn new(root: &'a Path) -> Self {
         Self { root, links: Vec::new() }
@@ -179,7 +179,7 @@ mod tests {
     fn turned_links_stay_inside_and_come_back() {
         let tree = tree(&[("var/run", "/run"), ("run/up", "../var/../../../data"), ("lib", "usr/lib")]);
         let root = tree.path();
-        let mut turned = Turned::new(root);
+        let mut turned = RedirectedLinks::new(root);
         for directory in ["var/run/up", "lib", "var/run"] {
             turned.make_safe(Path::new(directory)).unwrap();
         }

@@ -22,9 +22,9 @@ use crate::archive::members::inside;
 use crate::archive::{ArchiveMembers, MemberKind};
 
 /// The distributions keep a chart's archive, in base64, in one object of 1 MiB at most.
-const LARGEST: usize = (1 << 20) - 1024;
-/// A limit for what an archive unpacks to, far above what fits [`LARGEST`] in any honest chart.
-const UNPACKED: u64 = 64 << 20;
+const MAX_CHART_BYTES: usize = (1 << 20) - 1024;
+/// A limit for what an archive unpacks to, far above what fits [`MAX_CHART_BYTES`] in any honest chart.
+const MAX_UNPACKED_BYTES: u64 = 64 << 20;
 
 /// A chart's archive, with its entry in the definition.
 #[derive(Debug)]
@@ -78,8 +78,8 @@ impl Chart {
             return wrong("is a library for other charts".into(), "Ship the chart that uses it.");
         }
         let size = self.archive.len().div_ceil(3) * 4;
-        if size > LARGEST {
-            let what = format!("takes {size} bytes in base64; a cluster takes {LARGEST}");
+        if size > MAX_CHART_BYTES {
+            let what = format!("takes {size} bytes in base64; a cluster takes {MAX_CHART_BYTES}");
             return wrong(
                 what,
                 "Leave out what the cluster does not need, by its .helmignore, or divide it.",
@@ -108,7 +108,7 @@ impl Chart {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {
-    let bytes = files::read_at_most(file, UNPACKED);
+    let bytes = files::read_at_most(file, MAX_UNPACKED_BYTES);
     bytes.class(Class::Invalid, || format!("reading the chart {}", file.display()))
 }
 
@@ -119,7 +119,7 @@ fn pack(directory: &Path, helm: &Helm<'_>) -> Result<Vec<u8>> {
     helm.package(directory, scratch.path())?;
     let mut packed = fs::read_dir(scratch.path())?.filter_map(Result::ok).map(|entry| entry.path());
     let packed = packed.find(|path| path.extension().is_some_and(|ending| ending == "tgz"));
-    let packed = files::read_at_most(&packed.context("helm made no archive")?, UNPACKED)?;
+    let packed = files::read_at_most(&packed.context("helm made no archive")?, MAX_UNPACKED_BYTES)?;
     repack(&packed, directory).with_context(|| format!("packing the chart {}", directory.display()))
 }
 
@@ -144,7 +144,7 @@ fn repack(archive: &[u8], directory: &Path) -> Result<Vec<u8>> {
     let mut tar = tar::Builder::new(gzip);
     for (path, packed) in content(archive)? {
         let own = path.split_once('/').map(|(_, inside)| directory.join(inside)).filter(|own| own.is_file());
-        let bytes = own.map_or(Ok(packed), |own| files::read_at_most(&own, UNPACKED))?;
+        let bytes = own.map_or(Ok(packed), |own| files::read_at_most(&own, MAX_UNPACKED_BYTES))?;
         let mut header = tar::Header::new_gnu();
         header.set_size(bytes.len() as u64);
         header.set_mode(0o644);
@@ -167,7 +167,7 @@ fn metadata(archive: &[u8]) -> Result<Metadata> {
 
 /// The files of a packed chart by their paths, which begin with the chart's name.
 fn content(archive: &[u8]) -> Result<BTreeMap<String, Vec<u8>>> {
-    let mut members = ArchiveMembers::new(GzDecoder::new(archive).take(UNPACKED));
+    let mut members = ArchiveMembers::new(GzDecoder::new(archive).take(MAX_UNPACKED_BYTES));
     let mut files = BTreeMap::new();
     while let Some(member) = members.advance()? {
         if let (MemberKind::File(_), Some(path)) = (member.kind, inside(&member.path)) {

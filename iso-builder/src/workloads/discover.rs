@@ -18,7 +18,7 @@ use super::spec::ImagePolicy;
 use super::walk::{ANNOTATION, annotation, kind, objects, places, title};
 
 /// How deep charts may bring charts.
-const DEPTH: usize = 4;
+const MAX_CHART_DEPTH: usize = 4;
 
 /// All images of these manifests and charts.
 pub(super) fn all<'a>(
@@ -26,9 +26,9 @@ pub(super) fn all<'a>(
     charts: &[Chart],
     helm: &Helm<'_>,
 ) -> Result<Vec<FoundImage>> {
-    let mut search = Search { helm, found: Vec::new(), problems: Vec::new() };
+    let mut search = ImageSearch { helm, found: Vec::new(), problems: Vec::new() };
     for manifest in manifests {
-        let source = Source {
+        let source = StreamSource {
             file: &manifest.file,
             roles: &manifest.roles,
             policy: manifest.policy,
@@ -48,37 +48,39 @@ pub(super) fn all<'a>(
             api_versions: &spec.api_versions,
         };
         let text = helm.template(&chart.archive, &release, &file.display().to_string())?;
-        let inside = Some(Inside { depth: 1, within: String::new() });
-        search
-            .stream(&text, &Source { file, roles: &spec.roles, policy: spec.images, lines: false, inside })?;
+        let inside = Some(RenderedChart { depth: 1, within: String::new() });
+        search.stream(
+            &text,
+            &StreamSource { file, roles: &spec.roles, policy: spec.images, lines: false, inside },
+        )?;
     }
     search.finish()
 }
 
 /// Where a stream of documents comes from.
-struct Source<'a> {
+struct StreamSource<'a> {
     file: &'a Path,
     roles: &'a [Role],
     policy: ImagePolicy,
     /// Whether its line numbers are those of the file.
     lines: bool,
     /// The chart that was rendered.
-    inside: Option<Inside>,
+    inside: Option<RenderedChart>,
 }
 
-struct Inside {
+struct RenderedChart {
     depth: usize,
     /// The objects that hold the chart, if the definition does not name it.
     within: String,
 }
 
-struct Search<'a> {
+struct ImageSearch<'a> {
     helm: &'a Helm<'a>,
     found: Vec<FoundImage>,
     problems: Vec<String>,
 }
 
-impl Search<'_> {
+impl ImageSearch<'_> {
     fn finish(self) -> Result<Vec<FoundImage>> {
         if self.problems.is_empty() {
             return Ok(self.found);
@@ -91,7 +93,7 @@ impl Search<'_> {
             .into())
     }
 
-    fn stream(&mut self, text: &str, source: &Source<'_>) -> Result<()> {
+    fn stream(&mut self, text: &str, source: &StreamSource<'_>) -> Result<()> {
         let mut objects = 0;
         for document in ManifestDocument::all(text) {
             match document.value() {
@@ -116,7 +118,7 @@ impl Search<'_> {
         &mut self,
         value: &Value,
         document: &ManifestDocument<'_>,
-        source: &Source<'_>,
+        source: &StreamSource<'_>,
     ) -> Result<()> {
         if let Some(key) = ["apiVersion", "kind"].into_iter().find(|key| !value[key].is_string()) {
             let origin = source.origin(document, "", "", "");
@@ -130,7 +132,12 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn object(&mut self, object: &Value, document: &ManifestDocument<'_>, source: &Source<'_>) -> Result<()> {
+    fn object(
+        &mut self,
+        object: &Value,
+        document: &ManifestDocument<'_>,
+        source: &StreamSource<'_>,
+    ) -> Result<()> {
         // Nobody runs these but a person, who asks for it.
         if source.inside.is_some() && is_test(object) {
             return Ok(());
@@ -152,7 +159,12 @@ impl Search<'_> {
     }
 
     /// Objects that make a controller of the cluster install a chart.
-    fn chart(&mut self, object: &Value, document: &ManifestDocument<'_>, source: &Source<'_>) -> Result<()> {
+    fn chart(
+        &mut self,
+        object: &Value,
+        document: &ManifestDocument<'_>,
+        source: &StreamSource<'_>,
+    ) -> Result<()> {
         let api = object["apiVersion"].as_str().unwrap_or_default();
         let spec = &object["spec"];
         let content = spec["chartContent"].as_str().filter(|content| !content.is_empty());
@@ -174,7 +186,7 @@ impl Search<'_> {
         };
         let depth = source.inside.as_ref().map_or(0, |inside| inside.depth);
         let packed: String = content.split_whitespace().collect();
-        let Some(archive) = BASE64_STANDARD.decode(packed).ok().filter(|_| depth < DEPTH) else {
+        let Some(archive) = BASE64_STANDARD.decode(packed).ok().filter(|_| depth < MAX_CHART_DEPTH) else {
             let origin = source.origin(document, "", &title(object), "spec.chartContent");
             self.problems.push(format!("{origin} is not base64, or a chart in a chart in a chart"));
             return Ok(());
@@ -188,7 +200,7 @@ impl Search<'_> {
         archive: &[u8],
         depth: usize,
         document: &ManifestDocument<'_>,
-        source: &Source<'_>,
+        source: &StreamSource<'_>,
     ) -> Result<()> {
         let (spec, title) = (&object["spec"], title(object));
         let origin = source.origin(document, "", &title, "spec.chartContent");
@@ -212,14 +224,19 @@ impl Search<'_> {
         self.helm.check()?;
         let text = self.helm.template(archive, &release, &origin.to_string())?;
         let within = source.inside.as_ref().map_or("", |inside| inside.within.as_str());
-        let inside = Some(Inside { depth: depth + 1, within: format!("{within}{title}, ") });
-        let source =
-            Source { file: source.file, roles: source.roles, policy: source.policy, lines: false, inside };
+        let inside = Some(RenderedChart { depth: depth + 1, within: format!("{within}{title}, ") });
+        let source = StreamSource {
+            file: source.file,
+            roles: source.roles,
+            policy: source.policy,
+            lines: false,
+            inside,
+        };
         self.stream(&text, &source)
     }
 }
 
-impl Source<'_> {
+impl StreamSource<'_> {
     fn origin(&self, document: &ManifestDocument<'_>, text: &str, object: &str, field: &str) -> ImageOrigin {
         let template = self
             .inside

@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
 /// How deep documents may be nested. Schemas of custom resources go beyond the parser's own limit.
-const DEPTH: usize = 200;
+const MAX_DOCUMENT_DEPTH: usize = 200;
 
 /// One document of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ impl<'a> ManifestDocument<'a> {
         let options = serde_saphyr::options! {
             // As the cluster reads it; charts contain duplicate keys.
             duplicate_keys: DuplicateKeyPolicy::LastWins,
-            budget: serde_saphyr::budget! { max_depth: DEPTH, max_nodes: 1_000_000 },
+            budget: serde_saphyr::budget! { max_depth: MAX_DOCUMENT_DEPTH, max_nodes: 1_000_000 },
         };
         // Empty lines in front make the parser count lines of the stream.
         let text = "\n".repeat(self.line - 1) + self.text;

@@ -14,13 +14,13 @@ use base::files;
 /// The version of Kubernetes that templates see unless the definition sets another.
 pub const KUBE_VERSION: &str = "1.36.0";
 /// The oldest helm with which all of this works.
-const OLDEST: (u32, u32) = (3, 8);
+const OLDEST_HELM: (u32, u32) = (3, 8);
 /// Long for any chart on a slow machine.
-const LIMIT: Duration = Duration::from_secs(120);
+const HELM_TIME_LIMIT: Duration = Duration::from_secs(120);
 /// The largest charts that people ship render to a tenth of it.
-const OUTPUT: usize = 64 << 20;
+const MAX_OUTPUT_BYTES: usize = 64 << 20;
 /// Nobody listens there. Values of a chart may be checked by schemas with addresses, which helm would fetch.
-const NOWHERE: &str = "http://127.0.0.1:9";
+const UNREACHABLE_URL: &str = "http://127.0.0.1:9";
 
 /// How to run helm.
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ impl<'a> Helm<'a> {
         let version = String::from_utf8_lossy(&version);
         let mut numbers = version.trim().trim_start_matches('v').split('.').map(str::parse::<u32>);
         let numbers = (numbers.next(), numbers.next());
-        if matches!(numbers, (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= OLDEST) {
+        if matches!(numbers, (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= OLDEST_HELM) {
             return Ok(());
         }
         let what = format!("helm has the version {:?}, too old for rendering charts", version.trim());
@@ -114,7 +114,7 @@ impl<'a> Helm<'a> {
     /// The command that runs helm with its own files below `home`.
     fn helm(&self, home: &Path) -> Invocation {
         let at = |name: &str| OsString::from(home.join(format!(".helm/{name}")));
-        let mut run = Invocation::new("helm").limit(LIMIT).output(OUTPUT).directory(home);
+        let mut run = Invocation::new("helm").limit(HELM_TIME_LIMIT).output(MAX_OUTPUT_BYTES).directory(home);
         for (name, below) in [
             ("HELM_CACHE_HOME", "cache"),
             ("HELM_CONFIG_HOME", "config"),
@@ -128,7 +128,7 @@ impl<'a> Helm<'a> {
             run = run.env(name, at(below));
         }
         for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
-            run = run.env(name, NOWHERE);
+            run = run.env(name, UNREACHABLE_URL);
         }
         for name in ["NO_PROXY", "no_proxy", "HELM_DEBUG", "HELM_NAMESPACE", "HELM_KUBECONTEXT"] {
             run = run.env(name, "");

@@ -12,9 +12,9 @@ use walkdir::WalkDir;
 use super::spec::{ImagePolicy, ManifestSpec};
 
 /// Larger than a cluster takes in one object; a file may hold many.
-const LARGEST: u64 = 32 << 20;
+const MAX_MANIFEST_BYTES: u64 = 32 << 20;
 /// Leaves room for words in front, within the 253 characters that a name may have.
-const LONGEST: usize = 200;
+const MAX_NAME_LENGTH: usize = 200;
 
 #[derive(Debug)]
 pub(super) struct ManifestFile {
@@ -76,7 +76,8 @@ fn files_below(directory: &Path) -> Result<Vec<PathBuf>> {
 /// A manifest as YAML, and whether it was YAML already. JSON is YAML except for escapes that not every reader of YAML
 /// understands.
 fn text(file: &Path) -> Result<(String, bool)> {
-    let text = String::from_utf8(files::read_at_most(file, LARGEST)?).context("it is not UTF-8")?;
+    let text =
+        String::from_utf8(files::read_at_most(file, MAX_MANIFEST_BYTES)?).context("it is not UTF-8")?;
     if file.extension().is_some_and(|ending| ending == "json") {
         let value: Value = serde_json::from_str(&text)?;
         return Ok((format!("{value:#}\n"), false));
@@ -89,7 +90,7 @@ fn slug(path: &Path) -> String {
     let text = path.with_extension("").to_string_lossy().to_lowercase();
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let words: Vec<&str> = text.split(|c| !plain(c)).filter(|word| !word.is_empty()).collect();
-    words.join("-").chars().take(LONGEST).collect::<String>().trim_end_matches('-').to_owned()
+    words.join("-").chars().take(MAX_NAME_LENGTH).collect::<String>().trim_end_matches('-').to_owned()
 }
 
 #[cfg(test)]

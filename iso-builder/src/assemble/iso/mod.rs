@@ -42,7 +42,7 @@ pub struct IsoParts {
 }
 
 /// How much is copied between two reports of progress.
-const CHUNK: u64 = 8 << 20;
+const COPY_CHUNK_BYTES: u64 = 8 << 20;
 
 impl IsoParts {
     /// Writes the ISO to `output` by way of a temporary name beside it; shows progress as the step `step`.
@@ -111,10 +111,10 @@ fn copy(source: &Path, size: u64, iso: &mut File, at: u64, step: &mut Step) -> R
     io::Seek::seek(iso, io::SeekFrom::Start(at)).with_context(what)?;
     let mut done = 0;
     loop {
-        let count = io::copy(&mut (&mut input).take(CHUNK), iso).with_context(what)?;
+        let count = io::copy(&mut (&mut input).take(COPY_CHUNK_BYTES), iso).with_context(what)?;
         done += count;
         step.advance(count);
-        if count < CHUNK || done > size {
+        if count < COPY_CHUNK_BYTES || done > size {
             break;
         }
     }

@@ -11,7 +11,7 @@ use super::super::blob_writer::LooseBlob;
 use super::super::store::Store;
 
 /// How much is read at once. Compressed layers depend on it: zstd is given pieces of this size.
-pub(super) const PIECE: usize = 128 << 10;
+pub(super) const PIECE_BYTES: usize = 128 << 10;
 
 pub(super) trait BlobSource {
     /// Puts a blob into the store after comparing it with its descriptor.
@@ -48,7 +48,7 @@ pub(super) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usiz
 /// Copies a blob to a file beside the blobs of `store`.
 pub(super) fn copy(mut content: impl Read, store: &Store) -> Result<LooseBlob> {
     let mut writer = store.blob_writer()?;
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; PIECE_BYTES];
     loop {
         match fill(&mut content, &mut piece)? {
             0 => return writer.loose(),

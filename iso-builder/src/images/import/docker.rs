@@ -14,13 +14,13 @@ use super::super::image::write_manifest;
 use super::super::store::Store;
 use super::super::stored_image::{CONFIG, StoredImage, descriptor};
 use super::choose::{CandidateName, ChosenImages, ImageCandidate, choose};
-use super::source::{DOCUMENT, ImageImport, ImportedImages};
+use super::source::{ImageImport, ImportedImages, MAX_DOCUMENT_BYTES};
 use super::spool::Spool;
 
 /// One image of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Item {
+struct ManifestItem {
     config: String,
     #[serde(default)]
     repo_tags: Option<Vec<String>>,
@@ -49,11 +49,11 @@ pub(super) fn take(
     spool: &mut Spool<'_>,
     store: &Store,
 ) -> Result<ImportedImages> {
-    let items: Vec<Item> = serde_json::from_slice(manifest)
+    let items: Vec<ManifestItem> = serde_json::from_slice(manifest)
         .map_err(|error| import.refuse(&format!("reading its manifest.json: {error}")))?;
     let candidates = items.into_iter().flat_map(candidates).collect();
     let (chosen, notes) = choose(candidates, import.references).map_err(|why| import.refuse(&why))?;
-    let image = |chosen: ChosenImages<Item>| {
+    let image = |chosen: ChosenImages<ManifestItem>| {
         let what = format!("taking the image {} from {}", chosen.name, import.path.display());
         image(import, chosen, spool, store).class(Class::Invalid, || what)
     };
@@ -61,7 +61,7 @@ pub(super) fn take(
 }
 
 /// The image under each of its names. Its digest will be that of the manifest that is made here, which nobody knows.
-fn candidates(item: Item) -> Vec<ImageCandidate<Item>> {
+fn candidates(item: ManifestItem) -> Vec<ImageCandidate<ManifestItem>> {
     let tags = item.repo_tags.clone().unwrap_or_default();
     let names: Vec<CandidateName> = match tags.is_empty() {
         true => vec![CandidateName::None(String::new())],
@@ -76,7 +76,7 @@ fn candidates(item: Item) -> Vec<ImageCandidate<Item>> {
 
 fn image(
     import: &ImageImport<'_>,
-    chosen: ChosenImages<Item>,
+    chosen: ChosenImages<ManifestItem>,
     spool: &mut Spool<'_>,
     store: &Store,
 ) -> Result<StoredImage> {
@@ -91,7 +91,7 @@ fn image(
         return Err(Failure::new(Class::Verification, why).into());
     }
     let config = spool.place(item.config.as_bytes())?;
-    let bytes = files::read_at_most(&store.blob_path(config.digest), DOCUMENT)?;
+    let bytes = files::read_at_most(&store.blob_path(config.digest), MAX_DOCUMENT_BYTES)?;
     let configuration: Configuration = serde_json::from_slice(&bytes).context("reading its configuration")?;
     check_platform(import, &configuration.platform)?;
     let diff_ids = configuration.rootfs.diff_ids.unwrap_or_default();

@@ -16,13 +16,13 @@ use super::super::store::Store;
 use super::super::stored_image::{INDEX, ImageDocument, MANIFEST, StoredImage};
 use super::blobs::{BlobSource, compare, copy};
 use super::choose::{CandidateName, ChosenImages, ImageCandidate, choose};
-use super::source::{DOCUMENT, ImageImport, ImportedImages};
+use super::source::{ImageImport, ImportedImages, MAX_DOCUMENT_BYTES};
 
 /// How an image's name is annotated: by containerd and Docker, and by all others. Docker has only the tag in the second.
-const NAMES: [&str; 2] = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
+const NAME_ANNOTATIONS: [&str; 2] = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
 
 /// What the configurations of container images are called; other things are kept in layouts too.
-const CONFIGS: [&str; 2] = [media_types::OCI_CONFIG, media_types::DOCKER_CONFIG];
+const CONFIG_MEDIA_TYPES: [&str; 2] = [media_types::OCI_CONFIG, media_types::DOCKER_CONFIG];
 
 /// Imports the images that `index` (an `index.json`) lists and `import` selects.
 pub(super) fn take(
@@ -48,7 +48,7 @@ pub(super) fn take(
 }
 
 fn candidate(descriptor: Descriptor) -> ImageCandidate<Descriptor> {
-    let mut names = NAMES.iter().filter_map(|key| descriptor.annotations.get(*key));
+    let mut names = NAME_ANNOTATIONS.iter().filter_map(|key| descriptor.annotations.get(*key));
     let name =
         names.next().map_or_else(|| CandidateName::None(String::new()), |text| CandidateName::of(text));
     ImageCandidate { name, digest: Some(descriptor.digest), what: descriptor }
@@ -77,7 +77,9 @@ impl Layout<'_, '_> {
                 (Some(target), descriptor, blob, manifest)
             }
         };
-        if !manifest.config.media_type.is_empty() && !CONFIGS.contains(&manifest.config.media_type.as_str()) {
+        if !manifest.config.media_type.is_empty()
+            && !CONFIG_MEDIA_TYPES.contains(&manifest.config.media_type.as_str())
+        {
             let why = format!(
                 "it is no container image: its configuration is of the type {}",
                 manifest.config.media_type
@@ -150,7 +152,7 @@ impl Layout<'_, '_> {
     }
 
     fn bytes(&self, blob: &Blob) -> Result<Vec<u8>> {
-        files::read_at_most(&self.store.blob_path(blob.digest), DOCUMENT)
+        files::read_at_most(&self.store.blob_path(blob.digest), MAX_DOCUMENT_BYTES)
     }
 
     fn placed(&mut self, descriptor: &Descriptor) -> Result<Blob> {

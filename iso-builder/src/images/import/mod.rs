@@ -23,7 +23,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files;
 
-pub(crate) use self::source::DOCUMENT;
+pub(crate) use self::source::MAX_DOCUMENT_BYTES;
 pub use self::source::{ImageImport, ImportedImages};
 use super::store::Store;
 
@@ -77,7 +77,7 @@ impl ImageImport<'_> {
             let hint = "A layout has index.json at its top; `skopeo copy … oci:DIRECTORY` makes one.";
             return Err(self.failure("it has no index.json", hint));
         }
-        let index = files::read_at_most(&self.path.join("index.json"), DOCUMENT);
+        let index = files::read_at_most(&self.path.join("index.json"), MAX_DOCUMENT_BYTES);
         let index = index.map_err(|error| self.refuse(&format!("{error:#}")))?;
         let mut blobs = layout::LayoutDirectory::new(self.path, store, on_bytes);
         layout::take(self, &index, &mut blobs, store)

@@ -10,7 +10,7 @@ use model::config::Role;
 use super::super::stored_image::StoredImage;
 
 /// No index, manifest or configuration of a sane image is larger; nor is the list of an archive's images.
-pub(crate) const DOCUMENT: u64 = 4 << 20;
+pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ImageImport<'a> {

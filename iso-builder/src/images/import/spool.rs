@@ -18,18 +18,18 @@ use formats::oci::Descriptor;
 use super::super::blob::Blob;
 use super::super::blob_writer::LooseBlob;
 use super::super::store::Store;
-use super::blobs::{BlobSource, PIECE, compare, copy, fill};
-use super::source::DOCUMENT;
+use super::blobs::{BlobSource, PIECE_BYTES, compare, copy, fill};
+use super::source::MAX_DOCUMENT_BYTES;
 use crate::archive::members::{inside, linked};
 use crate::archive::{ArchiveMembers, Compression, MemberKind, compression};
 
 /// More members than any archive of images has, and longer paths; each takes some memory.
 const MAX_MEMBERS: usize = 50_000;
-const MAX_PATH: usize = 512;
+const MAX_PATH_BYTES: usize = 512;
 /// How many links may lead to a member.
 const MAX_LINKS: usize = 16;
 /// The level that layers are compressed with.
-const LEVEL: i32 = 3;
+const ZSTD_LEVEL: i32 = 3;
 
 const GZIP_LAYER: &str = formats::oci::media_types::OCI_LAYER_GZIP;
 const ZSTD_LAYER: &str = formats::oci::media_types::OCI_LAYER_ZSTD;
@@ -42,15 +42,15 @@ pub(super) struct Spool<'a> {
     pub(super) index: Option<Vec<u8>>,
     /// `manifest.json`.
     pub(super) manifest: Option<Vec<u8>>,
-    items: HashMap<Vec<u8>, Item>,
+    items: HashMap<Vec<u8>, SpooledMember>,
 }
 
 #[derive(Debug)]
-enum Item {
+enum SpooledMember {
     /// As it is in the archive.
-    Plain(Held),
+    Plain(HeldFile),
     /// A layer that was a bare tar stream with this digest, and is compressed.
-    Layer(Digest, Held),
+    Layer(Digest, HeldFile),
     /// Another member.
     Link(Vec<u8>),
     /// A link to a path outside the archive.
@@ -59,7 +59,7 @@ enum Item {
 
 /// A file before and after it got its name.
 #[derive(Debug)]
-enum Held {
+enum HeldFile {
     Loose(LooseBlob),
     Placed(Blob),
 }
@@ -80,14 +80,14 @@ pub(super) fn read<'a>(
     on_bytes: &mut dyn FnMut(u64),
 ) -> Result<(Spool<'a>, Digest)> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-    let mut file = HashingReader::new(Told { inner: file, on_bytes });
+    let mut file = HashingReader::new(ReportingReader { inner: file, on_bytes });
     let mut spool = Spool { store, index: None, manifest: None, items: HashMap::new() };
-    let plain =
-        compression::plain(BufReader::with_capacity(PIECE, &mut file)).map_err(|e| unreadable(path, e))?;
+    let plain = compression::plain(BufReader::with_capacity(PIECE_BYTES, &mut file))
+        .map_err(|e| unreadable(path, e))?;
     let mut members = ArchiveMembers::new(plain);
     while let Some(member) = members.advance().map_err(|error| unreadable(path, error))? {
-        let name: String = String::from_utf8_lossy(&member.path).chars().take(MAX_PATH).collect();
-        let content = Content { members: &mut members, path };
+        let name: String = String::from_utf8_lossy(&member.path).chars().take(MAX_PATH_BYTES).collect();
+        let content = MemberContent { members: &mut members, path };
         let spooled = spool.member(&member.path, member.kind, content);
         spooled.with_context(|| format!("reading {name:?} in {}", path.display()))?;
     }
@@ -117,15 +117,19 @@ impl Spool<'_> {
         let Some(path) = inside(path) else {
             return Err(refuse("a path leads out of the archive"));
         };
-        if path.len() > MAX_PATH || self.items.len() >= MAX_MEMBERS {
+        if path.len() > MAX_PATH_BYTES || self.items.len() >= MAX_MEMBERS {
             return Err(refuse("its members have longer paths, or are more, than in any archive of images"));
         }
         let item = match kind {
             MemberKind::File(_) if path == b"index.json" => return keep(&mut self.index, content),
             MemberKind::File(_) if path == b"manifest.json" => return keep(&mut self.manifest, content),
             MemberKind::File(_) => self.file(&path, &mut content)?,
-            MemberKind::Symlink(target) => linked(&path, &target).map_or(Item::Astray, Item::Link),
-            MemberKind::HardLink(target) => inside(&target).map_or(Item::Astray, Item::Link),
+            MemberKind::Symlink(target) => {
+                linked(&path, &target).map_or(SpooledMember::Astray, SpooledMember::Link)
+            }
+            MemberKind::HardLink(target) => {
+                inside(&target).map_or(SpooledMember::Astray, SpooledMember::Link)
+            }
             MemberKind::Directory | MemberKind::Other => return Ok(()),
         };
         match self.items.entry(path) {
@@ -136,7 +140,7 @@ impl Spool<'_> {
         Ok(())
     }
 
-    fn file(&self, path: &[u8], content: &mut impl Read) -> Result<Item> {
+    fn file(&self, path: &[u8], content: &mut impl Read) -> Result<SpooledMember> {
         let mut head = vec![0; 512];
         let length = fill(content, &mut head)?;
         head.truncate(length);
@@ -144,18 +148,18 @@ impl Spool<'_> {
         // A blob is named by its digest, so it is kept unchanged.
         if !path.starts_with(b"blobs/") && (path.ends_with(b".tar") || is_tar(&head)) && is_bare(&head) {
             let (diff_id, loose) = compress(content, self.store)?;
-            return Ok(Item::Layer(diff_id, Held::Loose(loose)));
+            return Ok(SpooledMember::Layer(diff_id, HeldFile::Loose(loose)));
         }
-        Ok(Item::Plain(Held::Loose(copy(content, self.store)?)))
+        Ok(SpooledMember::Plain(HeldFile::Loose(copy(content, self.store)?)))
     }
 
     /// The member at `path`, through links.
-    fn item(&mut self, path: &[u8]) -> Result<&mut Item> {
+    fn item(&mut self, path: &[u8]) -> Result<&mut SpooledMember> {
         let mut path = inside(path).ok_or_else(|| refuse("a path leads out of the archive"))?;
         for _ in 0..MAX_LINKS {
             match self.items.get(&path) {
-                Some(Item::Link(target)) => path.clone_from(target),
-                Some(Item::Astray) => return Err(refuse("a link leads out of the archive")),
+                Some(SpooledMember::Link(target)) => path.clone_from(target),
+                Some(SpooledMember::Astray) => return Err(refuse("a link leads out of the archive")),
                 _ => {
                     let missing = || format!("{} is not in the archive", String::from_utf8_lossy(&path));
                     let failure = || Failure::new(Class::Verification, missing());
@@ -170,7 +174,7 @@ impl Spool<'_> {
     pub(super) fn place(&mut self, path: &[u8]) -> Result<Blob> {
         let store = self.store;
         match self.item(path)? {
-            Item::Plain(held) => held.place(store),
+            SpooledMember::Plain(held) => held.place(store),
             _ => Err(refuse("a document of an image is a tar archive")),
         }
     }
@@ -178,7 +182,7 @@ impl Spool<'_> {
     /// The digest of the member at `path`.
     pub(super) fn digest(&mut self, path: &[u8]) -> Result<Digest> {
         match self.item(path)? {
-            Item::Plain(held) => Ok(held.blob().digest),
+            SpooledMember::Plain(held) => Ok(held.blob().digest),
             _ => Err(refuse("a document of an image is a tar archive")),
         }
     }
@@ -187,13 +191,13 @@ impl Spool<'_> {
     pub(super) fn place_layer(&mut self, path: &[u8]) -> Result<SpooledLayer> {
         let store = self.store;
         let item = self.item(path)?;
-        if let Item::Plain(held) = item {
+        if let SpooledMember::Plain(held) = item {
             let file = match held {
-                Held::Loose(loose) => loose.path().to_owned(),
-                Held::Placed(blob) => store.blob_path(blob.digest),
+                HeldFile::Loose(loose) => loose.path().to_owned(),
+                HeldFile::Placed(blob) => store.blob_path(blob.digest),
             };
             let reading = || "reading a layer".to_owned();
-            let mut file = BufReader::with_capacity(PIECE, File::open(file).with_context(reading)?);
+            let mut file = BufReader::with_capacity(PIECE_BYTES, File::open(file).with_context(reading)?);
             let compression =
                 Compression::of(io::BufRead::fill_buf(&mut file)?).map_err(|e| refuse(&e.to_string()))?;
             let media_type = match compression {
@@ -201,7 +205,7 @@ impl Spool<'_> {
                 Compression::Zstd => ZSTD_LAYER,
                 Compression::None => {
                     let (diff_id, loose) = compress(file, store)?;
-                    *item = Item::Layer(diff_id, Held::Loose(loose));
+                    *item = SpooledMember::Layer(diff_id, HeldFile::Loose(loose));
                     return item.layer(store);
                 }
             };
@@ -214,14 +218,14 @@ impl Spool<'_> {
     }
 }
 
-impl Item {
+impl SpooledMember {
     fn layer(&mut self, store: &Store) -> Result<SpooledLayer> {
         let Self::Layer(diff_id, held) = self else { bail!("a member of an archive is no layer") };
         Ok(SpooledLayer { diff_id: *diff_id, media_type: ZSTD_LAYER, blob: held.place(store)? })
     }
 }
 
-impl Held {
+impl HeldFile {
     fn blob(&self) -> Blob {
         match self {
             Self::Loose(loose) => loose.blob(),
@@ -242,18 +246,17 @@ impl BlobSource for Spool<'_> {
     fn place(&mut self, descriptor: &Descriptor) -> Result<Blob> {
         let path = format!("blobs/sha256/{}", descriptor.digest);
         let store = self.store;
-        let Item::Plain(held) = self.item(path.as_bytes())? else { bail!("a blob is compressed") };
+        let SpooledMember::Plain(held) = self.item(path.as_bytes())? else { bail!("a blob is compressed") };
         compare(descriptor, held.blob())?;
         held.place(store)
     }
 }
 
-fn same(one: &Item, other: &Item) -> bool {
+fn same(one: &SpooledMember, other: &SpooledMember) -> bool {
     match (one, other) {
-        (Item::Plain(one), Item::Plain(other)) | (Item::Layer(_, one), Item::Layer(_, other)) => {
-            one.blob() == other.blob()
-        }
-        (Item::Link(one), Item::Link(other)) => one == other,
+        (SpooledMember::Plain(one), SpooledMember::Plain(other))
+        | (SpooledMember::Layer(_, one), SpooledMember::Layer(_, other)) => one.blob() == other.blob(),
+        (SpooledMember::Link(one), SpooledMember::Link(other)) => one == other,
         _ => false,
     }
 }
@@ -261,9 +264,9 @@ fn same(one: &Item, other: &Item) -> bool {
 /// Keeps a document in memory.
 fn keep(place: &mut Option<Vec<u8>>, content: impl Read) -> Result<()> {
     let mut bytes = Vec::new();
-    content.take(DOCUMENT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > DOCUMENT {
-        return Err(refuse(&format!("it is larger than {DOCUMENT} bytes")));
+    content.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_DOCUMENT_BYTES {
+        return Err(refuse(&format!("it is larger than {MAX_DOCUMENT_BYTES} bytes")));
     }
     if place.as_ref().is_some_and(|before| *before != bytes) {
         return Err(refuse("it is there twice, with different content"));
@@ -284,11 +287,11 @@ fn is_bare(head: &[u8]) -> bool {
 /// Compresses a layer to a file beside the blobs of `store`: the same bytes for the same content, with one thread and
 /// pieces of one size. The content's length, which zstd does not always know, is left out.
 fn compress(mut content: impl Read, store: &Store) -> Result<(Digest, LooseBlob)> {
-    let mut encoder = zstd::Encoder::new(store.blob_writer()?, LEVEL)?;
+    let mut encoder = zstd::Encoder::new(store.blob_writer()?, ZSTD_LEVEL)?;
     encoder.include_contentsize(false)?;
     encoder.include_checksum(false)?;
     let mut diff_id = Hasher::default();
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; PIECE_BYTES];
     loop {
         let count = fill(&mut content, &mut piece)?;
         if count == 0 {
@@ -301,12 +304,12 @@ fn compress(mut content: impl Read, store: &Store) -> Result<(Digest, LooseBlob)
 }
 
 /// Tells how much was read.
-struct Told<'a, R> {
+struct ReportingReader<'a, R> {
     inner: R,
     on_bytes: &'a mut dyn FnMut(u64),
 }
 
-impl<R: Read> Read for Told<'_, R> {
+impl<R: Read> Read for ReportingReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         (self.on_bytes)(count as u64);
@@ -315,12 +318,12 @@ impl<R: Read> Read for Told<'_, R> {
 }
 
 /// A member's content, whose errors say what the archive is.
-struct Content<'a, R> {
+struct MemberContent<'a, R> {
     members: &'a mut ArchiveMembers<R>,
     path: &'a Path,
 }
 
-impl<R: Read> Read for Content<'_, R> {
+impl<R: Read> Read for MemberContent<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.members.read(buffer).map_err(|error| io::Error::other(unreadable(self.path, error)))
     }

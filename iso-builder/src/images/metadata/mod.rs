@@ -17,7 +17,7 @@ use base::digest::Digest;
 use base::files::read_at_most;
 
 use self::normal::{descend, normalise};
-use self::schema::{SCHEMA, VERSION};
+use self::schema::{SCHEMA_BUCKET, VERSION_KEY};
 use super::containerd::Containerd;
 use super::containerd_version::DatabaseWriter;
 use super::store::Store;
@@ -63,7 +63,7 @@ impl ContainerdMetadata {
         let blobs: BTreeSet<Vec<u8>> =
             images.iter().flat_map(StoredImage::blobs).map(|blob| blob.digest.oci().into_bytes()).collect();
         let mut tree = self.tree.clone();
-        let namespace = descend(&mut tree, &[SCHEMA, NAMESPACE])?;
+        let namespace = descend(&mut tree, &[SCHEMA_BUCKET, NAMESPACE])?;
         descend(namespace, &["images"])?.buckets.retain(|name, _| names.contains(name));
         descend(namespace, &["content", "blob"])?.buckets.retain(|digest, _| blobs.contains(digest));
         ensure!(
@@ -76,7 +76,7 @@ impl ContainerdMetadata {
 
 /// The schema's version in a database.
 pub fn schema_version(raw: &Bucket) -> Result<u64> {
-    let value = raw.bucket(&[SCHEMA]).and_then(|schema| schema.value(VERSION));
+    let value = raw.bucket(&[SCHEMA_BUCKET]).and_then(|schema| schema.value(VERSION_KEY));
     let version = value.and_then(go::varint).and_then(|version| u64::try_from(version).ok());
     version.context("the metadata database that containerd wrote has no schema version")
 }
@@ -91,9 +91,9 @@ mod tests {
             [(&[6][..], Some(3)), (&[4], Some(2)), (&[8], Some(4)), (&[5], None), (&[], None)]
         {
             let mut schema = Bucket::default();
-            schema.pairs.insert(VERSION.into(), value.to_vec());
+            schema.pairs.insert(VERSION_KEY.into(), value.to_vec());
             let mut tree = Bucket::default();
-            tree.buckets.insert(SCHEMA.into(), schema);
+            tree.buckets.insert(SCHEMA_BUCKET.into(), schema);
             let tree = bolt::read(&bolt::write(&tree).unwrap()).unwrap();
             assert_eq!(schema_version(&tree).ok(), version, "{value:?}");
         }

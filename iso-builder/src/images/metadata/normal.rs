@@ -11,13 +11,13 @@ use super::super::blob::Blob;
 use super::super::containerd_check::PINNED;
 use super::super::stored_image::StoredImage;
 use super::go;
-use super::schema::{SCHEMA, VERSION};
+use super::schema::{SCHEMA_BUCKET, VERSION_KEY};
 use crate::bolt::Bucket;
 
 /// How labels begin that keep what they name from the collector.
-const REFERENCE: &str = "containerd.io/gc.ref.content.";
+const REFERENCE_LABEL: &str = "containerd.io/gc.ref.content.";
 /// Labels of blobs that depend on content only.
-const KEPT_LABELS: [&str; 2] = [REFERENCE, "containerd.io/distribution.source."];
+const KEPT_LABELS: [&str; 2] = [REFERENCE_LABEL, "containerd.io/distribution.source."];
 
 /// The bucket at the end of `path`.
 pub(super) fn descend<'a>(tree: &'a mut Bucket, path: &[&str]) -> Result<&'a mut Bucket> {
@@ -29,22 +29,22 @@ pub(super) fn descend<'a>(tree: &'a mut Bucket, path: &[&str]) -> Result<&'a mut
 /// A tree with exactly `images` and their blobs, made from what containerd wrote. An import also stores the index of
 /// the layout, which is the blob `layout`; no image refers to it.
 pub(super) fn normalise(raw: &Bucket, images: &[StoredImage], layout: Digest, epoch: u64) -> Result<Bucket> {
-    let schema = raw.bucket(&[SCHEMA]).context("there is no bucket v1")?;
-    let version = schema.value(VERSION).context("it has no schema version")?;
+    let schema = raw.bucket(&[SCHEMA_BUCKET]).context("there is no bucket v1")?;
+    let version = schema.value(VERSION_KEY).context("it has no schema version")?;
     if let Some(other) = schema.buckets.keys().find(|name| name.as_slice() != NAMESPACE.as_bytes()) {
         bail!("it has another namespace, {}", String::from_utf8_lossy(other));
     }
     let time = go::time(epoch);
     let empty = Bucket::default();
     let found = |path: &[&str]| raw.bucket(path).unwrap_or(&empty);
-    let images_bucket = normal_images(found(&[SCHEMA, NAMESPACE, "images"]), images, &time)?;
-    let blobs = normal_blobs(found(&[SCHEMA, NAMESPACE, "content", "blob"]), images, layout, &time)?;
+    let images_bucket = normal_images(found(&[SCHEMA_BUCKET, NAMESPACE, "images"]), images, &time)?;
+    let blobs = normal_blobs(found(&[SCHEMA_BUCKET, NAMESPACE, "content", "blob"]), images, layout, &time)?;
     let content = parent(b"blob", blobs);
     let mut namespace = parent(b"content", content);
     namespace.buckets.insert(b"images".to_vec(), images_bucket);
     let mut schema = parent(NAMESPACE.as_bytes(), namespace);
-    schema.pairs.insert(VERSION.into(), version.to_vec());
-    Ok(parent(SCHEMA.as_bytes(), schema))
+    schema.pairs.insert(VERSION_KEY.into(), version.to_vec());
+    Ok(parent(SCHEMA_BUCKET.as_bytes(), schema))
 }
 
 fn parent(key: &[u8], bucket: Bucket) -> Bucket {
@@ -118,7 +118,7 @@ fn check_references(blobs: &Bucket, images: &[StoredImage]) -> Result<()> {
 fn check_document(blobs: &Bucket, image: &StoredImage, document: Blob, children: &[Blob]) -> Result<()> {
     let labels = blobs.bucket(&[&document.digest.oci(), "labels"]);
     let references = labels.into_iter().flat_map(|labels| &labels.pairs);
-    let references = references.filter(|(label, _)| label.starts_with(REFERENCE.as_bytes()));
+    let references = references.filter(|(label, _)| label.starts_with(REFERENCE_LABEL.as_bytes()));
     let named: BTreeSet<&[u8]> = references.map(|(_, digest)| digest.as_slice()).collect();
     let unnamed = |digest: &Digest| !named.contains(digest.oci().as_bytes());
     match children.iter().map(|blob| blob.digest).find(unnamed) {

@@ -16,7 +16,7 @@ use nix::fcntl::{Flock, FlockArg};
 use super::super::blob::Blob;
 
 /// What a user does when the cache's disk is full.
-const FULL: &str = "Free some space, or name another directory with --cache-dir or --downloads, and start again; what has come stays.";
+const FULL_DISK_HINT: &str = "Free some space, or name another directory with --cache-dir or --downloads, and start again; what has come stays.";
 
 /// A directory of blobs.
 #[derive(Clone, Debug)]
@@ -168,6 +168,6 @@ fn full(path: &Path) -> impl Fn(io::Error) -> anyhow::Error + '_ {
     move |error| {
         let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         let failure = Failure::new(Class::DiskIo, format!("writing {}", path.display())).because(error);
-        if is_full { failure.hint(FULL).into() } else { failure.into() }
+        if is_full { failure.hint(FULL_DISK_HINT).into() } else { failure.into() }
     }
 }

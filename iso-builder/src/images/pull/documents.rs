@@ -15,7 +15,7 @@ use super::{BlobCache, ImageRegistry, PinnedImage, blobs};
 use base::parallel::{self, locked};
 
 /// No index or manifest of a sane image is larger; registries allow 4 MiB.
-const LIMIT: u64 = 4 << 20;
+const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
 
 /// Asks the registries for the current digests of `references`. Those with a digest are not asked for.
 pub fn resolve(
@@ -109,7 +109,7 @@ impl Documents<'_> {
 
     /// A document by its digest, from the cache or else the registry.
     fn document(&self, repository: &Repository, digest: Digest) -> Result<(Document, Blob)> {
-        let held = self.cache.document(digest, LIMIT);
+        let held = self.cache.document(digest, MAX_DOCUMENT_BYTES);
         let bytes = held.map_or_else(|| self.registry.document(&repository.with_digest(digest)), Ok)?;
         let blob = Blob { digest: Digest::of(&bytes), size: bytes.len() as u64 };
         if blob.digest != digest {
@@ -133,7 +133,7 @@ impl Documents<'_> {
         if !self.cache.holds(config)? {
             blobs::one(config, &[&pinned.reference], self.registry, self.cache, &mut |_| ())?;
         }
-        let bytes = read_at_most(&self.cache.path(config.digest), LIMIT)?;
+        let bytes = read_at_most(&self.cache.path(config.digest), MAX_DOCUMENT_BYTES)?;
         let platform: Platform =
             serde_json::from_slice(&bytes).map_err(|error| unusable(config.digest, error.into()))?;
         match platform.os == "linux" && platform.architecture == self.architecture {

@@ -22,7 +22,7 @@ pub use cache::BlobCache;
 pub use documents::{documents, resolve};
 
 /// Images and blobs on their way at the same time, unless the caller says otherwise.
-pub const TRANSFERS: usize = 6;
+pub const DEFAULT_TRANSFERS: usize = 6;
 
 /// An image of a registry with the digest that its reference was resolved to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

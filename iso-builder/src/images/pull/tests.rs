@@ -14,7 +14,7 @@ use crate::images::stored_image::StoredImage;
 
 /// How the registry answers one request for a blob.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
+enum BlobAnswer {
     Good,
     /// The connection breaks after so many bytes.
     Cut(usize),
@@ -25,15 +25,15 @@ enum Manner {
 
 /// A registry in memory that counts what it sends.
 #[derive(Default)]
-struct Fake {
+struct FakeRegistry {
     documents: BTreeMap<String, Vec<u8>>,
     content: BTreeMap<Digest, Vec<u8>>,
-    manners: Mutex<Vec<Manner>>,
+    manners: Mutex<Vec<BlobAnswer>>,
     sent: AtomicU64,
     asked: Mutex<Vec<(Digest, u64)>>,
 }
 
-impl ImageRegistry for Fake {
+impl ImageRegistry for FakeRegistry {
     fn document(&self, reference: &ImageReference) -> Result<Vec<u8>> {
         self.documents
             .get(&reference.to_string())
@@ -43,23 +43,23 @@ impl ImageRegistry for Fake {
 
     fn blob(&self, _: &Repository, blob: Blob, offset: u64) -> Result<Box<dyn Read + Send>> {
         self.asked.lock().unwrap().push((blob.digest, offset));
-        let manner = self.manners.lock().unwrap().pop().unwrap_or(Manner::Good);
+        let manner = self.manners.lock().unwrap().pop().unwrap_or(BlobAnswer::Good);
         let content = self.content.get(&blob.digest).cloned().unwrap_or_default();
         let mut bytes = content[usize::try_from(offset)?..].to_vec();
         let cut = match manner {
-            Manner::Good => false,
-            Manner::Cut(count) => {
+            BlobAnswer::Good => false,
+            BlobAnswer::Cut(count) => {
                 bytes.truncate(count);
                 true
             }
-            Manner::Corrupt(place) => {
+            BlobAnswer::Corrupt(place) => {
                 let length = bytes.len().max(1);
                 if let Some(byte) = bytes.get_mut(place % length) {
                     *byte ^= 1;
                 }
                 false
             }
-            Manner::Gone => {
+            BlobAnswer::Gone => {
                 return Err(Failure::new(Class::Network, "the blob does not exist").into());
             }
         };
@@ -83,7 +83,7 @@ impl Read for Answer {
     }
 }
 
-impl Fake {
+impl FakeRegistry {
     fn add(&mut self, bytes: &[u8]) -> Blob {
         let blob = Blob { digest: Digest::of(bytes), size: bytes.len() as u64 };
         self.content.insert(blob.digest, bytes.to_vec());
@@ -142,12 +142,12 @@ fn ground() -> Ground {
     Ground { _directory: directory, cache }
 }
 
-fn pinned(names: &[&str], fake: &Fake, cache: &BlobCache) -> Result<Vec<PinnedImage>> {
+fn pinned(names: &[&str], fake: &FakeRegistry, cache: &BlobCache) -> Result<Vec<PinnedImage>> {
     let references: Vec<_> = names.iter().map(|name| name.parse().unwrap()).collect();
     resolve(&references, fake, cache, 3, &Progress::silent())
 }
 
-fn pull(names: &[&str], fake: &Fake, cache: &BlobCache) -> Result<Vec<StoredImage>> {
+fn pull(names: &[&str], fake: &FakeRegistry, cache: &BlobCache) -> Result<Vec<StoredImage>> {
     let images = documents(&pinned(names, fake, cache)?, "amd64", fake, cache, 3)?;
     blobs(&images, fake, cache, 3, &Progress::silent())?;
     Ok(images)
@@ -159,7 +159,7 @@ fn large(seed: u32) -> Vec<u8> {
 
 #[test]
 fn shared_blobs_are_fetched_once_and_a_second_build_fetches_nothing() {
-    let mut fake = Fake::default();
+    let mut fake = FakeRegistry::default();
     let (base, own) = (large(1), large(2));
     fake.image("a.b/one:1", &[&base]);
     fake.image("a.b/two:1", &[&base, &own]);
@@ -177,7 +177,7 @@ fn shared_blobs_are_fetched_once_and_a_second_build_fetches_nothing() {
 
 #[test]
 fn an_index_stays_the_target_and_other_platforms_stay_away() {
-    let mut fake = Fake::default();
+    let mut fake = FakeRegistry::default();
     let (ours, other) = (large(1), large(2));
     let one = fake.image("a.b/ours:1", &[&ours]);
     let two = fake.image("a.b/ours:2", &[&other]);
@@ -198,7 +198,7 @@ fn an_index_stays_the_target_and_other_platforms_stay_away() {
 
 #[test]
 fn an_image_of_another_platform_is_refused_though_nothing_but_its_configuration_says_so() {
-    let mut fake = Fake::default();
+    let mut fake = FakeRegistry::default();
     fake.image_for("arm64", "a.b/arm:1", &[b"arm"]);
     let ground = ground();
     let error = pull(&["a.b/arm:1"], &fake, &ground.cache).unwrap_err();
@@ -210,7 +210,7 @@ fn an_image_of_another_platform_is_refused_though_nothing_but_its_configuration_
 
 #[test]
 fn a_tag_that_moves_does_not_move_what_is_pinned() {
-    let mut fake = Fake::default();
+    let mut fake = FakeRegistry::default();
     let before = fake.image("a.b/c:1", &[b"before"]);
     let ground = ground();
     let pinned = pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap();
@@ -221,7 +221,7 @@ fn a_tag_that_moves_does_not_move_what_is_pinned() {
 
 #[test]
 fn a_damaged_blob_of_the_cache_is_fetched_again_and_nothing_else_is() {
-    let mut fake = Fake::default();
+    let mut fake = FakeRegistry::default();
     let layer = large(1);
     fake.image("a.b/c:1", &[&layer, &large(2)]);
     let ground = ground();
@@ -239,14 +239,14 @@ fn a_damaged_blob_of_the_cache_is_fetched_again_and_nothing_else_is() {
 
 #[test]
 fn after_a_cut_only_the_rest_is_fetched() {
-    let mut fake = Fake::default();
+    let mut fake = FakeRegistry::default();
     let layer = large(1);
     fake.image("a.b/c:1", &[&layer]);
     let ground = ground();
     let images =
         documents(&pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap(), "amd64", &fake, &ground.cache, 1);
     let images = images.unwrap();
-    *fake.manners.lock().unwrap() = vec![Manner::Cut(30_000)];
+    *fake.manners.lock().unwrap() = vec![BlobAnswer::Cut(30_000)];
     let error = blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap_err();
     assert!(class_of(&error) == Class::Network && render(&error).contains("a.b/c:1"), "{}", render(&error));
     assert!(!ground.cache.path(Digest::of(&layer)).exists(), "what is not whole has no name");
@@ -259,14 +259,14 @@ fn after_a_cut_only_the_rest_is_fetched() {
 
 #[test]
 fn a_corrupted_blob_never_gets_its_name_and_a_part_that_was_wrong_is_had_anew() {
-    let mut fake = Fake::default();
+    let mut fake = FakeRegistry::default();
     let layer = large(1);
     fake.image("a.b/c:1", &[&layer]);
     let ground = ground();
     let images =
         documents(&pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap(), "amd64", &fake, &ground.cache, 1)
             .unwrap();
-    *fake.manners.lock().unwrap() = (777..780).map(Manner::Corrupt).collect();
+    *fake.manners.lock().unwrap() = (777..780).map(BlobAnswer::Corrupt).collect();
     let error = blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap_err();
     let told = render(&error);
     assert!(class_of(&error) == Class::Verification && told.contains("a.b/c:1"), "{told}");
@@ -278,14 +278,14 @@ fn a_corrupted_blob_never_gets_its_name_and_a_part_that_was_wrong_is_had_anew() 
     assert_eq!(fs::read(&path).unwrap(), layer);
     // A byte that is damaged in transit does not end the build.
     fs::remove_file(&path).unwrap();
-    *fake.manners.lock().unwrap() = vec![Manner::Corrupt(40_000), Manner::Corrupt(0)];
+    *fake.manners.lock().unwrap() = vec![BlobAnswer::Corrupt(40_000), BlobAnswer::Corrupt(0)];
     blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
     assert_eq!(fs::read(path).unwrap(), layer);
 }
 
 #[test]
 fn a_blob_that_one_repository_lost_comes_from_another() {
-    let mut fake = Fake::default();
+    let mut fake = FakeRegistry::default();
     let layer = large(1);
     fake.image("a.b/one:1", &[&layer]);
     fake.image("c.d/two:1", &[&layer]);
@@ -293,14 +293,14 @@ fn a_blob_that_one_repository_lost_comes_from_another() {
     let names = ["a.b/one:1", "c.d/two:1"];
     let images =
         documents(&pinned(&names, &fake, &ground.cache).unwrap(), "amd64", &fake, &ground.cache, 1).unwrap();
-    *fake.manners.lock().unwrap() = vec![Manner::Gone];
+    *fake.manners.lock().unwrap() = vec![BlobAnswer::Gone];
     blobs(&images, &fake, &ground.cache, 1, &Progress::silent()).unwrap();
     assert_eq!(fs::read(ground.cache.path(Digest::of(&layer))).unwrap(), layer);
 }
 
 #[test]
 fn without_the_network_the_cache_is_enough_or_the_failure_says_what_is_missing() {
-    let mut fake = Fake::default();
+    let mut fake = FakeRegistry::default();
     fake.image("a.b/c:1", &[&large(1)]);
     let ground = ground();
     let pins = pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap();
@@ -320,17 +320,17 @@ proptest! {
     fn however_often_it_breaks_off_a_blob_is_whole_or_absent(
         manners in prop::collection::vec((0_u8..4, 0_usize..60_000), 0..6),
     ) {
-        let mut fake = Fake::default();
+        let mut fake = FakeRegistry::default();
         let layer = large(1);
         fake.image("a.b/c:1", &[&layer]);
         let ground = ground();
         let images =
             documents(&pinned(&["a.b/c:1"], &fake, &ground.cache).unwrap(), "amd64", &fake, &ground.cache, 1).unwrap();
         *fake.manners.lock().unwrap() = manners.iter().map(|(kind, place)| match kind {
-            0 => Manner::Cut(*place),
-            1 => Manner::Corrupt(*place),
-            2 => Manner::Gone,
-            _ => Manner::Good,
+            0 => BlobAnswer::Cut(*place),
+            1 => BlobAnswer::Corrupt(*place),
+            2 => BlobAnswer::Gone,
+            _ => BlobAnswer::Good,
         }).collect();
         let path = ground.cache.path(Digest::of(&layer));
         for _ in 0..=manners.len() {

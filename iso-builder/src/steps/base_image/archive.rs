@@ -14,7 +14,7 @@ use base::failure::{Class, Failure};
 
 use super::super::limit::long;
 use super::super::tree::Tree;
-use super::super::within::{Turned, is_plain_name, link_within, within};
+use super::super::within::{RedirectedLinks, is_plain_name, link_within, within};
 use super::directory;
 use super::unreadable::unreadable;
 
@@ -28,7 +28,7 @@ pub(in crate::steps) enum ArchiveUse {
 }
 
 /// The first bytes of compressed files, the program that reads each, and the Debian package that has it.
-const COMPRESSIONS: &[(&[u8], &str, &str)] = &[
+const DECOMPRESSORS: &[(&[u8], &str, &str)] = &[
     (b"\x1f\x8b", "gzip", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd", "zstd"),
     (b"\xfd7zXZ\0", "xz", "xz-utils"),
@@ -42,7 +42,7 @@ pub(in crate::steps) fn unpack(archive: &Path, tree: &Tree, scratch: &Path, kind
     let what = if kind == ArchiveUse::Layer { "layer" } else { "tar archive" };
     let plain = plain(archive, scratch).map_err(|error| unreadable(archive, what, error))?;
     let members = read(&plain).map_err(|error| unreadable(archive, what, error))?;
-    let mut turned = Turned::new(tree.root());
+    let mut turned = RedirectedLinks::new(tree.root());
     let excluded =
         prepare(&members, tree, kind, &mut turned).map_err(|error| unreadable(archive, what, error))?;
     let list = scratch.join("excluded");
@@ -71,7 +71,7 @@ fn explain(archive: &Path, what: &str, error: anyhow::Error) -> anyhow::Error {
 fn plain(archive: &Path, scratch: &Path) -> Result<PathBuf> {
     let mut head = Vec::new();
     File::open(archive).and_then(|file| file.take(16).read_to_end(&mut head)).context("opening it")?;
-    let Some((_, program, package)) = COMPRESSIONS.iter().find(|(magic, ..)| head.starts_with(magic)) else {
+    let Some((_, program, package)) = DECOMPRESSORS.iter().find(|(magic, ..)| head.starts_with(magic)) else {
         return Ok(archive.to_owned());
     };
     let plain = scratch.join("plain.tar");
@@ -91,7 +91,7 @@ fn plain(archive: &Path, scratch: &Path) -> Result<PathBuf> {
 
 /// One entry of an archive.
 #[derive(Debug, PartialEq, Eq)]
-struct Member {
+struct ListedMember {
     /// Its name as tar sees it, without a slash at the end.
     name: Vec<u8>,
     /// Relative to the tree's root.
@@ -103,7 +103,7 @@ struct Member {
 }
 
 /// The entries, as the very program sees them that will unpack them: two readers could differ about a hostile archive.
-fn read(plain: &Path) -> Result<Vec<Member>> {
+fn read(plain: &Path) -> Result<Vec<ListedMember>> {
     let tar =
         long(Invocation::new("tar")).args(["--list", "--verbose", "--numeric-owner", "--quoting-style=c"]);
     let listing = SystemRunner.run(&tar.arg("--file").arg(plain))?;
@@ -112,7 +112,7 @@ fn read(plain: &Path) -> Result<Vec<Member>> {
 }
 
 /// Reads `-rw-r--r-- 0/0 12 2024-01-01 00:00 "name"`, and ` link to "target"` where it is a hard link.
-fn parse(line: &[u8]) -> Result<Member> {
+fn parse(line: &[u8]) -> Result<ListedMember> {
     let unknown = || format!("tar listed {:?}, which is no entry", String::from_utf8_lossy(line));
     let kind = *line.first().with_context(unknown)?;
     let (name, rest) = quoted(line).with_context(unknown)?;
@@ -121,7 +121,7 @@ fn parse(line: &[u8]) -> Result<Member> {
         Some(target) if kind == b'h' => Some(inside(&quoted(target).with_context(unknown)?.0)?),
         _ => None,
     };
-    Ok(Member { path: inside(&name)?, name: name[..end].to_vec(), kind, same_as })
+    Ok(ListedMember { path: inside(&name)?, name: name[..end].to_vec(), kind, same_as })
 }
 
 /// The first string in quotes, with C's escapes, and the rest of the line.
@@ -179,7 +179,12 @@ fn inside(name: &[u8]) -> Result<PathBuf> {
 }
 
 /// Makes the tree ready and returns the names that tar is to leave out, one a line.
-fn prepare(members: &[Member], tree: &Tree, kind: ArchiveUse, turned: &mut Turned<'_>) -> Result<Vec<u8>> {
+fn prepare(
+    members: &[ListedMember],
+    tree: &Tree,
+    kind: ArchiveUse,
+    turned: &mut RedirectedLinks<'_>,
+) -> Result<Vec<u8>> {
     let mut left_out = std::collections::BTreeSet::new();
     let mut excluded = Vec::new();
     for member in members {
@@ -207,7 +212,7 @@ fn prepare(members: &[Member], tree: &Tree, kind: ArchiveUse, turned: &mut Turne
 }
 
 /// What a layer has in a place that lower layers have used for something of another kind replaces it, whole.
-fn make_way(member: &Member, tree: &Tree) -> Result<()> {
+fn make_way(member: &ListedMember, tree: &Tree) -> Result<()> {
     if member.path.as_os_str().is_empty() {
         return Ok(());
     }

@@ -15,42 +15,42 @@ use super::super::request::StepRequest;
 use super::super::tree::Tree;
 use super::archive;
 use super::unreadable::unreadable;
-use crate::images::import::DOCUMENT;
+use crate::images::import::MAX_DOCUMENT_BYTES;
 
 /// What the annotation of an image's name is called.
-const NAME: &str = "org.opencontainers.image.ref.name";
+const NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
 
 /// How layers may be called, before `+gzip` and the like. How one is compressed is told by its first bytes.
-const LAYERS: [&str; 4] = [
+const LAYER_MEDIA_TYPES: [&str; 4] = [
     media_types::OCI_LAYER,
     media_types::OCI_LAYER_NONDISTRIBUTABLE,
     media_types::DOCKER_LAYER,
     media_types::DOCKER_LAYER_FOREIGN,
 ];
 
-const COMPRESSIONS: [&str; 5] = ["", "+gzip", "+zstd", ".gzip", ".zstd"];
+const COMPRESSION_SUFFIXES: [&str; 5] = ["", "+gzip", "+zstd", ".gzip", ".zstd"];
 
 /// The architecture of a base.
-const ARCHITECTURE: &str = "amd64";
+const BASE_ARCHITECTURE: &str = "amd64";
 
 fn fits(platform: &Platform) -> bool {
-    platform.os == "linux" && platform.architecture == ARCHITECTURE
+    platform.os == "linux" && platform.architecture == BASE_ARCHITECTURE
 }
 
 fn name(descriptor: &Descriptor) -> Option<&str> {
-    descriptor.annotations.get(NAME).map(String::as_str)
+    descriptor.annotations.get(NAME_ANNOTATION).map(String::as_str)
 }
 
 /// Whether a layer is a tar archive. Others, for instance encrypted ones, are refused.
 fn is_layer(media_type: &str) -> bool {
-    let mut rests = LAYERS.iter().filter_map(|layer| media_type.strip_prefix(layer));
-    rests.any(|rest| COMPRESSIONS.contains(&rest))
+    let mut rests = LAYER_MEDIA_TYPES.iter().filter_map(|layer| media_type.strip_prefix(layer));
+    rests.any(|rest| COMPRESSION_SUFFIXES.contains(&rest))
 }
 
 /// Unpacks the layers of an image.
 pub(super) fn unpack(request: &StepRequest, path: &Path, reference: Option<&str>, tree: &Tree) -> Result<()> {
     let layout = if path.is_dir() { path.to_owned() } else { unpack_archive(path, &request.scratch)? };
-    let bytes = files::read_at_most(&layout.join("index.json"), DOCUMENT)
+    let bytes = files::read_at_most(&layout.join("index.json"), MAX_DOCUMENT_BYTES)
         .map_err(|error| no_layout(path, &layout, error))?;
     let index: ImageIndex = parse(&bytes, "index.json", path)?;
     let image = Image { path, layout: &layout };
@@ -149,7 +149,7 @@ impl Image<'_> {
             Document::Index(index) => index,
         };
         let platforms = || format!("its platforms are: {}", index.platforms().join(", "));
-        let found = index.choose(ARCHITECTURE).ok_or_else(|| other_platform(self.path, &platforms()))?;
+        let found = index.choose(BASE_ARCHITECTURE).ok_or_else(|| other_platform(self.path, &platforms()))?;
         match self.document(found)? {
             Document::Manifest(manifest) => Ok(manifest),
             Document::Index(_) => {
@@ -165,7 +165,7 @@ impl Image<'_> {
     }
 
     fn bytes(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
-        let bytes = files::read_at_most(&self.blob(&descriptor.digest)?, DOCUMENT);
+        let bytes = files::read_at_most(&self.blob(&descriptor.digest)?, MAX_DOCUMENT_BYTES);
         bytes.map_err(|error| unreadable(self.path, "OCI layout", error))
     }
 
@@ -196,7 +196,7 @@ mod tests {
     fn entry(digit: char, name: &str, architecture: &str) -> String {
         let digest = digit.to_string().repeat(64);
         format!(
-            r#"{{"digest": "sha256:{digest}", "size": 1, "annotations": {{"{NAME}": "{name}"}},
+            r#"{{"digest": "sha256:{digest}", "size": 1, "annotations": {{"{NAME_ANNOTATION}": "{name}"}},
                 "platform": {{"os": "linux", "architecture": "{architecture}"}}}}"#
         )
     }

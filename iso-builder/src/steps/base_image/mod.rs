@@ -22,7 +22,7 @@ use super::request::{BaseSource, StepRequest};
 use super::tree::Tree;
 
 /// The file that [`survey`] writes.
-pub const SURVEY: &str = "digest";
+pub const SURVEY_OUTPUT: &str = "digest";
 
 /// Makes `base.tar`.
 pub(super) fn import(request: &StepRequest, source: &BaseSource) -> Result<()> {
@@ -49,7 +49,7 @@ pub(super) fn import(request: &StepRequest, source: &BaseSource) -> Result<()> {
 /// ordinary user's tree has files of the user's subordinate owners, which only root there can read.
 pub(super) fn survey(request: &StepRequest, path: &Path) -> Result<()> {
     let digest: Digest = directory::digest(path, &request.scratch)?;
-    files::write_atomically(&request.out.join(SURVEY), digest.to_string().as_bytes(), 0o644)
+    files::write_atomically(&request.out.join(SURVEY_OUTPUT), digest.to_string().as_bytes(), 0o644)
 }
 
 fn check_root(tree: &Path, source: &Path) -> Result<()> {

@@ -96,7 +96,7 @@ fn one_path_twice_has_to_be_the_same_twice() {
 #[test]
 fn what_has_no_bounds_is_bounded() {
     let place = Place::new();
-    let large = vec![b' '; usize::try_from(DOCUMENT).unwrap() + 1];
+    let large = vec![b' '; usize::try_from(MAX_DOCUMENT_BYTES).unwrap() + 1];
     for name in ["index.json", "manifest.json"] {
         let archive = place.write("large.tar", &tar_of(&[(name, Part::File(&large))]));
         place.refused(&archive, &[], Class::Invalid, &[name, "larger than 4194304 bytes"]);
