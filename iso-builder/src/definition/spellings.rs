@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::shape::{is_optional, is_type, without_null};
 
-/// The names of keys of `registries` that are accepted beside the published ones: those of the cluster's setting, as
-/// `model::config::registries` has them.
-const REGISTRIES: [(&str, &[&str]); 14] = [
+/// The names of keys of `registries` that are accepted beside the published ones: those of the cluster's setting. A test
+/// compares them with the aliases in `model::config::registries`, of which serde tells no more than the names.
+const REGISTRY_KEYS: [(&str, &[&str]); 14] = [
     ("mirrors", &["Mirrors"]),
     ("configs", &["Configs"]),
     ("auths", &["Auths"]),
@@ -91,7 +91,7 @@ fn property<'s>(schema: &'s Value, key: &str) -> &'s Value {
 
 /// Replaces another accepted name of a key, which a map of this schema has, by the published one.
 fn published(key: &mut String, schema: &Value) {
-    let mut known = REGISTRIES.iter().filter(|(name, _)| !schema["properties"][name].is_null());
+    let mut known = REGISTRY_KEYS.iter().filter(|(name, _)| !schema["properties"][name].is_null());
     if let Some((name, _)) = known.find(|(_, others)| others.contains(&key.as_str())) {
         (*name).clone_into(key);
     }
@@ -109,5 +109,55 @@ fn truth(text: &str) -> Option<&'static str> {
         "true" | "yes" | "y" | "on" => Some("true"),
         "false" | "no" | "n" | "off" => Some("false"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use model::config::registries::{Auth, Mirror, Registries, Registry, Tls};
+    use serde::de::value::Error;
+    use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
+
+    use super::*;
+
+    /// Collects the key names, aliases among them, by which a struct is read.
+    struct KeyNames<'a>(&'a mut BTreeSet<&'static str>);
+
+    impl<'de> Deserializer<'de> for KeyNames<'_> {
+        type Error = Error;
+
+        fn deserialize_struct<V: Visitor<'de>>(
+            self,
+            _: &'static str,
+            names: &'static [&'static str],
+            _: V,
+        ) -> Result<V::Value, Error> {
+            self.0.extend(names);
+            Err(Error::custom("only the names are read"))
+        }
+
+        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Error> {
+            Err(Error::custom("not a struct"))
+        }
+
+        serde::forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+            newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    #[test]
+    fn the_names_of_registries_are_those_that_the_types_accept() {
+        let mut accepted = BTreeSet::new();
+        assert!(Registries::deserialize(KeyNames(&mut accepted)).is_err());
+        assert!(Mirror::deserialize(KeyNames(&mut accepted)).is_err());
+        assert!(Registry::deserialize(KeyNames(&mut accepted)).is_err());
+        assert!(Auth::deserialize(KeyNames(&mut accepted)).is_err());
+        assert!(Tls::deserialize(KeyNames(&mut accepted)).is_err());
+        let listed: BTreeSet<_> =
+            REGISTRY_KEYS.iter().flat_map(|(name, others)| others.iter().chain([name])).copied().collect();
+        assert_eq!(listed, accepted);
     }
 }

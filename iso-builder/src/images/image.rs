@@ -1,14 +1,14 @@
 //! Writes configuration and manifest of an image, in the form of the OCI image specification.
 
 use anyhow::Result;
-use formats::oci::Descriptor;
+use formats::oci::{Descriptor, media_types};
 use serde::Serialize;
 
 use super::blob::Blob;
 use super::layer::{self, ImageLayer};
 use super::spec::BuiltImage;
 use super::store::Store;
-use super::stored_image::{CONFIG, ImageDocument, MANIFEST, StoredImage, descriptor};
+use super::stored_image::{ImageDocument, StoredImage, descriptor};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,7 +46,7 @@ struct RootFs {
     diff_ids: Vec<String>,
 }
 
-/// Where programs are found when the definition does not say.
+/// The search path for programs if the definition sets none.
 const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Writes configuration and manifest of the image `spec` with `layers` into `store`. The caller sets the roles.
@@ -84,7 +84,7 @@ pub fn write(
     let config = store.add(&serde_json::to_vec(&config)?)?;
     let blobs: Vec<Blob> = layers.iter().map(|layer| layer.blob).collect();
     let described = blobs.iter().map(|blob| descriptor(layer::LAYER_MEDIA_TYPE, *blob)).collect();
-    let manifest = write_manifest(descriptor(CONFIG, config), described, store)?;
+    let manifest = write_manifest(descriptor(media_types::OCI_CONFIG, config), described, store)?;
     Ok(StoredImage {
         name: spec.name.clone(),
         roles: Vec::new(),
@@ -101,7 +101,7 @@ pub(super) fn write_manifest(
     layers: Vec<Descriptor>,
     store: &Store,
 ) -> Result<ImageDocument> {
-    let manifest = Manifest { schema_version: 2, media_type: MANIFEST, config, layers };
+    let manifest = Manifest { schema_version: 2, media_type: media_types::OCI_MANIFEST, config, layers };
     let blob = store.add(&serde_json::to_vec(&manifest)?)?;
-    Ok(ImageDocument { media_type: MANIFEST.to_owned(), blob })
+    Ok(ImageDocument { media_type: media_types::OCI_MANIFEST.to_owned(), blob })
 }

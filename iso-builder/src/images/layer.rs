@@ -13,6 +13,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use base::digest::{Digest, Hasher};
 use flate2::{Compression, GzBuilder};
+use formats::oci::media_types;
 use tar::{EntryType, Header};
 
 use super::blob::Blob;
@@ -20,10 +21,10 @@ use super::contents::{LayerContents, LayerEntry, LayerEntryKind};
 use super::store::Store;
 
 /// The media type of what [`write`] makes.
-pub const LAYER_MEDIA_TYPE: &str = formats::oci::media_types::OCI_LAYER_GZIP;
+pub const LAYER_MEDIA_TYPE: &str = media_types::OCI_LAYER_GZIP;
 
 const GZIP_LEVEL: Compression = Compression::new(6);
-/// `unknown` in RFC 1952: the same whatever system builds.
+/// The value `unknown` of RFC 1952, so that the bytes do not depend on the system that builds.
 const GZIP_SYSTEM_UNKNOWN: u8 = 255;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +116,7 @@ fn as_path(bytes: &[u8]) -> &Path {
     Path::new(std::ffi::OsStr::from_bytes(bytes))
 }
 
-/// Passes bytes on and hashes them.
+/// Hashes the bytes that it passes on.
 struct HashingWriter<W> {
     inner: W,
     hasher: Hasher,

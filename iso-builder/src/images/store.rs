@@ -9,20 +9,20 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files::{make_directory, write_atomically};
-use formats::oci::Descriptor;
+use formats::oci::{Descriptor, media_types};
 use model::config::Role;
 use model::release::{Image, Payload, Purpose};
 use serde::Serialize;
 
 use super::blob::Blob;
-use super::stored_image::{INDEX, StoredImage, descriptor};
+use super::stored_image::{StoredImage, descriptor};
 use crate::files::link_or_copy;
 
 /// The store's directory on a medium.
 pub const STORE_ON_MEDIUM: &str = "images";
 
 const LAYOUT_FILE: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
-/// Which roles need an image, in the index: names separated by commas.
+/// The annotation in the index with the roles that need an image, separated by commas.
 const ROLES_ANNOTATION: &str = "io.nqrust.image.roles";
 
 /// A directory in the form of the OCI image layout.
@@ -199,7 +199,8 @@ fn index_of(images: &[&StoredImage]) -> Result<Vec<u8>> {
         }
         descriptor
     });
-    let index = Index { schema_version: 2, media_type: INDEX, manifests: manifests.collect() };
+    let index =
+        Index { schema_version: 2, media_type: media_types::OCI_INDEX, manifests: manifests.collect() };
     let mut bytes = serde_json::to_vec_pretty(&index)?;
     bytes.push(b'\n');
     Ok(bytes)

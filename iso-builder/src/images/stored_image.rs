@@ -6,13 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::blob::Blob;
 
-/// Media type of manifests.
-pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// Media type of indexes.
-pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-/// Media type of configurations.
-pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
-
 /// An image whose blobs are all in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredImage {

@@ -1,6 +1,6 @@
 //! A package of an operating system, and its package URL.
 
-use std::fmt::Write as _;
+use base::percent;
 
 /// An installed package.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,15 +55,7 @@ impl SbomPackage {
 
 /// Percent-encodes a part of a package URL, in which colons stay as they are.
 pub(super) fn encode(text: &str) -> String {
-    text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~' | b':') {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-        encoded
-    })
+    percent::encode_but(text, b"-._~:")
 }
 
 #[cfg(test)]

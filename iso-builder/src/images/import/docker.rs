@@ -7,12 +7,12 @@ use anyhow::{Context, Result, anyhow};
 use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use base::files;
-use formats::oci::Platform;
+use formats::oci::{Platform, media_types};
 use serde::Deserialize;
 
 use super::super::image::write_manifest;
 use super::super::store::Store;
-use super::super::stored_image::{CONFIG, StoredImage, descriptor};
+use super::super::stored_image::{StoredImage, descriptor};
 use super::choose::{CandidateName, ChosenImages, ImageCandidate, choose};
 use super::source::{ImageImport, ImportedImages, MAX_DOCUMENT_BYTES};
 use super::spool::Spool;
@@ -60,7 +60,8 @@ pub(super) fn take(
     Ok(ImportedImages { images: chosen.into_iter().map(image).collect::<Result<_>>()?, notes })
 }
 
-/// The image under each of its names. Its digest will be that of the manifest that is made here, which nobody knows.
+/// The image under each of its names. Its digest will be that of the manifest that is made here, which nobody can know
+/// beforehand.
 fn candidates(item: ManifestItem) -> Vec<ImageCandidate<ManifestItem>> {
     let tags = item.repo_tags.clone().unwrap_or_default();
     let names: Vec<CandidateName> = match tags.is_empty() {
@@ -110,7 +111,7 @@ fn image(
         described.push(descriptor(layer.media_type, layer.blob));
         layers.push(layer.blob);
     }
-    let manifest = write_manifest(descriptor(CONFIG, config), described, store)?;
+    let manifest = write_manifest(descriptor(media_types::OCI_CONFIG, config), described, store)?;
     Ok(StoredImage { name: chosen.name, roles: import.roles.to_vec(), index: None, manifest, config, layers })
 }
 

@@ -13,15 +13,16 @@ use formats::oci::{Descriptor, Document, ImageIndex, ImageManifest, Platform, me
 
 use super::super::blob::Blob;
 use super::super::store::Store;
-use super::super::stored_image::{INDEX, ImageDocument, MANIFEST, StoredImage};
+use super::super::stored_image::{ImageDocument, StoredImage};
 use super::blobs::{BlobSource, compare, copy};
 use super::choose::{CandidateName, ChosenImages, ImageCandidate, choose};
 use super::source::{ImageImport, ImportedImages, MAX_DOCUMENT_BYTES};
 
-/// How an image's name is annotated: by containerd and Docker, and by all others. Docker has only the tag in the second.
+/// The annotations with an image's name: that of containerd and Docker, and that of all other tools. Docker writes only
+/// the tag into the second.
 const NAME_ANNOTATIONS: [&str; 2] = ["io.containerd.image.name", "org.opencontainers.image.ref.name"];
 
-/// What the configurations of container images are called; other things are kept in layouts too.
+/// The media types of container images' configurations; layouts may also hold other artifacts.
 const CONFIG_MEDIA_TYPES: [&str; 2] = [media_types::OCI_CONFIG, media_types::DOCKER_CONFIG];
 
 /// Imports the images that `index` (an `index.json`) lists and `import` selects.
@@ -72,7 +73,7 @@ impl Layout<'_, '_> {
         let (index, descriptor, blob, manifest) = match document {
             Document::Manifest(manifest) => (None, top, blob, manifest),
             Document::Index(index) => {
-                let target = ImageDocument { media_type: known(&top, INDEX), blob };
+                let target = ImageDocument { media_type: known(&top, media_types::OCI_INDEX), blob };
                 let (descriptor, blob, manifest) = self.manifest(&index)?;
                 (Some(target), descriptor, blob, manifest)
             }
@@ -89,7 +90,7 @@ impl Layout<'_, '_> {
         let config = self.placed(&manifest.config)?;
         self.check_platform(&config)?;
         let layers = manifest.layers.iter().map(|layer| self.placed(layer)).collect::<Result<_>>()?;
-        let manifest = ImageDocument { media_type: known(&descriptor, MANIFEST), blob };
+        let manifest = ImageDocument { media_type: known(&descriptor, media_types::OCI_MANIFEST), blob };
         let roles = self.import.roles.to_vec();
         Ok(StoredImage { name: chosen.name, roles, index, manifest, config, layers })
     }
@@ -112,7 +113,7 @@ impl Layout<'_, '_> {
             Err(images) => {
                 let digests: Vec<String> = images.iter().map(|image| image.digest.oci()).collect();
                 let why = format!("{} images have this name: {}", digests.len(), digests.join(", "));
-                let hint = "Name the one that is meant by its digest: REPOSITORY@sha256:…";
+                let hint = "Choose one of them by its digest: REPOSITORY@sha256:…";
                 Err(Failure::new(Class::Invalid, why).hint(hint).into())
             }
         }
@@ -132,7 +133,7 @@ impl Layout<'_, '_> {
         let platform = format!("linux/{}", self.import.architecture);
         let there = if there.is_empty() { "none that is named".to_owned() } else { there.join(", ") };
         Failure::new(Class::Invalid, format!("it is not for {platform}; its platforms are: {there}"))
-            .hint("Take the image of that platform: skopeo copy --override-os linux --override-arch …")
+            .hint("Copy the image of that platform: skopeo copy --override-os linux --override-arch …")
             .into()
     }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use base::digest::{Digest, Hasher, HashingReader};
 use base::failure::{Class, Failure};
-use formats::oci::Descriptor;
+use formats::oci::{Descriptor, media_types};
 
 use super::super::blob::Blob;
 use super::super::blob_writer::LooseBlob;
@@ -31,10 +31,7 @@ const MAX_LINKS: usize = 16;
 /// The level that layers are compressed with.
 const ZSTD_LEVEL: i32 = 3;
 
-const GZIP_LAYER: &str = formats::oci::media_types::OCI_LAYER_GZIP;
-const ZSTD_LAYER: &str = formats::oci::media_types::OCI_LAYER_ZSTD;
-
-/// What an archive has.
+/// The members of an archive.
 #[derive(Debug)]
 pub(super) struct Spool<'a> {
     store: &'a Store,
@@ -201,8 +198,8 @@ impl Spool<'_> {
             let compression =
                 Compression::of(io::BufRead::fill_buf(&mut file)?).map_err(|e| refuse(&e.to_string()))?;
             let media_type = match compression {
-                Compression::Gzip => GZIP_LAYER,
-                Compression::Zstd => ZSTD_LAYER,
+                Compression::Gzip => media_types::OCI_LAYER_GZIP,
+                Compression::Zstd => media_types::OCI_LAYER_ZSTD,
                 Compression::None => {
                     let (diff_id, loose) = compress(file, store)?;
                     *item = SpooledMember::Layer(diff_id, HeldFile::Loose(loose));
@@ -221,7 +218,11 @@ impl Spool<'_> {
 impl SpooledMember {
     fn layer(&mut self, store: &Store) -> Result<SpooledLayer> {
         let Self::Layer(diff_id, held) = self else { bail!("a member of an archive is no layer") };
-        Ok(SpooledLayer { diff_id: *diff_id, media_type: ZSTD_LAYER, blob: held.place(store)? })
+        Ok(SpooledLayer {
+            diff_id: *diff_id,
+            media_type: media_types::OCI_LAYER_ZSTD,
+            blob: held.place(store)?,
+        })
     }
 }
 

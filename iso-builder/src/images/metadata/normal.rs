@@ -14,9 +14,9 @@ use super::go;
 use super::schema::{SCHEMA_BUCKET, VERSION_KEY};
 use crate::bolt::Bucket;
 
-/// How labels begin that keep what they name from the collector.
+/// The prefix of labels that protect what they name from the garbage collector.
 const REFERENCE_LABEL: &str = "containerd.io/gc.ref.content.";
-/// Labels of blobs that depend on content only.
+/// The prefixes of labels of blobs that depend on content only.
 const KEPT_LABELS: [&str; 2] = [REFERENCE_LABEL, "containerd.io/distribution.source."];
 
 /// The bucket at the end of `path`.
@@ -138,6 +138,8 @@ fn timed(bucket: &Bucket, time: &[u8]) -> Bucket {
 
 #[cfg(test)]
 mod tests {
+    use formats::oci::media_types;
+
     use super::super::super::containerd_version::DatabaseWriter;
     use super::super::super::stored_image::ImageDocument;
     use super::super::ContainerdMetadata;
@@ -154,7 +156,7 @@ mod tests {
             roles: vec![],
             index: None,
             manifest: ImageDocument {
-                media_type: "application/vnd.oci.image.manifest.v1+json".into(),
+                media_type: media_types::OCI_MANIFEST.into(),
                 blob: blob(&format!("{name} manifest")),
             },
             config: blob(&format!("{name} config")),
@@ -179,7 +181,7 @@ mod tests {
     }
 
     fn indexed(name: &str, layer: &str) -> StoredImage {
-        let media_type = "application/vnd.oci.image.index.v1+json".into();
+        let media_type = media_types::OCI_INDEX.into();
         let index = ImageDocument { media_type, blob: blob(&format!("{name} index")) };
         StoredImage { index: Some(index), ..image(name, layer) }
     }

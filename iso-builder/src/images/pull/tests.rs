@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::failure::{Class, Failure, class_of, render};
 use base::progress::Progress;
+use formats::oci::media_types;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -110,7 +111,7 @@ impl FakeRegistry {
             .iter()
             .map(|(architecture, digest)| {
                 json!({
-                    "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                    "mediaType": media_types::OCI_MANIFEST,
                     "digest": digest.oci(), "size": 1,
                     "platform": { "os": "linux", "architecture": architecture },
                 })

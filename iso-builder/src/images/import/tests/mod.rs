@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub(super) use formats::oci::media_types::{OCI_CONFIG, OCI_INDEX, OCI_LAYER, OCI_MANIFEST};
 use serde_json::{Value, json};
 use tar::EntryType;
 
@@ -17,8 +18,6 @@ use super::*;
 use model::config::Role;
 
 pub(super) const NAME: &str = "localhost/test/a:1";
-pub(super) const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
-pub(super) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// A directory for one test, with a store in it.
 pub(super) struct Place {
@@ -174,8 +173,8 @@ impl Files {
     pub(super) fn image(&mut self, architecture: &str, layer: &[u8]) -> Value {
         let rootfs = json!({ "type": "layers", "diff_ids": [Digest::of(layer).oci()] });
         let config = json!({ "architecture": architecture, "os": "linux", "rootfs": rootfs });
-        let config = self.document("application/vnd.oci.image.config.v1+json", &config);
-        let layers = [self.blob("application/vnd.oci.image.layer.v1.tar", layer)];
+        let config = self.document(OCI_CONFIG, &config);
+        let layers = [self.blob(OCI_LAYER, layer)];
         let manifest =
             json!({ "schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": layers });
         self.document(OCI_MANIFEST, &manifest)
