@@ -12,7 +12,7 @@ use serde::Deserialize;
 /// `e_machine` of x86-64.
 const X86_64: u16 = 62;
 const PROGRAM_HEADER_BYTES: u64 = 56;
-/// More program headers, or longer notes, no linker makes.
+/// The most program headers that are read. Linkers make fewer.
 const MAX_PROGRAM_HEADERS: u16 = 256;
 const MAX_NOTES_BYTES: u64 = 64 << 10;
 /// Types of program headers.
@@ -77,7 +77,7 @@ pub(crate) fn read(file: &impl FileExt) -> io::Result<Option<ElfProgram>> {
             PT_NOTE if whole(file, segment.offset, &mut bytes)? => {
                 program.package = program.package.or_else(|| package(&bytes));
             }
-            // A segment behind the end of the file: nothing is known of it.
+            // The segment lies behind the end of the file: nothing is known of it.
             PT_DYNAMIC => program.is_static = false,
             _ => {}
         }

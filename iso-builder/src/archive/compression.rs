@@ -2,14 +2,14 @@
 
 use std::io::{self, BufRead, Read};
 
-/// The largest window that is decompressed, as a power of two: what zstd itself allows unless told otherwise. A reader
-/// needs that much memory.
+/// The largest window that is decompressed, as a power of two: what zstd itself allows by default. A reader needs that
+/// much memory.
 const MAX_WINDOW_LOG: u32 = 27;
 
 /// The first bytes of the formats.
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
-/// Compressions that neither image archives nor layers have.
+/// Compressions that neither image archives nor layers use.
 const UNSUPPORTED: [(&[u8], &str); 4] =
     [(b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"), (b"LZIP", "lzip"), (b"\x04\x22\x4d\x18", "lz4")];
 

@@ -10,7 +10,7 @@ use tar::{EntryType, Header, PaxExtensions};
 const BLOCK_BYTES: usize = 512;
 /// The longest extended header or long name that is read, in bytes.
 const MAX_EXTENSION_BYTES: u64 = 1 << 20;
-/// The most that may follow the end of an archive: what large tape blocks are filled up with.
+/// The most bytes that may follow the end of an archive: tools pad it to the size of a tape block.
 const MAX_TRAILING_BYTES: u64 = 16 << 20;
 
 /// A member's metadata.

@@ -12,7 +12,7 @@ use model::release::{Payload, Purpose};
 
 use crate::definition::{Definition, Loaded};
 
-/// Where a medium has the password of its boot menu.
+/// The path of the boot menu's password on a medium.
 const MENU_PASSWORD_FILE: &str = "boot/grub/password.cfg";
 
 /// The payloads of `install_defaults` and `install_config`, checked, with the files that hold them. If the latter sets
@@ -94,13 +94,14 @@ fn check_distribution(definition: &Definition, texts: &[String]) -> Result<()> {
     if chosen == brought.name() {
         return Ok(());
     }
-    let what = format!("the image brings {}, and its installs would make nodes of {chosen}", brought.name());
+    let what =
+        format!("the image contains {}, but its installs would set up nodes of {chosen}", brought.name());
     Err(Failure::new(Class::Invalid, what)
         .because(anyhow::anyhow!(
-            "kubernetes.distribution of an install configuration is {chosen} unless given"
+            "kubernetes.distribution of an install configuration is {chosen} by default"
         ))
         .hint(format!(
-            "Say `kubernetes: {{distribution: {}}}` in the file that install_defaults names.",
+            "Set `kubernetes: {{distribution: {}}}` in the file that install_defaults names.",
             brought.name()
         ))
         .into())
@@ -163,7 +164,10 @@ mod tests {
             assert_eq!(check_distribution(definition, &texts).is_ok(), fits, "{texts:?}");
         }
         let told = base::failure::render(&check_distribution(&k3s, &[]).unwrap_err());
-        assert!(told.contains("brings k3s") && told.contains("`kubernetes: {distribution: k3s}`"), "{told}");
+        assert!(
+            told.contains("contains k3s") && told.contains("`kubernetes: {distribution: k3s}`"),
+            "{told}"
+        );
     }
 
     #[test]

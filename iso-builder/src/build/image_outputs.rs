@@ -15,9 +15,9 @@ use crate::images::Store;
 use crate::images::import::{self, ImageImport};
 use crate::images::stored_image::StoredImage;
 
-/// The store among the outputs of a step.
+/// The output that is an image store.
 pub(super) const STORE_OUTPUT: &str = "store";
-/// The list of the images in it.
+/// The output that lists the images of the store.
 pub(super) const LIST_OUTPUT: &str = "images.json";
 
 /// The images of a layout or an archive, whose digest is `content`, in a store of their own.

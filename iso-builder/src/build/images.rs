@@ -22,7 +22,7 @@ use crate::images::{BuiltImage, Runtime, Store, build as images, pull, status};
 use crate::steps::{MetadataSource, StepWork};
 use crate::workloads;
 
-/// What the release manifest says of the store, among the outputs of a step.
+/// The output that says what the release manifest has about the store.
 const LISTING_OUTPUT: &str = "listing.json";
 
 #[derive(Debug)]

@@ -222,7 +222,7 @@ impl Build<'_> {
     fn warn_of_customised(&self, output: &Path, step: &str) {
         if is_customised(output) {
             let text = format!(
-                "warning: {} was customised, and is made anew without that; run `iso-builder customize` on it again",
+                "warning: {} was customised; this build replaces it without the customization; run `iso-builder customize` on it again",
                 output.display()
             );
             self.progress.note(step, text);

@@ -11,10 +11,10 @@ use base::failure::{Class, Failure};
 use crate::definition::Architecture;
 use crate::elf;
 
-/// The version of this builder, which is also that of the installers that it takes.
+/// The version of this builder; the installer has to have the same.
 const BUILDER_VERSION: &str = env!("CARGO_PKG_VERSION");
 const INSTALLER_HINT: &str =
-    "Build it with `make binaries` and leave out --installer, or name such a program.";
+    "Build it with `make binaries` and leave out --installer, or name another program with it.";
 
 /// The installer that belongs to the builder at `program`: the one in the same directory, where `make` puts both.
 pub(crate) fn standard(program: &Path) -> PathBuf {
@@ -32,7 +32,7 @@ pub(super) fn check(path: &Path, architecture: Architecture) -> Result<PathBuf> 
     let file = File::open(path)
         .map_err(|error| Failure::new(Class::Invalid, what()).because(error).hint(INSTALLER_HINT))?;
     let program = elf::read(&file).with_context(|| format!("reading {}", path.display()))?;
-    let program = program.ok_or_else(|| refused("it is not an ELF program of 64 bits".into()))?;
+    let program = program.ok_or_else(|| refused("it is not a 64-bit ELF program".into()))?;
     let wanted = match architecture {
         Architecture::Amd64 => "x86_64",
     };
@@ -40,17 +40,17 @@ pub(super) fn check(path: &Path, architecture: Architecture) -> Result<PathBuf> 
         return Err(refused(format!("it is not a program for {wanted}, the processor of the image")).into());
     }
     if !program.is_static {
-        let why = "it is not statically linked, so that it would not start in an image with other libraries";
+        let why = "it is not statically linked, so it would not start in an image with other libraries";
         return Err(refused(why.into()).into());
     }
     let package = program.package.filter(|package| package.name == "installer");
-    let package =
-        package.ok_or_else(|| refused("it does not say that it is an installer, or which".into()))?;
+    let package = package.ok_or_else(|| refused("it has no note with its name and version".into()))?;
     if package.version != BUILDER_VERSION {
         let version = package.version.replace(|c: char| !c.is_ascii_graphic(), "?");
-        return Err(
-            refused(format!("it has the version {version}, and this builder {BUILDER_VERSION}")).into()
-        );
+        return Err(refused(format!(
+            "its version is {version}, and that of this builder is {BUILDER_VERSION}"
+        ))
+        .into());
     }
     path.canonicalize().with_context(|| format!("resolving {}", path.display()))
 }
@@ -72,11 +72,11 @@ mod tests {
         fs::write(&path, made(62, "installer", BUILDER_VERSION, &[])).unwrap();
         assert_eq!(check().unwrap(), path.canonicalize().unwrap());
         for (bytes, told) in [
-            (b"#!/bin/sh\n".to_vec(), "not an ELF program"),
+            (b"#!/bin/sh\n".to_vec(), "not a 64-bit ELF program"),
             (made(183, "installer", BUILDER_VERSION, &[]), "not a program for x86_64"),
             (made(62, "installer", BUILDER_VERSION, &[INTERPRETED]), "not statically linked"),
-            (made(62, "busybox", BUILDER_VERSION, &[]), "does not say that it is an installer"),
-            (made(62, "installer", "0.0.9\\u001b[31m", &[]), "it has the version 0.0.9?[31m, and this"),
+            (made(62, "busybox", BUILDER_VERSION, &[]), "has no note with its name"),
+            (made(62, "installer", "0.0.9\\u001b[31m", &[]), "its version is 0.0.9?[31m, and that of this"),
         ] {
             fs::write(&path, bytes).unwrap();
             let error = check().unwrap_err();

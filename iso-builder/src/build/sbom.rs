@@ -15,7 +15,7 @@ use crate::kubernetes::Kubernetes;
 use crate::sbom::tree::{self, LayerReader};
 use crate::sbom::{self, PackageManager, SbomPackage, SbomProduct};
 
-/// The name of the document.
+/// The file name of the document.
 pub(super) const SBOM_FILE: &str = "sbom.spdx.json";
 
 impl Build<'_> {

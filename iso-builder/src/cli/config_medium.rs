@@ -50,6 +50,6 @@ impl ConfigMediumCommand {
 }
 
 fn not_a_file(output: &Path) -> Failure {
-    Failure::new(Class::Invalid, format!("{} is no file", output.display()))
-        .hint("Write a file first, then write that to the stick, for instance with dd.")
+    Failure::new(Class::Invalid, format!("{} is not a file", output.display()))
+        .hint("Write the volume to a file first, then copy it to the stick, for instance with dd.")
 }

@@ -17,11 +17,10 @@ use crate::customize::{
     Customisation, CustomisationLocation, CustomisationSources, GatheredCustomisation, copy,
 };
 
-/// The longest defaults that are read, in bytes.
 const MAX_DEFAULTS_BYTES: u64 = 1 << 20;
-/// As much of a boot menu as is read, in bytes.
+/// The most bytes of a boot menu that are read.
 const MAX_MENU_BYTES: u64 = 1 << 20;
-/// Writes to standard output instead of a file.
+/// As output: standard output instead of a file.
 const STANDARD_OUTPUT: &str = "-";
 
 /// Put configurations, certificates, kernel arguments and files into a finished medium.
@@ -90,7 +89,7 @@ const EXAMPLES: &str = "Examples:
 fn pair<T: std::str::FromStr<Err: std::fmt::Display>>(text: &str) -> Result<(T, PathBuf), String> {
     let (first, path) = text.rsplit_once('=').ok_or("it has no `=` before the path of a file")?;
     if path.is_empty() {
-        return Err("there is no path of a file behind the `=`".into());
+        return Err("there is no file path after the `=`".into());
     }
     Ok((first.parse().map_err(|error: T::Err| error.to_string())?, path.into()))
 }
@@ -110,7 +109,7 @@ impl CustomizeCommand {
             let what = format!("there is nothing to customise {} with", path.display());
             bail!(
                 Failure::new(Class::Invalid, what)
-                    .hint("Give --config, or see --help; --reset takes all away.")
+                    .hint("Give --config, or see --help; --reset removes the customization.")
             );
         }
         let defaults = release.payload(Purpose::InstallDefaults);
@@ -169,7 +168,7 @@ fn can_have_password(medium: &OpenedMedium) -> Result<()> {
 }
 
 fn wanted(content: &Content) -> Result<AreaContents> {
-    let what = || "packing what the medium is to be customised with".to_owned();
+    let what = || "packing the customization".to_owned();
     let area = area::bytes(content).class(Class::Invalid, what)?;
     let grub =
         argument::grub(&content.arguments, content.boot_password.as_ref()).class(Class::Invalid, what)?;
@@ -189,14 +188,14 @@ fn in_place(
         context.progress.note("customize", text);
     }
     change::apply(&file, place, wanted)
-        .class(Class::DiskIo, || format!("{}; start again, which mends it", what()))?;
+        .class(Class::DiskIo, || format!("{}; run the command again to complete the change", what()))?;
     Ok(())
 }
 
 fn to_standard_output(place: &CustomisationLocation, wanted: &AreaContents, context: &Context) -> Result<()> {
     refuse_directory(place)?;
     if context.format == Format::Json {
-        let what = "standard output is to be the ISO and JSON";
+        let what = "standard output cannot be both the ISO and JSON";
         bail!(Failure::new(Class::Invalid, what).hint("Leave out --format json, or name a file with -o."));
     }
     let mut output = stdout().lock();
@@ -207,7 +206,7 @@ fn to_standard_output(place: &CustomisationLocation, wanted: &AreaContents, cont
 fn refuse_directory(place: &CustomisationLocation) -> Result<()> {
     if place.directory {
         let what = "a netboot set is customised in place, without -o";
-        bail!(Failure::new(Class::Invalid, what).hint("Copy its directory first if it is to stay as it is."));
+        bail!(Failure::new(Class::Invalid, what).hint("Copy its directory first to keep the original."));
     }
     Ok(())
 }

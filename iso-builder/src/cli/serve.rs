@@ -173,7 +173,7 @@ impl ServeCommand {
         // Output that does not go to a terminal is probably kept in a log.
         let page = match std::io::stdout().is_terminal() {
             true => format!("The fleet: {}", url.expose()),
-            false => format!("The address of the page of the fleet is in {}.", file.display()),
+            false => format!("The address of the fleet page is in {}.", file.display()),
         };
         let authority = server.authority();
         let trust = authority.map_or(String::new(), |authority| {

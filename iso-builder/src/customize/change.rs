@@ -16,9 +16,9 @@ use nix::libc;
 
 use super::location::{ByteRun, CustomisationLocation};
 
-/// What is compared and written as a whole.
+/// Bytes that are compared and written as a unit.
 const BLOCK_BYTES: usize = 4096;
-/// How much is read at a time; a multiple of [`BLOCK_BYTES`].
+/// Bytes that are read at a time; a multiple of the block.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// Access to the bytes of a medium.
@@ -126,7 +126,7 @@ pub fn apply(
     Ok(written)
 }
 
-/// What is done with bytes that a place should hold and does not.
+/// Called with bytes that differ, and where they belong.
 type BlockAction<'a> = dyn FnMut(&[u8], u64) -> io::Result<()> + 'a;
 
 /// Visits the blocks of `spans` that differ from `wanted` (with zeros behind it); adjacent blocks come together.
@@ -193,8 +193,8 @@ mod tests {
     use medium::customization::{Content, argument};
     use std::cell::{Cell, RefCell};
 
-    /// A device that loses power after so many writes, the last of which may reach it in part. What was not flushed by
-    /// then has reached it in any order: here what was written last is there, and what was written before it is not.
+    /// A device that loses power after a number of writes, the last of which may be incomplete. Writes that were not
+    /// flushed by then are reordered: the last one is on the device, and those before it are not.
     struct FailingDevice {
         lasting: RefCell<Vec<u8>>,
         pending: RefCell<Vec<(Vec<u8>, u64)>>,

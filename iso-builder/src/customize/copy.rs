@@ -16,7 +16,7 @@ pub fn to_file(place: &CustomisationLocation, wanted: &AreaContents, output: &Pa
     let what = || format!("copying {} to {}", place.path.display(), output.display());
     if output.exists() && !fs::metadata(output).is_ok_and(|metadata| metadata.is_file()) {
         bail!(
-            Failure::new(Class::Invalid, format!("{} is no file", output.display()))
+            Failure::new(Class::Invalid, format!("{} is not a file", output.display()))
                 .hint("Name a file with -o, or write to standard output with `-o -`.")
         );
     }

@@ -15,9 +15,9 @@ use model::config::sources::{Document, Kind, combine, state};
 use model::config::{BootPassword, InstallConfig, Invalid, Pem, Secret, rules, shape};
 use model::machine::{Nodes, Selector};
 
-/// What the fallback is called in a directory of configurations.
+/// The name of the fallback in a directory of configurations.
 const FALLBACK_STEM: &str = "default";
-/// The most that extra files have together: they become a part of the node document.
+/// The most bytes that extra files may have together: they become a part of the node document.
 const MAX_FILES_BYTES: usize = 512 << 10;
 
 #[derive(Clone, Debug, Default)]
@@ -82,7 +82,7 @@ impl GatheredCustomisation {
         let what = || format!("reading the configuration {}", path.display());
         let text = read_text(path).class(Class::Invalid, what)?;
         let stem = selector.map_or_else(|| FALLBACK_STEM.to_owned(), Selector::stem);
-        // Case matters in no serial number, and it does in the names of files.
+        // Case does not matter in serial numbers, but it does in file names.
         let same = |name: &&String| name.eq_ignore_ascii_case(&format!("{stem}.yaml"));
         if let Some(before) = self.origins.keys().find(same).and_then(|name| self.origins.get(name)) {
             let machine = selector.map_or_else(|| "every other machine".to_owned(), ToString::to_string);
@@ -128,7 +128,7 @@ impl GatheredCustomisation {
         let mode = fs::metadata(path).class(Class::Invalid, what)?.permissions().mode() & 0o777;
         let file = File { mode, bytes };
         if self.content.files.insert(inner, file).is_some() {
-            let what = format!("two files are to become {target}");
+            let what = format!("two files are given for {target}");
             return Err(Failure::new(Class::Invalid, what).hint("Keep one of the two.").into());
         }
         Ok(())
@@ -141,11 +141,10 @@ impl GatheredCustomisation {
         let content = &self.content;
         let size: usize = content.files.values().map(|file| file.bytes.len()).sum();
         if size > MAX_FILES_BYTES {
-            let what = format!(
-                "the files for the node have {size} bytes together, and there is room for {MAX_FILES_BYTES}"
-            );
+            let what =
+                format!("the files for the node have {size} bytes together; the limit is {MAX_FILES_BYTES}");
             return Err(Failure::new(Class::Invalid, what)
-                .hint("Put what is larger into a container image.")
+                .hint("Put large files into a container image.")
                 .into());
         }
         argument::grub(&content.arguments, None).class(Class::Invalid, || "reading --argument".into())?;
@@ -167,7 +166,7 @@ impl GatheredCustomisation {
                     warnings.extend(notes.filter_map(|note| note.lines().next().map(str::to_owned)));
                     if !combined.config.install.automatic {
                         warnings.push(format!(
-                            "{file} does not say install.automatic: true, so that an install asks somebody"
+                            "{file} does not set install.automatic: true, so an install will ask questions"
                         ));
                     }
                     passwords.add(&combined.config, &file)?;
@@ -221,7 +220,7 @@ fn check_files(content: &Content, mut config: InstallConfig, file: &str) -> Resu
     };
     for finding in rules::check(&config) {
         if let Some(added) = place(&finding).and_then(|index| config.os.write_files.get(index)) {
-            let what = format!("--file {} does not go with {file}", &*added.path);
+            let what = format!("--file {} is not possible with {file}", &*added.path);
             return Err(Failure::new(Class::Invalid, what).because(anyhow!("{}", finding.message)).into());
         }
     }

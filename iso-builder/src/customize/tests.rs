@@ -346,7 +346,7 @@ fn what_an_install_would_refuse_does_not_get_onto_a_medium() {
         (file("etc/motd", 1), "is not an absolute path"),
         (file("/etc/../motd", 1), "is not an absolute path"),
         (file("/etc/motd", 600 << 10), "is larger than"),
-        (file("/etc/hostname", 1), "--file /etc/hostname does not go with"),
+        (file("/etc/hostname", 1), "--file /etc/hostname is not possible with"),
     ] {
         let text = refused(&sources);
         assert!(text.contains(words), "{text}");

@@ -12,13 +12,14 @@ use formats::fat::{self, FatFile, Kind, Volume};
 use medium::customization::Content;
 use model::config::Secret;
 
-/// The label that FAT has room for.
+/// The label of the volume; FAT allows 11 characters.
 const VOLUME_LABEL: &str = "NQRUST-CONF";
 /// The name of a configuration that is for every machine.
 const ONLY_CONFIGURATION: &str = "install.yaml";
-/// The smallest volume, which every firmware and every tool takes for one.
+/// The smallest volume, which every firmware and every tool accepts.
 const MIN_VOLUME: ByteSize = ByteSize::mib(2);
-/// Files have these times, whenever the volume is made: the first that FAT can tell (1980).
+/// The times of the files, whenever the volume is made, in seconds since 1970: the earliest that FAT can express
+/// (1980).
 const FILE_TIME: u64 = 315_532_800;
 
 /// Makes the image `output`, readable by its owner only; the same configurations make the same bytes.

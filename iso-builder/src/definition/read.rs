@@ -20,7 +20,7 @@ use super::rules::{PathTarget, Search};
 use super::shape::{schema, shape};
 use super::{Definition, rules, spellings};
 
-/// The first character of a document.
+/// The place of the first character of a document.
 const DOCUMENT_BEGIN: Span = Span { start: 0, end: 0, line: 1, column: 1 };
 
 /// A definition, with the file that its paths are relative to.
@@ -81,7 +81,7 @@ fn beside(file: &Path, path: &Path) -> PathBuf {
 pub(super) fn parse(text: &str, name: &str, search: Search<'_>) -> Result<Definition, Invalid> {
     let unread = |problem| Source::unread(name, text).diagnose(vec![problem]);
     let tree = tree::read_linked(text).map_err(unread)?;
-    // An empty document lacks what every definition has.
+    // An empty document lacks the required keys.
     let mut root = tree.root.unwrap_or(TreeNode { span: DOCUMENT_BEGIN, kind: NodeKind::Map(Vec::new()) });
     spellings::settle(&mut root, schema());
     let place = |key: &str| shape().places(key, "").into_iter().next();

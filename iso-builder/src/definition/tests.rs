@@ -11,7 +11,7 @@ use super::read::parse;
 use super::rules::PathTarget;
 use super::{Definition, Loaded};
 
-/// What every definition has.
+/// The required keys.
 const REQUIRED_KEYS: &str = "id: a\nname: A\nversion: '1'\nbase: {debian: {include: [dash]}}\n";
 
 /// Keys of every kind, in an order in which lines can be left out.

@@ -17,7 +17,6 @@ use serde::Serialize;
 use crate::customize::{ConfigSummary, Customisation};
 use crate::wording::{counted, printable};
 
-/// The longest install configuration that is read, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Show what a medium carries.
@@ -206,7 +205,7 @@ impl MediumDescription {
         write!(f, "  {count} on the medium, {size}")?;
         if totals.remote_payloads > 0 {
             let size = ByteSize::bytes(totals.remote_bytes);
-            write!(f, "; {} left to the network, {size}", totals.remote_payloads)?;
+            write!(f, "; {} for an install to download, {size}", totals.remote_payloads)?;
         }
         writeln!(f)
     }

@@ -168,7 +168,7 @@ impl fmt::Display for VerifyReport {
         if self.remote > 0 {
             writeln!(
                 f,
-                "{} left to the network, as on every net-install medium",
+                "{} for an install to download, as with every net-install medium",
                 counted(self.remote, "image blob")
             )?;
         }
@@ -183,7 +183,7 @@ impl fmt::Display for VerifyReport {
                 "all {count} payloads ({size}) are as the manifest says, and every other byte is what iso-builder writes"
             ),
             0 => write!(f, "all {count} payloads ({size}) are as the manifest says"),
-            faults => write!(f, "{}; {count} payloads ({size}) looked at", counted(faults, "fault")),
+            faults => write!(f, "{}; {count} payloads ({size}) checked", counted(faults, "fault")),
         }
     }
 }

@@ -23,7 +23,6 @@ use super::verify::{VerifyCoverage, VerifyReport, verify};
 use crate::customize::CustomisationLocation;
 use crate::customize::change::{self, AreaContents};
 
-/// A finished ISO, which is changed byte by byte.
 struct TamperedIso {
     sample: SampleMedium,
     path: PathBuf,
@@ -65,7 +64,7 @@ impl TamperedIso {
         self.file.write_all_at(bytes, offset as u64).unwrap();
     }
 
-    /// What `verify` says while the bytes at `offset` are `bytes`.
+    /// The result of `verify` while the bytes at `offset` are `bytes`.
     fn with(&self, offset: usize, bytes: &[u8]) -> VerifyOutcome {
         self.write(offset, bytes);
         let outcome = VerifyOutcome::of(&self.path);
@@ -97,7 +96,6 @@ impl TamperedIso {
     }
 }
 
-/// What the command ends with.
 struct VerifyOutcome(Result<VerifyReport>);
 
 impl VerifyOutcome {

@@ -88,7 +88,7 @@ fn a_net_install_medium_may_lack_image_blobs_and_nothing_else() {
     let sample = SampleMedium::new(MediumKind::NetInstall);
     let report = verified(&sample.iso());
     assert_eq!((faults(&report), report.payloads, report.remote), (vec![], 3, 2));
-    assert!(report.to_string().contains("2 image blobs left to the network"), "{report}");
+    assert!(report.to_string().contains("2 image blobs for an install to download"), "{report}");
     fs::remove_file(sample.tree().join("live/vmlinuz")).unwrap();
     assert_eq!(faults(&verified(&sample.iso())), [("live/vmlinuz", &MediumFault::Missing)]);
 }
@@ -173,7 +173,7 @@ fn inspecting_tells_what_is_on_the_medium_and_no_secret() {
         "live/rootfs.squashfs",
         "localhost/nqrust/tools:1.0  management, 2 blobs, 21 B",
         "3 payloads on the medium",
-        "2 left to the network, 21 B",
+        "2 for an install to download, 21 B",
         "hostname  node1",
         "mode      create",
         "role      management",

@@ -26,11 +26,11 @@ use super::store::Store;
 use super::stored_image::StoredImage;
 use crate::files::link_or_copy;
 
-/// The largest metadata database that is read; one image takes some kilobytes.
+/// In bytes; one image takes some kilobytes.
 const MAX_DATABASE_BYTES: u64 = 256 << 20;
-/// Blobs up to this length are sent to containerd: that takes less than starting a program for each.
+/// Blobs up to this length in bytes are sent to containerd, which is quicker than starting a program for each.
 const MAX_SENT_BYTES: u64 = 256 << 10;
-/// How many programs announce blobs at a time. Each waits for containerd's database most of its time.
+/// How many programs announce blobs at the same time. Most of the time each waits for containerd's database.
 const PARALLEL_ANNOUNCERS: usize = 4;
 
 /// Disables everything that is not needed here, and that would need privileges or change the machine.

@@ -13,7 +13,7 @@ use super::stored_image::StoredImage;
 /// The label of images that a kubelet does not remove when its disk is full (containerd's CRI plug-in, from 1.7.3 on):
 /// a node without a registry could not pull them again.
 pub(super) const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
-/// The lease that is made to be deleted.
+/// A lease that is created only to be deleted.
 const CHECK_LEASE: &str = "check";
 
 /// Requires that containerd has `images`, each complete, under all their names, and no other images or blobs.

@@ -17,7 +17,6 @@ use model::config::Role;
 use super::spec::{Images, PreloadSource};
 use super::stored_image::StoredImage;
 
-/// The longest list of images that is read, in bytes.
 const MAX_LIST_BYTES: u64 = 4 << 20;
 
 /// An image that nodes need. An empty list of roles means every role.

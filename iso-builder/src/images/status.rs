@@ -14,7 +14,7 @@ use base::command::{Invocation, Runner, SystemRunner};
 
 use crate::packages::ResolvedPackage;
 
-/// The directory of the files, below the root of a layer.
+/// The directory of the files, relative to the root of a layer.
 pub(super) const STATUS_DIRECTORY: &str = "var/lib/dpkg/status.d";
 
 /// The directory of every package's licence (Debian policy 12.5), in a directory with its name.

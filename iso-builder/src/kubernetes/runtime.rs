@@ -13,7 +13,7 @@ use base::failure::{Class, Failure};
 use super::Version;
 use crate::images::stored_image::StoredImage;
 
-/// Where RKE2's runtime image is, whatever its registry.
+/// The repository of RKE2's runtime image, in any registry.
 const RUNTIME_REPOSITORY: &str = "rancher/rke2-runtime";
 
 /// The name of the directory in which RKE2 looks for its programs: the tag, and the beginning of the SHA-256 of the

@@ -236,7 +236,7 @@ impl FromStr for ArchiveName {
         if named {
             return Ok(Self(text.to_owned()));
         }
-        let expected = "what an archive of RKE2's images is called, such as core, canal or multus";
+        let expected = "the name of an archive of RKE2's images, such as core, canal or multus";
         Err(ParseError { text: text.to_owned(), expected })
     }
 }

@@ -26,7 +26,6 @@ pub use self::policy::LockPolicy;
 pub(crate) use self::policy::unfit;
 pub use self::release::{LockedRelease, ReleaseFile};
 
-/// The version of the format.
 pub(crate) const LOCK_FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use transfer::download::{Downloader, RetryPolicy, shown};
 
 use base::parallel::{self, locked};
 
-/// Transfers at the same time.
+/// How many transfers run at the same time.
 const PARALLEL_TRANSFERS: usize = 6;
 
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ fn one(downloader: &Downloader, wanted: &Download, hint: &'static str, step: &Mu
     let digest = download.digest();
     if digest != wanted.sha256 {
         fs::remove_file(&part).with_context(writing)?;
-        let what = format!("{} is not the file whose digest is known", shown(&wanted.url));
+        let what = format!("{} is not the expected file", shown(&wanted.url));
         let why = anyhow::anyhow!("its SHA-256 is {digest} instead of {}", wanted.sha256);
         return Err(Failure::new(Class::Verification, what).because(why).hint(hint).into());
     }

@@ -155,13 +155,13 @@ fn difference(known: Option<&Lock>, wanted: &WantedInputs) -> String {
         parts.push(format!("the image {image} is not locked"));
     }
     for image in old.images.iter().filter(|image| !new.images.contains(image)) {
-        parts.push(format!("the image {image} is locked and not wanted"));
+        parts.push(format!("the image {image} is locked but no longer needed"));
     }
     parts.extend(released(lock.kubernetes.as_ref(), wanted.kubernetes.as_ref()));
     for file in wanted.files.iter().filter(|file| !lock.files.contains(file)) {
         parts.push(format!("{} is not locked, or has changed", file.path.display()));
     }
-    if parts.is_empty() { "something that it locks is not wanted".into() } else { parts.join("; ") }
+    if parts.is_empty() { "it locks an input that is no longer needed".into() } else { parts.join("; ") }
 }
 
 /// What differs between the Kubernetes distribution and the lock, in words.
@@ -210,9 +210,9 @@ mod tests {
         let lock = locked(wanted(&["a.b/c:1"], Some("x")));
         for (now, told) in [
             (wanted(&["a.b/c:1", "a.b/d:1"], Some("x")), "a.b/d:1 is not locked"),
-            (wanted(&[], Some("x")), "a.b/c:1 is locked and not wanted"),
+            (wanted(&[], Some("x")), "a.b/c:1 is locked but no longer needed"),
             (wanted(&["a.b/c:1"], Some("y")), "archive.tar is not locked, or has changed"),
-            (wanted(&["a.b/c:1"], None), "something that it locks"),
+            (wanted(&["a.b/c:1"], None), "it locks an input"),
         ] {
             let difference = difference(Some(&lock), &now);
             assert!(difference.contains(told), "{difference}");

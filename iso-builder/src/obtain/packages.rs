@@ -16,7 +16,7 @@ use crate::packages::ResolvedPackage;
 use crate::sandbox;
 use crate::steps::{self, PackageRepository, StepRequest, StepWork};
 
-/// What a user does when a mirror lacks a package or has another.
+/// The hint if a mirror lacks a package or has another one.
 const MIRROR_HINT: &str =
     "Mirrors replace packages: make the lock file anew with `iso-builder lock DEFINITION`.";
 

@@ -23,9 +23,9 @@ use crate::kubernetes::Kubernetes;
 use crate::kubernetes::spec::{Artifacts, checksums};
 use crate::lock::{self, Lock, LockPolicy, LockedRelease, ReleaseFile};
 
-/// More than any list of checksums has, in bytes.
+/// In bytes; lists of checksums are smaller.
 const MAX_CHECKSUMS_BYTES: u64 = 1 << 20;
-/// What a user does when the server lacks a file or has another.
+/// The hint if the server lacks a file or has another one.
 const RELEASE_HINT: &str = "Check kubernetes.version, kubernetes.artifacts and kubernetes.images; `iso-builder lock DEFINITION` reads the release's \
                     checksums anew.";
 
@@ -182,7 +182,7 @@ fn read_list(text: &str, names: &[String], list: &str) -> Result<BTreeMap<String
     if wrong.is_empty() {
         return Ok(digests);
     }
-    Err(Failure::new(Class::Invalid, format!("{list} is not the list of checksums of what is needed"))
+    Err(Failure::new(Class::Invalid, format!("{list} does not have the checksums of all files that are needed"))
         .because(anyhow::anyhow!("{}", wrong.join("\n  because: ")))
         .hint("Check kubernetes.version, kubernetes.artifacts and kubernetes.images: not every release has every archive.")
         .into())

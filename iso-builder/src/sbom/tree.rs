@@ -19,7 +19,7 @@ use crate::archive::{ArchiveMembers, MemberKind, compression};
 use crate::images::Store;
 use crate::images::stored_image::StoredImage;
 
-/// More than the databases of any tree or layer have together, in bytes.
+/// In bytes; the databases of a tree or layer are smaller together.
 const MAX_DATABASES_BYTES: u64 = 64 << 20;
 
 const DPKG: &str = "var/lib/dpkg/status";
@@ -34,7 +34,7 @@ const RPM_FILES: [&str; 3] = ["Packages", "Packages.db", "rpmdb.sqlite"];
 /// The changes that one layer makes to the databases below it.
 #[derive(Clone, Debug, Default)]
 struct LayerChanges {
-    /// Paths that it hides with all below them.
+    /// Paths that it hides with everything below them.
     hidden: BTreeSet<String>,
     /// Directories whose content it hides.
     emptied: BTreeSet<String>,

@@ -16,12 +16,12 @@ use super::tree::{Tree, place_file};
 use crate::kubernetes::Version;
 use crate::kubernetes::system::{self, RKE2_RUNTIME, SystemFileContent};
 
-/// The output: a directory with everything at its place.
+/// The output: a directory with every file in its place.
 pub const OVERLAY_OUTPUT: &str = "tree";
 
-/// RKE2's archive is unpacked below this, as upstream's installer does: its units name the program there.
+/// RKE2's archive is unpacked below this directory, as upstream's installer does: its units name the program there.
 const INSTALLATION_PREFIX: &str = "usr/local";
-/// Where systemd, and what a node links, has the units.
+/// The directory where systemd, and the links on a node, look for the units.
 const UNIT_DIRECTORY: &str = "usr/lib/systemd/system";
 
 /// Makes [`OVERLAY_OUTPUT`]. Owners and modes are set when it is laid over the OS image.
@@ -83,7 +83,7 @@ fn unpack_runtime(request: &StepRequest, from: &DistributionSource, stage: &Path
         if !tree.path(name).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
             let what = format!("the runtime image of RKE2 {} has no directory /{name}", from.version);
             return Err(Failure::new(Class::Invalid, what)
-                .hint("Such a release is not known; take another, or tell the makers of this program.")
+                .hint("This release is not supported; use another one, or report it to the makers of this program.")
                 .into());
         }
         rename(&tree.path(name), &target.join(name))?;
@@ -101,7 +101,7 @@ fn check_version(program: &Path, from: &DistributionSource) -> Result<()> {
     }
     let found = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
     Err(Failure::new(Class::Invalid, format!("{} is not of {}", from.program.display(), from.version))
-        .because(anyhow::anyhow!("of the versions that a program names it has: {found}"))
+        .because(anyhow::anyhow!("its program contains these versions: {found}"))
         .hint("Take all files from one release, the one that kubernetes.version names.")
         .into())
 }
@@ -124,7 +124,7 @@ fn versions(mut program: impl Read, distribution: Distribution) -> Result<Vec<St
         if count == 0 && kept <= MAX_VERSION_BYTES {
             return Ok(found);
         }
-        // What begins at the end of a piece ends in the next.
+        // A version that begins at the end of a piece ends in the next.
         bytes.drain(..bytes.len().saturating_sub(MAX_VERSION_BYTES));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::command::Invocation;
 
-/// Longer than any step of a sane build takes, on any machine.
+/// No step of a sane build takes longer, on any machine.
 const STEP_TIME_LIMIT: Duration = Duration::from_secs(4 * 3600);
 
 /// Sets a limit that no step of a sane build reaches.

@@ -5,7 +5,7 @@ use std::path::Path;
 use base::failure::{Class, Failure};
 use serde::{Deserialize, Serialize};
 
-/// Less free space than this after a failure means that the disk filled up.
+/// In bytes: less free space than this after a failure means that the disk is full.
 const FULL_DISK_BYTES: u64 = 32 << 20;
 
 /// A failure in the form in which the child passes it to the parent.

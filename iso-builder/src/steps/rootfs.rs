@@ -15,8 +15,8 @@ use super::request::{ProductIdentity, RootfsSource, StepRequest};
 use super::tree::{Tree, place_file};
 use super::within::within;
 
-/// Removed from the image. Kernel and initrd are payloads of their own; host keys and logs belong to a machine;
-/// indexes and caches are remade or not needed. A trailing `/*` empties a directory.
+/// Paths that are removed from the image. Kernel and initrd are payloads of their own; host keys and logs belong to a
+/// machine; indexes and caches are remade or not needed. A trailing `/*` empties a directory.
 const REMOVED_PATHS: &[&str] = &[
     "boot/*",
     "vmlinuz",
@@ -36,7 +36,7 @@ const REMOVED_PATHS: &[&str] = &[
     "var/tmp/*",
 ];
 
-/// Where systemd and the boot code find the first content of /var.
+/// The directory from which systemd and the boot code fill an empty /var.
 const FACTORY_VAR: &str = "usr/share/factory/var";
 
 /// Makes `rootfs.squashfs`.

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-/// As the kernel has it.
+/// The kernel's limit of links in one path.
 const MAX_LINKS: u32 = 40;
 
 /// The result of resolving a path of a tree.
@@ -33,7 +33,7 @@ pub(super) fn link_within(root: &Path, path: &Path) -> Result<PathBuf> {
 
 fn place(root: &Path, path: &Path) -> Result<ResolvedPath> {
     let mut place = ResolvedPath { path: PathBuf::new(), leaves_by: None };
-    // Each part with the link that it stands in.
+    // Each component with the path of the link that it comes from.
     let mut pending: Vec<(OsString, PathBuf)> = parts(path, Path::new(""));
     let mut links = 0;
     while let Some((part, of)) = pending.pop() {
@@ -85,7 +85,7 @@ struct Link {
 }
 
 impl<'a> RedirectedLinks<'a> {
-    /// None yet, in the tree at `root`.
+    /// No links yet, of the tree at `root`.
     pub(super) fn new(root: &'a Path) -> Self {
         Self { root, links: Vec::new() }
     }
@@ -124,7 +124,7 @@ fn replace(path: &Path, target: &Path) -> Result<()> {
         symlink(target, path)?;
         lchown(path, Some(owner.uid()), Some(owner.gid()))
     };
-    turn().with_context(|| format!("turning the link {}", path.display()))
+    turn().with_context(|| format!("replacing the link {}", path.display()))
 }
 
 /// Whether `name` is one directory entry, so that joining it to a directory stays in that directory.

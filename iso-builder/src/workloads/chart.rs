@@ -21,9 +21,9 @@ use super::spec::ChartSpec;
 use crate::archive::members::inside;
 use crate::archive::{ArchiveMembers, MemberKind};
 
-/// The distributions keep a chart's archive, in base64, in one object of 1 MiB at most.
+/// In bytes. The distributions keep a chart's archive, in base64, in one object of 1 MiB at most.
 const MAX_CHART_BYTES: usize = (1 << 20) - 1024;
-/// A limit for what an archive unpacks to, far above what fits [`MAX_CHART_BYTES`] in any honest chart.
+/// In bytes: a limit for the decompressed content, far above that of any chart whose archive has an allowed size.
 const MAX_UNPACKED_BYTES: u64 = 64 << 20;
 
 /// A chart's archive, with its entry in the definition.
@@ -79,10 +79,10 @@ impl Chart {
         }
         let size = self.archive.len().div_ceil(3) * 4;
         if size > MAX_CHART_BYTES {
-            let what = format!("takes {size} bytes in base64; a cluster takes {MAX_CHART_BYTES}");
+            let what = format!("has {size} bytes in base64; a cluster accepts {MAX_CHART_BYTES}");
             return wrong(
                 what,
-                "Leave out what the cluster does not need, by its .helmignore, or divide it.",
+                "Leave out files that the cluster does not need, with .helmignore, or divide the chart.",
             );
         }
         Ok(())

@@ -53,11 +53,10 @@ pub fn check(found: &[FoundImage], stored: &[(ImageReference, Vec<Role>)]) -> Re
         return Ok(());
     }
     let count = if gaps.len() == 1 { "1 image".to_owned() } else { format!("{} images", gaps.len()) };
-    Err(Failure::new(Class::Invalid, format!("what the definition ships would lack {count} on its nodes"))
+    Err(Failure::new(Class::Invalid, format!("nodes would lack {count} that shipped manifests and charts run"))
         .because(lines.join("\n  because: "))
         .hint(
-            "Add each to images.preload with these roles, or say `images: include` where the manifest or chart is named; \
-             or give the manifest or chart the `roles` of the nodes that run it.",
+            "Add each to images.preload with these roles, or set `images: include` where the manifest or chart is named; or give the manifest or chart the `roles` of the nodes that run it.",
         ))
 }
 
@@ -159,7 +158,7 @@ mod tests {
         let place =
             "manifests/web.yaml:7, document 2: Deployment web: spec.template.spec.containers[0].image";
         let expected = format!(
-            "error: what the definition ships would lack 3 images on its nodes\n  \
+            "error: nodes would lack 3 images that shipped manifests and charts run\n  \
              because: docker.io/library/a:1 is not preloaded for default, worker, witness: {place}\n  \
              because: docker.io/library/b:1 is not preloaded; needed for worker: {place}\n  \
              because: docker.io/library/c@{other} is not preloaded; needed for worker: {place}\n  next: Add each"

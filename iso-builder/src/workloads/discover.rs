@@ -17,7 +17,7 @@ use super::manifest::ManifestFile;
 use super::spec::ImagePolicy;
 use super::walk::{ANNOTATION, annotation, kind, objects, places, title};
 
-/// How deep charts may bring charts.
+/// How deep charts may contain charts.
 const MAX_CHART_DEPTH: usize = 4;
 
 /// All images of these manifests and charts.
@@ -138,7 +138,7 @@ impl ImageSearch<'_> {
         document: &ManifestDocument<'_>,
         source: &StreamSource<'_>,
     ) -> Result<()> {
-        // Nobody runs these but a person, who asks for it.
+        // Tests run only when a person asks for them.
         if source.inside.is_some() && is_test(object) {
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl ImageSearch<'_> {
         self.chart(object, document, source)
     }
 
-    /// Objects that make a controller of the cluster install a chart.
+    /// Reads the objects that make a controller of the cluster install a chart.
     fn chart(
         &mut self,
         object: &Value,
@@ -179,7 +179,7 @@ impl ImageSearch<'_> {
         let Some(content) = content else {
             let origin = source.origin(document, "", &title(object), "spec.chart");
             self.problems.push(format!(
-                "{origin}: nobody knows the images of a chart that is not shipped; ship it under `charts:`, or list its \
+                "{origin}: the images of a chart that is not shipped are not known; ship it under `charts:`, or list its \
                  images in the annotation {ANNOTATION} of this object",
             ));
             return Ok(());
@@ -188,7 +188,7 @@ impl ImageSearch<'_> {
         let packed: String = content.split_whitespace().collect();
         let Some(archive) = BASE64_STANDARD.decode(packed).ok().filter(|_| depth < MAX_CHART_DEPTH) else {
             let origin = source.origin(document, "", &title(object), "spec.chartContent");
-            self.problems.push(format!("{origin} is not base64, or a chart in a chart in a chart"));
+            self.problems.push(format!("{origin} is not base64, or contains charts that nest too deeply"));
             return Ok(());
         };
         self.nested(object, &archive, depth, document, source)

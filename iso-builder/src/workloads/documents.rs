@@ -4,7 +4,7 @@
 use serde_json::Value;
 use serde_saphyr::options::DuplicateKeyPolicy;
 
-/// How deep documents may be nested. Schemas of custom resources go beyond the parser's own limit.
+/// The nesting limit of documents. Schemas of custom resources exceed the parser's own limit.
 const MAX_DOCUMENT_DEPTH: usize = 200;
 
 /// One document of a stream.

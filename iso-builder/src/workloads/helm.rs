@@ -13,13 +13,13 @@ use base::files;
 
 /// The version of Kubernetes that templates see unless the definition sets another.
 pub const KUBE_VERSION: &str = "1.36.0";
-/// The oldest helm with which all of this works.
+/// The oldest version of helm that works: major, minor.
 const OLDEST_HELM: (u32, u32) = (3, 8);
-/// Long for any chart on a slow machine.
+/// Any chart takes less, even on a slow machine.
 const HELM_TIME_LIMIT: Duration = Duration::from_secs(120);
-/// The largest charts that people ship render to a tenth of it.
+/// In bytes; the largest public charts render to a tenth of it.
 const MAX_OUTPUT_BYTES: usize = 64 << 20;
-/// Nobody listens there. Values of a chart may be checked by schemas with addresses, which helm would fetch.
+/// A port on which no server listens. Values of a chart may be checked with schemas at URLs, which helm would fetch.
 const UNREACHABLE_URL: &str = "http://127.0.0.1:9";
 
 /// How to run helm.
@@ -66,8 +66,7 @@ impl<'a> Helm<'a> {
     pub fn check(&self) -> Result<()> {
         let home = self.scratch()?;
         let version = self.helm(home.path()).args(["version", "--template", "{{.Version}}"]);
-        let version =
-            self.runner.run(&version).context("looking for helm, which charts are rendered with")?;
+        let version = self.runner.run(&version).context("looking for helm, which renders charts")?;
         let version = String::from_utf8_lossy(&version);
         let mut numbers = version.trim().trim_start_matches('v').split('.').map(str::parse::<u32>);
         let numbers = (numbers.next(), numbers.next());

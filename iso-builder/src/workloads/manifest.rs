@@ -11,9 +11,9 @@ use walkdir::WalkDir;
 
 use super::spec::{ImagePolicy, ManifestSpec};
 
-/// Larger than a cluster takes in one object; a file may hold many.
+/// In bytes. More than a cluster accepts in one object; a file may hold many.
 const MAX_MANIFEST_BYTES: u64 = 32 << 20;
-/// Leaves room for words in front, within the 253 characters that a name may have.
+/// In characters: leaves room for a prefix, within the 253 characters that a name may have.
 const MAX_NAME_LENGTH: usize = 200;
 
 #[derive(Debug)]

@@ -110,15 +110,15 @@ fn layouts_that_do_not_say_which_image_or_have_none_for_this_platform() {
         });
         layout.finish(&images)
     });
-    several.refused("two images", 2, &["2 images fit; its names are: one, two", "next: Name one of them"]);
+    several.refused("two images", 2, &["2 images match; its names are: one, two", "next: Name one of them"]);
     let foreign = build_layout(|layout| {
         let index =
             json!({ "schemaVersion": 2, "manifests": [for_platform(layout.image("arm64", &[]), "arm64")] });
         layout.finish(&[layout.document(INDEX, &index)])
     });
-    foreign.refused("an index without amd64", 2, &["its platforms are: linux/arm64", "next: Take the image"]);
+    foreign.refused("an index without amd64", 2, &["its platforms are: linux/arm64", "next: Copy the image"]);
     let only = build_layout(|layout| layout.finish(&[layout.image("arm64", &[])]));
-    only.refused("an image for arm64", 2, &["it is for linux/arm64", "next: Take the image"]);
+    only.refused("an image for arm64", 2, &["it is for linux/arm64", "next: Copy the image"]);
 }
 
 #[test]

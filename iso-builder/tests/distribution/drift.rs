@@ -99,7 +99,7 @@ fn the_lock_counts_and_not_what_a_server_has_later() {
     publish(&place.path("server"), &files);
     fs::remove_dir_all(place.path("cache")).unwrap();
     server.asked();
-    place.refused(&["images"], 4, &["/k3s is not the file whose digest is known", "iso-builder lock"]);
+    place.refused(&["images"], 4, &["/k3s is not the expected file", "iso-builder lock"]);
     let relocked = place.run(&["lock"]);
     assert_eq!(relocked.code, 0, "{}", relocked.told);
     assert_ne!(lock(&place)["kubernetes"], before["kubernetes"]);
@@ -113,7 +113,7 @@ fn a_file_that_a_server_does_not_have_or_has_otherwise_is_named() {
     fs::write(place.path("server/k3s"), "an error page").unwrap();
     let server = Server::of(place.path("server"));
     place.define(&k3s_at(&server.url));
-    place.refused(&["images"], 4, &["/k3s is not the file whose digest is known"]);
+    place.refused(&["images"], 4, &["/k3s is not the expected file"]);
     fs::remove_file(place.path("server/k3s")).unwrap();
     place.refused(&["images"], 5, &["/k3s", "kubernetes.version"]);
     fs::remove_file(place.path("server/sha256sum-amd64.txt")).unwrap();

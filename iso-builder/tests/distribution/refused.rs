@@ -58,10 +58,7 @@ fn only_the_archives_that_the_definition_names_are_needed() {
 #[test]
 fn program_images_and_version_have_to_be_of_one_release() {
     for (files, told) in [
-        (
-            rke2("v1.33.2+rke2r1", "v1.33.1-rke2r1"),
-            "of the versions that a program names it has: v1.33.2+rke2r1",
-        ),
+        (rke2("v1.33.2+rke2r1", "v1.33.1-rke2r1"), "its program contains these versions: v1.33.2+rke2r1"),
         (rke2("v1.33.1+rke2r10", "v1.33.1-rke2r1"), "v1.33.1+rke2r10"),
         (rke2(RKE2, "v1.33.2-rke2r1"), "they have docker.io/rancher/rke2-runtime:v1.33.2-rke2r1"),
     ] {
@@ -124,6 +121,6 @@ fn a_definition_that_contradicts_itself_is_told_everything_at_once() {
     place.refused(
         BUILD,
         2,
-        &["the image brings k3s, and its installs would make nodes of rke2", "install_defaults"],
+        &["the image contains k3s, but its installs would set up nodes of rke2", "install_defaults"],
     );
 }

@@ -41,7 +41,7 @@ pub struct IsoParts {
     pub esp: PathBuf,
 }
 
-/// How much is copied between two reports of progress.
+/// Bytes that are copied between two reports of progress.
 const COPY_CHUNK_BYTES: u64 = 8 << 20;
 
 impl IsoParts {

@@ -10,7 +10,7 @@ use super::super::blob::Blob;
 use super::super::blob_writer::LooseBlob;
 use super::super::store::Store;
 
-/// How much is read at once. Compressed layers depend on it: zstd is given pieces of this size.
+/// How many bytes are read at once. Compressed layers depend on it: zstd gets pieces of this size.
 pub(super) const PIECE_BYTES: usize = 128 << 10;
 
 pub(super) trait BlobSource {

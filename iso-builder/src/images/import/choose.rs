@@ -94,7 +94,7 @@ fn named<T>(candidates: Vec<ImageCandidate<T>>) -> Result<(Vec<ChosenImages<T>>,
     for candidate in candidates {
         let told = candidate.told();
         let CandidateName::Full(name) = candidate.name else {
-            notes.push(format!("{told} is left out: name it among the references to have it"));
+            notes.push(format!("{told} is left out: add it to the references to include it"));
             continue;
         };
         match chosen.iter_mut().find(|chosen| chosen.name == name) {

@@ -9,7 +9,7 @@ use model::config::Role;
 
 use super::super::stored_image::StoredImage;
 
-/// No index, manifest or configuration of a sane image is larger; nor is the list of an archive's images.
+/// In bytes. No index, manifest or configuration of a sane image is larger; nor is an archive's list of images.
 pub(crate) const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug)]

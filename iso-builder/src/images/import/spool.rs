@@ -26,9 +26,9 @@ use crate::archive::{ArchiveMembers, Compression, MemberKind, compression};
 /// More members than any archive of images has, and longer paths; each takes some memory.
 const MAX_MEMBERS: usize = 50_000;
 const MAX_PATH_BYTES: usize = 512;
-/// How many links may lead to a member.
+/// How many links may be followed to reach a member.
 const MAX_LINKS: usize = 16;
-/// The level that layers are compressed with.
+/// The compression level of layers.
 const ZSTD_LEVEL: i32 = 3;
 
 /// The members of an archive.
@@ -44,11 +44,11 @@ pub(super) struct Spool<'a> {
 
 #[derive(Debug)]
 enum SpooledMember {
-    /// As it is in the archive.
+    /// Unchanged.
     Plain(HeldFile),
-    /// A layer that was a bare tar stream with this digest, and is compressed.
+    /// A layer that was an uncompressed tar stream with this digest, and is compressed now.
     Layer(Digest, HeldFile),
-    /// Another member.
+    /// A link to the member with this path.
     Link(Vec<u8>),
     /// A link to a path outside the archive.
     Astray,
@@ -98,7 +98,7 @@ pub(super) fn read<'a>(
 fn unreadable(path: &Path, error: io::Error) -> Failure {
     let class = if error.raw_os_error().is_some() { Class::DiskIo } else { Class::Invalid };
     let why = match error.kind() {
-        io::ErrorKind::UnexpectedEof => anyhow!("it ends before its end"),
+        io::ErrorKind::UnexpectedEof => anyhow!("it is truncated"),
         _ => error.into(),
     };
     let failure = Failure::new(class, format!("{} is not a readable archive of images", path.display()));
@@ -115,7 +115,7 @@ impl Spool<'_> {
             return Err(refuse("a path leads out of the archive"));
         };
         if path.len() > MAX_PATH_BYTES || self.items.len() >= MAX_MEMBERS {
-            return Err(refuse("its members have longer paths, or are more, than in any archive of images"));
+            return Err(refuse("it has more members, or longer paths, than any archive of images"));
         }
         let item = match kind {
             MemberKind::File(_) if path == b"index.json" => return keep(&mut self.index, content),
@@ -150,7 +150,7 @@ impl Spool<'_> {
         Ok(SpooledMember::Plain(HeldFile::Loose(copy(content, self.store)?)))
     }
 
-    /// The member at `path`, through links.
+    /// The member at `path`, with links followed.
     fn item(&mut self, path: &[u8]) -> Result<&mut SpooledMember> {
         let mut path = inside(path).ok_or_else(|| refuse("a path leads out of the archive"))?;
         for _ in 0..MAX_LINKS {
@@ -304,7 +304,7 @@ fn compress(mut content: impl Read, store: &Store) -> Result<(Digest, LooseBlob)
     Ok((diff_id.finish(), encoder.finish().context("writing a layer")?.loose()?))
 }
 
-/// Tells how much was read.
+/// Reports how many bytes were read.
 struct ReportingReader<'a, R> {
     inner: R,
     on_bytes: &'a mut dyn FnMut(u64),
@@ -318,7 +318,7 @@ impl<R: Read> Read for ReportingReader<'_, R> {
     }
 }
 
-/// A member's content, whose errors say what the archive is.
+/// A member's content, with errors that name the archive.
 struct MemberContent<'a, R> {
     members: &'a mut ArchiveMembers<R>,
     path: &'a Path,

@@ -15,8 +15,8 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::super::blob::Blob;
 
-/// What a user does when the cache's disk is full.
-const FULL_DISK_HINT: &str = "Free some space, or name another directory with --cache-dir or --downloads, and start again; what has come stays.";
+/// The hint if the cache's disk is full.
+const FULL_DISK_HINT: &str = "Free some space, or name another directory with --cache-dir or --downloads, and start again; the data received so far is kept.";
 
 /// A directory of blobs.
 #[derive(Clone, Debug)]
@@ -99,10 +99,10 @@ impl BlobCache {
             }
             // The part that an earlier build kept may be damaged: start again.
             part_file.set_len(0).class(Class::DiskIo, writing)?;
-            let what = format!("the blob {} came with other content", blob.digest.oci());
+            let what = format!("the blob {} was received damaged", blob.digest.oci());
             Err(Failure::new(Class::Verification, what)
                 .because(anyhow::anyhow!("its SHA-256 is {found}"))
-                .hint("The registry or something on the way damages data; try another mirror.")
+                .hint("The registry, or a proxy in front of it, damages data; try another mirror.")
                 .into())
         };
         fetch_again(receive, |_| ()).inspect_err(|error| {
@@ -152,7 +152,9 @@ fn receive(
         if count == 0 {
             let what =
                 format!("the blob {} ended after {position} of {} bytes", blob.digest.oci(), blob.size);
-            return Err(Failure::new(Class::Network, what).hint("Start again; what has come stays.").into());
+            return Err(Failure::new(Class::Network, what)
+                .hint("Start again; the data received so far is kept.")
+                .into());
         }
         let bytes = &buffer[..count.min(left)];
         file.write_all(bytes).map_err(full(part))?;

@@ -14,7 +14,7 @@ use super::super::stored_image::{ImageDocument, StoredImage};
 use super::{BlobCache, ImageRegistry, PinnedImage, blobs};
 use base::parallel::{self, locked};
 
-/// No index or manifest of a sane image is larger; registries allow 4 MiB.
+/// In bytes. No index or manifest of a sane image is larger; registries allow 4 MiB.
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
 
 /// Asks the registries for the current digests of `references`. Those with a digest are not asked for.
@@ -113,13 +113,13 @@ impl Documents<'_> {
         let bytes = held.map_or_else(|| self.registry.document(&repository.with_digest(digest)), Ok)?;
         let blob = Blob { digest: Digest::of(&bytes), size: bytes.len() as u64 };
         if blob.digest != digest {
-            let why = anyhow!("the registry sent something else, with SHA-256 {}", blob.digest);
+            let why = anyhow!("the registry sent other content, with SHA-256 {}", blob.digest);
             return Err(Failure::new(
                 Class::Verification,
                 format!("the manifest {} is damaged", digest.oci()),
             )
             .because(why)
-            .hint("The registry or something on the way damages data; try another mirror.")
+            .hint("The registry, or a proxy in front of it, damages data; try another mirror.")
             .into());
         }
         let document = Document::parse(&bytes, "").map_err(|error| unusable(digest, error.into()))?;
@@ -147,7 +147,7 @@ impl Documents<'_> {
         Failure::new(Class::Invalid, what)
             .because(anyhow!(
                 "there is one for {}",
-                if there.is_empty() { "nothing that it names".into() } else { there.join(", ") }
+                if there.is_empty() { "no platform that it names".into() } else { there.join(", ") }
             ))
             .hint("Name an image that is published for this platform.")
             .into()
@@ -155,7 +155,7 @@ impl Documents<'_> {
 }
 
 fn unusable(digest: Digest, error: anyhow::Error) -> anyhow::Error {
-    Failure::new(Class::Invalid, format!("what it leads to ({}) cannot be used", digest.oci()))
+    Failure::new(Class::Invalid, format!("the document that it points to ({}) cannot be used", digest.oci()))
         .because(error)
         .hint("Name the image of a container, not an artifact of another kind.")
         .into()

@@ -21,7 +21,7 @@ pub use blobs::blobs;
 pub use cache::BlobCache;
 pub use documents::{documents, resolve};
 
-/// Images and blobs on their way at the same time, unless the caller says otherwise.
+/// How many images and blobs are transferred at the same time by default.
 pub const DEFAULT_TRANSFERS: usize = 6;
 
 /// An image of a registry with the digest that its reference was resolved to.

@@ -27,7 +27,7 @@ pub(in crate::steps) enum ArchiveUse {
     Layer,
 }
 
-/// The first bytes of compressed files, the program that reads each, and the Debian package that has it.
+/// The first bytes of compressed files, the program that decompresses each, and its Debian package.
 const DECOMPRESSORS: &[(&[u8], &str, &str)] = &[
     (b"\x1f\x8b", "gzip", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd", "zstd"),
@@ -61,10 +61,13 @@ fn explain(archive: &Path, what: &str, error: anyhow::Error) -> anyhow::Error {
     if !format!("{error:#}").contains("Cannot change ownership") {
         return unreadable(archive, what, error);
     }
-    Failure::new(Class::Invalid, format!("{} has owners that this user cannot stand for", archive.display()))
-        .because(error)
-        .hint("Give the user a larger range in /etc/subuid and /etc/subgid, or build as root.")
-        .into()
+    Failure::new(
+        Class::Invalid,
+        format!("{} has owners outside this user's range of subordinate ids", archive.display()),
+    )
+    .because(error)
+    .hint("Give the user a larger range in /etc/subuid and /etc/subgid, or build as root.")
+    .into()
 }
 
 /// The archive itself, or its decompressed content. Compression is recognised by the first bytes, not by the name.
@@ -92,7 +95,7 @@ fn plain(archive: &Path, scratch: &Path) -> Result<PathBuf> {
 /// One entry of an archive.
 #[derive(Debug, PartialEq, Eq)]
 struct ListedMember {
-    /// Its name as tar sees it, without a slash at the end.
+    /// As tar prints it, without a slash at the end.
     name: Vec<u8>,
     /// Relative to the tree's root.
     path: PathBuf,
@@ -102,7 +105,8 @@ struct ListedMember {
     same_as: Option<PathBuf>,
 }
 
-/// The entries, as the very program sees them that will unpack them: two readers could differ about a hostile archive.
+/// Lists the members with the same program that will unpack them: two readers could understand a hostile archive
+/// differently.
 fn read(plain: &Path) -> Result<Vec<ListedMember>> {
     let tar =
         long(Invocation::new("tar")).args(["--list", "--verbose", "--numeric-owner", "--quoting-style=c"]);
@@ -178,7 +182,7 @@ fn inside(name: &[u8]) -> Result<PathBuf> {
     Ok(plain)
 }
 
-/// Makes the tree ready and returns the names that tar is to leave out, one a line.
+/// Prepares the tree and returns the names that tar has to leave out, one a line.
 fn prepare(
     members: &[ListedMember],
     tree: &Tree,
@@ -211,7 +215,7 @@ fn prepare(
     Ok(excluded)
 }
 
-/// What a layer has in a place that lower layers have used for something of another kind replaces it, whole.
+/// Removes what lower layers have at the path of a member, if it is of another type: the layer replaces it as a whole.
 fn make_way(member: &ListedMember, tree: &Tree) -> Result<()> {
     if member.path.as_os_str().is_empty() {
         return Ok(());

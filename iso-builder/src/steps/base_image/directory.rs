@@ -117,7 +117,7 @@ fn list(directory: &Path, scratch: &Path) -> Result<std::path::PathBuf> {
             let path = entry.path().display();
             return Err(refused(
                 directory,
-                anyhow::anyhow!("{path} belongs to somebody this user cannot stand for"),
+                anyhow::anyhow!("{path} has an owner outside this user's range of subordinate ids"),
             ));
         }
         names.write_all(b"./")?;

@@ -17,10 +17,10 @@ use super::archive;
 use super::unreadable::unreadable;
 use crate::images::import::MAX_DOCUMENT_BYTES;
 
-/// What the annotation of an image's name is called.
+/// The annotation with an image's name.
 const NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
 
-/// How layers may be called, before `+gzip` and the like. How one is compressed is told by its first bytes.
+/// The media types of layers, before `+gzip` and the like. The compression of a layer is recognised by its first bytes.
 const LAYER_MEDIA_TYPES: [&str; 4] = [
     media_types::OCI_LAYER,
     media_types::OCI_LAYER_NONDISTRIBUTABLE,
@@ -99,7 +99,7 @@ fn no_layout(path: &Path, layout: &Path, error: anyhow::Error) -> anyhow::Error 
 fn other_platform(path: &Path, why: &str) -> anyhow::Error {
     Failure::new(Class::Invalid, format!("{} has no image for linux/amd64", path.display()))
         .because(anyhow::anyhow!("{why}"))
-        .hint("Take the image of that platform: skopeo copy --override-arch amd64 --override-os linux …")
+        .hint("Copy the image of that platform: skopeo copy --override-arch amd64 --override-os linux …")
         .into()
 }
 
@@ -129,8 +129,8 @@ fn choose(index: ImageIndex, reference: Option<&str>, path: &Path) -> Result<Des
     } else {
         format!("its names are: {}", names.join(", "))
     };
-    Err(Failure::new(Class::Invalid, format!("{} does not say which image is meant", path.display()))
-        .because(anyhow::anyhow!("{} images fit; {names}", matching.len()))
+    Err(Failure::new(Class::Invalid, format!("the image in {} cannot be chosen", path.display()))
+        .because(anyhow::anyhow!("{} images match; {names}", matching.len()))
         .hint("Name one of them in base.oci.reference.")
         .into())
 }
@@ -208,7 +208,7 @@ mod tests {
         assert!(chosen(Some("a")).unwrap().starts_with('2'));
         assert!(chosen(Some("b")).unwrap().starts_with('3'));
         let told = base::failure::render(&chosen(None).unwrap_err());
-        assert!(told.contains("2 images fit; its names are: a, a, b"), "{told}");
+        assert!(told.contains("2 images match; its names are: a, a, b"), "{told}");
         assert!(choose(index(""), None, Path::new("x")).is_err());
     }
 

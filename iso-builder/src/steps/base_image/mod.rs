@@ -76,9 +76,11 @@ fn check_owner(usr: &Path, source: &Path) -> Result<()> {
     }
     Err(Failure::new(
         Class::Invalid,
-        format!("{} is not a tree with the owners of a system", source.display()),
+        format!("{} does not have the owners of a root file system", source.display()),
     )
     .because(anyhow::anyhow!("its /usr belongs to the user {owner}"))
-    .hint("Make it as root, or take an archive that root or the tool that made the tree has packed.")
+    .hint(
+        "Create it as root, or use an archive that was packed by root or by the tool that created the tree.",
+    )
     .into())
 }

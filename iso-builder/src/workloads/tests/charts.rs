@@ -120,7 +120,7 @@ fn charts_that_cannot_be_shipped_are_refused() {
         ("remote", "", "helm refuses the chart remote"),
         ("library", "", "is a library for other charts"),
         ("bad.tgz", "", "reading the chart bad.tgz"),
-        ("large", "", "; a cluster takes 1047552"),
+        ("large", "", "; a cluster accepts 1047552"),
         ("web", ", values: none.yaml", "reading the values of the chart a"),
     ] {
         let text = given.error("[]", &format!("[{{name: a, path: {path}{more}}}]"));

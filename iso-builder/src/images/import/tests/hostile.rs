@@ -114,7 +114,7 @@ fn what_is_no_archive_says_what_is_wrong() {
     let cases: [(&str, Vec<u8>, &str); 7] = [
         ("empty", vec![], "neither index.json nor manifest.json"),
         ("text", b"no archive\n".repeat(100), "no tar archive"),
-        ("cut", good[..520].to_vec(), "ends before its end"),
+        ("cut", good[..520].to_vec(), "it is truncated"),
         ("cut.gz", gzip(&noise(4000))[..2000].to_vec(), "no tar archive"),
         ("cut.zst", zstd(&good)[..20].to_vec(), "not a readable archive"),
         ("xz", b"\xfd7zXZ\0".to_vec(), "compressed with xz"),
