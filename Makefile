@@ -152,7 +152,7 @@ run: iso ## Boot the ISO in QEMU with an empty disk, for a person; the console i
 bench: ## Measure builds, an install and the network server, or only PARTS; writes target/bench.json.
 	$(MAKE) setup TEST_PACKAGES="$(TEST_PACKAGES) nginx-light"
 	$(MAKE) binaries PROFILE=release
-	$(CARGO) run -q --release --locked -p nqrust-tests --bin bench -- $(PARTS)
+	$(CARGO) run -q --release --locked -p nqrust-bench -- $(PARTS)
 
 # Each round is a whole run with the tests in their own order, so what fails once in ten is seen; the cluster of three
 # machines, which takes a machine for itself, is part of it. Power cuts and faults of the unit tests come in their long

@@ -1,7 +1,7 @@
 //! The harness of the end-to-end tests and the benchmarks: virtual machines on QEMU, driven over their serial
 //! console, QMP and SSH; the media they boot; and what is kept of a run for the person who reads a failure.
 //!
-//! The tests are in `tests/e2e`, the benchmarks in `src/bin/bench`. Nothing here is part of the product.
+//! The tests are in `tests/e2e`, the benchmarks in `bench`, a crate of their own. Nothing here is part of the product.
 
 pub mod artifacts;
 pub mod builder;

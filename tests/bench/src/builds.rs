@@ -63,7 +63,7 @@ impl Bench {
         let identity = Identity::load()?;
         let config = Document::new("bench").to_json(&identity);
         let definition = medium::stage(&root.join("source"), &config)?;
-        let fixture = paths::workspace().join("tests/fixtures/bench-overlay");
+        let fixture = paths::workspace().join("tests/bench/overlay");
         medium::copy_tree(&fixture, &root.join("source").join(OVERLAY))?;
         let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)?;
         let overlays = value["overlays"]["rootfs"].as_sequence_mut();

@@ -1,7 +1,7 @@
 //! The rate and the memory of an install, in a virtual machine with 2 GiB.
 //!
 //! A unit in the medium's bench overlay lets `dd` write the OS image to the same disk first; see
-//! `tests/fixtures/bench-overlay`.
+//! `tests/bench/overlay`.
 
 use anyhow::{Context, Result};
 use base::size::ByteSize;
