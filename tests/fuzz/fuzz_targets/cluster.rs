@@ -3,6 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[allow(dead_code, reason = "each target calls one of the functions")]
 #[path = "../../../crates/medium/tests/exercise/mod.rs"]
 mod exercise;
 
