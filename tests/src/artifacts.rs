@@ -31,7 +31,6 @@ impl Artifacts {
         Ok(Self { directory, machines: AtomicU32::new(0) })
     }
 
-    /// The directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -49,13 +48,13 @@ impl Artifacts {
         self.directory.join("disks").join(name)
     }
 
-    /// A name for the next machine of this test: its number and what it is for.
+    /// The name of the next machine of this test: a number and its purpose.
     #[must_use]
     pub fn machine(&self, purpose: &str) -> String {
         format!("{}-{purpose}", self.machines.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Keeps `text` under `name`, after what is there.
+    /// Appends `text` to the file `name`.
     pub fn append(&self, name: &str, text: &str) -> Result<()> {
         append(&self.path(name), text)
     }
@@ -64,7 +63,7 @@ impl Artifacts {
 impl Drop for Artifacts {
     fn drop(&mut self) {
         if std::env::var_os("NQRUST_E2E_KEEP").is_none() {
-            // What stays behind costs only space, and the next run removes it.
+            // What is left takes only space, and the next run removes it.
             let _ = fs::remove_dir_all(self.directory.join("disks"));
         }
     }
@@ -77,11 +76,12 @@ pub fn append(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("writing {}", path.display()))
 }
 
-/// Waits until a test may begin: one that runs alone waits for the others to end, and those that come after it wait for it.
+/// Waits until a test may begin: one that runs alone waits for the others to end, and those that come after it wait for
+/// it.
 fn turn(alone: bool) -> Result<File> {
     fs::create_dir_all(paths::e2e())?;
     let open = |name: &str| File::create(paths::e2e().join(name)).context("opening the lock of the tests");
-    // Whoever waits holds the door, so that new tests cannot keep one waiting that wants to be alone.
+    // A waiting test holds the door, so that tests that come later cannot overtake one that runs alone.
     let (door, room) = (open("door")?, open("room")?);
     door.lock().context("waiting for the tests' door")?;
     if alone { room.lock() } else { room.lock_shared() }.context("waiting for other tests")?;
@@ -94,8 +94,8 @@ pub fn scenario(name: &str, test: impl FnOnce(&Artifacts) -> Result<()>) {
     run(name, false, test);
 }
 
-/// The same for a test that keeps the processors busy by itself, so that its machines and those of others would take each
-/// other's time: no other test runs beside it.
+/// The same for a test that keeps the processors busy by itself: no other test runs beside it, since their machines
+/// would slow each other down.
 pub fn scenario_alone(name: &str, test: impl FnOnce(&Artifacts) -> Result<()>) {
     run(name, true, test);
 }

@@ -14,7 +14,7 @@ use walkdir::WalkDir;
 
 use crate::{paths, programs, steps};
 
-/// Who builds when this process is root.
+/// The user who builds if this process is root.
 const BUILDER: &str = "nqrust-e2e";
 
 /// A directory with both programs in `bin`, and `home`, `tmp` and `out`.
@@ -41,7 +41,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// The build of a definition, as an ordinary user, with everything of this directory.
+    /// The command that builds a definition as an ordinary user, with only the files of this directory.
     pub fn build(&self, definition: &Path) -> Result<Command> {
         // The shell only sets the umask, which std cannot.
         let mut command = self.command("sh")?;
@@ -52,7 +52,7 @@ impl Place {
         Ok(command)
     }
 
-    /// A program in this directory, as an ordinary user to whom all that was put here is given.
+    /// A program in this directory, run as an ordinary user, who becomes the owner of the files here.
     pub fn command(&self, program: &str) -> Result<Command> {
         let mut command = Command::new(program);
         command.current_dir(self.0.path()).env("HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
@@ -65,15 +65,15 @@ impl Place {
     }
 }
 
-/// The user [`BUILDER`], made now if it is not there. It stays: its subordinate ids may own files of caches.
+/// The user [`BUILDER`], created if necessary. It stays: its subordinate ids may own files of caches.
 fn ordinary_user() -> Result<(Uid, Gid)> {
-    // Tests run side by side, and two useradd at once are one too many.
+    // Tests run in parallel, and two runs of useradd would fail.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock();
     if User::from_name(BUILDER)?.is_none() {
         let mut useradd = Command::new("useradd");
         useradd.args(["--no-create-home", "--user-group", "--shell", "/usr/sbin/nologin"]);
-        // User namespaces need a range of subordinate ids; useradd gives one where the file is there.
+        // User namespaces need a range of subordinate ids; useradd assigns one if the file exists.
         useradd.args(["-K", "SUB_UID_COUNT=65536", "-K", "SUB_GID_COUNT=65536", BUILDER]);
         programs::run(&mut useradd, steps::COMMAND)?.success("useradd")?;
     }
@@ -89,7 +89,7 @@ fn ordinary_user() -> Result<(Uid, Gid)> {
     Ok((user.uid, user.gid))
 }
 
-/// Gives what is root's; what the user has made in a namespace has the owners that it was given there.
+/// Changes the owner of root's files; files that the user made in a namespace keep their owners.
 fn give(root: &Path, uid: Uid, gid: Gid) -> Result<()> {
     for entry in WalkDir::new(root) {
         let entry = entry?;

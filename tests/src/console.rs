@@ -1,4 +1,4 @@
-//! Somebody at the consoles of a machine: what is typed there, and what is kept of what they show.
+//! Uses the consoles of a machine as a person would: types keys, and keeps what the screens show.
 
 use std::fs;
 use std::path::Path;
@@ -21,9 +21,9 @@ pub const HELP: char = '\u{10}';
 pub const CLEAR: char = '\u{15}';
 /// The key of that name.
 pub const ESCAPE: char = '\u{1b}';
-/// An arrow, as a terminal sends it.
+/// The arrow key, as a terminal sends it.
 pub const DOWN: &str = "\u{1b}[B";
-/// Page down, as terminals send it.
+/// Page down, as a terminal sends it.
 pub const PAGE_DOWN: &str = "\u{1b}[6~";
 
 /// From a key to the next screen, where the network or a plan comes between.
@@ -32,16 +32,16 @@ pub const ANSWER: Duration = Duration::from_secs(180);
 /// Pictures that are the same one after the other, two seconds apart, before one is taken for finished.
 const SAME: u32 = 4;
 
-/// Waits for one of several `words` on the serial terminal and keeps what it shows, for people.
+/// Waits for one of several `words` on the serial terminal and keeps the screen as an artifact.
 pub fn screen(vm: &mut Vm, words: &[&str], limit: Duration, artifacts: &Artifacts) -> Result<usize> {
     let index = vm.serial.wait_for_screen(words, limit)?;
-    // The title comes first; a clock may go on drawing.
+    // The title comes first; a clock may be redrawn after that.
     vm.serial.rest(Duration::from_secs(3));
     artifacts.append("screens.txt", &format!("{}\n{}\n", vm.serial.screen(), "=".repeat(80)))?;
     Ok(index)
 }
 
-/// A picture of the screen once it has not changed for a while.
+/// Keeps a screenshot once the screen has not changed for a while.
 pub fn picture(vm: &mut Vm, name: &str, artifacts: &Artifacts) -> Result<()> {
     let path = artifacts.path(&format!("{name}.png"));
     let mut dump = || -> Result<Vec<u8>> {
@@ -58,7 +58,7 @@ pub fn picture(vm: &mut Vm, name: &str, artifacts: &Artifacts) -> Result<()> {
     Ok(())
 }
 
-/// Presses the keys of an American keyboard that make `text`.
+/// Presses the keys of a US keyboard for `text`.
 pub fn press(vm: &mut Vm, text: &str) -> Result<()> {
     // One character for each key.
     for character in text.replace(DOWN, "\u{2193}").chars() {
@@ -71,7 +71,7 @@ pub fn press(vm: &mut Vm, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// QEMU's name of the key that makes a character, and whether Shift belongs to it.
+/// QEMU's name of the key for a character, and whether it needs Shift.
 fn key(character: char) -> Result<(String, bool)> {
     let (name, shift) = match character {
         '\u{2193}' => ("down", false),

@@ -1,4 +1,4 @@
-//! Waiting with an end: a condition is looked at again and again until it holds or the time is up.
+//! Waiting with a time limit: a condition is polled until it holds or the time is up.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 /// How long a poll rests between two looks.
 const REST: Duration = Duration::from_millis(50);
 
-/// A moment after which waiting is over.
+/// The moment at which waiting ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     end: Instant,
@@ -28,14 +28,14 @@ impl Deadline {
         self.end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
-    /// The whole time that was given.
+    /// The time limit in total.
     #[must_use]
     pub fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// Looks until `look` finds something; an error of `look` ends the wait. `what` completes the sentence
-    /// "… did not happen within N seconds".
+    /// Polls `look` until it returns something; an error of `look` ends the wait. `what` completes the sentence "… did
+    /// not happen within N seconds".
     pub fn poll<T>(&self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
         loop {
             if let Some(found) = look()? {

@@ -10,7 +10,6 @@ use base::size::ByteSize;
 
 use crate::programs::{self, Ended};
 
-/// The formats of disk images in use here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Plain bytes, sparse.
@@ -30,14 +29,11 @@ impl Format {
     }
 }
 
-/// One disk image.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// Where it is.
     pub path: PathBuf,
-    /// Its format.
     pub format: Format,
-    /// Where every write to it is kept, for [`crate::write_log`]. Begins anew with each machine.
+    /// The file in which every write is logged, for [`crate::write_log`]. Each machine starts a new log.
     pub log: Option<PathBuf>,
 }
 
@@ -48,7 +44,7 @@ impl Disk {
         Ok(Self { path, format: Format::Qcow2, log: None })
     }
 
-    /// A raw image that is there already, a medium for instance.
+    /// An existing raw image, a medium for instance.
     #[must_use]
     pub fn raw(path: PathBuf) -> Self {
         Self { path, format: Format::Raw, log: None }
@@ -61,17 +57,17 @@ impl Disk {
         Ok(Self::raw(path))
     }
 
-    /// The same disk, with every write to it kept in `log`.
+    /// The same disk, with every write logged in `log`.
     pub fn logged(self, log: PathBuf) -> Result<Self> {
-        // QEMU takes a file that is there.
+        // QEMU needs an existing file.
         File::create(&log).with_context(|| format!("making {}", log.display()))?;
         Ok(Self { log: Some(log), ..self })
     }
 
-    /// A disk that begins with the content of this one; what is written to it stays in it. With a `size`
-    /// it is that large, which is what a medium on a larger USB stick looks like.
+    /// A disk that begins with the content of this one and keeps its own changes. With a `size` it is larger, as a
+    /// medium on a larger USB stick is.
     pub fn overlay(&self, path: PathBuf, size: Option<ByteSize>) -> Result<Self> {
-        // qemu-img takes a relative backing path from the overlay's directory, not from here.
+        // qemu-img takes a relative backing path as relative to the overlay's directory.
         let backing = self.path.canonicalize().with_context(|| format!("finding {}", self.path.display()))?;
         let before = ["create", "-q", "-f", "qcow2", "-F", self.format.name(), "-b"];
         let size = size.map(|size| size.get().to_string());

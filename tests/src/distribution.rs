@@ -1,6 +1,6 @@
-//! The release of a distribution for the medium of a cluster. A real one is named by `NQRUST_K3S_BINARY`, the program
-//! `k3s`, or by `NQRUST_RKE2_DIR`, a directory with the files of a release of RKE2. Otherwise a program stands for K3s that
-//! writes down how it was started and runs on.
+//! The release of a Kubernetes distribution for the medium of a cluster. `NQRUST_K3S_BINARY` names a real K3s (the
+//! program `k3s`), `NQRUST_RKE2_DIR` a real RKE2 (a directory with the files of a release). Otherwise a stand-in
+//! program takes the place of K3s: it records how it was started and keeps running.
 
 use std::env;
 use std::fs;
@@ -19,15 +19,14 @@ use crate::paths;
 use crate::programs;
 use crate::registry::Layout;
 
-/// The release that the program claims to be.
+/// The version that the stand-in program reports.
 const VERSION: &str = "v1.33.1+k3s1";
-/// Where the program that stands for K3s writes its arguments.
+/// Where the stand-in program writes its arguments.
 pub const ARGUMENTS: &str = "/run/e2e-k3s-arguments";
 
 const IMAGES: &str = "k3s-airgap-images-amd64.tar.zst";
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A real release.
 #[derive(Clone, Debug)]
 pub enum Real {
     /// The program.
@@ -43,7 +42,7 @@ pub fn real() -> Option<Real> {
     named("NQRUST_RKE2_DIR").map(Real::Rke2).or_else(|| named("NQRUST_K3S_BINARY").map(Real::K3s))
 }
 
-/// Which distribution the release is of.
+/// The distribution of the release.
 #[must_use]
 pub fn distribution() -> Distribution {
     match real() {
@@ -52,7 +51,7 @@ pub fn distribution() -> Distribution {
     }
 }
 
-/// The release, as its program tells it.
+/// The version that the program reports.
 pub fn version() -> Result<String> {
     let (program, _unpacked) = match real() {
         None => return Ok(VERSION.into()),
@@ -71,13 +70,13 @@ pub fn version() -> Result<String> {
     said.split_whitespace().nth(2).map(str::to_owned).context("reading the version of the distribution")
 }
 
-/// Puts the release beside `definition` and names it there; what the definition embeds is left out.
+/// Puts the release beside `definition` and names it there; embedded configurations are removed.
 pub fn add(definition: &Path) -> Result<()> {
     let made = paths::e2e().join("k3s-release");
     let identity = format!("{} {}", real().is_some(), version()?);
     {
         let _lock = lock(&paths::e2e().join("k3s-release.lock"))?;
-        // Kept: the image has the time at which it was made, and the medium would be built anew each time.
+        // Kept, because the image has the time at which it was made: a new one would change the medium each time.
         if !fs::read_to_string(made.join("done")).is_ok_and(|kept| kept == identity) {
             make(&made)?;
             fs::write(made.join("done"), &identity)?;
@@ -121,8 +120,8 @@ fn make(directory: &Path) -> Result<()> {
     Ok(fs::write(directory.join("sha256sum-amd64.txt"), sums)?)
 }
 
-/// An archive with the image that carries the virtual address, which every medium with a distribution has to hold. A real
-/// cluster needs the real one, which the build gets from its registry, as nodes get the others.
+/// An archive with the image that carries the virtual address, which every medium with a distribution needs. A real
+/// cluster needs the real image, which the build pulls from its registry like the others.
 fn images(directory: &Path) -> Result<()> {
     let scratch = tempfile::tempdir_in(directory)?;
     let layout = Layout::new(&scratch.path().join("layout"))?;

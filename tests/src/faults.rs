@@ -1,6 +1,6 @@
-//! A relay on 127.0.0.1 between a client and a server that breaks what passes: cuts, stalls, changes bytes.
+//! A relay on 127.0.0.1 between a client and a server that injects faults: cuts, stalls, changed bytes.
 //!
-//! It knows nothing of HTTP: a fault is a place in what the server sends on one connection.
+//! It knows nothing of HTTP: a fault is an offset in what the server sends on one connection.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -16,9 +16,9 @@ use anyhow::Result;
 pub enum Fault {
     /// It ends after the server has sent so many bytes.
     Cut(u64),
-    /// Nothing more comes after so many bytes, and it stays open.
+    /// It stays open, but nothing comes after so many bytes.
     Stall(u64),
-    /// The lowest bit of this byte is another.
+    /// The lowest bit of the byte at this offset is flipped.
     Corrupt(u64),
 }
 
@@ -39,12 +39,12 @@ struct Shared {
 }
 
 impl Relay {
-    /// Relays to the port `to` of this machine, from any free port.
+    /// Relays from any free port to the port `to` of this host.
     pub fn start(to: u16) -> Result<Self> {
         Self::start_on(0, to)
     }
 
-    /// As [`Relay::start`], from this port.
+    /// As [`Relay::start`], from the port `port`.
     pub fn start_on(port: u16, to: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let port = listener.local_addr()?.port();
@@ -68,7 +68,6 @@ impl Relay {
         Ok(relay)
     }
 
-    /// The port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -80,12 +79,12 @@ impl Relay {
         *waiting = faults.iter().rev().copied().collect();
     }
 
-    /// Every connection for which no other fault waits gets this one.
+    /// Every further connection gets this fault.
     pub fn always(&self, fault: Option<Fault>) {
         *self.shared.always.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
-    /// Bytes that clients have been sent since this was last asked.
+    /// Bytes sent to clients since the last call.
     pub fn sent(&self) -> u64 {
         self.shared.sent.swap(0, Ordering::Relaxed)
     }
@@ -94,7 +93,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Relaxed);
-        // One more connection wakes the listener, which then sees that it has ended.
+        // A last connection wakes the listener, which then ends.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -154,7 +153,7 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// What a client reads until the end through a relay with this fault, of a server that sends `content`.
+    /// What a client reads through a relay with this fault, from a server that sends `content`.
     fn through(fault: Option<Fault>, content: &'static [u8]) -> Vec<u8> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let relay = Relay::start(listener.local_addr().unwrap().port()).unwrap();

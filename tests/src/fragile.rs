@@ -1,5 +1,5 @@
-//! A disk that fails while it is told to, as one with a loose cable does: nbdkit serves it, and its filter `error` refuses
-//! what is written while a file is there.
+//! A disk whose writes can be made to fail, as with a loose cable: nbdkit serves it, and its filter `error` refuses
+//! writes while a file exists.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use crate::deadline::Deadline;
 use crate::disk::{Disk, Format};
 
-/// A raw disk that is served. It is there for as long as this is.
+/// A raw disk that is served until this is dropped.
 #[derive(Debug)]
 pub struct Fragile {
     server: Child,
@@ -44,14 +44,14 @@ impl Fragile {
         Ok(fragile)
     }
 
-    /// The disk as QEMU is told of it.
+    /// The disk for QEMU's command line.
     #[must_use]
     pub fn disk(&self) -> Disk {
         let socket = self.directory.path().join("socket");
         Disk::raw(PathBuf::from(format!("nbd:unix:{}", socket.display())))
     }
 
-    /// Whether what is written fails from now on.
+    /// Makes writes fail from now on, or succeed again.
     pub fn fails(&self, fails: bool) -> Result<()> {
         let broken = self.directory.path().join("broken");
         match fails {

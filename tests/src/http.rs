@@ -1,7 +1,7 @@
 //! A small server of static files on 127.0.0.1, with byte ranges, for installs over the network.
 //!
-//! It serves what a test puts into a directory and remembers what was asked for. Each connection carries one
-//! request (`Connection: close`), which every client understands.
+//! It serves the files that a test puts into a directory and records the requests. Each connection carries one request
+//! (`Connection: close`), which every client understands.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -47,14 +47,13 @@ impl Server {
                     return;
                 }
                 let shared = Arc::clone(&shared);
-                // A client that goes away in the middle is the client's affair.
+                // A client may close its connection early.
                 thread::spawn(move || drop(shared.answer(stream)));
             }
         });
         Ok(server)
     }
 
-    /// The port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -70,7 +69,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Relaxed);
-        // One more connection wakes the listener, which then sees that it has ended.
+        // A last connection wakes the listener, which then ends.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
@@ -112,14 +111,14 @@ fn read_line(reader: &mut impl BufRead) -> io::Result<String> {
     Ok(line.trim_end().to_owned())
 }
 
-/// The path below the root that a request means; `None` for one that leaves it.
+/// The path of a request below the root; `None` if it leads out.
 fn relative(target: &str) -> Option<PathBuf> {
     let path = target.split(['?', '#']).next()?.strip_prefix('/')?;
     path.split('/').all(|part| !matches!(part, "" | "." | "..")).then(|| PathBuf::from(path))
 }
 
-/// The bytes that a `Range` header means, of a file with `length` bytes. Only one range is understood.
-/// `Err` is a range outside the file.
+/// The bytes that a `Range` header asks for, of a file with `length` bytes. Only one range is supported. `Err` is a
+/// range outside the file.
 fn wanted(range: Option<&str>, length: u64) -> Result<Option<Range<u64>>, ()> {
     let Some((first, last)) = range.and_then(|range| range.strip_prefix("bytes=")?.split_once('-')) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Who logs in on the nodes of the tests: an SSH key, a password and a cluster token, made once for a target
+//! The credentials for the nodes of the tests: an SSH key, a password and a cluster token, made once for a target
 //! directory, so that media built with them stay usable between runs.
 
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ pub struct Identity {
     directory: PathBuf,
     /// Public key, one line.
     pub public_key: String,
-    /// Clear text of the password of [`USER`].
+    /// The password of [`USER`] in clear text.
     pub password: String,
     /// The cluster's token.
     pub token: String,
@@ -43,7 +43,7 @@ impl Identity {
             programs::run(&mut keygen, Duration::from_secs(60))?.success("ssh-keygen")?;
         }
         let public_key = fs::read_to_string(directory.join("id_ed25519.pub"))?.trim().to_owned();
-        // The words in front make a find in a log recognisable to a person.
+        // The prefix makes a find in a log recognisable to a person.
         let password = secret(&directory.join("password"), "marked-password-")?;
         let token = secret(&directory.join("token"), "marked-token-")?;
         Ok(Self { directory, public_key, password, token })

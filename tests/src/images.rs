@@ -1,5 +1,5 @@
-//! The container images of the media under test beside those of the definition: one that only management nodes get, and
-//! one from an archive in Docker's form.
+//! The container images that are added to the media under test: one that only management nodes get, and one from an
+//! archive in Docker's format.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::registry::Layout;
 
 /// Only management nodes get it.
 pub const CONTROL: &str = "registry.nqrust.test/e2e/control:1";
-/// Comes from an archive that Docker's own format has.
+/// Comes from an archive in Docker's own format.
 pub const DOCKER: &str = "registry.nqrust.test/e2e/docker:1";
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -26,7 +26,7 @@ pub fn entries(directory: &Path) -> Result<Vec<Value>> {
     let made = paths::e2e().join("images");
     fs::create_dir_all(paths::e2e())?;
     let _lock = lock(&paths::e2e().join("images-lock"))?;
-    // Kept: umoci writes the present time into what it makes, and media would be built anew each time.
+    // Kept, because umoci writes the current time into an image: a new one would change the media each time.
     if !made.join("done").exists() {
         if made.exists() {
             fs::remove_dir_all(&made)?;

@@ -1,4 +1,4 @@
-//! What the disk of an installed node holds, as the checker wants to know it: from the medium, and from the documented
+//! What the disk of an installed node has to contain, for the checker: taken from the medium, and from the documented
 //! names on a node.
 
 use std::fs;
@@ -16,7 +16,7 @@ use nqrust_checker::{BootCode, Expected, File, Hash, Part, System};
 use crate::medium::Medium;
 use crate::programs;
 
-/// The node that `role` makes of a disk of `size` with 512-byte sectors, in a trial.
+/// The disk of a node with `role`, of `size` with 512-byte sectors, in the trial profile.
 pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected> {
     let release = medium.release()?;
     let payload = |purpose| release.payload(purpose).with_context(|| format!("no payload for {purpose:?}"));
@@ -27,7 +27,7 @@ pub fn expected(medium: &Medium, role: Role, size: ByteSize) -> Result<Expected>
         persistent: None,
         data: true,
     };
-    // The places do not depend on the disk's identity.
+    // The offsets do not depend on the GUID of the disk.
     let parts = arrange(wish, uuid::Uuid::nil())?.into_iter().map(|part| Part {
         name: part.name.as_str().to_owned(),
         start: part.start.get(),

@@ -1,10 +1,10 @@
-//! The media under test: built by `iso-builder` from the repository's own definition, with an install
-//! configuration for the tests embedded.
+//! The media under test: built by `iso-builder` from the repository's own definition, with an install configuration for
+//! the tests embedded.
 //!
-//! A variant is a copy of `configs/` and `overlays/` with the configuration beside the definition. All
-//! variants share one build cache, so only the first costs a whole build. A file lock keeps builds apart, of
-//! other test processes too. `NQRUST_E2E_ISO` names a full ISO to use instead; it must have been built with
-//! the identity of this target directory.
+//! A variant is a copy of `configs/` and `overlays/` with the configuration beside the definition. All variants share
+//! one build cache, so only the first costs a whole build. A file lock serialises builds, also those of other test
+//! processes. `NQRUST_E2E_ISO` names a full ISO to use instead; it must have been built with the identity of this
+//! target directory.
 
 use std::env;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ use crate::images;
 use crate::paths;
 use crate::programs;
 
-/// The definition, below the root of the workspace.
+/// The path of the definition, relative to the workspace.
 pub const DEFINITION: &str = "configs/images/default.yaml";
 
 /// What a build reads besides, below the root of the workspace.
@@ -35,17 +35,15 @@ const EMBED: &str = "install_config";
 /// How long a whole build may take.
 pub const BUILD: Duration = Duration::from_secs(1800);
 
-/// One built set of media.
+/// The media of one build.
 #[derive(Clone, Debug)]
 pub struct Medium {
-    /// The full ISO.
     pub full: PathBuf,
-    /// The net-install ISO.
     pub net_install: Option<PathBuf>,
 }
 
 impl Medium {
-    /// The media with `config` embedded, built now where they are not up to date. `name` tells variants apart.
+    /// The media with `config` embedded, built unless they are up to date. `name` distinguishes variants.
     pub fn shared(name: &str, config: &Value) -> Result<Self> {
         if let Some(iso) = env::var_os("NQRUST_E2E_ISO") {
             return Ok(Self { full: iso.into(), net_install: None });
@@ -53,8 +51,7 @@ impl Medium {
         Self::built(name, |directory| stage(directory, config))
     }
 
-    /// The media of the definition that `stage` puts into the directory that it is given, built now where they are not up to
-    /// date.
+    /// The media of the definition that `stage` writes into its directory, built unless they are up to date.
     pub fn built(name: &str, stage: impl FnOnce(&Path) -> Result<PathBuf>) -> Result<Self> {
         let media = paths::e2e().join("media");
         fs::create_dir_all(&media)?;
@@ -72,7 +69,7 @@ impl Medium {
         Self::in_directory(&out)
     }
 
-    /// The media that a build left in `directory`.
+    /// The media in the output directory of a build.
     pub fn in_directory(directory: &Path) -> Result<Self> {
         let mut medium = Self { full: PathBuf::new(), net_install: None };
         for entry in fs::read_dir(directory).with_context(|| format!("listing {}", directory.display()))? {
@@ -102,7 +99,7 @@ impl Medium {
     /// Unpacks the full ISO into `directory`, for a web server.
     pub fn unpack(&self, directory: &Path) -> Result<()> {
         programs::xorriso(&self.full, &["-extract", "/", &directory.display().to_string()])?;
-        // Directories come out read-only as they are on the medium, and could not be removed again.
+        // Directories are read-only as on the medium, and could not be removed later.
         for entry in WalkDir::new(directory) {
             let entry = entry?;
             if entry.file_type().is_dir() {
@@ -113,7 +110,7 @@ impl Medium {
     }
 }
 
-/// Where the build of a variant leaves what it said.
+/// The logs of the build of a variant.
 #[must_use]
 pub fn logs(name: &str) -> PathBuf {
     paths::e2e().join("media").join(name).join("logs")
@@ -136,14 +133,14 @@ pub fn lock_file(definition: &Path) -> PathBuf {
     path.into()
 }
 
-/// The lock of the newest variant: others begin with it, so that their packages and times are the same.
+/// The lock file of the newest variant: others start from it, so that their packages and times are the same.
 fn shared_lock() -> PathBuf {
     paths::e2e().join("media/definition.lock")
 }
 
-/// Copies the inputs of a build to `directory`, embeds `config`, adds the images of [`images`], and returns the definition
-/// there. Its lock file is that of the other variants, else the one that is there; never one that somebody's own build
-/// left in the workspace.
+/// Copies the inputs of a build to `directory`, embeds `config`, adds the images of [`images`], and returns the path of
+/// the definition there. Its lock file is that of the other variants, else the existing one; never one that a user's
+/// own build left in the workspace.
 pub fn stage(directory: &Path, config: &Value) -> Result<PathBuf> {
     let definition = directory.join(DEFINITION);
     let lock = lock_file(&definition);
@@ -172,7 +169,7 @@ pub fn stage(directory: &Path, config: &Value) -> Result<PathBuf> {
     Ok(definition)
 }
 
-/// Copies a tree of directories, files and links; what is not in `from` stays in `to`.
+/// Copies a tree of directories, files and links over `to`; other files of `to` stay.
 pub fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     for entry in WalkDir::new(from) {
         let entry = entry.with_context(|| format!("reading {}", from.display()))?;

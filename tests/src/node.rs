@@ -1,7 +1,8 @@
-//! What the tests install and what a node has to be afterwards.
+//! What the tests install, and what a node has to be afterwards.
 //!
-//! A [`Document`] is an install configuration as a test means it; [`Document::to_json`] is what the medium or
-//! the node gets. [`Checks`] collects every difference instead of ending at the first: a boot costs minutes.
+//! A [`Document`] has the values that a test sets in an install configuration; [`Document::to_json`] is the complete
+//! configuration for the medium or the node. [`Checks`] collects every difference instead of ending at the first: a
+//! boot costs minutes.
 
 use std::fmt::Debug;
 
@@ -12,10 +13,10 @@ use serde_json::{Value, json};
 use crate::identity::Identity;
 use crate::ssh::Ssh;
 
-/// Where the node keeps its document.
+/// The path of the node document on the node.
 pub const NODE_DOCUMENT: &str = "/oem/node.yaml";
 
-/// Where the node keeps what the installer wrote down.
+/// The directory of the installer's logs on the node.
 pub const INSTALL_LOGS: &str = "/var/log/nqrust";
 
 /// Hardware address of the first network card of every test node.
@@ -24,7 +25,7 @@ pub const MAC: &str = "52:54:00:6e:71:01";
 /// Name servers that QEMU's DHCP server does not offer, so that they can only come from the document.
 const NAME_SERVERS: [&str; 2] = ["192.0.2.53", "192.0.2.54"];
 
-/// What the paths that webhooks ask for begin with; the event follows.
+/// The beginning of the paths that webhooks request; the name of the event follows.
 pub const HOOK: &str = "hook-";
 
 /// A directory that the document asks to keep.
@@ -36,19 +37,19 @@ const WRITTEN: &str = "/home/operator/greeting";
 /// An install configuration.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// The node's name.
+    /// The host name.
     pub hostname: String,
     /// A static address in 10.0.2.0/24; `None` for DHCP.
     pub address: Option<String>,
-    /// Value of `vm.swappiness`.
+    /// The value of `vm.swappiness`.
     pub swappiness: u32,
-    /// Where a net-install medium finds its blobs, and what hears of the install.
+    /// The URL where a net-install medium finds its blobs, and which webhooks call.
     pub medium: Option<String>,
-    /// The disk of the system; `None` for the only one that there is.
+    /// The disk of the system; `None` for the only disk.
     pub device: Option<String>,
     /// A second disk for the system.
     pub mirror: Option<String>,
-    /// A disk of its own for data.
+    /// A separate disk for data.
     pub data_disk: Option<String>,
     /// A registry that stands for all others.
     pub registry: Option<Mirror>,
@@ -56,7 +57,7 @@ pub struct Document {
     pub role: &'static str,
 }
 
-/// A registry as a document names it: where, by whom it is vouched for, and how to log in.
+/// A mirror in a document: its address, its certificate authority, and the credentials.
 #[derive(Clone, Debug)]
 pub struct Mirror {
     /// Host and port, as the node knows them.
@@ -84,7 +85,7 @@ impl Document {
         }
     }
 
-    /// The document, secrets of `identity` included.
+    /// The document, with the secrets of `identity`.
     #[must_use]
     pub fn to_json(&self, identity: &Identity) -> Value {
         let mut interface = json!({ "interfaces": [{ "hw_addr": MAC }], "method": "dhcp" });
@@ -107,7 +108,7 @@ impl Document {
         }
         if self.role != "management" {
             install["mode"] = "join".into();
-            // Nobody is there to join; the node is asked about its images.
+            // The cluster to join does not exist; only the node's images are checked.
             install["skipchecks"] = true.into();
         }
         if let Some(medium) = &self.medium {
@@ -156,33 +157,33 @@ impl Document {
     }
 }
 
-/// Differences found so far.
+/// The differences found so far.
 #[derive(Debug, Default)]
 pub struct Checks(Vec<String>);
 
 impl Checks {
-    /// `what` has to hold.
+    /// Requires that `what` holds.
     pub fn that(&mut self, what: &str, holds: bool) {
         if !holds {
             self.0.push(what.to_owned());
         }
     }
 
-    /// `what` has to be `expected`.
+    /// Requires that `what` is `expected`.
     pub fn equal<T: PartialEq<U> + Debug, U: Debug>(&mut self, what: &str, found: T, expected: U) {
         if found != expected {
             self.0.push(format!("{what} is {found:?}, not {expected:?}"));
         }
     }
 
-    /// `text` has to contain `part`.
+    /// Requires that `text` contains `part`.
     pub fn contains(&mut self, what: &str, text: &str, part: &str) {
         if !text.contains(part) {
             self.0.push(format!("{what} has no {part:?}: {text:?}"));
         }
     }
 
-    /// An error that names every difference.
+    /// An error with all differences, if there are any.
     pub fn finish(self, what: &str) -> Result<()> {
         if !self.0.is_empty() {
             bail!("{what}: {} of the checks failed:\n- {}", self.0.len(), self.0.join("\n- "));
@@ -191,7 +192,7 @@ impl Checks {
     }
 }
 
-/// Whether the node is what `document` says.
+/// Checks that the node is as `document` says.
 pub fn check_document(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Result<()> {
     checks.equal("the host name", ssh.run("hostname")?, document.hostname.as_str());
     checks.equal(
@@ -240,7 +241,7 @@ fn check_network(ssh: &Ssh, document: &Document, checks: &mut Checks) -> Result<
     Ok(())
 }
 
-/// Whether root is read-only and the node's secrets are root's alone.
+/// Checks that the root file system is read-only and that only root can read the node's secrets.
 pub fn check_immutable(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let options = ssh.run("findmnt -no OPTIONS /")?;
     checks
@@ -254,7 +255,7 @@ pub fn check_immutable(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Whether every image of `release` for a node of this role is in containerd, whole, and no other.
+/// Checks that containerd has exactly the images of `release` for a node of this role, complete.
 pub fn check_images(ssh: &Ssh, release: &Release, role: &str, checks: &mut Checks) -> Result<()> {
     let listed = ssh.run("sudo -n ctr -n k8s.io images ls -q")?;
     let names = image_names(release, role);

@@ -1,4 +1,4 @@
-//! Where things are: the workspace, its target directory, and the two programs under test.
+//! Paths: the workspace, its target directory, and the two programs under test.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ pub fn workspace() -> PathBuf {
 /// Cargo's target directory.
 #[must_use]
 pub fn target() -> PathBuf {
-    // A relative path counts from the workspace, where cargo is called; tests run in their package's directory.
+    // A relative path is relative to the workspace, where cargo is called; tests run in their package's directory.
     workspace().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// What the end-to-end tests keep.
+/// The directory of the end-to-end tests' artifacts.
 #[must_use]
 pub fn e2e() -> PathBuf {
     target().join("e2e")
 }
 
-/// The `installer` that goes into images; `NQRUST_INSTALLER` names another.
+/// The `installer` for images; `NQRUST_INSTALLER` names another.
 pub fn installer() -> Result<PathBuf> {
     program("NQRUST_INSTALLER", "bin/installer")
 }

@@ -1,4 +1,4 @@
-//! Running programs of this machine to their end, whatever the end: tests look at exit codes.
+//! Runs programs of the host to their end, successful or not: tests check exit codes.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -11,14 +11,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::deadline::Deadline;
 
-/// How a program ended and what it said.
+/// The exit code and the output of a program.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// The exit code; -1 after a signal.
     pub code: i32,
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
 }
 
@@ -29,7 +27,7 @@ impl Ended {
         format!("{}{}", self.stdout, self.stderr)
     }
 
-    /// Standard output of a program that had to succeed.
+    /// Standard output; an error unless the program succeeded.
     pub fn success(self, what: &str) -> Result<String> {
         if self.code != 0 {
             bail!("{what} ended with exit code {}:\n{}", self.code, self.said());
@@ -46,7 +44,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Ended> {
 /// [`run`] with `input` on standard input.
 pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> Result<Ended> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // Files instead of pipes: a program that leaves a child behind keeps a pipe open for ever.
+    // Files instead of pipes: a child process that the program leaves behind would keep a pipe open.
     let out = tempfile::tempfile()?;
     let err = tempfile::tempfile()?;
     let mut given = tempfile::tempfile()?;
@@ -74,7 +72,7 @@ fn read_back(mut file: File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// `xorriso` on the medium `iso` with further arguments, which has to succeed.
+/// Runs `xorriso` on the medium `iso` with further arguments; it has to succeed.
 pub fn xorriso(iso: &Path, args: &[&str]) -> Result<String> {
     let mut command = Command::new("xorriso");
     command.args(["-report_about", "WARNING", "-osirrox", "on", "-indev"]).arg(iso).args(args);

@@ -18,14 +18,14 @@ const ANSWER: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Qmp {
     reader: BufReader<UnixStream>,
-    /// The beginning of a line whose rest has not come yet.
+    /// The beginning of a line that is not complete yet.
     partial: Vec<u8>,
     events: Vec<Value>,
     commands: u64,
 }
 
 impl Qmp {
-    /// Greets QEMU at the other end of `stream`.
+    /// Negotiates capabilities with QEMU at the other end of `stream`.
     pub fn new(stream: UnixStream) -> Result<Self> {
         let reader = BufReader::new(stream);
         let mut qmp = Self { reader, partial: Vec::new(), events: Vec::new(), commands: 0 };
@@ -37,7 +37,7 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Executes a command and returns its result. Events that come meanwhile are kept.
+    /// Executes a command and returns its result. Events that arrive meanwhile are kept.
     pub fn execute(&mut self, command: &str, arguments: Value) -> Result<Value> {
         self.commands += 1;
         let id = self.commands;
@@ -59,7 +59,7 @@ impl Qmp {
         }
     }
 
-    /// Waits for the event `name`, an earlier one included, and takes it.
+    /// Waits for the event `name`, or takes an earlier one.
     pub fn wait_for_event(&mut self, name: &str, limit: Duration) -> Result<Value> {
         let deadline = Deadline::after(limit);
         loop {
@@ -79,12 +79,12 @@ impl Qmp {
         self.execute("system_powerdown", json!({})).map(drop)
     }
 
-    /// Plugs the cable of a network card in or out.
+    /// Connects or disconnects the cable of a network card.
     pub fn set_link(&mut self, nic: &str, up: bool) -> Result<()> {
         self.execute("set_link", json!({ "name": nic, "up": up })).map(drop)
     }
 
-    /// Saves what the screen shows as PNG.
+    /// Saves a screenshot as PNG.
     pub fn screendump(&mut self, path: &Path) -> Result<()> {
         self.execute("screendump", json!({ "filename": path, "format": "png" })).map(drop)
     }
@@ -101,12 +101,12 @@ impl Qmp {
         Ok(text.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Ends QEMU at once, without a word to the guest.
+    /// Ends QEMU at once; the guest is not told.
     pub fn quit(&mut self) -> Result<()> {
         self.execute("quit", json!({})).map(drop)
     }
 
-    /// The next line, `None` at the deadline.
+    /// The next line; `None` at the deadline.
     fn line(&mut self, deadline: Deadline) -> Result<Option<Value>> {
         let Some(left) = deadline.left() else { return Ok(None) };
         self.reader.get_ref().set_read_timeout(Some(left))?;
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// A QEMU that says `lines`, one batch for each command it gets.
+    /// A fake QEMU that sends `lines`, one batch for each command it receives.
     fn monitor(lines: &'static [&'static str]) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
         thread::spawn(move || {

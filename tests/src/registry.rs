@@ -1,5 +1,5 @@
-//! A real registry on 127.0.0.1: Debian's `docker-registry`, with or without TLS by an authority of its own and
-//! a password, filled by `skopeo` with images that `umoci` makes.
+//! A real registry on 127.0.0.1: Debian's `docker-registry`, with or without TLS (with its own certificate authority)
+//! and a password, filled by `skopeo` with images that `umoci` makes.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use crate::deadline::Deadline;
 use crate::programs;
 
-/// The only user of a registry that wants one.
+/// The only user of a registry with a password.
 pub const USER: &str = "puller";
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -22,12 +22,12 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const START: Duration = Duration::from_secs(60);
 const COMMAND: Duration = Duration::from_secs(600);
 
-/// What a registry demands.
+/// What a registry requires of clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demands<'a> {
     /// The password of [`USER`].
     pub password: Option<&'a str>,
-    /// TLS with a certificate by an authority of its own, see [`Registry::authority`].
+    /// TLS with a certificate of its own authority, see [`Registry::authority`].
     pub tls: bool,
 }
 
@@ -81,39 +81,39 @@ impl Registry {
         Ok(registry)
     }
 
-    /// The port on 127.0.0.1.
+    /// On 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The host as references name it.
+    /// Host and port, as in references.
     #[must_use]
     pub fn host(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The certificate (PEM) of the authority that vouches for a registry with TLS; good for `127.0.0.1`, `localhost` and
-    /// `10.0.2.2`, by which name a guest of QEMU's user network knows this machine.
+    /// The certificate (PEM) of the authority of a registry with TLS; valid for `127.0.0.1`, `localhost` and
+    /// `10.0.2.2`, the address by which a guest of QEMU's user network reaches this host.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.directory.join("ca.pem")
     }
 
-    /// Copies an image here with `skopeo`: `from` as skopeo names a source, `to` a repository with a tag.
+    /// Copies an image into the registry with `skopeo`: `from` in skopeo's notation, `to` a repository with a tag.
     pub fn push(&self, from: &str, to: &str, arguments: &[&str]) -> Result<()> {
         let mut skopeo = Command::new("skopeo");
         skopeo.args(["copy", "--quiet", "--retry-times", "2"]).args(arguments);
         if let Some(password) = &self.password {
-            // The tests' own word for a registry that ends with them.
+            // The password belongs to a registry that exists only during the test.
             skopeo.args(["--dest-creds", &format!("{USER}:{password}")]);
         }
         skopeo.arg("--dest-tls-verify=false").arg(from).arg(format!("docker://{}/{to}", self.host()));
         programs::run(&mut skopeo, COMMAND)?.success("skopeo copy").map(drop)
     }
 
-    /// Puts an index of images that are here already under `repository` and `tag`, each with its architecture. Only
-    /// for a registry that demands nothing: no program of Debian 12 writes an index.
+    /// Puts an index of images in the registry under `repository` and `tag`, each with its architecture. Only for a
+    /// registry without TLS and password: no program of Debian 12 writes an index.
     pub fn put_index(&self, repository: &str, tag: &str, images: &[(&str, &str)]) -> Result<()> {
         let mut manifests = Vec::new();
         for (architecture, of) in images {
@@ -135,7 +135,7 @@ impl Registry {
         Ok(())
     }
 
-    /// One request, with the head and the body of the answer.
+    /// Sends one request; returns the head and the body of the response.
     fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<(String, Vec<u8>)> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_read_timeout(Some(START))?;
@@ -155,7 +155,7 @@ impl Registry {
         Ok((String::from_utf8_lossy(&answer).into_owned(), body))
     }
 
-    /// The bytes of all blobs that the registry keeps.
+    /// The bytes of all blobs in the registry.
     pub fn stored(&self) -> Result<u64> {
         let mut bytes = 0;
         for entry in walkdir::WalkDir::new(self.directory.join("storage/docker/registry/v2/blobs")) {
@@ -170,13 +170,13 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        // Both fail only for a process that has ended.
+        // Both fail only if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The port `wanted`, or any for 0, if nothing listens there now.
+/// The port `wanted` if it is free, else any free port.
 fn free_port(wanted: u16) -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, wanted))?.local_addr()?.port())
 }
@@ -187,7 +187,7 @@ fn htpasswd(password: &str) -> Result<String> {
     programs::run(&mut htpasswd, COMMAND)?.success("htpasswd (package apache2-utils)")
 }
 
-/// Makes an authority and a certificate by it in `directory`, unless they are there.
+/// Makes an authority and a certificate in `directory`, unless they exist.
 fn certificate(directory: &Path) -> Result<()> {
     if directory.join("server.pem").exists() {
         return Ok(());
@@ -228,7 +228,7 @@ impl Layout {
         programs::run(&mut umoci, COMMAND)?.success("umoci").map(drop)
     }
 
-    /// The image as skopeo names it.
+    /// The image in skopeo's notation.
     #[must_use]
     pub fn source(&self, name: &str) -> String {
         format!("oci:{}:{name}", self.path())
@@ -258,7 +258,7 @@ impl Layout {
         self.umoci(&architecture)
     }
 
-    /// Gives the image `name` another name, one that umoci itself would not take for a tag.
+    /// Gives the image `name` another name, one that umoci itself would not accept as a tag.
     pub fn rename(&self, name: &str, to: &str) -> Result<()> {
         let path = self.0.join("index.json");
         let mut index: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;

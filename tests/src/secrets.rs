@@ -1,7 +1,7 @@
-//! Searches what a run left behind for the secrets that it used: in clear, in base64 and hashed.
+//! Searches the artifacts of a run for the secrets that it used: in clear text, in base64 and hashed.
 //!
-//! Base64 is searched at all three alignments, since a secret in the middle of an encoded document starts at
-//! any of them.
+//! Base64 is searched at all three alignments, since a secret in the middle of an encoded document can start at any of
+//! them.
 
 use std::fs;
 use std::path::Path;
@@ -12,15 +12,15 @@ use walkdir::WalkDir;
 
 use crate::identity::Identity;
 
-/// One form of one secret.
+/// One encoding of a secret.
 #[derive(Clone, Debug)]
 struct Needle {
     name: String,
     bytes: Vec<u8>,
 }
 
-/// Errors with every place below `directory` that holds the password or the token of `identity`, in whatever
-/// form. Disk images are not searched: a node's own document holds its secrets, mode 0600.
+/// Fails with every place below `directory` that holds the password or the token of `identity`, in any encoding. Disk
+/// images are not searched: a node's own document holds its secrets, mode 0600.
 pub fn search(directory: &Path, identity: &Identity) -> Result<()> {
     let mut needles = forms("password", &identity.password);
     needles.extend(forms("token", &identity.token));

@@ -1,5 +1,5 @@
-//! A network of its own with a server on it: a network namespace with one address, and a tap device that a machine's card
-//! is at. What DHCP and TFTP of this machine say there reaches nobody else.
+//! An isolated network with a server: a network namespace with one address, and a tap device for a machine's card. DHCP
+//! and TFTP servers of this host reach only machines on it.
 
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
@@ -14,24 +14,24 @@ use crate::programs;
 /// One command in the namespace.
 const COMMAND: Duration = Duration::from_secs(30);
 
-/// A segment; it goes when dropped, with the last process in it.
+/// A network segment; it is removed when dropped, with its last process.
 #[derive(Debug)]
 pub struct Segment {
     holder: Child,
 }
 
 impl Segment {
-    /// The address of the server on it, in a network of 24 bits.
+    /// The address of the server, in a /24 network.
     pub const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-    /// The tap device for the one machine that there is at a time.
+    /// The tap device, for one machine at a time.
     pub const TAP: &'static str = "tap0";
 
-    /// Lays a segment.
+    /// Creates a segment.
     pub fn lay() -> Result<Self> {
         let mut unshare = Command::new("setpriv");
         unshare.args(["--pdeathsig", "KILL", "unshare", "--net"]);
         if !geteuid().is_root() {
-            // dnsmasq becomes another user.
+            // dnsmasq changes to another user.
             unshare.args(["--user", "--map-root-user", "--map-auto"]);
         }
         unshare.args(["sleep", "infinity"]).stdin(Stdio::null());
@@ -54,7 +54,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Those words that start a program on the segment, with the program's own behind them.
+    /// The command to put before a program so that it runs on the segment.
     #[must_use]
     pub fn enter(&self) -> Vec<String> {
         let mut words = vec![format!("--target={}", self.holder.id()), "--net".into()];
@@ -75,7 +75,7 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // Both fail only for a child that has ended already.
+        // Both fail only if the child has ended.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }

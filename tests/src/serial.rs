@@ -1,4 +1,4 @@
-//! A serial console: everything it says goes to a file and into memory; tests wait for words and type lines.
+//! A serial console: its output goes to a file and into memory; tests wait for words and type lines.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,12 +18,12 @@ const TAIL: usize = 2000;
 /// How long the console must say nothing before a password is typed; see [`Serial::login`].
 const SETTLED: Duration = Duration::from_millis(700);
 
-/// The machine's end of the console and what it has said.
+/// The machine's end of the console and its output.
 #[derive(Debug)]
 pub struct Serial {
     log: Arc<Log>,
     line: UnixStream,
-    /// Everything before this has been waited for.
+    /// The length of the output that was waited for.
     mark: usize,
     commands: u32,
 }
@@ -50,7 +50,7 @@ struct State {
     last: Option<Instant>,
 }
 
-/// Removes terminal control sequences (ECMA-48) and carriage returns, across the borders of reads.
+/// Removes terminal control sequences (ECMA-48) and carriage returns, also those that are split between two reads.
 #[derive(Clone, Copy, Debug, Default)]
 enum Filter {
     #[default]
@@ -84,17 +84,17 @@ impl Filter {
     }
 }
 
-/// What a command on the console said, and its exit code.
+/// The output and the exit code of a command on the console.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Exit code of the command.
     pub code: i32,
-    /// Both outputs, as the terminal showed them.
+    /// Standard output and standard error, as the terminal showed them.
     pub text: String,
 }
 
 impl Serial {
-    /// Reads `line` in the background; every byte goes to `raw` too.
+    /// Reads `line` in the background; every byte is also written to `raw`.
     pub fn new(line: UnixStream, raw: &Path) -> Result<Self> {
         let log = Arc::new(Log::default());
         let reader = line.try_clone().context("opening the console for reading")?;
@@ -104,13 +104,13 @@ impl Serial {
         Ok(Self { log, line, mark: 0, commands: 0 })
     }
 
-    /// Everything said so far, without control sequences.
+    /// The output so far, without control sequences.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.log.lock().text).into_owned()
     }
 
-    /// What a terminal shows now: 24 lines.
+    /// The 24 lines that a terminal shows now.
     #[must_use]
     pub fn screen(&self) -> String {
         self.log.lock().screen.screen().contents()
@@ -137,7 +137,7 @@ impl Serial {
         }
     }
 
-    /// Waits for `pattern` after what was waited for last; returns the text up to its end.
+    /// Waits for `pattern` behind the last one that was waited for; returns the text up to its end.
     pub fn wait_for(&mut self, pattern: &str, limit: Duration) -> Result<String> {
         Ok(self.wait_for_any(&[pattern], limit)?.1)
     }
@@ -145,7 +145,7 @@ impl Serial {
     /// Waits for the first of several patterns; returns its index and the text up to its end.
     pub fn wait_for_any(&mut self, patterns: &[&str], limit: Duration) -> Result<(usize, String)> {
         let deadline = Deadline::after(limit);
-        // Only what is new is searched, and before it as much as a pattern may have begun in.
+        // Only new output is searched, and as much before it as a pattern may have begun in.
         let overlap = patterns.iter().map(|pattern| pattern.len()).max().unwrap_or(0);
         let mut from = self.mark;
         let mut state = self.log.lock();
@@ -169,9 +169,9 @@ impl Serial {
         }
     }
 
-    /// What has been said and not waited for, once the console has been silent or `limit` is over.
+    /// The output that was not waited for, once the console is silent or `limit` is over.
     pub fn rest(&mut self, limit: Duration) -> String {
-        // A console that goes on talking is read as far as it got.
+        // A console that does not become silent is read as far as it got.
         let _ = self.settle(limit);
         let state = self.log.lock();
         let text = String::from_utf8_lossy(&state.text[self.mark..]).into_owned();
@@ -184,14 +184,14 @@ impl Serial {
         self.line.write_all(format!("{line}\r").as_bytes()).context("typing on the console")
     }
 
-    /// Types keys as they are, for menus.
+    /// Types keys without a line end, for menus.
     pub fn keys(&mut self, keys: &str) -> Result<()> {
         self.line.write_all(keys.as_bytes()).context("typing on the console")
     }
 
-    /// Logs in and prepares the shell for [`Serial::run`]. The password is typed only when the console has
-    /// been silent for a while after its prompt: the prompt comes before the terminal stops echoing, and an
-    /// echoed password would stand in the log that is searched for it.
+    /// Logs in and prepares the shell for [`Serial::run`]. The password is typed only when the console has been silent
+    /// for a while after its prompt: the prompt comes before the terminal stops echoing, and an echoed password would
+    /// be in the log that is searched for it.
     pub fn login(&mut self, user: &str, password: &str, limit: Duration) -> Result<()> {
         let deadline = Deadline::after(limit);
         let left = || deadline.left().unwrap_or_default();
@@ -205,7 +205,7 @@ impl Serial {
         if self.wait_for_any(&prompts, left()).context("logging in on the console")?.0 == 2 {
             bail!("the console refused the password of {user}");
         }
-        // Wide lines, so that the shell's line editor does not fold what is typed.
+        // Wide lines, so that the shell's line editor does not wrap what is typed.
         self.run("stty -echo cols 500; export TERM=dumb PAGER=cat SYSTEMD_PAGER=", left())?;
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Serial {
     pub fn run(&mut self, command: &str, limit: Duration) -> Result<Answer> {
         self.commands += 1;
         let id = self.commands;
-        // What is typed may be echoed; the marks that are waited for come only from the output of printf.
+        // What is typed may be echoed; the marks come only from the output of printf.
         self.send(&format!("printf '%s-{id}\\n' begin; {command}; printf '%s-{id} %d;\\n' end $?"))?;
         self.wait_for(&format!("begin-{id}\n"), limit)?;
         let end = format!("end-{id} ");
@@ -226,7 +226,7 @@ impl Serial {
         })
     }
 
-    /// Waits until nothing has been said for [`SETTLED`].
+    /// Waits until the console has been silent for [`SILENCE`].
     fn settle(&self, limit: Duration) -> Result<()> {
         Deadline::after(limit).poll("silence on the console", || {
             let last = self.log.lock().last;
@@ -243,7 +243,7 @@ impl Log {
     fn fill(&self, mut line: UnixStream, mut raw: File) {
         let mut buffer = [0; 4096];
         loop {
-            // An error is an end: the other side is gone.
+            // An error counts as the end: the other side is gone.
             let count = line.read(&mut buffer).unwrap_or(0);
             let _ = raw.write_all(&buffer[..count]);
             let mut state = self.lock();

@@ -19,10 +19,10 @@ const START: Duration = Duration::from_secs(60);
 /// What it says when it listens.
 const SERVING: &str = "Machines boot from ";
 
-/// A server, which may be running. It ends when dropped.
+/// A server that can be stopped and restarted. It ends when dropped.
 #[derive(Debug)]
 pub struct Server {
-    /// The words that start it.
+    /// The command and its arguments.
     words: Vec<String>,
     listen: SocketAddr,
     state: PathBuf,
@@ -31,17 +31,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves `medium` and the configurations in `nodes` to machines of QEMU's user network, keeps its state in `state`,
-    /// and says what it says into `log`.
+    /// Serves `medium` and the configurations in `nodes` to machines of QEMU's user network, keeps its state in
+    /// `state`, and writes its output to `log`.
     pub fn start(medium: &Path, nodes: &Path, state: &Path, log: &Path) -> Result<Self> {
-        // A port that is free now; the server has to have the same one each time.
+        // A port that is free now; the server has to have the same one after each start.
         let listen = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         // Machines reach it through QEMU's network, by an address that this host does not have.
         let base = format!("http://10.0.2.2:{}", listen.port());
         Self::begin(Vec::new(), listen, &["--base-url", &base], [medium, nodes, state, log])
     }
 
-    /// [`Server::start`] on `segment`, whose only DHCP server it is.
+    /// [`Server::start`] on `segment`, as its only DHCP server.
     pub fn on_segment(
         segment: &Segment,
         medium: &Path,
@@ -73,7 +73,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The URL of the script that iPXE in a virtual machine of QEMU's user network begins with.
+    /// The URL of the script that iPXE in a virtual machine of QEMU's user network starts from.
     #[must_use]
     pub fn script(&self) -> String {
         format!("http://10.0.2.2:{}/boot.ipxe", self.listen.port())
@@ -96,7 +96,7 @@ impl Server {
         })
     }
 
-    /// The fleet as JSON, as an operator on this machine is told it.
+    /// The fleet as JSON, as an operator on this host gets it.
     pub fn fleet(&self) -> Result<Value> {
         let address =
             fs::read_to_string(self.state.join("fleet-url")).context("reading the fleet's address")?;
@@ -118,12 +118,12 @@ impl Server {
         Ok(())
     }
 
-    /// What it has said so far.
+    /// The output so far.
     pub fn said(&self) -> Result<String> {
         fs::read_to_string(&self.log).context("reading what the server said")
     }
 
-    /// Waits until it has said `words`.
+    /// Waits until the output contains `words`.
     pub fn wait_for(&self, words: &str, limit: Duration) -> Result<()> {
         Deadline::after(limit)
             .poll(&format!("{words:?} from the server"), || Ok(self.said()?.contains(words).then_some(())))
@@ -132,7 +132,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A test that failed says so itself.
+        // A failed test has reported its own error.
         let _ = self.kill();
     }
 }

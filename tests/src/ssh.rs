@@ -18,7 +18,7 @@ use crate::programs::{self, Ended};
 /// How long one command may take.
 const COMMAND: Duration = Duration::from_secs(300);
 
-/// A user on a node that answers.
+/// A connection as a user of a node.
 #[derive(Debug)]
 pub struct Ssh {
     port: u16,
@@ -30,7 +30,7 @@ pub struct Ssh {
 }
 
 impl Ssh {
-    /// Waits until `user` can run a command through `port` of this machine.
+    /// Waits until `user` can run a command through the port `port` of this host.
     pub fn connect(
         port: u16,
         user: &str,
@@ -64,13 +64,13 @@ impl Ssh {
         Ok(ended)
     }
 
-    /// Standard output, trimmed, of a command that has to succeed.
+    /// Trimmed standard output of a command that has to succeed.
     pub fn run(&self, command: &str) -> Result<String> {
         let output = self.attempt(command, COMMAND)?.success(&format!("`{command}`"))?;
         Ok(output.trim().to_owned())
     }
 
-    /// Replaces a file that belongs to root. The content goes through standard input and into no log.
+    /// Replaces a file of root's. The content goes through standard input and into no log.
     pub fn write_as_root(&self, path: &str, content: &[u8]) -> Result<()> {
         let mut ssh = self.program();
         ssh.arg("--").arg(format!("sudo -n tee {path} > /dev/null"));
@@ -131,7 +131,7 @@ impl Ssh {
 
 impl Drop for Ssh {
     fn drop(&mut self) {
-        // Without this the master would linger until ControlPersist; where there is none, nothing is lost.
+        // Without this the master would stay until ControlPersist ends; if there is none, nothing is lost.
         let mut command = self.program();
         command.args(["-O", "exit"]);
         let _ = programs::run(&mut command, Duration::from_secs(10));

@@ -1,4 +1,4 @@
-//! What the install tests and the benchmarks have in common: install, boot, log in, collect.
+//! Steps that the install tests and the benchmarks share: install, boot, log in, collect logs.
 
 use std::fs;
 use std::process::Command;
@@ -33,8 +33,8 @@ pub const COMMAND: Duration = Duration::from_secs(180);
 /// What the console says at the end of an install.
 pub const COMPLETE: &str = "Installation complete";
 
-/// What a console says when nothing good will follow. An error of the installer is known by the lines after its
-/// first: GRUB too begins lines with `error:`, and goes on.
+/// Console output after which waiting is pointless. An error of the installer is recognised by the lines after its
+/// first: GRUB also begins lines with `error:`, and goes on.
 const BAD_ENDS: [&str; 6] = [
     "\n  because: ",
     "\n  next: ",
@@ -49,7 +49,7 @@ pub fn medium(identity: &Identity) -> Result<Medium> {
     Medium::shared("node-a", &Document::new("node-a").to_json(identity))
 }
 
-/// The medium of the repository's definition without a configuration, which everybody could read.
+/// The medium of the repository's definition without a configuration, whose secrets everyone could read.
 pub fn medium_without_configuration(identity: &Identity) -> Result<Medium> {
     Medium::built("netboot", |directory| {
         let definition = medium::stage(directory, &Document::new("node-n").to_json(identity))?;
@@ -60,7 +60,7 @@ pub fn medium_without_configuration(identity: &Identity) -> Result<Medium> {
     })
 }
 
-/// The medium with the release of a distribution, for nodes of clusters, and without a configuration.
+/// The medium for nodes of clusters, with the release of a distribution and without a configuration.
 pub fn medium_with_distribution() -> Result<Medium> {
     Medium::built("cluster", |directory| {
         let definition = medium::stage(directory, &json!({}))?;
@@ -69,7 +69,7 @@ pub fn medium_with_distribution() -> Result<Medium> {
     })
 }
 
-/// A volume with this configuration, as `iso-builder config-medium` makes it and somebody brings it along on a stick.
+/// A volume with this configuration, made by `iso-builder config-medium`, as on a stick that a person plugs in.
 pub fn configuration_volume(name: &str, configuration: &[u8], artifacts: &Artifacts) -> Result<Disk> {
     let file = artifacts.disk(&format!("{name}-config.yaml"));
     let volume = artifacts.disk(&format!("{name}-config.img"));
@@ -80,13 +80,13 @@ pub fn configuration_volume(name: &str, configuration: &[u8], artifacts: &Artifa
     Ok(Disk::raw(volume))
 }
 
-/// Waits for `pattern` on the console; a kernel panic, an error of the installer and the like end the wait.
+/// Waits for `pattern` on the console; fails at a kernel panic, an error of the installer and the like.
 pub fn expect(vm: &mut Vm, pattern: &str, limit: Duration) -> Result<String> {
     let mut patterns = vec![pattern];
     patterns.extend(BAD_ENDS);
     let (index, text) = vm.serial.wait_for_any(&patterns, limit)?;
     if index > 0 {
-        // What follows says why.
+        // The following output tells the reason.
         let more = vm.serial.rest(Duration::from_secs(3));
         let before: Vec<_> = text.lines().rev().take(5).collect();
         let before: Vec<_> = before.into_iter().rev().collect();
@@ -95,8 +95,8 @@ pub fn expect(vm: &mut Vm, pattern: &str, limit: Duration) -> Result<String> {
     Ok(text)
 }
 
-/// Starts a machine that boots a medium and waits until it has installed and wants to reboot. Returns what the
-/// console said.
+/// Starts a machine that boots a medium and waits until it has installed and wants to reboot. Returns the console
+/// output.
 pub fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
     let mut vm = machine.start(artifacts)?;
     let console = expect(&mut vm, COMPLETE, INSTALL).context("installing")?;
@@ -118,12 +118,12 @@ pub fn log_in(vm: &mut Vm, identity: &Identity, artifacts: &Artifacts) -> Result
     Ssh::connect(port, USER, identity, artifacts, BOOT)
 }
 
-/// An installed node's machine: its disk and a network of its own.
+/// The machine of an installed node, with its disk and an isolated network.
 pub fn node(purpose: &str, firmware: Firmware, address: &str) -> Machine {
     Machine::new(purpose, firmware).isolated_network(MAC, address)
 }
 
-/// Runs a container from `image` on the console while the network cable is out.
+/// Runs a container from `image` on the console while the network cable is unplugged.
 pub fn run_container_offline(vm: &mut Vm, identity: &Identity, image: &str) -> Result<()> {
     vm.set_link(false)?;
     vm.serial.login(USER, &identity.password, COMMAND)?;

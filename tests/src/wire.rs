@@ -1,7 +1,7 @@
-//! A network cable with many ends: what one machine sends comes out at all others.
+//! A network cable with many ends: frames that one machine sends arrive at all others.
 //!
-//! QEMU carries Ethernet frames in UDP datagrams. Its own multicast network gives a machine its own frames back, which
-//! a bridge takes for a loop; here nobody hears itself.
+//! QEMU carries Ethernet frames in UDP datagrams. Its own multicast network returns a machine's own frames to it, which
+//! a bridge takes for a loop; here they are not returned.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 /// The largest datagram.
 const FRAME: usize = 1 << 16;
 
-/// A wire; it is cut when dropped.
+/// A wire; it is removed when dropped.
 #[derive(Debug)]
 pub struct Wire {
     port: u16,
@@ -22,7 +22,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Lays a wire on 127.0.0.1.
+    /// Creates a wire on 127.0.0.1.
     pub fn lay() -> Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("laying a wire")?;
         socket.set_read_timeout(Some(Duration::from_millis(200)))?;
@@ -38,7 +38,7 @@ impl Wire {
         self.port
     }
 
-    /// A port for one end, which nobody uses.
+    /// A free port for one end.
     pub fn end() -> Result<u16> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port")?;
         Ok(socket.local_addr()?.port())
@@ -51,12 +51,12 @@ impl Drop for Wire {
     }
 }
 
-/// Who has sent something is at an end of the wire.
+/// Forwards frames. Every sender is added as an end of the wire.
 fn carry(socket: &UdpSocket, cut: &AtomicBool) {
     let mut ends: Vec<SocketAddr> = Vec::new();
     let mut frame = vec![0; FRAME];
     while !cut.load(Ordering::Relaxed) {
-        // A machine that has ended makes an error of what was sent to it; the others go on.
+        // Sending to a machine that has ended causes an error here; the others go on.
         let Ok((length, from)) = socket.recv_from(&mut frame) else { continue };
         if !ends.contains(&from) {
             ends.push(from);

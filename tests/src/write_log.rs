@@ -13,8 +13,8 @@ const FLUSH: u64 = 1;
 const DISCARD: u64 = 4;
 const MARK: u64 = 8;
 
-/// What reached the disk, in order; the data is in the file itself. What came after the last flush is not in it.
-/// Discarded blocks are taken to keep what they had: nobody may rely on either.
+/// The writes that reached the disk, in order; the data is in the file itself. Writes after the last flush are left
+/// out. Discarded blocks are assumed to keep their content: nothing may rely on either.
 pub fn read(path: &Path) -> Result<(Vec<Entry>, File)> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     let mut head = [0; 28];

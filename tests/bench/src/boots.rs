@@ -1,5 +1,5 @@
-//! What a request to boot costs `iso-builder serve`, over HTTP: how it grows with the number of machines that the server
-//! knows, and how long the slowest of them take.
+//! The cost of a request to boot at `iso-builder serve`, over HTTP: how it grows with the number of machines that the
+//! server knows, and how long the slowest requests take.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -36,7 +36,6 @@ const CONFIGURATION: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\n\
      os: {hostname: node-1, password: a-very-secret-password, ntp_servers: [192.0.2.123]}\n\
      install: {mode: create, vip: 192.0.2.10, device: /dev/disk/by-id/virtio-1}\n";
 
-/// Measures both.
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let medium = medium(&artifacts.disk("booted"), 1 << 20)?;
     let growth = growth(&medium, artifacts).context("requests to boot with few and many machines")?;
@@ -44,7 +43,8 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     Ok(vec![growth, slowest])
 }
 
-/// The mean of a request to a server that knows many machines, beside one that knows few. Each request changes the state.
+/// The mean time of a request to a server that knows many machines, beside one that knows few. Each request changes the
+/// state.
 fn growth(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
     let nodes = nodes(&artifacts.disk("few-nodes"), FEW)?;
     let start = |count: u32| {
@@ -61,7 +61,7 @@ fn growth(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
             for request in 0..TURN {
                 ensure!(client.boots((turn * TURN + request) % FEW)?, "a machine was not told to install");
             }
-            // The first turn makes the records of the machines that ask.
+            // The first turn only creates the records of the machines.
             if turn > 0 {
                 *spent += begun.elapsed();
             }
@@ -73,7 +73,7 @@ fn growth(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
     Ok(figure.limit(Limit::AtMost(GROWTH)))
 }
 
-/// The time within which 99 of 100 requests are answered, of many machines that ask for the second time.
+/// The time of the 99th percentile of many machines' second requests.
 fn slowest(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
     let nodes = nodes(&artifacts.disk("many-nodes"), MACHINES)?;
     let server = Server::with_state(medium, &artifacts.disk("state-of-nodes"), Some(&nodes), START)?;
@@ -86,7 +86,7 @@ fn slowest(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
     Ok(Figure::new(&name, time, "ms", ("limit", SLOWEST)).limit(Limit::AtMost(1.0)))
 }
 
-/// Lets every machine ask once; how long each answer took.
+/// Sends one request for every machine; returns how long each answer took.
 fn ask_all(port: u16) -> Result<Vec<Duration>> {
     let ask = move |first: u32| -> Result<Vec<Duration>> {
         let mut client = Client::connect(port)?;
@@ -106,13 +106,13 @@ fn ask_all(port: u16) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// The address of the card of a machine with a configuration, or of one that is merely known.
+/// The address of the card of a machine that has a configuration or, with `known`, of one that the server only knows.
 fn mac(machine: u32, known: bool) -> String {
     let [_, a, b, c] = machine.to_be_bytes();
     format!("52-54-{:02x}-{a:02x}-{b:02x}-{c:02x}", u8::from(known))
 }
 
-/// A directory with a configuration for each of so many machines.
+/// A directory with a configuration for each of `count` machines.
 fn nodes(directory: &Path, count: u32) -> Result<PathBuf> {
     fs::create_dir_all(directory)?;
     for machine in 0..count {
@@ -121,7 +121,7 @@ fn nodes(directory: &Path, count: u32) -> Result<PathBuf> {
     Ok(directory.to_owned())
 }
 
-/// A state with so many machines that were installed, in the form of earlier versions, which the server takes over.
+/// A state with `count` installed machines, in the format of earlier versions, which the server imports.
 fn known(state: &Path, count: u32) -> Result<()> {
     let machine = |number: u32| -> Value {
         json!({
@@ -150,7 +150,7 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream), port })
     }
 
-    /// Whether a machine with a configuration is told to install.
+    /// Whether the server tells a machine with a configuration to install.
     fn boots(&mut self, machine: u32) -> Result<bool> {
         let (mac, port) = (mac(machine, false), self.port);
         let request =

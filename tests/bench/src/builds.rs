@@ -26,7 +26,7 @@ const ASSEMBLY: &str = "iso-full";
 /// The step that hashes it for `SHA256SUMS` and flushes it to the disk.
 const CHECKSUM: &str = "checksum-iso-full";
 
-/// How often assembly and copy are measured; odd.
+/// How often assembly and copy are measured; odd, for the median.
 const ROUNDS: u32 = 5;
 
 /// An overlay directory beside those of the definition.
@@ -46,7 +46,7 @@ struct Run {
     events: Vec<Event>,
 }
 
-/// What this program reads of a progress event.
+/// The fields of a progress event that are used.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct Event {
     pub(crate) step: String,
@@ -78,29 +78,29 @@ impl Bench {
         Medium::in_directory(&self.out())
     }
 
-    /// The definition.
     pub(crate) fn definition(&self) -> &Path {
         &self.definition
     }
 
-    /// Where finished steps are.
+    /// The directory of finished steps in the cache.
     pub(crate) fn steps(&self) -> PathBuf {
         self.root.join("cache/steps")
     }
 
-    /// The build of a definition into `out`, with everything that was built here in the cache.
+    /// The command that builds `definition` into `out` with the cache of these builds.
     pub(crate) fn command(&self, definition: &Path, out: &Path) -> Result<Command> {
         medium::build_command(definition, out, &self.root.join("cache"))
     }
 
-    /// First build, build with nothing changed, build with one overlay file changed, assembly beside a copy.
+    /// Measures the first build, one with nothing changed, one with one overlay file changed, and the assembly beside a
+    /// copy.
     pub(crate) fn measure(&mut self) -> Result<Vec<Figure>> {
         let first = self.build(&[])?;
         let again = self.build(&["--locked"])?;
         let file = self.root.join("source").join(OVERLAY).join("usr/share/nqrust-bench/changed");
         fs::create_dir_all(file.parent().unwrap_or(&self.root))?;
         fs::write(&file, "changed\n")?;
-        // Without a network a download or a new bootstrap would be an error.
+        // Without a network, a download or a new bootstrap would be an error.
         let overlay = self.build(&["--locked", "--offline"])?;
         let assembly = self.assembly()?;
         let limit = NOTHING_TO_DO.as_secs_f64();
@@ -200,7 +200,7 @@ pub(crate) fn seconds(events: &[Event], step: &str) -> Result<f64> {
 }
 
 /// Copies a file through a buffer, since the kernel's own copy may share blocks instead; then hashes and flushes the
-/// copy. Seconds of the copy, and of all three.
+/// copy. Returns the seconds of the copy alone, and of all three.
 fn copy_seconds(from: &Path, to: &Path) -> Result<(f64, f64)> {
     let began = Instant::now();
     let (mut source, mut target) = (fs::File::open(from)?, fs::File::create(to)?);

@@ -27,13 +27,13 @@ const ROUNDS: usize = 5;
 /// One program of this benchmark.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Both configurations, so that no round finds its work done.
+/// Two configurations in turn, so that every round has something to change.
 const CONFIGURATIONS: [&str; 2] = [
     "os: {hostname: node-1}\ninstall: {automatic: false}\n",
     "os: {hostname: node-2}\ninstall: {automatic: false}\n",
 ];
 
-/// Customises, and adds a file the usual way.
+/// Measures customising in place, and adding a file with xorriso.
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let directory = artifacts.disk("customize");
     fs::create_dir_all(&directory)?;
@@ -61,13 +61,13 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     ])
 }
 
-/// MiB that programs of this one have written to disks so far (getrusage(2), in blocks of 512 bytes).
+/// MiB that this program's children have written to disks so far (getrusage(2), in blocks of 512 bytes).
 fn written() -> Result<f64> {
     let blocks = getrusage(UsageWho::RUSAGE_CHILDREN)?.block_writes();
     Ok(f64::from(u32::try_from(blocks)?) / 2048.0)
 }
 
-/// An ISO with the files that customising looks for, and a payload of zeros for which no block is taken.
+/// An ISO with the files that customising needs, and a sparse payload of zeros.
 fn sparse_iso(directory: &Path) -> Result<PathBuf> {
     let (tree, iso) = (directory.join("tree"), directory.join("large.iso"));
     fs::create_dir_all(tree.join("boot/grub"))?;
@@ -100,7 +100,7 @@ fn replayed(iso: &Path, directory: &Path) -> Result<f64> {
     Ok(seconds)
 }
 
-/// A manifest whose digests nobody looks at here.
+/// A manifest whose digests are not checked here.
 fn release() -> Release {
     let rootfs = Payload {
         path: "rootfs.squashfs".into(),

@@ -10,13 +10,13 @@ pub(crate) struct Figure {
     unit: &'static str,
     baseline_name: String,
     baseline_value: f64,
-    /// Value over baseline.
+    /// Value divided by baseline.
     ratio: f64,
     #[serde(skip)]
     limit: Option<Limit>,
 }
 
-/// What a ratio may be.
+/// The limit of a ratio.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
     AtMost(f64),

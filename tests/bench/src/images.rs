@@ -1,5 +1,5 @@
-//! Container images: pulling and seeding beside the tools that others use, with an image of 5 GiB that nothing
-//! compresses and thirty that share most of what they have.
+//! Container images: pulling and seeding beside the tools that others use, with an incompressible image of 5 GiB and
+//! thirty images that share most of their content.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -43,7 +43,7 @@ const NAME: &str = "registry.nqrust.test";
 /// What the first argument says when this program is to seed a store, so that its memory is that of seeding alone.
 pub(crate) const SEED: &str = "seed";
 
-/// Seeds the store `to` from the medium `from`, a directory or a URL; both are arguments of the command line.
+/// Seeds the store `to` from the medium `from`, a directory or a URL.
 pub(crate) fn seed(from: &str, to: &str) -> Result<()> {
     let medium = source(Some(from))?;
     let release = Release::parse(&medium.manifest()?)?;
@@ -111,12 +111,12 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Bytes of all blobs, each once.
+/// Bytes of all blobs, each counted once.
 fn stored(release: &Release) -> u64 {
     release.payloads(Purpose::ImageBlob).map(|payload| payload.size).sum()
 }
 
-/// Bytes of the blobs of each image, one image after the other.
+/// Bytes of the blobs of every image, shared blobs counted for each image.
 fn unshared(release: &Release) -> u64 {
     let size = |digest: &Digest| {
         release
@@ -129,7 +129,7 @@ fn unshared(release: &Release) -> u64 {
     release.images.iter().map(|image| of_image(&image.blobs)).sum()
 }
 
-/// Bytes that do not compress (xorshift64), into `out`.
+/// Writes incompressible bytes (xorshift64) to `out`.
 pub(crate) fn noise(mut state: u64, length: u64, out: &mut impl Write) -> Result<()> {
     let mut block = vec![0_u8; 1 << 20];
     let mut left = length;
@@ -147,7 +147,7 @@ pub(crate) fn noise(mut state: u64, length: u64, out: &mut impl Write) -> Result
     Ok(())
 }
 
-/// The images in the registry; their names.
+/// Pushes the images to the registry; returns their names.
 fn fill(artifacts: &Artifacts, registry: &Registry) -> Result<Vec<String>> {
     let directory = artifacts.disk("layout");
     large_image(&directory.join("large"))?;
@@ -169,8 +169,8 @@ fn fill(artifacts: &Artifacts, registry: &Registry) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// An OCI layout with one image, whose only layer is a tar file of one large file. No tool writes this in
-/// reasonable time, for all compress.
+/// Makes an OCI layout with one image, whose only layer is a tar archive of one large file. Tools would take too long,
+/// because all of them compress.
 fn large_image(directory: &Path) -> Result<()> {
     let blobs = directory.join("blobs/sha256");
     fs::create_dir_all(&blobs)?;
@@ -251,7 +251,7 @@ fn definition(bench: &Bench, names: &[String], registry: &Registry) -> Result<Pa
     Ok(definition)
 }
 
-/// Seconds that skopeo takes to copy all images into one layout, which then is flushed.
+/// Seconds that skopeo takes to copy all images into one layout, with the flush.
 fn skopeo(names: &[String], registry: &Registry, to: &Path) -> Result<f64> {
     fs::create_dir_all(to)?;
     let began = Instant::now();
@@ -278,7 +278,7 @@ fn sync(path: &Path) -> Result<()> {
 /// What a program took.
 pub(crate) struct Taken {
     pub(crate) seconds: f64,
-    /// Most memory at once, KiB.
+    /// Peak memory in KiB.
     pub(crate) peak: u64,
 }
 
@@ -286,7 +286,7 @@ pub(crate) struct Taken {
 fn pull(bench: &Bench, definition: &Path, artifacts: &Artifacts) -> Result<Taken> {
     let mut command = bench.command(definition, &artifacts.disk("pulled"))?;
     command.args(["--only", "netboot"]);
-    // Locking asks apt where packages changed; images alone are asked for here.
+    // Locking asks apt if packages have changed; here only images have.
     fs::copy(medium::lock_file(bench.definition()), medium::lock_file(definition))?;
     let taken = timed(command)?;
     sync(&artifacts.disk("pulled"))?;
@@ -379,7 +379,7 @@ fn copy_and_hash(medium: &Path, release: &Release, to: &Path) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Seconds that an empty containerd takes to import the store from a pipe, flushed.
+/// Seconds that an empty containerd takes to import the store from a pipe, with the flush.
 fn ctr_import(medium: &Path, artifacts: &Artifacts) -> Result<f64> {
     let work = tempfile::Builder::new().prefix("c").tempdir_in(artifacts.disk(""))?;
     let programs =

@@ -28,24 +28,24 @@ const MEMORY: ByteSize = ByteSize::gib(2);
 /// The most memory that the installer may take.
 const PEAK: ByteSize = ByteSize::mib(256);
 
-/// So many installs are made. Writing takes a few seconds of each, in which one stall of the host's disk weighs much.
+/// How many installs are made. Writing takes only a few seconds of each, so one stall of the host's disk weighs much.
 const ROUNDS: usize = 3;
 
 /// What one install took.
 struct Round {
     /// Bytes a second of `dd`, on the disk of this install.
     direct: f64,
-    /// Bytes a second of the step [`WRITE`].
+    /// Bytes a second of the step [`WRITE_STEP`].
     rate: f64,
-    /// Seconds of the step [`WRITE`].
+    /// Seconds of the step [`WRITE_STEP`].
     written: f64,
-    /// Seconds of the step [`READ_BACK`].
+    /// Seconds of the step [`READ_BACK_STEP`].
     read_back: f64,
-    /// Bytes.
+    /// Peak memory in bytes.
     peak: f64,
 }
 
-/// Installs a few times, and tells of each figure the install in the middle.
+/// Installs a few times and takes the median of each figure.
 pub(crate) fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let identity = Identity::load()?;
     let rounds = (1..=ROUNDS)
@@ -113,7 +113,7 @@ fn mebibytes(size: ByteSize) -> f64 {
     size.get() as f64 / f64::from(1 << 20)
 }
 
-/// Bytes a second of the step [`WRITE`].
+/// Bytes a second of the step [`WRITE_STEP`].
 #[allow(clippy::cast_precision_loss)]
 fn write_rate(events: &[Event]) -> Result<f64> {
     let done = events.iter().find(|event| event.step == WRITE && event.state == "done");
@@ -121,7 +121,7 @@ fn write_rate(events: &[Event]) -> Result<f64> {
     Ok(bytes as f64 / seconds(events, WRITE)?)
 }
 
-/// Bytes a second in dd's own words: `N bytes (…) copied, S s, …`.
+/// Bytes a second from dd's output: `N bytes (…) copied, S s, …`.
 fn dd_rate(console: &str) -> Option<f64> {
     let line = console.lines().find_map(|line| line.split_once("nqrust-bench dd: ").map(|(_, rest)| rest))?;
     let bytes: f64 = line.split(' ').next()?.parse().ok()?;
@@ -129,7 +129,7 @@ fn dd_rate(console: &str) -> Option<f64> {
     Some(bytes / seconds)
 }
 
-/// The installer's own words, in bytes: `Peak memory 22.1 MiB`.
+/// The installer's line `Peak memory 22.1 MiB`, in bytes.
 fn peak_memory(console: &str) -> Option<f64> {
     let told = |line: &'_ str| line.split_once("Peak memory ").map(|(_, size)| size.trim().to_owned());
     let size = console.lines().rev().find_map(told)?;

@@ -1,8 +1,8 @@
-//! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container
-//! images and of the network server, each beside a baseline measured in the same run.
+//! `make bench`: figures of builds, of a validation, of a plan, of customising, of an install, of container images and
+//! of the network server, each beside a baseline measured in the same run.
 //!
-//! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1
-//! then. Arguments name the parts that are measured; without any all are.
+//! Prints a table and writes `target/bench.json`. A figure that misses its limit is marked; the exit code is 1 then.
+//! Arguments select the parts that are measured; without any, all are.
 
 mod boots;
 mod builds;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            // Nobody is left to tell when standard error itself is gone.
+            // If standard error is gone, there is nowhere left to report to.
             let _ = writeln!(stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }
@@ -45,14 +45,14 @@ fn main() -> ExitCode {
 /// The parts, in the order in which they are measured.
 const PARTS: [&str; 8] = ["builds", "install", "images", "validate", "plan", "customize", "serve", "netboot"];
 
-/// Measures the parts that are named; whether every figure keeps its limit.
+/// Measures the named parts; returns whether every figure keeps its limit.
 fn measure(parts: &[String]) -> Result<bool> {
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(&part.as_str())) {
         bail!("there is no part {unknown}; there are {}", PARTS.join(", "));
     }
     let mut figures = Vec::new();
     let result = measure_into(&mut figures, parts);
-    // What was measured before a failure took minutes too.
+    // Written even after a failure: the measurements before it took minutes.
     let json = serde_json::to_string_pretty(&figures)?;
     files::write_atomically(&paths::target().join("bench.json"), format!("{json}\n").as_bytes(), 0o644)?;
     stdout().write_all(figure::table(&figures).as_bytes()).context("printing the table")?;
@@ -62,7 +62,7 @@ fn measure(parts: &[String]) -> Result<bool> {
 fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
     let artifacts = Artifacts::new("bench")?;
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|named| named == part);
-    // These need the media that the first of them builds.
+    // These parts need the media that the first of them builds.
     if ["builds", "install", "images"].into_iter().any(wanted) {
         let mut builds = builds::Bench::new(&artifacts)?;
         figures.extend(builds.measure()?);

@@ -1,5 +1,5 @@
-//! The memory of a machine that is installed from the network: with a small and with a large image set, which come through
-//! `iso-builder serve` and go to the disk.
+//! The memory of a machine that is installed over the network, with a small and with a large image set, which go from
+//! `iso-builder serve` to its disk.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -33,7 +33,7 @@ const SIZE: ByteSize = ByteSize::gib(512);
 /// From power on to the end.
 const INSTALL: Duration = Duration::from_secs(2400);
 
-/// Installs both.
+/// Measures both image sets.
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let identity = Identity::load()?;
     let medium = artifacts.disk("netboot");
@@ -51,7 +51,7 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     Ok(vec![figure.limit(Limit::AtMost(1.05))])
 }
 
-/// Installs from a server; the most memory that was not available to other programs, in MiB.
+/// Installs from a server; returns the peak of memory in use (not available to other programs), in MiB.
 #[allow(clippy::cast_precision_loss)]
 fn install(medium: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<f64> {
     let private = tempfile::tempdir()?;
@@ -59,7 +59,7 @@ fn install(medium: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<
     let mut document = Document::new("node-m").to_json(identity);
     document["install"]["profile"] = "production".into();
     document["install"]["vip"] = "10.0.2.77".into();
-    // A machine of a production has more processors and more memory.
+    // The production profile requires more processors and memory than this machine has.
     document["install"]["skipchecks"] = true.into();
     let file = nodes.join(format!("mac-{}.yaml", MAC.replace(':', "-")));
     write_atomically(&file, document.to_string().as_bytes(), 0o600)?;
@@ -83,7 +83,7 @@ fn install(medium: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<
     Ok(peak as f64 / f64::from(1 << 20))
 }
 
-/// Adds so many layers to a medium.
+/// Adds `layers` layers to a medium.
 fn fill(medium: &Path, mut release: Release, layers: u64) -> Result<()> {
     for number in 0..layers {
         let (path, sha256) = layer(medium, number)?;
@@ -100,7 +100,7 @@ fn fill(medium: &Path, mut release: Release, layers: u64) -> Result<()> {
     Ok(fs::write(medium.join(MANIFEST), release.to_bytes())?)
 }
 
-/// A layer of bytes that do not compress; its path on the medium.
+/// Makes an incompressible layer; returns its path on the medium.
 fn layer(medium: &Path, number: u64) -> Result<(String, Digest)> {
     let name = medium.join(format!("layer-{number}"));
     let out = BufWriter::with_capacity(1 << 20, File::create(&name)?);

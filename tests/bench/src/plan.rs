@@ -20,11 +20,11 @@ const PARTITIONS: u64 = 8;
 const MOST: f64 = 100.0;
 /// Identity of the new table.
 const GUID: &str = "6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90";
-/// How often it is measured; the quickest counts, which other work on the machine disturbs least.
+/// How often it is measured; the quickest round counts, which other work on the host disturbs least.
 const ROUNDS: usize = 10;
 
-/// Reads the inventory, plans, and renders the plan, as `installer plan --inventory` does. One disk of many meets the
-/// clauses, and a hundred are looked through for a system and wiped.
+/// Reads the inventory, plans, and renders the plan, as `installer plan --inventory` does. One disk matches the
+/// conditions, and a hundred have an old system and are wiped.
 pub(crate) fn measure() -> Result<Figure> {
     let inventory = json!({ "disks": (0..DISKS).map(disk).collect::<Vec<_>>(), "nics": [] }).to_string();
     let device = serde_json::from_value(json!({ "serial": "S0777", "transport": "sas", "size": ">=1Ti" }))?;
@@ -44,7 +44,7 @@ pub(crate) fn measure() -> Result<Figure> {
     Ok(Figure::new(&name, quickest, "ms", ("limit", MOST)).limit(Limit::AtMost(1.0)))
 }
 
-/// A disk with partitions and file systems. Every tenth has a system of the predecessor.
+/// A disk with partitions and file systems. Every tenth has a system of the predecessor product.
 fn disk(number: u64) -> Value {
     let name = format!("sd{number}");
     let label = if number.is_multiple_of(10) { "COS_OEM" } else { "photos" };
@@ -66,7 +66,7 @@ fn disk(number: u64) -> Value {
     })
 }
 
-/// A medium with what an install cannot do without.
+/// A medium with the payloads that every install needs.
 fn release() -> Release {
     let payload = |purpose, size| Payload {
         path: format!("{purpose:?}"),

@@ -1,8 +1,8 @@
-//! Release manifests of media that no build has made.
+//! Release manifests of media that are not built.
 
 use model::release::{Containerd, FORMAT, MediumKind, Payload, Release};
 
-/// A manifest with these payloads, and else as little as there can be.
+/// A manifest with these payloads, and otherwise minimal.
 pub(crate) fn release(payloads: Vec<Payload>) -> Release {
     Release {
         format: FORMAT,

@@ -1,5 +1,5 @@
-//! `iso-builder serve` with 200 clients at once, beside nginx with the same file in the same run: how much it sends, and
-//! the memory that it takes.
+//! `iso-builder serve` with 200 clients at once, beside nginx with the same file in the same run: throughput and
+//! memory.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ use crate::figure::{Figure, Limit};
 use crate::images::high_water;
 use crate::release::release;
 
-/// Clients that fetch at once.
+/// Clients that fetch at the same time.
 const CLIENTS: usize = 200;
 /// Bytes of the file that each fetches.
 const SIZE: usize = 64 << 20;
@@ -31,7 +31,7 @@ const PEAK: f64 = 300.0;
 /// From the start of a server to its first answer.
 const START: Duration = Duration::from_secs(30);
 
-/// Measures both, each after a run that brings the file into memory.
+/// Measures both servers, each after a fetch that brings the file into the page cache.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let medium = medium(&artifacts.disk("served"), SIZE)?;
@@ -47,7 +47,7 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     ])
 }
 
-/// The smallest medium that can be served, a kernel, an initrd and an OS image of `size` bytes.
+/// Makes the smallest medium that can be served: a kernel, an initrd and an OS image of `size` bytes.
 pub(crate) fn medium(directory: &Path, size: usize) -> Result<PathBuf> {
     fs::create_dir_all(directory)?;
     let rootfs: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
@@ -69,7 +69,7 @@ pub(crate) fn medium(directory: &Path, size: usize) -> Result<PathBuf> {
 /// A server that runs; it ends when dropped.
 pub(crate) struct Server {
     child: Child,
-    /// Where it listens on the loopback interface.
+    /// On the loopback interface.
     pub(crate) port: u16,
 }
 
@@ -78,7 +78,7 @@ impl Server {
         Self::with_state(medium, &artifacts.disk("serve-state"), None, START)
     }
 
-    /// `iso-builder serve` with this state and these configurations, which answers within `limit`.
+    /// Starts `iso-builder serve` with this state and these configurations; it has to answer within `limit`.
     pub(crate) fn with_state(
         medium: &Path,
         state: &Path,
@@ -130,7 +130,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Megabytes a second to all clients together.
+    /// Megabytes a second, all clients together.
     #[allow(clippy::cast_precision_loss)]
     fn rate(&self) -> Result<f64> {
         fetch(self.port)?;
@@ -147,7 +147,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // nginx's workers end with their master only if that is asked to end.
+        // nginx's workers end with their master only if the master is asked to end.
         let id = i32::try_from(self.child.id()).unwrap_or(i32::MAX);
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGTERM);
         let _ = self.child.wait();
@@ -158,7 +158,7 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Fetches the file once; how many bytes came.
+/// Fetches the file once; returns how many bytes were received, headers included.
 fn fetch(port: u16) -> Result<usize> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("connecting")?;
     stream.write_all(

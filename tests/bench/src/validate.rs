@@ -15,7 +15,7 @@ const MOST: f64 = 50.0;
 /// How often it is measured; the quickest counts, which other work on the machine disturbs least.
 const ROUNDS: usize = 20;
 
-/// Validates a document of many lines, every one of them right.
+/// Validates a document of many lines, all of them valid.
 pub(crate) fn measure() -> Result<Figure> {
     let text = document()?;
     let mut quickest = f64::INFINITY;
@@ -29,7 +29,7 @@ pub(crate) fn measure() -> Result<Figure> {
     Ok(Figure::new(&name, quickest, "ms", ("limit", MOST)).limit(Limit::AtMost(1.0)))
 }
 
-/// Files, settings of the kernel and variables, as many as make the lines.
+/// A document with [`LINES`] lines of files and variables.
 fn document() -> Result<String> {
     let mut text = "os:\n  write_files:\n".to_owned();
     for number in 0..200 {

@@ -1,25 +1,25 @@
-//! What legacy firmware begins with: the first sector, and GRUB behind it.
+//! The part of a disk where legacy firmware begins: the first sector, and GRUB behind it.
 //!
 //! The fields that an install fills in are those of GRUB's `grub-core/boot/i386/pc/{boot,diskboot}.S`.
 
 use crate::bytes::{Bytes, array, u16_at, u64_at, vector};
 use crate::verdict::BootCode;
 
-/// Code ends here; the disk's number and the partitions follow.
+/// The length of the boot code in bytes; the disk's number and the partitions follow.
 const CODE: usize = 440;
 const SECTOR: u64 = 512;
 
-/// `int 0x18`, with which code tells the firmware to go on with the next device (BIOS Boot Specification 1.01).
+/// `int 0x18`, by which boot code tells the firmware to try the next device (BIOS Boot Specification 1.01).
 const NEXT_DEVICE: [u8; 2] = [0xcd, 0x18];
 
-/// What legacy firmware makes of the first sector.
+/// What legacy firmware does with the first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
-    /// It looks no further than the signature, or is told to go on.
+    /// It stops at the signature, or the code tells it to try the next device.
     Passes,
-    /// It runs into zeros, and stays there.
+    /// It runs zeros as code, and hangs.
     Hangs,
-    /// It starts what is there.
+    /// It starts the code.
     Starts,
 }
 
@@ -32,15 +32,15 @@ pub(crate) fn first(disk: &dyn Bytes) -> First {
     }
 }
 
-/// Whether the first sector is that of the GRUB that is to be there. It goes on only where it finds its files.
+/// Whether the first sector is that of the expected GRUB, which boots only if it finds its files.
 pub(crate) fn is_ours(disk: &dyn Bytes, boot: &BootCode) -> bool {
     let Some(first) = array::<512>(disk, 0) else { return false };
-    // Filled in: where the core is, which drive, the jump over the test for odd BIOSes.
+    // Filled in at install: the core's place, the drive, the jump over the test for odd BIOSes.
     let same = |range: std::ops::Range<usize>| first[range.clone()] == boot.boot[range];
     same(0..0x5c) && same(0x68..CODE)
 }
 
-/// What is wrong with GRUB on the disk, whose core belongs at byte `place`.
+/// What is wrong with GRUB on the disk; its core belongs at byte `place`.
 pub(crate) fn missing(disk: &dyn Bytes, boot: &BootCode, place: u64) -> Option<&'static str> {
     let sector = array::<512>(disk, 0)?;
     let core = vector(disk, place, (boot.core.len() as u64).next_multiple_of(SECTOR));

@@ -1,4 +1,4 @@
-//! Disks as the checker sees them: bytes to read, and changes laid over others.
+//! Disks as the checker reads them: bytes, and changes on top of them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,17 +9,16 @@ use sha2::{Digest, Sha256};
 
 use crate::verdict::Hash;
 
-/// Something to read from. Bytes are there from 0 to [`Bytes::length`].
+/// Readable bytes from 0 to [`Bytes::length`].
 pub trait Bytes {
     /// In bytes.
     fn length(&self) -> u64;
-    /// Fills `buffer` from `offset`. Beyond the end is an error.
+    /// Fills `buffer` from `offset`. Reading beyond the end is an error.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 
-/// Something to write to as well.
+/// Bytes that can also be written.
 pub trait Store: Bytes {
-    /// Writes `bytes` at `offset`.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 }
 
@@ -55,7 +54,7 @@ impl Store for fs::File {
 /// A disk of zeros.
 #[derive(Clone, Copy, Debug)]
 pub struct Blank(
-    /// Its length.
+    /// In bytes.
     pub u64,
 );
 
@@ -72,7 +71,7 @@ impl Bytes for Blank {
 
 const PAGE: usize = 4096;
 
-/// Changes to a disk that stays as it is. Only what was changed takes memory.
+/// Changes on top of a disk, which itself stays unchanged. Only changed pages take memory.
 #[allow(missing_debug_implementations)]
 pub struct Overlay<'a> {
     below: &'a dyn Bytes,
@@ -80,13 +79,13 @@ pub struct Overlay<'a> {
 }
 
 impl<'a> Overlay<'a> {
-    /// No changes to `below` yet.
+    /// No changes yet.
     #[must_use]
     pub fn new(below: &'a dyn Bytes) -> Self {
         Self { below, pages: HashMap::new() }
     }
 
-    /// Whether everything reads as without the changes.
+    /// Whether all bytes are the same as without the changes.
     pub fn is_unchanged(&self) -> io::Result<bool> {
         for (index, page) in &self.pages {
             if **page != *read_page(self.below, *index)? {
@@ -105,7 +104,8 @@ fn read_page(from: &dyn Bytes, index: u64) -> io::Result<Box<[u8; PAGE]>> {
     Ok(page)
 }
 
-/// Calls `visit` with each page that `length` bytes at `offset` touch: its number, the part of it, and the part of them.
+/// Calls `visit` for each page that `length` bytes at `offset` touch, with its number, the range in the page, and the
+/// range in the bytes.
 fn each_page(
     offset: u64,
     length: usize,
@@ -179,16 +179,16 @@ pub(crate) fn hash_into(
     Ok(())
 }
 
-/// `N` bytes at `offset`, or nothing where there are none.
+/// `N` bytes at `offset`; none if they cannot be read.
 pub(crate) fn array<const N: usize>(disk: &dyn Bytes, offset: u64) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     disk.read_at(offset, &mut bytes).ok()?;
     Some(bytes)
 }
 
-/// `length` bytes at `offset`, or nothing where there are none.
+/// `length` bytes at `offset`; none if they cannot be read.
 pub(crate) fn vector(disk: &dyn Bytes, offset: u64, length: u64) -> Option<Vec<u8>> {
-    // Lengths come from the disk under test.
+    // The length comes from the disk under test.
     let mut bytes = vec![0; usize::try_from(length).ok().filter(|length| *length <= 64 << 20)?];
     disk.read_at(offset, &mut bytes).ok()?;
     Some(bytes)

@@ -1,4 +1,5 @@
-//! What a power cut leaves: any part of the writes since the last flush, each whole or torn at a sector.
+//! The states that a power cut can leave: any subset of the writes since the last flush, each whole or torn at a
+//! sector.
 
 use std::fmt;
 use std::io;
@@ -7,19 +8,18 @@ use std::ops::Range;
 use crate::bytes::{Bytes, Overlay, Store};
 use crate::verdict::{Expected, Verdict, judge};
 
-/// What reached a disk, in order.
+/// The writes and flushes that reached a disk, in order.
 #[allow(missing_debug_implementations)]
 pub struct Log<'a> {
-    /// Writes and flushes.
     pub entries: Vec<Entry>,
-    /// What was written; writes say where in it.
+    /// The written bytes; each write has its place in them.
     pub data: &'a dyn Bytes,
 }
 
 /// One request to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// `length` bytes went to `offset`; they are at `at` in the data of the log.
+    /// `length` bytes were written to `offset`; they are at `at` in the data of the log.
     Write {
         /// On the disk.
         offset: u64,
@@ -28,29 +28,28 @@ pub enum Entry {
         /// In the data of the log.
         at: u64,
     },
-    /// Everything before it lasts.
+    /// Everything before it is durable.
     Flush,
 }
 
-/// Which states to look at.
+/// Which states are judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// The unit that a disk writes whole, in bytes.
+    /// The unit that a disk writes as a whole, in bytes.
     pub sector: u64,
-    /// Of the random choices.
+    /// Of the random subsets.
     pub seed: u64,
-    /// So many random parts of the writes between two flushes, beside every prefix of them.
+    /// How many random subsets of the writes between two flushes are judged, besides every prefix.
     pub subsets: usize,
 }
 
-/// One state and what it is worth.
+/// One state and its verdict.
 #[derive(Debug)]
 pub struct State<'a> {
-    /// How many flushes were before.
+    /// How many flushes came before.
     pub flushes: usize,
-    /// The writes since then that reached the disk: which of the log, and how many of its sectors.
+    /// The writes since then that reached the disk: index in the log, entry, and how many of its sectors.
     pub writes: &'a [(usize, Entry, u64)],
-    /// The judgement.
     pub verdict: Verdict,
 }
 
@@ -66,8 +65,8 @@ impl fmt::Display for State<'_> {
     }
 }
 
-/// Judges every prefix of the log, and random parts of the writes since the last flush. `disk` is in its old state, and
-/// in the end in that after the whole log.
+/// Judges every prefix of the log, and random subsets of the writes since the last flush. `disk` is in its old state
+/// first, and in the end in that after the whole log.
 pub fn every_state(
     disk: &mut dyn Store,
     log: &Log<'_>,
@@ -104,7 +103,8 @@ pub fn every_state(
     Ok(())
 }
 
-/// Judges `count` random prefixes of the log and the whole of it, in order: for logs too long to look at every one.
+/// Judges `count` random prefixes of the log, and the whole log, in order: for logs that are too long to judge every
+/// prefix.
 pub fn prefixes(
     disk: &mut dyn Store,
     log: &Log<'_>,
@@ -133,7 +133,7 @@ pub fn prefixes(
     Ok(())
 }
 
-/// The writes between flushes, as ranges of entries. Flushes without writes between them are one.
+/// The writes between flushes, as ranges of entries. Successive flushes count as one.
 fn windows(entries: &[Entry]) -> Vec<Range<usize>> {
     let mut windows = Vec::new();
     let mut begin = 0;
@@ -151,7 +151,7 @@ fn windows(entries: &[Entry]) -> Vec<Range<usize>> {
     windows
 }
 
-/// Writes one entry, or a part of its sectors; says how many.
+/// Writes one entry, or a part of its sectors; returns how many.
 fn apply(
     disk: &mut dyn Store,
     log: &Log<'_>,
@@ -179,7 +179,7 @@ fn apply(
     Ok(lasted)
 }
 
-/// Whether the disk has the bytes of a write already.
+/// Whether the disk already has the bytes of a write.
 fn is_there(disk: &dyn Bytes, log: &Log<'_>, entry: Entry) -> io::Result<bool> {
     let Entry::Write { offset, length, at } = entry else { return Ok(true) };
     let length = usize::try_from(length).map_err(io::Error::other)?;
@@ -189,7 +189,7 @@ fn is_there(disk: &dyn Bytes, log: &Log<'_>, entry: Entry) -> io::Result<bool> {
     Ok(new == found)
 }
 
-/// Numbers that only look random: the same for the same seed (SplitMix64).
+/// Pseudorandom numbers: the same for the same seed (SplitMix64).
 struct Random(u64);
 
 impl Random {

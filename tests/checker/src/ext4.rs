@@ -1,7 +1,7 @@
 //! Files of an ext4 file system.
 //!
-//! After the kernel's `Documentation/filesystems/ext4`. The journal is not read: what is looked for was there before
-//! the file system was last unmounted.
+//! After the kernel's `Documentation/filesystems/ext4`. The journal is not read: the files were written before the file
+//! system was last unmounted.
 
 use std::io;
 
@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 use crate::bytes::{Bytes, array, hash_into, u16_at, u32_at, vector};
 use crate::verdict::Hash;
 
-/// A file system.
 #[allow(missing_debug_implementations)]
 pub(crate) struct Volume<'a> {
     disk: &'a dyn Bytes,
@@ -26,7 +25,7 @@ pub(crate) struct Volume<'a> {
 struct Inode {
     size: u64,
     is_directory: bool,
-    /// First block of the file, how many, and where they are; 0 for zeros.
+    /// First block in the file, number of blocks, and block on the volume; 0 for zeros.
     extents: Vec<(u64, u64, u64)>,
 }
 
@@ -99,7 +98,7 @@ impl<'a> Volume<'a> {
         found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    /// Calls `visit` with the pieces of a file in order: where on the volume, 0 for zeros, and how long.
+    /// Calls `visit` with the pieces of a file in order: offset on the volume (0 for zeros) and length.
     fn each_piece(&self, inode: &Inode, mut visit: impl FnMut(u64, u64) -> io::Result<()>) -> io::Result<()> {
         let mut done = 0;
         for (first, count, place) in &inode.extents {
@@ -151,7 +150,7 @@ impl<'a> Volume<'a> {
         for entry in node[12..].chunks_exact(12).take(count) {
             let first = u64::from(u32_at(entry, 0));
             if u16_at(node, 6) == 0 {
-                // More than this says that the blocks are reserved and read as zeros.
+                // A larger number means that the blocks are reserved and read as zeros.
                 let length = u64::from(u16_at(entry, 4));
                 let place = u64::from(u32_at(entry, 8)) | u64::from(u16_at(entry, 6)) << 32;
                 into.push(if length > 32_768 { (first, length - 32_768, 0) } else { (first, length, place) });

@@ -1,4 +1,4 @@
-//! FAT volumes: whether firmware takes something for one, and the files of a FAT32 one.
+//! FAT volumes: what firmware recognises as one, and the files of a FAT32 volume.
 //!
 //! After Microsoft's "FAT32 File System Specification" (1.03), which UEFI refers to.
 
@@ -10,19 +10,18 @@ use sha2::{Digest, Sha256};
 use crate::bytes::{Bytes, array, hash_into, u16_at, u32_at, vector};
 use crate::verdict::Hash;
 
-/// A volume.
 #[allow(missing_debug_implementations)]
 pub(crate) struct Volume<'a> {
     disk: &'a dyn Bytes,
-    /// The first table, of a FAT32 volume.
+    /// The first file allocation table, of a FAT32 volume.
     table: Vec<u8>,
-    /// Where cluster 2 begins.
+    /// The offset of cluster 2.
     data: u64,
     cluster: u64,
     root: u32,
 }
 
-/// Whether there is the boot sector of a FAT volume of any kind at `start`: what it takes for firmware to look into it.
+/// Whether there is the boot sector of a FAT volume of any kind at `start`: then firmware looks into it.
 pub(crate) fn is_fat(disk: &dyn Bytes, start: u64) -> bool {
     array::<512>(disk, start).is_some_and(|sector| is_boot_sector(&sector))
 }
@@ -45,7 +44,7 @@ impl<'a> Volume<'a> {
     pub(crate) fn open(disk: &'a dyn Bytes, start: u64) -> Option<Self> {
         let sector = array::<512>(disk, start).filter(is_boot_sector)?;
         let bytes = u64::from(u16_at(&sector, 11));
-        // A length of 16 bits is that of an older FAT.
+        // A length of 16 bits means an older FAT.
         let per_table =
             u64::from(u32_at(&sector, 36)).checked_mul(bytes).filter(|_| u16_at(&sector, 22) == 0)?;
         let tables = start + u64::from(u16_at(&sector, 14)) * bytes;
@@ -58,7 +57,7 @@ impl<'a> Volume<'a> {
         })
     }
 
-    /// Every file by its path, in small letters, with its length and its hash.
+    /// Every file by its path, in lower case, with its length and its hash.
     pub(crate) fn files(&self) -> io::Result<BTreeMap<String, (u64, Hash)>> {
         let mut files = BTreeMap::new();
         self.directory(self.root, "", 0, &mut files)?;
@@ -89,7 +88,7 @@ impl<'a> Volume<'a> {
                     let name = if long.is_empty() { short_name(entry) } else { std::mem::take(&mut long) };
                     let first = u32::from(u16_at(entry, 20)) << 16 | u32::from(u16_at(entry, 26));
                     let path = format!("{path}{}", name.to_lowercase());
-                    // Volume labels, the directory itself, its parent.
+                    // Volume labels, the directory itself, and its parent.
                     if attributes & 0x08 != 0 || matches!(name.as_str(), "." | "..") {
                     } else if attributes & 0x10 != 0 {
                         self.directory(first, &format!("{path}/"), depth + 1, files)?;

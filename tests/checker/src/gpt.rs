@@ -2,7 +2,7 @@
 
 use crate::bytes::{Bytes, array, u32_at, u64_at, vector};
 
-/// The type of an EFI system partition, as its bytes lie on the disk.
+/// The type of an EFI system partition, in the byte order on the disk.
 const ESP: [u8; 16] =
     [0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8, 0xd2, 0x11, 0xba, 0x4b, 0x00, 0xa0, 0xc9, 0x3e, 0xc9, 0x3b];
 
@@ -29,8 +29,8 @@ impl Entry {
     }
 }
 
-/// Both copies, where they are valid. Without a protective MBR there is no GPT: UEFI's reference implementation looks
-/// at it first, and so does Linux.
+/// Both copies; none if invalid. Without a protective MBR there is no GPT: UEFI's reference implementation reads it
+/// first, and so does Linux.
 pub(crate) fn tables(disk: &dyn Bytes, sector: u64) -> [Option<Table>; 2] {
     if !is_protected(disk) {
         return [None, None];
@@ -45,7 +45,7 @@ fn is_protected(disk: &dyn Bytes) -> bool {
     first[510..] == [0x55, 0xaa] && first[446..510].chunks(16).any(protective)
 }
 
-/// Where partitions of the old kind begin, in bytes.
+/// The offsets of MBR partitions, in bytes.
 pub(crate) fn mbr(disk: &dyn Bytes, sector: u64) -> Vec<u64> {
     let Some(first) = array::<512>(disk, 0).filter(|first| first[510..] == [0x55, 0xaa]) else {
         return Vec::new();
@@ -89,7 +89,7 @@ fn entry(bytes: &[u8], sector: u64) -> Entry {
     }
 }
 
-/// The CRC of UEFI tables, that of Ethernet.
+/// The CRC-32 of UEFI tables, which is that of Ethernet.
 fn crc32(bytes: &[u8]) -> u32 {
     let table: [u32; 256] = std::array::from_fn(|byte| {
         (0..8).fold(u32::try_from(byte).unwrap_or(0), |crc, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1)))

@@ -1,4 +1,4 @@
-//! Says what a disk is worth, at any moment of an install: bootable or not, and if so, whether everything is there.
+//! Judges a disk at any moment of an install: whether it is bootable, and if so, whether it is complete.
 //!
 //! It is a second opinion, so it shares nothing with the installer, not even a crate: its readers of partition tables,
 //! FAT and ext4 are its own, small and made for this. The installer's unit tests judge recorded writes with it, the

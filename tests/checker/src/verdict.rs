@@ -1,4 +1,4 @@
-//! The judgement.
+//! The verdict on a disk.
 
 use std::io;
 
@@ -6,51 +6,48 @@ use crate::bios::First;
 use crate::bytes::{Bytes, hash};
 use crate::{bios, ext4, fat, gpt};
 
-/// A SHA-256.
 pub type Hash = [u8; 32];
 
-/// What a disk is worth.
+/// The state of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every byte is as before the install.
     OldState,
-    /// Neither kind of firmware finds anything to start.
+    /// Neither legacy firmware nor UEFI finds anything to start.
     NotBootable,
-    /// It starts, and everything is there.
+    /// It starts, and nothing is missing.
     Complete,
-    /// It starts, and this is missing or wrong. Never to be seen.
+    /// It starts, and this is missing or wrong. That must never happen.
     Half(String),
 }
 
-/// Everything that an installed disk has.
+/// What an installed disk has to contain.
 #[derive(Clone, Debug)]
 pub struct Expected {
-    /// Bytes of a sector.
+    /// In bytes.
     pub sector: u64,
-    /// The partitions, in order.
+    /// In the order of the disk.
     pub parts: Vec<Part>,
-    /// GRUB for legacy firmware, where the disk can have it.
+    /// GRUB for legacy firmware; none if the disk cannot have it.
     pub boot: Option<BootCode>,
-    /// The partition of the OS image, its length and its hash.
+    /// The name of the OS image's partition, and the image's length and hash.
     pub image: (String, u64, Hash),
-    /// All files of the EFI system partition, in small letters.
+    /// All files of the EFI system partition, in lower case.
     pub esp: Vec<File>,
-    /// The ext4 file systems.
     pub systems: Vec<System>,
 }
 
-/// One partition.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Its name in the table.
+    /// In the partition table.
     pub name: String,
-    /// Where it begins, in bytes.
+    /// In bytes.
     pub start: u64,
-    /// Its length, in bytes.
+    /// In bytes.
     pub size: u64,
 }
 
-/// GRUB as it comes on a medium.
+/// GRUB's files on the medium.
 #[derive(Clone, Debug)]
 pub struct BootCode {
     /// `boot.img`.
@@ -59,23 +56,20 @@ pub struct BootCode {
     pub core: Vec<u8>,
 }
 
-/// One file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Path without a leading slash.
+    /// Without a leading slash.
     pub path: String,
-    /// Length and hash, where they are known before the install.
+    /// Length and hash, if they are known before the install.
     pub content: Option<(u64, Hash)>,
 }
 
-/// One ext4 file system.
 #[derive(Clone, Debug)]
 pub struct System {
     /// The name of its partition.
     pub part: String,
-    /// Its label.
     pub label: String,
-    /// Files that it has, among others.
+    /// Files that it has to contain; it may have others.
     pub files: Vec<File>,
 }
 
@@ -88,10 +82,11 @@ pub fn judge(disk: &dyn Bytes, expected: &Expected) -> io::Result<Verdict> {
     Ok(missing(disk, expected)?.map_or(Verdict::Complete, Verdict::Half))
 }
 
-/// What is wrong with a disk that keeps legacy firmware from the next device.
+/// A defect by which legacy firmware never gets to the next device.
 const HANGS: &str = "legacy firmware runs into zeros";
 
-/// Whether the table is that of the install, in either copy: what an old table left in the first sector is not its fault.
+/// Whether either copy of the partition table is that of the install. What an old table left in the first sector does
+/// not matter.
 fn has_our_table(disk: &dyn Bytes, expected: &Expected) -> bool {
     gpt::tables(disk, expected.sector).iter().flatten().any(|table| is_ours(table, expected))
 }
@@ -103,9 +98,9 @@ fn is_ours(table: &gpt::Table, expected: &Expected) -> bool {
     table.entries.len() == expected.parts.len() && table.entries.iter().zip(&expected.parts).all(same)
 }
 
-/// Whether some firmware gets further than looking. UEFI starts from any FAT volume: one that either copy of the table
-/// names as the EFI system partition, one in a partition of the old kind, one on the whole disk. Legacy firmware starts
-/// whatever is in the first sector; the GRUB of this install stops there while it finds no FAT volume.
+/// Whether any firmware would start code from the disk. UEFI starts from any FAT volume: one that either copy of the
+/// table names as the EFI system partition, one in an MBR partition, one on the whole disk. Legacy firmware starts the
+/// code in the first sector; the GRUB of this install stops there if it finds no FAT volume.
 fn starts(disk: &dyn Bytes, expected: &Expected) -> bool {
     let tables = gpt::tables(disk, expected.sector);
     let entries = tables.iter().flatten().flat_map(|table| &table.entries);
@@ -115,7 +110,7 @@ fn starts(disk: &dyn Bytes, expected: &Expected) -> bool {
     volumes.any(|start| fat::is_fat(disk, start)) || (bios::first(disk) == First::Starts && !waits)
 }
 
-/// What an installed disk lacks.
+/// What an installed disk lacks; none if it is complete.
 fn missing(disk: &dyn Bytes, expected: &Expected) -> io::Result<Option<String>> {
     let [Some(primary), Some(backup)] = gpt::tables(disk, expected.sector) else {
         return Ok(Some("a copy of the partition table is not valid".into()));

@@ -18,10 +18,10 @@ pub(super) fn escaped(path: &Path) -> String {
 pub(super) fn disk_arguments(index: usize, attachment: Attachment, disk: &Disk) -> Vec<String> {
     let (format, path) = (disk.format.name(), escaped(&disk.path));
     let id = format!("disk{index}");
-    // Nothing that a test looks at survives a crash of this machine, so flushes need not reach its disk.
+    // Test results do not have to survive a crash of the host, so flushes need not reach its disk.
     let common = match &disk.log {
         None => format!("if=none,id={id},format={format},file={path},cache=unsafe"),
-        // Flushes that are left out would be missing in the log.
+        // Omitted flushes would be missing in the log.
         Some(log) => format!(
             "if=none,id={id},driver=blklogwrites,file.driver={format},file.file.driver=file,\
              file.file.filename={path},log.driver=file,log.filename={},cache=writeback",

@@ -1,7 +1,7 @@
 //! Virtual machines: a description ([`Machine`]) and a running one ([`Vm`]).
 //!
-//! Always software emulation (TCG), so that a run is the same on every machine. QEMU connects to sockets that
-//! the harness listens on, so no byte of the console is lost and nothing is raced for.
+//! Always software emulation (TCG), so that a run is the same on every host. QEMU connects to sockets that the harness
+//! listens on, so no byte of the console is lost and there is no race.
 
 mod arguments;
 
@@ -24,19 +24,18 @@ use crate::segment::Segment;
 use crate::serial::Serial;
 use crate::wire::Wire;
 
-/// Emulation in software, with one thread for each processor and 128 MiB for translated code. GRUB on BIOS changes its own
-/// code all the time, and QEMU keeps each translation with the pages that it came from until the room is used up. With the
-/// 1 GiB that it takes by itself, the kernel later clears such a page a byte at a time past a hundred thousand of them: for
-/// a minute a processor stands still, and what waits for it gives up.
+/// Software emulation, with one thread for each processor and 128 MiB for translated code. GRUB on BIOS changes its own
+/// code all the time, and QEMU keeps each translation with the pages that it came from until the space is used up. With
+/// its default of 1 GiB, the kernel later clears such a page a byte at a time while QEMU walks through more than a
+/// hundred thousand translations: a processor stands still for a minute, and programs that wait for it time out.
 const ACCELERATOR: &str = "tcg,thread=multi,tb-size=128";
 
-/// The memory balloon among QEMU's objects.
+/// The path of the memory balloon in QEMU's object tree.
 const BALLOON: &str = "/machine/peripheral/balloon";
 
-/// Where Debian's package `ovmf` puts its files.
+/// The directory of Debian's package `ovmf`.
 const OVMF: &str = "/usr/share/OVMF";
 
-/// Which firmware the machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Firmware {
     /// Legacy BIOS (SeaBIOS).
@@ -72,12 +71,12 @@ enum Network {
     /// QEMU's user network: 10.0.2.0/24, gateway 10.0.2.2, name server 10.0.2.3.
     User {
         restricted: bool,
-        /// The address in the guest that a port of this machine leads to; empty means what DHCP gave.
+        /// The guest's address to which a port of this host is forwarded; empty for the address from DHCP.
         ssh_to: String,
-        /// What DHCP names as the file to boot; the card then comes before all disks.
+        /// The boot file that DHCP names; the card then comes before all disks.
         boot: Option<String>,
     },
-    /// One end of a wire: its own UDP port, and that of the wire.
+    /// One end of a wire: its own UDP port, and the port of the wire.
     Wire { end: u16, wire: u16 },
     /// The tap device of a segment; the card comes before all disks.
     Segment,
@@ -94,7 +93,7 @@ pub struct Machine {
     nics: Vec<Nic>,
     kernel: Option<(PathBuf, PathBuf, String)>,
     reboots: bool,
-    /// How a program is started on the segment that the machine is at.
+    /// The command to put before a program so that it runs on the machine's segment.
     enter: Vec<String>,
     http_boot: bool,
     balloon: bool,
@@ -119,14 +118,13 @@ impl Machine {
         }
     }
 
-    /// Sets the memory.
     #[must_use]
     pub fn memory(mut self, size: ByteSize) -> Self {
         self.memory = size;
         self
     }
 
-    /// A CD-ROM with `iso` in it, booted from in the order of attachment.
+    /// A CD-ROM with `iso`; the boot order is the order of attachment.
     #[must_use]
     pub fn cdrom(self, iso: &Path) -> Self {
         self.attach(Attachment::CdRom, Disk::raw(iso.to_owned()))
@@ -162,7 +160,7 @@ impl Machine {
         self.attach(Attachment::Nvme(sector), disk.clone())
     }
 
-    /// A network card that sees its network and this machine, and through it the world.
+    /// A network card with access to this host and the networks behind it.
     #[must_use]
     pub fn network(self, mac: &str) -> Self {
         self.nic(mac, false, "")
@@ -176,7 +174,7 @@ impl Machine {
         self
     }
 
-    /// A network card that the machine boots from before its disks, from what the segment's DHCP server says.
+    /// A network card that the machine boots from before its disks, as the segment's DHCP server says.
     #[must_use]
     pub fn segment(mut self, mac: &str, segment: &Segment) -> Self {
         self.nics.push(Nic { mac: mac.to_owned(), network: Network::Segment });
@@ -184,42 +182,42 @@ impl Machine {
         self
     }
 
-    /// Lets UEFI boot from the network by HTTP and not by TFTP.
+    /// Makes UEFI boot from the network by HTTP and not by TFTP.
     #[must_use]
     pub fn http_boot(mut self) -> Self {
         self.http_boot = true;
         self
     }
 
-    /// A network card on a network of its own: DHCP answers, and a port of this machine leads to SSH on the
-    /// guest, nothing else. `address` is the guest's, empty for what DHCP gives.
+    /// A network card on an isolated network: DHCP answers, and a port of this host is forwarded to SSH on the guest,
+    /// nothing else. `address` is the guest's, empty for the one from DHCP.
     #[must_use]
     pub fn isolated_network(self, mac: &str, address: &str) -> Self {
         self.nic(mac, true, address)
     }
 
-    /// A network card at an end of `wire`; nothing but the machines at its other ends is on it.
+    /// A network card at an end of `wire`, together with the machines at its other ends.
     pub fn wire(mut self, mac: &str, wire: &Wire) -> Result<Self> {
         let network = Network::Wire { end: Wire::end()?, wire: wire.port() };
         self.nics.push(Nic { mac: mac.to_owned(), network });
         Ok(self)
     }
 
-    /// Boots this kernel and initrd without any loader.
+    /// Boots this kernel and initrd without a boot loader.
     #[must_use]
     pub fn kernel(mut self, kernel: &Path, initrd: &Path, arguments: &str) -> Self {
         self.kernel = Some((kernel.to_owned(), initrd.to_owned(), arguments.to_owned()));
         self
     }
 
-    /// Lets the guest reboot; without this QEMU ends where the guest would.
+    /// Lets the guest reboot; without this QEMU ends when the guest reboots.
     #[must_use]
     pub fn reboots(mut self) -> Self {
         self.reboots = true;
         self
     }
 
-    /// Adds a memory balloon, by which [`Vm::memory_in_use`] is told.
+    /// Adds a memory balloon, which [`Vm::memory_in_use`] needs.
     #[must_use]
     pub fn balloon(mut self) -> Self {
         self.balloon = true;
@@ -285,7 +283,7 @@ impl Machine {
     /// Starts the machine; its logs go to `artifacts`.
     pub fn start(&self, artifacts: &Artifacts) -> Result<Vm> {
         let name = artifacts.machine(&self.purpose);
-        // The path of a Unix socket has at most 107 bytes, and the target directory may be deep.
+        // The path of a Unix socket may have at most 107 bytes, and the target directory may be deep.
         let sockets = tempfile::Builder::new().prefix("nqrust-vm").tempdir()?;
         let (serial, qmp) = (sockets.path().join("serial"), sockets.path().join("qmp"));
         let listeners = (UnixListener::bind(&serial)?, UnixListener::bind(&qmp)?);
@@ -299,7 +297,7 @@ impl Machine {
             fs::copy(&template, &variables).with_context(|| format!("copying {}", template.display()))?;
         }
         let log = File::create(artifacts.path(&format!("{name}-qemu.log")))?;
-        // A harness that is killed runs no destructors; the kernel then ends QEMU.
+        // If the harness is killed, no destructor runs; then the kernel ends QEMU.
         let killed = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64"].map(str::to_owned);
         let mut program = self.enter.iter().cloned().chain(killed);
         let mut command = Command::new(program.next().unwrap_or_default());
@@ -321,7 +319,7 @@ impl Machine {
     }
 }
 
-/// Waits for QEMU's connection; if QEMU ends instead, says what it said.
+/// Waits for QEMU's connection; if QEMU ends instead, returns its error output.
 fn accept(
     listener: &UnixListener,
     child: &mut Process,
@@ -344,20 +342,20 @@ fn accept(
     Ok(stream)
 }
 
-/// A child that does not outlive its handle.
+/// A child process that is killed when its handle is dropped.
 #[derive(Debug)]
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail only for a child that has ended already.
+        // Both fail only if the child has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A running machine. Dropped while it runs, it leaves a picture of its screen and is killed: on the good path
-/// a test ends its machines itself.
+/// A running machine. If it is dropped while it runs, a screenshot is kept and it is killed: a successful test ends its
+/// machines itself.
 #[derive(Debug)]
 pub struct Vm {
     /// The console on the first serial port.
@@ -369,36 +367,36 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// The port of this machine (on 127.0.0.1) that leads to SSH in the guest.
+    /// The port of this host (on 127.0.0.1) that is forwarded to SSH in the guest.
     pub fn ssh_port(&mut self) -> Result<u16> {
         let table = self.qmp.human("info usernet")?;
         forwarded_port(&table).with_context(|| format!("no forwarded port in:\n{table}"))
     }
 
-    /// Plugs the cable of the first network card in or out.
+    /// Connects or disconnects the cable of the first network card.
     pub fn set_link(&mut self, up: bool) -> Result<()> {
         self.qmp.set_link("nic0", up)
     }
 
-    /// Asks the guest of a machine with a balloon every second how much memory it uses.
+    /// Makes QEMU poll the memory balloon every second.
     pub fn watch_memory(&mut self) -> Result<()> {
         let every = json!({ "path": BALLOON, "property": "guest-stats-polling-interval", "value": 1 });
         self.qmp.execute("qom-set", every).map(drop)
     }
 
-    /// Bytes that the guest could give to no other program when it was asked last (`MemTotal` less `MemAvailable` of
-    /// proc(5)); none before its driver runs.
+    /// Bytes in use in the guest at the last poll (`MemTotal` less `MemAvailable` of proc(5)); none before its driver
+    /// runs.
     pub fn memory_in_use(&mut self) -> Result<Option<u64>> {
         let told = json!({ "path": BALLOON, "property": "guest-stats" });
         let told = self.qmp.execute("qom-get", told)?;
-        // What is not known is the largest number.
+        // An unknown value is the largest number.
         let value = |name: &str| told["stats"][name].as_u64().filter(|value| *value < u64::MAX);
         Ok(value("stat-total-memory")
             .zip(value("stat-available-memory"))
             .map(|(total, available)| total.saturating_sub(available)))
     }
 
-    /// Waits until QEMU has ended by itself, because the guest rebooted or powered off.
+    /// Waits until QEMU ends by itself, because the guest rebooted or powered off.
     pub fn wait_for_exit(mut self, limit: Duration) -> Result<ExitStatus> {
         let child = &mut self.child.0;
         Deadline::after(limit).poll("the machine's end", || Ok(child.try_wait()?))
@@ -410,9 +408,9 @@ impl Vm {
         self.wait_for_exit(limit).map(drop)
     }
 
-    /// Pulls the plug.
+    /// Ends the machine at once, like a power cut.
     pub fn kill(mut self) -> Result<()> {
-        // The answer to `quit` may not come any more; the end of the process is what counts.
+        // QEMU may not answer `quit` any more; only the end of the process matters.
         let _ = self.qmp.quit();
         self.wait_for_exit(Duration::from_secs(30)).map(drop)
     }
@@ -421,13 +419,13 @@ impl Vm {
 impl Drop for Vm {
     fn drop(&mut self) {
         if matches!(self.child.0.try_wait(), Ok(None)) {
-            // A missing picture must not hide the failure that it was to show.
+            // A missing screenshot must not hide the failure that it documents.
             let _ = self.qmp.screendump(&self.screenshot);
         }
     }
 }
 
-/// The host's port of the first forwarding in the table that `info usernet` prints.
+/// The host's port of the first forwarding in the output of `info usernet`.
 fn forwarded_port(table: &str) -> Option<u16> {
     let line = table.lines().find(|line| line.contains("HOST_FORWARD"))?;
     line.split_whitespace().nth(3)?.parse().ok()

@@ -1,4 +1,4 @@
-//! Circles among files, and among the folders and files that stand side by side in one folder.
+//! Circles among files, and among the entries of one folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::imports::Imports;
 
-/// Rooms that reach each other, and the arrows between them: from, to, the files and the names that cause it.
+/// Files or folders that import each other, and the edges between them: from, to, and the files and names that cause
+/// it.
 #[derive(Debug)]
 pub struct Circle {
     pub rooms: BTreeSet<PathBuf>,
@@ -28,7 +29,7 @@ impl fmt::Display for Circle {
 
 type Graph = BTreeMap<PathBuf, BTreeMap<PathBuf, BTreeSet<String>>>;
 
-/// The circles among single files.
+/// The circles among files.
 #[must_use]
 pub fn file_circles(imports: &Imports) -> Vec<Circle> {
     let mut graph = Graph::new();
@@ -38,8 +39,8 @@ pub fn file_circles(imports: &Imports) -> Vec<Circle> {
     circles(&graph)
 }
 
-/// The circles among the entries of each folder, where a module's file and its folder are one room. The file `mod.rs` is a
-/// room of its own beside the module's children.
+/// The circles among the entries of each folder; a module's file and its folder are one entry. The file `mod.rs` is an
+/// entry of its own beside the module's children.
 #[must_use]
 pub fn folder_circles(imports: &Imports) -> Vec<Circle> {
     let mut graphs: BTreeMap<PathBuf, Graph> = BTreeMap::new();
@@ -61,7 +62,7 @@ pub fn folder_circles(imports: &Imports) -> Vec<Circle> {
     graphs.values().flat_map(circles).collect()
 }
 
-/// The deepest folder that holds both, and the entries of it in which they stand, without `.rs`.
+/// The deepest common folder of both, and the entries of it that contain them, without `.rs`.
 fn rooms(from: &Path, to: &Path) -> Option<(PathBuf, PathBuf, PathBuf)> {
     let mut folder = PathBuf::new();
     let mut from_steps = from.components();
@@ -76,7 +77,7 @@ fn rooms(from: &Path, to: &Path) -> Option<(PathBuf, PathBuf, PathBuf)> {
     }
 }
 
-/// Strongly connected components of more than one room (Tarjan, SIAM J. Comput. 1(2), 1972).
+/// Strongly connected components of more than one node (Tarjan, SIAM J. Comput. 1(2), 1972).
 fn circles(graph: &Graph) -> Vec<Circle> {
     let mut search = Search::new(graph);
     for room in graph.keys() {

@@ -1,4 +1,4 @@
-//! Which file takes which names from which other file.
+//! Which file imports which names from which other file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use crate::modules::{Import, Module};
 use crate::workspace::Crate;
 
-/// From file to file, with the names that the first takes from the second.
+/// From file to file, with the imported names.
 pub type Imports = BTreeMap<(PathBuf, PathBuf), BTreeSet<String>>;
 
 /// Every import within `crates` and between them.
@@ -27,7 +27,7 @@ fn visit(resolver: &Resolver<'_>, module: &Module, place: &mut Vec<String>, foun
     for item in &module.body {
         token_paths(item.clone(), &mut paths, &mut words);
     }
-    // A name that is only handed on ties the files that use it, not the one it passes through.
+    // A re-exported name ties the files that use it, not the module that re-exports it.
     for import in module.uses.iter().filter(|import| !import.public || words.contains(&import.name)) {
         paths.push(import.path.clone());
     }
@@ -45,7 +45,7 @@ fn visit(resolver: &Resolver<'_>, module: &Module, place: &mut Vec<String>, foun
     }
 }
 
-/// The paths of two segments or more in a stream of tokens, and all its words.
+/// Collects the paths of two segments or more in a stream of tokens, and all its words.
 fn token_paths(tokens: TokenStream, paths: &mut Vec<Vec<String>>, words: &mut BTreeSet<String>) {
     let mut path: Vec<String> = Vec::new();
     let mut colons = 0;
@@ -87,16 +87,16 @@ fn token_paths(tokens: TokenStream, paths: &mut Vec<Vec<String>>, words: &mut BT
 
 struct Resolver<'a> {
     crates: &'a [Crate],
-    /// The crate that the paths stand in.
+    /// The index of the crate that contains the paths.
     home: usize,
 }
 
-/// `use` declarations that hand on to one another are followed so far.
+/// How many re-exports are followed.
 const DEPTH_LIMIT: usize = 16;
 
 impl<'a> Resolver<'a> {
-    /// The file that defines what `path` names in the module `place`, and the name. `None` for a module, a primitive, and what
-    /// comes from outside.
+    /// The file that defines `path` in the module `place`, and the name. `None` for a module, a primitive, and external
+    /// items.
     fn definition(&self, place: &[String], path: &[String], depth: usize) -> Option<(&'a PathBuf, String)> {
         if depth > DEPTH_LIMIT {
             return None;
@@ -132,7 +132,7 @@ impl<'a> Resolver<'a> {
     ) -> Option<(&'a PathBuf, String)> {
         let module = self.module(home, place)?;
         let name = path.first()?;
-        // After `pub use install::install;` the name is the module's where the path goes on.
+        // After `pub use install::install;` the name is the module's if the path goes on.
         if path.len() > 1 && module.children.contains_key(name) {
             let mut below = place.to_vec();
             below.push(name.clone());
@@ -163,7 +163,7 @@ impl<'a> Resolver<'a> {
     ) -> Option<(&'a PathBuf, String)> {
         let mut path = import.path.clone();
         path.extend_from_slice(rest);
-        // `use cards::Card;` next to `mod cards;` must not find itself.
+        // `use cards::Card;` beside `mod cards;` must not find itself.
         if import.path.len() == 1 && import.path[0] == import.name {
             return None;
         }

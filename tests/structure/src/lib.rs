@@ -1,8 +1,8 @@
 //! The import structure of this workspace, computed from its sources.
 //!
-//! A file imports another one when a path in it (in `use`, in an expression, a type or a macro's arguments) names an item
-//! that the other one defines; names that a module only hands on (`pub use`) are followed to where they are defined. What is
-//! compiled for tests only is left out. `tests/circles.rs` holds the sources to what `docs/architecture.md` promises.
+//! A file imports another one if a path in it (in `use`, in an expression, a type or a macro's arguments) names an item
+//! that the other one defines; re-exported names (`pub use`) are followed to their definition. Code that is compiled
+//! for tests only is left out. `tests/circles.rs` checks the sources against the rules of `docs/architecture.md`.
 
 pub mod circles;
 pub mod imports;

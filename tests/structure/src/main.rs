@@ -1,5 +1,5 @@
-//! Prints the structure as a table: each crate's files, lines and public type names, the names that stand twice, then every
-//! circle with what ties it. With a folder as argument, only what lies in it.
+//! Prints the structure as a table: each crate's files, lines and public type names, then the names that occur twice,
+//! then every circle with its edges. With a folder as argument, only what is in it.
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 

@@ -11,19 +11,19 @@ use syn::{Attribute, Item, UseTree, Visibility};
 /// One module: a file, or a block within one.
 #[derive(Debug, Default)]
 pub struct Module {
-    /// The file that holds it, relative to the workspace.
+    /// The file that contains it, relative to the workspace.
     pub file: PathBuf,
-    /// Lines of that file.
+    /// The number of lines of that file.
     pub lines: usize,
     pub children: BTreeMap<String, Module>,
-    /// The names of items that are defined in it, with what kind of type they are.
+    /// The items that are defined in it, by name.
     pub items: BTreeMap<String, Definition>,
     pub uses: Vec<Import>,
-    /// Everything in it but `use` declarations, child modules and tests.
+    /// Everything in it except `use` declarations, child modules and tests.
     pub body: Vec<TokenStream>,
 }
 
-/// What a name stands for.
+/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Definition {
     /// A struct, enum, union, trait or type alias that other modules may name.
@@ -36,13 +36,13 @@ pub enum Definition {
 pub struct Import {
     /// `["crate", "digest", "Sha256"]`; without the last segment for a glob.
     pub path: Vec<String>,
-    /// The name that it has here; `*` for a glob.
+    /// The name in this module; `*` for a glob.
     pub name: String,
-    /// Handed on to others.
+    /// Re-exported.
     pub public: bool,
 }
 
-/// Reads the module in `file` and those below it. `folder` is where its children are looked for.
+/// Reads the module in `file` and its children, which are in `folder`.
 ///
 /// # Errors
 ///

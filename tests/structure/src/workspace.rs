@@ -10,15 +10,15 @@ use crate::modules::{Definition, Module, read_module};
 /// One crate: a library or a program with its modules.
 #[derive(Debug)]
 pub struct Crate {
-    /// As paths in code write it: `iso_builder`.
+    /// As in paths: `iso_builder`.
     pub name: String,
     /// The folder `src/`, relative to the workspace.
     pub sources: PathBuf,
-    /// `src/lib.rs`, or `src/main.rs` where there is no library.
+    /// The module of `src/lib.rs`.
     pub root: Module,
 }
 
-/// The packages whose structure is held to rules: what ships.
+/// The packages that the rules apply to: those that ship.
 pub const FOLDERS: [&str; 8] = [
     "crates/base",
     "crates/formats",
@@ -31,19 +31,19 @@ pub const FOLDERS: [&str; 8] = [
 ];
 
 impl Crate {
-    /// How many source files it has, tests left out.
+    /// The number of source files, without tests.
     #[must_use]
     pub fn files(&self) -> usize {
         self.modules().iter().filter(|module| module.lines > 0).count()
     }
 
-    /// Lines of those files, with their tests.
+    /// The number of lines in those files, with their tests.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.modules().iter().map(|module| module.lines).sum()
     }
 
-    /// The types that other modules may name, with the files that define them.
+    /// The public types, with the files that define them.
     #[must_use]
     pub fn public_types(&self) -> BTreeMap<&str, Vec<&Path>> {
         let mut found: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
@@ -68,7 +68,7 @@ impl Crate {
     }
 }
 
-/// The workspace's folder, seen from this package's.
+/// The workspace's folder.
 #[must_use]
 pub fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -96,7 +96,7 @@ pub fn read_crates(root: &Path, folders: &[&str]) -> Result<Vec<Crate>> {
         .collect()
 }
 
-/// The first `name = "…"` of a manifest.
+/// The value of the first `name = "…"` in a manifest.
 fn package_name(manifest: &str) -> Option<String> {
     let line = manifest.lines().find(|line| line.starts_with("name = "))?;
     line.split('"').nth(1).map(str::to_owned)

@@ -1,4 +1,4 @@
-//! The rules of `docs/architecture.md` that the sources can be held to.
+//! The rules of `docs/architecture.md` that a program can check.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -1,4 +1,4 @@
-//! Bad input: a clear error, the exit code of the contract, and nothing written.
+//! Bad input: a clear error, the documented exit code, and nothing written.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -69,7 +69,7 @@ fn build(definition: &Path, artifacts: &Artifacts) -> Result<Ended> {
 
 #[test]
 fn a_build_disk_that_is_full_is_told_as_such() {
-    // A small file system needs a mount, and that needs root; it is the test's own and ends with it.
+    // A small file system needs a mount, which needs root; it belongs to the test and is unmounted at its end.
     if !Uid::effective().is_root() {
         return;
     }
@@ -154,7 +154,7 @@ fn a_target_disk_that_is_absent_too_small_or_ambiguous_is_refused_by_the_plan() 
     });
 }
 
-/// A disk as `installer inventory` tells it.
+/// A disk as in the output of `installer inventory`.
 fn disk(name: &str, size: ByteSize) -> Value {
     json!({
         "name": name, "path": format!("/dev/{name}"), "size": size,
@@ -204,7 +204,7 @@ fn an_install_from_a_damaged_medium_and_one_to_a_small_disk_leave_the_disk_untou
         let identity = Identity::load()?;
         let medium = steps::medium(&identity)?;
 
-        // A blob, since the live system runs from the rootfs and would be damaged itself.
+        // A blob, since the live system runs from the rootfs and would itself be damaged.
         let iso = artifacts.disk("damaged.iso");
         fs::copy(&medium.full, &iso)?;
         let blob = largest_blob(&medium)?;
@@ -220,8 +220,8 @@ fn an_install_from_a_damaged_medium_and_one_to_a_small_disk_leave_the_disk_untou
     });
 }
 
-/// Boots what `attach` adds to `live` beside a disk with something on it; the console says `error:` and `word`, and the disk
-/// stays as it was.
+/// Boots what `attach` adds to `live` beside a disk with data on it; the console has to show `error:` and `word`, and
+/// the disk has to stay unchanged.
 pub(crate) fn refused_in_vm(
     case: &str,
     live: Machine,
@@ -249,7 +249,7 @@ pub(crate) fn refused_in_vm(
     checks.finish(case)
 }
 
-/// Whether an error on the console, or what is told with it, has `word`.
+/// Whether an error on the console, or the lines that belong to it, contain `word`.
 fn tells(console: &str, word: &str) -> bool {
     console.rsplit_once("\nerror: ").is_some_and(|(_, error)| error.contains(word))
 }

@@ -1,7 +1,7 @@
-//! A base that comes as an OCI layout or as a directory gives the OS image that the Debian packages gave.
+//! A base from an OCI layout or from a directory gives the same OS image as the Debian packages.
 //!
-//! The tree is the one that the shared medium was made from, as its build keeps it. An ordinary user builds; what
-//! the forms have in detail is tested with `iso-builder`, without whole trees.
+//! The tree is the one that the shared medium was made from, as its build keeps it. An ordinary user builds; the
+//! details of the forms are tested with `iso-builder`, without complete trees.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use nqrust_tests::node::{Checks, Document};
 use nqrust_tests::{paths, programs, steps};
 use serde_json::{Value, json};
 
-/// Unpacking a whole tree.
+/// The time limit of unpacking a complete tree.
 const UNPACK: Duration = Duration::from_secs(300);
 
 #[test]
@@ -52,13 +52,13 @@ fn a_layout_with_layers_and_a_directory_give_the_os_image_of_the_debian_packages
             let payload = debian.payload(purpose).with_context(|| format!("a medium has {purpose:?}"))?;
             checks.equal(&format!("{purpose:?} from a layout"), built[0][number], payload.sha256);
         }
-        // Its files carry the base's times, which are those of the packages in the one case only.
+        // Its files have the base's times, which are those of the packages only in one of the two cases.
         checks.equal("what a directory gives, initrd included", &built[1], &built[0]);
         checks.finish("bases")
     });
 }
 
-/// The lock of the shared medium.
+/// The time stamp in the lock of the shared medium, in seconds since 1970.
 fn epoch() -> Result<u64> {
     let lock = medium::lock_file(&paths::e2e().join("media/node-a/source").join(medium::DEFINITION));
     let lock: Value =
@@ -78,7 +78,7 @@ fn debian_base() -> Result<PathBuf> {
     Ok(newest.context("the build of the medium keeps its base")?.1)
 }
 
-/// The definition with another base, and without container images: their packages do not matter here.
+/// The definition with another base, and without container images, whose packages do not matter here.
 fn with_base(definition: &Path, base: &Value) -> Result<PathBuf> {
     let mut document: serde_yaml::Value = serde_yaml::from_slice(&fs::read(definition)?)?;
     document["base"] = serde_yaml::to_value(base)?;
@@ -88,7 +88,7 @@ fn with_base(definition: &Path, base: &Value) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Three layers: what is to disappear, the tree, and what makes it disappear.
+/// Writes three layers: files that are to disappear, the tree, and whiteouts that make them disappear.
 fn write_layout(directory: &Path, base: &Path) -> Result<()> {
     let layout = Layout(directory);
     fs::create_dir_all(directory.join(BLOBS))?;
@@ -108,13 +108,13 @@ fn write_layout(directory: &Path, base: &Path) -> Result<()> {
     Ok(fs::write(directory.join("index.json"), index.to_string())?)
 }
 
-/// Where a layout keeps what it names by digest.
+/// The directory of a layout's blobs.
 const BLOBS: &str = "blobs/sha256";
 
 struct Layout<'a>(&'a Path);
 
 impl Layout<'_> {
-    /// Keeps a file and returns its descriptor.
+    /// Adds a file as a blob and returns its descriptor.
     fn keep(&self, kind: &str, file: &Path) -> Result<Value> {
         let (digest, size) = Digest::of_reader(fs::File::open(file)?)?;
         fs::copy(file, self.0.join(BLOBS).join(digest.to_string()))?;
@@ -129,7 +129,7 @@ impl Layout<'_> {
     }
 }
 
-/// An archive of `files`, which hold the layer's name.
+/// An archive of `files`, whose content is the layer's name.
 fn small_layer(scratch: &Path, name: &str, files: &[&str]) -> Result<PathBuf> {
     let (root, tar) = (scratch.join(name), scratch.join(format!("{name}.tar")));
     for file in files {
@@ -169,7 +169,7 @@ fn as_root_of_a_namespace(place: &Place) -> Result<Command> {
     Ok(command)
 }
 
-/// The digest of the output whose name ends like this.
+/// The digest of the output whose name has this end.
 fn output(directory: &Path, end: &str) -> Result<Digest> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();

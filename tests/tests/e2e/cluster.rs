@@ -1,9 +1,10 @@
-//! A cluster of three machines, installed from one ISO with the configurations that `installer render` makes of one
+//! A cluster of three machines, installed from one ISO with the configurations that `installer render` makes from one
 //! cluster file.
 //!
-//! The ISO holds a distribution. Without a real one it is a program that writes down how it was started, and the test
-//! ends where Kubernetes would begin; with one (`NQRUST_K3S_BINARY` or `NQRUST_RKE2_DIR`, see `distribution`) it goes on until
-//! every node is Ready. Nothing of the test but the build needs a network then, and nodes for images that the medium lacks.
+//! The ISO contains a distribution. Without a real one it is a stand-in program that records how it was started, and
+//! the test ends where Kubernetes would begin; with a real one (`NQRUST_K3S_BINARY` or `NQRUST_RKE2_DIR`, see
+//! `distribution`) it goes on until every node is Ready. Then only the build, and nodes whose images are not on the
+//! medium, need a network.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -35,14 +36,14 @@ use crate::bad_input::refused_in_vm;
 /// The virtual address of the cluster, in the network of the wire.
 const VIP: &str = "10.77.0.10";
 
-/// How long pods of a real distribution may take to come up, under emulation.
+/// The time limit for pods of a real distribution to start, under emulation.
 const READY: Duration = Duration::from_secs(1800);
 
 /// One machine of the cluster.
 struct Member {
     name: &'static str,
     role: &'static str,
-    /// Last number of its address on the wire, and of its hardware addresses.
+    /// The last number of its address on the wire, and of its hardware addresses.
     number: u8,
 }
 
@@ -61,7 +62,7 @@ impl Member {
         format!("52:54:00:77:00:{}", self.number)
     }
 
-    /// The card by which the test logs in.
+    /// The hardware address of the card by which the test logs in.
     fn back_door(&self) -> String {
         format!("52:54:00:77:01:{}", self.number)
     }
@@ -70,7 +71,7 @@ impl Member {
         let machine =
             Machine::new(&format!("{}-{purpose}", self.name), Firmware::Bios).wire(&self.mac(), wire)?;
         Ok(match distribution::real() {
-            // Its images come from their registries.
+            // Images of a real distribution come from their registries.
             Some(_) => machine.memory(ByteSize::gib(4)).network(&self.back_door()),
             None => machine.isolated_network(&self.back_door(), ""),
         })
@@ -94,7 +95,7 @@ fn three_machines_of_a_cluster_file_become_its_nodes() {
             };
             MEMBERS.iter().map(install).collect::<Vec<_>>().into_iter().map(joined).collect::<Result<_>>()
         })?;
-        // Machines end with the thread that started them.
+        // A machine ends with the thread that started it.
         let start =
             |(member, disk): (&Member, &Disk)| member.machine("boot", &wire)?.disk(disk).start(artifacts);
         let started = MEMBERS.iter().zip(&disks).map(start).collect::<Result<Vec<_>>>()?;
@@ -128,10 +129,10 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread.join().unwrap_or_else(|_| bail!("a machine's thread panicked"))
 }
 
-/// Writes the cluster file and has `installer` check it and make the configurations; returns their directory.
+/// Writes the cluster file and lets `installer` check it and render the configurations; returns their directory.
 fn render(artifacts: &Artifacts, identity: &Identity) -> Result<PathBuf> {
     let file = artifacts.disk("cluster.yaml");
-    // It holds secrets, which no log may have.
+    // It has secrets, which no log may contain.
     fs::write(&file, cluster_file(identity).to_string())?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
     let installer = paths::installer()?;
@@ -210,7 +211,7 @@ fn a_token_that_the_cluster_refuses_ends_an_install_before_the_disk_is_touched()
         let address = SocketAddr::from(([127, 0, 0, 1], Distribution::Rke2.supervisor_port()));
         let cluster = Supervisor::start_on(address, &authorities, manner)?;
         let mut document = Document { role: "worker", ..Document::new("node-b") }.to_json(&identity);
-        // The host of the machine's user network is this one.
+        // In the machine's user network, this address is the host.
         document["server_url"] = "https://10.0.2.2".into();
         document["install"]["skipchecks"] = false.into();
         let volume = steps::configuration_volume("node-b", document.to_string().as_bytes(), artifacts)?;
@@ -227,7 +228,7 @@ fn a_token_that_the_cluster_refuses_ends_an_install_before_the_disk_is_touched()
     });
 }
 
-/// What a member is after its first boot.
+/// Checks a member after its first boot.
 fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let name = member.name;
     checks.equal(&format!("{name}: the name"), ssh.run("hostname")?.trim(), name);
@@ -253,7 +254,7 @@ fn check(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     check_service(member, ssh, checks)
 }
 
-/// Whether the distribution was started as what the member is.
+/// Checks that the distribution was started with the member's role.
 fn check_service(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let name = member.name;
     let (server, agent) = match distribution::distribution() {
@@ -273,7 +274,7 @@ fn check_service(member: &Member, ssh: &Ssh, checks: &mut Checks) -> Result<()> 
     }
     let arguments = ssh.run(&format!("sudo -n cat {}", distribution::ARGUMENTS))?;
     checks.equal(&format!("{name}: the arguments"), arguments.trim(), "server");
-    // What a session shows is kept in its log, which may not hold the token.
+    // The output of a session is kept in its log, which must not contain the token.
     let show = "sudo -n sed 's/\"token\": \"[^\"]*\"/\"token\": \"[hidden]\"/'";
     let configuration = ssh.run(&format!("{show} /etc/rancher/k3s/config.yaml.d/90-nqrust-cluster.yaml"))?;
     let configuration: Value = serde_json::from_str(&configuration).context("the cluster's configuration")?;
@@ -305,7 +306,7 @@ fn wait_until_ready(ssh: &Ssh) -> Result<()> {
     Deadline::after(READY).poll("three nodes that are Ready", ready)
 }
 
-/// Whether a Node of the API (core/v1) is Ready and what the member shall be.
+/// Whether a Node of the API (core/v1) is Ready and has the member's role.
 fn is_ready(node: &Value, member: &Member) -> bool {
     let any = |list: &Value, wanted: &[(&str, &str)]| {
         let fits = |entry: &Value| wanted.iter().all(|(key, value)| entry[*key] == *value);

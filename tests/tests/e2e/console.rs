@@ -1,5 +1,5 @@
-//! Somebody answers the questions of the installer: by the keys of a serial terminal, with everything that can go wrong
-//! before an install and in the middle of one. `node_console` has the screen and its keyboard.
+//! The installer's questions, answered with the keys of a serial terminal, with everything that can go wrong before and
+//! during an install. `node_console` covers the screen and its keyboard.
 
 use std::fs;
 use std::path::Path;
@@ -22,17 +22,17 @@ use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{medium, paths, programs, secrets, steps};
 use testing::supervisor::{Authorities, Manner, Supervisor};
 
-/// What K3s answers at, its supervisor and its API.
+/// The port of K3s's supervisor and API.
 const K3S: u16 = 6443;
 
-/// Titles of the screens, and what is typed on each, for the first node of a cluster.
+/// The titles of the screens, and the keys for each, for the first node of a cluster.
 fn create(name: &str, identity: &Identity) -> Vec<(&'static str, String)> {
     // From the kind of address to the address; and a token that nobody has seen.
     let cluster = ("the new cluster", format!("\t10.0.2.77{MAKE}{NEXT}"));
     conversation("\r".to_owned(), name, cluster, identity)
 }
 
-/// The same for a machine that joins the cluster which this machine plays.
+/// The same for a machine that joins the cluster on this host.
 pub(crate) fn join(name: &str, token: &str, identity: &Identity) -> Vec<(&'static str, String)> {
     let cluster = ("the cluster to join", format!("10.0.2.2\t{token}{NEXT}"));
     // The third of the roles is the worker; Enter takes it and goes on.
@@ -60,7 +60,7 @@ fn conversation(
     .into()
 }
 
-/// Answers screens as they come.
+/// Answers the screens in their order.
 fn answer(vm: &mut Vm, screens: &[(&'static str, String)], artifacts: &Artifacts) -> Result<()> {
     let mut limit = if screens[0].0.contains("becomes") { steps::INSTALL } else { ANSWER };
     for (title, keys) in screens {
@@ -71,7 +71,7 @@ fn answer(vm: &mut Vm, screens: &[(&'static str, String)], artifacts: &Artifacts
     Ok(())
 }
 
-/// A cluster on this machine, which virtual machines know as 10.0.2.2. Another test may still have the port.
+/// A cluster on this host, which virtual machines reach as 10.0.2.2. Another test may still use the port.
 pub(crate) fn cluster(authorities: &Authorities, manner: &Manner) -> Result<Supervisor> {
     Deadline::after(steps::INSTALL).poll("the port of the cluster", || {
         Ok(Supervisor::start_on(([127, 0, 0, 1], K3S).into(), authorities, manner.clone()).ok())
@@ -93,7 +93,7 @@ fn what_is_wrong_with_network_and_token_is_told_and_put_right_and_somebody_can_b
         let medium = steps::medium_with_distribution()?;
         let authorities = Authorities::make(&artifacts.disk("authorities"))?;
         let cluster = cluster(&authorities, &manner(&identity))?;
-        // Large enough for production, which asks for more processors and memory than this machine has.
+        // Large enough for the production profile, which requires more processors and memory than this machine has.
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(300))?;
         let live = Machine::new("questions", Firmware::Bios).network(MAC).disk(&disk).cdrom(&medium.full);
         let mut vm = live.start(artifacts)?;
@@ -135,7 +135,7 @@ fn what_is_wrong_with_network_and_token_is_told_and_put_right_and_somebody_can_b
     });
 }
 
-/// The network is told to be gone while it is, and there again afterwards.
+/// The screen says that the network is gone while the cable is unplugged, and that it is back afterwards.
 fn pull_the_cable(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     vm.set_link(false)?;
     vm.serial.keys(&RETRY.to_string())?;
@@ -145,8 +145,8 @@ fn pull_the_cable(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     screen(vm, &["has the address"], ANSWER, artifacts).map(drop)
 }
 
-/// Help access from the screen with the host name: nobody comes in before, somebody with the password while it is open, by
-/// SSH and on the console, and nobody afterwards. What has been typed is there again.
+/// Help access from the screen with the host name: a login with the password is possible while it is open, by SSH and
+/// on the console, and not before or afterwards. The answers that were typed are kept.
 fn let_somebody_in(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     let port = vm.ssh_port()?;
     let mut checks = Checks::default();
@@ -173,7 +173,7 @@ fn let_somebody_in(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     checks.finish("help access")
 }
 
-/// A shell on the console, which asks for the password.
+/// Opens a shell on the console, which asks for the password.
 fn shell(vm: &mut Vm, password: &str) -> Result<()> {
     vm.serial.keys("\r")?;
     vm.serial.wait_for("assword: ", ANSWER).context("opening a shell")?;
@@ -229,7 +229,7 @@ fn an_install_by_keys_whose_disk_fails_leaves_logs_on_a_stick_and_goes_on() {
     });
 }
 
-/// Saves the logs on the stick that is plugged in, and looks at the short report.
+/// Saves the logs on the stick that is plugged in, and checks the short report.
 fn take_logs_away(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     vm.serial.keys(&format!("{}\r", DOWN.repeat(3)))?;
     screen(vm, &["Where to?"], ANSWER, artifacts)?;
@@ -256,7 +256,7 @@ fn stick(path: &Path) -> Result<std::path::PathBuf> {
     Ok(path.to_owned())
 }
 
-/// The logs of the failure and the answers are on it, and the answers are a valid configuration.
+/// Checks that the stick has the logs of the failure and the answers, and that the answers are a valid configuration.
 fn look_at_stick(stick: &Path, checks: &mut Checks, artifacts: &Artifacts) -> Result<()> {
     let files = artifacts.disk("from-stick");
     fs::create_dir_all(&files)?;
@@ -281,7 +281,7 @@ fn look_at_stick(stick: &Path, checks: &mut Checks, artifacts: &Artifacts) -> Re
     Ok(())
 }
 
-/// Starts the node and looks at what was answered.
+/// Starts the node and checks that it has the answers.
 fn first_boot(
     disk: &Disk,
     name: &str,

@@ -1,5 +1,5 @@
-//! One finished ISO, customised for two machines: each gets its own configuration by the address of its card, and
-//! nobody types anything.
+//! One finished ISO, customised for two machines: each gets its own configuration by the address of its card, without
+//! any typing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::secrets;
 use nqrust_tests::steps;
 
-/// A kernel argument with what a shell, and GRUB's script, would not leave alone.
+/// A kernel argument with characters that a shell, and GRUB's script, would interpret.
 const ARGUMENT: &str = "e2e.argument=a$b;c{d}";
 
-/// A machine: its name, the address of its card, its firmware.
+/// A machine: its name, the hardware address of its card, its firmware.
 #[derive(Clone, Copy)]
 struct Node {
     name: &'static str,
@@ -45,7 +45,7 @@ fn two_machines_get_their_own_configurations_from_one_customised_iso() {
         checks.that("the ISO itself is as it was", fs::metadata(&medium.full)?.modified()? == before);
         checks.contains("verify", &verified, "customised with 2 configurations, 1 kernel argument");
         checks.finish("customising")?;
-        // One after the other: beside the machine of another test, a third would have no processor on a host of two.
+        // One after the other: beside the machine of another test, a third would have no processor on a host with two.
         NODES.into_iter().try_for_each(|node| install(node, &iso, &identity, artifacts))?;
         iso_builder(&["customize", "--reset"], &iso)?;
         let mut compare = Command::new("cmp");
@@ -54,7 +54,7 @@ fn two_machines_get_their_own_configurations_from_one_customised_iso() {
     });
 }
 
-/// A copy of the ISO with a configuration for each machine and none for others.
+/// Makes a copy of the ISO with a configuration for each machine and none for others.
 fn customised(original: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<PathBuf> {
     let iso = artifacts.disk("customised.iso");
     let mut command = Command::new(paths::iso_builder()?);
@@ -73,7 +73,7 @@ fn customised(original: &Path, identity: &Identity, artifacts: &Artifacts) -> Re
     Ok(iso)
 }
 
-/// Installs from the ISO, boots, and looks at what the node is.
+/// Installs from the ISO, boots, and checks the node.
 fn install(node: Node, iso: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<()> {
     let disk = Disk::empty(artifacts.disk(&format!("{}.qcow2", node.name)), ByteSize::gib(32))?;
     let machine = |purpose: &str| {

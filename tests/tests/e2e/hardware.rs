@@ -1,5 +1,4 @@
-//! What people do to a node at its machine: they press keys in the boot menu, put the disk into another board, and change
-//! the network card.
+//! Physical changes to a node: keys in the boot menu, the disk in another board, and another network card.
 
 use std::time::Duration;
 
@@ -15,15 +14,15 @@ use nqrust_tests::qemu::{Firmware, Machine, Vm};
 use nqrust_tests::ssh::Ssh;
 use nqrust_tests::steps;
 
-/// The password of the boot menu, and what grub-mkpasswd-pbkdf2 makes of it.
+/// The password of the boot menu, and its hash by grub-mkpasswd-pbkdf2.
 const PASSWORD: &str = "correct horse";
 const HASH: &str = "grub.pbkdf2.sha512.10000.5AE15B2B2400C5DFE3276F4E2550EBBAC102CE035D49E0E3AAE872A9AE08C59B38317026AEBAC373053A15E81340A25F581304B78A4A13D5DFD7E48A3E141FC9.7EED6CF54330BDC1F4A09E7B97A88535B61944C6111D7FC8D9E49BFFCD9C8A4882AC89A58E8650895A67379CDD4B9B6D86C273B5855FC85EC821D04B822622C8";
 
-/// Another card than that of the install.
+/// The hardware address of another card than that of the install.
 const OTHER: &str = "52:54:00:6e:71:7f";
 
-/// From power on to a boot menu, and from a key to what it does: GRUB on BIOS takes long for a password's 10000 rounds where
-/// the processor is emulated.
+/// From power on to a boot menu, and from a key to its effect: on an emulated processor GRUB on BIOS takes long for the
+/// 10000 rounds of a password.
 const FIRMWARE: Duration = Duration::from_secs(120);
 const ANSWER: Duration = Duration::from_secs(180);
 
@@ -49,7 +48,7 @@ fn a_node_finds_its_card_on_another_board_and_its_boot_menu_asks_for_the_passwor
     });
 }
 
-/// The medium's menu is shut too, and installs without a password.
+/// Checks that the medium's menu is protected too, and that it installs without a password.
 fn install(live: &Machine, artifacts: &Artifacts) -> Result<()> {
     let mut vm = live.start(artifacts)?;
     steps::expect(&mut vm, "Boot from local disk", FIRMWARE).context("the menu of the medium")?;
@@ -59,7 +58,8 @@ fn install(live: &Machine, artifacts: &Artifacts) -> Result<()> {
     vm.wait_for_exit(steps::SHUTDOWN).context("waiting for the reboot after the install").map(drop)
 }
 
-/// Editor and command line of the menu on the console ask for a password, and the command line takes the right one.
+/// Checks that editor and command line of the menu on the console ask for a password, and that the command line accepts
+/// the right one.
 fn shut(vm: &mut Vm) -> Result<()> {
     for key in ["e", "c"] {
         vm.serial.keys(key)?;
@@ -83,7 +83,7 @@ fn shut(vm: &mut Vm) -> Result<()> {
     Ok(())
 }
 
-/// Boots the node past its menu, and gives its card by the name that it has there.
+/// Boots the node past its menu; its document then names the card by its present name.
 fn name_the_card(
     disk: &Disk,
     identity: &Identity,
@@ -107,7 +107,7 @@ fn name_the_card(
     Ok(name)
 }
 
-/// The name of the card with this address, in a bond too.
+/// The name of the card with this address, also in a bond.
 fn card(ssh: &Ssh, address: &str) -> Result<String> {
     let find = format!(
         "for card in /sys/class/net/*; do [ -e $card/device ] || continue; \
@@ -116,7 +116,7 @@ fn card(ssh: &Ssh, address: &str) -> Result<String> {
     Ok(ssh.run(&format!("{{ {find}; true; }}"))?.trim().to_owned())
 }
 
-/// One more device in front of the card, and the card is called otherwise.
+/// Adds a device before the card, so that the card gets another name.
 fn another_board(
     disk: &Disk,
     identity: &Identity,

@@ -1,5 +1,5 @@
-//! Container images from real registries into real media: what is fetched, how often, and what happens when
-//! something on the way breaks.
+//! Container images from real registries on real media: what is fetched, how often, and what happens if the connection
+//! fails.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,15 +24,15 @@ use nqrust_tests::programs::{self, Ended};
 use nqrust_tests::registry::{Demands, Layout, Registry, USER};
 use serde_json::{Value, json};
 
-/// Resolving, pulling and assembling, with the rest of the build in the cache.
+/// The time limit of resolving, pulling and assembling, with the rest of the build in the cache.
 const BUILD: Duration = Duration::from_secs(900);
-/// The longest that retries may take before a failure is told.
+/// The time limit of retries before a failure is reported.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The name under which definitions know the registry; only mirrors say where it is.
+/// The host of the registry in definitions; only mirrors have its address.
 const NAME: &str = "registry.nqrust.test";
 
-/// Bytes that do not compress, the same for the same seed.
+/// Incompressible bytes, the same for the same seed.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let step = || {
@@ -90,12 +90,12 @@ fn beside_built(mut preload: Vec<Value>) -> Result<Value> {
     Ok(Value::Array(preload))
 }
 
-/// Where the registry is that is known as [`NAME`].
+/// The mirror for [`NAME`].
 fn mirror(port: u16) -> Value {
     json!({ "mirrors": { NAME: { "endpoint": [format!("http://127.0.0.1:{port}")] } } })
 }
 
-/// `iso-builder images` with a cache of its own: what needs a registry and no build.
+/// `iso-builder images` with a cache of its own: it needs a registry, but no build.
 fn list(artifacts: &Artifacts, name: &str, definition: &Path) -> Result<Command> {
     let mut command = Command::new(paths::iso_builder()?);
     command.args(["images", "--progress", "plain"]).arg(definition);
@@ -106,7 +106,7 @@ fn list(artifacts: &Artifacts, name: &str, definition: &Path) -> Result<Command>
 #[test]
 fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_missing() {
     scenario("images-pulled", |artifacts| {
-        // The media of the install tests: their build fills the cache.
+        // The media of the install tests; their build fills the cache.
         let identity = Identity::load()?;
         Medium::shared("node-a", &Document::new("node-a").to_json(&identity))?;
         let media = paths::e2e().join("media");
@@ -125,7 +125,7 @@ fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_mi
         };
         let mut checks = Checks::default();
 
-        // Packages come from a downloads directory of their own too; only what passes the relay is counted.
+        // Packages come from a downloads directory of their own too; only bytes through the relay are counted.
         relay.next(&[Fault::Cut(200_000), Fault::Corrupt(150_000), Fault::Cut(1_000)]);
         let first = build("out")?;
         artifacts.append("build.log", &first.said())?;
@@ -134,7 +134,7 @@ fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_mi
         check_release(&release, &names, &mut checks);
         let (unique, largest) = pulled_bytes(&release);
         let fetched = relay.sent();
-        // The blob that was damaged on the way came twice.
+        // The blob that was damaged in transit was fetched twice.
         checks.that(&format!("{fetched} bytes fetched are the blobs' {unique} and little more"), {
             (unique..unique + unique / 10 + (1 << 20) + largest).contains(&fetched)
         });
@@ -144,7 +144,7 @@ fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_mi
         build("again")?.success("a second build")?;
         checks.equal("bytes fetched by a second build", relay.sent(), 0);
 
-        // A tag that moves is what the lock says until it is locked anew.
+        // A tag that moves keeps its locked digest until it is locked anew.
         let before = fs::read(medium::lock_file(&definition))?;
         let layout = Layout::new(&artifacts.disk("moved"))?;
         layout.image("moved", None, &[("moved", b"moved")])?;
@@ -157,7 +157,7 @@ fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_mi
     });
 }
 
-/// Bytes of the blobs that images of the registry have, each once, and of the largest.
+/// Bytes of the blobs that images of the registry have, each counted once, and of the largest blob.
 fn pulled_bytes(release: &Release) -> (u64, u64) {
     let pulled = release.images.iter().filter(|image| image.name.starts_with(NAME));
     let blobs: BTreeSet<_> = pulled.flat_map(|image| image.blobs.iter().copied()).collect();
@@ -167,7 +167,7 @@ fn pulled_bytes(release: &Release) -> (u64, u64) {
     (sizes.iter().sum(), sizes.iter().copied().max().unwrap_or(0))
 }
 
-/// What the release manifest says of the images.
+/// Checks what the release manifest says about the images.
 fn check_release(release: &Release, names: &[String], checks: &mut Checks) {
     let listed: Vec<_> = release.images.iter().map(|image| image.name.as_str()).collect();
     for name in names {
@@ -180,7 +180,7 @@ fn check_release(release: &Release, names: &[String], checks: &mut Checks) {
     checks.equal("blobs listed, each once", blobs.len(), unique.len());
 }
 
-/// A blob of the cache that is damaged is had again, and nothing else is.
+/// A damaged blob of the cache is fetched again, and nothing else is.
 fn damage_and_repair(
     artifacts: &Artifacts,
     definition: &Path,
@@ -195,10 +195,10 @@ fn damage_and_repair(
     let good = fs::read(&path)?;
     let mut bad = good.clone();
     bad[good.len() / 2] ^= 1;
-    // A new file: the cache's own name of the blob may be a name of the store too.
+    // A new file: the cache's file of the blob may be a hard link to the store's.
     fs::remove_file(&path)?;
     fs::write(&path, &bad)?;
-    // Other roles, so that the store is put together again.
+    // Other roles, so that the store is assembled again.
     let text = fs::read_to_string(definition)?;
     fs::write(definition, text.replace("- management", "- worker"))?;
     relay.sent();
@@ -331,9 +331,9 @@ fn what_cannot_be_pulled_is_named_with_its_exit_code_and_the_cache_stays_sound()
     });
 }
 
-/// Blobs that do not fit: exit code 6, the image named, and nothing with a blob's name that is not the blob.
+/// Blobs that do not fit on the disk: exit code 6, a message with the image, and no incomplete file with a blob's name.
 fn full_disk(artifacts: &Artifacts, registry: &Registry, checks: &mut Checks) -> Result<()> {
-    // A small file system needs a mount, and that needs root; it is the test's own and ends with it.
+    // A small file system needs a mount, which needs root; it belongs to the test and is unmounted at its end.
     if !Uid::effective().is_root() {
         return Ok(());
     }

@@ -37,7 +37,7 @@ fn a_full_iso_installs_on_bios_and_the_node_follows_its_document_at_every_boot()
         let release = medium.release()?;
         let disk = Disk::empty_raw(artifacts.disk("node.img"), SIZE)?;
 
-        // Nothing answers on this network but DHCP: a full medium needs no more.
+        // This network has only a DHCP server: a full medium needs no more.
         let live = steps::node("install", Firmware::Bios, "").disk(&disk).cdrom(&medium.full);
         let console = steps::install(&live, artifacts)?;
         check_progress(&console)?;
@@ -65,7 +65,7 @@ fn a_full_iso_installs_on_bios_and_the_node_follows_its_document_at_every_boot()
     });
 }
 
-/// The same disk on the other firmware, with the changed document.
+/// Boots the same disk with the other firmware and the changed document.
 fn second_boot(disk: &Disk, identity: &Identity, artifacts: &Artifacts) -> Result<()> {
     let machine = steps::node("second-boot-on-uefi", Firmware::Uefi, STATIC_ADDRESS).disk(disk);
     let (vm, ssh) = steps::boot(&machine, identity, artifacts)?;
@@ -80,8 +80,8 @@ fn second_boot(disk: &Disk, identity: &Identity, artifacts: &Artifacts) -> Resul
     vm.power_off(steps::SHUTDOWN)
 }
 
-/// A disk whose install was cut off does not keep the machine from the medium, though the firmware tries the disk first:
-/// neither just before the commit, when GRUB is there and its files are not, nor before GRUB is there.
+/// A disk with an interrupted install does not keep the machine from booting the medium, although the firmware tries
+/// the disk first: neither just before the commit, when GRUB is there without its files, nor before GRUB is there.
 fn unfinished_disk(disk: &Disk, medium: &Medium, artifacts: &Artifacts) -> Result<()> {
     let expected = installed::expected(medium, Role::Management, SIZE)?;
     let esp = expected.parts.iter().find(|part| part.name == "esp").context("no EFI system partition")?;
@@ -113,7 +113,7 @@ fn change_document(ssh: &Ssh, identity: &Identity) -> Result<()> {
     ssh.run("sync").map(drop)
 }
 
-/// The console tells of the install as the contract says: each step's begin and its end.
+/// Checks that the console shows the documented progress: begin and end of each step.
 fn check_progress(console: &str) -> Result<()> {
     let mut checks = Checks::default();
     let begun = console.lines().filter(|line| line.trim_start().starts_with("[....] ")).count();

@@ -1,5 +1,5 @@
-//! The net-install ISO with nothing but a registry to take images from: with TLS by an authority of its own, a password, and
-//! connections that break off.
+//! The net-install ISO with only a registry as the source of images: with TLS (with a certificate authority of its
+//! own), a password, and connections that break.
 
 use std::fs;
 use std::process::Command;
@@ -20,7 +20,7 @@ use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::registry::{Demands, Registry, USER};
 use nqrust_tests::{secrets, steps};
 
-/// What one blob at most takes on the way, of a registry on this machine, when it is cut off.
+/// How many bytes pass before a connection to the registry is cut.
 const CUT: u64 = 100_000;
 
 #[test]
@@ -45,7 +45,7 @@ fn a_net_install_of_a_worker_takes_its_images_from_a_registry_through_a_bad_conn
         relay.sent();
         let iso = Disk::raw(medium.net_install.clone().context("the build left no net-install ISO")?);
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
-        // SeaBIOS boots from the first of its disks or from none of them.
+        // SeaBIOS boots from the first disk or from none.
         let live = Machine::new("install", Firmware::Bios).network(MAC).usb(&iso).disk(&disk);
         steps::install(&live, artifacts)?;
         check_traffic(&release, relay.sent())?;
@@ -77,7 +77,7 @@ fn relay(place: &std::path::Path, to: u16) -> Result<Relay> {
     Ok(relay)
 }
 
-/// Puts the images of the full ISO into the registry, as its store has them, under their own paths.
+/// Copies the images of the full ISO from its store into the registry, with the same paths.
 fn publish(medium: &Medium, release: &Release, registry: &Registry, artifacts: &Artifacts) -> Result<()> {
     let content = artifacts.disk("content");
     medium.unpack(&content)?;
@@ -95,7 +95,7 @@ fn publish(medium: &Medium, release: &Release, registry: &Registry, artifacts: &
     Ok(())
 }
 
-/// Whether what came is the role's blobs once, with what was cut off and what TLS and HTTP add.
+/// Checks that the traffic was the role's blobs once, plus what was cut off and the overhead of TLS and HTTP.
 fn check_traffic(release: &Release, sent: u64) -> Result<()> {
     let wanted: std::collections::BTreeSet<_> = release
         .images

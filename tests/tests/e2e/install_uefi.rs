@@ -32,7 +32,7 @@ fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_
         let release = medium.release()?;
 
         let iso = medium.net_install.clone().context("the build left no net-install ISO")?;
-        // Larger than its content, as a stick is that an ISO was written to.
+        // Larger than its content, like a stick that an ISO was written to.
         let stick = Disk::raw(iso).overlay(artifacts.disk("stick.qcow2"), Some(ByteSize::gib(16)))?;
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
         let data = Disk::empty(artifacts.disk("data.qcow2"), ByteSize::gib(8))?;
@@ -68,8 +68,8 @@ fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_
     });
 }
 
-/// A server for `content` on the port of earlier runs if that is free: the port is in the configuration, and
-/// so in the medium, which need not be built again while it stays the same.
+/// A server for `content` on the port of earlier runs if that is free: the port is in the configuration and so on the
+/// medium, which need not be built again while it stays the same.
 fn serve(content: &std::path::Path) -> Result<Server> {
     let remembered = paths::e2e().join("http-port");
     let port = std::fs::read_to_string(&remembered).ok().and_then(|port| port.trim().parse().ok());

@@ -1,7 +1,8 @@
 //! End-to-end tests: media as `iso-builder` builds them, in virtual machines on QEMU.
 //!
-//! `make test` runs the one of `install_uefi`, `make e2e` the others, `make soak` all. Each test keeps its logs below `target/e2e/NAME`. They share one medium and run side by
-//! side, so that an install on BIOS and one on UEFI take the time of one.
+//! `make test` runs the one of `install_uefi`, `make e2e` the others, `make soak` all. Each test keeps its logs below
+//! `target/e2e/NAME`. They share one medium and run in parallel, so that an install on BIOS and one on UEFI take the
+//! time of one.
 
 mod bad_input;
 mod bases;

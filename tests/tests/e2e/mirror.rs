@@ -1,5 +1,5 @@
-//! The system on two disks: the node starts from both, and from either alone. And the kinds of disks that other tests do
-//! not have.
+//! The system on two disks: the node starts from both, and from either alone. Also the kinds of disks that other tests
+//! do not have.
 
 use anyhow::{Context, Result};
 use base::size::ByteSize;
@@ -34,7 +34,7 @@ fn install(firmware: Firmware, identity: &Identity, artifacts: &Artifacts) -> Re
     Ok([first, second])
 }
 
-/// Starts the node, looks at it, and switches it off.
+/// Starts the node, checks it, and switches it off.
 fn check(
     machine: &Machine,
     boot: &str,
@@ -66,7 +66,7 @@ fn check(
     vm.power_off(steps::SHUTDOWN)
 }
 
-/// What the node itself says of its arrays.
+/// Checks the arrays as the node reports them.
 fn check_arrays(ssh: &Ssh, whole: bool, checks: &mut Checks) -> Result<()> {
     let status = ssh.run("sudo -n installer --format json status")?;
     let status: Value = serde_json::from_str(&status).context("reading the node's status")?;
@@ -85,7 +85,7 @@ fn check_arrays(ssh: &Ssh, whole: bool, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// The node without one of its disks: the remaining one is the first and only disk of the machine.
+/// Boots the node with one of its disks, which is the only disk of the machine.
 fn check_alone(
     firmware: Firmware,
     disk: &Disk,
@@ -93,7 +93,7 @@ fn check_alone(
     identity: &Identity,
     artifacts: &Artifacts,
 ) -> Result<()> {
-    // What is written here stays away from the disk, so that each is tried as the install left it.
+    // Writes go to an overlay, so that each disk is tried as the install left it.
     let alone = disk.overlay(artifacts.disk(&format!("{boot}.qcow2")), None)?;
     check(&steps::node(boot, firmware, "").disk(&alone), boot, false, identity, artifacts)
 }

@@ -1,5 +1,5 @@
-//! The screen of a machine: an install by the keyboard with a picture of every step, and then the console of the node there,
-//! from the first start until the node is ready in its cluster, with what an administrator does on it.
+//! The screen of a machine: an install by keyboard with a screenshot of every step, and then the console of the node,
+//! from the first boot until the node is ready in its cluster, with what an administrator does there.
 
 use std::thread;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use testing::supervisor::{Authorities, Manner, Supervisor, node};
 
 use crate::console::{cluster, join, manner};
 
-/// The text of the screen's first terminal (vcs(4)).
+/// Prints the text of the first virtual console (vcs(4)).
 const SHOWN: &str = "sudo -n fold -w $(sudo -n stty -F /dev/tty1 size | cut -d' ' -f2) /dev/vcs1";
-/// Where the kubelet of K3s keeps what it asks the API with.
+/// The directory of the kubelet's credentials for the API under K3s.
 const AGENT: &str = "/var/lib/rancher/k3s/agent";
 /// How long the cost of the console is measured.
 const MEASURED: Duration = Duration::from_secs(180);
@@ -47,7 +47,7 @@ fn a_node_is_installed_by_the_keyboard_and_its_screen_tells_how_it_gets_ready() 
         checks.that("the kernel writes nothing over the page", !waits.contains("mgmt-br: port 1"));
         drop(first);
         let _cluster = get_ready(&ssh, &authorities, &identity, artifacts)?;
-        // An address that nobody serves a page at has no code.
+        // An address without a page on it gets no code.
         let _page = page(&authorities, artifacts)?;
         let ready = shows(&ssh, "[x] ready")?;
         picture(&mut vm, "node-ready", artifacts)?;
@@ -66,7 +66,7 @@ fn a_node_is_installed_by_the_keyboard_and_its_screen_tells_how_it_gets_ready() 
     });
 }
 
-/// Answers every question by the keyboard, and takes a picture of each screen.
+/// Answers every question with the keyboard, and takes a screenshot of each screen.
 fn install(live: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result<()> {
     let mut vm = live.start(artifacts)?;
     // Every console shows the first question until somebody answers on one of them; the others tell what is on it.
@@ -95,7 +95,7 @@ fn install(live: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result
     Ok(())
 }
 
-/// Waits until the screen shows these words; returns the whole of it.
+/// Waits until the screen shows these words; returns its whole text.
 fn shows(ssh: &Ssh, words: &str) -> Result<String> {
     let mut last = String::new();
     let shown = Deadline::after(steps::COMMAND).poll("the screen of the node", || {
@@ -106,8 +106,8 @@ fn shows(ssh: &Ssh, words: &str) -> Result<String> {
     shown.with_context(|| format!("the screen does not show {words:?}:\n{last}"))
 }
 
-/// What a kubelet does when it has joined, since the program that stands for K3s does nothing: the node gets its
-/// credentials, and the cluster tells that it is ready.
+/// Does what a kubelet does when it has joined, since the stand-in program for K3s does not: the node gets its
+/// credentials, and the cluster reports that it is ready.
 fn get_ready(
     ssh: &Ssh,
     authorities: &Authorities,
@@ -137,7 +137,7 @@ fn get_ready(
     Ok(cluster)
 }
 
-/// A page for people at the cluster's address. Its port is root's; without it there is no code on the screen.
+/// A web page at the cluster's address. Its port requires root; without it there is no code on the screen.
 fn page(authorities: &Authorities, artifacts: &Artifacts) -> Result<Option<Supervisor>> {
     let manner = Manner { statuses: [("/".to_owned(), 302)].into(), ..Manner::default() };
     match Supervisor::start_on(([127, 0, 0, 1], 443).into(), authorities, manner) {
@@ -150,7 +150,8 @@ fn page(authorities: &Authorities, artifacts: &Artifacts) -> Result<Option<Super
     }
 }
 
-/// The name `console` shows the page on a line that has a login otherwise; from there the login comes back.
+/// The user name `console` shows the page on a line that normally has a login; leaving the page leads back to the
+/// login.
 fn on_the_serial_line(vm: &mut Vm, checks: &mut Checks, artifacts: &Artifacts) -> Result<()> {
     vm.serial.send("")?;
     vm.serial.wait_for("login: ", steps::COMMAND)?;
@@ -203,7 +204,7 @@ fn administer(
     shows(ssh, "L log in").map(drop)
 }
 
-/// Another network comes, and goes by itself; the next one is confirmed, and stays.
+/// A network on trial is reverted by itself; the next one is confirmed, and stays.
 fn networks_on_trial(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let address = |address: &str| {
         let interface = json!({
@@ -213,7 +214,7 @@ fn networks_on_trial(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
         let servers = json!({ "dns_nameservers": ["192.0.2.53"] });
         json!({ "os": servers, "install": { "management_interface": interface } }).to_string()
     };
-    // The session goes with the address; the trial does not.
+    // The session ends with the address; the trial does not.
     let begin = |document: &str, seconds: u32| {
         ssh.write_as_root("/run/e2e-network.yaml", document.as_bytes())?;
         ssh.run(&format!(
@@ -249,7 +250,7 @@ fn networks_on_trial(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     Ok(())
 }
 
-/// Measures what the console costs: a hundredth of a processor at the most, although this one is emulated.
+/// Measures what the console costs: at most a hundredth of a processor, although this one is emulated.
 fn cost(ssh: &Ssh, checks: &mut Checks, artifacts: &Artifacts) -> Result<()> {
     let used = || -> Result<Duration> {
         let text = ssh.run("systemctl show --value --property CPUUsageNSec getty@tty1.service")?;
@@ -263,7 +264,7 @@ fn cost(ssh: &Ssh, checks: &mut Checks, artifacts: &Artifacts) -> Result<()> {
     Ok(())
 }
 
-/// Where the installer does not run, the screen has a plain login.
+/// If the installer does not run, the screen has a plain login.
 fn without_the_console(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     ssh.run(
         "sudo -n mount --bind /bin/false /usr/bin/installer && sudo -n systemctl restart getty@tty1 || true",

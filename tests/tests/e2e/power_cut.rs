@@ -1,7 +1,7 @@
-//! Power cuts: a whole install whose every write is kept, judged at random moments; and installs that are cut off and
-//! then finish by themselves.
+//! Power cuts: a complete install whose writes are all logged, judged at random moments; and installs that are
+//! interrupted and then complete by themselves.
 //!
-//! Both take a machine's time for many minutes and are left to `make soak`.
+//! Both take many minutes and run only in `make soak`.
 
 use std::fs::File;
 use std::sync::{Mutex, PoisonError};
@@ -21,13 +21,13 @@ use nqrust_tests::{installed, steps, write_log};
 
 const SIZE: ByteSize = ByteSize::gib(32);
 
-/// What a console says when the installer begins to write: before that there is nothing to cut.
+/// Printed when the installer begins to write: before that there is nothing to interrupt.
 const BEGUN: &str = "Erasing the disk";
 
-/// And when it goes on where it was cut off.
+/// Printed when it continues an interrupted install.
 const CONTINUED: &str = "Continuing the install on";
 
-/// One of so many installs that were cut off is booted, too.
+/// One of so many interrupted installs is also booted.
 const BOOTED: usize = 4;
 
 /// So many moments of an install are judged.
@@ -37,7 +37,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// From `NQRUST_SEED`, else another one each time. It is told, so that a failure can be had again.
+/// From `NQRUST_SEED`, else a new one each time. It is printed, so that a failure can be reproduced.
 fn seed(artifacts: &Artifacts) -> Result<u64> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
     let seed = number("NQRUST_SEED", now);
@@ -86,7 +86,7 @@ fn an_install_that_is_cut_off_at_a_random_moment_finishes_when_the_machine_start
         let length = measure(&medium, artifacts)?;
         let moments: Vec<_> = (0..number("NQRUST_POWER_CUTS", 3)).map(|_| next(&mut seed, length)).collect();
         let rounds = Mutex::new(moments.into_iter().enumerate());
-        // As many at a time as there are processors for, two at most.
+        // As many at a time as there are processors for, at most two.
         let again = || -> Result<()> {
             loop {
                 let next = rounds.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -116,7 +116,8 @@ impl Case<'_> {
     fn run(&self, moment: Duration, artifacts: &Artifacts) -> Result<()> {
         let Self { round, medium, identity, expected } = self;
         let disk = Disk::empty_raw(artifacts.disk(&format!("node-{round}.img")), SIZE)?;
-        // The disk comes first, as on a machine whose owner leaves the medium in: what is on it must not get in the way.
+        // The disk comes first, as on a machine in which the medium was left: what is on the disk must not keep the
+        // medium from booting.
         let live = |purpose: &str| {
             steps::node(&format!("{purpose}-{round}"), Firmware::Bios, "").disk(&disk).cdrom(&medium.full)
         };
@@ -131,7 +132,7 @@ impl Case<'_> {
             // A node that has run has written more.
             End::Ran => ensure!(left == Verdict::Complete, "a node runs from a disk that was {left:?}"),
         }
-        // Every disk was judged byte by byte; some of them start as well.
+        // Every disk was judged byte by byte; some of them are booted as well.
         if round.is_multiple_of(BOOTED) {
             let node = steps::node(&format!("node-{round}"), Firmware::Uefi, "").disk(&disk);
             let (vm, ssh) = steps::boot(&node, identity, artifacts)?;
@@ -149,7 +150,7 @@ fn complete(disk: &File, expected: &Expected) -> Result<()> {
     Ok(())
 }
 
-/// How long an install writes, from its first step that does to its last, beside another one: as the rounds run.
+/// How long an install writes, from its first step that does to its last, while another one runs, as in the rounds.
 fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Duration> {
     std::thread::scope(|scope| {
         let both = [0, 1].map(|number| scope.spawn(move || measure_one(number, medium, artifacts)));
@@ -171,7 +172,8 @@ fn measure_one(number: usize, medium: &Medium, artifacts: &Artifacts) -> Result<
     Ok(length)
 }
 
-/// Starts an install and pulls the plug so long after it has begun to write; says whether that was while it stored images.
+/// Starts an install and cuts the power when it has been writing for `moment`; returns whether it was storing images
+/// then.
 fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts) -> Result<bool> {
     let mut vm = machine.start(artifacts)?;
     steps::expect(&mut vm, BEGUN, steps::INSTALL)?;
@@ -180,7 +182,7 @@ fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts)
     let last = console.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
     vm.kill()?;
     artifacts.append("cuts.txt", &format!("{round}: after {:.1} s: {last}\n", moment.as_secs_f64()))?;
-    // Reading them back takes long enough that the machine is not further than its console.
+    // Reading them back takes long enough that the machine is not ahead of its console.
     Ok(console.contains("Storing the container images")
         && !console.contains("Reading the container images back"))
 }
@@ -190,7 +192,7 @@ fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts)
 enum End {
     /// It installed.
     Installed,
-    /// It had installed, and its node came up.
+    /// The install had been complete, and its node started.
     Ran,
 }
 

@@ -1,4 +1,4 @@
-//! A medium that stays in the drive and is started first: it installs once, and from then on starts the node.
+//! A medium that stays in the drive and is booted first: it installs once, and from then on starts the node.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ use nqrust_tests::{secrets, steps};
 
 const SIZE: ByteSize = ByteSize::gib(32);
 
-/// What the consoles say of the node.
+/// Printed when the medium finds the node.
 const FOUND: &str = "/dev/vda holds a finished node, node-a";
 
-/// While somebody can still press a key.
+/// Printed while a key can still be pressed.
 const COUNTING: &str = "The node starts from its disk in";
 
-/// And when nobody has pressed one for a while.
+/// Printed when no key was pressed for a while.
 const STARTING: &str = "Starting the node from its disk";
 
-/// What only an install says, once, when it has done it.
+/// Printed only by an install, once.
 const INSTALLING: &str = "[ ok ] Erasing the disk";
 
-/// The node's own console.
+/// The login prompt of the node.
 const LOGIN: &str = "node-a login: ";
 
-/// From the end of one system to the words of the next, with the half minute that somebody has for a key.
+/// From the end of one system to the output of the next, including the half minute in which a key can be pressed.
 const ROUND: Duration = Duration::from_secs(420);
 
 const RESTARTS: usize = 3;
 
-/// Installs on a machine that starts the medium first, and restarts it three times.
+/// Installs on a machine that boots the medium first, and restarts it three times.
 fn installs_once(
     name: &str,
     firmware: Firmware,
@@ -71,7 +71,7 @@ fn installs_once(
                 written = vec!["kept-in-var".to_owned(), "kept-in-home".to_owned()];
             }
             if restart + 1 < RESTARTS {
-                // The connection may end before the answer comes.
+                // The connection may end before the answer arrives.
                 let _ = ssh.run("sudo -n systemctl reboot");
             }
         }
@@ -82,7 +82,7 @@ fn installs_once(
     });
 }
 
-/// Waits until the medium has started, has said what is there, and has started the node.
+/// Waits until the medium has booted, has reported the node, and has started it.
 fn restarted(
     vm: &mut Vm,
     restart: usize,

@@ -1,7 +1,7 @@
-//! Two builds of one definition give the same bytes, wherever, whoever and however they are made.
+//! Two builds of one definition give the same bytes, wherever and by whoever they are made.
 //!
-//! The second build shares only the downloads with the first: had it the whole cache, it would take over
-//! finished steps and prove nothing.
+//! The second build shares only the downloads with the first: with the whole cache it would reuse finished steps and
+//! prove nothing.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use nqrust_tests::paths;
 use nqrust_tests::programs;
 use nqrust_tests::steps;
 
-/// The part of a build cache that holds what came over the network, each file named by its digest.
+/// The directory of downloads in a build cache, with digests as file names.
 const DOWNLOADS: &str = "downloads";
 
 #[test]

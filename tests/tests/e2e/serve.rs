@@ -1,5 +1,5 @@
-//! Machines that boot from the network: one that a configuration names installs, though the server is killed on the way;
-//! then it boots from its disk; one that nothing is for never installs. And the ways from a machine's firmware to the
+//! Machines that boot from the network: one with a configuration installs, even if the server is killed meanwhile, and
+//! then boots from its disk; one without a configuration never installs. Also the ways from a machine's firmware to the
 //! server, with dnsmasq for DHCP and TFTP.
 
 use std::fs;
@@ -22,21 +22,21 @@ use nqrust_tests::ssh::Ssh;
 use nqrust_tests::{secrets, steps};
 use tempfile::TempDir;
 
-/// The card of a machine that nobody knows.
+/// The hardware address of a machine without a configuration.
 const STRANGER: &str = "52:54:00:6e:71:99";
 /// From power on to the first question.
 const ASK: Duration = Duration::from_secs(300);
-/// What the console says when the installer begins to take the OS image from the server.
+/// Printed when the installer begins to download the OS image from the server.
 const WRITING: &str = "Writing the OS image";
 
-/// What a server is given and keeps, in a directory that nobody else reads.
+/// The inputs and the state of a server, in a directory that only its owner can read.
 struct Deployment {
     private: TempDir,
     medium: Medium,
 }
 
 impl Deployment {
-    /// One of a configuration for [`MAC`].
+    /// A deployment with one configuration, for [`MAC`].
     fn new(identity: &Identity) -> Result<Self> {
         let medium = steps::medium_without_configuration(identity)?;
         let deployment = Self { private: tempfile::tempdir()?, medium };
@@ -76,7 +76,7 @@ fn a_known_machine_installs_from_the_network_though_the_server_dies_and_a_strang
         steps::expect(&mut vm, steps::COMPLETE, steps::INSTALL).context("installing")?;
         vm.wait_for_exit(steps::SHUTDOWN).context("waiting for the reboot after the install")?;
 
-        // It asks the server again, which sends it to its disk.
+        // It asks the server again, which tells it to boot from its disk.
         let again =
             Machine::new("first-boot", Firmware::Bios).network_boot(MAC, &server.script()).disk(&disk);
         let (vm, ssh) = steps::boot(&again, &identity, artifacts)?;
@@ -90,7 +90,7 @@ fn a_known_machine_installs_from_the_network_though_the_server_dies_and_a_strang
         drop(ssh);
         vm.power_off(steps::SHUTDOWN)?;
         server.kill()?;
-        // Of a server that was killed, the latest is in the journal.
+        // If a server was killed, its latest changes are in the journal.
         for name in ["machines.db", "machines.db-wal"] {
             fs::copy(state.join(name), artifacts.path(name))?;
         }
@@ -127,8 +127,8 @@ fn a_machine_that_boots_by_uefi_http_installs() {
     });
 }
 
-/// The node goes on telling its server how it comes into its cluster. Its medium has no distribution, and so it says that
-/// it cannot.
+/// The node continues to report to its server how it joins its cluster. Its medium has no distribution, so it reports
+/// that it cannot.
 fn told_of_node(server: &Server, ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let kept = ssh.run("sudo -n stat -c '%a %U' /oem/fleet.json")?;
     checks.equal("mode and owner of what the node keeps for its server", kept, "600 root");
@@ -147,7 +147,7 @@ fn on_segment(segment: &Segment, deployment: &Deployment, artifacts: &Artifacts)
     Server::on_segment(segment, &deployment.medium.full, &nodes, &state, &log)
 }
 
-/// An empty machine that knows nothing but to boot from the network, and is left alone.
+/// Installs an empty machine that boots from the network, without any input.
 fn through_dnsmasq(name: &str, firmware: Firmware) {
     scenario(name, |artifacts| {
         let identity = Identity::load()?;
@@ -164,7 +164,7 @@ fn through_dnsmasq(name: &str, firmware: Firmware) {
     });
 }
 
-/// A machine that nothing is for is told to boot from its disk, which has nothing, and keeps it as it is.
+/// A machine without a configuration is told to boot from its disk, which is empty and has to stay so.
 fn stranger(server: &Server, artifacts: &Artifacts) -> Result<()> {
     let disk = Disk::empty(artifacts.disk("stranger.qcow2"), ByteSize::gib(32))?;
     let untouched = Disk::empty(artifacts.disk("untouched.qcow2"), ByteSize::gib(32))?;
