@@ -19,10 +19,10 @@ const BUILDER: &str = "nqrust-e2e";
 
 /// A directory with both programs in `bin`, and `home`, `tmp` and `out`.
 #[derive(Debug)]
-pub struct Place(TempDir);
+pub struct BuilderDirectory(TempDir);
 
-impl Place {
-    /// Makes one. Not below the target directory: another user may not be able to enter that.
+impl BuilderDirectory {
+    /// Makes the directory. It is not below the target directory, because another user may not be able to enter that.
     pub fn new() -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("nqrust-elsewhere-").tempdir_in("/var/tmp")?;
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
@@ -75,7 +75,7 @@ fn ordinary_user() -> Result<(Uid, Gid)> {
         useradd.args(["--no-create-home", "--user-group", "--shell", "/usr/sbin/nologin"]);
         // User namespaces need a range of subordinate ids; useradd assigns one if the file exists.
         useradd.args(["-K", "SUB_UID_COUNT=65536", "-K", "SUB_GID_COUNT=65536", BUILDER]);
-        programs::run(&mut useradd, steps::COMMAND)?.success("useradd")?;
+        programs::run(&mut useradd, steps::COMMAND_LIMIT)?.success("useradd")?;
     }
     let user = User::from_name(BUILDER)?.with_context(|| format!("useradd made no user {BUILDER}"))?;
     for file in ["/etc/subuid", "/etc/subgid"] {
@@ -83,7 +83,7 @@ fn ordinary_user() -> Result<(Uid, Gid)> {
         if !ranges.lines().any(|line| line.starts_with(&format!("{BUILDER}:"))) {
             let mut usermod = Command::new("usermod");
             usermod.args(["--add-subuids", "1000000-1065535", "--add-subgids", "1000000-1065535", BUILDER]);
-            programs::run(&mut usermod, steps::COMMAND)?.success("usermod")?;
+            programs::run(&mut usermod, steps::COMMAND_LIMIT)?.success("usermod")?;
         }
     }
     Ok((user.uid, user.gid))

@@ -9,28 +9,27 @@ use anyhow::{Context, Result, bail};
 use crate::artifacts::Artifacts;
 use crate::qemu::Vm;
 
-/// What every terminal has for F8, which ends a screen: Ctrl and N.
-pub const NEXT: char = '\u{e}';
-/// Ctrl and F for F6, which makes a token, and saves.
-pub const MAKE: char = '\u{6}';
-/// Ctrl and R for F5, which tries again.
-pub const RETRY: char = '\u{12}';
-/// Ctrl and P for F9, help access.
-pub const HELP: char = '\u{10}';
-/// Takes back a whole line.
-pub const CLEAR: char = '\u{15}';
-/// The key of that name.
+/// Ctrl+N, which every terminal can send in place of F8: confirms a screen.
+pub const CTRL_N: char = '\u{e}';
+/// Ctrl+F in place of F6: makes a token, and saves.
+pub const CTRL_F: char = '\u{6}';
+/// Ctrl+R in place of F5: tries again.
+pub const CTRL_R: char = '\u{12}';
+/// Ctrl+P in place of F9: help access.
+pub const CTRL_P: char = '\u{10}';
+/// Ctrl+U: clears the line.
+pub const CTRL_U: char = '\u{15}';
 pub const ESCAPE: char = '\u{1b}';
 /// The arrow key, as a terminal sends it.
 pub const DOWN: &str = "\u{1b}[B";
 /// Page down, as a terminal sends it.
 pub const PAGE_DOWN: &str = "\u{1b}[6~";
 
-/// From a key to the next screen, where the network or a plan comes between.
-pub const ANSWER: Duration = Duration::from_secs(180);
+/// The time limit from a key to the next screen, if the network or a plan is needed for it.
+pub const SCREEN_LIMIT: Duration = Duration::from_secs(180);
 
-/// Pictures that are the same one after the other, two seconds apart, before one is taken for finished.
-const SAME: u32 = 4;
+/// How many equal screenshots in a row, two seconds apart, mean that a screen is complete.
+const EQUAL_SCREENSHOTS: u32 = 4;
 
 /// Waits for one of several `words` on the serial terminal and keeps the screen as an artifact.
 pub fn screen(vm: &mut Vm, words: &[&str], limit: Duration, artifacts: &Artifacts) -> Result<usize> {
@@ -49,7 +48,7 @@ pub fn picture(vm: &mut Vm, name: &str, artifacts: &Artifacts) -> Result<()> {
         fs::read(&path).context("reading a picture of the screen")
     };
     let (began, mut before, mut same) = (Instant::now(), Vec::new(), 0);
-    while same < SAME && began.elapsed() < ANSWER {
+    while same < EQUAL_SCREENSHOTS && began.elapsed() < SCREEN_LIMIT {
         std::thread::sleep(Duration::from_secs(2));
         let now = dump()?;
         same = if now == before { same + 1 } else { 0 };
@@ -75,10 +74,10 @@ pub fn press(vm: &mut Vm, text: &str) -> Result<()> {
 fn key(character: char) -> Result<(String, bool)> {
     let (name, shift) = match character {
         '\u{2193}' => ("down", false),
-        NEXT => ("f8", false),
-        MAKE => ("f6", false),
-        RETRY => ("f5", false),
-        HELP => ("f9", false),
+        CTRL_N => ("f8", false),
+        CTRL_F => ("f6", false),
+        CTRL_R => ("f5", false),
+        CTRL_P => ("f9", false),
         ESCAPE => ("esc", false),
         '\r' => ("ret", false),
         '\t' => ("tab", false),
@@ -91,7 +90,7 @@ fn key(character: char) -> Result<(String, bool)> {
         '+' => ("equal", true),
         '@' => ("2", true),
         '$' => ("4", true),
-        CLEAR => bail!("a line is taken back on the serial terminal only"),
+        CTRL_U => bail!("a line is taken back on the serial terminal only"),
         _ if character.is_ascii_alphanumeric() => {
             return Ok((character.to_ascii_lowercase().to_string(), character.is_ascii_uppercase()));
         }
@@ -119,11 +118,11 @@ mod tests {
     #[test]
     fn every_character_of_keys_and_passwords_is_on_the_keyboard() {
         for character in
-            "ssh-ed25519 AAAA+/= e2e\tMark_1.x\r".chars().chain([NEXT, MAKE, RETRY, HELP, ESCAPE])
+            "ssh-ed25519 AAAA+/= e2e\tMark_1.x\r".chars().chain([CTRL_N, CTRL_F, CTRL_R, CTRL_P, ESCAPE])
         {
             key(character).unwrap();
         }
         assert_eq!(key('K').unwrap(), ("k".to_owned(), true));
-        assert!(key(CLEAR).is_err() && key('\u{e9}').is_err());
+        assert!(key(CTRL_U).is_err() && key('\u{e9}').is_err());
     }
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How long a poll rests between two looks.
-const REST: Duration = Duration::from_millis(50);
+/// The time between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The moment at which waiting ends.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ impl Deadline {
             if self.left().is_none() {
                 bail!("{what} did not happen within {} seconds", self.limit.as_secs());
             }
-            thread::sleep(REST);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

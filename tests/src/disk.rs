@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
 
-use crate::programs::{self, Ended};
+use crate::programs::{self, ProgramOutput};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -92,7 +92,7 @@ fn qemu_img(before: &[&str], paths: &[&Path], after: &[&str]) -> Result<()> {
     command(before, paths, after)?.success("qemu-img").map(drop)
 }
 
-fn command(before: &[&str], paths: &[&Path], after: &[&str]) -> Result<Ended> {
+fn command(before: &[&str], paths: &[&Path], after: &[&str]) -> Result<ProgramOutput> {
     let mut command = Command::new("qemu-img");
     command.args(before).args(paths).args(after);
     programs::run(&mut command, Duration::from_secs(300))

@@ -28,7 +28,7 @@ const IMAGES: &str = "k3s-airgap-images-amd64.tar.zst";
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug)]
-pub enum Real {
+pub enum RealRelease {
     /// The program.
     K3s(PathBuf),
     /// The directory of its files.
@@ -37,17 +37,19 @@ pub enum Real {
 
 /// The real release, if there is one.
 #[must_use]
-pub fn real() -> Option<Real> {
+pub fn real() -> Option<RealRelease> {
     let named = |variable: &str| env::var_os(variable).map(PathBuf::from);
-    named("NQRUST_RKE2_DIR").map(Real::Rke2).or_else(|| named("NQRUST_K3S_BINARY").map(Real::K3s))
+    named("NQRUST_RKE2_DIR")
+        .map(RealRelease::Rke2)
+        .or_else(|| named("NQRUST_K3S_BINARY").map(RealRelease::K3s))
 }
 
 /// The distribution of the release.
 #[must_use]
 pub fn distribution() -> Distribution {
     match real() {
-        Some(Real::Rke2(_)) => Distribution::Rke2,
-        Some(Real::K3s(_)) | None => Distribution::K3s,
+        Some(RealRelease::Rke2(_)) => Distribution::Rke2,
+        Some(RealRelease::K3s(_)) | None => Distribution::K3s,
     }
 }
 
@@ -55,8 +57,8 @@ pub fn distribution() -> Distribution {
 pub fn version() -> Result<String> {
     let (program, _unpacked) = match real() {
         None => return Ok(VERSION.into()),
-        Some(Real::K3s(program)) => (program, None),
-        Some(Real::Rke2(directory)) => {
+        Some(RealRelease::K3s(program)) => (program, None),
+        Some(RealRelease::Rke2(directory)) => {
             let unpacked = tempfile::tempdir()?;
             let mut tar = Command::new("tar");
             tar.arg("--extract").arg("--file").arg(directory.join("rke2.linux-amd64.tar.gz"));
@@ -85,7 +87,7 @@ pub fn add(definition: &Path) -> Result<()> {
     let beside = definition.parent().context("the directory of the definition")?;
     let name = distribution().name();
     let artifacts = match real() {
-        Some(Real::Rke2(directory)) => directory,
+        Some(RealRelease::Rke2(directory)) => directory,
         _ => {
             copy_tree(&made, &beside.join("k3s-release"))?;
             "k3s-release".into()
@@ -107,8 +109,8 @@ fn make(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory)?;
     let program = directory.join("k3s");
     match real() {
-        Some(Real::K3s(real)) => drop(fs::copy(real, &program)?),
-        Some(Real::Rke2(_)) | None => fs::write(&program, script())?,
+        Some(RealRelease::K3s(real)) => drop(fs::copy(real, &program)?),
+        Some(RealRelease::Rke2(_)) | None => fs::write(&program, script())?,
     }
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     images(directory)?;

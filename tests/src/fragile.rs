@@ -13,13 +13,13 @@ use crate::disk::{Disk, Format};
 
 /// A raw disk that is served until this is dropped.
 #[derive(Debug)]
-pub struct Fragile {
+pub struct FragileDisk {
     server: Child,
     /// Holds the socket and the file that makes writes fail.
     directory: tempfile::TempDir,
 }
 
-impl Fragile {
+impl FragileDisk {
     /// Serves the raw `disk`.
     pub fn serve(disk: &Disk) -> Result<Self> {
         if disk.format != Format::Raw {
@@ -62,7 +62,7 @@ impl Fragile {
     }
 }
 
-impl Drop for Fragile {
+impl Drop for FragileDisk {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.server.kill();

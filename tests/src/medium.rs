@@ -26,14 +26,14 @@ use crate::programs;
 /// The path of the definition, relative to the workspace.
 pub const DEFINITION: &str = "configs/images/default.yaml";
 
-/// What a build reads besides, below the root of the workspace.
-const SOURCES: [&str; 2] = ["configs", "overlays"];
+/// The other inputs of a build, relative to the workspace.
+const BUILD_INPUTS: [&str; 2] = ["configs", "overlays"];
 
 /// The key of a definition that names the install configuration to embed.
-const EMBED: &str = "install_config";
+const EMBED_KEY: &str = "install_config";
 
-/// How long a whole build may take.
-pub const BUILD: Duration = Duration::from_secs(1800);
+/// The time limit of a complete build.
+pub const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// The media of one build.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Medium {
         let definition = stage(&directory.join("source"))?;
         let out = directory.join("out");
         let mut build = build_command(&definition, &out, &media.join("cache"))?;
-        let ended = programs::run(&mut build, BUILD)?;
+        let ended = programs::run(&mut build, BUILD_LIMIT)?;
         fs::create_dir_all(logs(name))?;
         fs::write(logs(name).join("build.log"), ended.said())?;
         ended.success("iso-builder build")?;
@@ -145,7 +145,7 @@ pub fn stage(directory: &Path, config: &Value) -> Result<PathBuf> {
     let definition = directory.join(DEFINITION);
     let lock = lock_file(&definition);
     let known = [&shared_lock(), &lock].into_iter().find_map(|path| fs::read(path).ok());
-    for source in SOURCES {
+    for source in BUILD_INPUTS {
         copy_tree(&paths::workspace().join(source), &directory.join(source))?;
     }
     match known {
@@ -158,7 +158,7 @@ pub fn stage(directory: &Path, config: &Value) -> Result<PathBuf> {
     files::write_atomically(&embedded, config.to_string().as_bytes(), 0o600)?;
     let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(&definition)?)
         .with_context(|| format!("reading {}", definition.display()))?;
-    value[EMBED] = "e2e-install.yaml".into();
+    value[EMBED_KEY] = "e2e-install.yaml".into();
     let beside = definition.parent().context("the directory of the definition")?;
     if let Some(preload) = value["images"]["preload"].as_sequence_mut() {
         for entry in images::entries(beside)? {

@@ -51,16 +51,16 @@ pub struct Document {
     pub mirror: Option<String>,
     /// A separate disk for data.
     pub data_disk: Option<String>,
-    /// A registry that stands for all others.
-    pub registry: Option<Mirror>,
-    /// The part the node plays; all but management join a cluster that is not there.
+    /// A registry that is a mirror of all others.
+    pub registry: Option<RegistryMirror>,
+    /// The role; all but management join a cluster that does not exist.
     pub role: &'static str,
 }
 
 /// A mirror in a document: its address, its certificate authority, and the credentials.
 #[derive(Clone, Debug)]
-pub struct Mirror {
-    /// Host and port, as the node knows them.
+pub struct RegistryMirror {
+    /// Host and port, as the node reaches them.
     pub host: String,
     /// Certificate of its authority, PEM.
     pub authority: String,
@@ -146,7 +146,7 @@ impl Document {
         if self.role != "management" {
             document["server_url"] = "https://10.0.2.99:443".into();
         }
-        if let Some(Mirror { host, login: (user, password), .. }) = &self.registry {
+        if let Some(RegistryMirror { host, login: (user, password), .. }) = &self.registry {
             let registries = json!({
                 "Mirrors": { "*": { "Endpoints": [format!("https://{host}")] } },
                 "Configs": { host: { "Auth": { "Username": user, "Password": password } } },

@@ -13,14 +13,14 @@ use crate::deadline::Deadline;
 
 /// The exit code and the output of a program.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct ProgramOutput {
     /// The exit code; -1 after a signal.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Ended {
+impl ProgramOutput {
     /// Standard output and standard error, one after the other.
     #[must_use]
     pub fn said(&self) -> String {
@@ -36,13 +36,13 @@ impl Ended {
     }
 }
 
-/// Runs `command` to its end with empty input. Past `limit` it is killed, which is an error.
-pub fn run(command: &mut Command, limit: Duration) -> Result<Ended> {
+/// Runs `command` with empty input until it ends. After `limit` it is killed, which is an error.
+pub fn run(command: &mut Command, limit: Duration) -> Result<ProgramOutput> {
     run_with_input(command, b"", limit)
 }
 
 /// [`run`] with `input` on standard input.
-pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> Result<Ended> {
+pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> Result<ProgramOutput> {
     let name = command.get_program().to_string_lossy().into_owned();
     // Files instead of pipes: a child process that the program leaves behind would keep a pipe open.
     let out = tempfile::tempfile()?;
@@ -58,7 +58,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8], limit: Duration) -> R
     }
     let (stdout, stderr) = (read_back(out)?, read_back(err)?);
     let status = ended.with_context(|| format!("its last words: {stdout}{stderr}"))?;
-    Ok(Ended { code: status.code().unwrap_or(-1), stdout, stderr })
+    Ok(ProgramOutput { code: status.code().unwrap_or(-1), stdout, stderr })
 }
 
 fn duplicate(file: &File) -> Result<Stdio> {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::deadline::Deadline;
 
 /// How long QEMU may take to answer a command.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// A connection in command mode.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Qmp {
     pub fn new(stream: UnixStream) -> Result<Self> {
         let reader = BufReader::new(stream);
         let mut qmp = Self { reader, partial: Vec::new(), events: Vec::new(), commands: 0 };
-        let greeting = qmp.line(Deadline::after(ANSWER))?.context("QEMU did not greet")?;
+        let greeting = qmp.line(Deadline::after(ANSWER_LIMIT))?.context("QEMU did not greet")?;
         if greeting.get("QMP").is_none() {
             bail!("QEMU greeted with {greeting}");
         }
@@ -45,7 +45,7 @@ impl Qmp {
         line.push('\n');
         let context = || format!("the QMP command {command}");
         self.reader.get_mut().write_all(line.as_bytes()).with_context(context)?;
-        let deadline = Deadline::after(ANSWER);
+        let deadline = Deadline::after(ANSWER_LIMIT);
         loop {
             let mut answer = self.line(deadline).with_context(context)?.with_context(context)?;
             if answer.get("event").is_some() {

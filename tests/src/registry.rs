@@ -24,7 +24,7 @@ const COMMAND: Duration = Duration::from_secs(600);
 
 /// What a registry requires of clients.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Demands<'a> {
+pub struct RegistryAccess<'a> {
     /// The password of [`USER`].
     pub password: Option<&'a str>,
     /// TLS with a certificate of its own authority, see [`Registry::authority`].
@@ -41,9 +41,9 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts a registry that keeps everything in `directory`; what is there already it serves. It has the port that it had
-    /// there before, if that is free, for media name it.
-    pub fn start(directory: &Path, demands: Demands<'_>) -> Result<Self> {
+    /// Starts a registry with its data in `directory`; existing data is served. It gets the port that it had there
+    /// before, if that is free, because media contain it.
+    pub fn start(directory: &Path, demands: RegistryAccess<'_>) -> Result<Self> {
         fs::create_dir_all(directory.join("storage"))?;
         let remembered = directory.join("port");
         let before = fs::read_to_string(&remembered).ok().and_then(|port| port.parse().ok()).unwrap_or(0);

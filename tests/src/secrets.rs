@@ -14,7 +14,7 @@ use crate::identity::Identity;
 
 /// One encoding of a secret.
 #[derive(Clone, Debug)]
-struct Needle {
+struct EncodedSecret {
     name: String,
     bytes: Vec<u8>,
 }
@@ -24,8 +24,9 @@ struct Needle {
 pub fn search(directory: &Path, identity: &Identity) -> Result<()> {
     let mut needles = forms("password", &identity.password);
     needles.extend(forms("token", &identity.token));
-    // Salted, so that it cannot be known beforehand: the beginning of every yescrypt hash with its parameters.
-    needles.push(Needle { name: "a password hash".into(), bytes: b"$y$j".to_vec() });
+    // A hash is salted and cannot be known beforehand, so the search is for the beginning of every yescrypt hash with
+    // its parameters.
+    needles.push(EncodedSecret { name: "a password hash".into(), bytes: b"$y$j".to_vec() });
     let mut found = Vec::new();
     let walk = WalkDir::new(directory).into_iter().filter_entry(|entry| entry.file_name() != "disks");
     for entry in walk {
@@ -42,23 +43,24 @@ pub fn search(directory: &Path, identity: &Identity) -> Result<()> {
     Ok(())
 }
 
-fn finds<'a>(bytes: &'a [u8], needles: &'a [Needle]) -> impl Iterator<Item = &'a str> {
-    let holds = |needle: &&Needle| bytes.windows(needle.bytes.len()).any(|window| window == needle.bytes);
+fn finds<'a>(bytes: &'a [u8], needles: &'a [EncodedSecret]) -> impl Iterator<Item = &'a str> {
+    let holds =
+        |needle: &&EncodedSecret| bytes.windows(needle.bytes.len()).any(|window| window == needle.bytes);
     needles.iter().filter(holds).map(|needle| needle.name.as_str())
 }
 
-/// Every form in which `secret` is looked for.
-fn forms(name: &str, secret: &str) -> Vec<Needle> {
+/// Every encoding of `secret`.
+fn forms(name: &str, secret: &str) -> Vec<EncodedSecret> {
     let mut needles = vec![
-        Needle { name: format!("the {name} in clear"), bytes: secret.as_bytes().to_vec() },
-        Needle {
+        EncodedSecret { name: format!("the {name} in clear"), bytes: secret.as_bytes().to_vec() },
+        EncodedSecret {
             name: format!("the {name} as SHA-256"),
             bytes: Digest::of(secret.as_bytes()).to_string().into_bytes(),
         },
     ];
     for shift in 0..3 {
         let name = format!("the {name} in base64");
-        needles.push(Needle { name, bytes: base64_core(secret.as_bytes(), shift) });
+        needles.push(EncodedSecret { name, bytes: base64_core(secret.as_bytes(), shift) });
     }
     needles
 }

@@ -11,8 +11,8 @@ use nix::unistd::geteuid;
 use crate::deadline::Deadline;
 use crate::programs;
 
-/// One command in the namespace.
-const COMMAND: Duration = Duration::from_secs(30);
+/// The time limit of one command in the namespace.
+const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 /// A network segment; it is removed when dropped, with its last process.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Segment {
         let segment = Self { holder: unshare.spawn().context("making a network namespace")? };
         let own = std::fs::read_link("/proc/self/ns/net")?;
         let theirs = format!("/proc/{}/ns/net", segment.holder.id());
-        Deadline::after(COMMAND).poll("a network namespace", || {
+        Deadline::after(COMMAND_LIMIT).poll("a network namespace", || {
             Ok(std::fs::read_link(&theirs).is_ok_and(|link| link != own).then_some(()))
         })?;
         let (address, tap) = (format!("{}/24", Self::SERVER), Self::TAP);
@@ -49,7 +49,7 @@ impl Segment {
             format!("ip link set {tap} up"),
         ] {
             let mut command = segment.command(&words.split(' ').collect::<Vec<_>>());
-            programs::run(&mut command, COMMAND)?.success(&words)?;
+            programs::run(&mut command, COMMAND_LIMIT)?.success(&words)?;
         }
         Ok(segment)
     }
@@ -90,7 +90,7 @@ mod tests {
         let (one, other) = (Segment::lay().unwrap(), Segment::lay().unwrap());
         for segment in [&one, &other] {
             let mut show = segment.command(&["ip", "-brief", "address"]);
-            let said = programs::run(&mut show, COMMAND).unwrap().success("ip").unwrap();
+            let said = programs::run(&mut show, COMMAND_LIMIT).unwrap().success("ip").unwrap();
             assert_eq!(said.lines().count(), 2, "{said}");
             assert!(said.contains("192.0.2.1/24"), "{said}");
         }

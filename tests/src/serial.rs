@@ -13,15 +13,15 @@ use anyhow::{Context, Result, bail};
 use crate::deadline::Deadline;
 
 /// How many characters of the console an error shows.
-const TAIL: usize = 2000;
+const TAIL_CHARACTERS: usize = 2000;
 
-/// How long the console must say nothing before a password is typed; see [`Serial::login`].
-const SETTLED: Duration = Duration::from_millis(700);
+/// How long the console must be silent before a password is typed; see [`Serial::login`].
+const SILENCE: Duration = Duration::from_millis(700);
 
 /// The machine's end of the console and its output.
 #[derive(Debug)]
 pub struct Serial {
-    log: Arc<Log>,
+    log: Arc<ConsoleLog>,
     line: UnixStream,
     /// The length of the output that was waited for.
     mark: usize,
@@ -29,22 +29,22 @@ pub struct Serial {
 }
 
 #[derive(Default)]
-struct Log {
-    state: Mutex<State>,
+struct ConsoleLog {
+    state: Mutex<ConsoleState>,
     grown: Condvar,
 }
 
-impl std::fmt::Debug for Log {
+impl std::fmt::Debug for ConsoleLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Log").finish_non_exhaustive()
     }
 }
 
 #[derive(Default)]
-struct State {
+struct ConsoleState {
     text: Vec<u8>,
-    filter: Filter,
-    /// What a terminal of 80 columns and 24 rows would show.
+    filter: ControlFilter,
+    /// The screen of a terminal of 80 columns and 24 rows.
     screen: vt100::Parser,
     closed: bool,
     last: Option<Instant>,
@@ -52,7 +52,7 @@ struct State {
 
 /// Removes terminal control sequences (ECMA-48) and carriage returns, also those that are split between two reads.
 #[derive(Clone, Copy, Debug, Default)]
-enum Filter {
+enum ControlFilter {
     #[default]
     Text,
     /// After ESC.
@@ -65,8 +65,8 @@ enum Filter {
     Command,
 }
 
-impl Filter {
-    /// Takes one byte; gives it back if it is text.
+impl ControlFilter {
+    /// Takes one byte; returns it if it is text.
     fn pass(&mut self, byte: u8) -> Option<u8> {
         let (next, text) = match (*self, byte) {
             (Self::Text | Self::Escape | Self::Command, 0x1b) => (Self::Escape, None),
@@ -86,8 +86,7 @@ impl Filter {
 
 /// The output and the exit code of a command on the console.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    /// Exit code of the command.
+pub struct ConsoleAnswer {
     pub code: i32,
     /// Standard output and standard error, as the terminal showed them.
     pub text: String,
@@ -96,7 +95,7 @@ pub struct Answer {
 impl Serial {
     /// Reads `line` in the background; every byte is also written to `raw`.
     pub fn new(line: UnixStream, raw: &Path) -> Result<Self> {
-        let log = Arc::new(Log::default());
+        let log = Arc::new(ConsoleLog::default());
         let reader = line.try_clone().context("opening the console for reading")?;
         let file = File::create(raw).with_context(|| format!("making {}", raw.display()))?;
         let shared = Arc::clone(&log);
@@ -211,7 +210,7 @@ impl Serial {
     }
 
     /// Runs a command in the logged-in shell.
-    pub fn run(&mut self, command: &str, limit: Duration) -> Result<Answer> {
+    pub fn run(&mut self, command: &str, limit: Duration) -> Result<ConsoleAnswer> {
         self.commands += 1;
         let id = self.commands;
         // What is typed may be echoed; the marks come only from the output of printf.
@@ -220,7 +219,7 @@ impl Serial {
         let end = format!("end-{id} ");
         let text = self.wait_for(&end, limit).with_context(|| format!("running `{command}`"))?;
         let code = self.wait_for(";", limit)?;
-        Ok(Answer {
+        Ok(ConsoleAnswer {
             code: code.trim_end_matches(';').parse().context("reading an exit code off the console")?,
             text: text.trim_end_matches(&end).to_owned(),
         })
@@ -230,13 +229,13 @@ impl Serial {
     fn settle(&self, limit: Duration) -> Result<()> {
         Deadline::after(limit).poll("silence on the console", || {
             let last = self.log.lock().last;
-            Ok(last.is_none_or(|last| last.elapsed() >= SETTLED).then_some(()))
+            Ok(last.is_none_or(|last| last.elapsed() >= SILENCE).then_some(()))
         })
     }
 }
 
-impl Log {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ConsoleLog {
+    fn lock(&self) -> MutexGuard<'_, ConsoleState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -247,7 +246,7 @@ impl Log {
             let count = line.read(&mut buffer).unwrap_or(0);
             let _ = raw.write_all(&buffer[..count]);
             let mut state = self.lock();
-            let State { text, filter, screen, .. } = &mut *state;
+            let ConsoleState { text, filter, screen, .. } = &mut *state;
             screen.process(&buffer[..count]);
             text.extend(buffer[..count].iter().filter_map(|byte| filter.pass(*byte)));
             state.closed = count == 0;
@@ -274,7 +273,7 @@ fn quoted(patterns: &[&str]) -> String {
 }
 
 fn tail(text: &[u8]) -> String {
-    String::from_utf8_lossy(&text[text.len().saturating_sub(TAIL)..]).into_owned()
+    String::from_utf8_lossy(&text[text.len().saturating_sub(TAIL_CHARACTERS)..]).into_owned()
 }
 
 #[cfg(test)]

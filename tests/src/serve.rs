@@ -14,9 +14,9 @@ use crate::paths;
 use crate::programs::run_with_input;
 use crate::segment::Segment;
 
-/// From its start to its first answer.
-const START: Duration = Duration::from_secs(60);
-/// What it says when it listens.
+/// From the start of the server to its first answer.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// Printed once the server listens.
 const SERVING: &str = "Machines boot from ";
 
 /// A server that can be stopped and restarted. It ends when dropped.
@@ -86,7 +86,7 @@ impl Server {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         self.running = Some(command.spawn().context("starting iso-builder serve")?);
-        Deadline::after(START).poll("the server's first words", || {
+        Deadline::after(START_LIMIT).poll("the server's first words", || {
             if let Some(child) = &mut self.running
                 && let Some(status) = child.try_wait()?
             {
@@ -105,7 +105,8 @@ impl Server {
         curl.args(["--silent", "--show-error", "--fail", "--header", "@-"]);
         curl.arg(format!("http://{}/v1/fleet", self.listen));
         let header = format!("Authorization: Bearer {token}\n");
-        let answer = run_with_input(&mut curl, header.as_bytes(), START)?.success("asking for the fleet")?;
+        let answer =
+            run_with_input(&mut curl, header.as_bytes(), START_LIMIT)?.success("asking for the fleet")?;
         serde_json::from_str(&answer).context("reading the fleet")
     }
 

@@ -13,10 +13,10 @@ use anyhow::{Context, Result};
 use crate::artifacts::{Artifacts, append};
 use crate::deadline::Deadline;
 use crate::identity::Identity;
-use crate::programs::{self, Ended};
+use crate::programs::{self, ProgramOutput};
 
-/// How long one command may take.
-const COMMAND: Duration = Duration::from_secs(300);
+/// The time limit of one command.
+const COMMAND_LIMIT: Duration = Duration::from_secs(300);
 
 /// A connection as a user of a node.
 #[derive(Debug)]
@@ -55,8 +55,8 @@ impl Ssh {
         Ok(ssh)
     }
 
-    /// Runs a shell command and returns how it ended; the exit code is the command's.
-    pub fn attempt(&self, command: &str, limit: Duration) -> Result<Ended> {
+    /// Runs a shell command and returns its exit code and output.
+    pub fn attempt(&self, command: &str, limit: Duration) -> Result<ProgramOutput> {
         let mut ssh = self.program();
         ssh.arg("--").arg(command);
         let ended = programs::run(&mut ssh, limit).with_context(|| format!("running `{command}`"))?;
@@ -66,7 +66,7 @@ impl Ssh {
 
     /// Trimmed standard output of a command that has to succeed.
     pub fn run(&self, command: &str) -> Result<String> {
-        let output = self.attempt(command, COMMAND)?.success(&format!("`{command}`"))?;
+        let output = self.attempt(command, COMMAND_LIMIT)?.success(&format!("`{command}`"))?;
         Ok(output.trim().to_owned())
     }
 
@@ -74,19 +74,18 @@ impl Ssh {
     pub fn write_as_root(&self, path: &str, content: &[u8]) -> Result<()> {
         let mut ssh = self.program();
         ssh.arg("--").arg(format!("sudo -n tee {path} > /dev/null"));
-        let ended = programs::run_with_input(&mut ssh, content, COMMAND)?;
+        let ended = programs::run_with_input(&mut ssh, content, COMMAND_LIMIT)?;
         append(&self.log, &format!("writing {path}: exit code {}\n", ended.code))?;
         ended.success(&format!("writing {path}")).map(drop)
     }
 
     /// Whether a command succeeds.
     pub fn succeeds(&self, command: &str) -> Result<bool> {
-        Ok(self.attempt(command, COMMAND)?.code == 0)
+        Ok(self.attempt(command, COMMAND_LIMIT)?.code == 0)
     }
 
-    /// Runs a shell command as `user` who has nothing but a password. It goes through the environment of `ssh`, and into no
-    /// log.
-    pub fn by_password(port: u16, user: &str, password: &str, command: &str) -> Result<Ended> {
+    /// Runs a shell command as `user` with a password, which goes through the environment of `ssh`, and into no log.
+    pub fn by_password(port: u16, user: &str, password: &str, command: &str) -> Result<ProgramOutput> {
         let directory = tempfile::tempdir()?;
         let ask = directory.path().join("ask");
         fs::write(&ask, "#!/bin/sh\nprintf '%s\\n' \"$E2E_PASSWORD\"\n")?;
@@ -104,7 +103,7 @@ impl Ssh {
         ssh.args(options.iter().flat_map(|option| ["-o", option]));
         ssh.arg(format!("{user}@127.0.0.1")).arg("--").arg(command);
         ssh.env("SSH_ASKPASS", &ask).env("SSH_ASKPASS_REQUIRE", "force").env("E2E_PASSWORD", password);
-        programs::run(&mut ssh, COMMAND).with_context(|| format!("running `{command}` as {user}"))
+        programs::run(&mut ssh, COMMAND_LIMIT).with_context(|| format!("running `{command}` as {user}"))
     }
 
     fn program(&self) -> Command {

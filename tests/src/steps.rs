@@ -13,25 +13,25 @@ use crate::node::{Document, INSTALL_LOGS, MAC};
 use crate::paths;
 use crate::programs;
 use crate::qemu::{Firmware, Machine, Vm};
-use crate::serial::Answer;
+use crate::serial::ConsoleAnswer;
 use crate::ssh::Ssh;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 /// From power on to the end of an install, under emulation with two machines side by side.
-pub const INSTALL: Duration = Duration::from_secs(1200);
+pub const INSTALL_LIMIT: Duration = Duration::from_secs(1200);
 
 /// From power on to a login prompt.
-pub const BOOT: Duration = Duration::from_secs(420);
+pub const BOOT_LIMIT: Duration = Duration::from_secs(420);
 
 /// From pressing the power button to the end.
-pub const SHUTDOWN: Duration = Duration::from_secs(180);
+pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(180);
 
-/// One command on the console.
-pub const COMMAND: Duration = Duration::from_secs(180);
+/// The time limit of one command on the console.
+pub const COMMAND_LIMIT: Duration = Duration::from_secs(180);
 
-/// What the console says at the end of an install.
-pub const COMPLETE: &str = "Installation complete";
+/// Printed at the end of an install.
+pub const INSTALL_COMPLETE: &str = "Installation complete";
 
 /// Console output after which waiting is pointless. An error of the installer is recognised by the lines after its
 /// first: GRUB also begins lines with `error:`, and goes on.
@@ -76,7 +76,7 @@ pub fn configuration_volume(name: &str, configuration: &[u8], artifacts: &Artifa
     fs::write(&file, configuration)?;
     let mut make = Command::new(paths::iso_builder()?);
     make.args(["config-medium", "--progress", "plain", "--config"]).arg(&file).arg("-o").arg(&volume);
-    programs::run(&mut make, COMMAND)?.success("iso-builder config-medium")?;
+    programs::run(&mut make, COMMAND_LIMIT)?.success("iso-builder config-medium")?;
     Ok(Disk::raw(volume))
 }
 
@@ -99,8 +99,8 @@ pub fn expect(vm: &mut Vm, pattern: &str, limit: Duration) -> Result<String> {
 /// output.
 pub fn install(machine: &Machine, artifacts: &Artifacts) -> Result<String> {
     let mut vm = machine.start(artifacts)?;
-    let console = expect(&mut vm, COMPLETE, INSTALL).context("installing")?;
-    vm.wait_for_exit(SHUTDOWN).context("waiting for the reboot after the install")?;
+    let console = expect(&mut vm, INSTALL_COMPLETE, INSTALL_LIMIT).context("installing")?;
+    vm.wait_for_exit(SHUTDOWN_LIMIT).context("waiting for the reboot after the install")?;
     Ok(console)
 }
 
@@ -113,9 +113,9 @@ pub fn boot(machine: &Machine, identity: &Identity, artifacts: &Artifacts) -> Re
 
 /// Waits until a node that boots answers over SSH.
 pub fn log_in(vm: &mut Vm, identity: &Identity, artifacts: &Artifacts) -> Result<Ssh> {
-    expect(vm, " login: ", BOOT).context("booting the node")?;
+    expect(vm, " login: ", BOOT_LIMIT).context("booting the node")?;
     let port = vm.ssh_port()?;
-    Ssh::connect(port, USER, identity, artifacts, BOOT)
+    Ssh::connect(port, USER, identity, artifacts, BOOT_LIMIT)
 }
 
 /// The machine of an installed node, with its disk and an isolated network.
@@ -126,15 +126,15 @@ pub fn node(purpose: &str, firmware: Firmware, address: &str) -> Machine {
 /// Runs a container from `image` on the console while the network cable is unplugged.
 pub fn run_container_offline(vm: &mut Vm, identity: &Identity, image: &str) -> Result<()> {
     vm.set_link(false)?;
-    vm.serial.login(USER, &identity.password, COMMAND)?;
-    // The kernel's own words would stand in the middle of answers.
-    vm.serial.run("sudo -n dmesg --console-off", COMMAND)?;
-    let answer = vm.serial.run("cat /sys/class/net/e*/carrier", COMMAND)?;
+    vm.serial.login(USER, &identity.password, COMMAND_LIMIT)?;
+    // Messages of the kernel would appear in the middle of command output.
+    vm.serial.run("sudo -n dmesg --console-off", COMMAND_LIMIT)?;
+    let answer = vm.serial.run("cat /sys/class/net/e*/carrier", COMMAND_LIMIT)?;
     if answer.text.trim() != "0" {
         bail!("the cable is out, but the node sees a carrier: {:?}", answer.text);
     }
     let command = format!("sudo -n ctr -n k8s.io run --rm {image} e2e /bin/busybox echo it-runs");
-    let Answer { code, text } = vm.serial.run(&command, COMMAND)?;
+    let ConsoleAnswer { code, text } = vm.serial.run(&command, COMMAND_LIMIT)?;
     if code != 0 || !text.contains("it-runs\n") {
         bail!("a container of {image} ended with exit code {code} and said {text:?}");
     }

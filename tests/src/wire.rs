@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// The largest datagram.
-const FRAME: usize = 1 << 16;
+/// The largest datagram in bytes.
+const MAX_DATAGRAM_BYTES: usize = 1 << 16;
 
 /// A wire; it is removed when dropped.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Drop for Wire {
 /// Forwards frames. Every sender is added as an end of the wire.
 fn carry(socket: &UdpSocket, cut: &AtomicBool) {
     let mut ends: Vec<SocketAddr> = Vec::new();
-    let mut frame = vec![0; FRAME];
+    let mut frame = vec![0; MAX_DATAGRAM_BYTES];
     while !cut.load(Ordering::Relaxed) {
         // Sending to a machine that has ended causes an error here; the others go on.
         let Ok((length, from)) = socket.recv_from(&mut frame) else { continue };

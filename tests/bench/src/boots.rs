@@ -12,26 +12,26 @@ use anyhow::{Context, Result, bail, ensure};
 use nqrust_tests::artifacts::Artifacts;
 use serde_json::{Value, json};
 
-use crate::figure::{Figure, Limit};
-use crate::serve::{Server, medium};
+use crate::figure::{Figure, RatioLimit};
+use crate::serve::{BenchServer, medium};
 
-/// Machines that a small and a large server know.
-const FEW: u32 = 100;
-const MANY: u32 = 100_000;
-/// What a request may cost the large one, in terms of the small one.
-const GROWTH: f64 = 1.5;
-/// Requests to each of the two, in turns of [`TURN`].
+/// How many machines a small and a large server know.
+const FEW_MACHINES: u32 = 100;
+const MANY_MACHINES: u32 = 100_000;
+/// The limit of the large server's time, in times of the small one's.
+const GROWTH_LIMIT: f64 = 1.5;
+/// Requests to each of the two servers, in turns of [`TURN_REQUESTS`].
 const REQUESTS: u32 = 4000;
-const TURN: u32 = 100;
+const TURN_REQUESTS: u32 = 100;
 /// Machines of the server whose slowest answers are measured, each with a configuration of its own.
-const MACHINES: u32 = 10_000;
-/// The time within which 99 of 100 requests are answered, in milliseconds.
-const SLOWEST: f64 = 20.0;
-/// Clients that ask it at the same time.
+const CONFIGURED_MACHINES: u32 = 10_000;
+/// The time within which 99 of 100 requests have to be answered.
+const LIMIT_MS: f64 = 20.0;
+/// Clients that send requests at the same time.
 const CLIENTS: u32 = 4;
 /// A server reads and checks all configurations before it answers.
-const START: Duration = Duration::from_secs(600);
-/// One configuration, with which a machine could be installed.
+const START_LIMIT: Duration = Duration::from_secs(600);
+/// A configuration with which a machine could be installed.
 const CONFIGURATION: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\n\
      os: {hostname: node-1, password: a-very-secret-password, ntp_servers: [192.0.2.123]}\n\
      install: {mode: create, vip: 192.0.2.10, device: /dev/disk/by-id/virtio-1}\n";
@@ -46,20 +46,23 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
 /// The mean time of a request to a server that knows many machines, beside one that knows few. Each request changes the
 /// state.
 fn growth(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
-    let nodes = nodes(&artifacts.disk("few-nodes"), FEW)?;
+    let nodes = nodes(&artifacts.disk("few-nodes"), FEW_MACHINES)?;
     let start = |count: u32| {
         let state = artifacts.disk(&format!("state-of-{count}"));
         known(&state, count)?;
-        Server::with_state(medium, &state, Some(&nodes), START)
+        BenchServer::with_state(medium, &state, Some(&nodes), START_LIMIT)
     };
-    let servers = [start(FEW)?, start(MANY)?];
-    let mut clients = [Client::connect(servers[0].port)?, Client::connect(servers[1].port)?];
+    let servers = [start(FEW_MACHINES)?, start(MANY_MACHINES)?];
+    let mut clients = [BootClient::connect(servers[0].port)?, BootClient::connect(servers[1].port)?];
     let mut spent = [Duration::ZERO; 2];
-    for turn in 0..=REQUESTS / TURN {
+    for turn in 0..=REQUESTS / TURN_REQUESTS {
         for (client, spent) in clients.iter_mut().zip(&mut spent) {
             let begun = Instant::now();
-            for request in 0..TURN {
-                ensure!(client.boots((turn * TURN + request) % FEW)?, "a machine was not told to install");
+            for request in 0..TURN_REQUESTS {
+                ensure!(
+                    client.boots((turn * TURN_REQUESTS + request) % FEW_MACHINES)?,
+                    "a machine was not told to install"
+                );
             }
             // The first turn only creates the records of the machines.
             if turn > 0 {
@@ -68,30 +71,31 @@ fn growth(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
         }
     }
     let mean = spent.map(|spent| spent.as_secs_f64() * 1e3 / f64::from(REQUESTS));
-    let name = format!("a request to boot, {MANY} machines");
-    let figure = Figure::new(&name, mean[1], "ms", (&format!("{FEW} machines"), mean[0]));
-    Ok(figure.limit(Limit::AtMost(GROWTH)))
+    let name = format!("a request to boot, {MANY_MACHINES} machines");
+    let figure = Figure::new(&name, mean[1], "ms", (&format!("{FEW_MACHINES} machines"), mean[0]));
+    Ok(figure.limit(RatioLimit::AtMost(GROWTH_LIMIT)))
 }
 
 /// The time of the 99th percentile of many machines' second requests.
 fn slowest(medium: &Path, artifacts: &Artifacts) -> Result<Figure> {
-    let nodes = nodes(&artifacts.disk("many-nodes"), MACHINES)?;
-    let server = Server::with_state(medium, &artifacts.disk("state-of-nodes"), Some(&nodes), START)?;
+    let nodes = nodes(&artifacts.disk("many-nodes"), CONFIGURED_MACHINES)?;
+    let server =
+        BenchServer::with_state(medium, &artifacts.disk("state-of-nodes"), Some(&nodes), START_LIMIT)?;
     ask_all(server.port)?;
     let mut times = ask_all(server.port)?;
     times.sort_unstable();
     let place = times.len() * 99 / 100;
     let time = times.get(place).context("no request was answered")?.as_secs_f64() * 1e3;
-    let name = format!("99 % of requests to boot, {MACHINES} machines");
-    Ok(Figure::new(&name, time, "ms", ("limit", SLOWEST)).limit(Limit::AtMost(1.0)))
+    let name = format!("99 % of requests to boot, {CONFIGURED_MACHINES} machines");
+    Ok(Figure::new(&name, time, "ms", ("limit", LIMIT_MS)).limit(RatioLimit::AtMost(1.0)))
 }
 
 /// Sends one request for every machine; returns how long each answer took.
 fn ask_all(port: u16) -> Result<Vec<Duration>> {
     let ask = move |first: u32| -> Result<Vec<Duration>> {
-        let mut client = Client::connect(port)?;
+        let mut client = BootClient::connect(port)?;
         let mut times = Vec::new();
-        for machine in (first..MACHINES).step_by(CLIENTS as usize) {
+        for machine in (first..CONFIGURED_MACHINES).step_by(CLIENTS as usize) {
             let begun = Instant::now();
             ensure!(client.boots(machine)?, "a machine was not told to install");
             times.push(begun.elapsed());
@@ -137,13 +141,13 @@ fn known(state: &Path, count: u32) -> Result<()> {
     fs::write(state.join("machines.json"), content).context("writing a state")
 }
 
-/// A connection on which one request comes after another.
-struct Client {
+/// A connection for successive requests.
+struct BootClient {
     stream: BufReader<TcpStream>,
     port: u16,
 }
 
-impl Client {
+impl BootClient {
     fn connect(port: u16) -> Result<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("connecting")?;
         stream.set_nodelay(true)?;

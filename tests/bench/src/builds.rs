@@ -15,16 +15,16 @@ use nqrust_tests::node::Document;
 use nqrust_tests::paths;
 use nqrust_tests::programs;
 
-use crate::figure::{Figure, Limit};
+use crate::figure::{Figure, RatioLimit};
 
-/// The longest that a build with nothing to do may take.
-const NOTHING_TO_DO: Duration = Duration::from_secs(2);
+/// The limit of a build with nothing to do.
+const NOTHING_TO_DO_LIMIT: Duration = Duration::from_secs(2);
 
 /// The builder's step that makes the full ISO out of finished parts.
-const ASSEMBLY: &str = "iso-full";
+const ASSEMBLY_STEP: &str = "iso-full";
 
 /// The step that hashes it for `SHA256SUMS` and flushes it to the disk.
-const CHECKSUM: &str = "checksum-iso-full";
+const CHECKSUM_STEP: &str = "checksum-iso-full";
 
 /// How often assembly and copy are measured; odd, for the median.
 const ROUNDS: u32 = 5;
@@ -34,21 +34,20 @@ const OVERLAY: &str = "overlays/bench";
 
 /// Builds in a directory of their own, with a cache that is empty at first.
 #[derive(Debug)]
-pub(crate) struct Bench {
+pub(crate) struct BuildBench {
     root: PathBuf,
     definition: PathBuf,
     runs: u32,
 }
 
-/// One build.
-struct Run {
+struct BuildRun {
     seconds: f64,
-    events: Vec<Event>,
+    events: Vec<ProgressEvent>,
 }
 
 /// The fields of a progress event that are used.
 #[derive(Debug, serde::Deserialize)]
-pub(crate) struct Event {
+pub(crate) struct ProgressEvent {
     pub(crate) step: String,
     pub(crate) state: String,
     /// RFC 3339.
@@ -56,8 +55,8 @@ pub(crate) struct Event {
     pub(crate) bytes: Option<u64>,
 }
 
-impl Bench {
-    /// Stages the default definition with the overlay of the install benchmark.
+impl BuildBench {
+    /// Copies the default definition and adds the overlay of the install benchmark.
     pub(crate) fn new(artifacts: &Artifacts) -> Result<Self> {
         let root = artifacts.disk("build");
         let identity = Identity::load()?;
@@ -103,72 +102,72 @@ impl Bench {
         // Without a network, a download or a new bootstrap would be an error.
         let overlay = self.build(&["--locked", "--offline"])?;
         let assembly = self.assembly()?;
-        let limit = NOTHING_TO_DO.as_secs_f64();
+        let limit = NOTHING_TO_DO_LIMIT.as_secs_f64();
         Ok(vec![
             Figure::new("build with nothing changed", again.seconds, "s", ("limit", limit))
-                .limit(Limit::AtMost(1.0)),
+                .limit(RatioLimit::AtMost(1.0)),
             Figure::new(
                 "build with one overlay file changed",
                 overlay.seconds,
                 "s",
                 ("first build", first.seconds),
             )
-            .limit(Limit::AtMost(1.0)),
+            .limit(RatioLimit::AtMost(1.0)),
             Figure::new(
                 "assembly of the full ISO",
                 assembly.made,
                 "s",
                 ("copy of the same bytes", assembly.copied),
             )
-            .limit(Limit::AtMost(1.5)),
+            .limit(RatioLimit::AtMost(1.5)),
             Figure::new(
                 "the same, hashed and flushed",
                 assembly.made_durable,
                 "s",
                 ("copy, hashed and flushed", assembly.copied_durable),
             )
-            .limit(Limit::AtMost(1.5)),
+            .limit(RatioLimit::AtMost(1.5)),
         ])
     }
 
-    /// The ISO made anew out of finished parts beside a copy of it, several times in turn: what the disk still has to write
-    /// of the work before them hits both.
-    fn assembly(&mut self) -> Result<Assembly> {
+    /// Measures the assembly of the ISO from finished parts beside a copy of it, several times in turn, so that pending
+    /// writes to the disk affect both.
+    fn assembly(&mut self) -> Result<AssemblySeconds> {
         let mut rounds = [const { Vec::new() }; 4];
         for _ in 0..ROUNDS {
             fs::remove_file(self.medium()?.full)?;
             let run = self.build(&["--locked", "--offline", "--only", "full"])?;
-            let made = seconds(&run.events, ASSEMBLY)?;
+            let made = seconds(&run.events, ASSEMBLY_STEP)?;
             let (copied, copied_durable) = copy_seconds(&self.medium()?.full, &self.root.join("copy"))?;
-            let all = [made, made + seconds(&run.events, CHECKSUM)?, copied, copied_durable];
+            let all = [made, made + seconds(&run.events, CHECKSUM_STEP)?, copied, copied_durable];
             rounds.iter_mut().zip(all).for_each(|(round, seconds)| round.push(seconds));
         }
         let [made, made_durable, copied, copied_durable] = rounds.map(median);
-        Ok(Assembly { made, made_durable, copied, copied_durable })
+        Ok(AssemblySeconds { made, made_durable, copied, copied_durable })
     }
 
     fn out(&self) -> PathBuf {
         self.root.join("out")
     }
 
-    fn build(&mut self, extra: &[&str]) -> Result<Run> {
+    fn build(&mut self, extra: &[&str]) -> Result<BuildRun> {
         self.runs += 1;
         let mut command = Command::new(paths::iso_builder()?);
         command.args(["build", "--progress", "json"]).args(extra).arg(&self.definition);
         command.arg("-o").arg(self.out()).arg("--cache-dir").arg(self.root.join("cache"));
         command.arg("--installer").arg(paths::installer()?);
         let began = Instant::now();
-        let ended = programs::run(&mut command, medium::BUILD)?;
+        let ended = programs::run(&mut command, medium::BUILD_LIMIT)?;
         let seconds = began.elapsed().as_secs_f64();
         let log = self.root.join(format!("../../build-{}.jsonl", self.runs));
         fs::write(log, ended.said())?;
         let events = events(&ended.success("iso-builder build")?);
-        Ok(Run { seconds, events })
+        Ok(BuildRun { seconds, events })
     }
 }
 
 /// Medians of seconds.
-struct Assembly {
+struct AssemblySeconds {
     made: f64,
     made_durable: f64,
     copied: f64,
@@ -181,12 +180,12 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// The progress events among the lines of `text`.
-pub(crate) fn events(text: &str) -> Vec<Event> {
+pub(crate) fn events(text: &str) -> Vec<ProgressEvent> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// How long `step` took.
-pub(crate) fn seconds(events: &[Event], step: &str) -> Result<f64> {
+pub(crate) fn seconds(events: &[ProgressEvent], step: &str) -> Result<f64> {
     let at = |state: &str| -> Result<jiff::Timestamp> {
         let found = events.iter().find(|event| event.step == step && event.state == state);
         let event = found.with_context(|| {

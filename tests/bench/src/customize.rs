@@ -15,17 +15,17 @@ use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::paths;
 use nqrust_tests::programs;
 
-use crate::figure::{Figure, Limit};
+use crate::figure::{Figure, RatioLimit};
 
 /// The payload that makes the ISO large.
-const LARGE: ByteSize = ByteSize::gib(5);
-/// The most that it may take.
-const SECONDS: f64 = 0.3;
-const MEBIBYTES: f64 = 20.0;
-/// How often it is measured; the quickest counts, which other work on the machine disturbs least.
+const LARGE_PAYLOAD: ByteSize = ByteSize::gib(5);
+/// The limits of time and of bytes written.
+const LIMIT_S: f64 = 0.3;
+const LIMIT_MIB: f64 = 20.0;
+/// How often it is measured; the quickest round counts, which other work on the host disturbs least.
 const ROUNDS: usize = 5;
-/// One program of this benchmark.
-const LIMIT: Duration = Duration::from_secs(1800);
+/// The time limit of one program.
+const PROGRAM_TIME_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Two configurations in turn, so that every round has something to change.
 const CONFIGURATIONS: [&str; 2] = [
@@ -46,18 +46,18 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
         let mut command = Command::new(paths::iso_builder()?);
         command.args(["customize", "--progress", "plain"]).arg(&iso).arg("--config").arg(&document);
         let (before, began) = (written()?, Instant::now());
-        let said = programs::run(&mut command, LIMIT)?.success("iso-builder customize")?;
+        let said = programs::run(&mut command, PROGRAM_TIME_LIMIT)?.success("iso-builder customize")?;
         quickest = quickest.min(began.elapsed().as_secs_f64());
         most = most.max(written()? - before);
         ensure!(said.contains("customised with 1 configuration"), "{said}");
     }
     fs::remove_dir_all(&directory)?;
     Ok(vec![
-        Figure::new("customize an ISO of 5 GiB in place", quickest, "s", ("limit", SECONDS))
-            .limit(Limit::AtMost(1.0)),
-        Figure::new("written by that", most, "MiB", ("limit", MEBIBYTES)).limit(Limit::AtMost(1.0)),
+        Figure::new("customize an ISO of 5 GiB in place", quickest, "s", ("limit", LIMIT_S))
+            .limit(RatioLimit::AtMost(1.0)),
+        Figure::new("written by that", most, "MiB", ("limit", LIMIT_MIB)).limit(RatioLimit::AtMost(1.0)),
         Figure::new("customize an ISO of 5 GiB in place", quickest, "s", ("xorriso -map, a new ISO", usual))
-            .limit(Limit::AtMost(1.0)),
+            .limit(RatioLimit::AtMost(1.0)),
     ])
 }
 
@@ -72,7 +72,7 @@ fn sparse_iso(directory: &Path) -> Result<PathBuf> {
     let (tree, iso) = (directory.join("tree"), directory.join("large.iso"));
     fs::create_dir_all(tree.join("boot/grub"))?;
     let blank = |name: &str, length| File::create(tree.join(name)).and_then(|file| file.set_len(length));
-    blank("rootfs.squashfs", LARGE.get())?;
+    blank("rootfs.squashfs", LARGE_PAYLOAD.get())?;
     blank(FILE, area::LENGTH)?;
     fs::write(tree.join(GRUB_FILE), argument::grub(&[], None)?)?;
     fs::write(tree.join(MANIFEST), release().to_bytes())?;
@@ -80,7 +80,7 @@ fn sparse_iso(directory: &Path) -> Result<PathBuf> {
         r#"xorriso -as mkisofs -quiet -r -iso-level 3 "$1" | dd of="$2" bs=1M iflag=fullblock conv=sparse"#;
     let mut make = Command::new("sh");
     make.args(["-c", script, "sh"]).arg(&tree).arg(&iso);
-    programs::run(&mut make, LIMIT)?.success("xorriso")?;
+    programs::run(&mut make, PROGRAM_TIME_LIMIT)?.success("xorriso")?;
     File::open(&iso)?.sync_all().context("flushing the ISO")?;
     Ok(iso)
 }
@@ -93,7 +93,7 @@ fn replayed(iso: &Path, directory: &Path) -> Result<f64> {
     let mut command = Command::new("xorriso");
     command.args(["-report_about", "WARNING", "-indev"]).arg(iso).arg("-outdev").arg(&output);
     command.args(["-boot_image", "any", "replay", "-map"]).arg(&document).arg("/config/install.yaml");
-    programs::run(&mut command, LIMIT)?.success("xorriso")?;
+    programs::run(&mut command, PROGRAM_TIME_LIMIT)?.success("xorriso")?;
     File::open(&output)?.sync_all()?;
     let seconds = began.elapsed().as_secs_f64();
     fs::remove_file(&output)?;
@@ -105,7 +105,7 @@ fn release() -> Release {
     let rootfs = Payload {
         path: "rootfs.squashfs".into(),
         purpose: Purpose::Rootfs,
-        size: LARGE.get(),
+        size: LARGE_PAYLOAD.get(),
         sha256: Digest::of(b"zeros"),
     };
     crate::release::release(vec![rootfs])

@@ -13,12 +13,12 @@ pub(crate) struct Figure {
     /// Value divided by baseline.
     ratio: f64,
     #[serde(skip)]
-    limit: Option<Limit>,
+    limit: Option<RatioLimit>,
 }
 
 /// The limit of a ratio.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Limit {
+pub(crate) enum RatioLimit {
     AtMost(f64),
     AtLeast(f64),
 }
@@ -37,8 +37,8 @@ impl Figure {
         }
     }
 
-    /// Sets what the ratio may be.
-    pub(crate) fn limit(mut self, limit: Limit) -> Self {
+    /// Sets the limit of the ratio.
+    pub(crate) fn limit(mut self, limit: RatioLimit) -> Self {
         self.limit = Some(limit);
         self
     }
@@ -46,16 +46,16 @@ impl Figure {
     /// Whether the ratio keeps its limit.
     pub(crate) fn holds(&self) -> bool {
         match self.limit {
-            Some(Limit::AtMost(most)) => self.ratio <= most,
-            Some(Limit::AtLeast(least)) => self.ratio >= least,
+            Some(RatioLimit::AtMost(most)) => self.ratio <= most,
+            Some(RatioLimit::AtLeast(least)) => self.ratio >= least,
             None => true,
         }
     }
 
     fn cells(&self) -> [String; 7] {
         let limit = match self.limit {
-            Some(Limit::AtMost(most)) => format!("at most {most}"),
-            Some(Limit::AtLeast(least)) => format!("at least {least}"),
+            Some(RatioLimit::AtMost(most)) => format!("at most {most}"),
+            Some(RatioLimit::AtLeast(least)) => format!("at least {least}"),
             None => String::new(),
         };
         let mark = if self.holds() { "" } else { "  MISSED" };
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn a_ratio_outside_its_limit_is_marked_in_the_table() {
-        let slow = Figure::new("copy", 30.0, "s", ("cp", 10.0)).limit(Limit::AtMost(1.5));
-        let quick = Figure::new("write", 8.0, "MB/s", ("dd", 10.0)).limit(Limit::AtLeast(0.7));
+        let slow = Figure::new("copy", 30.0, "s", ("cp", 10.0)).limit(RatioLimit::AtMost(1.5));
+        let quick = Figure::new("write", 8.0, "MB/s", ("dd", 10.0)).limit(RatioLimit::AtLeast(0.7));
         assert!(!slow.holds() && quick.holds());
         let text = table(&[slow, quick]);
         assert_eq!(text.matches("MISSED").count(), 1, "{text}");

@@ -20,28 +20,28 @@ use model::release::{MANIFEST, Purpose, Release};
 use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::medium;
 use nqrust_tests::programs;
-use nqrust_tests::registry::{Demands, Layout, Registry};
+use nqrust_tests::registry::{Layout, Registry, RegistryAccess};
 use serde_json::json;
 
-use crate::builds::Bench;
-use crate::figure::{Figure, Limit};
+use crate::builds::BuildBench;
+use crate::figure::{Figure, RatioLimit};
 
 /// The length of the large image's layer.
-const LARGE: u64 = 5 << 30;
-/// Images that share a layer.
-const SHARING: u64 = 30;
-/// The layer that they share, and the one that each has alone.
-const SHARED: u64 = 64 << 20;
-const OWN: u64 = 4 << 20;
-/// The most memory that a pull or a seed may take.
-const PEAK: f64 = 200.0;
-/// One program of this benchmark.
-const LIMIT: Duration = Duration::from_secs(1800);
-/// Where definitions think the registry is.
-const NAME: &str = "registry.nqrust.test";
+const LARGE_LAYER_BYTES: u64 = 5 << 30;
+/// How many images share a layer.
+const SHARING_IMAGES: u64 = 30;
+/// The length of the shared layer, and of the layer that each image has for itself.
+const SHARED_LAYER_BYTES: u64 = 64 << 20;
+const OWN_LAYER_BYTES: u64 = 4 << 20;
+/// The memory limit of a pull or a seed.
+const PEAK_LIMIT_MIB: f64 = 200.0;
+/// The time limit of one program.
+const PROGRAM_TIME_LIMIT: Duration = Duration::from_secs(1800);
+/// The host of the registry in definitions; a mirror leads to its address.
+const REGISTRY_HOST: &str = "registry.nqrust.test";
 
-/// What the first argument says when this program is to seed a store, so that its memory is that of seeding alone.
-pub(crate) const SEED: &str = "seed";
+/// As the first argument, makes this program only seed a store, so that the memory of seeding alone can be measured.
+pub(crate) const SEED_ARGUMENT: &str = "seed";
 
 /// Seeds the store `to` from the medium `from`, a directory or a URL.
 pub(crate) fn seed(from: &str, to: &str) -> Result<()> {
@@ -50,9 +50,9 @@ pub(crate) fn seed(from: &str, to: &str) -> Result<()> {
     seed_store(medium.as_ref(), &release, Role::Management, Path::new(to), &Progress::silent())
 }
 
-/// Pulls and seeds; `bench` has a cache in which all else of a build is done.
-pub(crate) fn measure(bench: &Bench, artifacts: &Artifacts) -> Result<Vec<Figure>> {
-    let registry = Registry::start(&artifacts.disk("registry"), Demands::default())?;
+/// Measures pulling and seeding; `bench` has a cache in which the rest of a build is done.
+pub(crate) fn measure(bench: &BuildBench, artifacts: &Artifacts) -> Result<Vec<Figure>> {
+    let registry = Registry::start(&artifacts.disk("registry"), RegistryAccess::default())?;
     let names = fill(artifacts, &registry)?;
     let definition = definition(bench, &names, &registry)?;
     let mut figures = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) fn measure(bench: &Bench, artifacts: &Artifacts) -> Result<Vec<Figure
     let bytes = stored(&release);
     figures.push(
         Figure::new("pull, check and store 5.2 GiB of images", pull.seconds, "s", ("skopeo copy", copied))
-            .limit(Limit::AtMost(2.0)),
+            .limit(RatioLimit::AtMost(2.0)),
     );
     figures.push(memory("peak memory of a pull", pull.peak));
     figures.push(
@@ -76,7 +76,7 @@ pub(crate) fn measure(bench: &Bench, artifacts: &Artifacts) -> Result<Vec<Figure
             "MiB",
             ("one archive each", mebibytes(unshared(&release))),
         )
-        .limit(Limit::AtMost(1.0)),
+        .limit(RatioLimit::AtMost(1.0)),
     );
 
     let seeded = run_seed(medium.as_os_str(), &artifacts.disk("seeded"))?;
@@ -92,18 +92,19 @@ pub(crate) fn measure(bench: &Bench, artifacts: &Artifacts) -> Result<Vec<Figure
             "MiB/s",
             ("cp, sync and sha256", rate(plain)),
         )
-        .limit(Limit::AtLeast(0.8)),
+        .limit(RatioLimit::AtLeast(0.8)),
     );
     figures.push(
         Figure::new("the same", rate(seeded.seconds), "MiB/s", ("ctr images import", rate(imported)))
-            .limit(Limit::AtLeast(0.8)),
+            .limit(RatioLimit::AtLeast(0.8)),
     );
     figures.push(memory("peak memory of seeding", seeded.peak));
     Ok(figures)
 }
 
 fn memory(name: &str, kibibytes: u64) -> Figure {
-    Figure::new(name, mebibytes(kibibytes << 10), "MiB", ("limit", PEAK)).limit(Limit::AtMost(1.0))
+    Figure::new(name, mebibytes(kibibytes << 10), "MiB", ("limit", PEAK_LIMIT_MIB))
+        .limit(RatioLimit::AtMost(1.0))
 }
 
 #[allow(clippy::cast_precision_loss)]
@@ -154,16 +155,16 @@ fn fill(artifacts: &Artifacts, registry: &Registry) -> Result<Vec<String>> {
     registry.push(&format!("oci:{}:large", directory.join("large").display()), "bench/large:1", &[])?;
     let layout = Layout::new(&directory.join("small"))?;
     let mut shared = Vec::new();
-    noise(1, SHARED, &mut shared)?;
+    noise(1, SHARED_LAYER_BYTES, &mut shared)?;
     layout.image("base", None, &[("data", &shared)])?;
-    let mut names = vec![format!("{NAME}/bench/large:1")];
-    for number in 0..SHARING {
+    let mut names = vec![format!("{REGISTRY_HOST}/bench/large:1")];
+    for number in 0..SHARING_IMAGES {
         let mut own = Vec::new();
-        noise(100 + number, OWN, &mut own)?;
+        noise(100 + number, OWN_LAYER_BYTES, &mut own)?;
         let name = format!("app-{number}");
         layout.image(&name, Some("base"), &[("own", &own)])?;
         registry.push(&layout.source(&name), &format!("bench/{name}:1"), &[])?;
-        names.push(format!("{NAME}/bench/{name}:1"));
+        names.push(format!("{REGISTRY_HOST}/bench/{name}:1"));
     }
     fs::remove_dir_all(&directory)?;
     Ok(names)
@@ -175,14 +176,16 @@ fn large_image(directory: &Path) -> Result<()> {
     let blobs = directory.join("blobs/sha256");
     fs::create_dir_all(&blobs)?;
     let layer = blobs.join("layer");
-    let mut out =
-        Hashed { inner: BufWriter::with_capacity(1 << 20, File::create(&layer)?), hasher: Hasher::default() };
+    let mut out = HashingWriter {
+        inner: BufWriter::with_capacity(1 << 20, File::create(&layer)?),
+        hasher: Hasher::default(),
+    };
     let mut header = [0_u8; 512];
     header[..4].copy_from_slice(b"data");
     header[100..108].copy_from_slice(b"0000644\0");
     header[108..116].copy_from_slice(b"0000000\0");
     header[116..124].copy_from_slice(b"0000000\0");
-    header[124..136].copy_from_slice(format!("{LARGE:011o}\0").as_bytes());
+    header[124..136].copy_from_slice(format!("{LARGE_LAYER_BYTES:011o}\0").as_bytes());
     header[136..148].copy_from_slice(b"00000000000\0");
     header[148..156].copy_from_slice(b"        ");
     header[156] = b'0';
@@ -190,7 +193,7 @@ fn large_image(directory: &Path) -> Result<()> {
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     out.write_all(&header)?;
-    noise(2, LARGE, &mut out)?;
+    noise(2, LARGE_LAYER_BYTES, &mut out)?;
     out.write_all(&[0; 1024])?;
     out.flush()?;
     let digest = out.hasher.finish();
@@ -209,7 +212,7 @@ fn large_image(directory: &Path) -> Result<()> {
     let manifest = document(json!({
         "schemaVersion": 2,
         "config": described("config.v1+json", config),
-        "layers": [described("layer.v1.tar", (digest, usize::try_from(LARGE)? + 1536))],
+        "layers": [described("layer.v1.tar", (digest, usize::try_from(LARGE_LAYER_BYTES)? + 1536))],
     }))?;
     let mut named = described("manifest.v1+json", manifest);
     named["annotations"] = json!({ "org.opencontainers.image.ref.name": "large" });
@@ -217,13 +220,13 @@ fn large_image(directory: &Path) -> Result<()> {
     Ok(fs::write(directory.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?)
 }
 
-/// Hashes what it hands on.
-pub(crate) struct Hashed<W> {
+/// Hashes the bytes that it passes on.
+pub(crate) struct HashingWriter<W> {
     pub(crate) inner: W,
     pub(crate) hasher: Hasher,
 }
 
-impl<W: Write> Write for Hashed<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let count = self.inner.write(bytes)?;
         self.hasher.update(&bytes[..count]);
@@ -235,9 +238,9 @@ impl<W: Write> Write for Hashed<W> {
     }
 }
 
-/// The benchmark's definition with these images beside those that it builds: with the same packages its lock fits, and
-/// nothing but images is made.
-fn definition(bench: &Bench, names: &[String], registry: &Registry) -> Result<PathBuf> {
+/// The benchmark's definition with these images beside those that it builds. Its packages are the same, so the lock
+/// fits and only the images are new.
+fn definition(bench: &BuildBench, names: &[String], registry: &Registry) -> Result<PathBuf> {
     let definition = bench.definition().with_file_name("images.yaml");
     let mut value: serde_yaml::Value = serde_yaml::from_slice(&fs::read(bench.definition())?)?;
     let preload = value["images"]["preload"].as_sequence_mut().context("images of the definition")?;
@@ -245,7 +248,8 @@ fn definition(bench: &Bench, names: &[String], registry: &Registry) -> Result<Pa
     for name in names {
         preload.push(serde_yaml::to_value(json!({ "image": name }))?);
     }
-    let mirrors = json!({ "mirrors": { NAME: { "endpoint": [format!("http://{}", registry.host())] } } });
+    let mirrors =
+        json!({ "mirrors": { REGISTRY_HOST: { "endpoint": [format!("http://{}", registry.host())] } } });
     value["registries"] = serde_yaml::to_value(mirrors)?;
     fs::write(&definition, serde_yaml::to_string(&value)?)?;
     Ok(definition)
@@ -256,12 +260,12 @@ fn skopeo(names: &[String], registry: &Registry, to: &Path) -> Result<f64> {
     fs::create_dir_all(to)?;
     let began = Instant::now();
     for name in names {
-        let path = name.trim_start_matches(NAME).trim_start_matches('/');
+        let path = name.trim_start_matches(REGISTRY_HOST).trim_start_matches('/');
         let mut skopeo = Command::new("skopeo");
         skopeo.args(["copy", "--quiet", "--src-tls-verify=false"]);
         skopeo.arg(format!("docker://{}/{path}", registry.host()));
         skopeo.arg(format!("oci:{}:{}", to.display(), path.replace(['/', ':'], "-")));
-        programs::run(&mut skopeo, LIMIT)?.success("skopeo copy")?;
+        programs::run(&mut skopeo, PROGRAM_TIME_LIMIT)?.success("skopeo copy")?;
     }
     sync(to)?;
     let seconds = began.elapsed().as_secs_f64();
@@ -272,18 +276,18 @@ fn skopeo(names: &[String], registry: &Registry, to: &Path) -> Result<f64> {
 fn sync(path: &Path) -> Result<()> {
     let mut sync = Command::new("sync");
     sync.arg("--file-system").arg(path);
-    programs::run(&mut sync, LIMIT)?.success("sync").map(drop)
+    programs::run(&mut sync, PROGRAM_TIME_LIMIT)?.success("sync").map(drop)
 }
 
-/// What a program took.
-pub(crate) struct Taken {
+/// What a program used.
+pub(crate) struct ProgramCost {
     pub(crate) seconds: f64,
     /// Peak memory in KiB.
     pub(crate) peak: u64,
 }
 
-/// A build up to the image store: the netboot set has no images, but its manifest lists them.
-fn pull(bench: &Bench, definition: &Path, artifacts: &Artifacts) -> Result<Taken> {
+/// Builds up to the image store: the netboot set has no images, but its manifest lists them.
+fn pull(bench: &BuildBench, definition: &Path, artifacts: &Artifacts) -> Result<ProgramCost> {
     let mut command = bench.command(definition, &artifacts.disk("pulled"))?;
     command.args(["--only", "netboot"]);
     // Locking asks apt if packages have changed; here only images have.
@@ -293,8 +297,8 @@ fn pull(bench: &Bench, definition: &Path, artifacts: &Artifacts) -> Result<Taken
     Ok(taken)
 }
 
-/// A directory with the content that a full medium would have of images.
-fn content(bench: &Bench, _: &Path, artifacts: &Artifacts) -> Result<PathBuf> {
+/// Makes a directory with the image files of a full medium.
+fn content(bench: &BuildBench, _: &Path, artifacts: &Artifacts) -> Result<PathBuf> {
     let medium = artifacts.disk("medium");
     fs::create_dir_all(&medium)?;
     fs::copy(artifacts.disk("pulled").join(MANIFEST), medium.join(MANIFEST))?;
@@ -325,16 +329,16 @@ fn content(bench: &Bench, _: &Path, artifacts: &Artifacts) -> Result<PathBuf> {
     Ok(medium)
 }
 
-/// This program as one that only seeds.
-pub(crate) fn run_seed(medium: &OsStr, to: &Path) -> Result<Taken> {
+/// Runs this program so that it only seeds.
+pub(crate) fn run_seed(medium: &OsStr, to: &Path) -> Result<ProgramCost> {
     fs::create_dir_all(to)?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(SEED).arg(medium).arg(to);
+    command.arg(SEED_ARGUMENT).arg(medium).arg(to);
     timed(command)
 }
 
-/// Runs a program to its end, looking at its memory on the way.
-fn timed(mut command: Command) -> Result<Taken> {
+/// Runs a program to its end and samples its memory.
+fn timed(mut command: Command) -> Result<ProgramCost> {
     let name = command.get_program().to_string_lossy().into_owned();
     let began = Instant::now();
     let mut child = command
@@ -349,7 +353,7 @@ fn timed(mut command: Command) -> Result<Taken> {
             if !status.success() {
                 bail!("{name} ended with {status}");
             }
-            return Ok(Taken { seconds: began.elapsed().as_secs_f64(), peak });
+            return Ok(ProgramCost { seconds: began.elapsed().as_secs_f64(), peak });
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -368,7 +372,7 @@ fn copy_and_hash(medium: &Path, release: &Release, to: &Path) -> Result<f64> {
     let began = Instant::now();
     let mut cp = Command::new("cp");
     cp.arg("--recursive").arg(medium.join("images/blobs/sha256")).arg(to);
-    programs::run(&mut cp, LIMIT)?.success("cp")?;
+    programs::run(&mut cp, PROGRAM_TIME_LIMIT)?.success("cp")?;
     sync(to)?;
     for payload in release.payloads(Purpose::ImageBlob) {
         let (digest, _) = Digest::of_reader(File::open(to.join("sha256").join(payload.sha256.to_string()))?)?;
@@ -382,8 +386,12 @@ fn copy_and_hash(medium: &Path, release: &Release, to: &Path) -> Result<f64> {
 /// Seconds that an empty containerd takes to import the store from a pipe, with the flush.
 fn ctr_import(medium: &Path, artifacts: &Artifacts) -> Result<f64> {
     let work = tempfile::Builder::new().prefix("c").tempdir_in(artifacts.disk(""))?;
-    let programs =
-        Programs { prefix: Vec::new(), containerd: "containerd".into(), ctr: "ctr".into(), limit: LIMIT };
+    let programs = Programs {
+        prefix: Vec::new(),
+        containerd: "containerd".into(),
+        ctr: "ctr".into(),
+        limit: PROGRAM_TIME_LIMIT,
+    };
     let config =
         "version = 2\ndisabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.internal.v1.opt']\n";
     let daemon = Daemon::start(&programs, Places::within(work.path()), config)?;

@@ -13,27 +13,27 @@ use nqrust_tests::node::INSTALL_LOGS;
 use nqrust_tests::qemu::Firmware;
 use nqrust_tests::steps;
 
-use crate::builds::{Event, events, seconds};
-use crate::figure::{Figure, Limit};
+use crate::builds::{ProgressEvent, events, seconds};
+use crate::figure::{Figure, RatioLimit};
 
 /// The installer's step that writes the OS image to its slot.
-const WRITE: &str = "image";
+const WRITE_STEP: &str = "image";
 
 /// The step that reads it from the disk again and hashes it.
-const READ_BACK: &str = "read-back";
+const READ_BACK_STEP: &str = "read-back";
 
 /// The memory of the machine that installs.
 const MEMORY: ByteSize = ByteSize::gib(2);
 
-/// The most memory that the installer may take.
-const PEAK: ByteSize = ByteSize::mib(256);
+/// The memory limit of the installer.
+const PEAK_LIMIT: ByteSize = ByteSize::mib(256);
 
 /// How many installs are made. Writing takes only a few seconds of each, so one stall of the host's disk weighs much.
 const ROUNDS: usize = 3;
 
-/// What one install took.
-struct Round {
-    /// Bytes a second of `dd`, on the disk of this install.
+/// The measurements of one install.
+struct InstallRound {
+    /// Bytes a second of `dd` on the disk of this install.
     direct: f64,
     /// Bytes a second of the step [`WRITE_STEP`].
     rate: f64,
@@ -66,7 +66,7 @@ pub(crate) fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Vec<Figu
         "peak memory of the installer",
         memory.peak / 1_048_576.0,
         "MiB",
-        ("limit", mebibytes(PEAK)),
+        ("limit", mebibytes(PEAK_LIMIT)),
     );
     let proven = Figure::new(
         "install, OS image written and read back",
@@ -75,14 +75,19 @@ pub(crate) fn measure(medium: &Medium, artifacts: &Artifacts) -> Result<Vec<Figu
         ("written only", proven.written),
     );
     Ok(vec![
-        rate.limit(Limit::AtLeast(0.85)),
-        proven.limit(Limit::AtMost(2.2)),
-        memory.limit(Limit::AtMost(1.0)),
+        rate.limit(RatioLimit::AtLeast(0.85)),
+        proven.limit(RatioLimit::AtMost(2.2)),
+        memory.limit(RatioLimit::AtMost(1.0)),
     ])
 }
 
-/// Installs on a disk of its own, and reads the figures off the console and the node's logs.
-fn install(round: usize, medium: &Medium, identity: &Identity, artifacts: &Artifacts) -> Result<Round> {
+/// Installs on a disk of its own, and reads the figures from the console and the node's logs.
+fn install(
+    round: usize,
+    medium: &Medium,
+    identity: &Identity,
+    artifacts: &Artifacts,
+) -> Result<InstallRound> {
     let disk = Disk::empty(artifacts.disk(&format!("node-{round}.qcow2")), ByteSize::gib(32))?;
     let live = steps::node(&format!("install-{round}"), Firmware::Bios, "");
     let console = steps::install(&live.memory(MEMORY).disk(&disk).cdrom(&medium.full), artifacts)?;
@@ -94,15 +99,15 @@ fn install(round: usize, medium: &Medium, identity: &Identity, artifacts: &Artif
     let logs = ssh.run(&format!("sudo -n sh -c 'cat {INSTALL_LOGS}/*'"))?;
     artifacts.append(&format!("install-logs-{round}.txt"), &logs)?;
     drop(ssh);
-    vm.power_off(steps::SHUTDOWN)?;
+    vm.power_off(steps::SHUTDOWN_LIMIT)?;
 
     let events = events(&logs);
-    let (written, read_back) = (seconds(&events, WRITE)?, seconds(&events, READ_BACK)?);
-    Ok(Round { direct, rate: write_rate(&events)?, written, read_back, peak })
+    let (written, read_back) = (seconds(&events, WRITE_STEP)?, seconds(&events, READ_BACK_STEP)?);
+    Ok(InstallRound { direct, rate: write_rate(&events)?, written, read_back, peak })
 }
 
-/// The round whose figure is neither the highest nor the lowest.
-fn middle(rounds: &[Round], figure: impl Fn(&Round) -> f64) -> &Round {
+/// The round with the median of a figure.
+fn middle(rounds: &[InstallRound], figure: impl Fn(&InstallRound) -> f64) -> &InstallRound {
     let mut sorted = rounds.iter().collect::<Vec<_>>();
     sorted.sort_by(|one, other| figure(one).total_cmp(&figure(other)));
     sorted[sorted.len() / 2]
@@ -115,10 +120,10 @@ fn mebibytes(size: ByteSize) -> f64 {
 
 /// Bytes a second of the step [`WRITE_STEP`].
 #[allow(clippy::cast_precision_loss)]
-fn write_rate(events: &[Event]) -> Result<f64> {
-    let done = events.iter().find(|event| event.step == WRITE && event.state == "done");
+fn write_rate(events: &[ProgressEvent]) -> Result<f64> {
+    let done = events.iter().find(|event| event.step == WRITE_STEP && event.state == "done");
     let bytes = done.and_then(|event| event.bytes).context("the step that writes has no bytes")?;
-    Ok(bytes as f64 / seconds(events, WRITE)?)
+    Ok(bytes as f64 / seconds(events, WRITE_STEP)?)
 }
 
 /// Bytes a second from dd's output: `N bytes (…) copied, S s, …`.
@@ -144,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_install_in_the_middle_is_told() {
-        let round = |rate: f64| Round { direct: 1.0, rate, written: 1.0, read_back: 1.0, peak: 1.0 };
+        let round = |rate: f64| InstallRound { direct: 1.0, rate, written: 1.0, read_back: 1.0, peak: 1.0 };
         let rounds = [1.34, 0.75, 1.55].map(round);
         assert_eq!(middle(&rounds, |round| round.rate).rate.to_bits(), 1.34_f64.to_bits());
     }

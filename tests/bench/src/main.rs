@@ -28,7 +28,7 @@ use nqrust_tests::paths;
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let done = match &arguments[..] {
-        [word, from, to] if word == images::SEED => images::seed(from, to).map(|()| true),
+        [word, from, to] if word == images::SEED_ARGUMENT => images::seed(from, to).map(|()| true),
         parts => measure(parts),
     };
     match done {
@@ -64,7 +64,7 @@ fn measure_into(figures: &mut Vec<Figure>, parts: &[String]) -> Result<()> {
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|named| named == part);
     // These parts need the media that the first of them builds.
     if ["builds", "install", "images"].into_iter().any(wanted) {
-        let mut builds = builds::Bench::new(&artifacts)?;
+        let mut builds = builds::BuildBench::new(&artifacts)?;
         figures.extend(builds.measure()?);
         if wanted("install") {
             figures.extend(install::measure(&builds.medium()?, &artifacts)?);

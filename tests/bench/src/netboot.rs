@@ -21,17 +21,17 @@ use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::serve::Server;
 use nqrust_tests::steps;
 
-use crate::figure::{Figure, Limit};
-use crate::images::{Hashed, noise};
+use crate::figure::{Figure, RatioLimit};
+use crate::images::{HashingWriter, noise};
 
 /// The length of each layer.
-const LAYER: u64 = 128 << 20;
-/// The image sets, in layers beside the images of the medium: 1 GiB and 8 GiB.
-const SETS: [u64; 2] = [8, 64];
-/// The disk has room for them; it is sparse.
-const SIZE: ByteSize = ByteSize::gib(512);
-/// From power on to the end.
-const INSTALL: Duration = Duration::from_secs(2400);
+const LAYER_BYTES: u64 = 128 << 20;
+/// The image sets, in layers besides the images of the medium: 1 GiB and 8 GiB.
+const IMAGE_SETS_LAYERS: [u64; 2] = [8, 64];
+/// The size of the disk, which is sparse.
+const DISK_SIZE: ByteSize = ByteSize::gib(512);
+/// From power on to the end of the install.
+const INSTALL_LIMIT: Duration = Duration::from_secs(2400);
 
 /// Measures both image sets.
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
@@ -41,14 +41,14 @@ pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     steps::medium_without_configuration(&identity)?.unpack(&medium)?;
     let release = Release::parse(&fs::read(medium.join(MANIFEST))?)?;
     let mut peaks = [0.0; 2];
-    for (peak, layers) in peaks.iter_mut().zip(SETS) {
+    for (peak, layers) in peaks.iter_mut().zip(IMAGE_SETS_LAYERS) {
         fill(&medium, release.clone(), layers)?;
         *peak = install(&medium, &identity, artifacts).with_context(|| format!("{layers} layers"))?;
     }
     fs::remove_dir_all(medium)?;
     let figure =
         Figure::new("a machine that gets 8 GiB of images", peaks[1], "MiB", ("1 GiB of images", peaks[0]));
-    Ok(vec![figure.limit(Limit::AtMost(1.05))])
+    Ok(vec![figure.limit(RatioLimit::AtMost(1.05))])
 }
 
 /// Installs from a server; returns the peak of memory in use (not available to other programs), in MiB.
@@ -65,17 +65,17 @@ fn install(medium: &Path, identity: &Identity, artifacts: &Artifacts) -> Result<
     write_atomically(&file, document.to_string().as_bytes(), 0o600)?;
     let state = private.path().join("state");
     let server = Server::start(medium, &nodes, &state, &artifacts.path("netboot-server.log"))?;
-    let disk = Disk::empty(artifacts.disk("netboot.qcow2"), SIZE)?;
+    let disk = Disk::empty(artifacts.disk("netboot.qcow2"), DISK_SIZE)?;
     let machine = Machine::new("netboot", Firmware::Bios).balloon().network_boot(MAC, &server.script());
     let mut vm = machine.disk(&disk).start(artifacts)?;
     vm.watch_memory()?;
     let mut peak = 0;
-    Deadline::after(INSTALL).poll("the end of an install from the network", || {
+    Deadline::after(INSTALL_LIMIT).poll("the end of an install from the network", || {
         let said = vm.serial.text();
         ensure!(!said.contains("\n  because: "), "the console says:\n{said}");
         peak = peak.max(vm.memory_in_use()?.unwrap_or(0));
         thread::sleep(Duration::from_secs(1));
-        Ok(said.contains(steps::COMPLETE).then_some(()))
+        Ok(said.contains(steps::INSTALL_COMPLETE).then_some(()))
     })?;
     vm.kill()?;
     fs::remove_file(&disk.path)?;
@@ -95,7 +95,7 @@ fn fill(medium: &Path, mut release: Release, layers: u64) -> Result<()> {
             documents: 0,
         };
         release.images.push(image);
-        release.payloads.push(Payload { path, purpose: Purpose::ImageBlob, size: LAYER, sha256 });
+        release.payloads.push(Payload { path, purpose: Purpose::ImageBlob, size: LAYER_BYTES, sha256 });
     }
     Ok(fs::write(medium.join(MANIFEST), release.to_bytes())?)
 }
@@ -104,8 +104,8 @@ fn fill(medium: &Path, mut release: Release, layers: u64) -> Result<()> {
 fn layer(medium: &Path, number: u64) -> Result<(String, Digest)> {
     let name = medium.join(format!("layer-{number}"));
     let out = BufWriter::with_capacity(1 << 20, File::create(&name)?);
-    let mut out = Hashed { inner: out, hasher: Hasher::default() };
-    noise(number + 1, LAYER, &mut out)?;
+    let mut out = HashingWriter { inner: out, hasher: Hasher::default() };
+    noise(number + 1, LAYER_BYTES, &mut out)?;
     out.flush()?;
     let sha256 = out.hasher.finish();
     let path = format!("images/blobs/sha256/{sha256}");

@@ -10,15 +10,15 @@ use model::config::{Images, Install, InstallConfig};
 use model::release::{Payload, Purpose, Release};
 use serde_json::{Value, json};
 
-use crate::figure::{Figure, Limit};
+use crate::figure::{Figure, RatioLimit};
 
 /// Disks of the machine.
 const DISKS: u64 = 1000;
 /// Partitions of each disk.
 const PARTITIONS: u64 = 8;
-/// The most that it may take, in milliseconds.
-const MOST: f64 = 100.0;
-/// Identity of the new table.
+/// The limit of the time.
+const LIMIT_MS: f64 = 100.0;
+/// The GUID of the new partition table.
 const GUID: &str = "6d0e4a52-8c2c-4a4f-9d55-8e1f3c6b7a90";
 /// How often it is measured; the quickest round counts, which other work on the host disturbs least.
 const ROUNDS: usize = 10;
@@ -41,7 +41,7 @@ pub(crate) fn measure() -> Result<Figure> {
         ensure!(plan.disk.name == "sd777" && plan.wiped.len() == 100, "the plan is another one:\n{text}");
     }
     let name = format!("plan an install among {DISKS} disks");
-    Ok(Figure::new(&name, quickest, "ms", ("limit", MOST)).limit(Limit::AtMost(1.0)))
+    Ok(Figure::new(&name, quickest, "ms", ("limit", LIMIT_MS)).limit(RatioLimit::AtMost(1.0)))
 }
 
 /// A disk with partitions and file systems. Every tenth has a system of the predecessor product.

@@ -16,34 +16,35 @@ use nqrust_tests::artifacts::Artifacts;
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::paths;
 
-use crate::figure::{Figure, Limit};
+use crate::figure::{Figure, RatioLimit};
 use crate::images::high_water;
 use crate::release::release;
 
 /// Clients that fetch at the same time.
 const CLIENTS: usize = 200;
-/// Bytes of the file that each fetches.
-const SIZE: usize = 64 << 20;
-/// What each asks for; both servers have it there.
-const FETCHED: &str = "/medium/rootfs.squashfs";
-/// The most memory that the server may take, in MiB.
-const PEAK: f64 = 300.0;
+/// The length of the file that each fetches.
+const FILE_BYTES: usize = 64 << 20;
+/// The path of the file on both servers.
+const FILE_PATH: &str = "/medium/rootfs.squashfs";
+/// The memory limit of the server.
+const PEAK_LIMIT_MIB: f64 = 300.0;
 /// From the start of a server to its first answer.
-const START: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// Measures both servers, each after a fetch that brings the file into the page cache.
 #[allow(clippy::cast_precision_loss)]
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
-    let medium = medium(&artifacts.disk("served"), SIZE)?;
-    let ours = Server::ours(&medium, artifacts)?;
+    let medium = medium(&artifacts.disk("served"), FILE_BYTES)?;
+    let ours = BenchServer::ours(&medium, artifacts)?;
     let rate = ours.rate()?;
     let peak = high_water(&ours.child).context("the memory of iso-builder serve")? as f64 / 1024.0;
     drop(ours);
-    let nginx = Server::nginx(&medium, artifacts)?.rate()?;
+    let nginx = BenchServer::nginx(&medium, artifacts)?.rate()?;
     let name = format!("serve, {CLIENTS} clients at once");
     Ok(vec![
-        Figure::new(&name, rate, "MB/s", ("nginx", nginx)).limit(Limit::AtLeast(0.8)),
-        Figure::new("peak memory of serve", peak, "MiB", ("limit", PEAK)).limit(Limit::AtMost(1.0)),
+        Figure::new(&name, rate, "MB/s", ("nginx", nginx)).limit(RatioLimit::AtLeast(0.8)),
+        Figure::new("peak memory of serve", peak, "MiB", ("limit", PEAK_LIMIT_MIB))
+            .limit(RatioLimit::AtMost(1.0)),
     ])
 }
 
@@ -66,16 +67,16 @@ pub(crate) fn medium(directory: &Path, size: usize) -> Result<PathBuf> {
     Ok(directory.to_owned())
 }
 
-/// A server that runs; it ends when dropped.
-pub(crate) struct Server {
+/// A running server; it ends when dropped.
+pub(crate) struct BenchServer {
     child: Child,
     /// On the loopback interface.
     pub(crate) port: u16,
 }
 
-impl Server {
+impl BenchServer {
     fn ours(medium: &Path, artifacts: &Artifacts) -> Result<Self> {
-        Self::with_state(medium, &artifacts.disk("serve-state"), None, START)
+        Self::with_state(medium, &artifacts.disk("serve-state"), None, START_LIMIT)
     }
 
     /// Starts `iso-builder serve` with this state and these configurations; it has to answer within `limit`.
@@ -113,7 +114,7 @@ impl Server {
         fs::write(&file, configuration)?;
         let mut command = Command::new("/usr/sbin/nginx");
         command.arg("-p").arg(&directory).arg("-c").arg(file);
-        Self::start(command, port, START)
+        Self::start(command, port, START_LIMIT)
     }
 
     fn start(mut command: Command, port: u16, limit: Duration) -> Result<Self> {
@@ -145,7 +146,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for BenchServer {
     fn drop(&mut self) {
         // nginx's workers end with their master only if the master is asked to end.
         let id = i32::try_from(self.child.id()).unwrap_or(i32::MAX);
@@ -162,13 +163,13 @@ fn free_port() -> Result<u16> {
 fn fetch(port: u16) -> Result<usize> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("connecting")?;
     stream.write_all(
-        format!("GET {FETCHED} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").as_bytes(),
+        format!("GET {FILE_PATH} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").as_bytes(),
     )?;
     let mut buffer = vec![0; 256 * 1024];
     let mut total = 0;
     loop {
         match stream.read(&mut buffer).context("fetching")? {
-            0 if total > SIZE => return Ok(total),
+            0 if total > FILE_BYTES => return Ok(total),
             0 => bail!("only {total} bytes came"),
             count => total += count,
         }

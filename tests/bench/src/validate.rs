@@ -6,13 +6,13 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use model::config;
 
-use crate::figure::{Figure, Limit};
+use crate::figure::{Figure, RatioLimit};
 
 /// Lines of the document.
 const LINES: usize = 1000;
-/// The most that it may take, in milliseconds: no longer than a person notices.
-const MOST: f64 = 50.0;
-/// How often it is measured; the quickest counts, which other work on the machine disturbs least.
+/// The limit of the time: no longer than a person notices.
+const LIMIT_MS: f64 = 50.0;
+/// How often it is measured; the quickest round counts, which other work on the host disturbs least.
 const ROUNDS: usize = 20;
 
 /// Validates a document of many lines, all of them valid.
@@ -26,7 +26,7 @@ pub(crate) fn measure() -> Result<Figure> {
         ensure!(accepted.is_ok(), "the long configuration is not valid");
     }
     let name = format!("validate a file of {LINES} lines");
-    Ok(Figure::new(&name, quickest, "ms", ("limit", MOST)).limit(Limit::AtMost(1.0)))
+    Ok(Figure::new(&name, quickest, "ms", ("limit", LIMIT_MS)).limit(RatioLimit::AtMost(1.0)))
 }
 
 /// A document with [`LINES`] lines of files and variables.

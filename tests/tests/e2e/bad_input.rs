@@ -16,17 +16,17 @@ use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{Checks, Document};
 use nqrust_tests::paths;
-use nqrust_tests::programs::{self, Ended};
+use nqrust_tests::programs::{self, ProgramOutput};
 use nqrust_tests::qemu::{Firmware, Machine};
 use nqrust_tests::secrets;
 use nqrust_tests::steps;
 use serde_json::{Value, json};
 
-/// A command that has nothing to wait for.
-const QUICK: Duration = Duration::from_secs(120);
+/// The time limit of a command that waits for nothing.
+const QUICK_LIMIT: Duration = Duration::from_secs(120);
 
-/// An error has its exit code, says all the words, and is no panic.
-fn refused(checks: &mut Checks, case: &str, ended: &Ended, code: i32, words: &[&str]) {
+/// Checks that an error has its exit code, contains all the words, and is no panic.
+fn refused(checks: &mut Checks, case: &str, ended: &ProgramOutput, code: i32, words: &[&str]) {
     checks.equal(&format!("{case}: the exit code"), ended.code, code);
     for word in words {
         checks.contains(&format!("{case}: standard error"), &ended.stderr, word);
@@ -62,9 +62,9 @@ fn a_definition_that_is_wrong_is_refused_and_nothing_is_written() {
     });
 }
 
-fn build(definition: &Path, artifacts: &Artifacts) -> Result<Ended> {
+fn build(definition: &Path, artifacts: &Artifacts) -> Result<ProgramOutput> {
     let (out, cache) = (artifacts.path("out"), artifacts.disk("cache"));
-    programs::run(&mut medium::build_command(definition, &out, &cache)?, QUICK)
+    programs::run(&mut medium::build_command(definition, &out, &cache)?, QUICK_LIMIT)
 }
 
 #[test]
@@ -164,8 +164,8 @@ fn disk(name: &str, size: ByteSize) -> Value {
     })
 }
 
-fn installer(args: &[&str]) -> Result<Ended> {
-    programs::run(Command::new(paths::installer()?).args(args), QUICK)
+fn installer(args: &[&str]) -> Result<ProgramOutput> {
+    programs::run(Command::new(paths::installer()?).args(args), QUICK_LIMIT)
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn verify_names_every_damaged_payload_of_a_medium() {
     });
 }
 
-fn verify(iso: &Path) -> Result<Ended> {
+fn verify(iso: &Path) -> Result<ProgramOutput> {
     let mut command = Command::new(paths::iso_builder()?);
     programs::run(command.arg("verify").arg(iso), Duration::from_secs(300))
 }
@@ -239,7 +239,8 @@ pub(crate) fn refused_in_vm(
     }
     let disk = before.overlay(artifacts.disk(&format!("{case}.qcow2")), None)?;
     let mut vm = attach(live.disk(&disk)).start(artifacts)?;
-    let (end, mut said) = vm.serial.wait_for_any(&["\n  next: ", steps::COMPLETE], steps::INSTALL)?;
+    let (end, mut said) =
+        vm.serial.wait_for_any(&["\n  next: ", steps::INSTALL_COMPLETE], steps::INSTALL_LIMIT)?;
     said.push_str(&vm.serial.rest(Duration::from_secs(5)));
     let mut checks = Checks::default();
     checks.that(&format!("{case}: the install is refused"), end == 0);

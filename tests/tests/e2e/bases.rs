@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use base::digest::Digest;
 use model::release::Purpose;
 use nqrust_tests::artifacts::scenario;
-use nqrust_tests::builder::Place;
+use nqrust_tests::builder::BuilderDirectory;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium;
 use nqrust_tests::node::{Checks, Document};
@@ -28,7 +28,7 @@ fn a_layout_with_layers_and_a_directory_give_the_os_image_of_the_debian_packages
         let identity = Identity::load()?;
         let debian = steps::medium(&identity)?.release()?;
         let base = debian_base()?;
-        let place = Place::new()?;
+        let place = BuilderDirectory::new()?;
         let definition = medium::stage(&place.path("src"), &Document::new("node-a").to_json(&identity))?;
         let mut checks = Checks::default();
         let mut built = Vec::new();
@@ -40,7 +40,7 @@ fn a_layout_with_layers_and_a_directory_give_the_os_image_of_the_debian_packages
             let definition = with_base(&definition, &json!({ form: { "path": place.path("tree") } }))?;
             let mut build = place.build(&definition)?;
             build.args(["--only", "netboot"]).env("SOURCE_DATE_EPOCH", epoch()?.to_string());
-            let ended = programs::run(&mut build, medium::BUILD)?;
+            let ended = programs::run(&mut build, medium::BUILD_LIMIT)?;
             artifacts.append("build.log", &ended.said())?;
             ended.success(&format!("the build from {form}"))?;
             remove_tree(&place)?;
@@ -143,7 +143,7 @@ fn small_layer(scratch: &Path, name: &str, files: &[&str]) -> Result<PathBuf> {
 }
 
 /// Unpacks the tree as the ordinary user, with that user's subordinate owners.
-fn unpack(place: &Place, base: &Path) -> Result<()> {
+fn unpack(place: &BuilderDirectory, base: &Path) -> Result<()> {
     let archive = place.path("base.tar");
     fs::copy(base, &archive)?;
     fs::create_dir(place.path("tree"))?;
@@ -156,14 +156,14 @@ fn unpack(place: &Place, base: &Path) -> Result<()> {
     Ok(())
 }
 
-fn remove_tree(place: &Place) -> Result<()> {
+fn remove_tree(place: &BuilderDirectory) -> Result<()> {
     let mut remove = as_root_of_a_namespace(place)?;
     programs::run(remove.args(["rm", "-rf"]).arg(place.path("tree")), UNPACK)?
         .success("removing the tree")
         .map(drop)
 }
 
-fn as_root_of_a_namespace(place: &Place) -> Result<Command> {
+fn as_root_of_a_namespace(place: &BuilderDirectory) -> Result<Command> {
     let mut command = place.command("unshare")?;
     command.args(["--user", "--map-auto", "--map-root-user", "--"]);
     Ok(command)

@@ -118,7 +118,7 @@ fn three_machines_of_a_cluster_file_become_its_nodes() {
         }
         for (vm, ssh) in booted {
             drop(ssh);
-            vm.power_off(steps::SHUTDOWN)?;
+            vm.power_off(steps::SHUTDOWN_LIMIT)?;
         }
         secrets::search(&medium::logs("cluster"), &identity)?;
         secrets::search(artifacts.directory(), &identity)
@@ -138,11 +138,11 @@ fn render(artifacts: &Artifacts, identity: &Identity) -> Result<PathBuf> {
     let installer = paths::installer()?;
     let mut validate = Command::new(&installer);
     validate.args(["validate", "--cluster"]).arg(&file);
-    programs::run(&mut validate, steps::COMMAND)?.success("installer validate --cluster")?;
+    programs::run(&mut validate, steps::COMMAND_LIMIT)?.success("installer validate --cluster")?;
     let nodes = artifacts.disk("nodes");
     let mut render = Command::new(&installer);
     render.args(["render", "--cluster"]).arg(&file).arg("-o").arg(&nodes);
-    programs::run(&mut render, steps::COMMAND)?.success("installer render")?;
+    programs::run(&mut render, steps::COMMAND_LIMIT)?.success("installer render")?;
     Ok(nodes)
 }
 

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
 use nqrust_tests::console::{
-    ANSWER, CLEAR, DOWN, ESCAPE, HELP, MAKE, NEXT, PAGE_DOWN, RETRY, plug_in, screen,
+    CTRL_F, CTRL_N, CTRL_P, CTRL_R, CTRL_U, DOWN, ESCAPE, PAGE_DOWN, SCREEN_LIMIT, plug_in, screen,
 };
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
-use nqrust_tests::fragile::Fragile;
+use nqrust_tests::fragile::FragileDisk;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::node::{Checks, INSTALL_LOGS, MAC, NODE_DOCUMENT};
 use nqrust_tests::qemu::{Firmware, Machine, Vm};
@@ -27,15 +27,15 @@ const K3S: u16 = 6443;
 
 /// The titles of the screens, and the keys for each, for the first node of a cluster.
 fn create(name: &str, identity: &Identity) -> Vec<(&'static str, String)> {
-    // From the kind of address to the address; and a token that nobody has seen.
-    let cluster = ("the new cluster", format!("\t10.0.2.77{MAKE}{NEXT}"));
+    // From the kind of address to the address; and a new token.
+    let cluster = ("the new cluster", format!("\t10.0.2.77{CTRL_F}{CTRL_N}"));
     conversation("\r".to_owned(), name, cluster, identity)
 }
 
 /// The same for a machine that joins the cluster on this host.
 pub(crate) fn join(name: &str, token: &str, identity: &Identity) -> Vec<(&'static str, String)> {
-    let cluster = ("the cluster to join", format!("10.0.2.2\t{token}{NEXT}"));
-    // The third of the roles is the worker; Enter takes it and goes on.
+    let cluster = ("the cluster to join", format!("10.0.2.2\t{token}{CTRL_N}"));
+    // The third role is the worker; Enter selects it and goes on.
     conversation(format!("{DOWN}\r{DOWN}{DOWN}\r"), name, cluster, identity)
 }
 
@@ -48,12 +48,12 @@ fn conversation(
     let Identity { password, public_key, .. } = identity;
     [
         ("what this machine becomes", mode),
-        // The only disk that can be taken is taken; the second of the sizes is for small disks.
-        ("Install: disks", format!("\t{DOWN} {NEXT}")),
-        ("management network", NEXT.to_string()),
-        ("names and servers", format!("{name}{NEXT}")),
+        // The only possible disk is selected; the second size is for small disks.
+        ("Install: disks", format!("\t{DOWN} {CTRL_N}")),
+        ("management network", CTRL_N.to_string()),
+        ("names and servers", format!("{name}{CTRL_N}")),
         cluster,
-        ("who may log in", format!("{password}\t{password}\t{public_key}{NEXT}")),
+        ("who may log in", format!("{password}\t{password}\t{public_key}{CTRL_N}")),
         ("is erased", "\r".to_owned()),
         ("Type yes", "yes\r".to_owned()),
     ]
@@ -62,18 +62,18 @@ fn conversation(
 
 /// Answers the screens in their order.
 fn answer(vm: &mut Vm, screens: &[(&'static str, String)], artifacts: &Artifacts) -> Result<()> {
-    let mut limit = if screens[0].0.contains("becomes") { steps::INSTALL } else { ANSWER };
+    let mut limit = if screens[0].0.contains("becomes") { steps::INSTALL_LIMIT } else { SCREEN_LIMIT };
     for (title, keys) in screens {
         screen(vm, &[title], limit, artifacts)?;
         vm.serial.keys(keys)?;
-        limit = ANSWER;
+        limit = SCREEN_LIMIT;
     }
     Ok(())
 }
 
 /// A cluster on this host, which virtual machines reach as 10.0.2.2. Another test may still use the port.
 pub(crate) fn cluster(authorities: &Authorities, manner: &Manner) -> Result<Supervisor> {
-    Deadline::after(steps::INSTALL).poll("the port of the cluster", || {
+    Deadline::after(steps::INSTALL_LIMIT).poll("the port of the cluster", || {
         Ok(Supervisor::start_on(([127, 0, 0, 1], K3S).into(), authorities, manner.clone()).ok())
     })
 }
@@ -98,26 +98,26 @@ fn what_is_wrong_with_network_and_token_is_told_and_put_right_and_somebody_can_b
         let live = Machine::new("questions", Firmware::Bios).network(MAC).disk(&disk).cdrom(&medium.full);
         let mut vm = live.start(artifacts)?;
         let mut screens = join("node-q", "not-the-token-of-this-cluster", &identity);
-        screens[1].1 = NEXT.to_string();
+        screens[1].1 = CTRL_N.to_string();
         answer(&mut vm, &screens[..2], artifacts)?;
-        screen(&mut vm, &["management network"], ANSWER, artifacts)?;
+        screen(&mut vm, &["management network"], SCREEN_LIMIT, artifacts)?;
         pull_the_cable(&mut vm, artifacts)?;
         vm.serial.keys(&screens[2].1)?;
-        screen(&mut vm, &["names and servers"], ANSWER, artifacts)?;
+        screen(&mut vm, &["names and servers"], SCREEN_LIMIT, artifacts)?;
         vm.serial.keys("node-q")?;
         let_somebody_in(&mut vm, artifacts)?;
-        vm.serial.keys(&NEXT.to_string())?;
+        vm.serial.keys(&CTRL_N.to_string())?;
         answer(&mut vm, &screens[4..5], artifacts)?;
-        screen(&mut vm, &["refused:"], ANSWER, artifacts)?;
-        vm.serial.keys(&format!("{CLEAR}{}{NEXT}", identity.token))?;
+        screen(&mut vm, &["refused:"], SCREEN_LIMIT, artifacts)?;
+        vm.serial.keys(&format!("{CTRL_U}{}{CTRL_N}", identity.token))?;
         answer(&mut vm, &screens[5..6], artifacts)?;
-        screen(&mut vm, &["does not meet the requirements"], ANSWER, artifacts)?;
+        screen(&mut vm, &["does not meet the requirements"], SCREEN_LIMIT, artifacts)?;
         let unfit = vm.serial.screen();
         vm.serial.keys(&format!("{DOWN}{DOWN}\r"))?;
-        screen(&mut vm, &["is erased"], ANSWER, artifacts)?;
+        screen(&mut vm, &["is erased"], SCREEN_LIMIT, artifacts)?;
         let plan = vm.serial.screen();
         vm.serial.keys(&PAGE_DOWN.repeat(4))?;
-        screen(&mut vm, &["Left out of the checks: cpu, memory"], ANSWER, artifacts)?;
+        screen(&mut vm, &["Left out of the checks: cpu, memory"], SCREEN_LIMIT, artifacts)?;
         vm.kill()?;
         let mut checks = Checks::default();
         checks.contains("what the machine lacks", &unfit, "Use a machine with more memory.");
@@ -138,11 +138,11 @@ fn what_is_wrong_with_network_and_token_is_told_and_put_right_and_somebody_can_b
 /// The screen says that the network is gone while the cable is unplugged, and that it is back afterwards.
 fn pull_the_cable(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     vm.set_link(false)?;
-    vm.serial.keys(&RETRY.to_string())?;
-    screen(vm, &["Check cables"], ANSWER, artifacts)?;
+    vm.serial.keys(&CTRL_R.to_string())?;
+    screen(vm, &["Check cables"], SCREEN_LIMIT, artifacts)?;
     vm.set_link(true)?;
-    vm.serial.keys(&RETRY.to_string())?;
-    screen(vm, &["has the address"], ANSWER, artifacts).map(drop)
+    vm.serial.keys(&CTRL_R.to_string())?;
+    screen(vm, &["has the address"], SCREEN_LIMIT, artifacts).map(drop)
 }
 
 /// Help access from the screen with the host name: a login with the password is possible while it is open, by SSH and
@@ -152,10 +152,10 @@ fn let_somebody_in(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     let mut checks = Checks::default();
     let come = |password: &str| Ssh::by_password(port, "root", password, "cat /proc/cmdline");
     checks.that("nobody comes in by SSH before", come("x")?.code != 0);
-    vm.serial.keys(&HELP.to_string())?;
-    screen(vm, &["Nobody can log in to this system"], ANSWER, artifacts)?;
+    vm.serial.keys(&CTRL_P.to_string())?;
+    screen(vm, &["Nobody can log in to this system"], SCREEN_LIMIT, artifacts)?;
     vm.serial.keys("\r")?;
-    screen(vm, &["Host key SHA256:"], ANSWER, artifacts)?;
+    screen(vm, &["Host key SHA256:"], SCREEN_LIMIT, artifacts)?;
     let shown = vm.serial.screen();
     let password = shown.lines().find_map(|line| line.trim().strip_prefix("Password"));
     let password = password.context("a password on the screen")?.trim().to_owned();
@@ -163,12 +163,12 @@ fn let_somebody_in(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     checks.contains("what root sees over SSH", &came.said(), "nqrust.mode=install");
     checks.that("another password lets nobody in", come("abcd.efgh.jkmn.pqrs")?.code != 0);
     shell(vm, &password)?;
-    screen(vm, &["Let nobody log in any more"], ANSWER, artifacts)?;
+    screen(vm, &["Let nobody log in any more"], SCREEN_LIMIT, artifacts)?;
     vm.serial.keys(&format!("{DOWN}\r"))?;
-    screen(vm, &["Nobody can log in any more"], ANSWER, artifacts)?;
+    screen(vm, &["Nobody can log in any more"], SCREEN_LIMIT, artifacts)?;
     checks.that("nobody comes in by SSH afterwards", come(&password)?.code != 0);
     vm.serial.keys(&ESCAPE.to_string())?;
-    screen(vm, &["names and servers"], ANSWER, artifacts)?;
+    screen(vm, &["names and servers"], SCREEN_LIMIT, artifacts)?;
     checks.contains("what was typed", &vm.serial.screen(), "node-q");
     checks.finish("help access")
 }
@@ -176,11 +176,11 @@ fn let_somebody_in(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
 /// Opens a shell on the console, which asks for the password.
 fn shell(vm: &mut Vm, password: &str) -> Result<()> {
     vm.serial.keys("\r")?;
-    vm.serial.wait_for("assword: ", ANSWER).context("opening a shell")?;
+    vm.serial.wait_for("assword: ", SCREEN_LIMIT).context("opening a shell")?;
     std::thread::sleep(Duration::from_secs(1));
     vm.serial.send(password)?;
-    vm.serial.wait_for("# ", ANSWER).context("logging in to a shell")?;
-    let answer = vm.serial.run("id -u", ANSWER)?;
+    vm.serial.wait_for("# ", SCREEN_LIMIT).context("logging in to a shell")?;
+    let answer = vm.serial.run("id -u", SCREEN_LIMIT)?;
     if answer.text.trim() != "0" {
         bail!("the shell is not root's: {:?}", answer.text);
     }
@@ -195,30 +195,34 @@ fn an_install_by_keys_whose_disk_fails_leaves_logs_on_a_stick_and_goes_on() {
         let medium = steps::medium_without_configuration(&identity)?;
         let disk = Disk::empty_raw(artifacts.disk("node.img"), ByteSize::gib(32))?;
         let stick = stick(&artifacts.disk("stick.img"))?;
-        let fragile = Fragile::serve(&disk)?;
+        let fragile = FragileDisk::serve(&disk)?;
         let live = steps::node("install", Firmware::Bios, "").disk(&fragile.disk()).cdrom(&medium.full);
         let mut vm = live.start(artifacts)?;
         answer(&mut vm, &create("node-s", &identity), artifacts)?;
-        vm.serial.wait_for_screen(&["Storing the container images"], steps::INSTALL)?;
+        vm.serial.wait_for_screen(&["Storing the container images"], steps::INSTALL_LIMIT)?;
         fragile.fails(true)?;
-        screen(&mut vm, &["it has failed"], steps::INSTALL, artifacts)?;
+        screen(&mut vm, &["it has failed"], steps::INSTALL_LIMIT, artifacts)?;
         let failure = vm.serial.screen();
         fragile.fails(false)?;
         plug_in(&mut vm, &stick)?;
         take_logs_away(&mut vm, artifacts)?;
         vm.serial.keys("\r")?;
-        screen(&mut vm, &["Install: progress"], ANSWER, artifacts)?;
-        let end =
-            screen(&mut vm, &["The installation is complete", "it has failed"], steps::INSTALL, artifacts)?;
+        screen(&mut vm, &["Install: progress"], SCREEN_LIMIT, artifacts)?;
+        let end = screen(
+            &mut vm,
+            &["The installation is complete", "it has failed"],
+            steps::INSTALL_LIMIT,
+            artifacts,
+        )?;
         if end != 0 {
             bail!("the second attempt failed too:\n{}", vm.serial.screen());
         }
-        vm.serial.keys(&MAKE.to_string())?;
-        screen(&mut vm, &["FAT \"LOGS\""], ANSWER, artifacts)?;
+        vm.serial.keys(&CTRL_F.to_string())?;
+        screen(&mut vm, &["FAT \"LOGS\""], SCREEN_LIMIT, artifacts)?;
         vm.serial.keys("\r")?;
-        screen(&mut vm, &["nqrust-config-node-s.yaml is on"], ANSWER, artifacts)?;
+        screen(&mut vm, &["nqrust-config-node-s.yaml is on"], SCREEN_LIMIT, artifacts)?;
         vm.serial.keys("\r")?;
-        vm.wait_for_exit(steps::SHUTDOWN).context("waiting for the reboot after the install")?;
+        vm.wait_for_exit(steps::SHUTDOWN_LIMIT).context("waiting for the reboot after the install")?;
         let mut checks = Checks::default();
         checks.contains("what failed", &failure, "A disk could not be read or written");
         look_at_stick(&stick, &mut checks, artifacts)?;
@@ -232,19 +236,19 @@ fn an_install_by_keys_whose_disk_fails_leaves_logs_on_a_stick_and_goes_on() {
 /// Saves the logs on the stick that is plugged in, and checks the short report.
 fn take_logs_away(vm: &mut Vm, artifacts: &Artifacts) -> Result<()> {
     vm.serial.keys(&format!("{}\r", DOWN.repeat(3)))?;
-    screen(vm, &["Where to?"], ANSWER, artifacts)?;
-    // The kernel takes its time with a stick; somebody looks again and again.
-    Deadline::after(ANSWER).poll("the stick on the screen", || {
-        vm.serial.keys(&RETRY.to_string())?;
+    screen(vm, &["Where to?"], SCREEN_LIMIT, artifacts)?;
+    // The kernel needs time to find a stick; the list is refreshed until it is there.
+    Deadline::after(SCREEN_LIMIT).poll("the stick on the screen", || {
+        vm.serial.keys(&CTRL_R.to_string())?;
         Ok(vm.serial.wait_for_screen(&["FAT \"LOGS\""], Duration::from_secs(10)).ok())
     })?;
-    screen(vm, &["FAT \"LOGS\""], ANSWER, artifacts)?;
+    screen(vm, &["FAT \"LOGS\""], SCREEN_LIMIT, artifacts)?;
     vm.serial.keys("\r")?;
-    screen(vm, &["report-"], ANSWER, artifacts)?;
+    screen(vm, &["report-"], SCREEN_LIMIT, artifacts)?;
     vm.serial.keys(&format!("{}\r", DOWN.repeat(4)))?;
-    screen(vm, &["Install: short report"], ANSWER, artifacts)?;
+    screen(vm, &["Install: short report"], SCREEN_LIMIT, artifacts)?;
     vm.serial.keys(&ESCAPE.to_string())?;
-    screen(vm, &["Try again with the same answers"], ANSWER, artifacts).map(drop)
+    screen(vm, &["Try again with the same answers"], SCREEN_LIMIT, artifacts).map(drop)
 }
 
 /// A stick of 64 MiB with one FAT volume.
@@ -252,7 +256,7 @@ fn stick(path: &Path) -> Result<std::path::PathBuf> {
     fs::File::create(path)?.set_len(64 << 20)?;
     let mut format = Command::new("mformat");
     format.arg("-i").arg(path).args(["-v", "LOGS", "::"]);
-    programs::run(&mut format, steps::COMMAND)?.success("mformat")?;
+    programs::run(&mut format, steps::COMMAND_LIMIT)?.success("mformat")?;
     Ok(path.to_owned())
 }
 
@@ -262,21 +266,21 @@ fn look_at_stick(stick: &Path, checks: &mut Checks, artifacts: &Artifacts) -> Re
     fs::create_dir_all(&files)?;
     let mut copy = Command::new("mcopy");
     copy.arg("-i").arg(stick).args(["-n", "::*"]).arg(&files);
-    programs::run(&mut copy, steps::COMMAND)?.success("mcopy")?;
+    programs::run(&mut copy, steps::COMMAND_LIMIT)?.success("mcopy")?;
     let names = fs::read_dir(&files)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let names: Vec<_> = names.collect::<Result<_>>()?;
     let archive = names.iter().find(|name| name.starts_with("report-"));
     let archive = archive.with_context(|| format!("no report on the stick: {names:?}"))?;
     let mut list = Command::new("tar");
     list.arg("--extract").arg("--to-stdout").arg("--file").arg(files.join(archive));
-    let report = programs::run(&mut list, steps::COMMAND)?.success("tar")?;
-    // It is searched for secrets with everything else.
+    let report = programs::run(&mut list, steps::COMMAND_LIMIT)?.success("tar")?;
+    // Searched for secrets with all other artifacts.
     artifacts.append("report.txt", &report)?;
     checks.contains("the report", &report, "/dev/vda");
     let configuration = files.join("nqrust-config-node-s.yaml");
     let mut validate = Command::new(paths::installer()?);
     validate.arg("validate").arg(&configuration);
-    let said = programs::run(&mut validate, steps::COMMAND)?;
+    let said = programs::run(&mut validate, steps::COMMAND_LIMIT)?;
     checks.that(&format!("the answers are valid: {}", said.said()), said.code == 0);
     Ok(())
 }
@@ -298,5 +302,5 @@ fn first_boot(
     checks.contains("the log of the install", &logs, "The OS image is there, and is not written again");
     steps::collect_logs(&ssh, artifacts, "first-boot")?;
     drop(ssh);
-    vm.power_off(steps::SHUTDOWN)
+    vm.power_off(steps::SHUTDOWN_LIMIT)
 }

@@ -49,7 +49,8 @@ fn two_machines_get_their_own_configurations_from_one_customised_iso() {
         NODES.into_iter().try_for_each(|node| install(node, &iso, &identity, artifacts))?;
         iso_builder(&["customize", "--reset"], &iso)?;
         let mut compare = Command::new("cmp");
-        programs::run(compare.arg(&medium.full).arg(&iso), steps::COMMAND)?.success("cmp, after --reset")?;
+        programs::run(compare.arg(&medium.full).arg(&iso), steps::COMMAND_LIMIT)?
+            .success("cmp, after --reset")?;
         secrets::search(artifacts.directory(), &identity)
     });
 }
@@ -67,7 +68,7 @@ fn customised(original: &Path, identity: &Identity, artifacts: &Artifacts) -> Re
         fs::write(&path, document.to_string())?;
         command.arg("--config-for").arg(format!("mac:{}={}", node.mac, path.display()));
     }
-    let said = programs::run(&mut command, steps::COMMAND)?;
+    let said = programs::run(&mut command, steps::COMMAND_LIMIT)?;
     artifacts.append("customize.txt", &said.said())?;
     said.success("iso-builder customize")?;
     Ok(iso)
@@ -90,12 +91,12 @@ fn install(node: Node, iso: &Path, identity: &Identity, artifacts: &Artifacts) -
     checks.equal("the name of the node", ssh.run("hostname")?.trim(), node.name);
     steps::collect_logs(&ssh, artifacts, node.name)?;
     drop(ssh);
-    vm.power_off(steps::SHUTDOWN)?;
+    vm.power_off(steps::SHUTDOWN_LIMIT)?;
     checks.finish(node.name)
 }
 
 /// Runs `iso-builder` on the ISO; returns what it printed.
 fn iso_builder(words: &[&str], iso: &Path) -> Result<String> {
     let mut command = Command::new(paths::iso_builder()?);
-    programs::run(command.args(words).arg(iso), steps::INSTALL)?.success("iso-builder")
+    programs::run(command.args(words).arg(iso), steps::INSTALL_LIMIT)?.success("iso-builder")
 }

@@ -24,7 +24,7 @@ const OTHER: &str = "52:54:00:6e:71:7f";
 /// From power on to a boot menu, and from a key to its effect: on an emulated processor GRUB on BIOS takes long for the
 /// 10000 rounds of a password.
 const FIRMWARE: Duration = Duration::from_secs(120);
-const ANSWER: Duration = Duration::from_secs(180);
+const PROMPT_LIMIT: Duration = Duration::from_secs(180);
 
 /// From a wrong password to the menu.
 const REFUSED: Duration = Duration::from_secs(8);
@@ -54,8 +54,8 @@ fn install(live: &Machine, artifacts: &Artifacts) -> Result<()> {
     steps::expect(&mut vm, "Boot from local disk", FIRMWARE).context("the menu of the medium")?;
     shut(&mut vm).context("the menu of the medium")?;
     vm.serial.keys("\r")?;
-    steps::expect(&mut vm, steps::COMPLETE, steps::INSTALL).context("installing")?;
-    vm.wait_for_exit(steps::SHUTDOWN).context("waiting for the reboot after the install").map(drop)
+    steps::expect(&mut vm, steps::INSTALL_COMPLETE, steps::INSTALL_LIMIT).context("installing")?;
+    vm.wait_for_exit(steps::SHUTDOWN_LIMIT).context("waiting for the reboot after the install").map(drop)
 }
 
 /// Checks that editor and command line of the menu on the console ask for a password, and that the command line accepts
@@ -63,21 +63,21 @@ fn install(live: &Machine, artifacts: &Artifacts) -> Result<()> {
 fn shut(vm: &mut Vm) -> Result<()> {
     for key in ["e", "c"] {
         vm.serial.keys(key)?;
-        vm.serial.wait_for("Enter username:", ANSWER).with_context(|| format!("pressing {key}"))?;
+        vm.serial.wait_for("Enter username:", PROMPT_LIMIT).with_context(|| format!("pressing {key}"))?;
         vm.serial.keys("root\r")?;
-        vm.serial.wait_for("Enter password:", ANSWER)?;
+        vm.serial.wait_for("Enter password:", PROMPT_LIMIT)?;
         vm.serial.keys("hunter2\r")?;
-        vm.serial.wait_for("access denied", ANSWER)?;
-        // The menu comes back after a pause, which grows with every wrong password.
+        vm.serial.wait_for("access denied", PROMPT_LIMIT)?;
+        // The menu comes back after a delay, which grows with every wrong password.
         std::thread::sleep(REFUSED);
-        vm.serial.rest(ANSWER);
+        vm.serial.rest(PROMPT_LIMIT);
     }
     vm.serial.keys("c")?;
-    vm.serial.wait_for("Enter username:", ANSWER)?;
+    vm.serial.wait_for("Enter username:", PROMPT_LIMIT)?;
     vm.serial.keys("root\r")?;
-    vm.serial.wait_for("Enter password:", ANSWER)?;
+    vm.serial.wait_for("Enter password:", PROMPT_LIMIT)?;
     vm.serial.keys(&format!("{PASSWORD}\r"))?;
-    vm.serial.wait_for("grub>", ANSWER).context("the right password")?;
+    vm.serial.wait_for("grub>", PROMPT_LIMIT).context("the right password")?;
     vm.serial.keys(&ESCAPE.to_string())?;
     vm.serial.rest(Duration::from_secs(3));
     Ok(())
@@ -103,7 +103,7 @@ fn name_the_card(
     let record = ssh.run("sudo -n cat /oem/cards.json")?;
     anyhow::ensure!(record.contains(MAC), "the card is not remembered: {record}");
     drop(ssh);
-    vm.power_off(steps::SHUTDOWN)?;
+    vm.power_off(steps::SHUTDOWN_LIMIT)?;
     Ok(name)
 }
 
@@ -132,7 +132,7 @@ fn another_board(
     checks.that(&format!("no card is missing: {status}"), !status.contains("MISSING"));
     steps::collect_logs(&ssh, artifacts, "another-board")?;
     drop(ssh);
-    vm.power_off(steps::SHUTDOWN)
+    vm.power_off(steps::SHUTDOWN_LIMIT)
 }
 
 /// With a card that is neither the remembered one nor in its place, the login says so first.
@@ -140,7 +140,8 @@ fn another_card(disk: &Disk, name: &str, artifacts: &Artifacts) -> Result<()> {
     let machine =
         Machine::new("another-card", Firmware::Bios).balloon().disk(disk).isolated_network(OTHER, "");
     let mut vm = machine.start(artifacts)?;
-    let console = steps::expect(&mut vm, " login: ", steps::BOOT).context("booting with another card")?;
+    let console =
+        steps::expect(&mut vm, " login: ", steps::BOOT_LIMIT).context("booting with another card")?;
     for wanted in
         [format!("NETWORK CARD MISSING: {name} ({MAC}) of network mgmt"), format!("{OTHER} (virtio_net")]
     {

@@ -20,8 +20,8 @@ use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{Checks, Document};
 use nqrust_tests::paths;
-use nqrust_tests::programs::{self, Ended};
-use nqrust_tests::registry::{Demands, Layout, Registry, USER};
+use nqrust_tests::programs::{self, ProgramOutput};
+use nqrust_tests::registry::{Layout, Registry, RegistryAccess, USER};
 use serde_json::{Value, json};
 
 /// The time limit of resolving, pulling and assembling, with the rest of the build in the cache.
@@ -110,14 +110,14 @@ fn images_are_pulled_once_and_checked_and_a_second_build_fetches_only_what_is_mi
         let identity = Identity::load()?;
         Medium::shared("node-a", &Document::new("node-a").to_json(&identity))?;
         let media = paths::e2e().join("media");
-        let registry = Registry::start(&artifacts.disk("registry"), Demands::default())?;
+        let registry = Registry::start(&artifacts.disk("registry"), RegistryAccess::default())?;
         let names = fill(artifacts, &registry)?;
         let relay = Relay::start(registry.port())?;
         let preload = names.iter().map(|name| json!({ "image": name, "roles": ["management"] })).collect();
         let definition = definition(artifacts, &beside_built(preload)?, &mirror(relay.port()))?;
         let downloads = artifacts.disk("downloads");
         fs::create_dir_all(&downloads)?;
-        let build = |out: &str| -> Result<Ended> {
+        let build = |out: &str| -> Result<ProgramOutput> {
             let _lock = medium::lock(&media.join("lock"))?;
             let mut command = medium::build_command(&definition, &artifacts.disk(out), &media.join("cache"))?;
             command.args(["--only", "full", "--downloads"]).arg(&downloads);
@@ -186,7 +186,7 @@ fn damage_and_repair(
     definition: &Path,
     downloads: &Path,
     relay: &Relay,
-    build: &dyn Fn(&str) -> Result<Ended>,
+    build: &dyn Fn(&str) -> Result<ProgramOutput>,
     checks: &mut Checks,
 ) -> Result<()> {
     let blobs = fs::read_dir(downloads.join("blobs"))?.collect::<std::io::Result<Vec<_>>>()?;
@@ -218,8 +218,10 @@ fn damage_and_repair(
 fn a_registry_that_wants_tls_and_a_password_gets_both_from_the_usual_places() {
     scenario("images-credentials", |artifacts| {
         let password = "Not-In-Any-Log-7f3a";
-        let registry =
-            Registry::start(&artifacts.disk("registry"), Demands { password: Some(password), tls: true })?;
+        let registry = Registry::start(
+            &artifacts.disk("registry"),
+            RegistryAccess { password: Some(password), tls: true },
+        )?;
         let layout = Layout::new(&artifacts.disk("layout"))?;
         layout.image("web", None, &[("data", b"web")])?;
         registry.push(&layout.source("web"), "app/web:1", &[])?;
@@ -232,7 +234,7 @@ fn a_registry_that_wants_tls_and_a_password_gets_both_from_the_usual_places() {
         let mut checks = Checks::default();
         let config = docker.join("config.json");
         let mut tries = 0;
-        let mut attempt = |content: &Value| -> Result<Ended> {
+        let mut attempt = |content: &Value| -> Result<ProgramOutput> {
             tries += 1;
             fs::write(&config, content.to_string())?;
             let mut command = list(artifacts, &format!("cache-{tries}"), &definition)?;
@@ -274,7 +276,7 @@ fn a_registry_that_wants_tls_and_a_password_gets_both_from_the_usual_places() {
 #[test]
 fn what_cannot_be_pulled_is_named_with_its_exit_code_and_the_cache_stays_sound() {
     scenario("images-refused", |artifacts| {
-        let registry = Registry::start(&artifacts.disk("registry"), Demands::default())?;
+        let registry = Registry::start(&artifacts.disk("registry"), RegistryAccess::default())?;
         let layout = Layout::new(&artifacts.disk("layout"))?;
         layout.image("web", None, &[("data", &noise(7, 1 << 20))])?;
         registry.push(&layout.source("web"), "app/web:1", &[])?;

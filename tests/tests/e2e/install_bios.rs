@@ -56,7 +56,7 @@ fn a_full_iso_installs_on_bios_and_the_node_follows_its_document_at_every_boot()
             steps::run_container_offline(&mut vm, &identity, image)?;
         }
         drop(ssh);
-        vm.power_off(steps::SHUTDOWN)?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
 
         second_boot(&disk, &identity, artifacts)?;
         unfinished_disk(&disk, &medium, artifacts)?;
@@ -77,7 +77,7 @@ fn second_boot(disk: &Disk, identity: &Identity, artifacts: &Artifacts) -> Resul
     steps::collect_logs(&ssh, artifacts, "second-boot")?;
     checks.finish("the second boot")?;
     drop(ssh);
-    vm.power_off(steps::SHUTDOWN)
+    vm.power_off(steps::SHUTDOWN_LIMIT)
 }
 
 /// A disk with an interrupted install does not keep the machine from booting the medium, although the firmware tries

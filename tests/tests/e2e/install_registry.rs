@@ -13,11 +13,11 @@ use nqrust_tests::faults::{Fault, Relay};
 use nqrust_tests::identity::Identity;
 use nqrust_tests::images::CONTROL;
 use nqrust_tests::medium::Medium;
-use nqrust_tests::node::{self, Checks, Document, MAC, Mirror};
+use nqrust_tests::node::{self, Checks, Document, MAC, RegistryMirror};
 use nqrust_tests::paths;
 use nqrust_tests::programs;
 use nqrust_tests::qemu::{Firmware, Machine};
-use nqrust_tests::registry::{Demands, Registry, USER};
+use nqrust_tests::registry::{Registry, RegistryAccess, USER};
 use nqrust_tests::{secrets, steps};
 
 /// How many bytes pass before a connection to the registry is cut.
@@ -28,10 +28,10 @@ fn a_net_install_of_a_worker_takes_its_images_from_a_registry_through_a_bad_conn
     scenario("install-registry", |artifacts| {
         let identity = Identity::load()?;
         let place = paths::e2e().join("registry");
-        let demands = Demands { password: Some(&identity.password), tls: true };
+        let demands = RegistryAccess { password: Some(&identity.password), tls: true };
         let registry = Registry::start(&place, demands)?;
         let relay = relay(&place, registry.port())?;
-        let mirror = Mirror {
+        let mirror = RegistryMirror {
             host: format!("10.0.2.2:{}", relay.port()),
             authority: fs::read_to_string(registry.authority())?,
             login: (USER.to_owned(), identity.password.clone()),
@@ -63,7 +63,7 @@ fn a_net_install_of_a_worker_takes_its_images_from_a_registry_through_a_bad_conn
             steps::run_container_offline(&mut vm, &identity, image)?;
         }
         drop(ssh);
-        vm.power_off(steps::SHUTDOWN)?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
         secrets::search(artifacts.directory(), &identity)
     });
 }
@@ -87,7 +87,7 @@ fn publish(medium: &Medium, release: &Release, registry: &Registry, artifacts: &
         registry.push(&from, path, &["--preserve-digests"])?;
         let mut inspect = Command::new("skopeo");
         inspect.args(["inspect", "--raw"]).arg(&from);
-        let manifest = programs::run(&mut inspect, steps::COMMAND)?.success("skopeo inspect")?;
+        let manifest = programs::run(&mut inspect, steps::COMMAND_LIMIT)?.success("skopeo inspect")?;
         if base::digest::Digest::of(manifest.as_bytes()) != image.digest {
             bail!("skopeo reads another manifest of {} from the medium", image.name);
         }

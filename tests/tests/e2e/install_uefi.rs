@@ -56,14 +56,14 @@ fn a_net_install_stick_installs_on_uefi_from_a_web_server_and_boots_with_secure_
         steps::collect_logs(&ssh, artifacts, "first-boot")?;
         checks.finish("the first boot")?;
         drop(ssh);
-        vm.power_off(steps::SHUTDOWN)?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
 
         let mut vm = steps::node("second-boot-on-bios", Firmware::Bios, "")
             .disk(&disk)
             .disk(&data)
             .start(artifacts)?;
-        steps::expect(&mut vm, "node-b login: ", steps::BOOT)?;
-        vm.power_off(steps::SHUTDOWN)?;
+        steps::expect(&mut vm, "node-b login: ", steps::BOOT_LIMIT)?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
         secrets::search(artifacts.directory(), &identity)
     });
 }

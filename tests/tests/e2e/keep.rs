@@ -30,7 +30,7 @@ fn a_node_that_is_installed_again_keeps_its_data_and_nothing_else() {
         ssh.run("sudo -n touch /var/lib/e2e-trace && sync")?;
         let before = Data::of(&ssh)?;
         drop(ssh);
-        vm.power_off(steps::SHUTDOWN)?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
 
         let keep = json!({ "install": { "keep": ["data"], "reinstall": true } }).to_string();
         let volume = steps::configuration_volume("keep", keep.as_bytes(), artifacts)?;
@@ -50,7 +50,7 @@ fn a_node_that_is_installed_again_keeps_its_data_and_nothing_else() {
         steps::collect_logs(&ssh, artifacts, "boot-again")?;
         checks.finish("the boot after the second install")?;
         drop(ssh);
-        vm.power_off(steps::SHUTDOWN)?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
         secrets::search(artifacts.directory(), &identity)
     });
 }

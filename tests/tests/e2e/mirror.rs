@@ -44,8 +44,9 @@ fn check(
 ) -> Result<()> {
     let mut vm = machine.start(artifacts)?;
     if !whole {
-        // The initrd gives the missing disk its time, which is long under emulation; the limit of a boot begins after it.
-        steps::expect(&mut vm, "starting timeout scripts", steps::BOOT)?;
+        // The initrd waits for the missing disk, which takes long under emulation; the time limit of a boot begins
+        // after that.
+        steps::expect(&mut vm, "starting timeout scripts", steps::BOOT_LIMIT)?;
     }
     let ssh = steps::log_in(&mut vm, identity, artifacts)?;
     let mut checks = Checks::default();
@@ -63,7 +64,7 @@ fn check(
     steps::collect_logs(&ssh, artifacts, boot)?;
     checks.finish(boot)?;
     drop(ssh);
-    vm.power_off(steps::SHUTDOWN)
+    vm.power_off(steps::SHUTDOWN_LIMIT)
 }
 
 /// Checks the arrays as the node reports them.
@@ -164,7 +165,7 @@ fn hardware(name: &str, firmwares: &[Firmware], attach: fn(Machine, &Disk) -> Ma
             node::check_immutable(&ssh, &mut checks)?;
             checks.finish(&boot)?;
             drop(ssh);
-            vm.power_off(steps::SHUTDOWN)?;
+            vm.power_off(steps::SHUTDOWN_LIMIT)?;
         }
         secrets::search(artifacts.directory(), &identity)
     });

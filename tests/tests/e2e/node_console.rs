@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use base::size::ByteSize;
 use nqrust_tests::artifacts::{Artifacts, scenario};
-use nqrust_tests::console::{ANSWER, ESCAPE, picture, press};
+use nqrust_tests::console::{ESCAPE, SCREEN_LIMIT, picture, press};
 use nqrust_tests::deadline::Deadline;
 use nqrust_tests::disk::Disk;
 use nqrust_tests::identity::{Identity, USER};
@@ -60,7 +60,7 @@ fn a_node_is_installed_by_the_keyboard_and_its_screen_tells_how_it_gets_ready() 
         steps::collect_logs(&ssh, artifacts, "first-boot")?;
         checks.finish("the console of the node")?;
         drop(ssh);
-        vm.power_off(steps::SHUTDOWN)?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
         secrets::search(&medium::logs("cluster"), &identity)?;
         secrets::search(artifacts.directory(), &identity)
     });
@@ -69,8 +69,8 @@ fn a_node_is_installed_by_the_keyboard_and_its_screen_tells_how_it_gets_ready() 
 /// Answers every question with the keyboard, and takes a screenshot of each screen.
 fn install(live: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result<()> {
     let mut vm = live.start(artifacts)?;
-    // Every console shows the first question until somebody answers on one of them; the others tell what is on it.
-    vm.serial.wait_for_screen(&["what this machine becomes"], steps::INSTALL)?;
+    // Every console shows the first question until it is answered on one of them; the others then say where.
+    vm.serial.wait_for_screen(&["what this machine becomes"], steps::INSTALL_LIMIT)?;
     for (number, (title, keys)) in join("node-v", &identity.token, identity).into_iter().enumerate() {
         let title = match title {
             "is erased" => "the plan",
@@ -78,29 +78,29 @@ fn install(live: &Machine, identity: &Identity, artifacts: &Artifacts) -> Result
             title => title.trim_start_matches("Install: "),
         };
         if number > 0 {
-            vm.serial.wait_for_screen(&[&format!("answered: {title}.")], ANSWER)?;
+            vm.serial.wait_for_screen(&[&format!("answered: {title}.")], SCREEN_LIMIT)?;
         }
         picture(&mut vm, &format!("screen-{number}"), artifacts)?;
         press(&mut vm, &keys)?;
     }
-    vm.serial.wait_for_screen(&["The installation goes on"], ANSWER)?;
+    vm.serial.wait_for_screen(&["The installation goes on"], SCREEN_LIMIT)?;
     thread::sleep(Duration::from_secs(4));
     vm.qmp.screendump(&artifacts.path("screen-progress.png"))?;
     let ends = ["The installation is complete", "The installation has failed"];
-    let end = vm.serial.wait_for_screen(&ends, steps::INSTALL)?;
+    let end = vm.serial.wait_for_screen(&ends, steps::INSTALL_LIMIT)?;
     picture(&mut vm, "screen-end", artifacts)?;
     ensure!(end == 0, "the install failed; the picture shows why");
     press(&mut vm, "\r")?;
-    vm.wait_for_exit(steps::SHUTDOWN).context("waiting for the reboot after the install")?;
+    vm.wait_for_exit(steps::SHUTDOWN_LIMIT).context("waiting for the reboot after the install")?;
     Ok(())
 }
 
 /// Waits until the screen shows these words; returns its whole text.
 fn shows(ssh: &Ssh, words: &str) -> Result<String> {
     let mut last = String::new();
-    let shown = Deadline::after(steps::COMMAND).poll("the screen of the node", || {
-        // A terminal that is just being hung up for the next program cannot be asked.
-        last = ssh.attempt(SHOWN, steps::COMMAND)?.said();
+    let shown = Deadline::after(steps::COMMAND_LIMIT).poll("the screen of the node", || {
+        // A terminal that is being hung up for the next program cannot be read.
+        last = ssh.attempt(SHOWN, steps::COMMAND_LIMIT)?.said();
         Ok(last.contains(words).then(|| last.clone()))
     });
     shown.with_context(|| format!("the screen does not show {words:?}:\n{last}"))
@@ -154,19 +154,19 @@ fn page(authorities: &Authorities, artifacts: &Artifacts) -> Result<Option<Super
 /// login.
 fn on_the_serial_line(vm: &mut Vm, checks: &mut Checks, artifacts: &Artifacts) -> Result<()> {
     vm.serial.send("")?;
-    vm.serial.wait_for("login: ", steps::COMMAND)?;
+    vm.serial.wait_for("login: ", steps::COMMAND_LIMIT)?;
     vm.serial.send("console")?;
-    vm.serial.wait_for_screen(&["L log in"], steps::COMMAND)?;
+    vm.serial.wait_for_screen(&["L log in"], steps::COMMAND_LIMIT)?;
     // The disks are drawn last.
-    vm.serial.wait_for_screen(&["Disks     /dev/vda"], steps::COMMAND)?;
-    vm.serial.wait_for_screen(&["[x] ready"], steps::COMMAND)?;
+    vm.serial.wait_for_screen(&["Disks     /dev/vda"], steps::COMMAND_LIMIT)?;
+    vm.serial.wait_for_screen(&["[x] ready"], steps::COMMAND_LIMIT)?;
     let shown = vm.serial.screen();
     artifacts.append("node-serial.txt", &shown)?;
     for words in ["node-v: worker (mode join)", "https://10.0.2.2:6443", "Manage at", "a runs"] {
         checks.contains("the page on the serial line", &shown, words);
     }
     vm.serial.keys("l")?;
-    vm.serial.wait_for("login: ", steps::COMMAND).map(drop)
+    vm.serial.wait_for("login: ", steps::COMMAND_LIMIT).map(drop)
 }
 
 /// Logs in on the screen, opens the console there, and uses it.
@@ -234,15 +234,15 @@ fn networks_on_trial(ssh: &Ssh, checks: &mut Checks) -> Result<()> {
     let document = ssh.run(&format!("sudo -n cat {NODE_DOCUMENT} | grep -c 10.0.2.99 || true"))?;
     checks.equal("what the document has of the trial", document.trim(), "0");
     begin(&address("10.0.2.15"), 600)?;
-    let seen = Deadline::after(steps::COMMAND).poll("the second trial", || {
-        let shown = ssh.attempt("sudo -n installer network show", steps::COMMAND)?;
+    let seen = Deadline::after(steps::COMMAND_LIMIT).poll("the second trial", || {
+        let shown = ssh.attempt("sudo -n installer network show", steps::COMMAND_LIMIT)?;
         Ok(shown.said().contains("trial").then(|| shown.said()))
     });
     checks.that(&format!("the trial is told: {seen:?}"), seen.is_ok());
     shows(ssh, "other networks are on trial")?;
-    // It is refused until the new network is set up.
-    Deadline::after(steps::COMMAND).poll("the confirmation of the trial", || {
-        let ended = ssh.attempt("sudo -n installer network confirm", steps::COMMAND)?;
+    // Refused until the new network is set up.
+    Deadline::after(steps::COMMAND_LIMIT).poll("the confirmation of the trial", || {
+        let ended = ssh.attempt("sudo -n installer network confirm", steps::COMMAND_LIMIT)?;
         Ok((ended.code == 0).then_some(()))
     })?;
     let method = ssh.run(&format!("sudo -n grep -c 'method: static' {NODE_DOCUMENT} || true"))?;

@@ -30,8 +30,8 @@ const CONTINUED: &str = "Continuing the install on";
 /// One of so many interrupted installs is also booted.
 const BOOTED: usize = 4;
 
-/// So many moments of an install are judged.
-const MOMENTS: usize = 400;
+/// How many moments of an install are judged.
+const JUDGED_MOMENTS: usize = 400;
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
@@ -67,10 +67,10 @@ fn a_disk_that_loses_power_at_any_moment_of_an_install_is_old_or_not_bootable_or
             Verdict::Complete => counts[2] += 1,
             Verdict::Half(_) => holes.push(state.to_string()),
         };
-        prefixes(&mut replayed, &log, &expected, (MOMENTS, seed), &mut visit)?;
+        prefixes(&mut replayed, &log, &expected, (JUDGED_MOMENTS, seed), &mut visit)?;
         artifacts
             .append("states.txt", &format!("{} entries; {counts:?}; {holes:#?}\n", log.entries.len()))?;
-        ensure!(holes.is_empty(), "{} bad states of {MOMENTS}, such as: {}", holes.len(), holes[0]);
+        ensure!(holes.is_empty(), "{} bad states of {JUDGED_MOMENTS}, such as: {}", holes.len(), holes[0]);
         ensure!(counts[1] > 0 && counts[2] > 0, "old, not bootable, complete: {counts:?}");
         complete(&replayed, &expected)
     });
@@ -91,7 +91,8 @@ fn an_install_that_is_cut_off_at_a_random_moment_finishes_when_the_machine_start
             loop {
                 let next = rounds.lock().unwrap_or_else(PoisonError::into_inner).next();
                 let Some((round, moment)) = next else { return Ok(()) };
-                let case = Case { round, medium: &medium, identity: &identity, expected: &expected };
+                let case =
+                    InterruptedInstall { round, medium: &medium, identity: &identity, expected: &expected };
                 case.run(moment, artifacts).with_context(|| format!("round {round}"))?;
             }
         };
@@ -104,15 +105,15 @@ fn an_install_that_is_cut_off_at_a_random_moment_finishes_when_the_machine_start
     });
 }
 
-/// One of the installs that are cut off.
-struct Case<'a> {
+/// One interrupted install.
+struct InterruptedInstall<'a> {
     round: usize,
     medium: &'a Medium,
     identity: &'a Identity,
     expected: &'a Expected,
 }
 
-impl Case<'_> {
+impl InterruptedInstall<'_> {
     fn run(&self, moment: Duration, artifacts: &Artifacts) -> Result<()> {
         let Self { round, medium, identity, expected } = self;
         let disk = Disk::empty_raw(artifacts.disk(&format!("node-{round}.img")), SIZE)?;
@@ -128,16 +129,18 @@ impl Case<'_> {
         let (end, told) = finish(&live("again"), artifacts)?;
         ensure!(!amid_images || told.contains(CONTINUED), "the install begins anew:\n{told}");
         match end {
-            End::Installed => complete(&File::open(&disk.path)?, expected)?,
+            RestartOutcome::Installed => complete(&File::open(&disk.path)?, expected)?,
             // A node that has run has written more.
-            End::Ran => ensure!(left == Verdict::Complete, "a node runs from a disk that was {left:?}"),
+            RestartOutcome::Ran => {
+                ensure!(left == Verdict::Complete, "a node runs from a disk that was {left:?}")
+            }
         }
         // Every disk was judged byte by byte; some of them are booted as well.
         if round.is_multiple_of(BOOTED) {
             let node = steps::node(&format!("node-{round}"), Firmware::Uefi, "").disk(&disk);
             let (vm, ssh) = steps::boot(&node, identity, artifacts)?;
             drop(ssh);
-            vm.power_off(steps::SHUTDOWN)?;
+            vm.power_off(steps::SHUTDOWN_LIMIT)?;
         }
         std::fs::remove_file(&disk.path)?;
         Ok(())
@@ -164,9 +167,9 @@ fn measure_one(number: usize, medium: &Medium, artifacts: &Artifacts) -> Result<
     let name = format!("measure-{number}");
     let disk = Disk::empty(artifacts.disk(&format!("{name}.qcow2")), SIZE)?;
     let mut vm = steps::node(&name, Firmware::Bios, "").disk(&disk).cdrom(&medium.full).start(artifacts)?;
-    steps::expect(&mut vm, BEGUN, steps::INSTALL)?;
+    steps::expect(&mut vm, BEGUN, steps::INSTALL_LIMIT)?;
     let begun = Instant::now();
-    steps::expect(&mut vm, steps::COMPLETE, steps::INSTALL)?;
+    steps::expect(&mut vm, steps::INSTALL_COMPLETE, steps::INSTALL_LIMIT)?;
     let length = begun.elapsed();
     vm.kill()?;
     Ok(length)
@@ -176,7 +179,7 @@ fn measure_one(number: usize, medium: &Medium, artifacts: &Artifacts) -> Result<
 /// then.
 fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts) -> Result<bool> {
     let mut vm = machine.start(artifacts)?;
-    steps::expect(&mut vm, BEGUN, steps::INSTALL)?;
+    steps::expect(&mut vm, BEGUN, steps::INSTALL_LIMIT)?;
     std::thread::sleep(moment);
     let console = vm.serial.rest(Duration::from_millis(10));
     let last = console.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
@@ -189,21 +192,21 @@ fn cut(machine: &Machine, moment: Duration, round: usize, artifacts: &Artifacts)
 
 /// What a machine did when it was started again.
 #[derive(Clone, Copy, Debug)]
-enum End {
-    /// It installed.
+enum RestartOutcome {
+    /// It completed the install.
     Installed,
     /// The install had been complete, and its node started.
     Ran,
 }
 
-/// Starts the machine again and does nothing. Returns what it did and what the console said.
-fn finish(machine: &Machine, artifacts: &Artifacts) -> Result<(End, String)> {
+/// Starts the machine again without any input. Returns what it did and the console output.
+fn finish(machine: &Machine, artifacts: &Artifacts) -> Result<(RestartOutcome, String)> {
     let mut vm = machine.start(artifacts)?;
-    let ends = [steps::COMPLETE, " login: ", "\n  because: ", "grub rescue>"];
-    let (end, told) = vm.serial.wait_for_any(&ends, steps::INSTALL)?;
+    let ends = [steps::INSTALL_COMPLETE, " login: ", "\n  because: ", "grub rescue>"];
+    let (end, told) = vm.serial.wait_for_any(&ends, steps::INSTALL_LIMIT)?;
     match end {
-        0 => vm.wait_for_exit(steps::SHUTDOWN).map(|_| (End::Installed, told)),
-        1 => vm.power_off(steps::SHUTDOWN).map(|()| (End::Ran, told)),
+        0 => vm.wait_for_exit(steps::SHUTDOWN_LIMIT).map(|_| (RestartOutcome::Installed, told)),
+        1 => vm.power_off(steps::SHUTDOWN_LIMIT).map(|()| (RestartOutcome::Ran, told)),
         _ => bail!("the console says:\n{}", vm.serial.rest(Duration::from_secs(3))),
     }
 }

@@ -47,7 +47,7 @@ fn installs_once(
         let disk = Disk::empty(artifacts.disk("node.qcow2"), SIZE)?;
         let machine = attach(steps::node("medium-first", firmware, ""), &medium, artifacts)?;
         let mut vm = machine.disk(&disk).reboots().start(artifacts)?;
-        steps::expect(&mut vm, steps::COMPLETE, steps::INSTALL).context("installing")?;
+        steps::expect(&mut vm, steps::INSTALL_COMPLETE, steps::INSTALL_LIMIT).context("installing")?;
         let mut checks = Checks::default();
         let mut written = Vec::new();
         for restart in 0..RESTARTS {
@@ -77,7 +77,7 @@ fn installs_once(
         }
         checks.that("the disk is erased once", vm.serial.text().matches(INSTALLING).count() == 1);
         checks.finish("three restarts with the medium in")?;
-        vm.power_off(steps::SHUTDOWN)?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
         secrets::search(artifacts.directory(), &identity)
     });
 }
@@ -99,7 +99,7 @@ fn restarted(
         .context("waiting for the end of the countdown")?;
     steps::expect(vm, LOGIN, ROUND).with_context(|| format!("starting the node, restart {restart}"))?;
     let port = vm.ssh_port()?;
-    Ssh::connect(port, USER, identity, artifacts, steps::BOOT)
+    Ssh::connect(port, USER, identity, artifacts, steps::BOOT_LIMIT)
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use base::digest::Digest;
 use nqrust_tests::artifacts::scenario;
-use nqrust_tests::builder::Place;
+use nqrust_tests::builder::BuilderDirectory;
 use nqrust_tests::identity::Identity;
 use nqrust_tests::medium::{self, Medium};
 use nqrust_tests::node::{Checks, Document};
@@ -28,14 +28,14 @@ fn two_builds_by_different_users_in_different_places_and_ways_give_identical_iso
         let first = steps::medium(&identity)?;
         let media = paths::e2e().join("media");
 
-        let place = Place::new()?;
+        let place = BuilderDirectory::new()?;
         let definition = medium::stage(&place.path("src"), &Document::new("node-a").to_json(&identity))?;
         let locked = medium::lock_file(&media.join("node-a/source").join(medium::DEFINITION));
         fs::copy(locked, medium::lock_file(&definition)).context("copying the lock of the first build")?;
         medium::copy_tree(&media.join("cache").join(DOWNLOADS), &place.path(DOWNLOADS))?;
 
         let mut build = second_build(&place, &definition)?;
-        let ended = programs::run(&mut build, medium::BUILD)?;
+        let ended = programs::run(&mut build, medium::BUILD_LIMIT)?;
         artifacts.append("build.log", &ended.said())?;
         ended.success("the second build")?;
         let second = Medium::in_directory(&place.path("out"))?;
@@ -62,8 +62,8 @@ fn digest(path: &Path) -> Result<Digest> {
     Ok(Digest::of_reader(file)?.0)
 }
 
-/// The build of `definition` with everything different that must not matter.
-fn second_build(place: &Place, definition: &Path) -> Result<Command> {
+/// The build of `definition` with everything changed that must not matter.
+fn second_build(place: &BuilderDirectory, definition: &Path) -> Result<Command> {
     let mut command = place.build(definition)?;
     command.args(["--locked", "--offline", "--downloads"]).arg(place.path(DOWNLOADS));
     command.env("TZ", "Pacific/Kiritimati").env("LC_ALL", "C").env("LANG", "C");

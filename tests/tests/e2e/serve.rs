@@ -68,13 +68,13 @@ fn a_known_machine_installs_from_the_network_though_the_server_dies_and_a_strang
         let disk = Disk::empty(artifacts.disk("node.qcow2"), ByteSize::gib(32))?;
         let live = Machine::new("install", Firmware::Bios).network_boot(MAC, &server.script()).disk(&disk);
         let mut vm = live.start(artifacts)?;
-        server.wait_for("has taken its configuration", steps::BOOT).context("booting the installer")?;
-        steps::expect(&mut vm, WRITING, steps::INSTALL).context("beginning to install")?;
+        server.wait_for("has taken its configuration", steps::BOOT_LIMIT).context("booting the installer")?;
+        steps::expect(&mut vm, WRITING, steps::INSTALL_LIMIT).context("beginning to install")?;
         server.kill()?;
         std::thread::sleep(Duration::from_secs(5));
         server.again()?;
-        steps::expect(&mut vm, steps::COMPLETE, steps::INSTALL).context("installing")?;
-        vm.wait_for_exit(steps::SHUTDOWN).context("waiting for the reboot after the install")?;
+        steps::expect(&mut vm, steps::INSTALL_COMPLETE, steps::INSTALL_LIMIT).context("installing")?;
+        vm.wait_for_exit(steps::SHUTDOWN_LIMIT).context("waiting for the reboot after the install")?;
 
         // It asks the server again, which tells it to boot from its disk.
         let again =
@@ -88,7 +88,7 @@ fn a_known_machine_installs_from_the_network_though_the_server_dies_and_a_strang
         steps::collect_logs(&ssh, artifacts, "first-boot")?;
         checks.finish("the first boot")?;
         drop(ssh);
-        vm.power_off(steps::SHUTDOWN)?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
         server.kill()?;
         // If a server was killed, its latest changes are in the journal.
         for name in ["machines.db", "machines.db-wal"] {
@@ -158,8 +158,8 @@ fn through_dnsmasq(name: &str, firmware: Firmware) {
         steps::install(&machine("install"), artifacts)?;
         let mut vm = machine("first-boot").start(artifacts)?;
         server.wait_for("boots from disk: it", ASK)?;
-        steps::expect(&mut vm, " login: ", steps::BOOT).context("booting the node")?;
-        vm.power_off(steps::SHUTDOWN)?;
+        steps::expect(&mut vm, " login: ", steps::BOOT_LIMIT).context("booting the node")?;
+        vm.power_off(steps::SHUTDOWN_LIMIT)?;
         secrets::search(artifacts.directory(), &identity)
     });
 }
