@@ -34,7 +34,7 @@ pub(crate) struct ElfProgram {
     pub(crate) package: Option<ElfPackage>,
 }
 
-/// The package metadata of a program (<https://uapi-group.org/specifications/specs/elf_package_metadata/>).
+/// The package metadata of a program (UAPI group, "Package Metadata for Executable Files").
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct ElfPackage {
     pub(crate) name: String,

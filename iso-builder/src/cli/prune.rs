@@ -10,7 +10,7 @@ use crate::cache::{Pruned, days_ago};
 
 /// Remove from the cache what no build has used for a while.
 ///
-/// What is removed is made or downloaded again when a build wants it; with --offline such a build fails.
+/// What is removed is made or downloaded again when a build needs it; with --offline such a build fails.
 #[derive(Debug, clap::Args)]
 pub(super) struct PruneCommand {
     #[command(flatten)]

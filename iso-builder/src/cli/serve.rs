@@ -22,19 +22,17 @@ use netboot::tls::CertificateChoice;
 
 /// Boot machines from the network, each with its own configuration.
 ///
-/// Serves a medium over HTTP: kernel, initrd, OS image and images of containers, with boot scripts for iPXE and GRUB. A
+/// Serves a medium over HTTP: kernel, initrd, OS image and container images, with boot scripts for iPXE and GRUB. A
 /// machine for which there is a configuration boots the installer, takes its configuration once, and installs; any
-/// other boots from its disk and is listed. An installed machine boots from its disk too, until its reinstallation is requested.
+/// other boots from its disk and is listed. An installed machine boots from its disk too, until its reinstallation is
+/// requested.
 ///
 /// Point machines at http://SERVER:PORT/boot.ipxe, with DHCP or by hand (`chain` in iPXE's shell).
 ///
-/// Files in --nodes are named after their machine: mac-52-54-00-12-34-56.yaml, serial-ABC.yaml,
-/// uuid-….yaml, asset-tag-XYZ.yaml. default.yaml is for machines that were allowed by hand. They are read again when they change.
-///
-///   iso-builder serve dist/ --nodes nodes/
-///   iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80
+/// Files in --nodes are named after their machine: mac-52-54-00-12-34-56.yaml, serial-ABC.yaml, uuid-….yaml,
+/// asset-tag-XYZ.yaml. default.yaml is for machines that were allowed by hand. They are read again when they change.
 #[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct ServeCommand {
     /// An ISO, a drive that holds one, or a directory that `build` has made.
     medium: PathBuf,
@@ -99,6 +97,10 @@ struct DhcpArguments {
     #[arg(long, value_name = "ADDRESS", requires = "dnsmasq", conflicts_with = "range")]
     network: Option<Ipv4Addr>,
 }
+
+const EXAMPLES: &str = "Examples:
+  iso-builder serve dist/ --nodes nodes/
+  iso-builder serve nqrust-hypervisor-0.1.0-amd64.iso --cluster cluster.yaml --listen 192.0.2.1:80";
 
 /// Two values separated by a comma.
 fn pair<T: FromStr<Err: Display>>(text: &str) -> Result<(T, T), String> {
@@ -180,6 +182,10 @@ impl ServeCommand {
             let Authority { file, fingerprint } = authority;
             format!("\nMachines have to trust {}, whose SHA-256 is {fingerprint}.", file.display())
         });
+        let note = match address.ip() {
+            ip if ip.is_unspecified() => format!(" (with an address of this host in place of {ip})"),
+            _ => String::new(),
+        };
         match context.format {
             Format::Json => print(
                 &json!({
@@ -193,7 +199,7 @@ impl ServeCommand {
             )?,
             Format::Text => print(&format!(
                 "Serving {product} on {address} with {}.\n\
-                 Machines boot from {scheme}://{address}/boot.ipxe (put an address of this host for 0.0.0.0).\n\
+                 Machines boot from {scheme}://{address}/boot.ipxe{note}.\n\
                  {page}{trust}",
                 counted(configurations, "configuration"),
             ))?,

@@ -27,7 +27,7 @@ use crate::customize::{Customisation, customisation};
 /// Large reads keep a drive streaming.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Check that a medium is as it was built, but for what it was customised with.
+/// Check that a medium is as it was built, except for its customization.
 #[derive(Debug, Args)]
 pub struct Verify {
     /// An ISO, a drive that holds one, or a directory with release.json.
