@@ -5,7 +5,7 @@
 //! | [`story`], [`stories`] | what one machine has told of its run, and all of them |
 //! | [`stage`] | where a machine is on its way, out of steps and states |
 //! | [`view`] | the fleet as it is shown, and its JSON |
-//! | [`page`], [`card`], [`machine_page`] | the view as HTML |
+//! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
 //! | [`access`], [`entry`] | who may see it, and how they come in |
 //! | [`routes`] | which request gets which of these; [`super::fleet_http`] is the same in HTTP |
 //!
@@ -14,8 +14,8 @@
 
 pub mod access;
 pub mod card;
+pub mod elements;
 pub mod entry;
-pub mod html;
 pub mod machine_page;
 pub mod page;
 pub mod routes;

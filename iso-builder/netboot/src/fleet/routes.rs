@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use base::digest::Digest;
+use maud::Markup;
 use model::config::Secret;
 use model::fleet::Hello;
 
@@ -35,7 +36,6 @@ const FORM: usize = 4096;
 /// What a page may do: nothing but what this server gives it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-const HTML: &str = "text/html; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// One request.
@@ -83,8 +83,12 @@ impl FleetReply {
         Self { status, headers, body: body.into() }
     }
 
-    fn page(status: u16, title: &str, main: &str) -> Self {
-        Self::new(status, HTML, page::document(title, None, main))
+    fn html(status: u16, markup: &Markup) -> Self {
+        Self::new(status, "text/html; charset=utf-8", page::sent(markup))
+    }
+
+    fn page(status: u16, title: &str, main: &Markup) -> Self {
+        Self::html(status, &page::document(title, None, main))
     }
 
     fn to(place: &str) -> Self {
@@ -176,12 +180,11 @@ impl Fleet {
             return Ok(closed(request.path));
         }
         Ok(match request.path {
-            PAGE => FleetReply::new(
-                200,
-                HTML,
-                page::document("Fleet", Some("/fleet/live"), &self.list(known, now)?),
-            ),
-            "/fleet/live" => unchanged(request, FleetReply::new(200, HTML, self.list(known, now)?)),
+            PAGE => {
+                let list = self.list(known, now)?;
+                FleetReply::html(200, &page::document("Fleet", Some("/fleet/live"), &list))
+            }
+            "/fleet/live" => unchanged(request, FleetReply::html(200, &self.list(known, now)?)),
             JSON => {
                 let json = serde_json::to_vec_pretty(&self.view(known, usize::MAX, now)?)?;
                 FleetReply::new(200, "application/json", json)
@@ -201,7 +204,7 @@ impl Fleet {
         Ok(view)
     }
 
-    fn list(&self, known: FleetSources<'_>, now: Moment) -> Result<String> {
+    fn list(&self, known: FleetSources<'_>, now: Moment) -> Result<Markup> {
         Ok(page::fleet(&self.view(known, SHOWN, now)?, self.access.form_value(), now))
     }
 
@@ -226,11 +229,11 @@ impl Fleet {
         let main = machine_page::page(&row, story, self.access.form_value(), now);
         Ok(match what {
             "" => {
-                let title = format!("{} · Fleet", super::html::HtmlText(&row.name));
+                let title = format!("{} · Fleet", row.name);
                 let live = format!("{path}/live");
-                Some(FleetReply::new(200, HTML, page::document(&title, Some(&live), &main)))
+                Some(FleetReply::html(200, &page::document(&title, Some(&live), &main)))
             }
-            "live" => Some(unchanged(request, FleetReply::new(200, HTML, main))),
+            "live" => Some(unchanged(request, FleetReply::html(200, &main))),
             _ => None,
         })
     }
@@ -263,7 +266,7 @@ impl Fleet {
         let form = String::from_utf8_lossy(request.body);
         let ours = parameter(&form, "form").is_some_and(|value| self.access.is_form_value(&value));
         if !ours && !self.access.is_open_to(request.authorization, None) {
-            return Ok(FleetReply::page(403, "Nothing was done", page::STALE));
+            return Ok(FleetReply::page(403, "Nothing was done", &page::stale()));
         }
         let from = request.peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
         if let Some(conflict) = of_conflict(request.path)
@@ -280,7 +283,7 @@ impl Fleet {
         Ok(match acted {
             ActionResult::Done => FleetReply::to(&format!("{PAGE}#m-{id}")),
             ActionResult::Removed => FleetReply::to(PAGE),
-            ActionResult::Refused => FleetReply::page(409, "Nothing was done", page::HELD),
+            ActionResult::Refused => FleetReply::page(409, "Nothing was done", &page::held()),
             ActionResult::Absent => absent(),
         })
     }
@@ -336,7 +339,7 @@ fn unknown_reporter() -> FleetReply {
 }
 
 fn absent() -> FleetReply {
-    FleetReply::page(404, "Not found", page::ABSENT)
+    FleetReply::page(404, "Not found", &page::absent())
 }
 
 /// What a path of an action means: to which machine is done what.
@@ -356,7 +359,7 @@ fn closed(path: &str) -> FleetReply {
         JSON => {
             FleetReply::new(401, "application/json", "{\"error\": \"the token of the fleet is needed\"}\n")
         }
-        _ => FleetReply::page(401, "Token needed", page::CLOSED),
+        _ => FleetReply::page(401, "Token needed", &page::closed()),
     };
     reply.with("WWW-Authenticate", "Bearer realm=\"fleet\"".into())
 }
