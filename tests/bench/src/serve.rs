@@ -1,5 +1,6 @@
 //! `iso-builder serve` with 200 clients at once, beside nginx with the same file in the same run: throughput and
-//! memory.
+//! memory; and the throughput of sendfile(2) beside that of hyper, which answers all other requests: the reason for two
+//! readers of requests (`sendfile.rs` of netboot).
 
 use std::fs;
 use std::io::{Read, Write};
@@ -26,6 +27,8 @@ const CLIENTS: usize = 200;
 const FILE_BYTES: usize = 64 << 20;
 /// The path of the file on both servers.
 const FILE_PATH: &str = "/medium/rootfs.squashfs";
+/// With this field, which changes nothing else, a request for a file is answered by hyper.
+const BY_HYPER: &str = "Content-Length: 0\r\n";
 /// The memory limit of the server.
 const PEAK_LIMIT_MIB: f64 = 300.0;
 /// From the start of a server to its first answer.
@@ -36,13 +39,16 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) fn measure(artifacts: &Artifacts) -> Result<Vec<Figure>> {
     let medium = medium(&artifacts.disk("served"), FILE_BYTES)?;
     let ours = BenchServer::ours(&medium, artifacts)?;
-    let rate = ours.rate()?;
+    let rate = ours.rate("")?;
     let peak = high_water(&ours.child).context("the memory of iso-builder serve")? as f64 / 1024.0;
+    let hyper = ours.rate(BY_HYPER)?;
     drop(ours);
-    let nginx = BenchServer::nginx(&medium, artifacts)?.rate()?;
+    let nginx = BenchServer::nginx(&medium, artifacts)?.rate("")?;
     let name = format!("serve, {CLIENTS} clients at once");
     Ok(vec![
         Figure::new(&name, rate, "MB/s", ("nginx", nginx)).limit(RatioLimit::AtLeast(0.8)),
+        Figure::new("serve, files by sendfile(2)", rate, "MB/s", ("hyper", hyper))
+            .limit(RatioLimit::AtLeast(1.3)),
         Figure::new("peak memory of serve", peak, "MiB", ("limit", PEAK_LIMIT_MIB))
             .limit(RatioLimit::AtMost(1.0)),
     ])
@@ -131,13 +137,13 @@ impl BenchServer {
         Ok(server)
     }
 
-    /// Megabytes a second, all clients together.
+    /// Megabytes a second, all clients together, each of which sends the header fields `further` too.
     #[allow(clippy::cast_precision_loss)]
-    fn rate(&self) -> Result<f64> {
-        fetch(self.port)?;
+    fn rate(&self, further: &'static str) -> Result<f64> {
+        fetch(self.port, further)?;
         let began = Instant::now();
         let port = self.port;
-        let clients: Vec<_> = (0..CLIENTS).map(|_| thread::spawn(move || fetch(port))).collect();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| thread::spawn(move || fetch(port, further))).collect();
         let mut bytes = 0;
         for client in clients {
             bytes += client.join().map_err(|_| anyhow::anyhow!("a client panicked"))??;
@@ -159,11 +165,11 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Fetches the file once; returns how many bytes were received, headers included.
-fn fetch(port: u16) -> Result<usize> {
+/// Fetches the file once, with the header fields `further`; returns how many bytes were received, headers included.
+fn fetch(port: u16, further: &str) -> Result<usize> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).context("connecting")?;
     stream.write_all(
-        format!("GET {FILE_PATH} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").as_bytes(),
+        format!("GET {FILE_PATH} HTTP/1.1\r\nHost: bench\r\n{further}Connection: close\r\n\r\n").as_bytes(),
     )?;
     let mut buffer = vec![0; 256 * 1024];
     let mut total = 0;
