@@ -47,7 +47,7 @@ const SINCE: i32 = 2020;
 
 /// The authority's certificate, which clients are to trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Authority {
+pub struct CertificateAuthority {
     /// The file that has it, in PEM.
     pub file: PathBuf,
     /// SHA-256 of it (DER), by which people compare certificates.
@@ -58,7 +58,7 @@ pub struct Authority {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnCertificate {
     /// Its authority.
-    pub authority: Authority,
+    pub authority: CertificateAuthority,
     /// The server's certificate, in PEM.
     pub certificate: PathBuf,
     /// Its private key, in PEM.
@@ -114,7 +114,7 @@ pub fn keep(directory: &Path, names: &CertificateNames, now: Timestamp) -> Resul
     let (certificate, key) = (directory.join(SERVER), directory.join(SERVER_KEY));
     write(&key, &own.serialize_pem(), 0o600)?;
     write(&certificate, &server.pem(), 0o644)?;
-    let authority = Authority { file, fingerprint: Digest::of(&authority) };
+    let authority = CertificateAuthority { file, fingerprint: Digest::of(&authority) };
     Ok(OwnCertificate { authority, certificate, key, notices })
 }
 

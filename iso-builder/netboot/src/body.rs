@@ -138,14 +138,14 @@ fn read(served: ServedFile, left: ByteSpan) -> JoinHandle<io::Result<Bytes>> {
 
 /// The body of a request. Nothing of it is received before somebody asks for it.
 #[derive(Debug)]
-pub struct Upload<B> {
+pub struct RequestBody<B> {
     body: B,
     permit: Arc<ConnectionPermit>,
     receiving: bool,
     unread: Arc<AtomicBool>,
 }
 
-impl<B: Body> Upload<B> {
+impl<B: Body> RequestBody<B> {
     /// The body of a request on the connection that `permit` is of.
     #[must_use]
     pub fn new(body: B, permit: &Arc<ConnectionPermit>) -> Self {
@@ -160,7 +160,7 @@ impl<B: Body> Upload<B> {
     }
 }
 
-impl<B> Upload<B> {
+impl<B> RequestBody<B> {
     fn enter(&mut self, receiving: bool) {
         if self.receiving != receiving {
             self.receiving = receiving;
@@ -169,7 +169,7 @@ impl<B> Upload<B> {
     }
 }
 
-impl<B: Body + Unpin> Body for Upload<B> {
+impl<B: Body + Unpin> Body for RequestBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -195,7 +195,7 @@ impl<B: Body + Unpin> Body for Upload<B> {
     }
 }
 
-impl<B> Drop for Upload<B> {
+impl<B> Drop for RequestBody<B> {
     fn drop(&mut self) {
         self.enter(false);
     }

@@ -11,7 +11,7 @@ use base::digest::Digest;
 use medium::iso::menu::SCREEN_FIRST;
 use model::release::Purpose;
 
-use super::files::Files;
+use super::files::MediumFiles;
 use super::machine::DiskBootReason;
 
 /// Where everything of the medium is served.
@@ -49,7 +49,7 @@ pub struct BootSystem {
 
 /// What only one deployment of one machine gets.
 #[derive(Clone, Copy, Debug)]
-pub struct Deployment<'a> {
+pub struct DeploymentTokens<'a> {
     /// Opens the configuration.
     pub configuration: &'a str,
     /// Lets it report.
@@ -58,7 +58,7 @@ pub struct Deployment<'a> {
 
 impl BootSystem {
     /// The system on the medium that `files` are of, with further kernel arguments.
-    pub fn of(files: &Files, further: &[String]) -> Result<Self> {
+    pub fn of(files: &MediumFiles, further: &[String]) -> Result<Self> {
         let release = files.release();
         let path = |purpose| files.path_of(purpose).map(|(path, _)| path.to_owned());
         let (rootfs, rootfs_sha256) = files.path_of(Purpose::Rootfs)?;
@@ -76,7 +76,7 @@ impl BootSystem {
     /// The kernel's arguments, for a server that machines reach at `base`. The OS image is checked against
     /// `nqrust.rootfs` in the initrd before it is mounted, everything else against `nqrust.release`.
     #[must_use]
-    pub fn arguments(&self, base: &str, deployment: Deployment<'_>) -> Vec<String> {
+    pub fn arguments(&self, base: &str, deployment: DeploymentTokens<'_>) -> Vec<String> {
         let medium = format!("{base}{MEDIUM}");
         let mut arguments = vec![
             format!("root=live:{medium}{}", self.rootfs),
@@ -95,7 +95,7 @@ impl BootSystem {
 
     /// The script with which iPXE starts an install.
     #[must_use]
-    pub fn ipxe(&self, base: &str, deployment: Deployment<'_>) -> String {
+    pub fn ipxe(&self, base: &str, deployment: DeploymentTokens<'_>) -> String {
         let Self { product, kernel, initrd, .. } = self;
         let arguments = self.arguments(base, deployment).join(" ");
         format!(
@@ -120,7 +120,7 @@ impl BootSystem {
 
     /// The commands with which GRUB starts an install. Where that fails, [`grub_start`] goes on.
     #[must_use]
-    pub fn grub(&self, base: &str, deployment: Deployment<'_>) -> String {
+    pub fn grub(&self, base: &str, deployment: DeploymentTokens<'_>) -> String {
         let Self { product, kernel, initrd, .. } = self;
         let arguments: Vec<_> = self.arguments(base, deployment).iter().map(|word| quoted(word)).collect();
         format!(
@@ -237,14 +237,14 @@ mod tests {
     use model::release::MediumKind;
 
     const BASE: &str = "http://192.0.2.1:8080";
-    const DEPLOYMENT: Deployment<'static> = Deployment {
+    const DEPLOYMENT: DeploymentTokens<'static> = DeploymentTokens {
         configuration: "0123456789abcdef_0123456789abcdef",
         report: "fedcba9876543210-fedcba98",
     };
 
     fn system() -> BootSystem {
         let sample = medium(MediumKind::Full);
-        BootSystem::of(&Files::open(&sample.tree()).unwrap(), &["console=hvc0".to_owned()]).unwrap()
+        BootSystem::of(&MediumFiles::open(&sample.tree()).unwrap(), &["console=hvc0".to_owned()]).unwrap()
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
     fn the_command_line_fits_into_what_a_kernel_takes() {
         // COMMAND_LINE_SIZE of x86 is 2048; the definition's own arguments need their part.
         let token = "0".repeat(70);
-        let deployment = Deployment { configuration: &token, report: &token };
+        let deployment = DeploymentTokens { configuration: &token, report: &token };
         let line = system().arguments("http://a-rather-long-name.of-a-server.example.org:8080", deployment);
         assert!(line.join(" ").len() < 1152, "{line:?}");
     }

@@ -258,9 +258,9 @@ impl ConnectionPermit {
 
     /// A request has come. Until what this returns is dropped, it is being answered.
     #[must_use]
-    pub fn answering(self: &Arc<Self>) -> Answering {
+    pub fn answering(self: &Arc<Self>) -> AnsweringGuard {
         self.enter(TransferPhase::Answering);
-        Answering(Arc::clone(self))
+        AnsweringGuard(Arc::clone(self))
     }
 }
 
@@ -277,9 +277,9 @@ impl Drop for ConnectionPermit {
 
 /// A connection on which a request is being answered.
 #[derive(Debug)]
-pub struct Answering(Arc<ConnectionPermit>);
+pub struct AnsweringGuard(Arc<ConnectionPermit>);
 
-impl Answering {
+impl AnsweringGuard {
     /// The connection.
     #[must_use]
     pub fn permit(&self) -> &Arc<ConnectionPermit> {
@@ -287,7 +287,7 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for AnsweringGuard {
     fn drop(&mut self) {
         self.0.enter(TransferPhase::Waiting);
     }
@@ -312,7 +312,7 @@ mod tests {
         limit: &Arc<ConnectionLimit>,
         from: u8,
         rates: &[u64],
-    ) -> (Vec<Arc<ConnectionPermit>>, Vec<Answering>) {
+    ) -> (Vec<Arc<ConnectionPermit>>, Vec<AnsweringGuard>) {
         let permits = waiting(limit, from, rates.len());
         let answering = permits.iter().map(ConnectionPermit::answering).collect();
         for (permit, rate) in permits.iter().zip(rates) {

@@ -7,14 +7,14 @@ use base::digest::Digest;
 use base::failure::{Class, Classify, Failure};
 use model::release::Purpose;
 
-use super::files::{Files, ServedFile};
+use super::files::{MediumFiles, ServedFile};
 
 /// The longest document of defaults, in bytes.
 const DEFAULTS: u64 = 16 << 20;
 /// The documents of defaults that are on the medium: name and text. One that is not there, or is not whole, or is longer
 /// than [`DEFAULTS`], is [`Class::Verification`]: configurations would be checked against something else than what
 /// machines have.
-pub fn defaults(files: &Files) -> Result<Vec<(String, String)>> {
+pub fn defaults(files: &MediumFiles) -> Result<Vec<(String, String)>> {
     let mut documents = Vec::new();
     for payload in files.release().payloads(Purpose::InstallDefaults) {
         let what = || format!("reading {}", payload.path);
@@ -63,7 +63,7 @@ mod tests {
         std::fs::write(&file, on_the_medium.unwrap_or(text)).unwrap();
         sample.release.payloads.push(Payload { path, purpose: Purpose::InstallDefaults, size, sha256 });
         write_manifest(&sample);
-        defaults(&Files::open(&sample.tree())?)
+        defaults(&MediumFiles::open(&sample.tree())?)
     }
 
     #[test]

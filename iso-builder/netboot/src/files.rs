@@ -136,14 +136,14 @@ pub enum ContentLocation<'a> {
 
 /// Every file of a medium that is served, by its path on the medium.
 #[derive(Debug)]
-pub struct Files {
+pub struct MediumFiles {
     table: BTreeMap<String, ServedFile>,
     release: Release,
     digest: Digest,
     missing: usize,
 }
 
-impl Files {
+impl MediumFiles {
     /// The files of the medium at `path`: an ISO, a directory with the content of one, or the directory that a build
     /// has left, whose full ISO is then served where it is there and else the netboot set. A medium without kernel,
     /// initrd or OS image cannot be booted and is [`Class::Invalid`], as is one with a configuration of its own.

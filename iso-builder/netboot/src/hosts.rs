@@ -16,7 +16,7 @@ const LIMIT: u64 = 1 << 20;
 
 /// The header fields that say where a request comes from.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Provenance<'a> {
+pub struct RequestProvenance<'a> {
     /// `Sec-Fetch-Router`.
     pub fetch_site: Option<&'a str>,
     /// Whether there is `Origin`.
@@ -25,7 +25,7 @@ pub struct Provenance<'a> {
     pub referer: bool,
 }
 
-impl Provenance<'_> {
+impl RequestProvenance<'_> {
     /// Whether a web page has caused the request. What a person types into a browser is `none`.
     #[must_use]
     pub fn is_web_page(&self) -> bool {
@@ -35,12 +35,12 @@ impl Provenance<'_> {
 
 /// The names of this server.
 #[derive(Clone, Debug, Default)]
-pub struct Hosts {
+pub struct ServerNames {
     /// In lower case.
     names: BTreeSet<String>,
 }
 
-impl Hosts {
+impl ServerNames {
     /// The names of this host, as its own files have them, and the host of the URL `base`.
     #[must_use]
     pub fn of_this_host(base: Option<&str>) -> Self {
@@ -108,16 +108,16 @@ mod tests {
 
     #[test]
     fn a_request_that_a_web_page_has_caused_is_known() {
-        let none = Provenance::default();
+        let none = RequestProvenance::default();
         for (provenance, expected) in [
             (none, false),
-            (Provenance { fetch_site: Some("none"), ..none }, false),
-            (Provenance { fetch_site: Some("cross-site"), ..none }, true),
-            (Provenance { fetch_site: Some("same-site"), ..none }, true),
-            (Provenance { fetch_site: Some("same-origin"), ..none }, true),
-            (Provenance { fetch_site: Some(""), ..none }, true),
-            (Provenance { origin: true, ..none }, true),
-            (Provenance { referer: true, ..none }, true),
+            (RequestProvenance { fetch_site: Some("none"), ..none }, false),
+            (RequestProvenance { fetch_site: Some("cross-site"), ..none }, true),
+            (RequestProvenance { fetch_site: Some("same-site"), ..none }, true),
+            (RequestProvenance { fetch_site: Some("same-origin"), ..none }, true),
+            (RequestProvenance { fetch_site: Some(""), ..none }, true),
+            (RequestProvenance { origin: true, ..none }, true),
+            (RequestProvenance { referer: true, ..none }, true),
         ] {
             assert_eq!(provenance.is_web_page(), expected, "{provenance:?}");
         }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_server_is_named_by_what_its_host_and_its_operator_call_it() {
-        let hosts = Hosts::of_this_host(Some("https://Boot.example.org:8443/nqrust"));
+        let hosts = ServerNames::of_this_host(Some("https://Boot.example.org:8443/nqrust"));
         for (host, ours) in [
             ("localhost", true),
             ("LOCALHOST.:8080", true),

@@ -15,7 +15,7 @@ use super::body::ResponseBody;
 use super::files::ServedFile;
 use super::fleet::routes::Fleet;
 use super::fleet_http;
-use super::hosts::Provenance;
+use super::hosts::RequestProvenance;
 use super::moment::Moment;
 use super::range::{ByteSpan, RangeFields, RangeSelection};
 use super::response::{momentary, plain, set, with_length};
@@ -53,7 +53,7 @@ where
             path: parts.uri.path(),
             query: parts.uri.query().unwrap_or_default(),
             host: field(HOST),
-            provenance: Provenance {
+            provenance: RequestProvenance {
                 fetch_site: parts.headers.get(FETCH_SITE).map(|value| value.to_str().unwrap_or_default()),
                 origin: parts.headers.contains_key(ORIGIN),
                 referer: parts.headers.contains_key(REFERER),

@@ -9,7 +9,7 @@ use base::failure::{Class, Classify};
 use base::files::read_at_most;
 use model::release::Purpose;
 
-use super::files::{Files, ServedFile};
+use super::files::{MediumFiles, ServedFile};
 
 /// Debian's iPXE (package `ipxe`).
 pub const IPXE: &str = "/usr/lib/ipxe";
@@ -25,7 +25,7 @@ const GRUB_NAME: &str = "grubx64.efi";
 const LIMIT: u64 = 16 << 20;
 
 /// The loaders that there are, by the names under which they are served; and the names of those that are missing.
-pub fn collect(directory: &Path, files: &Files) -> Result<(BTreeMap<String, ServedFile>, Vec<String>)> {
+pub fn collect(directory: &Path, files: &MediumFiles) -> Result<(BTreeMap<String, ServedFile>, Vec<String>)> {
     let mut found = BTreeMap::new();
     let mut missing = Vec::new();
     let places =
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn loaders_that_this_host_has_are_served_and_others_are_named() {
         let sample = medium(MediumKind::Full);
-        let files = Files::open(&sample.tree()).unwrap();
+        let files = MediumFiles::open(&sample.tree()).unwrap();
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(UEFI), "a loader").unwrap();
         let (found, missing) = collect(directory.path(), &files).unwrap();

@@ -17,10 +17,10 @@ use super::machine::{
     BootAnswer, ConfigurationFit, DeploymentEvent, DiskBootReason, InstallPermission, Machine, TokenRefusal,
 };
 use super::machine_id::MachineId;
-use super::machine_store::sqlite::Sqlite;
+use super::machine_store::sqlite::SqliteStore;
 use super::machine_store::{Durability, IdentityConflict, MachineStore};
 use super::moment::Moment;
-use super::token::{Ticket, TokenPurpose, TokenSigner};
+use super::token::{DeploymentTicket, TokenPurpose, TokenSigner};
 
 /// The machines of a server.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub struct ConfigurationHandout {
 
 /// Who reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reporter {
+pub struct MachineReporter {
     /// The record.
     pub id: MachineId,
     /// Whether it has taken the configuration, so that what it reports counts. Whoever asked may report that it did not
@@ -66,7 +66,7 @@ pub struct Reporter {
 }
 
 /// Cards that a report told and that were not learned, for they are others'.
-pub type Refusals = Vec<(Mac, String)>;
+pub type RefusedCards = Vec<(Mac, String)>;
 
 /// What an operator's action came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +82,9 @@ pub enum ActionResult {
 }
 
 impl MachineRegistry {
-    /// The machines that are kept in `directory`; errors are those of [`Sqlite::open`].
+    /// The machines that are kept in `directory`; errors are those of [`SqliteStore::open`].
     pub fn open(directory: &Path) -> Result<Self> {
-        Ok(Self::new(Box::new(Sqlite::open(directory)?)))
+        Ok(Self::new(Box::new(SqliteStore::open(directory)?)))
     }
 
     /// The machines in a store.
@@ -130,7 +130,7 @@ impl MachineRegistry {
                 machine.apply(DeploymentEvent::Booted, now);
                 let name = machine.assigned.as_deref().or(configurations.fallback());
                 machine.configuration = name.map(str::to_owned);
-                let ticket = Ticket::new(machine.id, machine.generation, now)?;
+                let ticket = DeploymentTicket::new(machine.id, machine.generation, now)?;
                 let token = |purpose| self.signer.token(purpose, ticket);
                 tokens = Some((token(TokenPurpose::Configuration), token(TokenPurpose::Report)));
             }
@@ -174,12 +174,12 @@ impl MachineRegistry {
     }
 
     /// Who reports with `token`; nobody where it was not made here, or something else has been decided since.
-    pub fn reporter(&self, token: &str) -> Result<Option<Reporter>> {
+    pub fn reporter(&self, token: &str) -> Result<Option<MachineReporter>> {
         let Some(ticket) = self.signer.ticket(TokenPurpose::Report, token) else { return Ok(None) };
         let Some(machine) = self.get(ticket.machine)? else { return Ok(None) };
         let has_taken = machine.taken == Some(ticket.into());
         let may_take = ticket.generation == machine.generation && !machine.is_held();
-        Ok((has_taken || may_take).then_some(Reporter { id: machine.id, has_taken }))
+        Ok((has_taken || may_take).then_some(MachineReporter { id: machine.id, has_taken }))
     }
 
     /// Takes in what has come of an install, and the cards of the machine that reports it. Only for a reporter that has
@@ -191,7 +191,7 @@ impl MachineRegistry {
         reported: &Identity,
         configurations: &Configurations,
         now: Moment,
-    ) -> Result<Refusals> {
+    ) -> Result<RefusedCards> {
         let is_news = |machine: &Machine| {
             let new = |mac: &Mac| !machine.identity.macs.contains(mac);
             event.is_some_and(|event| machine.state.after(event) != machine.state)

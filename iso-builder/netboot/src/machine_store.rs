@@ -68,7 +68,7 @@ impl IdentityConflict {
 }
 
 /// What can be looked up.
-pub trait Records {
+pub trait MachineReader {
     /// One record.
     fn get(&self, id: MachineId) -> Result<Option<Machine>>;
     /// The record of the assignment of a configuration.
@@ -84,7 +84,7 @@ pub trait Records {
 }
 
 /// What can be changed.
-pub trait Changes: Records {
+pub trait MachineWriter: MachineReader {
     /// Adds a record, or puts it in the place of the one with its name.
     fn put(&mut self, machine: &Machine) -> Result<()>;
     /// Removes a record.
@@ -98,18 +98,18 @@ pub trait Changes: Records {
 }
 
 /// Does something with the records in a transaction.
-pub type Change<'a> = &'a mut dyn FnMut(&mut dyn Changes) -> Result<()>;
+pub type TransactionBody<'a> = &'a mut dyn FnMut(&mut dyn MachineWriter) -> Result<()>;
 /// Looks at the records as they are at one moment.
-pub type Look<'a> = &'a mut dyn FnMut(&dyn Records) -> Result<()>;
+pub type SnapshotBody<'a> = &'a mut dyn FnMut(&dyn MachineReader) -> Result<()>;
 
 /// Where the records are kept. One server uses it at a time.
 pub trait MachineStore: fmt::Debug + Send + Sync {
     /// The key for tokens, which is drawn when the store is made.
     fn key(&self) -> [u8; token::KEY];
     /// Runs a transaction. Where `change` fails, or what it did cannot be kept, nothing has changed.
-    fn transact(&self, durability: Durability, change: Change<'_>) -> Result<()>;
+    fn transact(&self, durability: Durability, change: TransactionBody<'_>) -> Result<()>;
     /// Looks at the records. Changes at the same time neither wait for it nor are seen by it.
-    fn look(&self, look: Look<'_>) -> Result<()>;
+    fn look(&self, look: SnapshotBody<'_>) -> Result<()>;
 }
 
 impl dyn MachineStore + '_ {
@@ -117,7 +117,7 @@ impl dyn MachineStore + '_ {
     pub fn change<T>(
         &self,
         durability: Durability,
-        change: impl FnOnce(&mut dyn Changes) -> Result<T>,
+        change: impl FnOnce(&mut dyn MachineWriter) -> Result<T>,
     ) -> Result<T> {
         let (mut change, mut outcome) = (Some(change), None);
         self.transact(durability, &mut |records| {
@@ -128,7 +128,7 @@ impl dyn MachineStore + '_ {
     }
 
     /// [`MachineStore::look`] with a result.
-    pub fn read<T>(&self, look: impl FnOnce(&dyn Records) -> Result<T>) -> Result<T> {
+    pub fn read<T>(&self, look: impl FnOnce(&dyn MachineReader) -> Result<T>) -> Result<T> {
         let (mut look, mut outcome) = (Some(look), None);
         self.look(&mut |records| {
             outcome = look.take().map(|look| look(records)).transpose()?;

@@ -28,16 +28,16 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::body::{ResponseBody, Upload};
+use super::body::{RequestBody, ResponseBody};
 use super::connection_limit::{
-    Answering, ClientNetwork, ConnectionLimit, ConnectionPermit, ConnectionRefusal,
+    AnsweringGuard, ClientNetwork, ConnectionLimit, ConnectionPermit, ConnectionRefusal,
 };
 use super::http::respond;
 use super::router::{Router, STEP};
 use super::sendfile::{self, NextRequest};
 use super::stream::{self, SharedStream};
 use super::tcp_info;
-use super::transfer_rate::{Meter, Rates, TransferVerdict};
+use super::transfer_rate::{TransferMeter, TransferRates, TransferVerdict};
 
 /// The most of a request's head, in bytes; also what is buffered beside the body's pieces.
 const HEAD: usize = 64 * 1024;
@@ -60,7 +60,7 @@ pub struct ServerLimits {
     /// How long a connection may wait for a request, and how long the request's head may take.
     pub wait: Duration,
     /// How fast connections have to be.
-    pub rates: Rates,
+    pub rates: TransferRates,
     /// How long transfers may go on once the server is to stop.
     pub grace: Duration,
 }
@@ -73,7 +73,7 @@ impl ServerLimits {
             connections,
             per_client: per_client.unwrap_or(connections.div_ceil(4)),
             wait: Duration::from_secs(30),
-            rates: Rates::default(),
+            rates: TransferRates::default(),
             grace: Duration::from_secs(5),
         }
     }
@@ -268,9 +268,9 @@ async fn answered(
     router: Arc<Router>,
     peer: IpAddr,
     request: Request<Incoming>,
-    answering: Answering,
+    answering: AnsweringGuard,
 ) -> Result<Response<ResponseBody>, Infallible> {
-    let request = request.map(|body| Upload::new(body, answering.permit()));
+    let request = request.map(|body| RequestBody::new(body, answering.permit()));
     let unread = request.body().unread();
     let mut response = respond(router, peer, request).await?;
     if unread.load(Ordering::Relaxed) {
@@ -280,8 +280,8 @@ async fn answered(
 }
 
 /// Returns when a connection is too slow to be kept.
-async fn too_slow(stream: &TcpStream, permit: &ConnectionPermit, rates: Rates) {
-    let mut meter = Meter::new(rates);
+async fn too_slow(stream: &TcpStream, permit: &ConnectionPermit, rates: TransferRates) {
+    let mut meter = TransferMeter::new(rates);
     let mut ticks = interval(TICK.min(rates.ample.window / 4));
     // One that comes late is as good.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -13,11 +13,11 @@ use model::machine::identity::{real_text, real_uuid};
 use model::machine::{Identity, Mac};
 use uuid::Uuid;
 
-use super::boot::{self, BOOT, BootSystem, CONFIGURATION, Deployment, GRUB, MEDIUM};
+use super::boot::{self, BOOT, BootSystem, CONFIGURATION, DeploymentTokens, GRUB, MEDIUM};
 use super::configurations::Configurations;
-use super::files::{Files, ServedFile};
+use super::files::{MediumFiles, ServedFile};
 use super::fleet::routes::Fleet;
-use super::hosts::{Hosts, Provenance};
+use super::hosts::{RequestProvenance, ServerNames};
 use super::machine::{BootAnswer, ConfigurationFit, DiskBootReason, TokenRefusal, described};
 use super::machine_registry::{BootDecision, MachineRegistry};
 use super::moment::Moment;
@@ -48,7 +48,7 @@ pub struct ServedRequest<'a> {
     /// The fields about ranges.
     pub fields: range::RangeFields<'a>,
     /// The fields that say what has caused the request.
-    pub provenance: Provenance<'a>,
+    pub provenance: RequestProvenance<'a>,
 }
 
 /// A request for `/` without header fields, of a client whose address is not known.
@@ -61,7 +61,7 @@ impl Default for ServedRequest<'_> {
             query: "",
             host: None,
             fields: range::RangeFields::default(),
-            provenance: Provenance::default(),
+            provenance: RequestProvenance::default(),
         }
     }
 }
@@ -93,7 +93,7 @@ pub enum ServedReply {
 #[derive(Debug)]
 pub struct Router {
     /// The medium's files.
-    pub files: Files,
+    pub files: MediumFiles,
     /// What machines boot.
     pub system: BootSystem,
     /// The machines and what was done with them.
@@ -104,7 +104,7 @@ pub struct Router {
     /// `hosts`.
     pub base: Option<String>,
     /// The names of the server.
-    pub hosts: Hosts,
+    pub hosts: ServerNames,
     /// Whether connections are secured.
     pub tls: bool,
     /// What machines report, for those who know its token.
@@ -120,7 +120,7 @@ impl Router {
     /// A site whose parts are these.
     #[must_use]
     pub fn new(
-        files: Files,
+        files: MediumFiles,
         system: BootSystem,
         store: MachineRegistry,
         configurations: Configurations,
@@ -131,7 +131,7 @@ impl Router {
             store,
             loaders: BTreeMap::new(),
             base: None,
-            hosts: Hosts::of_this_host(None),
+            hosts: ServerNames::of_this_host(None),
             tls: false,
             // Nobody knows this token; who starts the server tells another.
             fleet: Fleet::new(&Secret::new(Uuid::new_v4().to_string()), false),
@@ -231,7 +231,7 @@ impl Router {
         Ok(ServedReply::Script(match (&booted.answer, &booted.tokens) {
             (BootAnswer::Install, Some((configuration, report))) => {
                 let deployment =
-                    Deployment { configuration: configuration.expose(), report: report.expose() };
+                    DeploymentTokens { configuration: configuration.expose(), report: report.expose() };
                 match loader {
                     Loader::Ipxe => self.system.ipxe(&base, deployment),
                     Loader::Grub => self.system.grub(&base, deployment),

@@ -18,16 +18,16 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::authority::{self, Authority};
+use super::authority::{self, CertificateAuthority};
 use super::boot::{BootSystem, is_plain};
 use super::configurations::{ConfigurationSource, Configurations, stamp};
 use super::connection_limit::CLOSING;
 use super::defaults::defaults;
 use super::dnsmasq;
-use super::files::Files;
+use super::files::MediumFiles;
 use super::fleet::entry::FleetEntry;
 use super::fleet::routes::Fleet;
-use super::hosts::Hosts;
+use super::hosts::ServerNames;
 use super::machine_registry::MachineRegistry;
 use super::net::{self, ServerLimits};
 use super::router::{Router, STEP};
@@ -72,7 +72,7 @@ pub struct ServerOptions {
 }
 
 /// A server that is ready to run.
-pub struct Server {
+pub struct NetbootServer {
     router: Arc<Router>,
     origin: Option<ConfigurationSource>,
     defaults: Vec<(String, String)>,
@@ -84,7 +84,7 @@ pub struct Server {
     dhcp: Option<Dhcp>,
     entry: FleetEntry,
     /// What machines have to trust.
-    authority: Option<Authority>,
+    authority: Option<CertificateAuthority>,
 }
 
 /// What dnsmasq runs with.
@@ -94,17 +94,17 @@ struct Dhcp {
     _tftp: TempDir,
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for NetbootServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
-impl Server {
+impl NetbootServer {
     /// Looks at everything that is to be served, and listens.
     pub fn start(options: &ServerOptions, progress: &Progress) -> Result<Self> {
         check(options)?;
-        let files = Files::open(&options.medium)?;
+        let files = MediumFiles::open(&options.medium)?;
         let system = BootSystem::of(&files, &options.arguments)?;
         let defaults = defaults(&files)?;
         let configurations = match &options.origin {
@@ -121,7 +121,7 @@ impl Server {
         let mut router = Router::new(files, system, store, configurations);
         router.loaders = loaders;
         router.base = options.base.as_ref().map(|base| base.trim_end_matches('/').to_owned());
-        router.hosts = Hosts::of_this_host(router.base.as_deref());
+        router.hosts = ServerNames::of_this_host(router.base.as_deref());
         router.tls = tls.is_some();
         router.validity = options.validity;
         router.progress = progress.clone();
@@ -169,7 +169,7 @@ impl Server {
 
     /// Its own authority, where it has one.
     #[must_use]
-    pub fn authority(&self) -> Option<&Authority> {
+    pub fn authority(&self) -> Option<&CertificateAuthority> {
         self.authority.as_ref()
     }
 
@@ -214,7 +214,10 @@ impl Server {
 }
 
 /// What secures connections; with it the authority, where that is the server's own.
-fn secured(options: &ServerOptions, progress: &Progress) -> Result<(Option<TlsAcceptor>, Option<Authority>)> {
+fn secured(
+    options: &ServerOptions,
+    progress: &Progress,
+) -> Result<(Option<TlsAcceptor>, Option<CertificateAuthority>)> {
     match &options.tls {
         None => Ok((None, None)),
         Some(tls::CertificateChoice::Files(certificate, key)) => {

@@ -40,7 +40,7 @@ pub enum TokenPurpose {
 
 /// What a token says. The two tokens of one boot script have the same ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct DeploymentTicket {
     /// The record that it is for.
     pub machine: MachineId,
     /// The generation of the record at which it was made.
@@ -51,7 +51,7 @@ pub struct Ticket {
     pub nonce: u64,
 }
 
-impl Ticket {
+impl DeploymentTicket {
     /// A new one.
     pub fn new(machine: MachineId, generation: u32, issued: Moment) -> Result<Self> {
         Ok(Self { machine, generation, issued, nonce: u64::from_be_bytes(random()?) })
@@ -97,7 +97,7 @@ impl TokenSigner {
 
     /// The token of a ticket for a purpose.
     #[must_use]
-    pub fn token(&self, purpose: TokenPurpose, ticket: Ticket) -> Secret {
+    pub fn token(&self, purpose: TokenPurpose, ticket: DeploymentTicket) -> Secret {
         let ticket = ticket.to_bytes();
         let signature = hmac::sign(&self.0, &signed(purpose, &ticket));
         let mut token = ticket.to_vec();
@@ -107,7 +107,7 @@ impl TokenSigner {
 
     /// The ticket of a token that this signer has made for this purpose; none of any other text.
     #[must_use]
-    pub fn ticket(&self, purpose: TokenPurpose, token: &str) -> Option<Ticket> {
+    pub fn ticket(&self, purpose: TokenPurpose, token: &str) -> Option<DeploymentTicket> {
         if token.len() > 2 * (TICKET + SIGNATURE) {
             return None;
         }
@@ -115,7 +115,7 @@ impl TokenSigner {
         let (ticket, signature) = token.split_at_checked(TICKET)?;
         let expected = hmac::sign(&self.0, &signed(purpose, ticket));
         let same = signature.len() == SIGNATURE && same(signature, &expected.as_ref()[..SIGNATURE]);
-        same.then(|| Ticket::of_bytes(ticket)).flatten()
+        same.then(|| DeploymentTicket::of_bytes(ticket)).flatten()
     }
 }
 
@@ -151,8 +151,8 @@ pub fn password() -> Result<Secret> {
 mod tests {
     use super::*;
 
-    fn ticket() -> Ticket {
-        Ticket::new(MachineId::random(), 7, Moment(1_700_000_000)).unwrap()
+    fn ticket() -> DeploymentTicket {
+        DeploymentTicket::new(MachineId::random(), 7, Moment(1_700_000_000)).unwrap()
     }
 
     #[test]
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn two_tickets_of_one_second_differ() {
         let id = MachineId::random();
-        let one = || Ticket::new(id, 1, Moment(1)).unwrap();
+        let one = || DeploymentTicket::new(id, 1, Moment(1)).unwrap();
         assert_ne!(one(), one());
         assert_ne!(password().unwrap().expose(), password().unwrap().expose());
     }

@@ -4,7 +4,7 @@
 //! What counts is what has arrived: bytes that the client has sent, and those of ours that it has acknowledged, not those
 //! that wait in this host's buffers, which are megabytes. And a client is only called slow for what *it* holds up: while
 //! its receive window is closed. A transfer that a shared or a bad network holds up, or this server's own disk, is none
-//! of its doing; such a one ends when next to nothing arrives for [`Rates::floor`].
+//! of its doing; such a one ends when next to nothing arrives for [`TransferRates::floor`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -46,14 +46,14 @@ impl ByteCounters {
 
 /// A rate, as an average over a window.
 #[derive(Clone, Copy, Debug)]
-pub struct Rate {
+pub struct TransferRate {
     /// Bytes a second.
     pub bytes: u64,
     /// What the average is of.
     pub window: Duration,
 }
 
-impl Rate {
+impl TransferRate {
     /// Whether it is more than `bytes` in `elapsed`.
     fn is_above(self, bytes: u64, elapsed: Duration) -> bool {
         u128::from(bytes) * 1000 < u128::from(self.bytes) * elapsed.as_millis()
@@ -71,21 +71,21 @@ impl Rate {
 
 /// How fast a connection has to be.
 #[derive(Clone, Copy, Debug)]
-pub struct Rates {
+pub struct TransferRates {
     /// What sends or takes less than this by its own fault is closed.
-    pub least: Rate,
+    pub least: TransferRate,
     /// What takes less than this is closed, whatever the reason.
-    pub floor: Rate,
+    pub floor: TransferRate,
     /// What sends or takes less than this by its own fault makes room for others where there is no room.
-    pub ample: Rate,
+    pub ample: TransferRate,
 }
 
-impl Default for Rates {
+impl Default for TransferRates {
     fn default() -> Self {
         Self {
-            least: Rate { bytes: 4 << 10, window: Duration::from_secs(20) },
-            floor: Rate { bytes: 1 << 10, window: Duration::from_secs(60) },
-            ample: Rate { bytes: 32 << 10, window: Duration::from_secs(5) },
+            least: TransferRate { bytes: 4 << 10, window: Duration::from_secs(20) },
+            floor: TransferRate { bytes: 1 << 10, window: Duration::from_secs(60) },
+            ample: TransferRate { bytes: 32 << 10, window: Duration::from_secs(5) },
         }
     }
 }
@@ -103,8 +103,8 @@ pub enum TransferVerdict {
 
 /// Watches one connection.
 #[derive(Debug)]
-pub struct Meter {
-    rates: Rates,
+pub struct TransferMeter {
+    rates: TransferRates,
     turn: u64,
     /// What was counted in this turn, the oldest first; in [`TransferPhase::Waiting`], since the first byte of a head.
     counted: VecDeque<(Instant, ByteCounters)>,
@@ -112,10 +112,10 @@ pub struct Meter {
     before: ByteCounters,
 }
 
-impl Meter {
+impl TransferMeter {
     /// A meter for a new connection.
     #[must_use]
-    pub fn new(rates: Rates) -> Self {
+    pub fn new(rates: TransferRates) -> Self {
         Self { rates, turn: 0, counted: VecDeque::new(), before: ByteCounters::default() }
     }
 
@@ -149,7 +149,7 @@ impl Meter {
     }
 
     fn is_too_slow(&self, phase: TransferPhase, now: Instant, counters: ByteCounters) -> bool {
-        let missed = |rate: Rate| {
+        let missed = |rate: TransferRate| {
             let over = self.over(rate, now, counters);
             over.is_some_and(|(elapsed, moved)| rate.is_missed(phase, elapsed, moved))
         };
@@ -161,7 +161,12 @@ impl Meter {
     }
 
     /// What was counted over the window of `rate`, and how long that was; none before so much time has passed.
-    fn over(&self, rate: Rate, now: Instant, counters: ByteCounters) -> Option<(Duration, ByteCounters)> {
+    fn over(
+        &self,
+        rate: TransferRate,
+        now: Instant,
+        counters: ByteCounters,
+    ) -> Option<(Duration, ByteCounters)> {
         let mut before = self.counted.iter().rev().map(|(at, before)| (now.duration_since(*at), *before));
         before
             .find(|(elapsed, _)| *elapsed >= rate.window)
@@ -203,7 +208,7 @@ mod tests {
         each: impl Fn(u32) -> ByteCounters,
         seconds: u32,
     ) -> (Option<u32>, Option<u32>) {
-        let (mut meter, began) = (Meter::new(Rates::default()), Instant::now());
+        let (mut meter, began) = (TransferMeter::new(TransferRates::default()), Instant::now());
         let (mut counters, mut slow) = (ByteCounters::default(), None);
         for second in 0..=seconds {
             let now = began + Duration::from_secs(second.into());
@@ -276,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_new_request_is_judged_by_itself() {
-        let (mut meter, began) = (Meter::new(Rates::default()), Instant::now());
+        let (mut meter, began) = (TransferMeter::new(TransferRates::default()), Instant::now());
         for turn in 0..20 {
             for second in 0..4 {
                 let now = began + Duration::from_secs(turn * 4 + second);

@@ -12,12 +12,12 @@ use base::program::{Context, Format, print};
 use serde_json::json;
 
 use crate::wording::counted;
-use netboot::authority::Authority;
+use netboot::authority::CertificateAuthority;
 use netboot::configurations::ConfigurationSource;
 use netboot::dnsmasq::DhcpMode;
 use netboot::fleet::entry::FleetEntry;
 use netboot::loaders::IPXE;
-use netboot::run::{Server, ServerOptions};
+use netboot::run::{NetbootServer, ServerOptions};
 use netboot::tls::CertificateChoice;
 
 /// Boot machines from the network, each with its own configuration.
@@ -166,7 +166,7 @@ fn state() -> PathBuf {
 
 impl ServeCommand {
     pub(super) fn run(self, context: &Context) -> Result<()> {
-        let server = Server::start(&self.try_into()?, &context.progress)?;
+        let server = NetbootServer::start(&self.try_into()?, &context.progress)?;
         let release = server.router().files.release();
         let product = format!("{} {}", release.name, release.version);
         let (address, configurations) = (server.address(), server.router().configurations().count());
@@ -179,7 +179,7 @@ impl ServeCommand {
         };
         let authority = server.authority();
         let trust = authority.map_or(String::new(), |authority| {
-            let Authority { file, fingerprint } = authority;
+            let CertificateAuthority { file, fingerprint } = authority;
             format!("\nMachines have to trust {}, whose SHA-256 is {fingerprint}.", file.display())
         });
         let note = match address.ip() {

@@ -16,7 +16,7 @@ fn content(served: &ServedFile, piece: usize) -> Vec<u8> {
     }
 }
 
-fn holds_everything(files: &Files, sample: &SampleMedium) {
+fn holds_everything(files: &MediumFiles, sample: &SampleMedium) {
     for payload in &sample.release.payloads {
         let served = files.get(&payload.path).unwrap();
         assert_eq!(served.length, payload.size);
@@ -31,8 +31,8 @@ fn holds_everything(files: &Files, sample: &SampleMedium) {
 #[test]
 fn an_iso_and_a_directory_give_the_same_files() {
     let sample = medium(MediumKind::Full);
-    holds_everything(&Files::open(&sample.tree()).unwrap(), &sample);
-    holds_everything(&Files::open(&sample.iso()).unwrap(), &sample);
+    holds_everything(&MediumFiles::open(&sample.tree()).unwrap(), &sample);
+    holds_everything(&MediumFiles::open(&sample.iso()).unwrap(), &sample);
 }
 
 #[test]
@@ -46,23 +46,23 @@ fn a_build_directory_serves_its_iso_and_without_it_the_netboot_set() {
     copy("live/vmlinuz", "nqrust-1.0-amd64-vmlinuz");
     copy("live/initrd", "nqrust-1.0-amd64-initrd");
     copy("live/rootfs.squashfs", "nqrust-1.0-amd64-rootfs.squashfs");
-    let files = Files::open(built.path()).unwrap();
+    let files = MediumFiles::open(built.path()).unwrap();
     assert_eq!(content(files.get("live/initrd").unwrap(), 100), INITRD);
     assert_eq!(files.missing(), 2);
     let iso = built.path().join("nqrust-1.0-amd64.iso");
     std::fs::copy(sample.iso(), &iso).unwrap();
-    holds_everything(&Files::open(built.path()).unwrap(), &sample);
+    holds_everything(&MediumFiles::open(built.path()).unwrap(), &sample);
     // An ISO that another build has left is another release.
     std::fs::write(built.path().join("release.json"), [sample.release.to_bytes(), b"\n".to_vec()].concat())
         .unwrap();
-    assert_eq!(Files::open(built.path()).unwrap().missing(), 2);
+    assert_eq!(MediumFiles::open(built.path()).unwrap().missing(), 2);
 }
 
 #[test]
 fn nothing_is_found_but_by_the_exact_name_of_a_file_of_the_release() {
     let sample = medium(MediumKind::Full);
     std::fs::write(sample.tree().join("secret"), "not of the release").unwrap();
-    let files = Files::open(&sample.tree()).unwrap();
+    let files = MediumFiles::open(&sample.tree()).unwrap();
     for path in [
         "",
         "/",
@@ -86,20 +86,20 @@ fn nothing_is_found_but_by_the_exact_name_of_a_file_of_the_release() {
 #[test]
 fn a_net_install_medium_lacks_the_blobs_of_images() {
     let sample = medium(MediumKind::NetInstall);
-    assert_eq!(Files::open(&sample.iso()).unwrap().missing(), 2);
+    assert_eq!(MediumFiles::open(&sample.iso()).unwrap().missing(), 2);
 }
 
 #[test]
 fn a_medium_that_no_machine_can_boot_from_is_refused() {
     let sample = medium(MediumKind::Full);
     std::fs::remove_file(sample.tree().join("live/initrd")).unwrap();
-    let error = Files::open(&sample.tree()).unwrap_err();
+    let error = MediumFiles::open(&sample.tree()).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     assert!(render(&error).contains("it lacks live/initrd"), "{}", render(&error));
     let mut sample = medium(MediumKind::Full);
     sample.release.payloads.retain(|payload| payload.purpose != Purpose::Rootfs);
     write_manifest(&sample);
-    assert_eq!(class_of(&Files::open(&sample.tree()).unwrap_err()), Class::Invalid);
+    assert_eq!(class_of(&MediumFiles::open(&sample.tree()).unwrap_err()), Class::Invalid);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_file_of_another_length_is_refused() {
     let sample = medium(MediumKind::Full);
     std::fs::write(sample.tree().join("live/initrd"), "short").unwrap();
     for path in [sample.tree(), sample.iso()] {
-        let error = Files::open(&path).unwrap_err();
+        let error = MediumFiles::open(&path).unwrap_err();
         assert_eq!(class_of(&error), Class::Verification);
         assert!(render(&error).contains("live/initrd is not the file"), "{}", render(&error));
     }
@@ -116,7 +116,7 @@ fn a_file_of_another_length_is_refused() {
 #[test]
 fn a_medium_whose_configuration_everybody_could_read_is_refused() {
     let sample = SampleMedium::new(MediumKind::Full);
-    let error = Files::open(&sample.tree()).unwrap_err();
+    let error = MediumFiles::open(&sample.tree()).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     let text = render(&error);
     assert!(text.contains("config/install.yaml") && !text.contains("a-very-secret"), "{text}");

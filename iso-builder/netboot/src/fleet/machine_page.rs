@@ -7,13 +7,13 @@ use maud::{Markup, html};
 
 use super::card;
 use super::elements::{duration, icon, time, times};
-use super::story::{Story, StoryStep};
+use super::install_run::{InstallRun, InstallStep};
 use super::view::{ClientRow, MachineRow};
 use crate::moment::Moment;
 
 /// What is in `main`.
 #[must_use]
-pub fn page(row: &MachineRow, story: Option<&Story>, form: &str, now: Moment) -> Markup {
+pub fn page(row: &MachineRow, run: Option<&InstallRun>, form: &str, now: Moment) -> Markup {
     html! {
         p.back { a href="/fleet" { "All machines" } }
         article class={ "one is-" (card::colour(row)) } {
@@ -22,9 +22,9 @@ pub fn page(row: &MachineRow, story: Option<&Story>, form: &str, now: Moment) ->
             (card::actions(row, form))
         }
         (facts(row))
-        @if let Some(story) = story {
-            @if !story.steps.is_empty() { (steps(story, now)) }
-            @if !story.log.is_empty() { (log(row, story)) }
+        @if let Some(run) = run {
+            @if !run.steps.is_empty() { (steps(run, now)) }
+            @if !run.log.is_empty() { (log(row, run)) }
         }
     }
 }
@@ -73,26 +73,26 @@ fn asked_from(client: &ClientRow) -> Markup {
     }
 }
 
-fn steps(story: &Story, now: Moment) -> Markup {
+fn steps(run: &InstallRun, now: Moment) -> Markup {
     html! {
         section aria-labelledby="h-steps" {
             h2 id="h-steps" { "Steps" }
             table.steps {
                 thead { tr { th scope="col" { "Step" } th scope="col" { "State" } th scope="col" { "Time" } } }
-                tbody { @for step in &story.steps { (step_row(step, story, now)) } }
+                tbody { @for step in &run.steps { (step_row(step, run, now)) } }
             }
         }
     }
 }
 
-fn step_row(step: &StoryStep, story: &Story, now: Moment) -> Markup {
+fn step_row(step: &InstallStep, run: &InstallRun, now: Moment) -> Markup {
     let (class, state) = match step.state {
         State::Failed => ("failed", "failed"),
         State::Done => ("installed", "done"),
-        _ if story.ended.is_some() => ("denied", "not ended"),
+        _ if run.ended.is_some() => ("denied", "not ended"),
         _ => ("installing", "under way"),
     };
-    let until = step.until.unwrap_or(if story.ended.is_some() { story.heard } else { now });
+    let until = step.until.unwrap_or(if run.ended.is_some() { run.last_report } else { now });
     html! {
         tr class={ "is-" (class) } {
             th scope="row" { bdi { (step.message) } }
@@ -102,12 +102,12 @@ fn step_row(step: &StoryStep, story: &Story, now: Moment) -> Markup {
     }
 }
 
-fn log(row: &MachineRow, story: &Story) -> Markup {
+fn log(row: &MachineRow, run: &InstallRun) -> Markup {
     html! {
         section id="log" aria-labelledby="h-log" {
             h2 id="h-log" { "Log" }
             p { a href={ "/fleet/machines/" (row.id) "/log" } { "The log as text" } }
-            pre tabindex="0" aria-labelledby="h-log" { (story.log) }
+            pre tabindex="0" aria-labelledby="h-log" { (run.log) }
         }
     }
 }

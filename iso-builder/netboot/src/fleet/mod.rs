@@ -2,7 +2,7 @@
 //!
 //! | Module | What it knows |
 //! |---|---|
-//! | [`story`], [`stories`] | what one machine has told of its run, and all of them |
+//! | [`install_run`], [`install_runs`] | what one machine has told of its run, and all of them |
 //! | [`stage`] | where a machine is on its way, out of steps and states |
 //! | [`view`] | the fleet as it is shown, and its JSON |
 //! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
@@ -16,10 +16,10 @@ pub mod access;
 pub mod card;
 pub mod elements;
 pub mod entry;
+pub mod install_run;
+pub mod install_runs;
 pub mod machine_page;
 pub mod page;
 pub mod routes;
 pub mod stage;
-pub mod stories;
-pub mod story;
 pub mod view;

@@ -10,8 +10,8 @@ use model::config::Secret;
 use model::fleet::Hello;
 
 use super::access::FleetAccess;
-use super::stories::Stories;
-use super::story::{self, RunOutcome};
+use super::install_run::{self, RunOutcome};
+use super::install_runs::InstallRuns;
 use super::view::{self, FleetView};
 use super::{machine_page, page};
 use crate::boot::REPORT;
@@ -19,7 +19,7 @@ use crate::configurations::Configurations;
 use crate::machine::DeploymentEvent;
 use crate::machine::OperatorAction;
 use crate::machine_id::MachineId;
-use crate::machine_registry::{ActionResult, MachineRegistry, Reporter};
+use crate::machine_registry::{ActionResult, MachineRegistry, MachineReporter};
 use crate::moment::Moment;
 
 /// The page, and with `/` behind it everything that belongs to it.
@@ -118,7 +118,7 @@ pub struct FleetSources<'a> {
 #[derive(Debug)]
 pub struct Fleet {
     access: FleetAccess,
-    stories: Mutex<Stories>,
+    runs: Mutex<InstallRuns>,
     tls: bool,
 }
 
@@ -126,7 +126,7 @@ impl Fleet {
     /// A fleet for those who know `token`; `tls` says whether browsers come by HTTPS.
     #[must_use]
     pub fn new(token: &Secret, tls: bool) -> Self {
-        Self { access: FleetAccess::new(token), stories: Mutex::default(), tls }
+        Self { access: FleetAccess::new(token), runs: Mutex::default(), tls }
     }
 
     /// Whether a path is one of these.
@@ -151,8 +151,8 @@ impl Fleet {
         }
     }
 
-    fn stories(&self) -> MutexGuard<'_, Stories> {
-        self.stories.lock().unwrap_or_else(PoisonError::into_inner)
+    fn runs(&self) -> MutexGuard<'_, InstallRuns> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_open(&self, request: &FleetRequest<'_>) -> bool {
@@ -196,8 +196,8 @@ impl Fleet {
     /// The first `limit` machines, and how many more there are.
     fn view(&self, known: FleetSources<'_>, limit: usize, now: Moment) -> Result<FleetView> {
         let (machines, count, conflicts) = known.store.list(limit)?;
-        let stories = self.stories();
-        let rows = machines.iter().map(|one| (one, stories.get(one.id), known.configurations.fit(one)));
+        let runs = self.runs();
+        let rows = machines.iter().map(|one| (one, runs.get(one.id), known.configurations.fit(one)));
         let mut view = FleetView::new(rows, now);
         view.more = count.saturating_sub(machines.len());
         view.conflicts = conflicts.iter().map(view::ConflictRow::from).collect();
@@ -218,15 +218,15 @@ impl Fleet {
     ) -> Result<Option<FleetReply>> {
         let Some((id, what)) = of_machine(path) else { return Ok(None) };
         let machine = known.store.get(id)?;
-        let stories = self.stories();
-        let story = stories.get(id);
+        let runs = self.runs();
+        let run = runs.get(id);
         if what == "log" {
-            let log = story.filter(|story| !story.log.is_empty()).map(|story| story.log.clone());
+            let log = run.filter(|run| !run.log.is_empty()).map(|run| run.log.clone());
             return Ok(log.map(|log| FleetReply::new(200, TEXT, log)));
         }
         let Some(machine) = machine else { return Ok(None) };
-        let row = view::row(&machine, story, known.configurations.fit(&machine), now);
-        let main = machine_page::page(&row, story, self.access.form_value(), now);
+        let row = view::row(&machine, run, known.configurations.fit(&machine), now);
+        let main = machine_page::page(&row, run, self.access.form_value(), now);
         Ok(match what {
             "" => {
                 let title = format!("{} · Fleet", row.name);
@@ -291,12 +291,12 @@ impl Fleet {
     /// What a machine has to tell. Its token says which machine it is, whatever it says of itself.
     fn report(&self, token: &str, body: &[u8], known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
         let Some(reporter) = known.store.reporter(token)? else { return Ok(unknown_reporter()) };
-        let (hello, lines) = match story::read(body) {
+        let (hello, lines) = match install_run::read(body) {
             Ok(told) => told,
             Err(absurd) => return Ok(FleetReply::new(400, TEXT, format!("{absurd}\n"))),
         };
-        let Reporter { id, has_taken } = reporter;
-        let (first, outcome) = self.stories().hear(id, has_taken, (&hello, &lines), now);
+        let MachineReporter { id, has_taken } = reporter;
+        let (first, outcome) = self.runs().receive(id, has_taken, (&hello, &lines), now);
         if has_taken {
             conclude(id, outcome, first, &hello, known, now)?;
         }

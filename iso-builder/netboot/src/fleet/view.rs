@@ -4,8 +4,8 @@ use model::fleet::Failed;
 use model::machine::{Identity, Selector};
 use serde::Serialize;
 
+use super::install_run::{InstallRun, InstallStep};
 use super::stage::{MachineStage, StageGroup};
-use super::story::{Story, StoryStep};
 use crate::machine::{
     BootClient, ConfigurationFit, DeploymentState, InstallPermission, Machine, OperatorAction,
 };
@@ -145,12 +145,12 @@ pub struct MachineRow {
     pub actions: Vec<OperatorAction>,
     /// The same moments for the page, in seconds since 1970.
     #[serde(skip)]
-    pub moments: Moments,
+    pub moments: MachineMoments,
 }
 
 /// Moments of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moments {
+pub struct MachineMoments {
     /// Since when it is in its stage.
     pub since: Moment,
     /// When it was heard of last.
@@ -176,10 +176,10 @@ impl FleetView {
     /// The machines with what they have told.
     #[must_use]
     pub fn new<'a>(
-        machines: impl Iterator<Item = (&'a Machine, Option<&'a Story>, ConfigurationFit)>,
+        machines: impl Iterator<Item = (&'a Machine, Option<&'a InstallRun>, ConfigurationFit)>,
         now: Moment,
     ) -> Self {
-        let mut rows: Vec<_> = machines.map(|(machine, story, fit)| row(machine, story, fit, now)).collect();
+        let mut rows: Vec<_> = machines.map(|(machine, run, fit)| row(machine, run, fit, now)).collect();
         let order = |group| StageGroup::ALL.iter().position(|known| *known == group);
         rows.sort_by(|one, other| {
             let key = |row: &MachineRow| (order(row.group), !row.silent);
@@ -194,15 +194,15 @@ impl FleetView {
 
 /// One machine as it is shown; `fit` says which configuration there is for it.
 #[must_use]
-pub fn row(machine: &Machine, story: Option<&Story>, fit: ConfigurationFit, now: Moment) -> MachineRow {
-    let told = story.filter(|story| is_about(story, machine));
+pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, now: Moment) -> MachineRow {
+    let told = run.filter(|run| is_about(run, machine));
     let by_state = || MachineStage::of_state(machine.state, machine.permission, is_expected(machine, fit));
-    let mut stage = told.map_or_else(by_state, |story| story.stage);
-    let since = told.map_or(machine.since, |story| story.since);
+    let mut stage = told.map_or_else(by_state, |run| run.stage);
+    let since = told.map_or(machine.since, |run| run.since);
     if stage == MachineStage::Rebooting && now >= since.plus(RESTART) {
         stage = MachineStage::Installed;
     }
-    let seen = told.map_or(machine.last_seen, |story| story.heard.max(machine.last_seen));
+    let seen = told.map_or(machine.last_seen, |run| run.last_report.max(machine.last_seen));
     let retry = match (told, stage) {
         (None, _) | (_, MachineStage::Joining) => START,
         (Some(_), _) => SILENT,
@@ -212,11 +212,11 @@ pub fn row(machine: &Machine, story: Option<&Story>, fit: ConfigurationFit, now:
         group == StageGroup::Installing && stage != MachineStage::Rebooting && now > seen.plus(retry);
     MachineRow {
         id: machine.id.to_string(),
-        name: name(machine, story),
+        name: name(machine, run),
         identity: machine.identity.clone(),
         configuration: machine.configuration.clone(),
         clients: machine.clients.iter().map(ClientRow::from).collect(),
-        product: told.and_then(|story| story.product.clone()),
+        product: told.and_then(|run| run.product.clone()),
         stage,
         group,
         failed_in: told.filter(|_| stage == MachineStage::Failed).and_then(failed_in),
@@ -225,48 +225,48 @@ pub fn row(machine: &Machine, story: Option<&Story>, fit: ConfigurationFit, now:
         silent,
         message: told
             .filter(|_| group == StageGroup::Installing && stage != MachineStage::Rebooting)
-            .map(|story| story.message.clone()),
-        progress: told.and_then(|story| progress(story, silent)),
-        error: told.and_then(|story| story.failure.clone()),
-        log: story.is_some_and(|story| !story.log.is_empty()),
+            .map(|run| run.message.clone()),
+        progress: told.and_then(|run| progress(run, silent)),
+        error: told.and_then(|run| run.failure.clone()),
+        log: run.is_some_and(|run| !run.log.is_empty()),
         next: next(machine, stage, fit, silent),
         actions: actions(machine, stage, fit, silent),
-        moments: Moments { since, seen },
+        moments: MachineMoments { since, seen },
     }
 }
 
 /// Whether what was told is about the present deployment, and not about one before it.
-fn is_about(story: &Story, machine: &Machine) -> bool {
+fn is_about(run: &InstallRun, machine: &Machine) -> bool {
     match machine.state {
-        DeploymentState::Installed | DeploymentState::Joined => story.ended == Some(0),
-        DeploymentState::Installing => story.ended.is_none(),
+        DeploymentState::Installed | DeploymentState::Joined => run.ended == Some(0),
+        DeploymentState::Installing => run.ended.is_none(),
         // It may be tried again at the console.
-        DeploymentState::Failed => story.ended != Some(0) && story.heard >= machine.since,
+        DeploymentState::Failed => run.ended != Some(0) && run.last_report >= machine.since,
         DeploymentState::Waiting | DeploymentState::Booting | DeploymentState::Redeploy => {
-            story.ended.is_none() && story.heard >= machine.since
+            run.ended.is_none() && run.last_report >= machine.since
         }
     }
 }
 
 /// The stage of the step that failed.
-fn failed_in(story: &Story) -> Option<MachineStage> {
-    let failed = |step: &&StoryStep| step.state == base::progress::State::Failed;
-    let step = story.steps.iter().rev().find(failed).or(story.steps.last())?;
+fn failed_in(run: &InstallRun) -> Option<MachineStage> {
+    let failed = |step: &&InstallStep| step.state == base::progress::State::Failed;
+    let step = run.steps.iter().rev().find(failed).or(run.steps.last())?;
     MachineStage::of_step(&step.id)
 }
 
 /// A machine that is silent has no rate.
-fn progress(story: &Story, silent: bool) -> Option<InstallProgress> {
-    let work = story.work.as_ref().filter(|work| work.total > 0)?;
+fn progress(run: &InstallRun, silent: bool) -> Option<InstallProgress> {
+    let work = run.work.as_ref().filter(|work| work.total > 0)?;
     let (percent, rate, seconds_left) = (work.percent(), work.rate(), work.left());
     let (rate, seconds_left) = (rate.filter(|_| !silent), seconds_left.filter(|_| !silent));
     Some(InstallProgress { percent, bytes: work.bytes, total: work.total, rate, seconds_left })
 }
 
 /// Its host name, or else its serial number, tag or first card.
-fn name(machine: &Machine, story: Option<&Story>) -> String {
+fn name(machine: &Machine, run: Option<&InstallRun>) -> String {
     let Identity { macs, serial, uuid, asset_tag } = &machine.identity;
-    let hostname = story.and_then(|story| story.hostname.clone());
+    let hostname = run.and_then(|run| run.hostname.clone());
     let card = || macs.first().map(ToString::to_string);
     let name = hostname.or_else(|| asset_tag.clone()).or_else(|| serial.clone()).or_else(card);
     name.or_else(|| uuid.map(|uuid| uuid.to_string())).unwrap_or_else(|| "machine without marks".into())

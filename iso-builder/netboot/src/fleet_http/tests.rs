@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::boot::BootSystem;
 use crate::configurations::{ConfigurationSource, Configurations};
-use crate::files::Files;
+use crate::files::MediumFiles;
 use crate::fleet::routes::Fleet;
 use crate::machine_registry::MachineRegistry;
 use crate::net::{ServerLimits, listen, serve};
@@ -30,7 +30,7 @@ fn server() -> SocketAddr {
         for last in [56, 57] {
             std::fs::write(nodes.join(format!("mac-52-54-00-12-34-{last}.yaml")), NODE).unwrap();
         }
-        let files = Files::open(&medium(MediumKind::Full).tree()).unwrap();
+        let files = MediumFiles::open(&medium(MediumKind::Full).tree()).unwrap();
         let system = BootSystem::of(&files, &[]).unwrap();
         let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
         let configurations = Configurations::load(&ConfigurationSource::Directory(nodes), &[]).unwrap();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::state::{DeploymentEvent, DeploymentState, InstallPermission};
 use crate::machine_id::MachineId;
 use crate::moment::Moment;
-use crate::token::Ticket;
+use crate::token::DeploymentTicket;
 
 /// Cards of one machine that are remembered, at most.
 const MOST_CARDS: usize = 64;
@@ -73,8 +73,8 @@ pub struct TakenTicket {
     nonce: u64,
 }
 
-impl From<Ticket> for TakenTicket {
-    fn from(ticket: Ticket) -> Self {
+impl From<DeploymentTicket> for TakenTicket {
+    fn from(ticket: DeploymentTicket) -> Self {
         Self { generation: ticket.generation, nonce: ticket.nonce }
     }
 }

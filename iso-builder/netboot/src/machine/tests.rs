@@ -1,7 +1,7 @@
 use super::*;
 use crate::moment::Moment;
 use crate::test_support::told;
-use crate::token::Ticket;
+use crate::token::DeploymentTicket;
 use model::machine::Identity;
 use std::net::IpAddr;
 
@@ -76,7 +76,7 @@ fn who_asks_is_remembered_by_address_and_who_took_the_configuration_is_not_forgo
 fn a_redeployment_makes_all_tokens_void_and_forgets_who_asked() {
     let mut machine = Machine::stranger(told("serial=CZ1"), NOW);
     machine.asked(address(1), &told("serial=CZ1"), NOW);
-    let ticket = Ticket::new(machine.id, machine.generation, NOW).unwrap();
+    let ticket = DeploymentTicket::new(machine.id, machine.generation, NOW).unwrap();
     machine.taken = Some(ticket.into());
     machine.apply(DeploymentEvent::Redeploy, NOW);
     assert_ne!(machine.generation, ticket.generation);

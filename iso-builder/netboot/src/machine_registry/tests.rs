@@ -61,7 +61,7 @@ impl Bench {
         report
     }
 
-    fn report(&self, token: &str, event: Option<DeploymentEvent>, query: &str) -> Refusals {
+    fn report(&self, token: &str, event: Option<DeploymentEvent>, query: &str) -> RefusedCards {
         let reporter = self.registry.reporter(token).unwrap().unwrap();
         assert!(reporter.has_taken);
         self.registry.report(reporter.id, event, &told(query), &self.configurations, NOW).unwrap()

@@ -20,8 +20,8 @@ use uuid::Uuid;
 
 use super::unreadable::unreadable;
 use super::{
-    Change, Changes, Durability, IdentityConflict, Look, MOST_CONFLICTS, MOST_STRANGERS, MachineStore,
-    Records,
+    Durability, IdentityConflict, MOST_CONFLICTS, MOST_STRANGERS, MachineReader, MachineStore, MachineWriter,
+    SnapshotBody, TransactionBody,
 };
 use crate::identity_keys::{self, IdentityKey};
 use crate::machine::Machine;
@@ -79,7 +79,7 @@ const COLUMNS: &str = "id, assigned, identity, state, permission, configuration,
                        generation, taken, clients";
 
 /// The store in a directory. Held by one server at a time.
-pub struct Sqlite {
+pub struct SqliteStore {
     path: PathBuf,
     key: [u8; token::KEY],
     writer: Mutex<Connection>,
@@ -87,13 +87,13 @@ pub struct Sqlite {
     _lock: Flock<File>,
 }
 
-impl fmt::Debug for Sqlite {
+impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sqlite").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Opens the state in `directory`, which is made where it is not there, and takes over what an earlier version of this
     /// program kept there. A file that this program cannot read is [`Class::Invalid`]: taken for empty, every machine
     /// would install again.
@@ -117,12 +117,12 @@ impl Sqlite {
     }
 }
 
-impl MachineStore for Sqlite {
+impl MachineStore for SqliteStore {
     fn key(&self) -> [u8; token::KEY] {
         self.key
     }
 
-    fn transact(&self, durability: Durability, change: Change<'_>) -> Result<()> {
+    fn transact(&self, durability: Durability, change: TransactionBody<'_>) -> Result<()> {
         let what = || "keeping the state of the machines".to_owned();
         let mut connection = locked(&self.writer);
         let synchronous = match durability {
@@ -137,7 +137,7 @@ impl MachineStore for Sqlite {
         transaction.commit().class(Class::DiskIo, what)
     }
 
-    fn look(&self, look: Look<'_>) -> Result<()> {
+    fn look(&self, look: SnapshotBody<'_>) -> Result<()> {
         let what = || "reading the state of the machines".to_owned();
         let mut connection = locked(&self.reader);
         let transaction = connection.transaction().class(Class::DiskIo, what)?;
@@ -202,7 +202,7 @@ fn lock(path: &Path) -> Result<Flock<File>> {
 /// The rows as one transaction sees them.
 struct Rows<'a>(&'a Connection);
 
-impl Records for Rows<'_> {
+impl MachineReader for Rows<'_> {
     fn get(&self, id: MachineId) -> Result<Option<Machine>> {
         self.one("id = ?1", id.as_uuid().as_bytes())
     }
@@ -247,7 +247,7 @@ impl Records for Rows<'_> {
     }
 }
 
-impl Changes for Rows<'_> {
+impl MachineWriter for Rows<'_> {
     fn put(&mut self, machine: &Machine) -> Result<()> {
         let id = machine.id.as_uuid().as_bytes();
         let sql = format!(

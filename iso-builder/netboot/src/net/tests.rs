@@ -1,11 +1,11 @@
 use super::*;
-use crate::transfer_rate::Rate;
+use crate::transfer_rate::TransferRate;
 use std::io::{Read, Write};
 use std::net::TcpStream as ClientConnections;
 
 use crate::boot::BootSystem;
 use crate::configurations::Configurations;
-use crate::files::Files;
+use crate::files::MediumFiles;
 use crate::machine_registry::MachineRegistry;
 use crate::test_support::{INITRD, medium, write_manifest};
 use base::digest::Digest;
@@ -39,7 +39,7 @@ impl Server {
         tls: Option<TlsAcceptor>,
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let files = Files::open(&sample.tree()).unwrap();
+        let files = MediumFiles::open(&sample.tree()).unwrap();
         let system = BootSystem::of(&files, &[]).unwrap();
         let store = MachineRegistry::open(directory.path()).unwrap();
         let router = Arc::new(Router::new(files, system, store, configurations));
@@ -267,10 +267,14 @@ fn a_request_that_does_not_come_to_its_end_is_given_up() {
 }
 
 /// Rates whose windows are so short that a test can wait for them.
-fn impatient() -> Rates {
+fn impatient() -> TransferRates {
     let (bytes, window) = (32 << 10, Duration::from_millis(600));
-    let never = Rate { bytes: 0, window };
-    Rates { least: Rate { bytes, window }, floor: never, ample: Rate { bytes, window: window / 4 } }
+    let never = TransferRate { bytes: 0, window };
+    TransferRates {
+        least: TransferRate { bytes, window },
+        floor: never,
+        ample: TransferRate { bytes, window: window / 4 },
+    }
 }
 
 /// A medium with a file of this name and of 64 MiB, which are more than the buffers of two sockets hold.

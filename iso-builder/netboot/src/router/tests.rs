@@ -2,7 +2,7 @@ use super::*;
 use crate::configurations::ConfigurationSource;
 use crate::machine::OperatorAction;
 use crate::machine::{DeploymentEvent, DeploymentState, Machine};
-use crate::machine_store::{Change, Look, MachineStore};
+use crate::machine_store::{MachineStore, SnapshotBody, TransactionBody};
 use crate::test_support::{NODE, SECRETS, medium};
 use crate::{machine_store, token};
 use base::progress::Sink;
@@ -24,22 +24,22 @@ fn bench(files: &[&str]) -> Bench {
     for name in files {
         std::fs::write(nodes.join(name), NODE).unwrap();
     }
-    let files = Files::open(&sample.tree()).unwrap();
+    let files = MediumFiles::open(&sample.tree()).unwrap();
     let system = BootSystem::of(&files, &[]).unwrap();
     let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
     let configurations = Configurations::load(&ConfigurationSource::Directory(nodes), &[]).unwrap();
-    Bench { router: site_of(files, system, store, configurations), directory }
+    Bench { router: router_of(files, system, store, configurations), directory }
 }
 
 /// A site that machines reach at one address.
-fn site_of(
-    files: Files,
+fn router_of(
+    files: MediumFiles,
     system: BootSystem,
     store: MachineRegistry,
     configurations: Configurations,
 ) -> Router {
     let mut router = Router::new(files, system, store, configurations);
-    router.hosts = Hosts::of_this_host(Some("http://192.0.2.1:8080"));
+    router.hosts = ServerNames::of_this_host(Some("http://192.0.2.1:8080"));
     router
 }
 
@@ -70,7 +70,7 @@ impl Bench {
         drop(store);
         let store = MachineRegistry::open(&directory.path().join("state")).unwrap();
         let configurations = Arc::into_inner(configurations.into_inner().unwrap()).unwrap();
-        Self { router: site_of(files, system, store, configurations), directory }
+        Self { router: router_of(files, system, store, configurations), directory }
     }
 }
 
@@ -182,11 +182,11 @@ impl MachineStore for Broken {
         [0; token::KEY]
     }
 
-    fn transact(&self, _: machine_store::Durability, _: Change<'_>) -> Result<()> {
+    fn transact(&self, _: machine_store::Durability, _: TransactionBody<'_>) -> Result<()> {
         Err(anyhow::anyhow!("the disk is full"))
     }
 
-    fn look(&self, _: Look<'_>) -> Result<()> {
+    fn look(&self, _: SnapshotBody<'_>) -> Result<()> {
         Err(anyhow::anyhow!("the disk is gone"))
     }
 }
@@ -207,12 +207,12 @@ fn a_web_page_changes_nothing_by_get() {
     let path = Bench::configuration(&bench.boot(KNOWN, NOW));
     let before = bench.machine();
     let card = format!("{GRUB}52:54:00:00:00:01");
-    let none = Provenance::default();
+    let none = RequestProvenance::default();
     for provenance in [
-        Provenance { fetch_site: Some("cross-site"), ..none },
-        Provenance { fetch_site: Some("same-origin"), ..none },
-        Provenance { origin: true, ..none },
-        Provenance { referer: true, ..none },
+        RequestProvenance { fetch_site: Some("cross-site"), ..none },
+        RequestProvenance { fetch_site: Some("same-origin"), ..none },
+        RequestProvenance { origin: true, ..none },
+        RequestProvenance { referer: true, ..none },
     ] {
         for path in [BOOT, &card, &path] {
             let host = Some("192.0.2.1:8080");

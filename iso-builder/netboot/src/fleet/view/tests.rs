@@ -1,5 +1,5 @@
 use super::*;
-use crate::fleet::story::tests::{hello, told};
+use crate::fleet::install_run::tests::{hello, told};
 use crate::machine::DeploymentEvent;
 use base::progress::{self, State as StepState};
 use model::fleet::{Line, Node};
@@ -47,7 +47,7 @@ fn a_machine_is_where_its_last_run_is_and_not_where_one_before_it_was() {
         machine
     };
     let with = |event| [DeploymentEvent::Booted, DeploymentEvent::Took, event];
-    for (machine, story, stage) in [
+    for (machine, run, stage) in [
         (machine(MAC, &BEGUN), None, MachineStage::Preparing),
         (machine(MAC, &BEGUN), Some(&running), MachineStage::Writing),
         (machine(MAC, &BEGUN), Some(&failed), MachineStage::Preparing),
@@ -58,7 +58,7 @@ fn a_machine_is_where_its_last_run_is_and_not_where_one_before_it_was() {
         (late(&with(DeploymentEvent::Redeploy)), Some(&running), MachineStage::Waiting),
         (late(&[DeploymentEvent::Booted]), Some(&failed), MachineStage::Booting),
     ] {
-        assert_eq!(row(&machine, story, ConfigurationFit::Own, NOW).stage, stage, "{:?}", machine.state);
+        assert_eq!(row(&machine, run, ConfigurationFit::Own, NOW).stage, stage, "{:?}", machine.state);
     }
     let row = row(&machine(MAC, &with(DeploymentEvent::Failed)), Some(&failed), ConfigurationFit::Own, NOW);
     assert_eq!(row.failed_in, Some(MachineStage::Writing));
@@ -67,8 +67,8 @@ fn a_machine_is_where_its_last_run_is_and_not_where_one_before_it_was() {
 #[test]
 fn a_machine_that_restarts_is_installed_after_a_while() {
     let machine = machine(MAC, &[DeploymentEvent::Booted, DeploymentEvent::Took, DeploymentEvent::Finished]);
-    let story = told([line(1, "run", StepState::Done, Some(0))]);
-    let stage = |seconds| row(&machine, Some(&story), ConfigurationFit::Own, NOW.plus(seconds)).stage;
+    let run = told([line(1, "run", StepState::Done, Some(0))]);
+    let stage = |seconds| row(&machine, Some(&run), ConfigurationFit::Own, NOW.plus(seconds)).stage;
     assert_eq!((stage(RESTART - 1), stage(RESTART)), (MachineStage::Rebooting, MachineStage::Installed));
 }
 
@@ -81,8 +81,8 @@ fn node(ready: bool, failed: bool) -> Line {
 fn a_node_is_on_its_way_until_it_is_ready_and_a_redeployment_is_offered_all_the_while() {
     let installed = [DeploymentEvent::Booted, DeploymentEvent::Took, DeploymentEvent::Finished];
     let look = |machine: &Machine, line: Line, after: u64| {
-        let story = told([line]);
-        row(machine, Some(&story), ConfigurationFit::Own, NOW.plus(after))
+        let run = told([line]);
+        row(machine, Some(&run), ConfigurationFit::Own, NOW.plus(after))
     };
     let joining = look(&machine(MAC, &installed), node(false, false), 600);
     assert_eq!(
@@ -101,8 +101,8 @@ fn a_node_is_on_its_way_until_it_is_ready_and_a_redeployment_is_offered_all_the_
     );
     assert_eq!((stuck.next, stuck.actions), (None, vec![OperatorAction::Redeploy]));
     let events = installed.into_iter().chain([DeploymentEvent::Joined]).collect::<Vec<_>>();
-    for story in [Some(told([node(false, true), node(true, false)])), None] {
-        let joined = row(&machine(MAC, &events), story.as_ref(), ConfigurationFit::Own, NOW.plus(5000));
+    for run in [Some(told([node(false, true), node(true, false)])), None] {
+        let joined = row(&machine(MAC, &events), run.as_ref(), ConfigurationFit::Own, NOW.plus(5000));
         assert_eq!(
             (joined.stage, joined.group, joined.error),
             (MachineStage::Joined, StageGroup::Installed, None)
@@ -112,10 +112,10 @@ fn a_node_is_on_its_way_until_it_is_ready_and_a_redeployment_is_offered_all_the_
 
 #[test]
 fn an_install_that_says_nothing_is_told_apart() {
-    let story = told([line(1, "image", StepState::Started, None)]);
+    let run = told([line(1, "image", StepState::Started, None)]);
     let machine = machine(MAC, &BEGUN);
-    let silent = |story, seconds| row(&machine, story, ConfigurationFit::Own, NOW.plus(seconds)).silent;
-    assert!(!silent(Some(&story), SILENT) && silent(Some(&story), SILENT + 1));
+    let silent = |run, seconds| row(&machine, run, ConfigurationFit::Own, NOW.plus(seconds)).silent;
+    assert!(!silent(Some(&run), SILENT) && silent(Some(&run), SILENT + 1));
     assert!(!silent(None, START) && silent(None, START + 1));
 }
 
@@ -178,9 +178,9 @@ fn those_come_first_that_somebody_has_to_look_at_and_all_are_counted() {
 
 #[test]
 fn the_json_has_its_version_and_the_fields_that_are_promised() {
-    let story = told([line(1, "image", StepState::Started, None)]);
+    let run = told([line(1, "image", StepState::Started, None)]);
     let machine = machine(MAC, &BEGUN);
-    let view = FleetView::new([(&machine, Some(&story), ConfigurationFit::Own)].into_iter(), NOW);
+    let view = FleetView::new([(&machine, Some(&run), ConfigurationFit::Own)].into_iter(), NOW);
     let json = serde_json::to_value(&view).unwrap();
     assert_eq!(hello(1).hostname.as_deref(), json["machines"][0]["name"].as_str());
     let mut row = json["machines"][0].clone();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::machine_store::sqlite::Sqlite;
+use crate::machine_store::sqlite::SqliteStore;
 use crate::test_support::told;
 use base::failure::{class_of, render};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn what_an_earlier_version_kept_is_taken_over_once() {
     denied["permission"] = "denied".into();
     write(directory.path(), &[old(1, A, "installed", Some("mac-a.yaml")), denied]);
     for _ in 0..2 {
-        let store = Sqlite::open(directory.path()).unwrap();
+        let store = SqliteStore::open(directory.path()).unwrap();
         let machines = all(&store);
         assert_eq!(machines.len(), 2);
         let find = |number: u128| machines.iter().find(|one| one.id.as_uuid().as_u128() == number).unwrap();
@@ -57,12 +57,12 @@ fn what_an_earlier_version_kept_is_taken_over_once() {
 fn a_file_that_was_taken_over_before_the_server_was_killed_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), &[old(1, A, "installed", Some("mac-a.yaml"))]);
-    drop(Sqlite::open(directory.path()).unwrap());
+    drop(SqliteStore::open(directory.path()).unwrap());
     write(
         directory.path(),
         &[old(1, A, "waiting", Some("mac-a.yaml")), old(9, B, "booting", Some("mac-a.yaml"))],
     );
-    let machines = all(&Sqlite::open(directory.path()).unwrap());
+    let machines = all(&SqliteStore::open(directory.path()).unwrap());
     assert_eq!((machines.len(), machines[0].state), (1, DeploymentState::Installed));
 }
 
@@ -74,7 +74,7 @@ fn of_two_machines_with_one_configuration_the_one_that_must_not_install_counts()
     let machines =
         [old(1, A, "booting", Some("node-1.yaml")), old(2, B, "installed", Some("node-1.yaml")), denied];
     write(directory.path(), &machines);
-    let machines = all(&Sqlite::open(directory.path()).unwrap());
+    let machines = all(&SqliteStore::open(directory.path()).unwrap());
     assert_eq!(machines.len(), 1);
     assert_eq!(
         (machines[0].state, machines[0].permission),
@@ -98,7 +98,7 @@ fn a_state_file_of_any_size_that_was_written_is_read() {
         .collect();
     write(directory.path(), &machines);
     assert!(std::fs::metadata(directory.path().join(NAME)).unwrap().len() > 64 << 20);
-    assert_eq!(all(&Sqlite::open(directory.path()).unwrap()).len(), 70);
+    assert_eq!(all(&SqliteStore::open(directory.path()).unwrap()).len(), 70);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_file_that_cannot_be_read_is_not_taken_for_an_empty_one() {
     for text in ["", "{}", r#"{"format": 2, "machines": []}"#, r#"{"format": 1, "machines": [{}]}"#] {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(NAME), text).unwrap();
-        let error = Sqlite::open(directory.path()).unwrap_err();
+        let error = SqliteStore::open(directory.path()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid, "{text}");
         assert!(render(&error).contains("install again"), "{}", render(&error));
         assert!(directory.path().join(NAME).exists());

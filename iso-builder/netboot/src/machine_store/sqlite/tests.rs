@@ -7,14 +7,14 @@ use std::os::unix::fs::PermissionsExt;
 
 const NOW: Moment = Moment(7);
 
-fn store() -> (tempfile::TempDir, Sqlite) {
+fn store() -> (tempfile::TempDir, SqliteStore) {
     let directory = tempfile::tempdir().unwrap();
-    let store = Sqlite::open(&directory.path().join("state")).unwrap();
+    let store = SqliteStore::open(&directory.path().join("state")).unwrap();
     (directory, store)
 }
 
 /// As others use it.
-fn of(store: &Sqlite) -> &dyn MachineStore {
+fn of(store: &SqliteStore) -> &dyn MachineStore {
     store
 }
 
@@ -22,11 +22,11 @@ fn machine(query: &str) -> Machine {
     Machine::stranger(told(query), NOW)
 }
 
-fn put(store: &Sqlite, machine: &Machine) -> Result<()> {
+fn put(store: &SqliteStore, machine: &Machine) -> Result<()> {
     of(store).change(Durability::Full, |records| records.put(machine))
 }
 
-fn all(store: &Sqlite) -> Vec<Machine> {
+fn all(store: &SqliteStore) -> Vec<Machine> {
     of(store).read(|records| records.list(usize::MAX)).unwrap()
 }
 
@@ -39,13 +39,13 @@ fn a_record_is_the_same_when_the_server_starts_again() {
     machine.configuration = Some("node-1.yaml".into());
     machine.apply(DeploymentEvent::Booted, Moment(8));
     machine.asked("192.0.2.1".parse().unwrap(), &told("serial=a"), Moment(9));
-    machine.taken = Some(token::Ticket::new(machine.id, 4, NOW).unwrap().into());
+    machine.taken = Some(token::DeploymentTicket::new(machine.id, 4, NOW).unwrap().into());
     machine.generation = u32::MAX;
     machine.permission = InstallPermission::Denied;
     put(&store, &machine).unwrap();
     let key = store.key();
     drop(store);
-    let store = Sqlite::open(&directory.path().join("state")).unwrap();
+    let store = SqliteStore::open(&directory.path().join("state")).unwrap();
     assert_eq!((all(&store), store.key()), (vec![machine], key));
     let (_other, other) = self::store();
     assert_ne!(other.key(), key);
@@ -188,7 +188,7 @@ fn who_looks_does_not_hold_up_who_changes() {
 #[test]
 fn a_second_server_does_not_take_the_same_state() {
     let (directory, _store) = store();
-    let error = Sqlite::open(&directory.path().join("state")).unwrap_err();
+    let error = SqliteStore::open(&directory.path().join("state")).unwrap_err();
     assert_eq!(class_of(&error), Class::Invalid);
     assert!(render(&error).contains("another server uses the state"), "{}", render(&error));
 }
@@ -207,7 +207,7 @@ fn a_state_that_cannot_be_read_is_not_taken_for_an_empty_one() {
     for make in made {
         let directory = tempfile::tempdir().unwrap();
         make(&directory.path().join(NAME));
-        let error = Sqlite::open(directory.path()).unwrap_err();
+        let error = SqliteStore::open(directory.path()).unwrap_err();
         assert_eq!(class_of(&error), Class::Invalid, "{}", render(&error));
         assert!(render(&error).contains("install again"), "{}", render(&error));
     }

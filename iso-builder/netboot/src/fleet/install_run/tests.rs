@@ -29,43 +29,43 @@ fn end(seq: u64, code: u8) -> Event {
     Event { exit_code: Some(code), message: "over".into(), ..event(seq, "run", State::Done) }
 }
 
-pub(crate) fn told(lines: impl IntoIterator<Item = Line>) -> Story {
-    let mut story = Story::new(Uuid::from_u128(1), NOW);
+pub(crate) fn told(lines: impl IntoIterator<Item = Line>) -> InstallRun {
+    let mut run = InstallRun::new(Uuid::from_u128(1), NOW);
     for (seconds, line) in lines.into_iter().enumerate() {
-        story.hear(&hello(1), &[line], NOW.plus(seconds as u64));
+        run.receive(&hello(1), &[line], NOW.plus(seconds as u64));
     }
-    story
+    run
 }
 
-fn events(events: impl IntoIterator<Item = Event>) -> Story {
+fn events(events: impl IntoIterator<Item = Event>) -> InstallRun {
     told(events.into_iter().map(Line::Event))
 }
 
 #[test]
 fn a_step_with_a_length_has_a_percentage_a_rate_and_an_end_in_sight() {
-    let story = events([
+    let run = events([
         counted(1, State::Started, 0),
         counted(2, State::Progress, 100),
         counted(4, State::Progress, 300),
     ]);
-    let work = story.work.as_ref().unwrap();
+    let work = run.work.as_ref().unwrap();
     assert_eq!((work.percent(), work.rate(), work.left()), (30, Some(100), Some(7)));
-    assert_eq!((story.stage, story.since, story.heard), (MachineStage::Writing, NOW, NOW.plus(2)));
-    let mut story = story;
-    story.hear(&hello(1), &[Line::Event(counted(5, State::Done, 1000))], NOW.plus(9));
-    assert_eq!((story.work, story.steps[0].until), (None, Some(NOW.plus(9))));
+    assert_eq!((run.stage, run.since, run.last_report), (MachineStage::Writing, NOW, NOW.plus(2)));
+    let mut run = run;
+    run.receive(&hello(1), &[Line::Event(counted(5, State::Done, 1000))], NOW.plus(9));
+    assert_eq!((run.work, run.steps[0].until), (None, Some(NOW.plus(9))));
 }
 
 #[test]
 fn clocks_that_jump_and_counts_that_cannot_be_make_no_rate() {
     let mut back = counted(3, State::Progress, 500);
     back.time = "2020-01-01T00:00:00Z".into();
-    let story = events([counted(1, State::Started, 0), back]);
-    assert_eq!(story.work.as_ref().unwrap().rate(), None);
-    let story = events([counted(1, State::Started, 900), counted(2, State::Progress, 400)]);
-    assert_eq!(story.work.as_ref().unwrap().rate(), None);
-    let story = events([counted(1, State::Started, 0), counted(2, State::Progress, 5000)]);
-    assert_eq!(story.work.as_ref().unwrap().percent(), 100);
+    let run = events([counted(1, State::Started, 0), back]);
+    assert_eq!(run.work.as_ref().unwrap().rate(), None);
+    let run = events([counted(1, State::Started, 900), counted(2, State::Progress, 400)]);
+    assert_eq!(run.work.as_ref().unwrap().rate(), None);
+    let run = events([counted(1, State::Started, 0), counted(2, State::Progress, 5000)]);
+    assert_eq!(run.work.as_ref().unwrap().percent(), 100);
     let nothing = Event { total: Some(0), bytes: Some(0), ..event(1, "image", State::Started) };
     assert_eq!(events([nothing]).work.unwrap().percent(), 100);
 }
@@ -102,13 +102,13 @@ fn the_stage_begins_with_a_step_and_the_run_ends_it() {
 #[test]
 fn why_it_failed_and_the_log_come_after_the_last_event() {
     let failed = Failed { causes: vec!["a".into(), "b".into()], hints: vec!["c".into()], exit_code: 6 };
-    let story = told([
+    let run = told([
         Line::Event(end(1, 6)),
         Line::Failure(failed.clone()),
         Line::Log("one".into()),
         Line::Log("two".into()),
     ]);
-    assert_eq!((story.failure, story.log.as_str()), (Some(failed), "two"));
+    assert_eq!((run.failure, run.log.as_str()), (Some(failed), "two"));
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn lines_that_no_installer_makes_are_refused() {
 
 #[test]
 fn a_run_with_endless_steps_is_remembered_in_part() {
-    let story = events((1..1000).map(|seq| event(seq, "image", State::Started)));
-    assert_eq!(story.steps.len(), STEPS);
+    let run = events((1..1000).map(|seq| event(seq, "image", State::Started)));
+    assert_eq!(run.steps.len(), STEPS);
 }
 
 fn any_line() -> impl Strategy<Value = Line> {
@@ -204,9 +204,9 @@ proptest! {
     #[test]
     fn no_stream_of_lines_makes_the_fold_panic(lines in prop::collection::vec(any_line(), 0..60)) {
         let checked: Vec<_> = lines.into_iter().filter(|line| check(line).is_ok()).collect();
-        let story = told(checked);
-        prop_assert!(story.steps.len() <= STEPS && story.log.len() <= LOG);
-        if let Some(work) = &story.work {
+        let run = told(checked);
+        prop_assert!(run.steps.len() <= STEPS && run.log.len() <= LOG);
+        if let Some(work) = &run.work {
             prop_assert!(work.percent() <= 100);
             let _ = (work.rate(), work.left());
         }

@@ -37,7 +37,7 @@ pub enum InvalidReport {
 
 /// A step of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoryStep {
+pub struct InstallStep {
     /// Its stable name.
     pub id: String,
     /// For people.
@@ -65,9 +65,9 @@ pub struct StepProgress {
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Story {
-    /// Which run; another one is another story.
-    pub run: Uuid,
+pub struct InstallRun {
+    /// Which run; another one is another run.
+    pub id: Uuid,
     /// Whether who tells it has taken the configuration.
     pub has_taken: bool,
     /// The name that the node will have.
@@ -79,9 +79,9 @@ pub struct Story {
     /// Since when it is there, by the clock of the server.
     pub since: Moment,
     /// When something came last.
-    pub heard: Moment,
+    pub last_report: Moment,
     /// The steps so far.
-    pub steps: Vec<StoryStep>,
+    pub steps: Vec<InstallStep>,
     /// Counted in bytes, while a step with a length runs.
     pub work: Option<StepProgress>,
     /// The latest message.
@@ -176,18 +176,18 @@ fn time(event: &Event) -> Option<i64> {
     event.time.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
 }
 
-impl Story {
+impl InstallRun {
     /// A run of which nothing is known yet.
     #[must_use]
-    pub fn new(run: Uuid, now: Moment) -> Self {
+    pub fn new(id: Uuid, now: Moment) -> Self {
         Self {
-            run,
+            id,
             has_taken: false,
             hostname: None,
             product: None,
             stage: MachineStage::Preparing,
             since: now,
-            heard: now,
+            last_report: now,
             steps: Vec::new(),
             work: None,
             message: String::new(),
@@ -199,8 +199,8 @@ impl Story {
     }
 
     /// Takes in what came in one request, which has been checked. What came before, and comes again, changes nothing.
-    pub fn hear(&mut self, hello: &Hello, lines: &[Line], now: Moment) {
-        self.heard = now;
+    pub fn receive(&mut self, hello: &Hello, lines: &[Line], now: Moment) {
+        self.last_report = now;
         self.hostname = hello.hostname.clone().or(self.hostname.take());
         self.product = hello.product.clone().or(self.product.take());
         for line in lines {
@@ -273,7 +273,7 @@ impl Story {
         }
         if self.steps.len() < STEPS {
             let (id, message) = (event.step.clone(), event.message.clone());
-            self.steps.push(StoryStep { id, message, state: event.state, since: now, until: None });
+            self.steps.push(InstallStep { id, message, state: event.state, since: now, until: None });
         }
         self.work = event.total.map(|total| StepProgress {
             step: event.step.clone(),
@@ -295,7 +295,7 @@ impl Story {
     }
 
     fn end(&mut self, event: &Event, now: Moment) {
-        let open = |step: &&mut StoryStep| step.id == event.step && step.until.is_none();
+        let open = |step: &&mut InstallStep| step.id == event.step && step.until.is_none();
         if let Some(step) = self.steps.iter_mut().rev().find(open) {
             (step.state, step.until) = (event.state, Some(now));
         }

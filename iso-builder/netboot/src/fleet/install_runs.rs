@@ -1,0 +1,68 @@
+//! What all machines have told, within limits of memory.
+
+use std::collections::BTreeMap;
+
+use model::fleet::{Hello, Line};
+
+use crate::machine_id::MachineId;
+use crate::moment::Moment;
+
+use super::install_run::{InstallRun, RunOutcome};
+
+/// All logs together, in bytes; beyond it those go that are the oldest.
+const LOGS: usize = 32 << 20;
+/// So many machines tell their runs.
+const MOST: usize = 2000;
+
+/// What all machines have told.
+#[derive(Clone, Debug, Default)]
+pub struct InstallRuns(BTreeMap<MachineId, InstallRun>);
+
+impl InstallRuns {
+    /// What this machine has told.
+    #[must_use]
+    pub fn get(&self, id: MachineId) -> Option<&InstallRun> {
+        self.0.get(&id)
+    }
+
+    /// Takes in what [`super::install_run::read`] has checked. `has_taken` says whether the one who tells it has taken the
+    /// configuration: what anybody else told before is no part of that run. Returns whether the run is a new one, and
+    /// what the run has come to, if it is over.
+    pub fn receive(
+        &mut self,
+        id: MachineId,
+        has_taken: bool,
+        (hello, lines): (&Hello, &[Line]),
+        now: Moment,
+    ) -> (bool, Option<RunOutcome>) {
+        let same = |run: &InstallRun| run.id == hello.run && run.has_taken == has_taken;
+        let new = !self.0.get(&id).is_some_and(same);
+        if new {
+            let mut run = InstallRun::new(hello.run, now);
+            run.has_taken = has_taken;
+            self.0.insert(id, run);
+        }
+        let Some(run) = self.0.get_mut(&id) else { return (new, None) };
+        run.receive(hello, lines, now);
+        let outcome = run.outcome();
+        self.make_room(id);
+        (new, outcome)
+    }
+
+    /// Forgets what is oldest, where there is too much; `keep` has just spoken.
+    fn make_room(&mut self, keep: MachineId) {
+        let others = |run: &(&MachineId, &InstallRun)| *run.0 != keep;
+        while self.0.len() > MOST {
+            let oldest =
+                self.0.iter().filter(others).min_by_key(|(_, run)| run.last_report).map(|(id, _)| *id);
+            let Some(oldest) = oldest else { return };
+            self.0.remove(&oldest);
+        }
+        while self.0.values().map(|run| run.log.len()).sum::<usize>() > LOGS {
+            let logs = self.0.iter().filter(others).filter(|(_, run)| !run.log.is_empty());
+            let oldest = logs.min_by_key(|(_, run)| run.last_report).map(|(id, _)| *id);
+            let Some(run) = oldest.and_then(|oldest| self.0.get_mut(&oldest)) else { return };
+            run.log = String::new();
+        }
+    }
+}
