@@ -1,10 +1,9 @@
-//! An authority of the server's own, for who has none: made once and kept in the directory of the state, so that what
-//! trusts it goes on doing so. With it the server gives itself a certificate whenever it starts, for the names that it
-//! has then.
+//! The server's own certificate authority, for operators who have none. It is made once and kept in the state directory, so
+//! that clients which trust it go on doing so. Every start of the server issues a certificate for the names that it has then.
 //!
-//! Who trusts an authority trusts it for every site, unless it is constrained. So this one is, to the names and addresses that
-//! the server has when it is made (RFC 5280, section 4.2.1.10, critical): whoever gets hold of its key can pass for this server
-//! and for nobody else. One without constraints is not used any more.
+//! A client that trusts an authority trusts it for every site, unless it has name constraints. This one is constrained to the
+//! names and addresses that the server has when it is made (RFC 5280, section 4.2.1.10, critical): whoever gets hold of its key
+//! can pass for this server only. An authority without constraints, which earlier versions made, is replaced.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,18 +30,18 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
-/// The authority's certificate, for everybody.
+/// World-readable.
 const AUTHORITY: &str = "authority.pem";
-/// Its private key, for nobody.
+/// Readable by the server's user alone.
 const AUTHORITY_KEY: &str = "authority.key";
 const SERVER: &str = "server.pem";
 const SERVER_KEY: &str = "server.key";
-/// How long the authority is one, in years. Whoever trusts it has to be told the next by hand, and all that it can vouch for
-/// in that time is this server.
+/// Validity of the authority's certificate, in years. Its successor has to be given to every client by hand, and all
+/// that it can vouch for in that time is this server.
 const LASTS: i16 = 10;
-/// How long a certificate that it gives is valid, in years. The next start makes another.
+/// Validity of the server's certificate, in years. Every start of the server issues a new one.
 const VALID: i16 = 2;
-/// The first year in which all this is valid: clocks of new machines may be far behind.
+/// The first year in which the certificates are valid: clocks of new machines may be far behind.
 const SINCE: i32 = 2020;
 
 /// The authority's certificate, which clients are to trust.
@@ -54,25 +53,24 @@ pub struct CertificateAuthority {
     pub fingerprint: Digest,
 }
 
-/// What the server has.
+/// The server's certificate and what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnCertificate {
-    /// Its authority.
     pub authority: CertificateAuthority,
-    /// The server's certificate, in PEM.
+    /// In PEM.
     pub certificate: PathBuf,
-    /// Its private key, in PEM.
+    /// In PEM.
     pub key: PathBuf,
-    /// What the operator has to know of how they came about.
+    /// Messages for the operator.
     pub notices: Vec<String>,
 }
 
 /// Host names and addresses of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateNames {
-    /// Those that machines are told to use.
+    /// The names that machines are told to use.
     pub required: BTreeSet<String>,
-    /// Those that it has besides.
+    /// The server's other names.
     pub further: BTreeSet<String>,
 }
 
@@ -82,9 +80,9 @@ impl CertificateNames {
     }
 }
 
-/// The authority in `directory`, made where there is none that is constrained, and a certificate of it for those of `names`
-/// that it may vouch for. [`Class::Invalid`] is a key that cannot be read as one, and an authority that may not vouch for
-/// a name that machines are told to use.
+/// Reads the authority in `directory`, or makes one where there is none with name constraints, and issues a certificate
+/// for those of `names` that it may vouch for. A key that cannot be read, and an authority that may not vouch for a
+/// required name, are [`Class::Invalid`].
 pub fn keep(directory: &Path, names: &CertificateNames, now: Timestamp) -> Result<OwnCertificate> {
     let file = directory.join(AUTHORITY);
     let mut notices = Vec::from_iter(discard_unconstrained(directory)?);
@@ -122,9 +120,9 @@ fn not_for(name: &str, directory: &Path) -> anyhow::Error {
     let what = format!("the server's authority in {} may not vouch for {name}", directory.display());
     let hint = format!(
         "Use a name or an address that the server had when {AUTHORITY} was made, or remove {AUTHORITY} and \
-         {AUTHORITY_KEY}; what trusts the old authority has to be told the new one."
+         {AUTHORITY_KEY} and give clients the new authority."
     );
-    let why = "an authority is for the names that its server had when it was made";
+    let why = "the authority is constrained to the names that the server had when it was made";
     Failure::new(Class::Invalid, what).because(anyhow::anyhow!(why)).hint(hint).into()
 }
 
@@ -133,14 +131,15 @@ fn read(file: &Path) -> Result<CertificateDer<'static>> {
         .class(Class::Invalid, || format!("reading the server's authority {}", file.display()))
 }
 
-/// Those who trust only `authority`.
+/// A root store with `authority` alone.
 fn trusting(authority: &CertificateDer<'static>) -> Result<RootCertStore> {
     let mut store = RootCertStore::empty();
     store.add(authority.clone()).class(Class::Invalid, || "reading the server's authority".into())?;
     Ok(store)
 }
 
-/// Removes an authority that could vouch for every site, with its key, so that nobody ever can: what to tell the operator.
+/// Removes an authority without name constraints, which could vouch for every site, and its key. Returns a message for
+/// the operator.
 fn discard_unconstrained(directory: &Path) -> Result<Option<String>> {
     let file = directory.join(AUTHORITY);
     if !file.exists() {
@@ -150,7 +149,7 @@ fn discard_unconstrained(directory: &Path) -> Result<Option<String>> {
     if store.roots.iter().all(|root| root.name_constraints.is_some()) {
         return Ok(None);
     }
-    // The certificate last: as long as it is there, this is done again.
+    // The certificate is removed last: if this is interrupted, it is repeated as long as the certificate is there.
     for path in [directory.join(AUTHORITY_KEY), file.clone()] {
         match fs::remove_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -158,14 +157,14 @@ fn discard_unconstrained(directory: &Path) -> Result<Option<String>> {
         }
     }
     Ok(Some(format!(
-        "{} was of an older version and could vouch for every site; its key was removed and another authority made. \
-         Whatever trusts the old one has to forget it and to be told the new one",
+        "{} was of an older version and could vouch for every site; its key was removed and a new authority made. \
+         Remove the old one from every client that trusts it, and give it the new one",
         file.display()
     )))
 }
 
-/// Which of `names` those who trust `authority` take a certificate for from `issuer`, and which they do not. It is they who
-/// are asked, so that this cannot differ from what they do.
+/// Splits `names` into those for which a client that trusts `authority` accepts a certificate of `issuer`, and the
+/// others. The client's own verifier decides, so that this cannot differ from what clients do.
 fn permitted(
     authority: &CertificateDer<'static>,
     issuer: &Issuer<'_, KeyPair>,
@@ -173,7 +172,7 @@ fn permitted(
     names: &CertificateNames,
     now: Timestamp,
 ) -> Result<(BTreeSet<String>, BTreeSet<String>)> {
-    let what = || "looking at what the server's authority is for".to_owned();
+    let what = || "checking the names of the server's authority".to_owned();
     let (trusting, provider) = (Arc::new(trusting(authority)?), Arc::new(default_provider()));
     let verifier = WebPkiServerVerifier::builder_with_provider(trusting, provider).build();
     let verifier = verifier.class(Class::Unexpected, what)?;
@@ -187,7 +186,7 @@ fn permitted(
     Ok(names.all().into_iter().partition(|name| is_permitted(name).is_some()))
 }
 
-/// The private key of the authority, made where there is none.
+/// Reads the authority's private key, or makes one where there is none.
 fn authority_key(path: &Path) -> Result<KeyPair> {
     let what = || format!("reading the private key of the server's authority {}", path.display());
     if !fs::exists(path).class(Class::DiskIo, what)? {
@@ -196,23 +195,24 @@ fn authority_key(path: &Path) -> Result<KeyPair> {
         return Ok(key);
     }
     let text = read_text(path).class(Class::DiskIo, what)?;
-    // What is wrong with it could quote it.
+    // The original error could quote the key.
     KeyPair::from_pem(&text).map_err(|_| {
         Failure::new(Class::Invalid, what())
-            .because(anyhow::anyhow!("it is no private key in PEM"))
-            .hint(format!("Remove it and {AUTHORITY} beside it; what trusts the old authority has to be told the new one."))
+            .because(anyhow::anyhow!("it is not a private key in PEM"))
+            .hint(format!("Remove it and {AUTHORITY} beside it, then give clients the new authority."))
             .into()
     })
 }
 
-/// What the authority says of itself. Two servers have two names.
+/// The content of the authority's certificate. Its common name is derived from the key, so that two servers have two
+/// names.
 fn issuing(key: &KeyPair, names: &CertificateNames, now: Timestamp) -> CertificateParams {
     let mut params = CertificateParams::default();
     let mark = Digest::of(key.public_key_raw()).to_string();
     params.distinguished_name = named(&format!("iso-builder serve {}", &mark[..8]));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    // Names in mail addresses and signatures of programs are none that the constraints speak of.
+    // The constraints do not cover mail addresses and signatures of programs.
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let permitted_subtrees = names.all().iter().map(|name| subtree(name)).collect();
     params.name_constraints = Some(NameConstraints { permitted_subtrees, excluded_subtrees: Vec::new() });
@@ -220,8 +220,9 @@ fn issuing(key: &KeyPair, names: &CertificateNames, now: Timestamp) -> Certifica
     params
 }
 
-/// The one name or address, and for a name those below it, which RFC 5280 does not let apart. Of a kind of which nothing is
-/// permitted everything would be, but a server always has names and addresses of both kinds: those of the loopback.
+/// A constraint to this name or address. A name includes its subdomains, which RFC 5280 cannot exclude. If a
+/// certificate had no constraint of one kind, all names of that kind would be permitted; but a server always has a host
+/// name and addresses, those of the loopback interface.
 fn subtree(name: &str) -> GeneralSubtree {
     match name.parse() {
         Ok(IpAddr::V4(address)) => GeneralSubtree::IpAddress(CidrSubnet::V4(address.octets(), [0xff; 4])),
@@ -249,17 +250,17 @@ fn named(name: &str) -> DistinguishedName {
 fn within(params: &mut CertificateParams, now: Timestamp, years: i16) {
     let today = now.to_zoned(TimeZone::UTC).date();
     params.not_before = date_time_ymd(SINCE, 1, 1);
-    // A day that every month has.
+    // Every month has a day 28.
     params.not_after = date_time_ymd(i32::from(today.year() + years), today.month().unsigned_abs(), 28);
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
     write_atomically(path, text.as_bytes(), mode)
-        .class(Class::DiskIo, || format!("keeping {}", path.display()))
+        .class(Class::DiskIo, || format!("writing {}", path.display()))
 }
 
-/// The names of this server: machines are told the address that it listens on and the host of the URL `base`; besides it has
-/// those of this machine.
+/// The names of this server: required are the address that it listens on and the host of the URL `base`; further are
+/// the names and addresses of this machine.
 #[must_use]
 pub fn names(listen: IpAddr, base: Option<&str>) -> CertificateNames {
     let own: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
@@ -277,12 +278,12 @@ pub fn names(listen: IpAddr, base: Option<&str>) -> CertificateNames {
     CertificateNames { required, further }
 }
 
-/// The addresses of this machine that others can use.
+/// This machine's addresses, without link-local ones of IPv6.
 pub(super) fn interfaces() -> Vec<IpAddr> {
     let address = |interface: nix::ifaddrs::InterfaceAddress| -> Option<IpAddr> {
         let address = interface.address?;
         let six = || address.as_sockaddr_in6().map(|address| address.ip());
-        // Addresses of one link mean nothing without the link.
+        // Link-local addresses need a zone, which names do not have.
         let six = || six().filter(|address| !address.is_unicast_link_local()).map(IpAddr::V6);
         address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip())).or_else(six)
     };

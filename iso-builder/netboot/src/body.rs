@@ -1,6 +1,5 @@
-//! Bodies. That of a response which is a file is read piece by piece, at the pace at which the client takes it, so that a
-//! transfer costs one piece of memory however large the file is. That of a request tells the connection limit while it
-//! is being received.
+//! Bodies. A response's file is read piece by piece, as fast as the client takes it, so that a transfer costs one piece of
+//! memory however large the file is. A request's body tells the connection limit while it is being received.
 
 use std::fmt;
 use std::future::Future;
@@ -19,22 +18,18 @@ use super::files::ServedFile;
 use super::range::ByteSpan;
 use super::transfer_rate::TransferPhase;
 
-/// Bytes of a file that are in memory for one transfer. More of them make a transfer no quicker.
+/// Bytes of a file that one transfer has in memory. Larger pieces make it no faster.
 const PIECE: u64 = 256 * 1024;
 
-/// The body of a response.
 pub struct ResponseBody {
     kind: Kind,
-    /// What lasts as long as the response: that its connection is being answered.
+    /// Dropped with the response: ends the phase "answering" of its connection.
     _held: Option<Box<dyn Send>>,
 }
 
-/// What a body consists of.
 #[derive(Debug)]
 pub enum BodyParts {
-    /// Bytes that are in memory.
     Whole(Bytes),
-    /// A part of a file.
     Part(ServedFile, ByteSpan),
 }
 
@@ -50,26 +45,24 @@ impl fmt::Debug for ResponseBody {
 }
 
 impl ResponseBody {
-    /// Bytes that are in memory.
     #[must_use]
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         Self { kind: Kind::Whole(bytes.into()), _held: None }
     }
 
-    /// A part of a file.
     #[must_use]
     pub fn part(served: ServedFile, left: ByteSpan) -> Self {
         Self { kind: Kind::Part { served, left, reading: None }, _held: None }
     }
 
-    /// The same, and `held` is dropped when the body has been sent or given up.
+    /// Drops `held` when the body has been sent or abandoned.
     #[must_use]
     pub fn holding(mut self, held: impl Send + 'static) -> Self {
         self._held = Some(Box::new(held));
         self
     }
 
-    /// What is to be sent, for who sends it without asking the body for it.
+    /// The content, for `sendfile`, which sends it without polling the body.
     #[must_use]
     pub fn into_parts(self) -> BodyParts {
         match self.kind {
@@ -78,7 +71,7 @@ impl ResponseBody {
         }
     }
 
-    /// Bytes that are still to come.
+    /// Bytes that are still to be sent.
     fn left(&self) -> u64 {
         match &self.kind {
             Kind::Whole(bytes) => bytes.len() as u64,
@@ -123,7 +116,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// Reads the next piece where waiting for a disk holds up nobody else.
+/// Reads the next piece on a thread that may wait for the disk.
 fn read(served: ServedFile, left: ByteSpan) -> JoinHandle<io::Result<Bytes>> {
     tokio::task::spawn_blocking(move || {
         let mut piece = vec![0; usize::try_from(left.length().min(PIECE)).unwrap_or(usize::MAX)];
@@ -136,7 +129,7 @@ fn read(served: ServedFile, left: ByteSpan) -> JoinHandle<io::Result<Bytes>> {
     })
 }
 
-/// The body of a request. Nothing of it is received before somebody asks for it.
+/// The body of a request, which is only received when it is polled.
 #[derive(Debug)]
 pub struct RequestBody<B> {
     body: B,
@@ -146,14 +139,14 @@ pub struct RequestBody<B> {
 }
 
 impl<B: Body> RequestBody<B> {
-    /// The body of a request on the connection that `permit` is of.
+    /// `permit` is that of the connection.
     #[must_use]
     pub fn new(body: B, permit: &Arc<ConnectionPermit>) -> Self {
         let unread = Arc::new(AtomicBool::new(!body.is_end_stream()));
         Self { body, permit: Arc::clone(permit), receiving: false, unread }
     }
 
-    /// Whether some of it has not been received.
+    /// Whether part of the body has not been received.
     #[must_use]
     pub fn unread(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.unread)

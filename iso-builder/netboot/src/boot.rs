@@ -1,8 +1,8 @@
-//! What machines boot: scripts of iPXE and of GRUB. Pure functions of what is served and of the machine.
+//! Boot scripts of iPXE and GRUB. Pure functions of what is served and of the machine.
 //!
-//! iPXE tells the addresses of its cards, UUID, serial number and asset tag. The signed GRUB of Debian 12 can tell
-//! nothing but the address of the card that it was started from, for it has no module that reads the firmware's tables;
-//! and its HTTP knows port 80 only.
+//! iPXE sends the MAC addresses of its cards, UUID, serial number and asset tag. The signed GRUB of Debian 12 sends only the
+//! address of the card that it was started from, for it has no module that reads the firmware's tables; and its HTTP client
+//! knows port 80 only.
 
 use std::fmt::Write as _;
 
@@ -14,28 +14,28 @@ use model::release::Purpose;
 use super::files::MediumFiles;
 use super::machine::DiskBootReason;
 
-/// Where everything of the medium is served.
+/// The medium's files.
 pub const MEDIUM: &str = "/medium/";
-/// Where iPXE asks with what it knows of the machine.
+/// iPXE's request for a boot script, with the machine's identity as its query.
 pub const BOOT: &str = "/v1/boot";
-/// Where GRUB asks, with the address of a card behind it.
+/// GRUB's request for its commands; a MAC address follows.
 pub const GRUB: &str = "/v1/grub/";
-/// Where a configuration is, with its token behind it.
+/// A machine's configuration; its token follows.
 pub const CONFIGURATION: &str = "/v1/config/";
-/// Where a machine reports, with its token behind it.
+/// Reports of installs; the token follows.
 pub const REPORT: &str = "/v1/report/";
 
-/// How often a loader asks or loads before it leaves the machine to its disk.
+/// Attempts of a loader before it boots from disk.
 const ATTEMPTS: u32 = 5;
 /// Seconds between two attempts.
 const PAUSE: u32 = 10;
-/// The setting in which iPXE counts loads that failed. Settings outlive the script that makes them.
+/// The iPXE setting that counts failed loads. Settings outlive the script that makes them.
 const FAILURES: &str = "failures";
-/// How iPXE leaves the machine to its disk. UEFI firmware goes on with the next entry of its boot order where a loader
-/// failed; one that ends well makes it stop and show its menu (UEFI 2.10, 3.1.1). A BIOS is told to start the first disk.
+/// How iPXE boots from disk. UEFI firmware tries the next entry of its boot order if a loader failed; if the loader
+/// ended well, it shows its menu (UEFI 2.10, 3.1.1). A BIOS is told to start the first disk.
 const IPXE_DISK: &str = "iseq ${platform} efi && exit 1 ||\nsanboot --no-describe --drive 0x80 || exit 1\n";
 
-/// What every machine boots.
+/// The installing system, which is the same for every machine.
 #[derive(Clone, Debug)]
 pub struct BootSystem {
     product: String,
@@ -47,17 +47,17 @@ pub struct BootSystem {
     arguments: Vec<String>,
 }
 
-/// What only one deployment of one machine gets.
+/// The tokens of one deployment of one machine.
 #[derive(Clone, Copy, Debug)]
 pub struct DeploymentTokens<'a> {
-    /// Opens the configuration.
+    /// For [`CONFIGURATION`].
     pub configuration: &'a str,
-    /// Lets it report.
+    /// For [`REPORT`].
     pub report: &'a str,
 }
 
 impl BootSystem {
-    /// The system on the medium that `files` are of, with further kernel arguments.
+    /// The system on the medium; `further` are more kernel arguments.
     pub fn of(files: &MediumFiles, further: &[String]) -> Result<Self> {
         let release = files.release();
         let path = |purpose| files.path_of(purpose).map(|(path, _)| path.to_owned());
@@ -118,7 +118,7 @@ impl BootSystem {
         )
     }
 
-    /// The commands with which GRUB starts an install. Where that fails, [`grub_start`] goes on.
+    /// The commands with which GRUB starts an install. If that fails, [`grub_start`] continues.
     #[must_use]
     pub fn grub(&self, base: &str, deployment: DeploymentTokens<'_>) -> String {
         let Self { product, kernel, initrd, .. } = self;
@@ -135,7 +135,7 @@ impl BootSystem {
     }
 }
 
-/// Those of the kernel's arguments that are part of the install's configuration, stronger than all of its documents.
+/// The kernel arguments that are part of the install's configuration. They take precedence over its documents.
 #[must_use]
 pub fn parameters(base: &str, token: &str) -> [String; 4] {
     let medium = format!("{base}{MEDIUM}");
@@ -143,25 +143,25 @@ pub fn parameters(base: &str, token: &str) -> [String; 4] {
         "nqrust.install.automatic=true".into(),
         format!("nqrust.install.medium={}", medium.trim_end_matches('/')),
         format!("nqrust.install.config_url={base}{CONFIGURATION}{token}"),
-        // Whoever deploys a machine again wants the node on it to go, once: a machine that starts with these parameters a
+        // A redeployment replaces the node on the machine, but only once: a machine that boots with these parameters a
         // second time finds the word on its disk.
         format!("nqrust.install.reinstall=once:{}", word(token)),
     ]
 }
 
-/// A word that belongs to one deployment and says nothing of its token.
+/// A word that identifies a deployment and does not reveal its token.
 fn word(token: &str) -> String {
     let mut word = Digest::of(format!("nqrust.install.reinstall {token}").as_bytes()).to_string();
     word.truncate(16);
     word
 }
 
-/// The script that every iPXE begins with: it asks again with all that it knows of the machine. Addresses are relative
-/// to where the script came from. A server that does not answer is asked [`ATTEMPTS`] times, which is longer than it takes
-/// to start again; then the machine boots from its disk.
+/// The first script of every iPXE: it asks for [`BOOT`] with all that it knows of the machine. URLs are relative to
+/// that of the script. If the server does not answer, iPXE tries [`ATTEMPTS`] times, which takes longer than a restart
+/// of the server; then the machine boots from its disk.
 #[must_use]
 pub fn ipxe_start() -> String {
-    // Without colons: iPXE 1.0 takes what is before one for the scheme, in a relative address too.
+    // Without colons: iPXE 1.0 takes the text before one for the scheme, even in a relative URL.
     let mut query = "mac=${netX/mac:hexhyp}".to_owned();
     for card in 0..4 {
         let _ = write!(query, "&mac=${{net{card}/mac:hexhyp}}");
@@ -184,7 +184,8 @@ pub fn ipxe_start() -> String {
     )
 }
 
-/// What every GRUB begins with: `/grub/grub.cfg`. It has the same attempts; a script that boots nothing comes back here.
+/// The first commands of every GRUB, `/grub/grub.cfg`, with the same attempts. A script that boots nothing returns to
+/// them.
 #[must_use]
 pub fn grub_start() -> String {
     let attempts: Vec<String> = (1..=ATTEMPTS).map(|number| number.to_string()).collect();
@@ -201,19 +202,19 @@ pub fn grub_start() -> String {
     )
 }
 
-/// The script with which iPXE leaves the machine to its disk.
+/// The script with which iPXE boots from disk.
 #[must_use]
 pub fn ipxe_disk(why: DiskBootReason) -> String {
     format!("#!ipxe\necho Booting from disk: {why}\n{IPXE_DISK}")
 }
 
-/// The commands with which GRUB leaves the machine to its disk.
+/// The commands with which GRUB boots from disk.
 #[must_use]
 pub fn grub_disk(why: DiskBootReason) -> String {
     format!("echo {}\nsleep 2\nexit\n", quoted(&format!("Booting from disk: {why}")))
 }
 
-/// A word for GRUB's command line, in which single quotes keep everything but themselves.
+/// Quotes a word for GRUB's command line, where single quotes keep everything but themselves.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
     match word.chars().all(plain) && !word.is_empty() {
@@ -222,7 +223,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Whether an address or a further argument can stand in scripts: nothing in it ends a word or is expanded.
+/// Whether a URL or a kernel argument can stand in scripts: nothing in it ends a word or is expanded.
 #[must_use]
 pub fn is_plain(word: &str) -> bool {
     let plain =
@@ -283,13 +284,13 @@ mod tests {
     fn no_script_asks_for_ever() {
         let ipxe = [ipxe_start(), system().ipxe(BASE, DEPLOYMENT)];
         for text in ipxe {
-            // Each way back is behind a count that leaves for the disk.
+            // Each loop has a counter after which the machine boots from disk.
             let (before, after) = text.split_once("&& goto leave ||\n").unwrap();
             assert!(before.lines().rev().nth(1).is_some_and(|line| line.starts_with("inc ")), "{text}");
             assert!(after.contains("\n:leave\n") && text.ends_with(IPXE_DISK), "{text}");
             assert!(!before.contains("sleep") && !before.contains("goto ask"), "{text}");
         }
-        // A script of GRUB's has no way back at all: the first one's loop ends.
+        // GRUB's install script has no loop, and that of the first script ends.
         let system = system().grub(BASE, DEPLOYMENT);
         assert!(!system.contains("configfile") && !system.contains("/grub/grub.cfg"), "{system}");
         let start = grub_start();
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_command_line_fits_into_what_a_kernel_takes() {
-        // COMMAND_LINE_SIZE of x86 is 2048; the definition's own arguments need their part.
+        // COMMAND_LINE_SIZE of x86 is 2048; the image definition's arguments need room too.
         let token = "0".repeat(70);
         let deployment = DeploymentTokens { configuration: &token, report: &token };
         let line = system().arguments("http://a-rather-long-name.of-a-server.example.org:8080", deployment);

@@ -1,9 +1,9 @@
-//! Which record a request to boot is about: a pure function of what the request tells, the records that it touches, and
-//! the configurations.
+//! Finds the record for a request to boot: a pure function of the identity in the request, the records that have marks of
+//! it, and the configurations.
 //!
-//! A configuration is chosen by the marks of this very request and by nothing else. What is known from before, which
-//! includes the cards that installed machines have reported, can only speak against an install. Anybody can tell any
-//! marks; so marks of two machines in one request do not make one machine of them.
+//! Only marks in this very request can choose a configuration. What is known from before, such as the cards that installed
+//! machines have reported, can only prevent an install. Anybody can send any marks; so a request with marks of two machines
+//! does not make one machine of them.
 
 use std::collections::BTreeSet;
 
@@ -17,46 +17,40 @@ use super::machine::{
 use super::machine_id::MachineId;
 use super::moment::Moment;
 
-/// What a request tells of its machine.
+/// The identity that a request gives.
 #[derive(Clone, Debug)]
 pub struct ToldIdentity<'a> {
-    /// As it told it.
     pub identity: &'a Identity,
-    /// The same as keys.
+    /// The same identity as keys.
     pub marks: BTreeSet<IdentityKey>,
 }
 
 impl<'a> ToldIdentity<'a> {
-    /// What `identity` tells.
     #[must_use]
     pub fn new(identity: &'a Identity) -> Self {
         Self { identity, marks: identity_keys::of(identity) }
     }
 }
 
-/// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordChoice {
     /// A record, which may be new.
     Record(Box<ChosenRecord>),
-    /// More than one machine or configuration; their names.
+    /// The names of the machines and configurations, where there is more than one.
     Conflict(Vec<String>),
 }
 
-/// The record that a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenRecord {
-    /// The record.
     pub machine: Machine,
-    /// Which configuration there is for what the request tells.
+    /// Which configuration fits the identity in the request.
     pub fit: ConfigurationFit,
-    /// What the machine boots.
     pub answer: BootAnswer,
-    /// Records of the same machine from before a configuration named it, which go.
+    /// Records of the same machine from before a configuration named it; they are removed.
     pub absorbed: Vec<MachineId>,
 }
 
-/// Chooses among `found`: the records with a mark that was told, and those of the configurations that name one.
+/// Chooses among `found`: the records that have a mark of the request, and those of the configurations that name one.
 #[must_use]
 pub fn choose(
     told: &ToldIdentity<'_>,
@@ -73,7 +67,7 @@ pub fn choose(
     }
 }
 
-/// The request tells a mark that the configuration `name` names.
+/// A mark in the request is named by the configuration `name`.
 fn with_configuration(
     name: &str,
     found: Vec<Machine>,
@@ -85,7 +79,7 @@ fn with_configuration(
     let (mut own, mut others): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|machine| machine.assigned.as_deref() == Some(name));
     let mut own = own.pop();
-    // One from which something must be kept is taken over before one that only asked.
+    // A record that is held is taken over before one of a machine that only asked.
     others.sort_by_key(|machine| !machine.is_held());
     let mut absorbed = Vec::new();
     for other in others {
@@ -107,7 +101,7 @@ fn with_configuration(
     RecordChoice::Record(Box::new(ChosenRecord { machine, fit, answer, absorbed }))
 }
 
-/// Nothing that the request tells is named by a configuration.
+/// No mark in the request is named by a configuration.
 fn without_configuration(
     told: &ToldIdentity<'_>,
     found: Vec<Machine>,
@@ -122,13 +116,13 @@ fn without_configuration(
     };
     let (machine, fit) = match (found.pop(), found.pop()) {
         (Some(one), Some(other)) => return RecordChoice::Conflict(vec![other.name(), one.name()]),
-        // The machine has this configuration, and does not tell now what would let it have it again.
+        // The machine has this configuration, but this request has no mark that would let it have it again.
         (Some(machine), None) if machine.assigned.is_some() => (machine, ConfigurationFit::Nothing),
         (Some(machine), None) => (machine, fit),
         (None, _) => (Machine::stranger(told.identity.clone(), now), fit),
     };
     let answer = match machine.state.answer(machine.permission, fit) {
-        // Somebody could have told a mark of this machine together with one of the machine that was to be allowed.
+        // An attacker could have sent a mark of this machine together with marks of the one to be allowed.
         BootAnswer::Install if !identity_keys::of(&machine.identity).is_subset(&told.marks) => {
             BootAnswer::Disk(DiskBootReason::Incomplete)
         }
@@ -137,8 +131,8 @@ fn without_configuration(
     RecordChoice::Record(Box::new(ChosenRecord { machine, fit, answer, absorbed: Vec::new() }))
 }
 
-/// Whether a record of an assignment has marks of the past only: what it was found by is what its configuration named
-/// before, and nothing was given out since.
+/// Whether the marks of an assignment's record are outdated: they are those that its configuration named before, and it
+/// has not been handed out since.
 fn is_past(machine: &Machine, configurations: &Configurations) -> bool {
     let Some(name) = machine.assigned.as_deref().filter(|_| machine.permission != InstallPermission::Denied)
     else {
@@ -151,10 +145,10 @@ fn is_past(machine: &Machine, configurations: &Configurations) -> bool {
     }
 }
 
-/// The record of a machine that has asked before a configuration named it.
+/// Takes over the record of a machine that asked before a configuration named it.
 fn taken_over(mut machine: Machine, name: &str) -> Machine {
     if machine.is_stranger() {
-        // What it told is worth nothing.
+        // The identity that it sent is not proven.
         machine.identity = Identity::default();
     }
     machine.assigned = Some(name.to_owned());

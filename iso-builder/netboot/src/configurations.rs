@@ -1,7 +1,7 @@
-//! Which configuration each machine gets: from a directory with a file for each, or from a cluster file.
+//! The configurations of machines: from a directory with a file for each, or from a cluster file.
 //!
-//! Every configuration is checked as an install checks it, together with the defaults of the medium and with what the
-//! server puts on the kernel command line: what is handed out will not be refused.
+//! Every configuration is checked as an install checks it, with the medium's defaults and the kernel parameters of the boot
+//! scripts: an install will not refuse what is handed out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -20,37 +20,34 @@ use super::boot;
 use super::identity_keys::{self, IdentityKey};
 use super::machine::{ConfigurationFit, Machine};
 
-/// Where configurations come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigurationSource {
     /// A directory with a file for each machine.
     Directory(PathBuf),
-    /// A cluster file; its machines are known by their cards.
+    /// A cluster file; it identifies its machines by their MAC addresses.
     Cluster(PathBuf),
 }
 
-/// One configuration.
 #[derive(Clone, Debug)]
 struct Configuration {
     text: Secret,
-    /// The marks of the machine that it is for; none of the fallback.
+    /// The marks of its machine; none for the fallback.
     selectors: Vec<Selector>,
 }
 
-/// All configurations by their names, checked.
 #[derive(Clone, Debug, Default)]
 pub struct Configurations {
     all: BTreeMap<String, Configuration>,
-    /// Which of them names a mark.
+    /// The names of the configurations that name a mark.
     by_mark: HashMap<IdentityKey, BTreeSet<String>>,
     fallback: Option<String>,
-    /// What somebody should know about them.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
 }
 
 impl Configurations {
-    /// Reads and checks what is at `origin`. Every mistake of every configuration is told at once. `defaults` are the
-    /// medium's documents of defaults: name and text.
+    /// Reads and checks the configurations at `origin`. The error names every mistake of every configuration.
+    /// `defaults` are the medium's documents of defaults: name and text.
     pub fn load(origin: &ConfigurationSource, defaults: &[(String, String)]) -> Result<Self> {
         let mut loaded = match origin {
             ConfigurationSource::Directory(directory) => from_directory(directory)?,
@@ -72,7 +69,7 @@ impl Configurations {
             .into())
     }
 
-    /// Adds a configuration without a check; without selectors it is the fallback.
+    /// Adds a configuration without checking it; one without selectors is the fallback.
     pub fn add(&mut self, name: &str, text: Secret, selectors: Vec<Selector>) {
         for selector in &selectors {
             self.by_mark.entry(IdentityKey::of(selector)).or_default().insert(name.to_owned());
@@ -83,27 +80,25 @@ impl Configurations {
         self.all.insert(name.to_owned(), Configuration { text, selectors });
     }
 
-    /// The names of the configurations that name a machine with these marks. More than one is a mistake of the operator's,
-    /// or the marks are those of several machines.
+    /// The names of the configurations that name a machine with these marks. More than one means that the operator made
+    /// a mistake, or that the marks are those of several machines.
     #[must_use]
     pub fn naming(&self, marks: &BTreeSet<IdentityKey>) -> BTreeSet<&str> {
         let named = marks.iter().filter_map(|mark| self.by_mark.get(mark));
         named.flatten().map(String::as_str).collect()
     }
 
-    /// The name of the configuration that names no machine.
     #[must_use]
     pub fn fallback(&self) -> Option<&str> {
         self.fallback.as_deref()
     }
 
-    /// What a configuration names; none where there is no such configuration.
+    /// None where there is no such configuration.
     #[must_use]
     pub fn selectors(&self, name: &str) -> Option<&[Selector]> {
         self.all.get(name).map(|configuration| configuration.selectors.as_slice())
     }
 
-    /// Which configuration there is for a machine that is known.
     #[must_use]
     pub fn fit(&self, machine: &Machine) -> ConfigurationFit {
         let named = || !self.naming(&identity_keys::of(&machine.identity)).is_empty();
@@ -115,20 +110,18 @@ impl Configurations {
         }
     }
 
-    /// The text of a configuration.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&Secret> {
         self.all.get(name).map(|configuration| &configuration.text)
     }
 
-    /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.all.len()
     }
 }
 
-/// What changes when any file at `origin` does: names, lengths and times.
+/// Names, lengths, times and inodes of the files at `origin`: it changes whenever one of them does.
 #[must_use]
 pub fn stamp(origin: &ConfigurationSource) -> Vec<(PathBuf, u64, i64, i64, u64)> {
     let one = |path: PathBuf| {
@@ -183,7 +176,7 @@ fn from_cluster(file: &Path) -> Result<Configurations> {
     Ok(loaded)
 }
 
-/// What an install would have: the sources of a machine that boots from this server.
+/// The sources that an install of a machine booted from this server would have.
 struct Rehearsal<'a> {
     name: &'a str,
     text: &'a str,
@@ -210,9 +203,9 @@ impl Effects for Rehearsal<'_> {
     }
 }
 
-/// The warnings about a configuration. One that an install would refuse is an error.
+/// Returns the warnings about a configuration. A configuration that an install would refuse is an error.
 fn check(name: &str, text: &str, defaults: &[(String, String)]) -> Result<Vec<String>> {
-    // A part that says nothing would leave a machine with the medium's defaults and nobody's name.
+    // An empty document would install the machine with the medium's defaults alone.
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return Err(anyhow!("{name} is empty"));
     }

@@ -1,16 +1,16 @@
-//! The connection limit: how many connections there may be at a time, in all and from one client, and which of them is
-//! closed where there is no room for a newcomer.
+//! The connection limit: how many connections may be open, in all and from one client, and which of them is closed when
+//! there is no room for a new one.
 //!
-//! A client may fill its own share only. Where its share or the server is full, a newcomer takes the place of
+//! A client can fill only its own share. If its share or the server is full, a newcomer displaces
 //!
 //! 1. a connection that waits for a request, the longest waiting first, else
 //! 2. one that its client keeps slow (see [`transfer_rate`](super::transfer_rate)), the slowest first,
 //!
-//! of the newcomer's own client where its share is full, else of the client that holds the most. A client loses slow
-//! connections only to itself or to one that holds fewer. Where nothing can be closed, the newcomer is refused at once:
-//! silence would leave a booting machine waiting.
+//! of the newcomer's own client if that has reached its share, else of the client that holds the most. A client loses slow
+//! connections only to itself or to one that holds fewer. If nothing can be closed, the newcomer is refused at once: silence
+//! would leave a booting machine waiting.
 //!
-//! No socket is known here; [`net`](super::net) closes what is to be closed.
+//! This module has no sockets; [`net`](super::net) closes those of displaced connections.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -22,18 +22,17 @@ use tokio::sync::Notify;
 
 use super::transfer_rate::{TransferPhase, TransferVerdict};
 
-/// Connections that were displaced and have not closed their sockets yet, at most; then newcomers wait for them. They have
-/// files open beyond the limit.
+/// Displaced connections whose sockets may still be open; beyond this number newcomers wait. They have files open
+/// beyond the limit.
 pub const CLOSING: usize = 256;
 
 /// What counts as one client: an IPv4 address, or a /64 of IPv6, which is the least that a subscriber has (RFC 6177).
-/// Neighbours share one network of link-local addresses, so these count one by one.
+/// Link-local addresses count one by one, for neighbours share their network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientNetwork(IpAddr);
 
 impl ClientNetwork {
-    /// The client that has this address. A socket for IPv6 shows IPv4 addresses as mapped ones, which are taken for what
-    /// they are.
+    /// The client with this address. A socket for IPv6 shows IPv4 addresses as mapped ones; these count as IPv4.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
@@ -54,22 +53,20 @@ impl fmt::Display for ClientNetwork {
     }
 }
 
-/// Why there is no room for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionRefusal {
-    /// The client has all that one may have.
+    /// The client has as many connections as one may have.
     Client,
-    /// There are as many as there may be.
+    /// The server has as many connections as it may have.
     Server,
 }
 
-/// All connections.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     most: usize,
     most_per_client: usize,
     state: Mutex<State>,
-    /// A connection has been closed.
+    /// Notified when a connection has been closed.
     closed: Notify,
 }
 
@@ -77,26 +74,25 @@ pub struct ConnectionLimit {
 struct State {
     next: u64,
     open: BTreeMap<u64, Open>,
-    /// The numbers of those in `open`; no client is without one.
+    /// The numbers of each client's connections in `open`; no set is empty.
     of_client: HashMap<ClientNetwork, BTreeSet<u64>>,
-    /// What those did that were displaced and are not closed yet.
+    /// The phases of displaced connections that are not closed yet.
     closing: BTreeMap<u64, TransferPhase>,
 }
 
-/// A connection, by its number: the older, the smaller.
 #[derive(Debug)]
 struct Open {
     client: ClientNetwork,
     phase: TransferPhase,
-    /// How often the phase has begun anew.
+    /// How many phases have begun.
     turn: u64,
     since: Instant,
-    /// Bytes a second, where the client keeps it slow.
+    /// Bytes per second, where the client keeps it slow.
     slow: Option<u64>,
     displaced: Arc<Notify>,
 }
 
-/// Which connections are displaced first.
+/// Orders connections by which is displaced first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Waiting(Instant),
@@ -113,14 +109,15 @@ impl Open {
 }
 
 impl ConnectionLimit {
-    /// At most `most` connections, and `most_per_client` from one client; each at least one.
+    /// `most` connections in all, and `most_per_client` of one client; each is at least one.
     #[must_use]
     pub fn new(most: usize, most_per_client: usize) -> Arc<Self> {
         let (most, most_per_client) = (most.max(1), most_per_client.max(1));
         Arc::new(Self { most, most_per_client, state: Mutex::default(), closed: Notify::new() })
     }
 
-    /// Lets a connection of `client` in, which waits for a request, or refuses it. Another may be displaced for it.
+    /// Admits a connection of `client`, which waits for a request, or refuses it. Another connection may be displaced
+    /// for it.
     pub fn admit(
         self: &Arc<Self>,
         client: ClientNetwork,
@@ -144,25 +141,25 @@ impl ConnectionLimit {
         Ok(ConnectionPermit { limit: Arc::clone(self), number, displaced })
     }
 
-    /// How many connections there are, without those that are to be closed.
+    /// How many connections are open, without displaced ones.
     #[must_use]
     pub fn open(&self) -> usize {
         self.lock().open.len()
     }
 
-    /// Waits until few connections that were displaced are still to be closed.
+    /// Waits until fewer than [`CLOSING`] displaced connections are still to be closed.
     pub async fn settled(&self) {
         self.until(|state| state.closing.len() < CLOSING).await;
     }
 
-    /// Waits until there is no connection.
+    /// Waits until every connection is closed.
     pub async fn empty(&self) {
         self.until(|state| state.open.is_empty() && state.closing.is_empty()).await;
     }
 
     async fn until(&self, reached: impl Fn(&State) -> bool) {
         loop {
-            // Before looking, so that no change in between is missed.
+            // Registered before the check, so that no change in between is missed.
             let closed = self.closed.notified();
             if reached(&self.lock()) {
                 return;
@@ -181,14 +178,14 @@ impl State {
         self.of_client.get(&client).map_or(0, BTreeSet::len)
     }
 
-    /// Which connection of `client` is displaced first; none of those that are in use, unless `slow` ones count.
+    /// The connection of `client` that is displaced first: one that waits, or with `slow` also a slow one.
     fn victim(&self, client: ClientNetwork, slow: bool) -> Option<u64> {
         let numbers = self.of_client.get(&client)?.iter();
         let ranked = numbers.filter_map(|number| Some((self.open.get(number)?.rank()?, *number)));
         ranked.filter(|(rank, _)| slow || matches!(rank, Rank::Waiting(_))).min().map(|(_, number)| number)
     }
 
-    /// Which connection of all is displaced for one of `newcomer`.
+    /// The connection of any client that is displaced for one of `newcomer`.
     fn victim_for(&self, newcomer: ClientNetwork) -> Option<u64> {
         let own = self.count(newcomer);
         let mut clients: Vec<_> =
@@ -216,7 +213,7 @@ impl State {
     }
 }
 
-/// The right of one connection to be open, until it is dropped.
+/// Counts one connection as open until it is dropped.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     limit: Arc<ConnectionLimit>,
@@ -225,19 +222,18 @@ pub struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Returns when the connection is to be closed for another: whether it was in use.
+    /// Completes when the connection is to be closed for another. Returns whether it was in use.
     pub async fn displaced(&self) -> bool {
         self.displaced.notified().await;
         self.limit.lock().closing.get(&self.number).is_some_and(|phase| *phase != TransferPhase::Waiting)
     }
 
-    /// What the connection is doing, and how often it has begun something; none where it was displaced.
+    /// The phase of the connection and how many phases have begun; none where it was displaced.
     #[must_use]
     pub fn phase(&self) -> Option<(TransferPhase, u64)> {
         self.limit.lock().open.get(&self.number).map(|open| (open.phase, open.turn))
     }
 
-    /// The connection begins something.
     pub fn enter(&self, phase: TransferPhase) {
         if let Some(open) = self.limit.lock().open.get_mut(&self.number) {
             (open.phase, open.since, open.slow) = (phase, Instant::now(), None);
@@ -245,7 +241,7 @@ impl ConnectionPermit {
         }
     }
 
-    /// Keeps how fast the connection has been in this turn of late; one that is over says nothing of the next.
+    /// Stores the verdict about the phase number `turn`; a verdict about an earlier phase is ignored.
     pub fn rated(&self, turn: u64, verdict: TransferVerdict) {
         let mut state = self.limit.lock();
         if let Some(open) = state.open.get_mut(&self.number).filter(|open| open.turn == turn) {
@@ -256,7 +252,7 @@ impl ConnectionPermit {
         }
     }
 
-    /// A request has come. Until what this returns is dropped, it is being answered.
+    /// A request has come; it is being answered until the guard is dropped.
     #[must_use]
     pub fn answering(self: &Arc<Self>) -> AnsweringGuard {
         self.enter(TransferPhase::Answering);
@@ -275,12 +271,10 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// A connection on which a request is being answered.
 #[derive(Debug)]
 pub struct AnsweringGuard(Arc<ConnectionPermit>);
 
 impl AnsweringGuard {
-    /// The connection.
     #[must_use]
     pub fn permit(&self) -> &Arc<ConnectionPermit> {
         &self.0
@@ -302,12 +296,12 @@ mod tests {
         ClientNetwork::of([192, 0, 2, last].into())
     }
 
-    /// Connections of `client`, each of which has waited longer than the next.
+    /// Connections of one client, each of which has waited longer than the next.
     fn waiting(limit: &Arc<ConnectionLimit>, from: u8, count: usize) -> Vec<Arc<ConnectionPermit>> {
         (0..count).map(|_| Arc::new(limit.admit(client(from), Instant::now()).unwrap())).collect()
     }
 
-    /// The same, of which each is being answered, at this rate.
+    /// Connections of one client that are being answered at these rates.
     fn slow(
         limit: &Arc<ConnectionLimit>,
         from: u8,
@@ -381,7 +375,7 @@ mod tests {
         let (permits, _answering) = slow(&limit, 1, &[30, 10, 20]);
         let newcomer = admit(&limit, 1).unwrap();
         assert_eq!(gone(&permits), [false, true, false]);
-        // What waits goes before what is slow.
+        // Waiting connections are displaced before slow ones.
         let another = admit(&limit, 1).unwrap();
         assert_eq!(gone(&permits), [false, true, false]);
         assert!(newcomer.phase().is_none() && another.phase().is_some());
@@ -396,7 +390,7 @@ mod tests {
         let newcomer = Arc::new(admit(&limit, 3).unwrap());
         let _answering = newcomer.answering();
         assert_eq!((gone(&few), gone(&many)), (vec![false; 2], vec![false, false, false, true]));
-        // Of those that hold no more than it does, nobody loses anything in use to a newcomer.
+        // A client that holds no more than the newcomer's loses no connection in use.
         let own = Arc::new(admit(&limit, 3).unwrap());
         assert_eq!(gone(&many), [false, true, false, true]);
         let _own = own.answering();

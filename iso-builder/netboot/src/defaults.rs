@@ -1,4 +1,4 @@
-//! The documents of defaults that a medium has: configurations are checked together with them, as an install does.
+//! The medium's documents of defaults: configurations are checked together with them, as an install does.
 
 use std::io;
 
@@ -9,11 +9,10 @@ use model::release::Purpose;
 
 use super::files::{MediumFiles, ServedFile};
 
-/// The longest document of defaults, in bytes.
+/// In bytes.
 const DEFAULTS: u64 = 16 << 20;
-/// The documents of defaults that are on the medium: name and text. One that is not there, or is not whole, or is longer
-/// than [`DEFAULTS`], is [`Class::Verification`]: configurations would be checked against something else than what
-/// machines have.
+/// Name and text of the medium's documents of defaults. One that is missing, damaged or longer than [`DEFAULTS`] is
+/// [`Class::Verification`]: configurations would be checked against other defaults than those that machines have.
 pub fn defaults(files: &MediumFiles) -> Result<Vec<(String, String)>> {
     let mut documents = Vec::new();
     for payload in files.release().payloads(Purpose::InstallDefaults) {
@@ -33,7 +32,7 @@ pub fn defaults(files: &MediumFiles) -> Result<Vec<(String, String)>> {
     Ok(documents)
 }
 
-/// All of a file. One read gives no more than lies together.
+/// Reads a whole file; one read gives no more than one run of it.
 fn whole(served: &ServedFile) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(served.length).map_err(io::Error::other)?];
     let mut position = 0;
@@ -53,7 +52,7 @@ mod tests {
     use crate::test_support::{medium, write_manifest};
     use model::release::{MediumKind, Payload};
 
-    /// A medium with a document of defaults of this length; what its defaults are.
+    /// The defaults of a medium whose manifest names `text`, and which has `on_the_medium` in its place.
     fn defaults_of(text: &str, on_the_medium: Option<&str>) -> Result<Vec<(String, String)>> {
         let mut sample = medium(MediumKind::Full);
         sample.release.payloads.retain(|payload| payload.purpose != Purpose::InstallDefaults);

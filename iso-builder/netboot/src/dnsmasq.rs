@@ -1,5 +1,5 @@
-//! DHCP and TFTP by dnsmasq, which runs as a child with a configuration of ours: beside a DHCP server that there is
-//! already (ProxyDHCP), or as the only one. It sends a machine's firmware to a loader, and iPXE to its script.
+//! DHCP and TFTP by dnsmasq, which runs as a child with a configuration written here: beside an existing DHCP server
+//! (ProxyDHCP), or as the only one. It gives a machine's firmware a loader, and iPXE its script.
 //!
 //! Options are those of dnsmasq(8). The numbers of architectures are those of the IANA registry of RFC 4578 and RFC 5970:
 //! 0 is a BIOS, 6, 7 and 9 are UEFI over TFTP, 16 is UEFI over HTTP.
@@ -20,46 +20,40 @@ use tokio::process::{Child, Command};
 use super::files::ServedFile;
 use super::loaders::{BIOS, UEFI};
 
-/// The program.
 const PROGRAM: &str = "dnsmasq";
-/// Where services keep what goes with the machine's run.
+/// The directory for files that a restart of the machine removes.
 const RUN: &str = "/run";
-/// How long an address is lent in a network of which this is the only DHCP server.
+/// Lease time where this is the only DHCP server.
 const LEASE: &str = "1h";
 
-/// What dnsmasq does in the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DhcpMode {
-    /// It adds what to boot to the answers of another DHCP server.
+    /// ProxyDHCP: adds boot information to the answers of another DHCP server.
     Proxy {
         /// Any address of the network.
         network: Ipv4Addr,
     },
-    /// It is the network's only DHCP server.
+    /// The only DHCP server of the network.
     Full {
-        /// The first address to lend...
+        /// The first address of the range.
         first: Ipv4Addr,
-        /// ...and the last.
+        /// The last address of the range, inclusive.
         last: Ipv4Addr,
-        /// The gateway; none where the network has none.
+        /// The gateway, if the network has one.
         router: Option<Ipv4Addr>,
-        /// Name servers.
         dns: Vec<Ipv4Addr>,
     },
 }
 
-/// What the configuration is made of.
 #[derive(Clone, Debug)]
 pub struct DnsmasqSettings {
-    /// What to do.
     pub mode: DhcpMode,
-    /// The only interface to answer on; all where none is named.
+    /// The only interface to answer on; all interfaces if none.
     pub interface: Option<String>,
     /// Where machines reach the HTTP server, without a slash at its end.
     pub base: String,
-    /// The directory with the loaders for TFTP.
     pub tftp: PathBuf,
-    /// Where leases are kept.
+    /// The file of the leases.
     pub leases: PathBuf,
 }
 
@@ -81,7 +75,7 @@ impl DnsmasqSettings {
             lines.push(format!("interface={interface}"));
             lines.push("bind-interfaces".into());
         }
-        lines.push("# iPXE says who it is, by its own option or by its user class.".into());
+        lines.push("# iPXE identifies itself by its own option or by its user class.".into());
         lines.push("dhcp-match=set:ipxe,175".into());
         lines.push("dhcp-userclass=set:ipxe,iPXE".into());
         match &self.mode {
@@ -95,13 +89,13 @@ impl DnsmasqSettings {
     }
 }
 
-/// ProxyDHCP answers with services: to firmware with a loader, to iPXE with the script.
+/// ProxyDHCP offers PXE services: a loader to firmware, the script to iPXE.
 fn proxy(network: Ipv4Addr, base: &str) -> Vec<String> {
     let uefi = |architecture: &str| format!("pxe-service=tag:!ipxe,{architecture},\"NQRust\",{UEFI}");
     let script =
         |architecture: &str| format!("pxe-service=tag:ipxe,{architecture},\"NQRust\",{base}/boot.ipxe");
     let mut lines = vec![
-        "# Beside another DHCP server, which gives the addresses.".to_owned(),
+        "# Beside another DHCP server, which assigns the addresses.".to_owned(),
         format!("dhcp-range={network},proxy"),
         format!("pxe-service=tag:!ipxe,x86PC,\"NQRust\",{BIOS}"),
     ];
@@ -110,7 +104,7 @@ fn proxy(network: Ipv4Addr, base: &str) -> Vec<String> {
     lines
 }
 
-/// A DHCP server of its own answers by architecture; the last line that fits counts.
+/// A DHCP server answers by architecture; the last matching line applies.
 fn full(
     first: Ipv4Addr,
     last: Ipv4Addr,
@@ -119,7 +113,7 @@ fn full(
     base: &str,
 ) -> Vec<String> {
     let list: Vec<_> = dns.iter().map(ToString::to_string).collect();
-    // An option without a value keeps dnsmasq from naming itself.
+    // An option without a value keeps dnsmasq from sending its own address.
     let router = router.map(|router| format!(",{router}")).unwrap_or_default();
     let dns = if list.is_empty() { String::new() } else { format!(",{}", list.join(",")) };
     let mut lines = vec![
@@ -134,15 +128,15 @@ fn full(
     lines.push("dhcp-match=set:http,option:client-arch,16".into());
     lines.push(format!("dhcp-boot=tag:!ipxe,tag:bios,{BIOS}"));
     lines.push(format!("dhcp-boot=tag:!ipxe,tag:uefi,{UEFI}"));
-    lines.push("# UEFI over HTTP takes an answer only from who says that it is one.".into());
+    lines.push("# UEFI accepts HTTP boot only from a server with this vendor class.".into());
     lines.push("dhcp-option-force=tag:!ipxe,tag:http,option:vendor-class,HTTPClient".into());
     lines.push(format!("dhcp-boot=tag:!ipxe,tag:http,\"{base}/loaders/{UEFI}\""));
     lines.push(format!("dhcp-boot=tag:ipxe,\"{base}/boot.ipxe\""));
     lines
 }
 
-/// An empty directory for TFTP that every user of this host can read, as the one that dnsmasq becomes has to. The directory
-/// of the state is closed to others, and so is the home that it is in. It goes when dropped.
+/// Makes an empty directory for TFTP that every user can read, as dnsmasq drops its privileges. The directory of the
+/// state is closed to others, as may be the home that it is in. The directory is removed when dropped.
 pub fn tftp_directory() -> Result<TempDir> {
     let make = |parent: &Path| Builder::new().prefix("nqrust-tftp-").tempdir_in(parent);
     let made = make(Path::new(RUN)).or_else(|_| make(&std::env::temp_dir()));
@@ -154,7 +148,7 @@ pub fn tftp_directory() -> Result<TempDir> {
     made.class(Class::DiskIo, || "making a directory for TFTP".into())
 }
 
-/// Puts the loaders where dnsmasq finds them, and its configuration into `configuration`.
+/// Writes the loaders into the directory for TFTP, and dnsmasq's configuration into `configuration`.
 pub fn prepare(
     settings: &DnsmasqSettings,
     loaders: &BTreeMap<String, ServedFile>,
@@ -164,9 +158,9 @@ pub fn prepare(
         let Some(served) = loaders.get(name) else {
             return Err(Failure::new(
                 Class::Hardware,
-                format!("this host lacks {name}, which dnsmasq is to give out"),
+                format!("this host lacks {name}, which dnsmasq is to serve"),
             )
-            .hint("Install it: apt-get install ipxe. Or name its directory with --loaders.")
+            .hint("Install it with `apt-get install ipxe`, or name its directory with --loaders.")
             .into());
         };
         let what = || format!("reading {name}");
@@ -179,7 +173,7 @@ pub fn prepare(
         .class(Class::DiskIo, || "writing the configuration of dnsmasq".into())
 }
 
-/// Starts dnsmasq in the foreground. It ends when what is returned is dropped.
+/// Starts dnsmasq in the foreground. It is killed when the child is dropped.
 pub fn spawn(configuration: &Path) -> Result<Child> {
     let mut command = Command::new(PROGRAM);
     command.arg("--keep-in-foreground").arg("--log-facility=-");
@@ -189,20 +183,20 @@ pub fn spawn(configuration: &Path) -> Result<Child> {
         let missing = error.kind() == std::io::ErrorKind::NotFound;
         let failure = Failure::new(Class::Hardware, "starting dnsmasq").because(error);
         match missing {
-            true => failure.hint("Install it: apt-get install dnsmasq-base"),
+            true => failure.hint("Install it with `apt-get install dnsmasq-base`."),
             false => failure,
         }
         .into()
     })
 }
 
-/// The failure that dnsmasq's end is while the server runs.
+/// The error for dnsmasq ending while the server runs.
 #[must_use]
 pub fn ended(status: std::io::Result<std::process::ExitStatus>) -> anyhow::Error {
     let why = status.map_or_else(|error| error.to_string(), |status| status.to_string());
     Failure::new(Class::Network, "dnsmasq has ended")
         .because(anyhow!("{why}"))
-        .hint("Its own messages above tell why. It needs root, and ports 67, 69 and 4011 to itself.")
+        .hint("Look at its messages above; it needs root, and ports 67, 69 and 4011 have to be free.")
         .into()
 }
 
@@ -252,7 +246,7 @@ mod tests {
             fs::write(&path, settings(mode).render()).unwrap();
             let argument = format!("--conf-file={}", path.display());
             let output = std::process::Command::new(PROGRAM).arg("--test").arg(argument).output();
-            // A host without it cannot be asked; it is one of the packages that `make setup` installs.
+            // `make setup` installs dnsmasq; without it this part is left out.
             assert!(output.is_ok() || std::env::var_os("CI").is_none(), "this test needs {PROGRAM}");
             let Ok(output) = output else { return };
             assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));

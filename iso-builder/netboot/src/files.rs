@@ -1,8 +1,8 @@
 //! The files of a medium that are served: the release manifest and the payloads that it names, and nothing else that
 //! may be on the medium.
 //!
-//! A file is found by its whole path in a table that is made once. Nothing that a client asks for ever becomes a path
-//! on this machine's disks.
+//! A file is looked up by its whole path in a table that is made once. No path in a request ever becomes a path on this
+//! machine's disks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,47 +20,47 @@ use model::release::{MANIFEST, Payload, Purpose, Release};
 use formats::iso9660;
 use medium::opened::OpenedMedium;
 
-/// Where a run of bytes of a file is in the file that holds it.
+/// Contiguous bytes of the file that contains a served file; in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     at: u64,
     length: u64,
 }
 
-/// The bytes of one served file.
 #[derive(Clone, Debug)]
 enum Bytes {
     /// In a file or a drive of this machine.
-    Held { file: Arc<File>, runs: Arc<[Run]> },
-    /// In memory.
+    Held {
+        file: Arc<File>,
+        runs: Arc<[Run]>,
+    },
     Small(Arc<[u8]>),
 }
 
-/// One file that is served.
 #[derive(Clone)]
 pub struct ServedFile {
     bytes: Bytes,
-    /// Length in bytes.
+    /// In bytes.
     pub length: u64,
-    /// SHA-256 of the content, as the manifest says it.
+    /// SHA-256 of the content, from the release manifest.
     pub sha256: Digest,
 }
 
 impl fmt::Debug for ServedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Served").field("length", &self.length).field("sha256", &self.sha256).finish()
+        f.debug_struct("ServedFile").field("length", &self.length).field("sha256", &self.sha256).finish()
     }
 }
 
 impl ServedFile {
-    /// What is in memory.
+    /// A file in memory.
     #[must_use]
     pub fn small(bytes: Vec<u8>) -> Self {
         let (length, sha256) = (bytes.len() as u64, Digest::of(&bytes));
         Self { bytes: Bytes::Small(bytes.into()), length, sha256 }
     }
 
-    /// A whole file of this machine whose digest is known.
+    /// A whole file of this machine. Its digest is taken from the manifest and is not checked.
     fn whole(path: &Path, length: u64, sha256: Digest) -> Result<Self> {
         let what = || format!("opening {}", path.display());
         let file = File::open(path).class(Class::DiskIo, what)?;
@@ -70,13 +70,13 @@ impl ServedFile {
         Ok(Self { bytes: Bytes::Held { file: Arc::new(file), runs }, length, sha256 })
     }
 
-    /// The strong tag of this content, with its quotes (RFC 9110, section 8.8.3).
+    /// The strong entity tag of the content, with its quotes (RFC 9110, section 8.8.3).
     #[must_use]
     pub fn tag(&self) -> String {
         format!("\"{}\"", self.sha256)
     }
 
-    /// Reads some bytes from `position` on; fewer than asked for at the end of a run, none at the end of the file.
+    /// Reads bytes from `position` on: fewer than asked for at the end of a run, none at the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         match self.at(position) {
             ContentLocation::Memory(bytes) => {
@@ -91,7 +91,7 @@ impl ServedFile {
         }
     }
 
-    /// Where the bytes from `position` on are, as far as they lie together; no bytes at the end of the file.
+    /// Where the bytes from `position` to the end of their run are; no bytes at the end of the file.
     #[must_use]
     pub fn at(&self, position: u64) -> ContentLocation<'_> {
         match &self.bytes {
@@ -118,23 +118,20 @@ impl ServedFile {
     }
 }
 
-/// Where some bytes of a served file are.
 #[derive(Clone, Copy, Debug)]
 pub enum ContentLocation<'a> {
-    /// In memory: these.
     Memory(&'a [u8]),
     /// In a file or a drive of this machine.
     File {
-        /// Which.
         file: &'a Arc<File>,
-        /// Where they begin in it, in bytes.
+        /// In bytes.
         offset: u64,
-        /// How many they are.
+        /// In bytes.
         length: u64,
     },
 }
 
-/// Every file of a medium that is served, by its path on the medium.
+/// The served files of a medium by their paths on it.
 #[derive(Debug)]
 pub struct MediumFiles {
     table: BTreeMap<String, ServedFile>,
@@ -144,9 +141,9 @@ pub struct MediumFiles {
 }
 
 impl MediumFiles {
-    /// The files of the medium at `path`: an ISO, a directory with the content of one, or the directory that a build
-    /// has left, whose full ISO is then served where it is there and else the netboot set. A medium without kernel,
-    /// initrd or OS image cannot be booted and is [`Class::Invalid`], as is one with a configuration of its own.
+    /// Opens the medium at `path`: an ISO, a directory with the content of one, or the output directory of a build, of
+    /// which the full ISO is served if it is there, else the netboot set. A medium without kernel, initrd or OS image,
+    /// or with an install configuration of its own, is [`Class::Invalid`].
     pub fn open(path: &Path) -> Result<Self> {
         let medium = OpenedMedium::open(path)?;
         let release = medium.release()?;
@@ -183,25 +180,23 @@ impl MediumFiles {
         Ok(files)
     }
 
-    /// The file at `path`, which is exactly one of the medium's.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&ServedFile> {
         self.table.get(path)
     }
 
-    /// The medium's manifest.
     #[must_use]
     pub fn release(&self) -> &Release {
         &self.release
     }
 
-    /// The digest of the manifest's bytes.
     #[must_use]
     pub fn release_digest(&self) -> Digest {
         self.digest
     }
 
-    /// How many payloads of the manifest are not here: blobs of images, which installs then take from elsewhere.
+    /// How many payloads of the manifest are not on the medium: blobs of images, which installs then take from
+    /// elsewhere.
     #[must_use]
     pub fn missing(&self) -> usize {
         self.missing
@@ -217,17 +212,16 @@ impl MediumFiles {
     }
 }
 
-/// What a machine boots before it could take anything from elsewhere.
+/// Whether a machine needs it before it could download it from elsewhere.
 fn is_booted(purpose: Purpose) -> bool {
     matches!(purpose, Purpose::Kernel | Purpose::Initrd | Purpose::Rootfs)
 }
 
-/// The first part of the names of all that a build makes.
+/// The common prefix of the files that a build makes.
 fn stem(release: &Release) -> String {
     format!("{}-{}-{}", release.id, release.version, release.architecture)
 }
 
-/// Where a medium's files are on this machine.
 enum Held<'a> {
     Iso(&'a iso9660::Iso, Arc<File>),
     Directory(&'a Path),
@@ -300,7 +294,7 @@ fn not_bootable(medium: &Path, payload: &Payload) -> anyhow::Error {
         .into()
 }
 
-/// Whoever reaches the server can read all of the medium.
+/// Refuses a medium with an install configuration: whoever reaches the server can read all of the medium.
 fn refuse_configuration(medium: &Path, release: &Release) -> Result<()> {
     let Some(payload) = release.payload(Purpose::InstallConfig) else { return Ok(()) };
     Err(Failure::new(Class::Invalid, format!("{} has an install configuration of its own", medium.display()))

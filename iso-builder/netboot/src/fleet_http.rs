@@ -1,4 +1,4 @@
-//! The fleet in HTTP: bodies of requests, which are received from nobody but who brings a token.
+//! The fleet in HTTP. Bodies of requests are received only from clients that send a token.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,8 +16,7 @@ use super::moment::Moment;
 use super::response::plain;
 use super::router::{Router, STEP};
 
-/// Answers one request of the client at `peer` for what belongs to the fleet. How slowly a body may come is for the
-/// connection's owner to say.
+/// Answers a request for the fleet from the client at `peer`. The connection limits how slowly a body may arrive.
 pub async fn respond<B>(router: Arc<Router>, peer: IpAddr, request: Request<B>) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -42,7 +41,7 @@ where
 }
 
 fn trouble() -> Response<ResponseBody> {
-    plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the log of the server has the reason")
+    plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the server's log has the reason")
 }
 
 fn asked<'a>(parts: &'a Parts, peer: IpAddr, body: &'a [u8]) -> routes::FleetRequest<'a> {
@@ -59,7 +58,7 @@ fn asked<'a>(parts: &'a Parts, peer: IpAddr, body: &'a [u8]) -> routes::FleetReq
     }
 }
 
-/// All of a body, or the answer without it.
+/// The whole body, or the answer that refuses it.
 async fn receive<B>(
     router: &Arc<Router>,
     peer: IpAddr,
@@ -85,9 +84,9 @@ where
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "this is longer than what is taken here"))
+            Err(plain(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"))
         }
-        Err(_) => Err(plain(StatusCode::BAD_REQUEST, "the rest of this did not come")),
+        Err(_) => Err(plain(StatusCode::BAD_REQUEST, "the body is incomplete")),
     }
 }
 
@@ -103,12 +102,12 @@ fn answer(router: &Router, request: &routes::FleetRequest<'_>) -> Option<FleetRe
 
 fn rendered(reply: FleetReply, head: bool) -> Response<ResponseBody> {
     let length = reply.body.len();
-    // What a HEAD is answered with has the length of what a GET would have (RFC 9110, section 9.3.2).
+    // The length is that of a GET (RFC 9110, section 9.3.2).
     let mut response = Response::new(ResponseBody::whole(if head { Vec::new() } else { reply.body }));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let fields = response.headers_mut();
     for (name, value) in reply.headers {
-        // Values are of our own making.
+        // All values come from this server.
         if let (Ok(name), Ok(value)) =
             (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(&value))
         {

@@ -1,23 +1,23 @@
-//! Whose requests may change something by GET. Loaders can send nothing but GET, and so could every web page that a
-//! browser inside the network shows: an image with the address of this server is enough.
+//! Which requests may change something by GET. Loaders can send nothing but GET, and so can every web page that is open in
+//! a browser inside the network: an image with this server's URL is enough.
 //!
-//! Three things tell a loader from a browser. Browsers say where a request comes from (Fetch Metadata, `Sec-Fetch-Router`;
-//! `Origin`, RFC 6454; `Referer`, RFC 9110, section 10.1.3), loaders and installers do not. And a page of another site
-//! whose name was made to point to this server ("DNS rebinding"), which is no other site to the browser, names its own
-//! host in `Host`; so that has to be a name of this server.
+//! Three things tell a loader from a browser. Browsers say where a request comes from (`Sec-Fetch-Site` of Fetch Metadata;
+//! `Origin`, RFC 6454; `Referer`, RFC 9110, section 10.1.3), loaders and installers do not. And with "DNS rebinding", where the
+//! name of another site is made to point to this server and the browser sees no other site, `Host` has that name; so it has to
+//! be a name of this server.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::authority;
 
-/// The most that is read of a file with names, in bytes.
+/// The most that is read of `/etc/hosts` and `/etc/resolv.conf`, in bytes.
 const LIMIT: u64 = 1 << 20;
 
 /// The header fields that say where a request comes from.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestProvenance<'a> {
-    /// `Sec-Fetch-Router`.
+    /// `Sec-Fetch-Site`.
     pub fetch_site: Option<&'a str>,
     /// Whether there is `Origin`.
     pub origin: bool,
@@ -26,10 +26,10 @@ pub struct RequestProvenance<'a> {
 }
 
 impl RequestProvenance<'_> {
-    /// Whether a web page has caused the request. What a person types into a browser is `none`.
+    /// Whether a web page caused the request. For a URL that was typed into a browser, `Sec-Fetch-Site` is `none`.
     #[must_use]
     pub fn is_web_page(&self) -> bool {
-        self.fetch_site.is_some_and(|router| router.trim() != "none") || self.origin || self.referer
+        self.fetch_site.is_some_and(|site| site.trim() != "none") || self.origin || self.referer
     }
 }
 
@@ -41,7 +41,7 @@ pub struct ServerNames {
 }
 
 impl ServerNames {
-    /// The names of this host, as its own files have them, and the host of the URL `base`.
+    /// The names in this host's own files, and the host of the URL `base`.
     #[must_use]
     pub fn of_this_host(base: Option<&str>) -> Self {
         let read = |path: &str| {
@@ -53,7 +53,7 @@ impl ServerNames {
         Self { names: names.into_iter().chain(base.and_then(authority::host).map(folded)).collect() }
     }
 
-    /// Whether the field `Host` names this server: by one of its names, or by an address that the host has now.
+    /// Whether the field `Host` has one of the server's names, or an address that the host has now.
     #[must_use]
     pub fn has(&self, host: &str) -> bool {
         let host = without_port(host);
@@ -65,7 +65,7 @@ impl ServerNames {
     }
 }
 
-/// The names of a host that calls itself `name`: with the domains of resolv.conf(5), and what hosts(5) calls the same.
+/// The names of a host whose host name is `name`, with the domains of resolv.conf(5) and the aliases of hosts(5).
 fn names(name: &str, hosts: &str, resolv: &str) -> BTreeSet<String> {
     let name = folded(name);
     let mut names = BTreeSet::from(["localhost".to_owned()]);

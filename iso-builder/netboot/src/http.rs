@@ -1,4 +1,4 @@
-//! Requests and responses of HTTP: what [`super::router`] knows, in hyper's words.
+//! Requests and responses of [`super::router`] in hyper's types.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -21,10 +21,10 @@ use super::range::{ByteSpan, RangeFields, RangeSelection};
 use super::response::{momentary, plain, set, with_length};
 use super::router::{Router, ServedReply, ServedRequest, trouble};
 
-/// Where a request comes from, as browsers say it (W3C Fetch Metadata Request Headers).
+/// What kind of site caused a request, according to the browser (W3C Fetch Metadata Request Headers).
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// Answers one request of the client at `peer`. Bodies of requests are of no interest but to the fleet.
+/// Answers a request of the client at `peer`. Only the fleet reads bodies.
 pub async fn respond<B>(
     router: Arc<Router>,
     peer: IpAddr,
@@ -69,7 +69,7 @@ where
     let reply = answered.await.unwrap_or_else(|_| trouble(&path));
     let mut response = rendered(reply);
     if head {
-        // Its length is what a GET would have (RFC 9110, section 9.3.2).
+        // The length is that of a GET (RFC 9110, section 9.3.2).
         *response.body_mut() = ResponseBody::whole("");
     }
     Ok(response)
@@ -80,16 +80,16 @@ fn rendered(reply: ServedReply) -> Response<ResponseBody> {
         ServedReply::File(served, selection) => file(served, selection),
         ServedReply::Script(text) => momentary(text, "text/plain; charset=utf-8"),
         ServedReply::Configuration(text) => momentary(text.expose().to_owned(), "application/yaml"),
-        ServedReply::NotFound => plain(StatusCode::NOT_FOUND, "there is nothing of this name here"),
+        ServedReply::NotFound => plain(StatusCode::NOT_FOUND, "there is nothing at this path"),
         ServedReply::Gone => plain(
             StatusCode::GONE,
-            "this configuration was handed out already, or its time is over; boot the machine again",
+            "this configuration was handed out already, or its token has expired; boot the machine again",
         ),
         ServedReply::Bad(why) => plain(StatusCode::BAD_REQUEST, why),
         ServedReply::Refused(why) => plain(StatusCode::FORBIDDEN, why),
         ServedReply::OnlyGet => not_allowed("GET"),
         ServedReply::Trouble => {
-            plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the log of the server has the reason")
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error; the server's log has the reason")
         }
     }
 }
@@ -120,7 +120,7 @@ fn file(served: ServedFile, selection: RangeSelection) -> Response<ResponseBody>
 }
 
 fn not_allowed(allowed: &str) -> Response<ResponseBody> {
-    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "this cannot be done here");
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "this method is not allowed here");
     set(&mut response, ALLOW, allowed);
     response
 }

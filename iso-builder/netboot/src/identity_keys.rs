@@ -1,24 +1,22 @@
-//! The marks by which machines are found: what a machine tells of itself and what selectors name, in one normal form that
-//! can be a key of an index.
+//! The marks by which machines are found: identities that machines send and selectors name, normalized to keys of an
+//! index.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use model::machine::{Identity, Selector};
 
-/// One mark in the form `kind:value`, in lower case: `mac:52:54:00:12:34:56`, `serial:cz1234`, `uuid:…`,
-/// `asset-tag:rack 7`. Equal marks are the same mark to a [`Selector`] too, which compares without case.
+/// A mark in the form `kind:value`, in lower case: `mac:52:54:00:12:34:56`, `serial:cz1234`, `uuid:…`, `asset-tag:rack
+/// 7`. Keys are equal exactly where a [`Selector`], which ignores case, takes the marks for the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdentityKey(String);
 
 impl IdentityKey {
-    /// The mark that a selector names.
     #[must_use]
     pub fn of(selector: &Selector) -> Self {
         Self(selector.to_string().to_ascii_lowercase())
     }
 
-    /// The key.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -31,7 +29,6 @@ impl fmt::Display for IdentityKey {
     }
 }
 
-/// All marks of an identity.
 #[must_use]
 pub fn of(identity: &Identity) -> BTreeSet<IdentityKey> {
     let text = |kind: &str, value: &str| IdentityKey(format!("{kind}:{value}").to_ascii_lowercase());

@@ -1,29 +1,29 @@
 //! `iso-builder serve`: boots machines from the network and gives each its own configuration.
 //!
-//! | Module | What it knows |
+//! | Module | Content |
 //! |---|---|
-//! | [`files`], [`loaders`] | what of the medium and of this host is served |
-//! | [`range`] | which bytes of a file a request is answered with |
-//! | [`machine`], [`machine_id`], [`moment`], [`identity_keys`] | the machines: their states, and by what they are found |
-//! | [`configurations`], [`choose`] | the configurations, and which of them a request to boot is about |
-//! | [`machine_registry`], [`token`] | what may happen to a machine, and what opens its configuration |
-//! | [`machine_store`] | where the machines are kept |
+//! | [`files`], [`loaders`] | the served files of the medium and of this host |
+//! | [`range`] | the part of a file that a request gets |
+//! | [`machine`], [`machine_id`], [`moment`], [`identity_keys`] | machines: their states, and the marks by which they are found |
+//! | [`configurations`], [`choose`] | the configurations, and the record for a request to boot |
+//! | [`machine_registry`], [`token`] | changes of machines' records, and the tokens of boot scripts |
+//! | [`machine_store`] | the database of machines |
 //! | [`defaults`] | the medium's part of a configuration |
 //! | [`hosts`] | which requests may change something |
 //! | [`boot`] | the scripts that machines boot |
-//! | [`fleet`] | what machines report, and the page that shows it |
-//! | [`router`] | requests in, replies out |
-//! | [`http`], [`fleet_http`], [`body`] | the same in HTTP |
-//! | [`sendfile`] | files over plain HTTP, without a detour through this program's memory |
-//! | [`dnsmasq`] | DHCP and TFTP, by a program of that name |
+//! | [`fleet`] | reports of machines, and the page that shows them |
+//! | [`router`] | replies to requests |
+//! | [`http`], [`fleet_http`], [`body`], [`response`] | the same in HTTP |
+//! | [`sendfile`] | files over plain HTTP by sendfile(2) |
+//! | [`dnsmasq`] | DHCP and TFTP, by the program of that name |
 //! | [`net`], `stream`, `tcp_info` | sockets |
-//! | [`connection_limit`], [`transfer_rate`] | how many connections there may be, and how slow they may be |
-//! | [`tls`], [`authority`] | what secures them |
-//! | [`state_directory`] | whether nobody else can change what the server keeps |
-//! | [`run`] | the whole from start to end |
+//! | [`connection_limit`], [`transfer_rate`] | limits on the number of connections, and on their slowness |
+//! | [`tls`], [`authority`] | HTTPS |
+//! | [`state_directory`] | that nobody else can change the state directory |
+//! | [`run`] | the server from start to end |
 //!
-//! [`sendfile`], [`dnsmasq`], [`net`], `stream`, `tcp_info` and [`run`] know sockets and processes; all else is free of them,
-//! and the decisions are functions of values.
+//! Only [`sendfile`], [`dnsmasq`], [`net`], `stream`, `tcp_info` and [`run`] deal with sockets and processes. Decisions are
+//! functions of values.
 
 pub mod authority;
 pub mod body;

@@ -1,5 +1,5 @@
-//! The boot loaders that machines fetch before anything else: iPXE from this host's packages, and for Secure Boot the
-//! medium's own shim with the network form of GRUB that Debian signs.
+//! The boot loaders that machines load first: iPXE from this host's packages, and for Secure Boot the medium's own shim with
+//! the network build of GRUB that Debian signs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ pub const BIOS: &str = "undionly.kpxe";
 pub const UEFI: &str = "ipxe.efi";
 /// Where shim looks for what it starts: beside itself.
 const GRUB_NAME: &str = "grubx64.efi";
-/// The largest loader that is read, in bytes.
+/// The largest loader, in bytes.
 const LIMIT: u64 = 16 << 20;
 
-/// The loaders that there are, by the names under which they are served; and the names of those that are missing.
+/// Reads the loaders. Returns them by the names under which they are served, and the paths of those that are missing.
 pub fn collect(directory: &Path, files: &MediumFiles) -> Result<(BTreeMap<String, ServedFile>, Vec<String>)> {
     let mut found = BTreeMap::new();
     let mut missing = Vec::new();

@@ -1,4 +1,4 @@
-//! One machine: how far its deployment has come (`state`), and what is kept of it (`record`).
+//! One machine: the state of its deployment (`state`), and its record (`record`).
 
 mod action;
 mod record;
@@ -10,12 +10,12 @@ pub use state::{
     BootAnswer, ConfigurationFit, DeploymentEvent, DeploymentState, DiskBootReason, InstallPermission,
 };
 
-/// Why a token opens nothing.
+/// Why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRefusal {
-    /// This server has not made it, or knows nothing more of its machine.
+    /// It was not made by this server, or its machine is not known any more.
     Unknown,
-    /// The configuration was taken, the token's time is over, or an operator has intervened since.
+    /// The configuration was taken, the token has expired, or an operator has revoked it.
     Gone,
 }
 

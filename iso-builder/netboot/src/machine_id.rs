@@ -1,29 +1,26 @@
-//! The names of machines on this server.
+//! Identifiers of machines on this server.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What a machine is called here: chosen when it is first seen, the same as long as it is known.
+/// A random identifier, which a machine gets when it is first seen and keeps as long as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MachineId(Uuid);
 
 impl MachineId {
-    /// A new one.
     #[must_use]
     pub fn random() -> Self {
         Self(Uuid::new_v4())
     }
 
-    /// The one that has this UUID.
     #[must_use]
     pub const fn of(uuid: Uuid) -> Self {
         Self(uuid)
     }
 
-    /// Its UUID.
     #[must_use]
     pub const fn as_uuid(&self) -> &Uuid {
         &self.0

@@ -1,4 +1,5 @@
-//! What may happen to machines, each as one transaction: they ask, take their configuration, report, and operators decide.
+//! Changes of machines' records, each as one transaction: machines ask, take their configuration and report, and operators
+//! decide.
 //!
 //! Called by [`super::router`] for machines and by [`super::fleet`] for operators.
 
@@ -22,79 +23,67 @@ use super::machine_store::{Durability, IdentityConflict, MachineStore};
 use super::moment::Moment;
 use super::token::{DeploymentTicket, TokenPurpose, TokenSigner};
 
-/// The machines of a server.
 #[derive(Debug)]
 pub struct MachineRegistry {
     store: Box<dyn MachineStore>,
     signer: TokenSigner,
 }
 
-/// What was decided about a request to boot.
 #[derive(Debug)]
 pub struct BootDecision {
-    /// What the machine boots.
     pub answer: BootAnswer,
-    /// The tokens for an install: one opens the configuration, the other lets the machine report.
+    /// The tokens for an install: that for the configuration, and that for reports.
     pub tokens: Option<(Secret, Secret)>,
-    /// Which configuration there is for it.
     pub fit: ConfigurationFit,
-    /// Where others have asked from as the same machine, if this client is another one.
+    /// Where this client is new, the addresses of those that asked as the same machine before.
     pub others: Vec<IpAddr>,
-    /// Between whom there is a conflict.
+    /// The names of the machines and configurations that are in conflict.
     pub conflict: Vec<String>,
 }
 
-/// A configuration that is handed out.
 #[derive(Debug)]
 pub struct ConfigurationHandout {
-    /// The record.
     pub machine: Machine,
-    /// The name of the configuration.
     pub name: String,
-    /// Its text.
     pub text: Secret,
 }
 
-/// Who reports.
+/// The machine that a report token belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineReporter {
-    /// The record.
     pub id: MachineId,
-    /// Whether it has taken the configuration, so that what it reports counts. Whoever asked may report that it did not
-    /// come so far; that is shown and changes nothing.
+    /// Whether it has taken the configuration, so that its reports count. Another client that asked may report that it
+    /// failed before; that is shown and changes nothing.
     pub has_taken: bool,
 }
 
-/// Cards that a report told and that were not learned, for they are others'.
+/// Cards of a report that were not added, because they belong to another machine: its name.
 pub type RefusedCards = Vec<(Mac, String)>;
 
-/// What an operator's action came to.
+/// The result of an operator's action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionResult {
-    /// It was done.
     Done,
-    /// The record is gone.
+    /// The record was removed.
     Removed,
-    /// There is no such record.
     Absent,
-    /// It cannot be done to the record as it is.
+    /// The state of the record does not allow it.
     Refused,
 }
 
 impl MachineRegistry {
-    /// The machines that are kept in `directory`; errors are those of [`SqliteStore::open`].
+    /// Opens the store in `directory`; errors are those of [`SqliteStore::open`].
     pub fn open(directory: &Path) -> Result<Self> {
         Ok(Self::new(Box::new(SqliteStore::open(directory)?)))
     }
 
-    /// The machines in a store.
     #[must_use]
     pub fn new(store: Box<dyn MachineStore>) -> Self {
         let signer = TokenSigner::new(&store.key());
         Self { store, signer }
     }
 
-    /// Decides what a machine boots that the client at `peer` says it is.
+    /// Decides what the client at `peer`, which claims to be this machine, boots.
     pub fn boot(
         &self,
         identity: &Identity,
@@ -103,7 +92,7 @@ impl MachineRegistry {
         now: Moment,
     ) -> Result<BootDecision> {
         let told = ToldIdentity::new(identity);
-        // What is lost in a power cut is asked for again.
+        // A machine asks again for what is lost in a power cut.
         self.store.change(Durability::Process, |records| {
             let mut found = records.with_any(&told.marks)?;
             for name in configurations.naming(&told.marks) {
@@ -139,8 +128,8 @@ impl MachineRegistry {
         })
     }
 
-    /// Hands out the configuration that `token` is for to the client at `peer`: once. That it was is on disk before this
-    /// returns. Tokens are valid for `validity` seconds.
+    /// Hands out the configuration of `token` to the client at `peer`, once. This is on disk before it returns. Tokens
+    /// are valid for `validity` seconds.
     pub fn take(
         &self,
         token: &str,
@@ -173,7 +162,7 @@ impl MachineRegistry {
         })
     }
 
-    /// Who reports with `token`; nobody where it was not made here, or something else has been decided since.
+    /// The machine that reports with `token`; none if it was not made here or has become void.
     pub fn reporter(&self, token: &str) -> Result<Option<MachineReporter>> {
         let Some(ticket) = self.signer.ticket(TokenPurpose::Report, token) else { return Ok(None) };
         let Some(machine) = self.get(ticket.machine)? else { return Ok(None) };
@@ -182,8 +171,8 @@ impl MachineRegistry {
         Ok((has_taken || may_take).then_some(MachineReporter { id: machine.id, has_taken }))
     }
 
-    /// Takes in what has come of an install, and the cards of the machine that reports it. Only for a reporter that has
-    /// taken the configuration.
+    /// Applies the outcome of an install and the cards of its machine. Only for a reporter that has taken the
+    /// configuration.
     pub fn report(
         &self,
         id: MachineId,
@@ -197,14 +186,14 @@ impl MachineRegistry {
             event.is_some_and(|event| machine.state.after(event) != machine.state)
                 || reported.macs.iter().any(new)
         };
-        // Reports come every second from every machine; few of them are worth a write.
+        // Every machine reports every second; few reports need a write.
         if !self.get(id)?.is_some_and(|machine| is_news(&machine)) {
             return Ok(Vec::new());
         }
         self.store.change(Durability::Full, |records| {
             let Some(mut machine) = records.get(id)? else { return Ok(Vec::new()) };
             let mut refusals = Vec::new();
-            // Who tells nothing of this machine is another one.
+            // A report without any mark of this machine is of another one.
             let is_it = !identity_keys::of(&machine.identity).is_disjoint(&identity_keys::of(reported));
             for mac in reported.macs.iter().filter(|_| is_it) {
                 let mark = identity_keys::of(&Identity { macs: vec![*mac], ..Identity::default() });
@@ -227,7 +216,7 @@ impl MachineRegistry {
         })
     }
 
-    /// Does what an operator wants.
+    /// Performs an operator's action.
     pub fn act(
         &self,
         id: MachineId,
@@ -244,7 +233,7 @@ impl MachineRegistry {
                     machine.permission = InstallPermission::Denied;
                     machine.revoke();
                 }
-                // Nothing is left to be assigned; the machine may get another configuration.
+                // The assigned configuration is gone; the machine may get another one.
                 OperatorAction::Redeploy
                     if selectors == Some(None) && machine.permission != InstallPermission::Denied =>
                 {
@@ -256,7 +245,7 @@ impl MachineRegistry {
                     if let Some(Some(selectors)) = selectors
                         && machine.permission != InstallPermission::Denied
                     {
-                        // Its cards are learned again from what it reports then.
+                        // Its cards are learned again from its next reports.
                         machine.identity = Identity::default();
                         machine.select(selectors);
                     }
@@ -272,17 +261,17 @@ impl MachineRegistry {
         })
     }
 
-    /// Removes a conflict that an operator has seen; whether there was one of this name.
+    /// Removes a conflict that an operator has seen. Returns whether it was there.
     pub fn dismiss(&self, conflict: &str) -> Result<bool> {
         self.store.change(Durability::Process, |records| records.remove_conflict(conflict))
     }
 
-    /// One record.
     pub fn get(&self, id: MachineId) -> Result<Option<Machine>> {
         self.store.read(|records| records.get(id))
     }
 
-    /// The first `limit` records, those first that somebody has to look at; how many there are; the conflicts.
+    /// The first `limit` records, beginning with those that an operator has to look at; the number of all; the
+    /// conflicts.
     pub fn list(&self, limit: usize) -> Result<(Vec<Machine>, usize, Vec<IdentityConflict>)> {
         self.store.read(|records| Ok((records.list(limit)?, records.count()?, records.conflicts()?)))
     }

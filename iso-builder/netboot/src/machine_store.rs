@@ -1,8 +1,8 @@
-//! Where the server keeps what it knows of its machines. [`MachineStore`] is what the rest of the server sees of it;
-//! [`sqlite`] keeps it in a file. [`super::machine_registry`] is the only caller: it decides what to change.
+//! The store of machines' records. [`MachineStore`] is its interface; [`sqlite`] keeps it in a file.
+//! [`super::machine_registry`] is the only caller and decides what to change.
 //!
-//! Every change is a transaction: it happens whole or not at all, whatever fails in it. A change reads and writes the
-//! records that it is about and no others, so that it costs the same however many machines there are.
+//! Every change is a transaction: it happens whole or not at all. A change reads and writes only the records that it is
+//! about, so that its cost does not depend on the number of machines.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,43 +22,40 @@ mod import;
 pub mod sqlite;
 mod unreadable;
 
-/// Machines that no configuration names and of which nothing is known but that they asked: so many are remembered.
-/// Anybody on the network can make up more.
+/// The most machines that are kept which only asked and which no configuration names. Anybody on the network can invent
+/// more.
 pub const MOST_STRANGERS: u32 = 1000;
-/// Conflicts that are remembered, at most.
+/// The most conflicts that are kept.
 pub const MOST_CONFLICTS: u32 = 100;
 
-/// What survives which end of the server.
+/// What a change survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Once the change has returned, it survives a power cut. For what would let something be erased twice if it was lost.
+    /// A power cut. For changes without which something could be erased twice.
     Full,
-    /// It survives the death of the server; the latest of a power cut may be lost. For what is merely shown, and for what
-    /// a machine that starts again asks for again.
+    /// The end of the server's process; a power cut may lose the latest changes. For what is only shown, and for what a
+    /// machine that boots again asks for again.
     Process,
 }
 
 /// A request whose marks belong to more than one machine or configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IdentityConflict {
-    /// Its name here: the same for the same client, machines and configurations.
+    /// The same for the same client, machines and configurations.
     pub id: String,
-    /// The address of the client.
+    /// The client's address.
     pub address: IpAddr,
-    /// The marks that the client told, for people.
+    /// The marks that the client sent, for people.
     pub told: String,
     /// The configurations and machines that the marks belong to.
     pub between: Vec<String>,
-    /// When it happened first.
     pub first: Moment,
-    /// When it happened last.
     pub last: Moment,
-    /// How often.
     pub times: u64,
 }
 
 impl IdentityConflict {
-    /// One that has happened for the first time.
+    /// A conflict that happened for the first time.
     #[must_use]
     pub fn new(address: IpAddr, told: String, between: Vec<String>, now: Moment) -> Self {
         let digest = Digest::of(format!("{address}\n{}", between.join("\n")).as_bytes()).to_string();
@@ -67,48 +64,43 @@ impl IdentityConflict {
     }
 }
 
-/// What can be looked up.
 pub trait MachineReader {
-    /// One record.
     fn get(&self, id: MachineId) -> Result<Option<Machine>>;
-    /// The record of the assignment of a configuration.
+    /// The record to which a configuration is assigned.
     fn assigned(&self, configuration: &str) -> Result<Option<Machine>>;
-    /// The records that have one of these marks; no more than the first few.
+    /// The records that have one of these marks; only the first few.
     fn with_any(&self, marks: &BTreeSet<IdentityKey>) -> Result<Vec<Machine>>;
-    /// The first `limit` records, those first that an operator has to look at.
+    /// The first `limit` records, beginning with those that an operator has to look at.
     fn list(&self, limit: usize) -> Result<Vec<Machine>>;
-    /// How many records there are.
     fn count(&self) -> Result<usize>;
-    /// The conflicts, the latest first.
+    /// The latest first.
     fn conflicts(&self) -> Result<Vec<IdentityConflict>>;
 }
 
-/// What can be changed.
 pub trait MachineWriter: MachineReader {
-    /// Adds a record, or puts it in the place of the one with its name.
+    /// Adds a record, or replaces the one with its id.
     fn put(&mut self, machine: &Machine) -> Result<()>;
-    /// Removes a record.
     fn remove(&mut self, id: MachineId) -> Result<()>;
-    /// Removes the strangers that were seen the longest ago, so that there are fewer than [`MOST_STRANGERS`].
+    /// Removes the strangers that were seen the longest ago, so that fewer than [`MOST_STRANGERS`] remain.
     fn make_room_for_a_stranger(&mut self) -> Result<()>;
-    /// Adds a conflict, or counts it again; of too many the oldest goes.
+    /// Adds a conflict or counts it again; beyond [`MOST_CONFLICTS`] the oldest is removed.
     fn add_conflict(&mut self, conflict: &IdentityConflict) -> Result<()>;
-    /// Removes a conflict; whether there was one of this name.
+    /// Returns whether it was there.
     fn remove_conflict(&mut self, id: &str) -> Result<bool>;
 }
 
-/// Does something with the records in a transaction.
+/// Runs inside a transaction.
 pub type TransactionBody<'a> = &'a mut dyn FnMut(&mut dyn MachineWriter) -> Result<()>;
-/// Looks at the records as they are at one moment.
+/// Sees the records of one moment.
 pub type SnapshotBody<'a> = &'a mut dyn FnMut(&dyn MachineReader) -> Result<()>;
 
-/// Where the records are kept. One server uses it at a time.
+/// Used by one server at a time.
 pub trait MachineStore: fmt::Debug + Send + Sync {
-    /// The key for tokens, which is drawn when the store is made.
+    /// The random key for tokens, which is made with the store.
     fn key(&self) -> [u8; token::KEY];
-    /// Runs a transaction. Where `change` fails, or what it did cannot be kept, nothing has changed.
+    /// Runs a transaction. If `change` fails or cannot be stored, nothing has changed.
     fn transact(&self, durability: Durability, change: TransactionBody<'_>) -> Result<()>;
-    /// Looks at the records. Changes at the same time neither wait for it nor are seen by it.
+    /// Reads the records. Concurrent changes neither wait for it nor are seen by it.
     fn look(&self, look: SnapshotBody<'_>) -> Result<()>;
 }
 

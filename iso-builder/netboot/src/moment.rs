@@ -1,23 +1,21 @@
-//! Moments by the clock of the server.
+//! Points in time by the server's clock.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A moment in seconds since 1970.
+/// Seconds since 1970 (UTC).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// Now, by the clock of this machine.
     #[must_use]
     pub fn now() -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self(since.map_or(0, |since| since.as_secs()))
     }
 
-    /// The moment `seconds` later.
     #[must_use]
     pub fn plus(self, seconds: u64) -> Self {
         Self(self.0.saturating_add(seconds))

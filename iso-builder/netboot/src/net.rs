@@ -1,10 +1,10 @@
-//! Sockets: connections come, are answered in their turn, and go; none for longer than its limits.
+//! Sockets: accepts connections, answers their requests and closes them.
 //!
-//! | What keeps a connection from staying | where |
+//! | A connection is closed when | by |
 //! |---|---|
 //! | there are too many | [`connection_limit`](super::connection_limit) |
 //! | it sends or takes too little | [`transfer_rate`](super::transfer_rate) |
-//! | it asks for nothing | [`ServerLimits::wait`], here |
+//! | it sends no request | [`ServerLimits::wait`], here |
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -39,34 +39,33 @@ use super::stream::{self, SharedStream};
 use super::tcp_info;
 use super::transfer_rate::{TransferMeter, TransferRates, TransferVerdict};
 
-/// The most of a request's head, in bytes; also what is buffered beside the body's pieces.
+/// The longest head of a request, in bytes; also the size of the write buffer.
 const HEAD: usize = 64 * 1024;
-/// Connections that wait in the kernel to be taken, at most; it allows as many as `net.core.somaxconn` (listen(2)).
+/// The backlog of the listening socket; the kernel caps it at `net.core.somaxconn` (listen(2)).
 const QUEUE: u32 = 4096;
-/// After trouble with taking a connection, which is mostly that there are too many open files.
+/// The pause after a failed accept(2), mostly because too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often it is looked at how much a connection has moved.
+/// How often the rate of a connection is checked.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the operator is told that connections are refused.
+/// The least time between two messages about refused connections.
 const TELL: Duration = Duration::from_secs(60);
 
-/// What clients may take.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Connections at a time.
+    /// Concurrent connections.
     pub connections: usize,
-    /// Connections of one client at a time; see [`ClientNetwork`].
+    /// Concurrent connections of one client; see [`ClientNetwork`].
     pub per_client: usize,
     /// How long a connection may wait for a request, and how long the request's head may take.
     pub wait: Duration,
     /// How fast connections have to be.
     pub rates: TransferRates,
-    /// How long transfers may go on once the server is to stop.
+    /// How long transfers may go on after the server was told to stop.
     pub grace: Duration,
 }
 
 impl ServerLimits {
-    /// Limits for so many connections, and so many of one client: a quarter of all unless it is given.
+    /// `per_client` is a quarter of `connections` unless it is given.
     #[must_use]
     pub fn of(connections: usize, per_client: Option<usize>) -> Self {
         Self {
@@ -89,7 +88,7 @@ impl Default for ServerLimits {
 pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A server that is started again takes the port of the one before at once.
+        // A restarted server can take the port at once.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(QUEUE)
@@ -102,7 +101,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-/// Answers connections until `stop` changes, then lets transfers end for a while.
+/// Accepts connections until `stop` becomes true, then waits up to [`ServerLimits::grace`] for transfers to end.
 pub async fn serve(
     listener: TcpListener,
     router: Arc<Router>,
@@ -133,7 +132,7 @@ pub async fn serve(
                         refusals.note(ClientNetwork::of(peer.ip()), refused, Instant::now());
                     }
                 },
-                // The client has gone again, or there are too many open files.
+                // The client has disconnected, or too many files are open.
                 Err(_) => sleep(PAUSE).await,
             }
             limit.settled().await;
@@ -147,7 +146,7 @@ pub async fn serve(
     let _ = timeout(limits.grace, limit.empty()).await;
 }
 
-/// Tells the operator of connections that were refused, and no oftener than it can be read.
+/// Reports refused connections to the operator, at most once in [`TELL`].
 struct Refusals {
     progress: Progress,
     count: u64,
@@ -165,8 +164,8 @@ impl Refusals {
             return;
         }
         let why = match refused {
-            ConnectionRefusal::Client => "has as many as one address may have (--connections-per-address)",
-            ConnectionRefusal::Server => "finds all of them in use (--connections)",
+            ConnectionRefusal::Client => "has reached the limit of one address (--connections-per-address)",
+            ConnectionRefusal::Server => "finds the limit of the server reached (--connections)",
         };
         let count = self.count;
         self.progress.note(STEP, format!("connection refused: {client} {why}; {count} refused so far"));
@@ -174,10 +173,9 @@ impl Refusals {
     }
 }
 
-/// One connection.
 struct Connection {
     router: Arc<Router>,
-    /// The address of the client, an IPv4 address as such on a socket for IPv6 too.
+    /// The client's address; an IPv4 address as such, even on a socket for IPv6.
     peer: IpAddr,
     permit: Arc<ConnectionPermit>,
     limits: ServerLimits,
@@ -186,7 +184,7 @@ struct Connection {
 
 impl Connection {
     async fn run(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
-        // Answers are written whole, so that nothing is won by waiting for more.
+        // Answers are written whole: waiting for more data gains nothing.
         let _ = stream.set_nodelay(true);
         let stream = Arc::new(stream);
         let abandoned = tokio::select! {
@@ -195,7 +193,7 @@ impl Connection {
             () = too_slow(&stream, &self.permit, self.limits.rates) => true,
         };
         if abandoned {
-            // Else the kernel goes on for minutes to offer what it has buffered, which may be megabytes.
+            // Else the kernel retransmits its buffer, which may be megabytes, for minutes.
             let _ = stream.set_zero_linger();
         }
     }
@@ -219,7 +217,8 @@ impl Connection {
         }
     }
 
-    /// Answers requests for the medium's files until there is another, which is left in the stream: whether there is.
+    /// Answers requests for the medium's files by sendfile(2). Returns true at the first other request, which is left
+    /// in the stream.
     async fn send_files(&self, stream: &TcpStream) -> bool {
         let mut stop = self.stop.clone();
         loop {
@@ -230,7 +229,7 @@ impl Connection {
             let asked = match asked {
                 Ok(Ok(NextRequest::Files(asked))) => asked,
                 Ok(Ok(NextRequest::Other)) => return true,
-                // How a connection ends is the client's affair: it tries again.
+                // Errors of a connection are ignored: the client retries.
                 Ok(Ok(NextRequest::End) | Err(_)) | Err(_) => return false,
             };
             let _answering = self.permit.answering();
@@ -251,7 +250,7 @@ impl Connection {
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
         let mut stop = self.stop.clone();
         let stopped = tokio::select! {
-            // How a connection ends is the client's affair: it tries again.
+            // Errors of a connection are ignored: the client retries.
             _ = connection.as_mut() => false,
             _ = stop.wait_for(|stop| *stop) => true,
         };
@@ -262,8 +261,8 @@ impl Connection {
     }
 }
 
-/// Answers one request. Its connection is being answered as long as there is a body, and ends with it where the body of the
-/// request was of no interest: what comes next on it would be that.
+/// Answers one request. The connection's phase is "answering" until the response's body is sent. If the request's body
+/// was not read, the connection is closed after the answer: the rest of that body would be read as the next request.
 async fn answered(
     router: Arc<Router>,
     peer: IpAddr,
@@ -279,15 +278,15 @@ async fn answered(
     Ok(response.map(|body| body.holding(answering)))
 }
 
-/// Returns when a connection is too slow to be kept.
+/// Completes when a connection is too slow to be kept.
 async fn too_slow(stream: &TcpStream, permit: &ConnectionPermit, rates: TransferRates) {
     let mut meter = TransferMeter::new(rates);
     let mut ticks = interval(TICK.min(rates.ample.window / 4));
-    // One that comes late is as good.
+    // A late tick does not need to be made up for.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // Of one that was displaced nothing is to be known, nor of any on a kernel that does not count.
+        // A displaced connection is not judged, nor any on a kernel without these counters.
         let (Some((phase, turn)), Ok(counters)) = (permit.phase(), tcp_info::counters(stream)) else {
             return std::future::pending().await;
         };

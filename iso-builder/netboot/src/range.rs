@@ -1,49 +1,44 @@
-//! Which bytes of a file a request is answered with (RFC 9110, sections 13 and 14): a pure function of the request's
-//! fields, the file's length and its tag.
+//! The part of a file that a request gets (RFC 9110, sections 13 and 14): a pure function of the request's fields, the
+//! file's length and its entity tag.
 
-/// Bytes from `start` to before `end`.
+/// A half-open range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteSpan {
-    /// The first byte.
     pub start: u64,
-    /// The byte behind the last.
+    /// Exclusive.
     pub end: u64,
 }
 
 impl ByteSpan {
-    /// Length in bytes.
     #[must_use]
     pub fn length(self) -> u64 {
         self.end - self.start
     }
 }
 
-/// What of a file is sent.
+/// Which part of a file is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeSelection {
-    /// All of it (200).
+    /// The whole file (200).
     Whole,
     /// A part of it (206).
     Part(ByteSpan),
-    /// Nothing, for it has no such part (416).
+    /// The file has no such part (416).
     Unsatisfiable,
-    /// Nothing, for the client has it (304).
+    /// The client has the file (304).
     NotModified,
 }
 
-/// The fields of a request that matter, as they came.
+/// The header fields of a request that decide.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RangeFields<'a> {
-    /// `Range`.
     pub range: Option<&'a str>,
-    /// `If-Range`.
     pub if_range: Option<&'a str>,
-    /// `If-None-Match`.
     pub if_none_match: Option<&'a str>,
 }
 
-/// What is sent of a file of `length` bytes whose strong tag is `tag`, with its quotes. Of several ranges none is
-/// served in particular: the whole file is, as a server may.
+/// What is sent of a file of `length` bytes with the strong entity tag `tag` (with its quotes). For several ranges the
+/// whole file is sent, which RFC 9110 permits.
 #[must_use]
 pub fn select(fields: RangeFields<'_>, length: u64, tag: &str) -> RangeSelection {
     let same = |known: &str| known.trim().trim_start_matches("W/") == tag;
@@ -51,12 +46,12 @@ pub fn select(fields: RangeFields<'_>, length: u64, tag: &str) -> RangeSelection
     if fields.if_none_match.is_some_and(known) {
         return RangeSelection::NotModified;
     }
-    // Dates and weak tags do not do for parts.
+    // Dates and weak tags are not enough for parts (RFC 9110, section 13.1.5).
     let fits = fields.if_range.is_none_or(|known| known.trim() == tag);
     fields.range.filter(|_| fits).map_or(RangeSelection::Whole, |range| part(range, length))
 }
 
-/// A field `Range` that cannot be understood is passed over.
+/// A malformed `Range` is ignored.
 fn part(range: &str, length: u64) -> RangeSelection {
     let Some(range) = range.trim().strip_prefix("bytes=").and_then(|set| set.trim().split_once('-')) else {
         return RangeSelection::Whole;
@@ -75,7 +70,7 @@ fn part(range: &str, length: u64) -> RangeSelection {
     if span.start < span.end { RangeSelection::Part(span) } else { RangeSelection::Unsatisfiable }
 }
 
-/// Decimal digits and nothing else. A number that is too large is larger than every file.
+/// Accepts decimal digits only. A number that is too large becomes the largest.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))

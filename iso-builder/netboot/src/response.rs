@@ -1,11 +1,11 @@
-//! Responses of HTTP that several rooms make.
+//! HTTP responses that several modules make.
 
 use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
 use super::body::ResponseBody;
 
-/// What must not be kept by anybody on the way.
+/// A response that must not be cached.
 pub(crate) fn momentary(text: String, kind: &str) -> Response<ResponseBody> {
     let mut response = with_length(StatusCode::OK, ResponseBody::whole(text));
     set(&mut response, CONTENT_TYPE, kind);
@@ -13,7 +13,7 @@ pub(crate) fn momentary(text: String, kind: &str) -> Response<ResponseBody> {
     response
 }
 
-/// A sentence.
+/// A response with one line of text.
 pub(crate) fn plain(status: StatusCode, text: &str) -> Response<ResponseBody> {
     let mut response = with_length(status, ResponseBody::whole(format!("{text}\n")));
     set(&mut response, CONTENT_TYPE, "text/plain; charset=utf-8");
@@ -30,7 +30,7 @@ pub(crate) fn with_length(status: StatusCode, content: ResponseBody) -> Response
     response
 }
 
-/// Sets a field whose value is of our own making.
+/// Sets a header field whose value comes from this server.
 pub(crate) fn set(response: &mut Response<ResponseBody>, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);

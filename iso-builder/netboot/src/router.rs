@@ -1,4 +1,4 @@
-//! Everything that a server serves, and what it answers: requests in, replies out. No socket is known here.
+//! Everything that a server serves, and its replies to requests. Without sockets.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,33 +25,29 @@ use super::range::{self, RangeSelection};
 
 /// Where loaders are served, for firmware that boots over HTTP.
 const LOADERS: &str = "/loaders/";
-/// The most that is taken of what a machine says about itself, in bytes.
+/// The longest mark of a machine, in bytes; a longer one is ignored.
 const LONGEST: usize = 256;
-/// Cards that a machine tells, at most. iPXE tells five.
+/// The most cards in a request. iPXE sends five.
 const MOST_CARDS: usize = 64;
-/// The step that the server's messages belong to.
+/// The step of the server's messages.
 pub const STEP: &str = "serve";
 
-/// What a client asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct ServedRequest<'a> {
-    /// The address of the client, as its connection has it.
+    /// The address of the connection's other end.
     pub peer: IpAddr,
-    /// GET or HEAD: whether there is to be a body.
+    /// Whether the method is HEAD, not GET.
     pub head: bool,
-    /// The path, as it came.
+    /// As it was sent.
     pub path: &'a str,
-    /// What follows `?`.
+    /// What follows the `?`, as it was sent.
     pub query: &'a str,
-    /// The field `Host`.
     pub host: Option<&'a str>,
-    /// The fields about ranges.
     pub fields: range::RangeFields<'a>,
-    /// The fields that say what has caused the request.
     pub provenance: RequestProvenance<'a>,
 }
 
-/// A request for `/` without header fields, of a client whose address is not known.
+/// A request for `/` without header fields, from an unspecified address.
 impl Default for ServedRequest<'_> {
     fn default() -> Self {
         Self {
@@ -66,58 +62,48 @@ impl Default for ServedRequest<'_> {
     }
 }
 
-/// What it is answered.
 #[derive(Debug)]
 pub enum ServedReply {
-    /// Of a file, what is selected.
+    /// The selected part of a file.
     File(ServedFile, RangeSelection),
-    /// A script, which holds for this moment and this machine only.
+    /// A script for this machine at this moment, which must not be cached.
     Script(String),
-    /// A configuration.
     Configuration(Secret),
-    /// There is nothing of this name.
     NotFound,
-    /// There was, and will not be again.
+    /// The configuration was there and will not be again.
     Gone,
-    /// The question makes no sense; why.
+    /// The request is malformed, and why.
     Bad(&'static str),
-    /// The request may not do what it asks for; why.
+    /// The request is not allowed, and why.
     Refused(&'static str),
-    /// The path is there for GET alone.
+    /// The path exists for GET only.
     OnlyGet,
-    /// The server has trouble, which it has told its operator.
+    /// An internal error, which was logged.
     Trouble,
 }
 
-/// What a server serves.
 #[derive(Debug)]
 pub struct Router {
-    /// The medium's files.
     pub files: MediumFiles,
-    /// What machines boot.
     pub system: BootSystem,
-    /// The machines and what was done with them.
     pub store: MachineRegistry,
-    /// Loaders by their names.
+    /// Loaders by their file names.
     pub loaders: BTreeMap<String, ServedFile>,
-    /// Where machines reach the server, without a slash at its end; else at the name by which they did, which is one of
-    /// `hosts`.
+    /// The URL at which machines reach the server, without a slash at its end. If none, they use the host of their
+    /// request, which is one of `hosts`.
     pub base: Option<String>,
-    /// The names of the server.
     pub hosts: ServerNames,
-    /// Whether connections are secured.
     pub tls: bool,
-    /// What machines report, for those who know its token.
     pub fleet: Fleet,
-    /// How long a token for a configuration is valid, in seconds.
+    /// Validity of a token for a configuration, in seconds.
     pub validity: u64,
-    /// Where the operator is told what happens.
+    /// Messages for the operator.
     pub progress: Progress,
     configurations: RwLock<Arc<Configurations>>,
 }
 
 impl Router {
-    /// A site whose parts are these.
+    /// With defaults for all other fields.
     #[must_use]
     pub fn new(
         files: MediumFiles,
@@ -133,7 +119,7 @@ impl Router {
             base: None,
             hosts: ServerNames::of_this_host(None),
             tls: false,
-            // Nobody knows this token; who starts the server tells another.
+            // A placeholder that gives nobody access; `run` sets the real one.
             fleet: Fleet::new(&Secret::new(Uuid::new_v4().to_string()), false),
             validity: 3600,
             progress: Progress::silent(),
@@ -141,18 +127,17 @@ impl Router {
         }
     }
 
-    /// Takes these configurations in place of those before.
+    /// Replaces the configurations.
     pub fn replace(&self, configurations: Configurations) {
         *self.configurations.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(configurations);
     }
 
-    /// The configurations as they are now.
     #[must_use]
     pub fn configurations(&self) -> Arc<Configurations> {
         Arc::clone(&self.configurations.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Answers a question. May wait for the disk.
+    /// May block on the disk.
     pub fn answer(&self, asked: &ServedRequest<'_>, now: Moment) -> ServedReply {
         self.route(asked, now).unwrap_or_else(|error| {
             let why = causes(&error).join(": ");
@@ -180,7 +165,7 @@ impl Router {
         if token.is_none() && card.is_none() && path != BOOT {
             return Ok(ServedReply::NotFound);
         }
-        // What follows changes what the machine may do, and HEAD must not.
+        // The requests below change state, which HEAD must not.
         if asked.head {
             return Ok(ServedReply::OnlyGet);
         }
@@ -194,7 +179,7 @@ impl Router {
         }
     }
 
-    /// Why a request may not change anything, if it may not.
+    /// The refusal of a request that may not change anything.
     fn refusal(&self, asked: &ServedRequest<'_>) -> Option<ServedReply> {
         let Some(host) = asked.host.filter(|host| is_host(host)) else {
             return Some(ServedReply::Bad("the field Host is not the name of a server"));
@@ -206,14 +191,13 @@ impl Router {
         }
         if !self.hosts.has(host) {
             note(format!(
-                "the request is for {host}, which is no name of this host; if machines reach it so, give --base-url"
+                "the request is for {host}, which is not a name of this host; if machines use it, give it with --base-url"
             ));
-            return Some(ServedReply::Refused("this server has another name; its log has more"));
+            return Some(ServedReply::Refused("this is not a name of the server; the server's log has more"));
         }
         None
     }
 
-    /// Tells a machine what to boot.
     fn boot(
         &self,
         identity: Option<Identity>,
@@ -221,9 +205,11 @@ impl Router {
         loader: Loader,
         now: Moment,
     ) -> Result<ServedReply> {
-        let Some(identity) = identity else { return Ok(ServedReply::Bad("no machine has so many cards")) };
+        let Some(identity) = identity else {
+            return Ok(ServedReply::Bad("a machine does not have so many network cards"));
+        };
         if identity.is_empty() {
-            return Ok(ServedReply::Bad("say which machine asks: mac=, uuid=, serial= or asset="));
+            return Ok(ServedReply::Bad("identify the machine: mac=, uuid=, serial= or asset="));
         }
         let base = self.base_for(asked);
         let booted = self.store.boot(&identity, asked.peer, &self.configurations(), now)?;
@@ -242,7 +228,7 @@ impl Router {
         }))
     }
 
-    /// Tells the operator what was decided.
+    /// Logs what was decided.
     fn tell(&self, booted: &BootDecision, identity: &Identity, peer: IpAddr) {
         let who = described(identity);
         let what = match booted.answer {
@@ -251,7 +237,7 @@ impl Router {
                 format!("boots from disk: conflict between {}", booted.conflict.join(" and "))
             }
             BootAnswer::Disk(DiskBootReason::Unknown) if booted.fit == ConfigurationFit::Fallback => {
-                "boots from disk: only the fallback is for it, and nobody has allowed it".to_owned()
+                "boots from disk: only the fallback fits it, and no operator has allowed it".to_owned()
             }
             BootAnswer::Disk(why) => format!("boots from disk: {why}"),
         };
@@ -259,7 +245,8 @@ impl Router {
         if !booted.others.is_empty() {
             let others: Vec<_> = booted.others.iter().map(ToString::to_string).collect();
             let others = others.join(" and ");
-            self.progress.note(STEP, format!("{peer}: asked as {who}, as which {others} asked before"));
+            self.progress
+                .note(STEP, format!("{peer}: asked as {who}; {others} asked as the same machine before"));
         }
     }
 
@@ -276,13 +263,13 @@ impl Router {
             }
             Err(TokenRefusal::Unknown) => Ok(ServedReply::NotFound),
             Err(TokenRefusal::Gone) => {
-                note("asks for a configuration with a token that is void".into());
+                note("asked for a configuration with a void token".into());
                 Ok(ServedReply::Gone)
             }
         }
     }
 
-    /// Where the machine that asks reaches this server. Its host was checked.
+    /// The URL at which the requesting machine reaches this server. The request's host was checked.
     fn base_for(&self, asked: &ServedRequest<'_>) -> String {
         let scheme = if self.tls { "https" } else { "http" };
         let by_host = || format!("{scheme}://{}", asked.host.unwrap_or_default());
@@ -290,8 +277,7 @@ impl Router {
     }
 }
 
-/// The answer where the server has trouble. A machine that boots starts from its disk then: it must neither wait for the
-/// trouble's end nor install.
+/// The answer after an internal error. A machine that boots is sent to its disk: it must neither wait nor install.
 #[must_use]
 pub fn trouble(path: &str) -> ServedReply {
     match path {
@@ -301,7 +287,6 @@ pub fn trouble(path: &str) -> ServedReply {
     }
 }
 
-/// Which loader asks.
 #[derive(Clone, Copy, Debug)]
 enum Loader {
     Ipxe,
@@ -309,7 +294,7 @@ enum Loader {
 }
 
 impl Loader {
-    /// The script with which it leaves the machine to its disk.
+    /// The script with which it boots from disk.
     fn disk(self, why: DiskBootReason) -> String {
         match self {
             Self::Ipxe => boot::ipxe_disk(why),
@@ -320,14 +305,14 @@ impl Loader {
 
 fn file(served: Option<&ServedFile>, asked: &ServedRequest<'_>) -> ServedReply {
     let Some(served) = served else { return ServedReply::NotFound };
-    // Ranges are of GET alone (RFC 9110, section 14.2).
+    // Ranges apply to GET only (RFC 9110, section 14.2).
     let fields = if asked.head { range::RangeFields { range: None, ..asked.fields } } else { asked.fields };
     let selection = range::select(fields, served.length, &served.tag());
     ServedReply::File(served.clone(), selection)
 }
 
-/// What a machine tells of itself in a query. What is not known to it is empty, and what makes no sense is passed over.
-/// None where it tells more cards than a machine has.
+/// Parses the identity in a query. Empty and malformed values are ignored. None if there are more cards than a machine
+/// has.
 fn told(query: &str) -> Option<Identity> {
     let mut identity = Identity::default();
     for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
@@ -345,7 +330,7 @@ fn told(query: &str) -> Option<Identity> {
     (identity.macs.len() <= MOST_CARDS).then_some(identity)
 }
 
-/// A name or an address with perhaps a port, and nothing that a script could misunderstand.
+/// A name or an address with an optional port, and nothing that has a meaning in a script.
 fn is_host(host: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
     !host.is_empty() && host.len() <= 255 && host.chars().all(plain)

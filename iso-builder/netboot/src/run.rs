@@ -1,5 +1,5 @@
-//! The server from its start to its end: what it serves is looked at before it listens, and its configurations again
-//! and again while it runs.
+//! The server from start to end: everything that is served is checked before it listens, and configurations are checked
+//! again whenever they change.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -33,45 +33,37 @@ use super::net::{self, ServerLimits};
 use super::router::{Router, STEP};
 use super::{loaders, net::listen, state_directory, tls, token};
 
-/// How often configurations are looked at for changes.
+/// How often configurations are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
-/// Threads that answer. Each may wait for a disk whose data it sends, so there are more of them than processors.
+/// The threads that answer. Each may wait for a disk whose data it sends, so there are more of them than processors.
 const WORKERS: usize = 16;
-/// Threads that wait for disks and for nothing else.
+/// The threads that only wait for disks.
 const READERS: usize = 64;
 /// Files that are open beside connections, and sockets that are being closed.
 const FILES: u64 = 64 + CLOSING as u64;
 
-/// What to serve, and how.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// The medium.
     pub medium: PathBuf,
-    /// The address to listen on.
     pub listen: SocketAddr,
-    /// Where configurations come from.
     pub origin: Option<ConfigurationSource>,
-    /// Where machines reach the server; else what they call it themselves.
+    /// The URL at which machines reach the server; if none, they use the host of their request.
     pub base: Option<String>,
-    /// The directory of the state.
     pub state: PathBuf,
-    /// The directory of iPXE's loaders.
     pub loaders: PathBuf,
-    /// Further kernel arguments of the installing system.
     pub arguments: Vec<String>,
-    /// How many connections there may be.
+    /// The most concurrent connections.
     pub connections: usize,
-    /// How many of them one client may have; a share of all unless given.
+    /// The most connections of one client; see [`ServerLimits::of`].
     pub connections_per_address: Option<usize>,
-    /// How long the token for a configuration is valid, in seconds.
+    /// Validity of a token for a configuration, in seconds.
     pub validity: u64,
-    /// The certificate for HTTPS.
     pub tls: Option<tls::CertificateChoice>,
-    /// What dnsmasq is to do, on which interface.
+    /// The mode of dnsmasq and its only interface.
     pub dnsmasq: Option<(dnsmasq::DhcpMode, Option<String>)>,
 }
 
-/// A server that is ready to run.
+/// A server that listens and is ready to run.
 pub struct NetbootServer {
     router: Arc<Router>,
     origin: Option<ConfigurationSource>,
@@ -83,25 +75,23 @@ pub struct NetbootServer {
     tls: Option<TlsAcceptor>,
     dhcp: Option<Dhcp>,
     entry: FleetEntry,
-    /// What machines have to trust.
     authority: Option<CertificateAuthority>,
 }
 
-/// What dnsmasq runs with.
 struct Dhcp {
     configuration: PathBuf,
-    /// Its directory for TFTP.
+    /// The directory for TFTP, removed when dropped.
     _tftp: TempDir,
 }
 
 impl fmt::Debug for NetbootServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("NetbootServer").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
 impl NetbootServer {
-    /// Looks at everything that is to be served, and listens.
+    /// Opens and checks everything that is served, and listens.
     pub fn start(options: &ServerOptions, progress: &Progress) -> Result<Self> {
         check(options)?;
         let files = MediumFiles::open(&options.medium)?;
@@ -113,7 +103,8 @@ impl NetbootServer {
         };
         let (loaders, missing) = loaders::collect(&options.loaders, &files)?;
         for name in missing {
-            progress.note(STEP, format!("{name} is not there: machines that need it must bring a loader"));
+            progress
+                .note(STEP, format!("{name} is missing: machines that need it must bring their own loader"));
         }
         state_directory::prepare(&options.state)?;
         let store = MachineRegistry::open(&options.state)?;
@@ -155,25 +146,22 @@ impl NetbootServer {
         })
     }
 
-    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The way to the page of the fleet.
     #[must_use]
     pub fn entry(&self) -> &FleetEntry {
         &self.entry
     }
 
-    /// Its own authority, where it has one.
+    /// The authority of the server's own certificate, if it made one.
     #[must_use]
     pub fn authority(&self) -> Option<&CertificateAuthority> {
         self.authority.as_ref()
     }
 
-    /// What it serves.
     #[must_use]
     pub fn router(&self) -> &Arc<Router> {
         &self.router
@@ -213,7 +201,7 @@ impl NetbootServer {
     }
 }
 
-/// What secures connections; with it the authority, where that is the server's own.
+/// The TLS acceptor, and the authority if it is the server's own.
 fn secured(
     options: &ServerOptions,
     progress: &Progress,
@@ -235,25 +223,25 @@ fn secured(
 fn check(options: &ServerOptions) -> Result<()> {
     let base = options.base.iter();
     if let Some(base) = base.clone().find(|base| !is_url(base)) {
-        return Err(Failure::new(Class::Invalid, format!("{base} is no address for --base-url"))
+        return Err(Failure::new(Class::Invalid, format!("{base} is not a URL for --base-url"))
             .hint("Give the URL at which machines reach this server, such as http://192.0.2.1:8080.")
             .into());
     }
     if let Some(argument) = options.arguments.iter().find(|argument| !is_plain(argument)) {
-        return Err(Failure::new(Class::Invalid, format!("{argument:?} cannot stand in a boot script"))
+        return Err(Failure::new(Class::Invalid, format!("{argument:?} cannot be used in a boot script"))
             .hint("Give kernel arguments one by one, without spaces and quotes: --append console=ttyS1.")
             .into());
     }
     Ok(())
 }
 
-/// Writes the configuration for dnsmasq, where it is wanted.
+/// Writes dnsmasq's configuration, if dnsmasq is used.
 fn dhcp(options: &ServerOptions, address: SocketAddr, router: &Router) -> Result<Option<Dhcp>> {
     let Some((mode, interface)) = &options.dnsmasq else { return Ok(None) };
     let scheme = if router.tls { "https" } else { "http" };
     let own = || (!address.ip().is_unspecified()).then(|| format!("{scheme}://{address}"));
     let Some(base) = router.base.clone().or_else(own) else {
-        let what = "DHCP cannot tell machines where this server is, for it listens on every address";
+        let what = "DHCP cannot give machines this server's address, because it listens on every address";
         return Err(Failure::new(Class::Invalid, what)
             .hint("Give --listen the address that machines reach, or --base-url.")
             .into());
@@ -276,7 +264,7 @@ fn is_url(base: &str) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && is_plain(rest) && !rest.contains(['?', '@']))
 }
 
-/// Takes over changed configurations. Where they have mistakes, those before stay.
+/// Reloads changed configurations. If they have mistakes, the previous ones stay.
 async fn keep_fresh(router: Arc<Router>, origin: ConfigurationSource, defaults: Vec<(String, String)>) {
     let mut known = stamp(&origin);
     loop {
@@ -299,7 +287,7 @@ async fn keep_fresh(router: Arc<Router>, origin: ConfigurationSource, defaults: 
             }
             Some(Err(error)) => {
                 let text = causes(&error).join("\n  because: ");
-                let message = format!("error: {text}\nThe configurations as they were before stay in use.");
+                let message = format!("error: {text}\nThe previous configurations stay in use.");
                 router.progress.note(STEP, message);
             }
         }
@@ -312,7 +300,7 @@ fn tell_warnings(router: &Router) {
     }
 }
 
-/// As many of `wanted` connections as this process may have files open for, which is made as much as it may be.
+/// Raises the limit on open files for `wanted` connections. Returns how many it allows.
 fn within_open_files(wanted: usize, progress: &Progress) -> usize {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
     let needed = wanted as u64 + FILES;
@@ -323,8 +311,10 @@ fn within_open_files(wanted: usize, progress: &Progress) -> usize {
     };
     let possible = usize::try_from(open.saturating_sub(FILES)).unwrap_or(usize::MAX).max(1);
     if possible < wanted {
-        progress
-            .note(STEP, format!("{possible} connections at a time: this process may have {open} files open"));
+        progress.note(
+            STEP,
+            format!("limited to {possible} connections, because this process may open {open} files"),
+        );
     }
     wanted.min(possible)
 }

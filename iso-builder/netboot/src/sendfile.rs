@@ -23,35 +23,33 @@ use super::http::respond;
 use super::range::ByteSpan;
 use super::router::Router;
 
-/// The longest head of a request that is looked at here, in bytes.
+/// The longest head of a request, in bytes.
 const HEAD: usize = 4096;
-/// Fields that a request for a file has at most; browsers have about 20.
+/// The most header fields of a request; browsers send about 20.
 const FIELDS: usize = 32;
 /// The most that is sent to one client before others have their turn, in bytes.
 const TURN: u64 = 1 << 20;
 
-/// What a client does next.
 #[derive(Debug)]
 pub enum NextRequest {
-    /// It asks for a file.
+    /// A request for a file.
     Files(Box<RawRequest>),
-    /// It does something else, of which nothing has been taken from the stream.
+    /// Anything else; all of it is still in the stream.
     Other,
-    /// It has gone.
+    /// The client has closed the connection.
     End,
 }
 
-/// A request for a file.
 #[derive(Debug)]
 pub struct RawRequest {
     request: Request<Empty<Bytes>>,
-    /// Bytes of its head, which are still in the stream.
+    /// The length of its head in bytes, which is still in the stream.
     length: usize,
-    /// Whether it is the last on its connection.
+    /// Whether the connection is closed after it.
     pub last: bool,
 }
 
-/// Waits for what comes. A head that does not come in one piece is no request for a file.
+/// Waits for the next request. A head that does not arrive in one piece counts as [`NextRequest::Other`].
 pub async fn asked(stream: &TcpStream) -> io::Result<NextRequest> {
     let mut head = [0; HEAD];
     let count = stream.peek(&mut head).await?;
@@ -61,7 +59,7 @@ pub async fn asked(stream: &TcpStream) -> io::Result<NextRequest> {
     Ok(read(&head[..count]).map_or(NextRequest::Other, |asked| NextRequest::Files(Box::new(asked))))
 }
 
-/// The request that `bytes` begin with, if it is one for a file.
+/// The request for a file at the start of `bytes`, if there is one.
 fn read(bytes: &[u8]) -> Option<RawRequest> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut head = httparse::Request::new(&mut fields);
@@ -76,7 +74,7 @@ fn read(bytes: &[u8]) -> Option<RawRequest> {
     }
     let request = request.body(Empty::new()).ok()?;
     let has = |name| request.headers().contains_key(name);
-    // A body, or another protocol.
+    // A request with a body or for another protocol.
     if [CONTENT_LENGTH, TRANSFER_ENCODING, EXPECT, UPGRADE].into_iter().any(has) {
         return None;
     }
@@ -85,7 +83,6 @@ fn read(bytes: &[u8]) -> Option<RawRequest> {
     Some(RawRequest { request, length, last })
 }
 
-/// Answers a request for a file of the client at `peer`.
 pub async fn answer(
     stream: &TcpStream,
     router: &Arc<Router>,
@@ -102,7 +99,7 @@ pub async fn answer(
     }
 }
 
-/// Takes so many bytes from the stream, which are a head that has been looked at.
+/// Consumes `length` bytes of the stream, a head that was peeked at.
 async fn take(stream: &TcpStream, mut length: usize) -> io::Result<()> {
     let mut head = [0; HEAD];
     while length > 0 {
@@ -117,7 +114,6 @@ async fn take(stream: &TcpStream, mut length: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The head of a response, as it is sent.
 fn head(response: &Response<ResponseBody>, last: bool, now: jiff::Timestamp) -> Vec<u8> {
     let status = response.status();
     let reason = status.canonical_reason().unwrap_or_default();
@@ -139,7 +135,6 @@ fn head(response: &Response<ResponseBody>, last: bool, now: jiff::Timestamp) -> 
     head
 }
 
-/// Sends a part of a file.
 async fn send(stream: &TcpStream, served: &ServedFile, mut left: ByteSpan) -> io::Result<()> {
     while left.length() > 0 {
         let turn = left.length().min(TURN);
@@ -165,7 +160,6 @@ async fn send(stream: &TcpStream, served: &ServedFile, mut left: ByteSpan) -> io
     Ok(())
 }
 
-/// Writes all of `bytes`.
 async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.writable().await?;

@@ -1,6 +1,6 @@
-//! The directory of `--state`: whether anybody but its owner could change what lies there. It holds the private key of
-//! the server's authority and decides which machines are installed again, so another user's directory, or one that
-//! others may write, is not used. [`run`](super::run) calls this before anything in it is opened.
+//! Checks that nobody else can change the directory of `--state`. It holds the private key of the server's authority and
+//! decides which machines are installed again, so a directory that belongs to another user or that others can write is
+//! refused. [`run`](super::run) calls this before it opens anything in it.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,18 +11,18 @@ use base::failure::{Class, Classify, Failure};
 use base::files::make_directory;
 use nix::unistd::{Uid, getegid};
 
-/// The permission to write, of the group and of others.
+/// Write permission of the group and of others.
 const GROUP: u32 = 0o020;
 const OTHERS: u32 = 0o002;
-/// In such a directory, as in `/tmp`, only the owner of an entry replaces it (inode(7)).
+/// Only the owner of an entry can replace it, as in `/tmp` (inode(7)).
 const STICKY: u32 = 0o1000;
 
-/// Makes the directory where it is not there, and refuses one ([`Class::Invalid`]) that is not this user's or root's, or that
-/// others can write, or that they could put another in place of.
+/// Makes the directory if it does not exist. Refuses ([`Class::Invalid`]) one that belongs neither to this user nor to
+/// root, that others can write, or that others can replace.
 pub fn prepare(directory: &Path) -> Result<()> {
     make_directory(directory, 0o700).class(Class::DiskIo, || "preparing --state".into())?;
-    let looking = || format!("looking at --state {}", directory.display());
-    // What a link leads to is what counts, and what leads there is looked at below.
+    let looking = || format!("checking --state {}", directory.display());
+    // The target of a link is checked here, and the directories above it below.
     let real = directory.canonicalize().class(Class::DiskIo, looking)?;
     let is_ours = |uid: Uid| uid.is_root() || uid == Uid::effective();
     let own = fs::metadata(&real).class(Class::DiskIo, looking)?;
@@ -32,8 +32,8 @@ pub fn prepare(directory: &Path) -> Result<()> {
             directory,
             &format!("{} belongs to user {}", real.display(), own.uid()),
             &format!(
-                "Give --state a directory of user {user}, who runs this, or hand it over with `chown {user} {}`, once you \
-             have looked at what it holds.",
+                "Give --state a directory of user {user}, who runs this server, or run `chown {user} {}` after \
+             checking its content.",
                 real.display()
             ),
         ));
@@ -43,7 +43,7 @@ pub fn prepare(directory: &Path) -> Result<()> {
     }
     for parent in real.ancestors().skip(1) {
         let found = fs::metadata(parent).class(Class::DiskIo, looking)?;
-        // Users who have a group of their own let it write what they make: it is they.
+        // A private group of this user may write: it has no other members.
         let own_group = found.gid() == 0 || found.gid() == getegid().as_raw();
         let bits = if own_group { OTHERS } else { GROUP | OTHERS };
         if let Some(who) = writers(&found, bits).filter(|_| found.mode() & STICKY == 0) {
@@ -53,7 +53,7 @@ pub fn prepare(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Who may write besides the owner, of those whom `bits` mean.
+/// Who may write, of those that `bits` select.
 fn writers(found: &Metadata, bits: u32) -> Option<&'static str> {
     let mode = found.permissions().mode() & bits;
     (mode != 0).then_some(if mode & OTHERS != 0 { "everybody" } else { "its group" })
@@ -81,7 +81,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// A directory in another, with these permissions.
+    /// A directory in another one; `parent` and `own` are their permissions.
     fn nested(directory: &Path, parent: u32, own: u32) -> PathBuf {
         let state = directory.join("parent/state");
         fs::create_dir_all(&state).unwrap();
@@ -136,7 +136,7 @@ mod tests {
             let text = render(&prepare(&state).unwrap_err());
             assert!(text.contains("belongs to user 65534") && text.contains("chown 0"), "{text}");
         } else {
-            // Nobody but root makes another's; root's own is good for everybody, unless it can be written.
+            // Only root can make a directory of another user; a directory of root's is fine unless others can write it.
             let text = render(&prepare(Path::new("/tmp")).unwrap_err());
             assert!(text.contains("everybody can write /tmp"), "{text}");
         }

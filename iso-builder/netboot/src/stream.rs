@@ -1,4 +1,4 @@
-//! The stream of one connection: read and written in one place while another looks at its socket; and how it ends.
+//! The stream of one connection, which is read and written here while others ask for its socket's counters; and its end.
 
 use std::io::{self, IoSlice};
 use std::net::TcpStream as Blocking;
@@ -13,14 +13,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long, and how much, is still taken from a client that has been answered.
+/// How long, and how many bytes, are still read from a client that has been answered.
 const DRAIN: Duration = Duration::from_secs(1);
 const DRAINED: usize = 1 << 20;
-/// What is answered to a connection for which there is no room.
+/// The answer to a connection beyond the limits.
 const OVERLOADED: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 39\r\nRetry-After: 5\r\nConnection: close\r\n\r\ntoo many connections; try again in 5 s\n";
 
-/// A socket that is read and written here, and looked at elsewhere.
+/// A socket that is read and written here while its owner asks for its counters.
 #[derive(Clone, Debug)]
 pub(super) struct SharedStream(pub(super) Arc<TcpStream>);
 
@@ -37,7 +37,7 @@ impl AsyncRead for SharedStream {
                     buffer.advance(count);
                     return Poll::Ready(Ok(()));
                 }
-                // It was ready no longer, which the next round knows.
+                // It is not ready any more; poll again.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -87,8 +87,8 @@ impl AsyncWrite for SharedStream {
     }
 }
 
-/// Ends a connection whose client has been answered but may be sending still: a socket that is closed with bytes unread
-/// resets the connection, and the reset overtakes the answer (RFC 9112, section 9.6).
+/// Ends a connection whose client has been answered and may still be sending: closing a socket with unread bytes resets
+/// the connection, and the reset overtakes the answer (RFC 9112, section 9.6).
 pub(super) async fn end(stream: &TcpStream) {
     let _ = shutdown(stream.as_raw_fd(), Shutdown::Write);
     let draining = async {
@@ -105,9 +105,9 @@ pub(super) async fn end(stream: &TcpStream) {
     let _ = timeout(DRAIN, draining).await;
 }
 
-/// Turns away a connection for which there is no room, without waiting for anything. With `plain`, it is told why.
+/// Refuses a connection without blocking. With `plain` the client gets an HTTP answer.
 pub(super) fn refuse(stream: TcpStream, plain: bool) {
-    // A new stream of tokio does not know yet whether it can be written to.
+    // tokio does not know yet whether a new stream is writable.
     let Ok(mut stream) = stream.into_std() else { return };
     if plain {
         answer_overloaded(&mut stream);
@@ -116,8 +116,8 @@ pub(super) fn refuse(stream: TcpStream, plain: bool) {
 
 fn answer_overloaded(stream: &mut Blocking) {
     use std::io::{Read, Write};
-    // Nothing blocks: the socket is not a blocking one, and there is room for this in its empty buffer. What has come
-    // already is read, for the reason that `end` tells.
+    // The socket does not block, and its empty buffer has room for this. Bytes that have arrived are read for the reason
+    // in `end`.
     let _ = stream.write(OVERLOADED);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let _ = stream.read(&mut [0; 4096]);

@@ -1,5 +1,5 @@
-//! What the kernel has counted for one TCP connection: the socket option `TCP_INFO` (tcp(7), linux/tcp.h), which needs
-//! `unsafe`. What it means is for [`transfer_rate`](super::transfer_rate) to say.
+//! The kernel's counters of one TCP connection: the socket option `TCP_INFO` (tcp(7), linux/tcp.h), which needs `unsafe`.
+//! [`transfer_rate`](super::transfer_rate) interprets them.
 //!
 //! Why it is sound: the descriptor is borrowed from an open socket for the length of the call; the kernel writes at most
 //! as many bytes as it is told the structure has, and any bytes are valid in it, for it has only integers.
@@ -15,10 +15,10 @@ use nix::libc::{IPPROTO_TCP, TCP_INFO, getsockopt, socklen_t, tcp_info};
 
 use super::transfer_rate::ByteCounters;
 
-/// As many bytes as the kernel has to fill for what is looked at here: since Linux 4.10.
+/// The bytes that the kernel has to fill for the counters used here; Linux 4.10 does.
 const NEEDED: usize = offset_of!(tcp_info, tcpi_rwnd_limited) + size_of::<u64>();
 
-/// What `socket`, which is one of TCP, has counted so far. [`io::ErrorKind::Unsupported`] where the kernel is too old.
+/// The counters of the TCP socket `socket`. [`io::ErrorKind::Unsupported`] where the kernel is too old.
 pub(super) fn counters(socket: &impl AsFd) -> io::Result<ByteCounters> {
     let mut info = MaybeUninit::<tcp_info>::zeroed();
     let mut length = socklen_t::try_from(size_of::<tcp_info>()).map_err(io::Error::other)?;

@@ -18,7 +18,7 @@ pub(crate) const INITRD: &[u8] = b"the initial RAM file system";
 pub(crate) const NODE: &str = "token: 9f2c4e6a8b0d1357924680acebdf1357\n\
      os: {hostname: node-1, password: a-very-secret-password, ntp_servers: [192.0.2.123]}\n\
      install: {mode: create, vip: 192.0.2.10, device: /dev/disk/by-id/virtio-1}\n";
-/// What must not be seen of it.
+/// The secrets in [`NODE`].
 pub(crate) const SECRETS: [&str; 2] = ["9f2c4e6a8b0d1357924680acebdf1357", "a-very-secret-password"];
 
 /// A medium that machines can boot, without a configuration of its own.
@@ -64,7 +64,7 @@ pub(crate) fn configurations(names: &[&str]) -> Configurations {
     all
 }
 
-/// What a machine tells with this query of `/v1/boot`: `mac=…&serial=…&uuid=…&asset=…`.
+/// The identity in this query of `/v1/boot`: `mac=…&serial=…&uuid=…&asset=…`.
 pub(crate) fn told(query: &str) -> Identity {
     let mut identity = Identity::default();
     for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {

@@ -1,4 +1,4 @@
-//! HTTPS with a certificate that the operator brings, or that the server has from [an authority of its own](super::authority).
+//! HTTPS with a certificate of the operator, or of the server's [own authority](super::authority).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,17 +11,16 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Where the server's certificate comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateChoice {
-    /// A file with it and one with its private key, both PEM.
+    /// The certificate and its private key, both in PEM.
     Files(PathBuf, PathBuf),
-    /// An authority of the server's own.
+    /// A certificate from an authority of the server's own.
     Own,
 }
 
-/// Takes connections with the certificate in `certificate`, and those that lead to its authority behind it, and its
-/// private key in `key`; both PEM. Files that do not do are [`Class::Invalid`].
+/// `certificate` is a file with the server's certificate and its chain, `key` one with the private key; both are PEM.
+/// Files that cannot be used are [`Class::Invalid`].
 pub fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
     let what = || format!("reading the certificate {}", certificate.display());
     let chain: Vec<_> =
@@ -47,7 +46,7 @@ pub(crate) mod tests {
     use base::failure::{class_of, render};
     use std::process::Command;
 
-    /// A key and a certificate of its own for 127.0.0.1, in `directory`.
+    /// A self-signed certificate for 127.0.0.1 and its key, in `directory`.
     pub(crate) fn certificate(directory: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
         let (certificate, key) = (directory.join("cert.pem"), directory.join("key.pem"));
         let mut openssl = Command::new("openssl");

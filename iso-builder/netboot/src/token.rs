@@ -1,9 +1,9 @@
-//! Tokens: what a boot script carries so that its machine, and nobody else, can take a configuration and report.
+//! Tokens: a boot script carries them so that its machine, and nobody else, can take a configuration and report.
 //!
-//! A token is a ticket, which says for which record and which of its deployments it is, with a signature under a key that
-//! only this server's state has. No token is kept: any number of them can be given out for one configuration, and none
-//! makes another invalid. They all become void together when the record goes on to its next generation, which is when one
-//! of them has taken the configuration or an operator has intervened.
+//! A token is a ticket, which names a record and one of its generations, with a signature under a key that only this server's
+//! state has. Tokens are not stored: any number of them can be given out for one configuration, and none makes another
+//! invalid. They all become void when the record's generation increases, which is when one of them has taken the configuration
+//! or an operator has intervened.
 
 use std::fmt;
 use std::fs::File;
@@ -22,37 +22,32 @@ use super::moment::Moment;
 
 /// The operating system's random numbers (random(4)).
 const SOURCE: &str = "/dev/urandom";
-/// The length of a key, in bytes: that of SHA-256's output (RFC 2104, section 3).
+/// Length in bytes: that of SHA-256's output (RFC 2104, section 3).
 pub const KEY: usize = 32;
-/// The length of a ticket, in bytes.
+/// Length in bytes.
 const TICKET: usize = 16 + 4 + 8 + 8;
-/// The length of a signature, in bytes: 128 bits of HMAC-SHA-256 (RFC 2104, section 5).
+/// Length in bytes: 128 bits of HMAC-SHA-256 (RFC 2104, section 5).
 const SIGNATURE: usize = 16;
 
-/// What a token is for. A token for one purpose is none for another.
+/// A token is valid for one purpose only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenPurpose {
-    /// To take the configuration.
     Configuration,
-    /// To report.
     Report,
 }
 
-/// What a token says. The two tokens of one boot script have the same ticket.
+/// The content of a token. The two tokens of one boot script have the same ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeploymentTicket {
-    /// The record that it is for.
     pub machine: MachineId,
-    /// The generation of the record at which it was made.
+    /// The record's generation when the ticket was made.
     pub generation: u32,
-    /// When it was made.
     pub issued: Moment,
-    /// Tells it from others of the same second.
+    /// Random; tells tickets of the same second apart.
     pub nonce: u64,
 }
 
 impl DeploymentTicket {
-    /// A new one.
     pub fn new(machine: MachineId, generation: u32, issued: Moment) -> Result<Self> {
         Ok(Self { machine, generation, issued, nonce: u64::from_be_bytes(random()?) })
     }
@@ -79,23 +74,20 @@ impl DeploymentTicket {
     }
 }
 
-/// What signs tickets.
 pub struct TokenSigner(hmac::Key);
 
 impl fmt::Debug for TokenSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Signer")
+        f.write_str("TokenSigner")
     }
 }
 
 impl TokenSigner {
-    /// Signs with this key.
     #[must_use]
     pub fn new(key: &[u8; KEY]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
-    /// The token of a ticket for a purpose.
     #[must_use]
     pub fn token(&self, purpose: TokenPurpose, ticket: DeploymentTicket) -> Secret {
         let ticket = ticket.to_bytes();
@@ -105,7 +97,7 @@ impl TokenSigner {
         Secret::new(URL_SAFE_NO_PAD.encode(token))
     }
 
-    /// The ticket of a token that this signer has made for this purpose; none of any other text.
+    /// The ticket of a token that was signed with this key for this purpose; none for any other text.
     #[must_use]
     pub fn ticket(&self, purpose: TokenPurpose, token: &str) -> Option<DeploymentTicket> {
         if token.len() > 2 * (TICKET + SIGNATURE) {
@@ -119,7 +111,7 @@ impl TokenSigner {
     }
 }
 
-/// What is signed: the purpose, so that a token for one is none for another, and the ticket.
+/// The bytes that are signed: the purpose and the ticket.
 fn signed(purpose: TokenPurpose, ticket: &[u8]) -> Vec<u8> {
     let purpose: &[u8] = match purpose {
         TokenPurpose::Configuration => b"configuration\n",
@@ -134,7 +126,6 @@ pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(difference) == 0
 }
 
-/// Random bytes.
 pub fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     let read = File::open(SOURCE).and_then(|mut source| source.read_exact(&mut bytes));
@@ -142,7 +133,7 @@ pub fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// A password that nobody can guess: 128 random bits, as 32 hexadecimal digits.
+/// A random password: 128 bits as 32 hexadecimal digits.
 pub fn password() -> Result<Secret> {
     Ok(Secret::new(hex::encode(random::<16>()?)))
 }

@@ -1,35 +1,33 @@
-//! Whether a connection moves fast enough, as curl's `speed-limit` and `speed-time` say it: an average over a window. Out
-//! of what the kernel counts; sockets and clocks are others' business.
+//! Judges whether a connection is fast enough, as curl's `speed-limit` and `speed-time` do: by an average over a window.
+//! It uses counters of the kernel; it has no sockets and no clock.
 //!
-//! What counts is what has arrived: bytes that the client has sent, and those of ours that it has acknowledged, not those
-//! that wait in this host's buffers, which are megabytes. And a client is only called slow for what *it* holds up: while
-//! its receive window is closed. A transfer that a shared or a bad network holds up, or this server's own disk, is none
-//! of its doing; such a one ends when next to nothing arrives for [`TransferRates::floor`].
+//! Only bytes that have arrived count: those from the client, and those to it that it has acknowledged, not those that wait
+//! in this host's buffers, which are megabytes. And a client is only called slow for what *it* delays: while its receive window
+//! is closed. It is not the cause if a shared or bad network or this server's own disk delays a transfer; such a transfer
+//! ends when next to nothing arrives for the window of [`TransferRates::floor`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferPhase {
-    /// It waits for a request: for its first byte, or for the rest of its head.
+    /// Waiting for the first byte of a request or for the rest of its head.
     Waiting,
-    /// It receives the body of a request.
+    /// Receiving the body of a request.
     Receiving,
-    /// A request is being answered.
     Answering,
 }
 
-/// What the kernel has counted since the connection began (`struct tcp_info`, linux/tcp.h).
+/// Counters of the kernel since the connection began (`struct tcp_info`, linux/tcp.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteCounters {
-    /// Bytes from the client.
+    /// Bytes received from the client.
     pub received: u64,
-    /// Bytes to the client that it has acknowledged.
+    /// Bytes that the client has acknowledged.
     pub acknowledged: u64,
-    /// How long there was something to send, or something sent was not acknowledged.
+    /// How long there was data to send or not yet acknowledged.
     pub busy: Duration,
-    /// How long of that the client's receive window kept it from being sent.
+    /// The part of `busy` in which the client's receive window was full.
     pub window_limited: Duration,
 }
 
@@ -44,22 +42,21 @@ impl ByteCounters {
     }
 }
 
-/// A rate, as an average over a window.
+/// An average over a window of time.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferRate {
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes: u64,
-    /// What the average is of.
     pub window: Duration,
 }
 
 impl TransferRate {
-    /// Whether it is more than `bytes` in `elapsed`.
+    /// Whether `bytes` in `elapsed` are less than this rate.
     fn is_above(self, bytes: u64, elapsed: Duration) -> bool {
         u128::from(bytes) * 1000 < u128::from(self.bytes) * elapsed.as_millis()
     }
 
-    /// Whether a client has missed it by its own fault.
+    /// Whether the rate was missed and the client is the cause.
     fn is_missed(self, phase: TransferPhase, elapsed: Duration, moved: ByteCounters) -> bool {
         let its_fault = match phase {
             TransferPhase::Waiting | TransferPhase::Receiving => true,
@@ -69,14 +66,13 @@ impl TransferRate {
     }
 }
 
-/// How fast a connection has to be.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferRates {
-    /// What sends or takes less than this by its own fault is closed.
+    /// A connection that its client keeps below this rate is closed.
     pub least: TransferRate,
-    /// What takes less than this is closed, whatever the reason.
+    /// A connection below this rate is closed, whatever the cause.
     pub floor: TransferRate,
-    /// What sends or takes less than this by its own fault makes room for others where there is no room.
+    /// A connection that its client keeps below this rate is displaced where there is no room for others.
     pub ample: TransferRate,
 }
 
@@ -90,36 +86,36 @@ impl Default for TransferRates {
     }
 }
 
-/// What is said of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferVerdict {
-    /// It is fast enough, or it cannot be said yet.
+    /// Fast enough, or not yet known.
     Fine,
-    /// It is slow, by its client's fault: so many bytes a second.
+    /// Kept slow by its client, in bytes per second.
     Slow(u64),
-    /// It is to be closed.
+    /// To be closed.
     TooSlow,
 }
 
-/// Watches one connection.
+/// Measures the rate of one connection.
 #[derive(Debug)]
 pub struct TransferMeter {
     rates: TransferRates,
     turn: u64,
-    /// What was counted in this turn, the oldest first; in [`TransferPhase::Waiting`], since the first byte of a head.
+    /// The counters of the present phase, the oldest first; in [`TransferPhase::Waiting`] since the first byte of a
+    /// head.
     counted: VecDeque<(Instant, ByteCounters)>,
-    /// What was counted before.
+    /// The counters when the phase began.
     before: ByteCounters,
 }
 
 impl TransferMeter {
-    /// A meter for a new connection.
     #[must_use]
     pub fn new(rates: TransferRates) -> Self {
         Self { rates, turn: 0, counted: VecDeque::new(), before: ByteCounters::default() }
     }
 
-    /// Takes in what is counted `now`. `turn` changes whenever a phase begins, which makes what was before irrelevant.
+    /// Judges the connection by the counters of the moment `now`. A new `turn` means that a phase has begun; earlier
+    /// counters do not matter for it.
     pub fn judge(
         &mut self,
         phase: TransferPhase,
@@ -160,7 +156,7 @@ impl TransferMeter {
         missed(self.rates.least) || (phase == TransferPhase::Answering && starved)
     }
 
-    /// What was counted over the window of `rate`, and how long that was; none before so much time has passed.
+    /// The time and the difference of the counters over the window of `rate`; none before so much time has passed.
     fn over(
         &self,
         rate: TransferRate,
@@ -173,10 +169,10 @@ impl TransferMeter {
             .map(|(elapsed, before)| (elapsed, counters.since(before)))
     }
 
-    /// Forgets what is older than any window.
+    /// Drops counters that are older than every window.
     fn forget(&mut self, now: Instant) {
         let longest = self.rates.least.window.max(self.rates.floor.window).max(self.rates.ample.window);
-        // One that is as old as the window has to stay.
+        // The latest counters that are as old as the window are needed.
         while self.counted.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= longest) {
             self.counted.pop_front();
         }
@@ -184,7 +180,7 @@ impl TransferMeter {
 }
 
 impl TransferPhase {
-    /// The bytes that count.
+    /// The bytes that matter in this phase.
     fn bytes(self, moved: ByteCounters) -> u64 {
         match self {
             Self::Waiting | Self::Receiving => moved.received,
@@ -202,7 +198,8 @@ fn per_second(bytes: u64, elapsed: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// When a connection in `phase` is first slow and first too slow, in seconds, if it counts this much each second.
+    /// The seconds at which a connection in `phase`, whose counters grow by `each` per second, is first slow and first
+    /// too slow.
     fn judged(
         phase: TransferPhase,
         each: impl Fn(u32) -> ByteCounters,
@@ -228,7 +225,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A second in which the client takes `bytes`; it has closed its window if it is `closed`.
+    /// A second in which the client takes `bytes`, with its receive window closed or open.
     fn taken(bytes: u64, closed: bool) -> ByteCounters {
         let window_limited = if closed { SECOND } else { Duration::ZERO };
         ByteCounters { acknowledged: bytes, busy: SECOND, window_limited, ..ByteCounters::default() }
@@ -251,7 +248,7 @@ mod tests {
         for closed in [true, false] {
             assert_eq!(judged(TransferPhase::Answering, |_| taken(64 << 10, closed), 1000), (None, None));
         }
-        // All of four seconds at once, as a reader with a large buffer takes it.
+        // Four seconds of data at once, as a reader with a large buffer takes it.
         let in_bursts = |second: u32| taken(if second.is_multiple_of(4) { 256 << 10 } else { 0 }, true);
         assert_eq!(judged(TransferPhase::Answering, in_bursts, 1000), (None, None));
     }
@@ -260,11 +257,11 @@ mod tests {
     fn who_waits_for_the_network_or_for_this_server_is_not_called_slow() {
         // 200 machines that share a line of 5 Mbit/s.
         assert_eq!(judged(TransferPhase::Answering, |_| taken(3000, false), 1000), (None, None));
-        // This server's disk gives nothing, so that there is nothing to send.
+        // This server's disk stalls, so that there is nothing to send.
         assert_eq!(judged(TransferPhase::Answering, |_| ByteCounters::default(), 1000), (None, None));
         // Nothing arrives any more: the machine has lost its power.
         assert_eq!(judged(TransferPhase::Answering, |_| taken(0, false), 1000), (None, Some(60)));
-        // A pause of half a minute is none of its doing either.
+        // A pause of half a minute is not its fault either.
         let paused = |second: u32| taken(if second % 60 < 30 { 0 } else { 100 << 10 }, false);
         assert_eq!(judged(TransferPhase::Answering, paused, 1000), (None, None));
     }
@@ -275,7 +272,7 @@ mod tests {
         assert_eq!(judged(TransferPhase::Receiving, received(1), 300), (Some(5), Some(20)));
         assert_eq!(judged(TransferPhase::Receiving, received(64 << 10), 300), (None, None));
         assert_eq!(judged(TransferPhase::Waiting, received(1), 300), (Some(6), Some(21)));
-        // Whoever has said nothing yet is in nobody's way.
+        // A connection without a request is not slow.
         assert_eq!(judged(TransferPhase::Waiting, received(0), 300), (None, None));
     }
 

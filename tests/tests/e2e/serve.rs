@@ -171,7 +171,7 @@ fn stranger(server: &Server, artifacts: &Artifacts) -> Result<()> {
     let machine =
         Machine::new("stranger", Firmware::Bios).network_boot(STRANGER, &server.script()).disk(&disk);
     let vm = machine.start(artifacts)?;
-    let words = format!("machine {STRANGER} boots from disk: no configuration is for this machine");
+    let words = format!("machine {STRANGER} boots from disk: no configuration names this machine");
     server.wait_for(&words, ASK)?;
     vm.kill()?;
     let mut checks = Checks::default();

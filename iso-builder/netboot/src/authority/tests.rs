@@ -6,7 +6,7 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_709_164_800).unwrap()
 }
 
-/// Names of a server that machines are told to call by the first.
+/// The first name is the required one.
 fn of(names: &[&str]) -> CertificateNames {
     let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     CertificateNames {
@@ -15,7 +15,7 @@ fn of(names: &[&str]) -> CertificateNames {
     }
 }
 
-/// What openssl has to say, in `directory`, and whether it is content.
+/// Whether openssl succeeded in `directory`, and its output.
 fn openssl(directory: &Path, arguments: &[&str]) -> (bool, String) {
     let mut command = std::process::Command::new("openssl");
     let output = command.args(arguments).current_dir(directory).output().unwrap();
@@ -39,7 +39,7 @@ fn the_authority_stays_and_the_certificate_is_made_anew() {
     assert_ne!(before[1], after[1]);
     let mode = |name: &str| fs::metadata(directory.path().join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!([AUTHORITY_KEY, SERVER_KEY].map(mode), [0o600; 2]);
-    // openssl finds nothing to complain of, and prints the same fingerprint.
+    // openssl accepts it and prints the same fingerprint.
     let strictly = ["verify", "-x509_strict", "-purpose", "sslserver", "-attime", "1750000000"];
     for name in [["-verify_hostname", "a.example.org"], ["-verify_ip", "192.0.2.1"], ["-verify_ip", "::1"]] {
         let arguments = [&strictly[..], &name, &["-CAfile", AUTHORITY, SERVER]].concat();

@@ -8,7 +8,7 @@ const B: &str = "mac=52:54:00:00:00:0b";
 const OF_A: &str = "mac-52-54-00-00-00-0a.yaml";
 const OF_B: &str = "mac-52-54-00-00-00-0b.yaml";
 
-/// What a request that tells `query` is about.
+/// The choice for a request with this query.
 fn about(query: &str, found: Vec<Machine>, names: &[&str]) -> RecordChoice {
     let identity = told(query);
     choose(&ToldIdentity::new(&identity), found, &configurations(names), NOW)
@@ -48,10 +48,10 @@ fn a_machine_that_asked_before_a_configuration_named_it_is_the_machine_of_that_c
     let asked = stranger(&format!("{A}&serial=CZ1"), InstallPermission::Unsaid);
     let chosen = record(&format!("{A}&serial=CZ1"), vec![asked.clone()], &[OF_A]);
     assert_eq!((chosen.answer, chosen.machine.id), (BootAnswer::Install, asked.id));
-    // What it told before is not believed.
+    // The identity that it sent before is not trusted.
     assert_eq!(chosen.machine.identity, told(A));
     assert_eq!(chosen.machine.assigned.as_deref(), Some(OF_A));
-    // Where there is a record of the assignment already, the other one goes.
+    // If the assignment has a record already, the other one is removed.
     let own = assignment(OF_A, &[DeploymentEvent::Booted]);
     let chosen = record(A, vec![own.clone(), asked.clone()], &[OF_A]);
     assert_eq!((chosen.machine.id, chosen.absorbed), (own.id, vec![asked.id]));
@@ -88,7 +88,7 @@ fn a_configuration_under_another_name_does_not_install_a_node_again() {
     let installed = assignment(OF_A, &INSTALLED);
     let names = conflict(&format!("{A}&serial=CZ1"), vec![installed], &["serial-CZ1.yaml"]);
     assert_eq!(names, ["serial-CZ1.yaml", OF_A]);
-    // Nothing was given out yet, or it failed: then it is a mere change of names.
+    // Nothing was handed out, or the install failed: the configuration was only renamed.
     for events in [
         &[][..],
         &[DeploymentEvent::Booted],

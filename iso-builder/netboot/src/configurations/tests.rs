@@ -2,7 +2,7 @@ use super::*;
 use crate::test_support::{NODE, SECRETS, told};
 use base::failure::{class_of, render};
 
-/// The names of the configurations that name a machine which tells this.
+/// The names of the configurations for a machine with this query.
 fn naming<'a>(loaded: &'a Configurations, query: &str) -> Vec<&'a str> {
     loaded.naming(&identity_keys::of(&told(query))).into_iter().collect()
 }

@@ -4,7 +4,7 @@ use base::failure::{class_of, render};
 use model::release::MediumKind;
 use testing::medium::SampleMedium;
 
-/// All of a file, read in pieces of `piece` bytes.
+/// The whole file, read in pieces of `piece` bytes.
 fn content(served: &ServedFile, piece: usize) -> Vec<u8> {
     let mut content = Vec::new();
     let mut buffer = vec![0; piece];
@@ -52,7 +52,7 @@ fn a_build_directory_serves_its_iso_and_without_it_the_netboot_set() {
     let iso = built.path().join("nqrust-1.0-amd64.iso");
     std::fs::copy(sample.iso(), &iso).unwrap();
     holds_everything(&MediumFiles::open(built.path()).unwrap(), &sample);
-    // An ISO that another build has left is another release.
+    // An ISO of another build is another release.
     std::fs::write(built.path().join("release.json"), [sample.release.to_bytes(), b"\n".to_vec()].concat())
         .unwrap();
     assert_eq!(MediumFiles::open(built.path()).unwrap().missing(), 2);

@@ -1,7 +1,7 @@
-//! Who may see the fleet: one token, drawn when the server starts and told on the operator's terminal.
+//! Access to the fleet page: one random token, made at each start of the server and printed for the operator.
 //!
-//! A browser brings the token once in the address and gets a cookie for it; programs send it as a bearer token
-//! (RFC 6750). Forms carry a second value that only pages of this server know, so that another site cannot send them.
+//! A browser sends the token once in the URL and gets a cookie for it; programs send it as a bearer token (RFC 6750). Forms
+//! carry a second value that only pages of this server contain, so that another site cannot submit them.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use model::config::Secret;
 
 use crate::token::same;
 
-/// The name of the cookie. It is of this host, whatever its port.
+/// Cookies are shared by all ports of a host.
 pub const COOKIE: &str = "nqrust-fleet";
-/// How long a browser keeps it, in seconds: a working week.
+/// How long a browser keeps the cookie, in seconds: a week.
 const AGE: u32 = 7 * 24 * 3600;
 
-/// The token, and what follows from it. The token itself is not kept.
+/// Values derived from the token. The token itself is not kept.
 #[derive(Clone)]
 pub struct FleetAccess {
     bearer: Digest,
@@ -25,12 +25,12 @@ pub struct FleetAccess {
 
 impl fmt::Debug for FleetAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Access")
+        f.write_str("FleetAccess")
     }
 }
 
 impl FleetAccess {
-    /// Access with `token`, which nobody can guess.
+    /// `token` has to be random.
     #[must_use]
     pub fn new(token: &Secret) -> Self {
         let token = token.expose();
@@ -38,14 +38,13 @@ impl FleetAccess {
         Self { bearer: Digest::of(token.as_bytes()), cookie: derived("cookie"), form: derived("form") }
     }
 
-    /// Whether `token` is the one.
     #[must_use]
     pub fn is_token(&self, token: &str) -> bool {
-        // What is compared is no secret any more, and a guess cannot be improved digit by digit.
+        // Digests are compared, so that a guess cannot be improved digit by digit.
         same(Digest::of(token.as_bytes()).as_bytes(), self.bearer.as_bytes())
     }
 
-    /// Whether the header fields of a request show that its sender knows the token.
+    /// Whether the header fields of a request carry the token or its cookie.
     #[must_use]
     pub fn is_open_to(&self, authorization: Option<&str>, cookies: Option<&str>) -> bool {
         let bearer = authorization.and_then(|value| {
@@ -58,14 +57,14 @@ impl FleetAccess {
             || ours.any(|value| same(value.as_bytes(), self.cookie.as_bytes()))
     }
 
-    /// The value of Set-Cookie for a browser that brought the token.
+    /// The value of `Set-Cookie` for a browser that sent the token.
     #[must_use]
     pub fn set_cookie(&self, tls: bool) -> String {
         let secure = if tls { "; Secure" } else { "" };
         format!("{COOKIE}={}; Path=/; Max-Age={AGE}; HttpOnly; SameSite=Strict{secure}", self.cookie)
     }
 
-    /// What every form carries.
+    /// The hidden value of every form.
     #[must_use]
     pub fn form_value(&self) -> &str {
         &self.form

@@ -11,7 +11,7 @@ use super::view::{InstallProgress, MachineRow};
 use crate::machine::OperatorAction;
 use crate::moment::Moment;
 
-/// So many cards of a machine are shown in the list.
+/// Network cards of a machine that the list shows.
 const CARDS: usize = 1;
 
 /// A machine as an item of the list.
@@ -67,10 +67,10 @@ fn clients(row: &MachineRow) -> Markup {
             }
         })
         .collect();
-    html! { @if addresses.len() > 1 { p.clients { "Asked for from " (joined(&addresses, " and ")) } } }
+    html! { @if addresses.len() > 1 { p.clients { "Requested from " (joined(&addresses, " and ")) } } }
 }
 
-/// What tells it from others.
+/// The machine's identity, without what its name already says.
 fn marks(row: &MachineRow) -> Markup {
     let Identity { macs, serial, asset_tag, .. } = &row.identity;
     let mut marks: Vec<_> = macs.iter().take(CARDS).map(|mac| html! { code { (mac) } }).collect();
@@ -103,7 +103,7 @@ fn status(row: &MachineRow, now: Moment) -> Markup {
     }
 }
 
-/// How much of the present step is done.
+/// The progress of the present step.
 fn bar(progress: &InstallProgress, name: &str) -> Markup {
     let InstallProgress { percent, bytes: done, total, rate, seconds_left } = progress;
     html! {
@@ -137,7 +137,7 @@ fn way(stage: MachineStage) -> Markup {
     }
 }
 
-/// Why it failed and what to do, with a link to the log.
+/// Causes, hints and a link to the log.
 fn failure(row: &MachineRow) -> Markup {
     let error = row.error.as_ref();
     let causes = error.map(|error| error.causes.as_slice()).unwrap_or_default();
@@ -161,7 +161,7 @@ fn failure(row: &MachineRow) -> Markup {
     }
 }
 
-/// What can be asked for, as forms that carry the value `form`.
+/// A form for each action; `form` is the hidden value of each.
 #[must_use]
 pub fn actions(row: &MachineRow, form: &str) -> Markup {
     html! {
@@ -191,7 +191,7 @@ fn button(action: OperatorAction, row: &MachineRow, form: &str) -> Markup {
             details id={ "ask-" (id) } {
                 summary { "Redeploy…" span.unseen { " " (name) } }
                 div.ask {
-                    p { "It installs again when it boots next. What is on its disks is lost." }
+                    p { "Its next boot installs it again. All data on its disks is lost." }
                     (button("danger", "Erase and install again"))
                 }
             }

@@ -1,4 +1,4 @@
-//! The address with which an operator opens the page: told on a terminal, and kept in a file for those who have none.
+//! The URL of the fleet page: printed on a terminal, and kept in a file for operators without one.
 
 use std::path::{Path, PathBuf};
 
@@ -9,25 +9,25 @@ use model::config::Secret;
 
 use super::routes::PAGE;
 
-/// The name of the file in the directory of the state.
+/// In the state directory.
 const NAME: &str = "fleet-url";
 
-/// The address, with the token in it.
+/// The URL of the fleet page with its token.
 #[derive(Clone, Debug)]
 pub struct FleetEntry {
-    /// For whoever may see the fleet, and for nobody else.
+    /// A secret: it gives access to the fleet.
     pub url: Secret,
-    /// The file that has it, for its owner alone.
+    /// A file with the URL, readable by its owner alone.
     pub file: PathBuf,
 }
 
 impl FleetEntry {
-    /// The address on the server that is reached at `base`, kept in `directory`.
+    /// Writes the URL of the server at `base` to a file in `directory`.
     pub fn keep(directory: &Path, base: &str, token: &Secret) -> Result<Self> {
         let url = Secret::new(format!("{base}{PAGE}?token={}", token.expose()));
         let file = directory.join(NAME);
         write_atomically(&file, format!("{}\n", url.expose()).as_bytes(), 0o600)
-            .class(Class::DiskIo, || "keeping the address of the fleet's page".into())?;
+            .class(Class::DiskIo, || "writing the URL of the fleet page".into())?;
         Ok(Self { url, file })
     }
 }

@@ -1,5 +1,5 @@
-// Keeps a page up to date: what is in <main> is asked for again and again, and only what has changed is replaced, so
-// that focus, selected text and opened questions stay. Without this script the page loads itself anew.
+// Keeps a page up to date: reloads the content of <main> and replaces only what has changed, so that focus, selected text
+// and opened details stay. Without this script the page reloads itself.
 "use strict";
 
 const EVERY = 2000;
@@ -8,7 +8,7 @@ const link = document.getElementById("link");
 let tag = "";
 let since = "";
 
-/** Makes `old` like `fresh`, keeping every node that is the same kind of thing. */
+/** Makes `old` like `fresh`, keeping every node of the same kind and id. */
 function morph(old, fresh) {
   if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName || (old.id || "") !== (fresh.id || "")) {
     old.replaceWith(fresh);
@@ -22,7 +22,7 @@ function morph(old, fresh) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
   for (const { name } of [...old.attributes]) {
-    // What somebody has opened stays open.
+    // Opened details stay open.
     if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
   morphChildren(old, fresh);
@@ -56,7 +56,7 @@ function say(text) {
 async function update() {
   const answer = await fetch(main.dataset.live, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
   if (answer.status === 401) {
-    say("The server wants its token again: it has started anew.");
+    say("The server was restarted and has a new token.");
     return;
   }
   if (answer.status !== 304) {
@@ -75,9 +75,9 @@ async function follow() {
   try {
     if (!document.hidden) await update();
   } catch {
-    say(since ? `The server does not answer. This is from ${since}.` : "The server does not answer.");
+    say(since ? `The server does not answer. Last update: ${since}.` : "The server does not answer.");
   }
-  // A page of a thousand machines is asked for less often than it takes to show it.
+  // A page of a thousand machines is requested less often, so that the browser is not busy with it all the time.
   setTimeout(follow, Math.max(EVERY, 5 * (performance.now() - begun)));
 }
 

@@ -1,4 +1,4 @@
-//! What one machine has told of its run: a pure fold of the lines that come.
+//! The state of one run of the installer: a pure fold of the lines that it reports.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,103 +12,83 @@ use uuid::Uuid;
 use super::stage::MachineStage;
 use crate::moment::Moment;
 
-/// The longest log that is kept, in bytes.
+/// The longest log, in bytes.
 pub const LOG: usize = 256 << 10;
-/// So many steps of a run are remembered; an install has about twenty.
+/// The most steps that are kept of a run; an install has about twenty.
 const STEPS: usize = 64;
-/// So many counts of bytes make the rate.
+/// The number of byte counts from which the rate is computed.
 const COUNTS: usize = 12;
-/// No disk has more, in bytes.
+/// The largest count of bytes that is believed; no disk is larger.
 const MOST: u64 = 1 << 60;
 
-/// Why a line is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidReport {
-    /// Not one of the format.
-    #[error("it is not a line of a report of version 1")]
+    #[error("it is not a report of version 1")]
     Format,
-    /// Longer than an installer makes it.
-    #[error("a text in it is too long or holds characters that no report has")]
+    #[error("a text in it is too long or has control characters")]
     Text,
-    /// A number that cannot be.
-    #[error("a number in it cannot be right")]
+    #[error("a number in it is out of range")]
     Number,
 }
 
-/// A step of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstallStep {
-    /// Its stable name.
+    /// The step's stable name.
     pub id: String,
-    /// For people.
     pub message: String,
-    /// Where it is.
     pub state: progress::State,
-    /// When it began, by the clock of the server.
+    /// When it began, by the server's clock.
     pub since: Moment,
-    /// When it ended.
+    /// When it ended, by the server's clock.
     pub until: Option<Moment>,
 }
 
-/// How much of the present step is done.
+/// The progress of the present step, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepProgress {
-    /// Which step.
+    /// The stable name of the step.
     pub step: String,
-    /// Bytes done.
     pub bytes: u64,
-    /// Bytes to do.
     pub total: u64,
-    /// The latest counts: milliseconds by the clock of the machine, bytes.
+    /// The latest counts: milliseconds by the machine's clock, and bytes.
     counts: VecDeque<(i64, u64)>,
 }
 
-/// One run.
+/// One run of the installer, and the joining of its node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstallRun {
-    /// Which run; another one is another run.
     pub id: Uuid,
-    /// Whether who tells it has taken the configuration.
+    /// Whether the reporter has taken the configuration.
     pub has_taken: bool,
-    /// The name that the node will have.
     pub hostname: Option<String>,
-    /// What is installed.
+    /// The name and version of the system that is installed.
     pub product: Option<String>,
-    /// Where it is.
     pub stage: MachineStage,
-    /// Since when it is there, by the clock of the server.
+    /// When the stage began, by the server's clock.
     pub since: Moment,
-    /// When something came last.
+    /// By the server's clock.
     pub last_report: Moment,
-    /// The steps so far.
     pub steps: Vec<InstallStep>,
-    /// Counted in bytes, while a step with a length runs.
+    /// While a step whose length is known runs.
     pub work: Option<StepProgress>,
-    /// The latest message.
     pub message: String,
-    /// Why it failed.
     pub failure: Option<Failed>,
-    /// What there is to read.
     pub log: String,
-    /// How it ended: the exit code.
+    /// The exit code, once the run has ended.
     pub ended: Option<u8>,
-    /// The number of the last event.
+    /// The sequence number of the last event.
     seq: u64,
 }
 
-/// What a run has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
-    /// The machine is installed.
     Installed,
-    /// It is ready in its cluster.
+    /// The node is ready in its cluster.
     Joined,
-    /// The install failed.
     Failed,
 }
 
-/// The lines of a body, checked; the greeting is apart from the others. Lines of a kind that this version does not
-/// know are passed over: a newer installer may say more.
+/// Parses and checks the lines of a report. Lines of an unknown kind are ignored: a newer installer may send more.
 pub fn read(body: &[u8]) -> Result<(Hello, Vec<Line>), InvalidReport> {
     let text = std::str::from_utf8(body).map_err(|_| InvalidReport::Text)?;
     let mut lines = text.lines();
@@ -171,13 +151,13 @@ fn short(text: &str, limit: usize) -> Result<(), InvalidReport> {
     if text.len() > limit || text.chars().any(char::is_control) { Err(InvalidReport::Text) } else { Ok(()) }
 }
 
-/// The time of an event in milliseconds, by the clock of the machine.
+/// The time of an event in milliseconds, by the machine's clock.
 fn time(event: &Event) -> Option<i64> {
     event.time.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
 }
 
 impl InstallRun {
-    /// A run of which nothing is known yet.
+    /// A run of which nothing has been reported.
     #[must_use]
     pub fn new(id: Uuid, now: Moment) -> Self {
         Self {
@@ -198,7 +178,7 @@ impl InstallRun {
         }
     }
 
-    /// Takes in what came in one request, which has been checked. What came before, and comes again, changes nothing.
+    /// Applies the checked lines of one report. Events that were applied before change nothing.
     pub fn receive(&mut self, hello: &Hello, lines: &[Line], now: Moment) {
         self.last_report = now;
         self.hostname = hello.hostname.clone().or(self.hostname.take());
@@ -234,7 +214,7 @@ impl InstallRun {
         }
     }
 
-    /// What the installed node tells, whether or not the end of its install was heard of.
+    /// Applies a report of the installed node, even if the end of its install was never reported.
     fn node(&mut self, node: &Node, now: Moment) {
         (self.ended, self.work) = (Some(0), None);
         self.message = format!("{}: {}", node.stage, node.detail);
@@ -251,7 +231,7 @@ impl InstallRun {
         self.enter(stage, now);
     }
 
-    /// What the run has come to, if it is over.
+    /// None while the run goes on.
     #[must_use]
     pub fn outcome(&self) -> Option<RunOutcome> {
         match (self.ended?, self.stage) {
@@ -306,13 +286,13 @@ impl InstallRun {
 }
 
 impl StepProgress {
-    /// How much of it is done, from 0 to 100.
+    /// From 0 to 100.
     #[must_use]
     pub fn percent(&self) -> u8 {
         u8::try_from(measure::percent(self.bytes, self.total)).unwrap_or(100)
     }
 
-    /// Bytes a second over the latest counts; none before there are two.
+    /// Bytes per second over the latest counts; none before there are two.
     #[must_use]
     pub fn rate(&self) -> Option<u64> {
         let ((from, first), (to, last)) = (self.counts.front()?, self.counts.back()?);
@@ -320,7 +300,7 @@ impl StepProgress {
         measure::per_second(last.checked_sub(*first)?, elapsed).filter(|rate| *rate > 0)
     }
 
-    /// Seconds until it is done, at that rate.
+    /// Seconds that remain at that rate.
     #[must_use]
     pub fn left(&self) -> Option<u64> {
         self.total.checked_sub(self.bytes)?.checked_div(self.rate()?)

@@ -1,4 +1,4 @@
-//! What all machines have told, within limits of memory.
+//! The latest runs of all machines, within limits of memory.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,24 @@ use crate::moment::Moment;
 
 use super::install_run::{InstallRun, RunOutcome};
 
-/// All logs together, in bytes; beyond it those go that are the oldest.
+/// All logs together, in bytes; beyond it the oldest are dropped.
 const LOGS: usize = 32 << 20;
-/// So many machines tell their runs.
+/// The most machines whose runs are kept.
 const MOST: usize = 2000;
 
-/// What all machines have told.
+/// The latest run of each machine.
 #[derive(Clone, Debug, Default)]
 pub struct InstallRuns(BTreeMap<MachineId, InstallRun>);
 
 impl InstallRuns {
-    /// What this machine has told.
     #[must_use]
     pub fn get(&self, id: MachineId) -> Option<&InstallRun> {
         self.0.get(&id)
     }
 
-    /// Takes in what [`super::install_run::read`] has checked. `has_taken` says whether the one who tells it has taken the
-    /// configuration: what anybody else told before is no part of that run. Returns whether the run is a new one, and
-    /// what the run has come to, if it is over.
+    /// Applies lines that [`super::install_run::read`] has checked. `has_taken` says whether the reporter has taken the
+    /// configuration: what another one reported before is not part of its run. Returns whether the run is new, and its
+    /// outcome once it is over.
     pub fn receive(
         &mut self,
         id: MachineId,
@@ -49,7 +48,7 @@ impl InstallRuns {
         (new, outcome)
     }
 
-    /// Forgets what is oldest, where there is too much; `keep` has just spoken.
+    /// Drops the oldest runs and logs beyond the limits, but never those of `keep`.
     fn make_room(&mut self, keep: MachineId) {
         let others = |run: &(&MachineId, &InstallRun)| *run.0 != keep;
         while self.0.len() > MOST {

@@ -1,4 +1,4 @@
-//! The page of one machine: what it is, what it has done, its log.
+//! The page of one machine: its identity, steps and log.
 
 use std::fmt::Display;
 
@@ -11,7 +11,7 @@ use super::install_run::{InstallRun, InstallStep};
 use super::view::{ClientRow, MachineRow};
 use crate::moment::Moment;
 
-/// What is in `main`.
+/// The content of `main`.
 #[must_use]
 pub fn page(row: &MachineRow, run: Option<&InstallRun>, form: &str, now: Moment) -> Markup {
     html! {
@@ -50,7 +50,7 @@ fn facts(row: &MachineRow) -> Markup {
     }
 }
 
-/// Nothing where there is no value.
+/// Empty where there is no value.
 fn fact(name: &str, values: impl IntoIterator<Item = impl Display>) -> Markup {
     let mut values = values.into_iter().peekable();
     html! {
@@ -60,7 +60,7 @@ fn fact(name: &str, values: impl IntoIterator<Item = impl Display>) -> Markup {
     }
 }
 
-/// Who asked to boot as this machine, and what they told.
+/// A client that asked to boot as this machine, and the marks that it sent.
 fn asked_from(client: &ClientRow) -> Markup {
     let ClientRow { address, told, last, times: count, took, .. } = client;
     html! {
@@ -89,7 +89,7 @@ fn step_row(step: &InstallStep, run: &InstallRun, now: Moment) -> Markup {
     let (class, state) = match step.state {
         State::Failed => ("failed", "failed"),
         State::Done => ("installed", "done"),
-        _ if run.ended.is_some() => ("denied", "not ended"),
+        _ if run.ended.is_some() => ("denied", "unfinished"),
         _ => ("installing", "under way"),
     };
     let until = step.until.unwrap_or(if run.ended.is_some() { run.last_report } else { now });

@@ -1,16 +1,16 @@
-//! The fleet: what its machines are doing, out of what their installers report, and the page that shows it.
+//! The fleet: the progress of all machines, from the reports of their installers, and the page that shows it.
 //!
-//! | Module | What it knows |
+//! | Module | Content |
 //! |---|---|
-//! | [`install_run`], [`install_runs`] | what one machine has told of its run, and all of them |
-//! | [`stage`] | where a machine is on its way, out of steps and states |
+//! | [`install_run`], [`install_runs`] | the reports of one machine's run, and of all machines |
+//! | [`stage`] | the stage of a deployment, from steps and states |
 //! | [`view`] | the fleet as it is shown, and its JSON |
 //! | [`page`], [`card`], [`machine_page`], [`elements`] | the view as HTML, by templates that escape what they show |
-//! | [`access`], [`entry`] | who may see it, and how they come in |
-//! | [`routes`] | which request gets which of these; [`super::fleet_http`] is the same in HTTP |
+//! | [`access`], [`entry`] | access control, and the URL with the token |
+//! | [`routes`] | the replies to requests; [`super::fleet_http`] is the same in HTTP |
 //!
-//! What machines tell is kept in memory: a server that starts again knows from [`super::machine`] what each machine
-//! is, and hears the rest as it is told.
+//! Reports are kept in memory: a server that was restarted knows the states of machines from [`super::machine`], and the rest
+//! from later reports.
 
 pub mod access;
 pub mod card;

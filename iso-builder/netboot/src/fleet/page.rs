@@ -1,4 +1,4 @@
-//! The page of the fleet, and what all pages have.
+//! The page of the fleet, and the frame of all pages.
 
 use maud::{DOCTYPE, Markup, html};
 
@@ -8,15 +8,14 @@ use super::stage::StageGroup;
 use super::view::{ConflictRow, FleetView, MachineRow};
 use crate::moment::Moment;
 
-/// The style sheet.
 pub const STYLE: &str = include_str!("fleet.css");
 /// The script that keeps a page up to date.
 pub const SCRIPT: &str = include_str!("fleet.js");
-/// Pages without the script are loaded again after so many seconds.
+/// Seconds after which pages reload themselves where scripts do not run.
 const REFRESH: u32 = 5;
 
-/// HTML as it is sent. Names and messages come from machines: `maud` makes them text, and here what would make one text
-/// look like another goes, which is control characters and those that change the direction of what follows.
+/// HTML as it is sent. Names and messages come from machines: `maud` escapes them, and this replaces characters that
+/// could make one text look like another, which are control characters and those that change the writing direction.
 #[must_use]
 pub fn sent(markup: &Markup) -> String {
     let shown = |c: char| match c {
@@ -30,7 +29,7 @@ pub fn sent(markup: &Markup) -> String {
     markup.0.chars().map(shown).collect()
 }
 
-/// A whole page; `live` is where the script finds what is in `main` later.
+/// A whole page; `live` is the path from which the script reloads the content of `main`.
 #[must_use]
 pub fn document(title: &str, live: Option<&str>, main: &Markup) -> Markup {
     html! {
@@ -86,7 +85,7 @@ fn icons() -> Markup {
     }
 }
 
-/// What is in `main` of the page of the fleet.
+/// The content of `main` of the page of the fleet.
 #[must_use]
 pub fn fleet(view: &FleetView, form: &str, now: Moment) -> Markup {
     html! {
@@ -100,14 +99,14 @@ pub fn fleet(view: &FleetView, form: &str, now: Moment) -> Markup {
         @for group in StageGroup::ALL { (section(view, group, form, now)) }
         @if view.more > 0 {
             p.more {
-                (view.more) " more machines are not shown, of those that need no attention. "
-                code { "/v1/fleet" } " has all."
+                (view.more) " more machines, which need no attention, are not shown. "
+                code { "/v1/fleet" } " lists all."
             }
         }
     }
 }
 
-/// Requests that were refused because they told marks of several machines.
+/// Requests that were refused because they carried marks of several machines.
 fn conflicts(conflicts: &[ConflictRow], form: &str, now: Moment) -> Markup {
     html! {
         @if !conflicts.is_empty() {
@@ -130,10 +129,10 @@ fn dispute(conflict: &ConflictRow, form: &str, now: Moment) -> Markup {
                     span.stage { (icon("failed")) "Conflict" }
                     " " span.since { (ago(*seen, now, "", " ago")) ", " (times(*count)) }
                 }
-                p.message { "It told marks of " (joined(&names, " and ")) ", and boots from its disk." }
+                p.message { "Its marks belong to " (joined(&names, " and ")) ", so it boots from its disk." }
                 p.next {
-                    "If it is one machine, keep one of its configurations, or forget or redeploy the other entry. "
-                    "If not, find out who asks from this address."
+                    "If it is one machine, keep only one of its configurations, or forget or redeploy the other entry. "
+                    "If not, find out which machine has this address."
                 }
             }
             div.actions {
@@ -181,74 +180,74 @@ fn section(view: &FleetView, group: StageGroup, form: &str, now: Moment) -> Mark
     }
 }
 
-/// A fleet without machines.
+/// The page of a fleet without machines.
 fn empty() -> Markup {
     html! {
         div.empty {
-            h2 { "No machine has asked yet" }
+            h2 { "No machine has contacted this server yet" }
             ol {
                 li {
                     "Give each machine a configuration, in a file such as " code { "mac-52-54-00-12-34-56.yaml" }
                     " in the directory that " code { "--nodes" } " names."
                 }
                 li { "Let the machine boot from the network. It asks this server what to boot." }
-                li { "It shows up here, and its install can be followed to its end." }
+                li { "It appears here, and you can follow its install to the end." }
             }
             p {
-                "A machine that does not show up does not reach this server: see whether DHCP names it as the place to boot from."
+                "A machine that does not appear does not reach this server: check that DHCP tells machines to boot from it."
             }
         }
     }
 }
 
-/// For those who do not have the token.
+/// The page for clients without the token.
 #[must_use]
 pub fn closed() -> Markup {
     html! {
         div.empty {
-            h1 { "This page needs its token" }
+            h1 { "This page needs a token" }
             p {
-                "Open the address that " code { "iso-builder serve" } " printed when it started: it ends with "
-                code { "/fleet?token=" } " and the token. After a restart of the server there is a new one."
+                "Open the URL that " code { "iso-builder serve" } " printed when it started; it ends with "
+                code { "/fleet?token=" } " and the token. Every start of the server makes a new token."
             }
         }
     }
 }
 
-/// For what is not there.
+/// The page for an unknown path or machine.
 #[must_use]
 pub fn absent() -> Markup {
     html! {
         div.empty {
-            h1 { "There is no such page" }
-            p { "The machine may have been forgotten since. " a href="/fleet" { "All machines" } }
+            h1 { "This page does not exist" }
+            p { "An operator may have removed the machine. " a href="/fleet" { "All machines" } }
         }
     }
 }
 
-/// For an action that a machine's state does not allow.
+/// The page after an action that the machine's state does not allow.
 #[must_use]
 pub fn held() -> Markup {
     html! {
         div.empty {
             h1 { "Nothing was done" }
             p {
-                "The machine has its configuration or is denied. Redeploy or allow it first. "
+                "The machine has taken its configuration, or it is denied. Redeploy or allow it first. "
                 a href="/fleet" { "All machines" }
             }
         }
     }
 }
 
-/// For a form that did not come from a page of this server as it runs now.
+/// The page after a form that did not come from a page of this server since it started.
 #[must_use]
 pub fn stale() -> Markup {
     html! {
         div.empty {
             h1 { "Nothing was done" }
             p {
-                "The form was not from a page of this server, or the server has started again since. "
-                a href="/fleet" { "Load the page again" } ", then repeat what you wanted to do."
+                "The form did not come from a page of this server, or the server was restarted since. "
+                a href="/fleet" { "Load the page again" } ", then repeat the action."
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Which request gets what: reports of machines, the page, its JSON, its forms. Sockets are others' business.
+//! Replies to requests for the fleet: reports of machines, the page, its JSON, its forms. Without sockets.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,51 +22,45 @@ use crate::machine_id::MachineId;
 use crate::machine_registry::{ActionResult, MachineRegistry, MachineReporter};
 use crate::moment::Moment;
 
-/// The page, and with `/` behind it everything that belongs to it.
+/// The page; everything that belongs to it is below this path.
 pub const PAGE: &str = "/fleet";
 /// The fleet as JSON.
 pub const JSON: &str = "/v1/fleet";
-/// The longest body of a report, in bytes.
+/// The longest report, in bytes.
 const BODY: usize = model::fleet::BODY;
-/// Machines that the page shows, at most; the others are counted, and are in the JSON.
+/// The most machines that the page shows; the others are counted, and are in the JSON.
 const SHOWN: usize = 2000;
 /// The longest form, in bytes.
 const FORM: usize = 4096;
 
-/// What a page may do: nothing but what this server gives it.
+/// The Content-Security-Policy: pages load nothing but what this server sends.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// One request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FleetRequest<'a> {
-    /// The address of the client; none where there is no connection.
+    /// The client's address; none in tests.
     pub peer: Option<IpAddr>,
     /// `GET`, `HEAD` or `POST`; others are refused.
     pub method: &'a str,
-    /// The path, as it came.
+    /// As it was sent.
     pub path: &'a str,
-    /// What follows the `?`.
+    /// What follows the `?`, as it was sent.
     pub query: &'a str,
-    /// Header fields.
     pub authorization: Option<&'a str>,
-    /// Header fields.
     pub cookie: Option<&'a str>,
-    /// Header fields.
     pub if_none_match: Option<&'a str>,
-    /// What came with a `POST`, no longer than [`Fleet::body_limit`] says.
+    /// The body of a `POST`, no longer than [`Fleet::body_limit`] says.
     pub body: &'a [u8],
 }
 
-/// The answer to one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetReply {
-    /// As RFC 9110 numbers them.
     pub status: u16,
-    /// Header fields; the length of the body is not among them.
+    /// Without `Content-Length`.
     pub headers: Vec<(&'static str, String)>,
-    /// The body, also for `HEAD`.
+    /// The body, which is not sent for `HEAD`.
     pub body: Vec<u8>,
 }
 
@@ -102,19 +96,16 @@ impl FleetReply {
     }
 }
 
-/// What the server knows of its machines beside what they tell.
+/// What the server knows of its machines besides their reports.
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations)]
 pub struct FleetSources<'a> {
-    /// The machines.
     pub store: &'a MachineRegistry,
-    /// The configurations as they are now.
     pub configurations: &'a Configurations,
-    /// Tells the operator something.
+    /// Prints a message for the operator.
     pub note: &'a dyn Fn(String),
 }
 
-/// The fleet of one server.
 #[derive(Debug)]
 pub struct Fleet {
     access: FleetAccess,
@@ -123,13 +114,13 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// A fleet for those who know `token`; `tls` says whether browsers come by HTTPS.
+    /// `token` gives access; `tls` says whether browsers use HTTPS.
     #[must_use]
     pub fn new(token: &Secret, tls: bool) -> Self {
         Self { access: FleetAccess::new(token), runs: Mutex::default(), tls }
     }
 
-    /// Whether a path is one of these.
+    /// Whether a path belongs to the fleet.
     #[must_use]
     pub fn has(path: &str) -> bool {
         let below =
@@ -137,7 +128,7 @@ impl Fleet {
         below(PAGE) || below(JSON) || path.starts_with(REPORT)
     }
 
-    /// Answers. An error is one of this server: what was asked for could not be kept on disk.
+    /// Answers a request. An error is the server's own: a change could not be stored.
     pub fn answer(
         &self,
         request: &FleetRequest<'_>,
@@ -161,7 +152,7 @@ impl Fleet {
 
     fn get(&self, request: &FleetRequest<'_>, known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
         match request.path {
-            // They are the same for everybody and hold nothing.
+            // They are static and need no token.
             "/fleet/style.css" => {
                 return Ok(unchanged(request, FleetReply::new(200, "text/css; charset=utf-8", page::STYLE)));
             }
@@ -173,7 +164,7 @@ impl Fleet {
         }
         let brought = parameter(request.query, "token").is_some_and(|token| self.access.is_token(&token));
         if brought && (request.path == PAGE || of_machine(request.path).is_some()) {
-            // The address without the token: it is not to stay in histories.
+            // Redirect to the URL without the token, which must not stay in browsers' histories.
             return Ok(FleetReply::to(request.path).with("Set-Cookie", self.access.set_cookie(self.tls)));
         }
         if !self.is_open(request) {
@@ -193,7 +184,7 @@ impl Fleet {
         })
     }
 
-    /// The first `limit` machines, and how many more there are.
+    /// The first `limit` machines, and the number of the others.
     fn view(&self, known: FleetSources<'_>, limit: usize, now: Moment) -> Result<FleetView> {
         let (machines, count, conflicts) = known.store.list(limit)?;
         let runs = self.runs();
@@ -208,7 +199,6 @@ impl Fleet {
         Ok(page::fleet(&self.view(known, SHOWN, now)?, self.access.form_value(), now))
     }
 
-    /// The pages of one machine.
     fn one(
         &self,
         request: &FleetRequest<'_>,
@@ -238,8 +228,8 @@ impl Fleet {
         })
     }
 
-    /// How many bytes the body of a `POST` may have, or the answer where nobody looks at a body, which follows from the
-    /// head alone: anybody can ask, but only who brings a token is listened to. An error is one of this server.
+    /// The most bytes that the body of a `POST` may have, or the answer where no body is read. The head alone decides:
+    /// anybody can send a request, but only who sends a token has a body read. An error is the server's own.
     pub fn body_limit(
         &self,
         request: &FleetRequest<'_>,
@@ -262,7 +252,7 @@ impl Fleet {
         if let Some(token) = request.path.strip_prefix(REPORT) {
             return self.report(token, request.body, known, now);
         }
-        // A program that sends the token is no browser that another site makes send a form.
+        // Another site can make a browser send a form, but not a bearer token.
         let form = String::from_utf8_lossy(request.body);
         let ours = parameter(&form, "form").is_some_and(|value| self.access.is_form_value(&value));
         if !ours && !self.access.is_open_to(request.authorization, None) {
@@ -288,7 +278,7 @@ impl Fleet {
         })
     }
 
-    /// What a machine has to tell. Its token says which machine it is, whatever it says of itself.
+    /// Applies a report. Its token identifies the machine, whatever the report says.
     fn report(&self, token: &str, body: &[u8], known: FleetSources<'_>, now: Moment) -> Result<FleetReply> {
         let Some(reporter) = known.store.reporter(token)? else { return Ok(unknown_reporter()) };
         let (hello, lines) = match install_run::read(body) {
@@ -304,7 +294,7 @@ impl Fleet {
     }
 }
 
-/// Keeps what has come of an install, and which cards its machine has.
+/// Stores the outcome of an install and the cards of its machine.
 fn conclude(
     id: MachineId,
     outcome: Option<RunOutcome>,
@@ -318,13 +308,13 @@ fn conclude(
         RunOutcome::Joined => DeploymentEvent::Joined,
         RunOutcome::Failed => DeploymentEvent::Failed,
     });
-    // Which cards it has is the same in each report of a run.
+    // All reports of a run have the same cards.
     if event.is_none() && !first {
         return Ok(());
     }
     for (mac, owner) in known.store.report(id, event, &hello.machine, known.configurations, now)? {
         let name = known.store.get(id)?.map(|machine| machine.name()).unwrap_or_default();
-        (known.note)(format!("the machine of {name} reports the card {mac}, which is of {owner}"));
+        (known.note)(format!("{name} reports the card {mac}, which belongs to {owner}"));
     }
     Ok(())
 }
@@ -335,19 +325,19 @@ fn of_conflict(path: &str) -> Option<&str> {
 }
 
 fn unknown_reporter() -> FleetReply {
-    FleetReply::new(403, TEXT, "no machine reports with this token\n")
+    FleetReply::new(403, TEXT, "this report token is not valid\n")
 }
 
 fn absent() -> FleetReply {
     FleetReply::page(404, "Not found", &page::absent())
 }
 
-/// What a path of an action means: to which machine is done what.
+/// The machine and the action that a path names.
 fn action(path: &str) -> Option<(MachineId, OperatorAction)> {
     of_machine(path).and_then(|(id, verb)| Some((id, OperatorAction::of_name(verb)?)))
 }
 
-/// `/fleet/machines/ID`, or that with one word behind it.
+/// `/fleet/machines/ID` or `/fleet/machines/ID/WORD`.
 fn of_machine(path: &str) -> Option<(MachineId, &str)> {
     let rest = path.strip_prefix("/fleet/machines/")?;
     let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
@@ -357,14 +347,14 @@ fn of_machine(path: &str) -> Option<(MachineId, &str)> {
 fn closed(path: &str) -> FleetReply {
     let reply = match path {
         JSON => {
-            FleetReply::new(401, "application/json", "{\"error\": \"the token of the fleet is needed\"}\n")
+            FleetReply::new(401, "application/json", "{\"error\": \"the token of the fleet is required\"}\n")
         }
         _ => FleetReply::page(401, "Token needed", &page::closed()),
     };
     reply.with("WWW-Authenticate", "Bearer realm=\"fleet\"".into())
 }
 
-/// The reply, without its body where the browser has it already.
+/// The reply, or 304 without a body where the browser has it already.
 fn unchanged(request: &FleetRequest<'_>, reply: FleetReply) -> FleetReply {
     let tag = format!("\"{}\"", Digest::of(&reply.body));
     let known = request.if_none_match.is_some_and(|known| known == tag);
@@ -372,7 +362,7 @@ fn unchanged(request: &FleetRequest<'_>, reply: FleetReply) -> FleetReply {
     if known { FleetReply { status: 304, body: Vec::new(), ..reply } } else { reply }
 }
 
-/// One value of a query or a form. Values of these forms need no decoding.
+/// A value of a query or a form. It is not decoded: no value of these forms is encoded.
 fn parameter(text: &str, name: &str) -> Option<String> {
     let mut pairs = text.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())

@@ -1,16 +1,16 @@
-//! Where a machine is on its way, as people say it, out of the steps that its installer tells.
+//! The stage of a machine's deployment, in operators' terms, from the steps that its installer reports.
 
 use serde::Serialize;
 
 use crate::machine::{DeploymentState, InstallPermission};
 
-/// Where a machine is on its way.
+/// The stage of a machine's deployment, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MachineStage {
-    /// It asked to boot, and nothing says that it may install.
+    /// It asked to boot, and neither a configuration nor an operator lets it install.
     Unknown,
-    /// Somebody has denied it.
+    /// An operator has denied it.
     Denied,
     /// It may install when it boots next.
     Waiting,
@@ -18,49 +18,45 @@ pub enum MachineStage {
     Booting,
     /// The installer runs: network, configuration.
     Preparing,
-    /// The machine is checked, then the medium.
+    /// The machine and the medium are checked.
     Preflight,
-    /// Disks get their tables and file systems.
+    /// Disks are partitioned and formatted.
     Disks,
-    /// The system is written and read back.
+    /// The OS image is written and read back.
     Writing,
-    /// Container images go to the disk.
+    /// Container images are written.
     Seeding,
-    /// What makes the disk bootable.
+    /// The disk is made bootable.
     Finishing,
-    /// The install has come to its end, and the machine restarts.
+    /// The install is complete, and the machine restarts.
     Rebooting,
-    /// The node is on its way into its cluster.
+    /// The node joins its cluster.
     Joining,
-    /// It is installed.
     Installed,
     /// The node is ready in its cluster.
     Joined,
-    /// The install failed.
     Failed,
-    /// The node does not come into its cluster unless somebody does something.
+    /// The node cannot join its cluster without help.
     NotJoined,
 }
 
-/// What machines are counted by.
+/// The groups in which machines are counted and listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageGroup {
-    /// Somebody has to look.
+    /// An operator has to look at it.
     Failed,
-    /// On its way.
     Installing,
-    /// Will install when it boots.
+    /// It installs when it boots.
     Waiting,
-    /// Somebody has to say whether it may install.
+    /// An operator has to decide whether it may install.
     Unknown,
-    /// Done.
     Installed,
-    /// Boots from its disk, whatever it is.
+    /// It boots from its disk.
     Denied,
 }
 
-/// The stages of an install that the page shows as a way, in their order.
+/// The stages that the page shows as the way of an install, in order.
 pub const WAY: [MachineStage; 7] = [
     MachineStage::Booting,
     MachineStage::Preflight,
@@ -72,7 +68,7 @@ pub const WAY: [MachineStage; 7] = [
 ];
 
 impl MachineStage {
-    /// The stage that begins with the step `id` of an install; none where a step belongs to whatever stage it is in.
+    /// The stage that begins with the step `id`; none for a step that can be part of any stage.
     #[must_use]
     pub fn of_step(id: &str) -> Option<Self> {
         Some(match id {
@@ -86,7 +82,7 @@ impl MachineStage {
         })
     }
 
-    /// The stage of a machine of which nothing but its state is known.
+    /// The stage of a machine that has reported nothing.
     #[must_use]
     pub fn of_state(state: DeploymentState, permission: InstallPermission, may_install: bool) -> Self {
         match (state, permission) {
@@ -102,7 +98,6 @@ impl MachineStage {
         }
     }
 
-    /// What it counts as.
     #[must_use]
     pub fn group(self) -> StageGroup {
         match self {
@@ -115,7 +110,7 @@ impl MachineStage {
         }
     }
 
-    /// How far along [`WAY`] it is.
+    /// The index in [`WAY`].
     #[must_use]
     pub fn way(self) -> Option<usize> {
         Some(match self {
@@ -130,7 +125,7 @@ impl MachineStage {
         })
     }
 
-    /// In a word or two.
+    /// As the page shows it.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -155,11 +150,11 @@ impl MachineStage {
 }
 
 impl StageGroup {
-    /// All, in the order in which they want to be seen.
+    /// In the order in which the page shows them.
     pub const ALL: [Self; 6] =
         [Self::Failed, Self::Installing, Self::Unknown, Self::Waiting, Self::Installed, Self::Denied];
 
-    /// As a count says it: "3 installing".
+    /// As it stands after a number: "3 installing".
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -200,7 +195,7 @@ mod tests {
         ];
         let stages: Vec<_> = steps.map(|step| MachineStage::of_step(step).unwrap()).into();
         assert!(stages.is_sorted(), "{stages:?}");
-        // Notes of others do not move a machine.
+        // Steps beside the install do not change the stage.
         assert_eq!(["webhook", "report", "run", "filesystems"].map(MachineStage::of_step), [None; 4]);
     }
 

@@ -14,49 +14,43 @@ use crate::moment::Moment;
 
 /// The version of the JSON.
 pub const VERSION: u32 = 1;
-/// A machine that restarts is taken for installed after so many seconds, and one that has said nothing for so long is
-/// said to be silent.
+/// Seconds after which a restarting machine counts as installed.
 const RESTART: u64 = 180;
-/// Installing machines report every second; servers take minutes to start.
+/// Seconds without a report after which an installing machine is shown as silent; machines report every second.
 const SILENT: u64 = 120;
-/// A server takes so many seconds from its boot loader to its installer, memory test of the firmware included.
+/// The same in seconds for a machine that boots, which includes the firmware's memory test.
 const START: u64 = 900;
 
-/// Everything at one moment.
+/// The fleet at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FleetView {
     /// [`VERSION`].
     pub v: u32,
-    /// Now, by the clock of the server.
+    /// By the server's clock.
     pub time: String,
-    /// How many there are of each group, those with none left out.
+    /// The size of each group, without empty ones.
     pub summary: Vec<StageCount>,
     /// Requests whose marks belong to more than one machine or configuration, the latest first.
     pub conflicts: Vec<ConflictRow>,
-    /// The machines, those first that somebody has to look at.
+    /// The machines that an operator has to look at come first.
     pub machines: Vec<MachineRow>,
-    /// Machines that are not listed.
+    /// The number of machines that are not listed.
     pub more: usize,
 }
 
-/// A conflict as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConflictRow {
-    /// Its name on this server.
     pub id: String,
-    /// The address of the client.
+    /// The client's address.
     pub address: String,
-    /// The marks that the client told.
+    /// The marks that the client sent.
     pub told: String,
     /// The configurations and machines that the marks belong to.
     pub between: Vec<String>,
-    /// When it happened first.
     pub first: String,
-    /// When it happened last.
     pub last: String,
-    /// How often.
     pub times: u64,
-    /// The moment of `last` for the page.
+    /// The same as `last`, for the page.
     #[serde(skip)]
     pub seen: Moment,
 }
@@ -72,17 +66,13 @@ impl From<&IdentityConflict> for ConflictRow {
 /// A client that asked to boot as a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClientRow {
-    /// Its address.
     pub address: String,
-    /// The marks that it told last.
+    /// The marks that it sent last.
     pub told: String,
-    /// When it asked first.
     pub first: String,
-    /// When it asked last.
     pub last: String,
-    /// How often.
     pub times: u64,
-    /// When it took the configuration.
+    /// When it took the configuration, if it did.
     pub took: Option<String>,
 }
 
@@ -95,85 +85,70 @@ impl From<&BootClient> for ClientRow {
     }
 }
 
-/// How many machines are in a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StageCount {
-    /// Which.
     pub group: StageGroup,
-    /// How many.
     pub count: usize,
 }
 
-/// One machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineRow {
-    /// Its name on this server.
     pub id: String,
-    /// What people call it: its host name, or the best mark that it has.
+    /// Its host name, or else a mark of its identity.
     pub name: String,
-    /// What it is known by.
     pub identity: Identity,
-    /// The configuration that it was given last.
+    /// The name of the configuration that it was offered last.
     pub configuration: Option<String>,
-    /// Who asked to boot as this machine since the last redeployment, the latest last.
+    /// The clients that asked to boot as this machine since its last redeployment, the latest last.
     pub clients: Vec<ClientRow>,
-    /// What is installed.
+    /// The name and version of the system that is installed.
     pub product: Option<String>,
-    /// Where it is.
     pub stage: MachineStage,
-    /// What it counts as.
     pub group: StageGroup,
-    /// Where it was when it failed.
+    /// The stage in which it failed.
     pub failed_in: Option<MachineStage>,
-    /// Since when it is there.
+    /// When the stage began.
     pub since: String,
-    /// When it was heard of last.
+    /// When it last asked or reported.
     pub seen: String,
-    /// Whether it has said nothing for longer than an install is silent.
+    /// Whether it has not reported for longer than a running install ever does.
     pub silent: bool,
-    /// The latest message.
     pub message: Option<String>,
-    /// How much of the present step is done.
+    /// The progress of the present step.
     pub progress: Option<InstallProgress>,
-    /// Why it failed.
     pub error: Option<Failed>,
-    /// What somebody has to do so that it goes on.
+    /// What an operator has to do.
     pub next: Option<String>,
-    /// Whether there is a log to read.
+    /// Whether there is a log.
     pub log: bool,
-    /// What somebody can ask for.
+    /// The actions that are offered.
     pub actions: Vec<OperatorAction>,
-    /// The same moments for the page, in seconds since 1970.
+    /// `since` and `seen`, for the page.
     #[serde(skip)]
     pub moments: MachineMoments,
 }
 
-/// Moments of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineMoments {
-    /// Since when it is in its stage.
+    /// When its stage began.
     pub since: Moment,
-    /// When it was heard of last.
+    /// When it last asked or reported.
     pub seen: Moment,
 }
 
-/// How much of a step is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InstallProgress {
     /// From 0 to 100.
     pub percent: u8,
-    /// Bytes done.
     pub bytes: u64,
-    /// Bytes to do.
     pub total: u64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub rate: Option<u64>,
-    /// Seconds that are left at that rate.
     pub seconds_left: Option<u64>,
 }
 
 impl FleetView {
-    /// The machines with what they have told.
+    /// The machines with their latest runs.
     #[must_use]
     pub fn new<'a>(
         machines: impl Iterator<Item = (&'a Machine, Option<&'a InstallRun>, ConfigurationFit)>,
@@ -192,7 +167,7 @@ impl FleetView {
     }
 }
 
-/// One machine as it is shown; `fit` says which configuration there is for it.
+/// `fit` says which configuration there is for the machine.
 #[must_use]
 pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, now: Moment) -> MachineRow {
     let told = run.filter(|run| is_about(run, machine));
@@ -235,12 +210,12 @@ pub fn row(machine: &Machine, run: Option<&InstallRun>, fit: ConfigurationFit, n
     }
 }
 
-/// Whether what was told is about the present deployment, and not about one before it.
+/// Whether a run belongs to the present deployment and not to an earlier one.
 fn is_about(run: &InstallRun, machine: &Machine) -> bool {
     match machine.state {
         DeploymentState::Installed | DeploymentState::Joined => run.ended == Some(0),
         DeploymentState::Installing => run.ended.is_none(),
-        // It may be tried again at the console.
+        // It may be retried at the console.
         DeploymentState::Failed => run.ended != Some(0) && run.last_report >= machine.since,
         DeploymentState::Waiting | DeploymentState::Booting | DeploymentState::Redeploy => {
             run.ended.is_none() && run.last_report >= machine.since
@@ -248,14 +223,13 @@ fn is_about(run: &InstallRun, machine: &Machine) -> bool {
     }
 }
 
-/// The stage of the step that failed.
 fn failed_in(run: &InstallRun) -> Option<MachineStage> {
     let failed = |step: &&InstallStep| step.state == base::progress::State::Failed;
     let step = run.steps.iter().rev().find(failed).or(run.steps.last())?;
     MachineStage::of_step(&step.id)
 }
 
-/// A machine that is silent has no rate.
+/// A silent machine has no rate.
 fn progress(run: &InstallRun, silent: bool) -> Option<InstallProgress> {
     let work = run.work.as_ref().filter(|work| work.total > 0)?;
     let (percent, rate, seconds_left) = (work.percent(), work.rate(), work.left());
@@ -263,7 +237,7 @@ fn progress(run: &InstallRun, silent: bool) -> Option<InstallProgress> {
     Some(InstallProgress { percent, bytes: work.bytes, total: work.total, rate, seconds_left })
 }
 
-/// Its host name, or else its serial number, tag or first card.
+/// The host name, or else the asset tag, the serial number, the first card or the UUID.
 fn name(machine: &Machine, run: Option<&InstallRun>) -> String {
     let Identity { macs, serial, uuid, asset_tag } = &machine.identity;
     let hostname = run.and_then(|run| run.hostname.clone());
@@ -272,7 +246,7 @@ fn name(machine: &Machine, run: Option<&InstallRun>) -> String {
     name.or_else(|| uuid.map(|uuid| uuid.to_string())).unwrap_or_else(|| "machine without marks".into())
 }
 
-/// Whether it installs when it boots, as far as configurations go.
+/// Whether there is a configuration with which it may install.
 fn is_expected(machine: &Machine, fit: ConfigurationFit) -> bool {
     fit == ConfigurationFit::Own
         || fit == ConfigurationFit::Fallback && machine.permission == InstallPermission::Allowed
@@ -289,22 +263,22 @@ fn next(machine: &Machine, stage: MachineStage, fit: ConfigurationFit, silent: b
     };
     match (stage, fit) {
         (_, ConfigurationFit::Nothing) if machine.assigned.is_some() && !machine.is_held() => {
-            Some("Its configuration is no longer there. Forget it, or bring the configuration back.".into())
+            Some("Its configuration was removed. Forget the machine, or restore the configuration.".into())
         }
         (MachineStage::Unknown, ConfigurationFit::Nothing) => Some(format!(
-            "No configuration is for this machine. Add one{}, then start the machine again.",
+            "No configuration names this machine. Add one{}, then boot the machine again.",
             own()
         )),
         (MachineStage::Unknown, _) => {
-            Some("Allow it to install it with the fallback configuration when it boots next.".into())
+            Some("Allow it, and its next boot installs it with the fallback configuration.".into())
         }
-        (MachineStage::Waiting, _) => Some("Start it over the network to install it.".into()),
+        (MachineStage::Waiting, _) => Some("Boot it from the network to install it.".into()),
         (MachineStage::Failed, _) if machine.state == DeploymentState::Failed => {
-            Some("Start the machine again to try again.".into())
+            Some("Boot the machine again to retry the install.".into())
         }
-        _ if silent => {
-            Some("Look at its console. Where it has stopped, redeploy it and start it again.".into())
-        }
+        _ if silent => Some(
+            "Look at its console. If the install has stopped, redeploy the machine and boot it again.".into(),
+        ),
         _ => None,
     }
 }
@@ -318,7 +292,7 @@ fn actions(
     let denied = machine.permission == InstallPermission::Denied;
     let installed = matches!(machine.state, DeploymentState::Installed | DeploymentState::Joined);
     let begun = installed || machine.state == DeploymentState::Installing;
-    // An install that goes on is not to be begun again.
+    // A running install must not be restarted.
     let over = installed && stage != MachineStage::Rebooting || silent;
     let fallback = stage == MachineStage::Unknown && fit == ConfigurationFit::Fallback;
     let offered = [

@@ -20,7 +20,7 @@ use model::fleet::Failed;
 use model::machine::Identity;
 use model::release::MediumKind;
 
-/// A server with a configuration for one machine, while the process lives.
+/// A server with a configuration for one machine. It runs as long as the process.
 fn server() -> SocketAddr {
     static SERVER: OnceLock<(SocketAddr, tempfile::TempDir, tokio::runtime::Runtime)> = OnceLock::new();
     let (address, ..) = SERVER.get_or_init(|| {
@@ -50,7 +50,7 @@ fn server() -> SocketAddr {
     *address
 }
 
-/// The answer to a request, whose head ends with `head` and which has `body`.
+/// The answer to a request with `body` whose head ends with `head`.
 fn ask(head: &str, body: &[u8]) -> String {
     let address = server();
     let mut client = TcpStream::connect(address).unwrap();
@@ -99,7 +99,8 @@ fn an_installer_that_was_booted_reports_and_is_seen() {
     assert!(log.ends_with("all of it\n"), "{log}");
 }
 
-/// The answer to a request of whose body but one byte comes, until the server closes the connection; and how long that took.
+/// The answer to a request that sends only one byte of its body, and how long it took until the server closed the
+/// connection.
 fn ask_without_body(head: &str) -> (String, Duration) {
     let address = server();
     let mut client = TcpStream::connect(address).unwrap();

@@ -1,23 +1,23 @@
-//! What operators ask for.
+//! Actions of operators.
 
 use serde::Serialize;
 
-/// What somebody can ask for.
+/// What an operator can do with a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OperatorAction {
     /// It may install.
     Allow,
-    /// It may not.
+    /// It may not install.
     Deny,
     /// It installs again when it boots next, and loses what is on its disks.
     Redeploy,
-    /// It is no longer listed, until it asks again.
+    /// It is not listed until it asks again.
     Forget,
 }
 
 impl OperatorAction {
-    /// As paths of forms have it.
+    /// As it stands in the paths of forms.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -28,7 +28,6 @@ impl OperatorAction {
         }
     }
 
-    /// The action of that name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         [Self::Allow, Self::Deny, Self::Redeploy, Self::Forget]

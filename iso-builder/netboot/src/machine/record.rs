@@ -1,4 +1,4 @@
-//! What is kept of one machine or assignment, and how it changes.
+//! The record of one machine or assignment, and its changes.
 
 use std::net::IpAddr;
 
@@ -10,62 +10,54 @@ use crate::machine_id::MachineId;
 use crate::moment::Moment;
 use crate::token::DeploymentTicket;
 
-/// Cards of one machine that are remembered, at most.
+/// The most cards that are kept of one machine.
 const MOST_CARDS: usize = 64;
-/// Clients that asked for one machine and are remembered, at most.
+/// The most clients that are kept of one machine.
 pub const MOST_CLIENTS: usize = 8;
-/// What a client told, as far as it is remembered, in bytes.
+/// The most that is kept of what a client sent, in bytes.
 const LONGEST: usize = 200;
 
-/// A client that asked to boot as a machine. Addresses are those of connections; what it told is not proven.
+/// A client that asked to boot as a machine. Its address is that of the connection; the marks that it sent are not
+/// proven.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootClient {
-    /// Its address.
     pub address: IpAddr,
-    /// The marks that it told last, for people.
+    /// The marks that it sent last, for people.
     pub told: String,
-    /// When it asked first.
     pub first: Moment,
-    /// When it asked last.
     pub last: Moment,
-    /// How often it asked.
     pub times: u64,
-    /// When it took the configuration, if it has.
+    /// When it took the configuration, if it did.
     pub took: Option<Moment>,
 }
 
 /// One record: the assignment of a configuration, or a machine that no configuration names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Its name here.
     pub id: MachineId,
     /// The configuration whose assignment this is; none for a machine that no configuration names.
     pub assigned: Option<String>,
-    /// By what it is found. Of an assignment: what the configuration's selectors name, and the cards that the installed
-    /// machine has reported. Of any other machine: what its first request told.
+    /// The marks by which the record is found. Of an assignment: what the configuration's selectors name, and the cards
+    /// that the installed machine has reported. Of any other machine: what its first request sent.
     pub identity: Identity,
-    /// How far its deployment has come.
     pub state: DeploymentState,
-    /// What an operator has said about it.
     pub permission: InstallPermission,
     /// The name of the configuration that it was offered last.
     pub configuration: Option<String>,
-    /// When it asked for the first time...
     pub first_seen: Moment,
-    /// ...and for the last.
     pub last_seen: Moment,
-    /// Since when its deployment is in this state.
+    /// When the present state began.
     pub since: Moment,
-    /// The generation of its tokens; those of an earlier one open nothing.
+    /// The generation of its tokens; tokens of earlier generations are void.
     pub generation: u32,
-    /// The ticket with which the configuration was taken last: its holder alone reports how the install goes.
+    /// The ticket with which the configuration was taken last. Only its holder reports on the install.
     pub taken: Option<TakenTicket>,
-    /// Who asked since the last redeployment, the latest last.
+    /// The clients that asked since the last redeployment, the latest last.
     pub clients: Vec<BootClient>,
 }
 
-/// What is remembered of the ticket with which a configuration was taken.
+/// What is kept of the ticket with which a configuration was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TakenTicket {
@@ -80,7 +72,7 @@ impl From<DeploymentTicket> for TakenTicket {
 }
 
 impl Machine {
-    /// The record of the assignment of the configuration `name`, which `selectors` are of.
+    /// The assignment of the configuration `name`, which has these selectors.
     #[must_use]
     pub fn assignment(name: &str, selectors: &[Selector], now: Moment) -> Self {
         let mut machine = Self::stranger(Identity::default(), now);
@@ -89,7 +81,7 @@ impl Machine {
         machine
     }
 
-    /// A machine that no configuration names, and that told this.
+    /// A machine that no configuration names.
     #[must_use]
     pub fn stranger(identity: Identity, now: Moment) -> Self {
         Self {
@@ -108,7 +100,7 @@ impl Machine {
         }
     }
 
-    /// Whether nothing is known of it but that it asked, and no configuration names it.
+    /// Whether it is only known for having asked, and no configuration names it.
     #[must_use]
     pub fn is_stranger(&self) -> bool {
         self.assigned.is_none()
@@ -116,13 +108,12 @@ impl Machine {
             && self.permission == InstallPermission::Unsaid
     }
 
-    /// Whether something speaks against an install: its configuration was taken, or it is denied.
+    /// Whether an install is blocked: its configuration was taken, or it is denied.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.state.is_taken() || self.permission == InstallPermission::Denied
     }
 
-    /// Lets something happen to its deployment.
     pub fn apply(&mut self, event: DeploymentEvent, now: Moment) {
         let after = self.state.after(event);
         if after != self.state {
@@ -134,12 +125,12 @@ impl Machine {
         }
     }
 
-    /// Makes all tokens void that were given out so far; the report token of the taken ticket stays.
+    /// Makes all earlier tokens void, except the report token of the taken ticket.
     pub fn revoke(&mut self) {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Adds the marks that selectors name, which an operator wrote.
+    /// Adds the marks that selectors name.
     pub fn select(&mut self, selectors: &[Selector]) {
         let identity = &mut self.identity;
         for selector in selectors {
@@ -154,7 +145,7 @@ impl Machine {
         identity.macs.sort_unstable();
     }
 
-    /// Adds a card that the machine has reported; whether it was new and there was room for it.
+    /// Adds a card that the machine has reported. Returns whether it was new and there was room for it.
     pub fn learn(&mut self, mac: Mac) -> bool {
         let macs = &mut self.identity.macs;
         let new = macs.len() < MOST_CARDS && !macs.contains(&mac);
@@ -165,13 +156,13 @@ impl Machine {
         new
     }
 
-    /// Its name for people: that of the configuration, or else its best mark.
+    /// The name of its configuration, or else a mark of its identity.
     #[must_use]
     pub fn name(&self) -> String {
         self.assigned.clone().unwrap_or_else(|| described(&self.identity))
     }
 
-    /// Remembers that a client asked. Returns whether others have asked before and it has not.
+    /// Records that a client asked. Returns whether it is a new client and others have asked before.
     pub fn asked(&mut self, address: IpAddr, told: &Identity, now: Moment) -> bool {
         self.last_seen = now;
         let known = self.clients.iter().position(|client| client.address == address);
@@ -186,7 +177,6 @@ impl Machine {
         other
     }
 
-    /// Remembers that the client at `address` took the configuration.
     pub fn took(&mut self, address: IpAddr, now: Moment) {
         let known = self.clients.iter().position(|client| client.address == address);
         let client = match known {
@@ -198,7 +188,7 @@ impl Machine {
         self.remember(client);
     }
 
-    /// Of too many clients the one goes that asked the longest ago and took nothing.
+    /// Where there are too many clients, the one that asked the longest ago and took nothing is dropped.
     fn remember(&mut self, client: BootClient) {
         if self.clients.len() >= MOST_CLIENTS {
             let place = self.clients.iter().position(|client| client.took.is_none());
@@ -208,7 +198,7 @@ impl Machine {
     }
 }
 
-/// A machine as the log calls it: by its first card, or else by its serial number, UUID or tag.
+/// The machine's name in the log: its first card, or else its serial number, UUID or asset tag.
 #[must_use]
 pub fn described(identity: &Identity) -> String {
     let Identity { macs, serial, uuid, asset_tag } = identity;

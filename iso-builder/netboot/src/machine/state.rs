@@ -1,7 +1,7 @@
-//! Machines and the assignment of configurations to them: states, and what may happen to them. Pure functions of values;
-//! [`crate::machine_registry`] applies them to what [`crate::machine_store`] keeps.
+//! States of machines' deployments, and the events that change them. Pure functions of values;
+//! [`crate::machine_registry`] applies them to the records in [`crate::machine_store`].
 //!
-//! There is one record for each configuration that names a machine: the record of its assignment, whoever asks for it and
+//! There is one record for each configuration that names a machine: that of its assignment, whichever client asks for it and
 //! by whichever mark. A machine that no configuration names has a record of its own.
 //!
 //! ```text
@@ -12,25 +12,24 @@
 //!                                                                                      Joined
 //! ```
 //!
-//! A configuration that was taken is given to nobody until an operator asks for a redeployment: whether the install came to
-//! its end or the machine lost power, nothing is erased twice without a decision. An install that *reported* a failure may
-//! be tried again by starting the machine again, for it restarts only by hand. Whether a machine is denied, or allowed
-//! though no configuration names it, is kept beside the state, so that neither loses what has been done.
+//! A configuration that was taken is not handed out again until an operator asks for a redeployment: whether the install
+//! was completed or the machine lost power, nothing is erased twice without a decision. An install that *reported* a failure
+//! is retried when the machine boots again, for a failed machine restarts only by hand. Whether an operator has denied a
+//! machine, or allowed it though no configuration names it, is kept beside the state, so that neither loses what was done.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How far a deployment of a machine has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DeploymentState {
-    /// Nothing was given to it yet.
+    /// It was not told to install.
     #[default]
     Waiting,
-    /// It was told to boot the installer, and has not asked for its configuration yet.
+    /// It was told to boot the installer, and has not taken its configuration.
     Booting,
-    /// It has its configuration.
+    /// It has taken its configuration.
     Installing,
     /// It has reported that it is installed.
     Installed,
@@ -42,74 +41,64 @@ pub enum DeploymentState {
     Redeploy,
 }
 
-/// What an operator has said about a machine.
+/// An operator's decision about a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstallPermission {
-    /// Nothing: it may install where a configuration names it.
+    /// No decision: it may install if a configuration names it.
     #[default]
     Unsaid,
-    /// It may install with the fallback too.
+    /// It may also install with the fallback.
     Allowed,
-    /// It may not install.
     Denied,
 }
 
-/// Which configuration there is for a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigurationFit {
     /// One that names it.
     Own,
-    /// The fallback, which is for machines that an operator allows.
+    /// The fallback, with which machines install that an operator has allowed.
     Fallback,
-    /// None.
     Nothing,
 }
 
-/// What a machine boots when it asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootAnswer {
-    /// The installer.
     Install,
-    /// Its own disk, and why.
     Disk(DiskBootReason),
 }
 
-/// Why a machine boots from its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskBootReason {
-    /// No configuration names it and nobody has allowed it.
+    /// No configuration names it, and no operator has allowed it.
     Unknown,
-    /// It was allowed, and does not tell all marks of the machine that was.
+    /// It did not send all marks of the machine that was allowed.
     Incomplete,
-    /// It is denied.
     Denied,
-    /// The configuration was taken, and no end was reported.
+    /// The configuration was taken, and the end of the install was not reported.
     Started,
-    /// It is installed.
     Installed,
-    /// What it tells belongs to more than one machine or configuration.
+    /// The marks that it sent belong to more than one machine or configuration.
     Conflict,
-    /// The server has trouble.
+    /// The server had an internal error.
     Trouble,
 }
 
 impl fmt::Display for DiskBootReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unknown => "no configuration is for this machine",
+            Self::Unknown => "no configuration names this machine",
             Self::Incomplete => "it reports less about itself than the machine that was allowed",
             Self::Denied => "this machine is denied",
-            Self::Started => "its install was begun already; redeploy it to install again",
+            Self::Started => "its install was started before; redeploy it to install again",
             Self::Installed => "it is installed; redeploy it to install again",
-            Self::Conflict => "its marks belong to more than one machine; the page of the fleet names them",
-            Self::Trouble => "the server has trouble, which its log tells",
+            Self::Conflict => "its marks belong to more than one machine; the fleet page names them",
+            Self::Trouble => "the server has an internal error, which is in its log",
         })
     }
 }
 
-/// What happens to a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeploymentEvent {
     /// It was told to boot the installer.
@@ -122,12 +111,12 @@ pub enum DeploymentEvent {
     Joined,
     /// It reported that the install failed.
     Failed,
-    /// An operator wants it installed again.
+    /// An operator asked for another install.
     Redeploy,
 }
 
 impl DeploymentState {
-    /// The state after `event`. What does not fit changes nothing: reports come late, twice and out of order.
+    /// An event that does not fit changes nothing: reports arrive late, twice and out of order.
     #[must_use]
     pub fn after(self, event: DeploymentEvent) -> Self {
         match (self, event) {
@@ -152,13 +141,12 @@ impl DeploymentState {
         }
     }
 
-    /// Whether its configuration was taken, and is given to nobody.
+    /// Whether the configuration was taken, and is not handed out again.
     #[must_use]
     pub fn is_taken(self) -> bool {
         matches!(self, Self::Installing | Self::Installed | Self::Joined)
     }
 
-    /// What a machine in this state boots.
     #[must_use]
     pub fn answer(self, permission: InstallPermission, fit: ConfigurationFit) -> BootAnswer {
         match (permission, fit, self) {

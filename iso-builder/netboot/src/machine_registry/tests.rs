@@ -16,7 +16,6 @@ fn peer(last: u8) -> IpAddr {
     [192, 0, 2, last].into()
 }
 
-/// Machines, and the configurations for them.
 struct Bench {
     registry: MachineRegistry,
     configurations: Configurations,
@@ -38,7 +37,7 @@ impl Bench {
         self.registry.boot(&told(query), peer, &self.configurations, NOW).unwrap()
     }
 
-    /// The tokens of a machine that is told to install.
+    /// Tells the machine to install; its tokens for the configuration and for reports.
     fn tokens(&self, query: &str) -> (String, String) {
         let booted = self.boot(query);
         assert_eq!(booted.answer, BootAnswer::Install, "{query}");
@@ -122,7 +121,7 @@ fn marks_of_two_machines_in_one_request_install_neither_now_nor_later() {
 #[test]
 fn a_machine_that_never_asked_is_not_made_one_with_another_by_a_request() {
     let bench = bench(&[OF_A]);
-    // Nobody knows B yet, so there is nothing to be in conflict with; and nothing is learned of it.
+    // B is unknown, so there is no conflict; and nothing is learned of it.
     assert_eq!(bench.answer(&format!("{A}&{B}")), BootAnswer::Install);
     assert_eq!(bench.answer(B), BootAnswer::Disk(DiskBootReason::Unknown));
     assert_eq!(bench.of(OF_A).identity, told(A));
@@ -150,7 +149,7 @@ fn a_configuration_with_two_cards_is_given_once_through_either() {
 fn a_card_that_an_installed_machine_has_reported_does_not_install_it_again() {
     let bench = bench(&[OF_A, OF_B, "default.yaml"]);
     let second = "mac=52:54:00:00:00:0c";
-    // It asked through its second card before, as a machine that nobody knows.
+    // It asked through its second card before, as an unknown machine.
     assert_eq!(bench.answer(second), BootAnswer::Disk(DiskBootReason::Unknown));
     let report = bench.install(A);
     assert!(bench.report(&report, None, &format!("{A}&{second}")).is_empty());
@@ -172,7 +171,7 @@ fn a_report_cannot_claim_the_marks_of_others() {
     let owners: Vec<_> = refusals.into_iter().map(|(_, owner)| owner).collect();
     assert_eq!(owners, [OF_B, OF_B]);
     assert_eq!(bench.of(OF_A).identity, told(A));
-    // Who tells nothing of the machine that is installed is not that machine.
+    // A report without any mark of the installed machine is of another one.
     bench.report(&report, Some(DeploymentEvent::Finished), "mac=52:54:00:00:00:0d");
     assert_eq!(bench.of(OF_A).identity, told(A));
 }
@@ -253,7 +252,7 @@ fn who_did_not_take_the_configuration_reports_nothing_that_counts() {
     assert_eq!(bench.registry.reporter(&idle).unwrap(), None);
     bench.report(&report, Some(DeploymentEvent::Failed), A);
     assert_eq!(bench.of(OF_A).state, crate::machine::DeploymentState::Failed);
-    // A failed install may be tried again, and then the one before has nothing to say any more.
+    // A failed install can be retried, and then the previous reporter is not accepted any more.
     let again = bench.install(A);
     assert_eq!(bench.registry.reporter(&report).unwrap(), None);
     bench.report(&again, Some(DeploymentEvent::Finished), A);
@@ -324,12 +323,11 @@ fn a_stranger_in_the_way_can_be_forgotten() {
     assert_eq!(bench.answer(&both), BootAnswer::Install);
 }
 
-/// What happens in the property test.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A client tells these marks.
+    /// A client asks with these marks.
     Boot(BTreeSet<usize>),
-    /// A token that was given out is used.
+    /// A token is used that was given out before.
     Take(usize),
     /// A report is sent with a token that was given out.
     Report(usize, usize, BTreeSet<usize>),
@@ -339,7 +337,7 @@ enum Step {
     Restart,
 }
 
-/// The marks that clients of the property test tell.
+/// The marks that clients of the property test send.
 const MARKS: [&str; 7] = [
     A,
     B,
@@ -415,7 +413,7 @@ proptest! {
                     bench.registry.report(reporter.id, event, &query(&marks), &bench.configurations, NOW).unwrap();
                     let machine = bench.registry.get(reporter.id).unwrap().unwrap();
                     if !machine.state.is_taken() {
-                        // Its holder has said that it failed: it may be tried again.
+                        // The install failed and can be retried.
                         taken.insert(machine.assigned.unwrap_or_else(|| machine.id.to_string()), false);
                     }
                 }

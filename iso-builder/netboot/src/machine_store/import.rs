@@ -1,8 +1,8 @@
-//! What earlier versions of this program kept: one JSON file with all machines, `machines.json`. It is taken over once,
-//! whatever its size, and renamed.
+//! Imports what earlier versions of this program kept: one JSON file with all machines, `machines.json`. It is imported
+//! once, whatever its size, and renamed.
 //!
-//! Tokens are not taken over: a machine that is being installed just then reports no more, and one that was told to boot
-//! and has not taken its configuration has to be started again.
+//! Tokens are not imported: a machine that is being installed at that time reports no more, and one that was told to boot and
+//! has not taken its configuration has to be booted again.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,14 +19,11 @@ use crate::machine::{DeploymentState, InstallPermission, Machine};
 use crate::machine_id::MachineId;
 use crate::moment::Moment;
 
-/// The name of the file...
 const NAME: &str = "machines.json";
-/// ...and after it was taken over.
+/// The file's name after the import.
 const MIGRATED: &str = "machines.json.migrated";
-/// The version of the file's format.
 const FORMAT: u32 = 1;
 
-/// The file's content.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
@@ -34,7 +31,6 @@ struct Content {
     machines: Vec<Old>,
 }
 
-/// A machine as it was kept.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Old {
@@ -52,15 +48,15 @@ struct Old {
     _tokens: serde::de::IgnoredAny,
 }
 
-/// Whether a configuration of this name was the fallback, which names no machine.
+/// Whether a configuration of this name was the fallback.
 fn is_fallback(name: &str) -> bool {
     matches!(name, "default.yaml" | "default.yml")
 }
 
-/// Takes over what is in `directory`, if there is something.
+/// Imports the file in `directory`, if there is one.
 pub(super) fn run(directory: &Path, store: &dyn MachineStore) -> Result<()> {
     let path = directory.join(NAME);
-    let what = || format!("taking over {}", path.display());
+    let what = || format!("importing {}", path.display());
     if !fs::exists(&path).class(Class::DiskIo, what)? {
         return Ok(());
     }
@@ -71,7 +67,7 @@ pub(super) fn run(directory: &Path, store: &dyn MachineStore) -> Result<()> {
         return Err(unreadable(&path, why));
     }
     let machines = merged(content.machines.into_iter().map(record));
-    // Where the server ends before the file is renamed, it is taken over again: those that are there already stay.
+    // If the server ends before the file is renamed, it is imported again: existing records are kept.
     store.change(Durability::Full, |records| {
         for machine in machines {
             let assigned = machine.assigned.as_deref().map(|name| records.assigned(name)).transpose()?;
@@ -85,7 +81,7 @@ pub(super) fn run(directory: &Path, store: &dyn MachineStore) -> Result<()> {
     File::open(directory).and_then(|directory| directory.sync_all()).class(Class::DiskIo, what)
 }
 
-/// The record of a machine: that of its configuration, where it was given one that names it.
+/// The record of a machine: the assignment of its configuration, if it was given one that names it.
 fn record(old: Old) -> Machine {
     let assigned = old.configuration.clone().filter(|name| !is_fallback(name));
     Machine {
@@ -101,8 +97,7 @@ fn record(old: Old) -> Machine {
     }
 }
 
-/// Of several machines with one configuration that one counts from which it must be kept most: the others' cards are its
-/// own.
+/// Merges machines with the same configuration: the one whose record forbids more is kept and gets the others' cards.
 fn merged(machines: impl Iterator<Item = Machine>) -> Vec<Machine> {
     let mut assigned: BTreeMap<String, Machine> = BTreeMap::new();
     let mut others = Vec::new();

@@ -1,6 +1,6 @@
 //! The records in a file: SQLite with a write-ahead log (<https://sqlite.org/wal.html>).
 //!
-//! There are two connections: one that changes, and one that looks, which the first does not wait for. A commit with
+//! There are two connections: one that writes, and one that reads, for which the first does not wait. A commit with
 //! `synchronous=FULL` reaches the disk before it returns, with `NORMAL` the kernel.
 
 use std::collections::BTreeSet;
@@ -32,13 +32,13 @@ mod columns;
 
 use columns::{attention, conflict, json, machine, seconds, word};
 
-/// The name of the file in the directory of the state.
+/// In the state directory.
 pub const NAME: &str = "machines.db";
-/// The version of the tables.
+/// SQLite's `user_version`.
 const FORMAT: i64 = 1;
-/// What tells this file from other databases (SQLite's `application_id`): "NQRs".
+/// SQLite's `application_id`, which tells this file from other databases: "NQRs".
 const APPLICATION: i64 = 0x4e51_5273;
-/// Records that a lookup by marks gives, at most: two are a conflict already.
+/// The most records that a lookup by marks returns: two are a conflict already.
 const MOST_FOUND: u8 = 8;
 
 const TABLES: &str = "
@@ -78,7 +78,7 @@ CREATE TABLE conflicts (
 const COLUMNS: &str = "id, assigned, identity, state, permission, configuration, first_seen, last_seen, since, \
                        generation, taken, clients";
 
-/// The store in a directory. Held by one server at a time.
+/// Locked by one server at a time.
 pub struct SqliteStore {
     path: PathBuf,
     key: [u8; token::KEY],
@@ -89,20 +89,19 @@ pub struct SqliteStore {
 
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sqlite").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("SqliteStore").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 impl SqliteStore {
-    /// Opens the state in `directory`, which is made where it is not there, and takes over what an earlier version of this
-    /// program kept there. A file that this program cannot read is [`Class::Invalid`]: taken for empty, every machine
-    /// would install again.
+    /// Opens the store in `directory`, or makes it, and imports the file of an earlier version of this program. A file
+    /// that cannot be read is [`Class::Invalid`]: if it was taken for empty, every machine would install again.
     pub fn open(directory: &Path) -> Result<Self> {
         files::make_directory(directory, 0o700).class(Class::DiskIo, || "preparing --state".into())?;
         let lock = lock(&directory.join("lock"))?;
         let path = directory.join(NAME);
         let open = || -> Result<_> {
-            // The journal beside the file gets the mode of the file.
+            // SQLite gives the journal the mode of the file.
             OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             let mut writer = connect(&path)?;
             let key = prepare(&mut writer)?;
@@ -123,14 +122,14 @@ impl MachineStore for SqliteStore {
     }
 
     fn transact(&self, durability: Durability, change: TransactionBody<'_>) -> Result<()> {
-        let what = || "keeping the state of the machines".to_owned();
+        let what = || "storing the state of the machines".to_owned();
         let mut connection = locked(&self.writer);
         let synchronous = match durability {
             Durability::Full => "FULL",
             Durability::Process => "NORMAL",
         };
         connection.pragma_update(None, "synchronous", synchronous).class(Class::DiskIo, what)?;
-        // What is not committed is rolled back when it is dropped.
+        // It is rolled back if it is dropped before it is committed.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate);
         let transaction = transaction.class(Class::DiskIo, what)?;
         change(&mut Rows(&transaction))?;
@@ -145,7 +144,7 @@ impl MachineStore for SqliteStore {
     }
 }
 
-/// A change that panicked was rolled back.
+/// Ignores poisoning: a change that panicked was rolled back.
 fn locked(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -159,7 +158,7 @@ fn connect(path: &Path) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Makes the tables where there are none; the key.
+/// Makes the tables where there are none. Returns the key.
 fn prepare(connection: &mut Connection) -> Result<[u8; token::KEY]> {
     let number = |connection: &Connection, name: &str| -> rusqlite::Result<i64> {
         connection.pragma_query_value(None, name, |row| row.get(0))
@@ -255,7 +254,7 @@ impl MachineWriter for Rows<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
         );
         let Machine { assigned, configuration, first_seen, last_seen, since, generation, .. } = machine;
-        // Of two records for one configuration one would vanish.
+        // Else REPLACE would remove the other record of the same configuration.
         let other = assigned.as_deref().map(|name| self.assigned(name)).transpose()?.flatten();
         if other.is_some_and(|other| other.id != machine.id) {
             return Err(anyhow!("there are two records for {}", assigned.as_deref().unwrap_or_default()));
@@ -287,7 +286,7 @@ impl MachineWriter for Rows<'_> {
     }
 
     fn make_room_for_a_stranger(&mut self) -> Result<()> {
-        // The subquery reads the strangers' index alone, which has no more entries than there may be strangers.
+        // The subquery reads only the index of strangers, whose size is limited.
         let sql = "SELECT id FROM machines WHERE stranger ORDER BY last_seen LIMIT \
                    max(0, (SELECT count(*) FROM machines WHERE stranger) - ?1)";
         let mut statement = self.0.prepare_cached(sql)?;
@@ -324,7 +323,7 @@ impl Rows<'_> {
         rows.next()?.map(machine).transpose()
     }
 
-    /// Writes the marks of a record that are not the same as before.
+    /// Updates the marks of a record.
     fn index(&mut self, machine: &Machine) -> Result<()> {
         let id = machine.id.as_uuid().as_bytes();
         let wanted = identity_keys::of(&machine.identity);

@@ -115,7 +115,7 @@ fn one_connection_carries_files_and_all_else_in_any_order_and_any_pieces() {
     let file = "GET /medium/live/initrd HTTP/1.1\r\nHost: a\r\n\r\n";
     let part = file.replace("Host", "Range: bytes=4-10\r\nHost");
     let script = "GET /v1/boot?serial=a1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    // What is asked for before it is answered waits in the stream.
+    // Requests that are sent ahead of answers wait in the stream.
     client.write_all([file, &part, script, file].concat().as_bytes()).unwrap();
     let last = file.replace("Host", "Connection: close\r\nHost");
     let (begun, rest) = last.split_at(30);
@@ -178,7 +178,7 @@ fn a_client_that_trusts_the_authority_is_served_over_https() {
     let (certificate, key) = crate::tls::tests::certificate(directory.path());
     let tls = crate::tls::acceptor(&certificate, &key).unwrap();
     let server = Server::secured(ServerLimits::of(5, None), Some(tls));
-    // Some that begin no handshake are in nobody's way.
+    // Connections without a handshake do not block others.
     let silent: Vec<_> = (0..20).map(|_| server.connect()).collect();
     let url = format!("https://{}/medium/live/initrd", server.address);
     let fetch = |arguments: &[&std::ffi::OsStr]| {
@@ -208,7 +208,7 @@ fn an_installer_that_trusts_the_servers_own_authority_takes_a_medium_from_it_and
     }
 }
 
-/// As many of `wanted` connections as a test may have open, which is made as much as it may be.
+/// As many of `wanted` connections as the limit on open files allows, which is raised as far as possible.
 fn openable(wanted: usize) -> usize {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(65_536), hard);
@@ -224,12 +224,12 @@ fn ten_thousand_clients_that_never_ask_keep_nobody_out() {
     let idle: Vec<_> = (0..openable(10_000))
         .map(|number| {
             if number % 50 == 0 {
-                // The kernel drops who comes while its queue is full, and they try again after a second only.
+                // The kernel drops connections while its queue is full, and clients retry after a second only.
                 std::thread::sleep(Duration::from_millis(10));
             }
             let mut client = server.connect();
             if number % 2 == 0 {
-                // One that was put out before it could write is as good.
+                // It may have been refused before it could write.
                 let _ = client.write_all(b"GET /medium/live/initrd HTTP/1.1\r\nHost: ");
             }
             client
@@ -259,14 +259,14 @@ fn a_request_that_does_not_come_to_its_end_is_given_up() {
     for sent in [&b""[..], b"GET / HTTP/1.1\r\nX: ", b"GET /medium/live/initrd HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let mut client = server.connect();
         client.write_all(sent).unwrap();
-        // The end of the connection, after an answer where a whole request was sent.
+        // Reads to the end of the connection; there is an answer if a whole request was sent.
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).unwrap();
         assert_eq!(answer.ends_with(INITRD), sent.ends_with(b"\r\n\r\n"));
     }
 }
 
-/// Rates whose windows are so short that a test can wait for them.
+/// Rates with windows that are short enough for a test.
 fn impatient() -> TransferRates {
     let (bytes, window) = (32 << 10, Duration::from_millis(600));
     let never = TransferRate { bytes: 0, window };
@@ -277,7 +277,7 @@ fn impatient() -> TransferRates {
     }
 }
 
-/// A medium with a file of this name and of 64 MiB, which are more than the buffers of two sockets hold.
+/// A medium with a file of 64 MiB, which is more than the buffers of two sockets hold.
 fn with_large_file(path: &str) -> SampleMedium {
     let mut sample = medium(MediumKind::Full);
     let size = 64 << 20;
@@ -301,7 +301,7 @@ fn a_client_that_takes_nothing_or_too_little_is_given_up() {
         let reset = loop {
             std::thread::sleep(Duration::from_millis(50));
             assert!(began.elapsed() < Duration::from_secs(20), "{field:?}");
-            // What it was given up for shows in the next thing that it sends.
+            // A reset shows in the next write or read.
             if let Err(error) = greedy.write(b"x").and_then(|_| match trickles {
                 true => greedy.read(&mut [0; 64]),
                 false => Ok(1),
@@ -327,7 +327,7 @@ fn a_client_that_takes_enough_is_not_given_up_though_its_window_is_mostly_closed
     let socket =
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let socket = TcpSocket::new_v4().unwrap();
-            // Small, so that what it takes shows in its window.
+            // Small, so that its window closes when it stops reading.
             socket.set_recv_buffer_size(16 << 10).unwrap();
             socket.connect(server.address).await.unwrap().into_std().unwrap()
         });
@@ -392,7 +392,7 @@ fn a_transfer_ends_though_the_server_is_told_to_stop() {
     drop(idle);
 }
 
-/// Runs what the initrd runs for an OS image with this digest; what it had to say, and what it handed over.
+/// Runs the initrd's download of an OS image with this digest; its messages, and the image if it accepted one.
 fn fetch(server: &Server, digest: &str, begun: Option<&[u8]>) -> (String, Option<Vec<u8>>) {
     let module = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../overlays/initrd/usr/lib/dracut/modules.d/95nqrust/nqrustroot.sh");
@@ -401,7 +401,7 @@ fn fetch(server: &Server, digest: &str, begun: Option<&[u8]>) -> (String, Option
     if let Some(begun) = begun {
         std::fs::write(&image, begun).unwrap();
     }
-    // What dracut's library has, and a next program that says that it was called.
+    // The functions of dracut's library, and a next program that reports its call.
     let script = "getarg() { [ \"$1\" != nqrust.rootfs= ] || echo \"$DIGEST\"; }\n\
                   info() { echo \"$*\"; }\nwarn() { echo \"$*\"; }\ndie() { echo \"$*\"; exit 1; }\n\
                   module=\"$1\"; set -- eth0 \"$2\"; . \"$module\"\n";
@@ -428,7 +428,7 @@ fn the_initrd_hands_over_the_os_image_whole_and_only_if_it_is_the_right_one() {
     let digest = base::digest::Digest::of(&rootfs()).oci();
     let (_, image) = fetch(&server, &digest, None);
     assert!(image.as_deref() == Some(&rootfs()));
-    // A transfer that broke off goes on; one of something else begins anew.
+    // An interrupted transfer resumes; one of another file starts again.
     let begun = &rootfs()[..100_000];
     assert!(fetch(&server, &digest, Some(begun)).1.as_deref() == Some(&rootfs()));
     let (said, image) = fetch(&server, &digest, Some(b"something else"));
@@ -443,7 +443,7 @@ fn the_initrd_hands_over_the_os_image_whole_and_only_if_it_is_the_right_one() {
 fn the_initrd_gives_up_on_a_server_that_is_not_there() {
     let server = Server::start(ServerLimits::default());
     server.stop.send(true).unwrap();
-    // The socket is closed once connecting to it fails.
+    // Wait until the socket is closed.
     while ClientConnections::connect(server.address).is_ok() {
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -31,7 +31,6 @@ fn bench(files: &[&str]) -> Bench {
     Bench { router: router_of(files, system, store, configurations), directory }
 }
 
-/// A site that machines reach at one address.
 fn router_of(
     files: MediumFiles,
     system: BootSystem,
@@ -88,7 +87,6 @@ impl Bench {
         self.router.store.act(self.machine().id, action, &self.router.configurations(), NOW).unwrap();
     }
 
-    /// What the holder of the configuration reports.
     fn report(&self, event: DeploymentEvent) {
         let nothing = Identity::default();
         let configurations = self.router.configurations();
@@ -112,7 +110,7 @@ fn a_machine_installs_once_with_its_own_configuration() {
     }
     assert!(matches!(bench.ask(&path, "", NOW), ServedReply::Gone));
     let script = bench.boot(KNOWN, NOW);
-    assert!(!installs(&script) && script.contains("begun already"), "{script}");
+    assert!(!installs(&script) && script.contains("started before"), "{script}");
 }
 
 #[test]
@@ -196,7 +194,7 @@ fn a_machine_boots_from_its_disk_where_the_server_has_trouble() {
     let mut bench = bench(&["serial-CZ1.yaml"]);
     bench.router.store = MachineRegistry::new(Box::new(Broken));
     let script = bench.boot(KNOWN, NOW);
-    assert!(!installs(&script) && script.contains("the server has trouble"), "{script}");
+    assert!(!installs(&script) && script.contains("the server has an internal error"), "{script}");
     let grub = bench.ask(&format!("{GRUB}52:54:00:00:00:01"), "", NOW);
     assert!(matches!(grub, ServedReply::Script(script) if script.ends_with("exit\n")));
 }
@@ -240,7 +238,7 @@ fn a_name_that_is_not_the_servers_opens_nothing() {
     assert!(matches!(bench.ask(&path, "", NOW), ServedReply::Configuration(_)));
 }
 
-/// What the operator is told.
+/// The messages for the operator.
 #[derive(Clone, Default)]
 struct Log(Arc<std::sync::Mutex<Vec<String>>>);
 
@@ -268,7 +266,7 @@ fn the_log_tells_the_address_of_each_client() {
     let told = log.0.lock().unwrap().join("\n");
     for line in [
         "192.0.2.7: machine 52:54:00:00:00:01 boots the installer",
-        "192.0.2.8: asked as machine 52:54:00:00:00:01, as which 192.0.2.7 asked before",
+        "192.0.2.8: asked as machine 52:54:00:00:00:01; 192.0.2.7 asked as the same machine before",
         "192.0.2.9: machine CZ1 has taken its configuration serial-CZ1.yaml",
     ] {
         assert!(told.contains(line), "{line} in {told}");
@@ -282,7 +280,7 @@ fn an_unknown_machine_boots_from_disk_and_is_listed() {
     let bench = bench(&["serial-CZ1.yaml"]);
     for query in ["mac=52:54:00:00:00:09", "uuid=4c4c4544-0042-3510-8052-b4c04f4a5a32", "asset=rack%207"] {
         let script = bench.boot(query, NOW);
-        assert!(!installs(&script) && script.contains("no configuration is for this machine"), "{script}");
+        assert!(!installs(&script) && script.contains("no configuration names this machine"), "{script}");
     }
     let machines = bench.machines();
     assert_eq!(machines.len(), 3);

@@ -1,4 +1,4 @@
-//! The page in Chromium, without a screen. Left out with a word where there is no Chromium and no `CI`.
+//! The page in headless Chromium. Without Chromium and without `CI` the tests are left out, and say so.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ const PROBE: &str = include_str!("probe.js");
 /// A slow machine starts a browser slowly.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Where Chromium is, or else a word that `test` is left out.
+/// The path of Chromium; without it, prints that `test` is left out.
 fn chromium(test: &str) -> Option<PathBuf> {
     let found = programs::find("chromium");
     if found.is_none() {
@@ -24,7 +24,7 @@ fn chromium(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Opens a page with what the browser is to do with it; returns what it prints.
+/// Opens a page in a browser with these arguments; returns its output.
 fn browse(chromium: &Path, url: &str, dark: bool, size: (u32, u32), arguments: &[String]) -> String {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(chromium);
@@ -62,7 +62,7 @@ fn browse(chromium: &Path, url: &str, dark: bool, size: (u32, u32), arguments: &
     reader.join().unwrap().unwrap()
 }
 
-/// The address of a page for a browser that comes for the first time.
+/// The URL for a browser without a cookie.
 fn entry(address: &str) -> String {
     format!("{address}/fleet?token={TOKEN}")
 }
@@ -96,7 +96,7 @@ fn no_page_hinders_anybody_on_a_phone_or_a_desktop_in_light_or_dark() {
     }
 }
 
-/// What the probe wrote into the page.
+/// The findings that the probe wrote into the page.
 fn findings(page: &str) -> Value {
     let (_, rest) =
         page.split_once("<pre id=\"findings\">").unwrap_or_else(|| panic!("no findings in {page}"));
@@ -116,7 +116,7 @@ fn an_open_page_follows_what_happens() {
     let address = serve(Arc::new(Scene::failure()), "", before);
     let arguments = ["--virtual-time-budget=7000".to_owned(), "--dump-dom".into()];
     let page = browse(&chromium, &entry(&address), false, (1280, 800), &arguments);
-    // The server sent a page with one that writes; what is there now came later.
+    // In the first page the machine was writing; the rest came by the script.
     assert!(page.contains("Rebooting") && !page.contains("Writing the OS image"), "{page}");
     assert!(page.contains(r#"<p id="link" role="status"></p>"#), "{page}");
     assert!(!page.contains(TOKEN), "{page}");

@@ -19,7 +19,7 @@ fn compare(name: &str, scene: &Scene, path: &str) -> String {
     html
 }
 
-/// Breaks lines between tags with nothing but line breaks between them, which mean nothing there.
+/// Puts each tag that follows another one on a line of its own.
 fn line_per_tag(html: &str) -> String {
     let parts = html.split('>').map(|part| match part.trim_start_matches('\n') {
         tag if tag.starts_with('<') => format!("\n{tag}"),

@@ -1,4 +1,4 @@
-// Looks at a page as it is laid out and writes down what would hinder somebody who uses it.
+// Checks the layout, structure and contrast of a page, and writes what it finds into the page.
 "use strict";
 
 const findings = [];

@@ -1,4 +1,5 @@
-//! Fleets in the states that the tests look at, made as real ones are: machines ask, are told to boot, and report.
+//! Fleets in the states that the tests need, made through the server's own interface: machines ask, are told to boot, and
+//! report.
 
 use std::collections::BTreeMap;
 
@@ -14,38 +15,36 @@ use netboot::machine_registry::MachineRegistry;
 use netboot::moment::Moment;
 use uuid::Uuid;
 
-/// When the tests look.
+/// The time of the tests.
 pub(crate) const NOW: Moment = Moment(1_795_289_525);
-/// The token of the fleet.
 pub(crate) const TOKEN: &str = "0123456789abcdef";
 
-/// A fleet under test.
 pub(crate) struct Scene {
     fleet: Fleet,
     store: MachineRegistry,
     configurations: Configurations,
-    /// With what each machine reports, by its name.
+    /// The report token of each machine, by its name.
     tokens: BTreeMap<String, String>,
-    /// The machines in the order in which they were made.
+    /// In the order in which the machines were made.
     ids: Vec<MachineId>,
     _directory: tempfile::TempDir,
 }
 
-/// How far a machine has come, and how many seconds ago it got there.
+/// The state of a machine.
 pub(crate) enum Come {
-    /// It asked, and no configuration is for it.
+    /// It asked, and no configuration names it.
     Unknown,
-    /// It asked, and the fallback is for those that are allowed.
+    /// It asked, and there is a fallback for machines that are allowed.
     Guest,
     Denied,
     Redeploy,
     Booting,
     Preflight,
-    /// So many hundredths of the OS image.
+    /// Percent of the OS image.
     Writing(u64),
-    /// So many hundredths of the container images.
+    /// Percent of the container images.
     Seeding(u64),
-    /// It stopped in the middle of the image and has said nothing since.
+    /// It stopped in the middle of the image and has not reported since.
     Silent,
     Finishing,
     Rebooting,
@@ -55,7 +54,7 @@ pub(crate) enum Come {
     /// It is installed, and its cluster refuses it.
     NotJoined,
     Failed,
-    /// The kind of failure that a machine without a name and with hostile words has.
+    /// A failure of a machine whose texts all contain markup.
     Hostile,
 }
 
@@ -73,7 +72,7 @@ impl Scene {
         scene
     }
 
-    /// An install of three nodes under way, with machines of all other kinds.
+    /// An install of three nodes, with machines in all other states.
     pub(crate) fn under_way() -> Self {
         Self::new(&[
             ("rack1-node1", Come::Seeding(41)),
@@ -111,7 +110,7 @@ impl Scene {
         Self::new(&[("<script>alert(1)</script>", Come::Hostile)])
     }
 
-    /// The page behind `path`, for one who has the token.
+    /// The page at `path`, requested with the token.
     pub(crate) fn get(&self, path: &str) -> FleetReply {
         let authorization = Some("Bearer 0123456789abcdef");
         self.answer(&FleetRequest { method: "GET", path, authorization, ..FleetRequest::default() }, NOW)
@@ -123,12 +122,12 @@ impl Scene {
         self.fleet.answer(request, known, now).unwrap()
     }
 
-    /// The page of the machine that was made as the number `index`.
+    /// The path of the page of the machine number `index`.
     pub(crate) fn path_of(&self, index: usize) -> String {
         format!("/fleet/machines/{}", self.ids[index])
     }
 
-    /// Text with the names that the server drew for the machines replaced by m0, m1, and so on.
+    /// Text with the random ids of the machines replaced by m0, m1, and so on.
     pub(crate) fn anonymous(&self, text: &str) -> String {
         let replace = |text: String, (index, id): (usize, &MachineId)| {
             text.replace(&id.to_string(), &format!("m{index}"))
@@ -171,7 +170,7 @@ impl Scene {
         let mut reports = None;
         if let Some((configuration, report)) = booted.tokens {
             if matches!(come, Come::Booting) {
-                // Somebody else asks as this machine.
+                // Another client asks as this machine.
                 boot(&identity, [192, 0, 2, 66].into(), asked + 20);
             } else {
                 let token = configuration.expose();
@@ -194,12 +193,12 @@ impl Scene {
     }
 }
 
-/// What one machine reports.
+/// The reports of one machine.
 struct Run<'a> {
     scene: &'a Scene,
     name: &'a str,
     seq: u64,
-    /// When it says it, by every clock.
+    /// The time of a report in seconds, by every clock.
     at: u64,
 }
 
@@ -304,7 +303,7 @@ impl Run<'_> {
         }
     }
 
-    /// A step with a length that is `part` hundredths done, `ago` seconds before now.
+    /// A step of `total` bytes that is `part` percent done, `ago` seconds before now.
     fn count(&mut self, step: &str, message: &str, total: u64, part: u64, ago: u64) {
         let counts =
             [(State::Started, 0), (State::Progress, part.saturating_sub(12)), (State::Progress, part)];
@@ -333,7 +332,7 @@ impl Run<'_> {
         self.send(&[Line::Event(end)]);
     }
 
-    /// An install, and what its node says after it.
+    /// An install, and a report of its node.
     fn node(&mut self, node: Node) {
         self.done(700);
         self.at = NOW.0 - 80;
@@ -409,7 +408,7 @@ impl Scene {
         self.store.list(usize::MAX).unwrap().0.iter().map(|machine| machine.id).collect()
     }
 
-    /// Lets a client tell the marks of the two machines that were made first.
+    /// Lets a client send the marks of the first two machines.
     pub(crate) fn dispute(&self) {
         let (machines, ..) = self.store.list(usize::MAX).unwrap();
         let find = |id| machines.iter().find(|machine| machine.id == id).unwrap();
@@ -419,7 +418,7 @@ impl Scene {
         self.store.boot(&identity, peer, &self.configurations, Moment(NOW.0 - 90)).unwrap();
     }
 
-    /// Lets the machine that was made as the number `index` go on to the end of its install.
+    /// Lets a machine report the end of its install.
     pub(crate) fn finish(&self, name: &str) {
         let mut run = Run { scene: self, name, seq: 1000, at: NOW.0 };
         let end = Told { exit_code: Some(0), ..run.event("run", "Installation complete", State::Done) };

@@ -1,4 +1,4 @@
-//! A fleet behind a socket, as plain as can be: the tests are about the page.
+//! A fleet behind a minimal HTTP server: the tests are about the page.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use netboot::fleet::routes::{FleetReply, FleetRequest};
 
 use crate::scene::{NOW, Scene};
 
-/// What happens before a path is answered.
+/// Called before a path is answered.
 type Before = fn(&Scene, &str);
 
 /// Serves `scene` while the process lives; every page also gets the script `probe`. Returns its address.
@@ -18,7 +18,7 @@ pub(crate) fn serve(scene: Arc<Scene>, probe: &'static str, before: Before) -> S
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let scene = scene.clone();
-            // A browser that goes away in the middle is the browser's affair.
+            // Errors of a connection are ignored: the browser has closed it.
             std::thread::spawn(move || drop(answer(stream, &scene, probe, before)));
         }
     });
@@ -61,7 +61,7 @@ fn answer(mut stream: TcpStream, scene: &Scene, probe: &str, before: Before) -> 
     let page = String::from_utf8_lossy(&reply.body);
     if !probe.is_empty() && page.contains("</body>") {
         reply.body = page.replace("</body>", "<script src=\"/probe.js\"></script></body>").into_bytes();
-        // The probe looks at the page in a frame too, which nobody else may.
+        // The probe also loads the page in a frame, which the policy forbids.
         for (_, value) in reply.headers.iter_mut().filter(|(name, _)| *name == "Content-Security-Policy") {
             *value = value.replace("frame-ancestors 'none'", "frame-src 'self'");
         }

@@ -8,10 +8,9 @@ use uuid::Uuid;
 
 const NOW: Moment = Moment(1_700_000_000);
 const TOKEN: &str = "T-secret";
-/// The configuration of the machine.
 const NAME: &str = "serial-CZ12.yaml";
 
-/// A fleet with one machine that has taken its configuration; the path at which it reports.
+/// A fleet with one machine that has taken its configuration.
 fn fleet() -> (tempfile::TempDir, FleetSources, MachineId) {
     let directory = tempfile::tempdir().unwrap();
     let store = MachineRegistry::open(directory.path()).unwrap();
@@ -29,12 +28,11 @@ fn fleet() -> (tempfile::TempDir, FleetSources, MachineId) {
     (directory, known, id)
 }
 
-/// A fleet and its machines.
 struct FleetSources {
     fleet: Fleet,
     store: MachineRegistry,
     configurations: Configurations,
-    /// Where the machine reports.
+    /// The path for the machine's reports.
     reports: String,
 }
 
@@ -45,7 +43,7 @@ impl FleetSources {
         self.fleet.answer(request, known, now)
     }
 
-    /// The token for the configuration and the path for reports of the machine, which is told to install.
+    /// Tells the machine to install. Returns the token for its configuration and the path for its reports.
     fn boot(&self) -> (String, String) {
         let peer = [192, 0, 2, 1].into();
         let booted = self.store.boot(&told("serial=CZ12"), peer, &self.configurations, NOW).unwrap();
@@ -166,7 +164,7 @@ fn what_a_machine_reports_decides_whether_it_boots_the_installer_again() {
 fn a_node_that_tells_that_it_is_ready_has_joined_and_stays_so() {
     let (_directory, fleet, _) = fleet();
     let node = |ready| Line::Node(Node { ready, stage: "ready".into(), ..Node::default() });
-    // A server that was started again has not heard the end of the install.
+    // A restarted server has not received the end of the install.
     for (line, expected) in [
         (node(false), DeploymentState::Installed),
         (node(true), DeploymentState::Joined),

@@ -4,7 +4,7 @@ use crate::test_support::told;
 use base::failure::{class_of, render};
 use serde_json::{Value, json};
 
-/// A machine as the earlier version kept it.
+/// A machine in the old format.
 fn old(number: u32, mac: &str, state: &str, configuration: Option<&str>) -> Value {
     json!({
         "id": uuid::Uuid::from_u128(u128::from(number)),
@@ -85,7 +85,7 @@ fn of_two_machines_with_one_configuration_the_one_that_must_not_install_counts()
 
 #[test]
 fn a_state_file_of_any_size_that_was_written_is_read() {
-    // More than the 64 MiB that once were the limit.
+    // More than the former limit of 64 MiB.
     let directory = tempfile::tempdir().unwrap();
     let long = "x".repeat(1 << 20);
     let machines: Vec<_> = (0..70)

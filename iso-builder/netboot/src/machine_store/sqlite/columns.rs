@@ -1,4 +1,4 @@
-//! Records as rows of tables, and back.
+//! Conversion between records and rows.
 
 use anyhow::{Context, Result};
 use rusqlite::Row;
@@ -11,7 +11,7 @@ use crate::machine_id::MachineId;
 use crate::machine_store::IdentityConflict;
 use crate::moment::Moment;
 
-/// How soon an operator has to look at a record; 0 is first.
+/// The order in which an operator has to look at records; 0 is first.
 pub(super) fn attention(machine: &Machine) -> u8 {
     match (machine.state, machine.permission) {
         (DeploymentState::Failed, _) => 0,
@@ -55,7 +55,7 @@ pub(super) fn conflict(row: &Row<'_>) -> Result<IdentityConflict> {
     })
 }
 
-/// SQLite's numbers have a sign.
+/// SQLite's integers are signed.
 pub(super) fn seconds(moment: Moment) -> i64 {
     i64::try_from(moment.0).unwrap_or(i64::MAX)
 }
@@ -68,7 +68,7 @@ pub(super) fn of_json<T: DeserializeOwned>(text: &str) -> Result<T> {
     serde_json::from_str(text).context("reading a record of the state")
 }
 
-/// A state or a permission, as JSON has it.
+/// A state or a permission as its name in JSON.
 pub(super) fn word(value: impl Serialize) -> Result<String> {
     Ok(json(&value)?.trim_matches('"').to_owned())
 }

@@ -13,7 +13,7 @@ fn store() -> (tempfile::TempDir, SqliteStore) {
     (directory, store)
 }
 
-/// As others use it.
+/// The store as its callers see it.
 fn of(store: &SqliteStore) -> &dyn MachineStore {
     store
 }
@@ -82,7 +82,7 @@ fn an_error_inside_a_change_leaves_the_state_as_it_was() {
     assert_eq!(all(&store), std::slice::from_ref(&kept));
     assert!(of(&store).read(|records| records.conflicts()).unwrap().is_empty());
     assert_eq!(of(&store).read(|records| records.with_any(&identity_keys::of(&lost.identity))).unwrap(), []);
-    // One that panics too, and the next change is made.
+    // The same for a change that panics; the next change works.
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         of(&store).change(Durability::Full, |records| -> Result<()> {
             records.remove(kept.id)?;
