@@ -6,22 +6,19 @@
 //! or an operator has intervened.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 
 use anyhow::Result;
-use base::failure::{Class, Classify};
+use base::failure::{Class, Failure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use model::config::Secret;
 use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
 use uuid::Uuid;
 
 use super::machine_id::MachineId;
 use super::moment::Moment;
 
-/// The operating system's random numbers (random(4)).
-const SOURCE: &str = "/dev/urandom";
 /// Length in bytes: that of SHA-256's output (RFC 2104, section 3).
 pub const KEY: usize = 32;
 /// Length in bytes.
@@ -128,8 +125,9 @@ pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
 
 pub fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    let read = File::open(SOURCE).and_then(|mut source| source.read_exact(&mut bytes));
-    read.class(Class::Unexpected, || format!("reading {SOURCE}"))?;
+    // The error says nothing.
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Failure::new(Class::Unexpected, "reading random numbers of the operating system"))?;
     Ok(bytes)
 }
 
