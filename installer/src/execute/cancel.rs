@@ -1,4 +1,4 @@
-//! Stopping an install: a flag that signals set and that work asks at places where it is safe to stop.
+//! Stopping an install: a flag that signals set, and that the work checks wherever it is safe to stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::kernel_calls;
 use base::failure::{Class, Classify, Failure};
 
-/// Whether somebody said stop.
+/// Whether the install was asked to stop.
 #[derive(Debug)]
 pub struct Cancel(&'static AtomicBool);
 
@@ -18,13 +18,11 @@ impl Cancel {
         flag.map(Self).class(Class::Unexpected, || "installing signal handlers".into())
     }
 
-    /// Set by `flag`.
     #[must_use]
     pub fn new(flag: &'static AtomicBool) -> Self {
         Self(flag)
     }
 
-    /// Fails once the flag is set.
     pub fn check(&self) -> Result<(), Failure> {
         if self.0.load(Ordering::Relaxed) {
             return Err(Failure::new(Class::Cancelled, "stopped by a signal"));

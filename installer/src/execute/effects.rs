@@ -1,4 +1,4 @@
-//! What a run of the executor acts by: disks, medium, programs, machine, and who hears of it. What it does is in the plan
+//! What a run of the executor works with: disks, medium, programs, machine and progress reports. What it does is in the plan
 //! alone.
 //!
 //! The caller of [`super::execute`] makes it; tests put doubles in.
@@ -14,26 +14,23 @@ use base::command::Runner;
 use base::progress::Progress;
 use medium::sources::PayloadSource;
 
-/// Opens a disk of the plan for this process alone.
+/// Opens a disk of the plan exclusively.
 pub type DiskOpener<'a> = dyn Fn(&Target) -> Result<Box<dyn BlockDevice + 'a>> + 'a;
 
-/// What a run acts by.
+/// See the module.
 #[allow(missing_debug_implementations)]
 pub struct RunEffects<'a> {
-    /// The disk of the system.
     pub device: &'a dyn BlockDevice,
-    /// Opens another disk that the plan writes on.
+    /// Opens a further disk of the plan.
     pub open: &'a DiskOpener<'a>,
-    /// Where payloads come from.
     pub source: &'a dyn PayloadSource,
-    /// Runs other programs, such as `mkfs.ext4`.
     pub runner: &'a dyn Runner,
     /// Partition nodes and mounts.
     pub host: &'a dyn Host,
-    /// Hears of every step.
+    /// Receives every step.
     pub progress: &'a Progress,
-    /// Says when to stop.
+    /// Checked wherever it is safe to stop.
     pub cancel: &'a Cancel,
-    /// Unpacks images, where the release wants that.
+    /// Unpacks images, if the release asks for it.
     pub unpacking: &'a Unpacking,
 }

@@ -1,10 +1,9 @@
-//! The few calls to the kernel that need `unsafe`: argument-less ioctls of block devices, the installation of signal
-//! handlers, and loading a kernel.
+//! The few calls to the kernel that need `unsafe`: ioctls of block devices without argument, the installation of signal handlers,
+//! and loading a kernel.
 //!
-//! Why it is sound: the ioctls take no pointer, so the kernel touches no memory of ours, and the descriptor is
-//! borrowed from an open file for the length of the call. The handler does one store to an atomic, which is
-//! safe at any moment. `kexec_file_load` reads the command line, whose length goes with it, and two borrowed descriptors,
-//! and writes no memory of ours.
+//! Why it is sound: the ioctls take no pointer, so the kernel touches no memory of ours, and the descriptor is borrowed from an
+//! open file for the length of the call. The handler does one store to an atomic, which is safe at any moment. `kexec_file_load`
+//! reads the command line, whose length is passed with it, and two borrowed descriptors, and writes no memory of ours.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -30,7 +29,7 @@ pub(in crate::execute) fn reread_partitions(disk: &File) -> Result<()> {
     unsafe { raw::blkrrpart(disk.as_raw_fd()) }.map(drop)
 }
 
-/// Writes and forgets what the kernel has buffered of a block device.
+/// Writes back and drops what the kernel has cached of a block device.
 pub(in crate::execute) fn drop_buffers(disk: &File) -> Result<()> {
     // SAFETY: see the module.
     unsafe { raw::blkflsbuf(disk.as_raw_fd()) }.map(drop)

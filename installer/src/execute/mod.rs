@@ -1,12 +1,12 @@
 //! The executor: carries out a plan, and only a plan.
 //!
-//! The order of writes is the safety of an install. Every check that can be made before the first write is
-//! made before it; the disk is unbootable from the first write on; and the last write, one sector, makes it
-//! bootable after all else has been flushed and read back. A failure or a power cut in between leaves a disk
-//! that does not boot, and that the next run continues or does over ([`take_up`]).
+//! The order of writes is the safety of an install. Every check that can be made before the first write is made before it; the
+//! disk is unbootable from the first write on; and the last write, one sector, makes it bootable after everything else has been
+//! flushed and read back. A failure or a power cut in between leaves a disk that does not boot, and that the next run continues
+//! or starts over ([`take_up`]).
 //!
-//! `run` goes through the steps of a plan with what `parts` gives it. The steps are in folders by what they are about:
-//! `disk` is the lowest; `payload`, `boot` and `data` write on it; `resume` goes on with an interrupted install.
+//! `run` goes through the steps of a plan with its `RunEffects`. The steps are in folders by subject: `disk` is the lowest;
+//! `payload`, `boot` and `data` write on it; `resume` continues an interrupted install.
 
 mod boot;
 mod cancel;

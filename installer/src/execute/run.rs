@@ -30,8 +30,8 @@ use medium::sources::Seen;
 use model::release::Payload;
 use outcome::{DiskTouched, told};
 
-/// Carries out the plan, which says everything that is written. After an error the disk is as it was if nothing was written yet, and otherwise does
-/// not boot; the error says which.
+/// Carries out the plan, which says everything that is written. After an error the disk is unchanged if nothing had been written
+/// yet, and otherwise does not boot; the error says which.
 pub fn execute(sealed: &SealedPlan, effects: &RunEffects<'_>) -> Result<()> {
     let (plan, texts) = (sealed.plan(), sealed.texts());
     let guard = KeptGuard::new(effects.device, plan.kept_here());
@@ -68,7 +68,7 @@ pub fn execute(sealed: &SealedPlan, effects: &RunEffects<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Fails where a program is missing that only some plans need, which must not cost a disk.
+/// Fails if a program is missing that only some plans need: before a disk is erased for nothing.
 fn check_programs(plan: &Plan, effects: &RunEffects<'_>, arrays: &Arrays<'_>) -> Result<()> {
     if plan.steps.iter().any(|step| matches!(step, Step::Unpack { .. })) {
         effects.unpacking.check(effects.runner)?;
@@ -89,9 +89,9 @@ struct Run<'r, 'a> {
     log: InstallLog,
     identity: NodeFiles,
     seen: Seen,
-    /// Where file systems are: partitions, or arrays of them.
+    /// The block devices of the file systems: partitions, or arrays of them.
     nodes: BTreeMap<PartitionName, PathBuf>,
-    /// Whether a run after this one would go on where this one ends.
+    /// Whether the next run would continue where this one ends.
     begun: bool,
     /// The partitions of each disk of the system.
     members: Vec<BTreeMap<PartitionName, PathBuf>>,
@@ -113,7 +113,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// What follows the commit. The node is complete without it, so that trouble here is told and no more.
+    /// What follows the commit. The node is complete without it, so a failure here is only a warning.
     fn conclude(&mut self) {
         let RunEffects { host, progress, .. } = *self.effects;
         if let Some(variables) = host.firmware_variables() {
@@ -189,7 +189,7 @@ impl Run<'_, '_> {
         if let [only] = &members[..] {
             self.nodes.extend(only.clone());
         }
-        // It is found by the table, and until now there was none.
+        // The next run finds the install by the partition table, which did not exist until now.
         self.begun = self.plan.continued;
         Ok(())
     }
@@ -233,8 +233,7 @@ impl Run<'_, '_> {
         device::barrier(device)
     }
 
-    /// Makes them, or takes over those that an unfinished install has left; then the journal says that this run has come so
-    /// far.
+    /// Makes the file systems, or takes over those of an unfinished install; then writes the journal.
     fn filesystems(&mut self, filesystems: &[Filesystem]) -> Result<()> {
         for filesystem in filesystems {
             let node = self.node_of(filesystem.partition)?;
@@ -294,7 +293,7 @@ impl Run<'_, '_> {
         device::barrier(&self.system)
     }
 
-    /// Does `check`, which reads file systems, so that it reads of each disk of the system.
+    /// Runs `check`, which reads file systems, once for each disk of the system, with the arrays reading from that disk.
     fn on_each_disk(&self, check: impl Fn() -> Result<()>) -> Result<()> {
         let (host, made) = (self.effects.host, self.arrays.made());
         let read_from = |which| made.iter().try_for_each(|array| host.read_from(array, which));
@@ -307,13 +306,13 @@ impl Run<'_, '_> {
         checked.and(back)
     }
 
-    /// Whether what is kept is as it was.
+    /// Checks that what is kept is unchanged.
     fn check_kept(&self) -> Result<()> {
         let device = self.others.kept().unwrap_or(&self.system);
         self.keeper.as_ref().map_or(Ok(()), |keeper| keeper.check(device))
     }
 
-    /// Does `work` on the mounted file system of a partition; trouble with the disk names it.
+    /// Runs `work` on the mounted file system of a partition; an error of the disk names it.
     fn mounted<T>(
         &self,
         name: PartitionName,
@@ -324,7 +323,6 @@ impl Run<'_, '_> {
         done.map_err(|error| device::in_filesystem(error, name, &self.disk_of(name).description))
     }
 
-    /// The disk that a partition is on.
     fn disk_of(&self, name: PartitionName) -> &Target {
         let apart = self.plan.data_disk.as_ref().filter(|_| name == PartitionName::Data);
         apart.map_or(&self.plan.disk, |data| &data.disk)
@@ -340,7 +338,7 @@ fn needed(plan: &Plan, name: PartitionName) -> Result<&Partition> {
     plan.partition(name).with_context(|| format!("the plan has no partition {}", name.as_str()))
 }
 
-/// The most memory that this process has had at once.
+/// The peak memory of this process.
 fn peak_memory() -> Option<ByteSize> {
     let status = base::files::read_text(Path::new("/proc/self/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -30,14 +30,14 @@ fn nothing_is_bootable_before_the_last_write() {
     let bench = Bench::new();
     bench.run().unwrap();
     let acts = bench.acts();
-    // First the old boot sector goes, and lasts, before anything else happens.
+    // First the old boot sector is erased, and flushed, before anything else happens.
     assert!(matches!(acts[0], Act::Write { offset: 0, length: 512, .. }), "{:?}", acts[0]);
     assert_eq!(acts[1], Act::Flush);
     let writes: Vec<_> = acts.iter().filter(|act| matches!(act, Act::Write { .. })).collect();
     let (last, before) = writes.split_last().unwrap();
     let esp = bench.partition(PartitionName::Esp);
     assert_eq!(**last, Act::Write { offset: esp, length: 512, esp_empty: false });
-    // From the moment that the old loader's place is erased, its sector stays empty.
+    // Once the old loader's place is erased, its sector stays empty.
     let erased = before.iter().position(|act| matches!(act, Act::Write { offset, .. } if *offset == esp));
     let after = &before[erased.unwrap()..];
     assert!(after.iter().all(|act| matches!(act, Act::Write { esp_empty: true, .. })));
@@ -105,7 +105,7 @@ fn the_partition_table_satisfies_other_programs_on_both_sector_sizes() {
         table::write(&bench.disk, *disk_guid, partitions).unwrap();
         table::verify(&bench.disk, *disk_guid, partitions).unwrap();
         let path = bench.disk.file.path().to_str().unwrap();
-        // Neither program can be told another sector size for a file.
+        // Neither program can be given another sector size for a file.
         if sector == 512 {
             let run = |invocation: Invocation| {
                 let output = base::command::SystemRunner.run(&invocation).unwrap();
@@ -289,7 +289,7 @@ fn a_real_block_device_takes_direct_writes_and_other_programs_accept_the_result(
         let text = base::command::SystemRunner.run(&check).unwrap();
         assert!(String::from_utf8_lossy(&text).contains("No problems found"));
         drop(device);
-        // The volume alone, as a file: the programs know nothing of offsets.
+        // The volume alone, as a file: the programs cannot take an offset.
         let esp = bench.plan.partition(PartitionName::Esp).unwrap();
         let volume = tempfile::NamedTempFile::new().unwrap();
         let bytes = bench.disk.bytes(esp.start.get(), usize::try_from(esp.size.get()).unwrap());

@@ -1,7 +1,7 @@
 //! GRUB for BIOS: the core in its partition, the boot sector in front of it.
 //!
-//! This does what GRUB's own set-up does with an embedding area: the addresses that GRUB cannot know when it
-//! is built are filled in. Offsets are those of GRUB's `include/grub/i386/pc/boot.h`, `grub-core/boot/i386/pc`.
+//! This does what GRUB's own set-up does with an embedding area: it fills in the addresses that GRUB cannot know when it is
+//! built. Offsets are those of GRUB's `include/grub/i386/pc/boot.h`, `grub-core/boot/i386/pc`.
 
 use std::io::Read;
 
@@ -18,10 +18,10 @@ const SECTOR: usize = 512;
 
 /// Boot sector: where the core begins, u64.
 const KERNEL_SECTOR: usize = 0x5c;
-/// Boot sector: BIOS number of the drive; 0xff takes the one that the BIOS passes.
+/// Boot sector: BIOS number of the drive; 0xff uses the one that the BIOS passes.
 const BOOT_DRIVE: usize = 0x64;
-/// Boot sector: a jump over a test for BIOSes that pass a wrong drive; without the jump the test is made,
-/// which is right for hard disks.
+/// Boot sector: a jump over a test for BIOSes that pass a wrong drive; without the jump the test is made, which is right for hard
+/// disks.
 const DRIVE_CHECK: usize = 0x66;
 /// Core: the first entry of the block list, which grows downwards from the end of the first sector.
 const LIST_START: usize = 0x1f4;

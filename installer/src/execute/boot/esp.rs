@@ -1,4 +1,4 @@
-//! The EFI system partition: written as a whole, and read again file by file.
+//! The EFI system partition: written as a whole, and read back file by file.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -15,15 +15,14 @@ use base::progress::Step;
 use formats::fat::{FatFile, Kind, Volume, write_volume};
 use medium::sources::{PayloadSource, Verified};
 
-/// What the volume is called.
 const LABEL: &str = "NQRUST_ESP";
 
-/// How many bytes the files have together.
+/// The size of all files together, in bytes.
 pub(in crate::execute) fn total(files: &[EspFile]) -> u64 {
     files.iter().map(|file| expected(file).1).sum()
 }
 
-/// Formats the partition and writes `files`. No barrier.
+/// Formats the partition and writes `files`. Does not flush.
 pub(in crate::execute) fn write(
     device: &dyn BlockDevice,
     partition: &Partition,
@@ -45,7 +44,7 @@ pub(in crate::execute) fn write(
         .class(Class::DiskIo, || "writing the EFI system partition".into())
 }
 
-/// Reads every file back and checks it, and that the boot menu names nothing that is not there.
+/// Reads every file back and checks it, and checks that every file named by the boot menu exists.
 pub(in crate::execute) fn verify(
     device: &dyn BlockDevice,
     partition: &Partition,
@@ -86,7 +85,7 @@ fn expected(file: &EspFile) -> (Digest, u64) {
     }
 }
 
-/// The content of a file, opened when it is first read: a connection does not wait for its turn.
+/// The content of a file, opened when it is first read, so that no connection waits idle.
 struct Content<'a> {
     file: &'a EspFile,
     source: &'a dyn PayloadSource,

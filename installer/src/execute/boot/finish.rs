@@ -11,7 +11,7 @@ use crate::inventory::Inventory;
 use crate::plan::Finish;
 use base::command::{Invocation, Runner};
 
-/// Ejects an optical boot medium if the drive lets it go, and asks the system's manager to restart the machine or power it off.
+/// Ejects an optical boot medium if the drive allows it, and asks the service manager to restart the machine or power it off.
 pub fn finish(how: Finish, inventory: &Inventory, runner: &dyn Runner) -> Result<()> {
     for drive in inventory.disks.iter().filter(|disk| disk.optical && disk.boot_medium) {
         // A drive whose medium is mounted stays locked; then the boot order decides, as it does for a stick.

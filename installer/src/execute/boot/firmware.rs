@@ -1,10 +1,10 @@
 //! The entry of an installed disk among the firmware's boot options (UEFI 2.10, 3.1).
 //!
-//! Firmware starts the disk without it, by the fallback path `\EFI\BOOT\BOOTX64.EFI`; the entry gives the disk its name
-//! and the first place. So whatever goes wrong here is told, and no reason to have no node.
+//! Firmware starts the disk without it, by the fallback path `\EFI\BOOT\BOOTX64.EFI`; the entry gives the disk its name and the
+//! first place. So a failure here is only a warning.
 //!
 //! The kernel shows each variable of the firmware as a file: four bytes of attributes, then the value
-//! (Documentation/filesystems/efivarfs.rst). Those that are written here are not protected against it.
+//! (Documentation/filesystems/efivarfs.rst). The variables written here are not protected against it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,19 +20,19 @@ use base::command::{Invocation, Runner};
 use base::files::read_at_most;
 use base::progress::Progress;
 
-/// The vendor of the variables that the specification names.
+/// The vendor GUID of the specification's own variables (EFI_GLOBAL_VARIABLE).
 const GLOBAL: &str = "8be4df61-93ca-11d2-aa0d-00e098032b8c";
 
-/// They last, and are there before and after the start of a system.
+/// Non-volatile, with access by boot services and at run time.
 const ATTRIBUTES: u32 = 7;
 
-/// The firmware tries this entry.
+/// LOAD_OPTION_ACTIVE: the firmware tries this entry.
 const ACTIVE: u32 = 1;
 
-/// Every firmware starts this file of a disk that has no entry; here it is what the entry names too.
+/// The fallback path: firmware starts this file of a disk without an entry. The entry names the same file.
 const LOADER: &str = r"\EFI\BOOT\BOOTX64.EFI";
 
-/// No variable of interest is longer.
+/// No variable that is read here is longer.
 const LONGEST: u64 = 64 << 10;
 
 /// Types and lengths of parts of a device path (UEFI 2.10, 10.3).
@@ -67,7 +67,7 @@ fn enter(
     old.keys().filter(|other| **other != number).try_for_each(|other| variables.remove(&name(*other)))
 }
 
-/// Gives each disk of the system an entry. The fallback path starts them too, so that trouble here is told and no more.
+/// Gives each disk of the system an entry. The fallback path starts them too, so a failure is only a warning.
 pub(in crate::execute) fn enter_each(
     variables: &Path,
     plan: &Plan,
@@ -77,7 +77,7 @@ pub(in crate::execute) fn enter_each(
     let Plan { release, erased, mirror, .. } = plan;
     let erased = erased.iter().chain(mirror.iter().flat_map(|mirror| &mirror.erased));
     let gone: Vec<_> = erased.filter_map(|part| Some(part.entry?.uuid)).collect();
-    // Each entry goes before those that are there, and the first disk shall be the first.
+    // Each entry is put before the existing ones, and the first disk comes out first.
     for disk in system.disks().iter().rev() {
         let path = disk.target.path.display();
         let entered = disk
@@ -94,8 +94,8 @@ pub(in crate::execute) fn enter_each(
     }
 }
 
-/// Makes the firmware start the loader on `esp` at the next start, and at that one only. The order of its entries stays; a
-/// firmware that has forgotten the entry of `esp` gets one called `title`, behind all others.
+/// Makes the firmware start the loader on `esp` at the next start only. The order of its entries stays; if the firmware has lost
+/// the entry of `esp`, one called `title` is added at the end.
 pub(in crate::execute) fn start_next(
     variables: &Path,
     title: &str,
@@ -125,15 +125,15 @@ pub(in crate::execute) fn start_next(
     Ok(number)
 }
 
-/// A variable of this product, by which a system knows that the firmware was told to start a node and started the medium
-/// again. It holds the moment in seconds since 1970.
+/// A variable of this product: the firmware was asked to start a node at this moment (seconds since 1970). It shows that the
+/// firmware started the medium again instead.
 const TOLD: &str = "NqrustStart-5a0f0c1e-7d5c-4c59-9b41-3f6ad7c1f0b2";
 
-/// After this long whoever started the medium again has done so deliberately.
+/// After this many seconds, the medium was started again on purpose.
 const SOON: u64 = 15 * 60;
 
-/// Notes in the firmware that it has been told at the moment `now`; says whether it had been told just before, and did
-/// something else.
+/// Notes in the firmware that it was asked to start the node at `now`; returns whether it had been asked just before, and had
+/// started something else.
 pub(in crate::execute) fn was_told(variables: &Path, now: u64, runner: &dyn Runner) -> Result<bool> {
     let path = variables.join(TOLD);
     let before = match read_at_most(&path, LONGEST) {
@@ -141,7 +141,7 @@ pub(in crate::execute) fn was_told(variables: &Path, now: u64, runner: &dyn Runn
         Err(_) => None,
     };
     if path.exists() {
-        // The kernel protects variables that it does not know; what goes wrong here shows in the removal.
+        // The kernel protects variables that it does not know; an error here shows in the removal.
         let _ = runner.run(&Invocation::new("chattr").arg("-i").arg(&path));
         fs::remove_file(&path).with_context(|| format!("removing the firmware's variable {TOLD}"))?;
     }
@@ -157,7 +157,6 @@ fn name(number: u16) -> String {
     format!("Boot{number:04X}")
 }
 
-/// The directory of the firmware's variables.
 struct Variables<'a>(&'a Path);
 
 impl Variables<'_> {
@@ -174,7 +173,7 @@ impl Variables<'_> {
             let digits =
                 digits.and_then(|digits| digits.strip_suffix('-')).filter(|digits| digits.len() == 4);
             if let Some(number) = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) {
-                // One that cannot be read is in use all the same.
+                // A variable that cannot be read still occupies its number.
                 options.insert(number, self.read(&name(number)).unwrap_or_default());
             }
         }
@@ -212,11 +211,11 @@ impl Variables<'_> {
     }
 }
 
-/// What of a boot option tells whose it is.
+/// The parts of a boot option that identify its owner.
 #[derive(Debug, PartialEq, Eq)]
 struct LoadOption {
     title: String,
-    /// PARTUUID of the partition with the loader, where it is on one of a GUID partition table.
+    /// PARTUUID of the partition with the loader, if that is on a GUID partition table.
     partition: Option<Uuid>,
 }
 
@@ -257,7 +256,7 @@ fn load_option(title: &str, esp: &Partition, sector: SectorSize) -> Vec<u8> {
     option
 }
 
-/// A length in two bytes. What is written here is a hundred bytes long.
+/// A length in two bytes. The structures written here are about a hundred bytes long.
 fn length(bytes: usize) -> [u8; 2] {
     u16::try_from(bytes).unwrap_or(u16::MAX).to_le_bytes()
 }

@@ -1,4 +1,4 @@
-//! What a machine starts from: the EFI system partition, GRUB for BIOS, the firmware's entries; and the start itself.
+//! How a machine starts: the EFI system partition, GRUB for BIOS, the firmware's entries; and starting the node.
 
 pub(super) mod bios;
 pub(super) mod esp;

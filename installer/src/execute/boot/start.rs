@@ -1,9 +1,9 @@
 //! Starting a node from its disk, on a machine that starts its medium first.
 //!
-//! UEFI is told to start the disk next (`BootNext`), and the machine restarts: the whole chain of Secure Boot and of
-//! measured starts is that of the disk. Where there is no UEFI, where it refuses, or where it was told just before and started
-//! the medium again, the node's own kernel is started in place of the running one (kexec). Nothing is written to any disk.
-//! Each way is tried once, so that no machine restarts for ever: what is left is told, and the machine stays.
+//! UEFI is asked to start the disk next (`BootNext`), and the machine restarts: the whole chain of Secure Boot and of measured
+//! boot is that of the disk. Without UEFI, or if it refuses, or if it was asked just before and started the medium again, the
+//! node's own kernel is started in place of the running one (kexec). Nothing is written to any disk. Each way is tried once, so
+//! that no machine restarts for ever; after that the error is shown and the machine stays on.
 
 mod boot_files;
 
@@ -21,17 +21,17 @@ use base::failure::{Class, Failure, causes};
 use base::files::{make_directory, write_atomically};
 use boot_files::BootFiles;
 
-/// The firmware's variables, where the machine was started by UEFI.
+/// The firmware's variables, if the machine was started by UEFI.
 const VARIABLES: &str = "/sys/firmware/efi/efivars";
 
-/// Where the files of the kernel to start lie meanwhile: in memory.
+/// Where the files of the kernel to start are kept until then: in memory.
 const STAGE: &str = "/run/nqrust-start";
 
-/// Starts the node at `place`; `title` is the product's name, which its entry in the firmware has. Tells `note` what is
-/// done. When it comes back without an error the machine is about to go down.
+/// Starts the node at `place`; `title` is the product's name, which its entry in the firmware has. `note` receives what is done.
+/// After a return without an error the machine is about to go down.
 ///
 /// # Errors
-/// No way works. The machine is as it was.
+/// No way works. The machine is unchanged.
 pub fn start_node(place: &NodePlace, title: &str, runner: &dyn Runner, note: &dyn Fn(String)) -> Result<()> {
     let disk = place.disk.display();
     let mut troubles = Vec::new();
@@ -66,7 +66,7 @@ pub fn start_node(place: &NodePlace, title: &str, runner: &dyn Runner, note: &dy
         .into())
 }
 
-/// Tells the firmware; none where it has been told before and did not do it.
+/// Asks the firmware; `None` if it was asked just before and did not do it.
 fn by_firmware(place: &NodePlace, title: &str, variables: &Path, runner: &dyn Runner) -> Result<Option<u16>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     if firmware::was_told(variables, now, runner)? {
@@ -75,7 +75,7 @@ fn by_firmware(place: &NodePlace, title: &str, variables: &Path, runner: &dyn Ru
     firmware::start_next(variables, title, (&place.esp, place.sector)).map(Some)
 }
 
-/// Starts the node's kernel; says of which slot.
+/// Starts the node's kernel; returns the letter of its slot.
 fn by_kernel(place: &NodePlace, runner: &dyn Runner) -> Result<char> {
     let disk = File::open(&place.disk).with_context(|| format!("opening {}", place.disk.display()))?;
     let files = BootFiles::read(&disk, &place.esp)
@@ -85,7 +85,7 @@ fn by_kernel(place: &NodePlace, runner: &dyn Runner) -> Result<char> {
     let staged = |name: &str, bytes: &[u8]| -> Result<File> {
         let path = stage.join(name);
         write_atomically(&path, bytes, 0o600)?;
-        // Opened anew: the kernel refuses a file that somebody could still write to.
+        // Opened again: the kernel refuses a file that is still open for writing.
         File::open(&path).with_context(|| format!("opening {}", path.display()))
     };
     let (kernel, initrd) = (staged("vmlinuz", &files.kernel)?, staged("initrd", &files.initrd)?);

@@ -1,9 +1,9 @@
 //! Keeping the data partition through a reinstall.
 //!
-//! Nothing writes between its first byte and its last: every write to the disk passes a [`KeptGuard`]. Before the first
-//! write the new table is made in memory and compared with the old one ([`KeptCheck::rehearse`]). The old table stays
-//! until the new one is written over it, a copy at a time, so that at every moment one whole copy names the partition,
-//! and a run that begins again after a power cut finds it.
+//! Nothing writes between its first byte and its last: every write to the disk passes a [`KeptGuard`]. Before the first write the
+//! new table is made in memory and compared with the old one ([`KeptCheck::rehearse`]). The old table stays until the new one is
+//! written over it, one copy at a time, so that at every moment one intact copy names the partition, and a run that begins again
+//! after a power cut finds it.
 
 use std::io;
 use std::ops::Range;
@@ -21,18 +21,18 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use formats::partition_table::{self, Entry, Tables};
 
-/// So much at either end of a file system tells whether it is untouched: the superblock and the first of its
-/// structures, and what other formats keep at an end.
+/// The bytes at either end of a file system that show that it is untouched: the superblock and the first of its structures, and
+/// what other formats keep at the end.
 const EDGE: u64 = 1 << 20;
 
-/// A disk of which a part cannot be written.
+/// A disk with a range that cannot be written.
 pub(in crate::execute) struct KeptGuard<'a> {
     inner: &'a dyn BlockDevice,
     kept: Range<u64>,
 }
 
 impl<'a> KeptGuard<'a> {
-    /// Keeps what the plan keeps on this disk.
+    /// Protects what the plan keeps on this disk.
     pub(in crate::execute) fn new(inner: &'a dyn BlockDevice, kept: Option<&Kept>) -> Self {
         Self { inner, kept: kept.map(range).unwrap_or_default() }
     }
@@ -63,14 +63,14 @@ fn range(kept: &Kept) -> Range<u64> {
     start.get()..(start + size).get()
 }
 
-/// What is kept, and what it was like before the first write.
+/// What is kept, and its fingerprint before the first write.
 pub(in crate::execute) struct KeptCheck<'p> {
     kept: &'p Kept,
     fingerprint: Digest,
 }
 
 impl<'p> KeptCheck<'p> {
-    /// Looks at what is kept on `device`, the system's disk, and makes the new table in memory. Nothing is written.
+    /// Fingerprints what is kept on `device`, the system's disk, and makes the new table in memory. Writes nothing.
     pub(in crate::execute) fn rehearse(
         plan: &'p Plan,
         kept: &'p Kept,
@@ -92,7 +92,7 @@ impl<'p> KeptCheck<'p> {
         Ok(keeper)
     }
 
-    /// Looks at what is kept on a disk of its own, of which nothing is changed.
+    /// Fingerprints what is kept on a disk of its own, which is not changed.
     pub(in crate::execute) fn apart(kept: &'p Kept, device: &dyn BlockDevice) -> Result<Self> {
         let keeper = Self::look(kept, device)?;
         if tables(device).primary.is_none() {
@@ -111,7 +111,7 @@ impl<'p> KeptCheck<'p> {
         Ok(keeper)
     }
 
-    /// Whether the table names what is kept, and whether that is as it was.
+    /// Checks that the table names what is kept, and that this is unchanged.
     pub(in crate::execute) fn check(&self, device: &dyn BlockDevice) -> Result<()> {
         self.entry(tables(device).valid().map(|table| table.entries.as_slice()))?;
         if fingerprint(self.kept, device)? == self.fingerprint {
@@ -123,7 +123,7 @@ impl<'p> KeptCheck<'p> {
             .into())
     }
 
-    /// Refuses entries without that of what is kept.
+    /// Fails if the entry of what is kept is missing.
     fn entry(&self, entries: Option<&[Entry]>) -> Result<()> {
         let FoundPartition { start, size, .. } = self.kept.partition;
         let same = |entry: &&Entry| (entry.uuid, entry.start, entry.size) == (self.kept.uuid, start, size);
@@ -136,7 +136,7 @@ impl<'p> KeptCheck<'p> {
     }
 }
 
-/// Looks at what the plan keeps, on the system's disk or on one apart, and rehearses the keeping. Nothing is written.
+/// Fingerprints what the plan keeps, on the system's disk or on a separate one, and rehearses the keeping. Writes nothing.
 pub(in crate::execute) fn rehearse<'p>(
     plan: &'p Plan,
     device: &dyn BlockDevice,
@@ -150,8 +150,8 @@ pub(in crate::execute) fn rehearse<'p>(
     looked.map(Some)
 }
 
-/// Makes the disk unbootable and the new places empty, with the old table in force: first the boot code, then the EFI
-/// system partitions, each alone, so that what boots until then is the whole old system; then the rest.
+/// Makes the disk unbootable and the new partitions empty, with the old table in force: first the boot code, then the EFI system
+/// partitions, each alone, so that until then the whole old system boots; then the rest.
 pub(in crate::execute) fn erase(plan: &Plan, device: &dyn BlockDevice) -> Result<()> {
     let sector = device.sector();
     let mut first = AlignedBuffer::new(usize::try_from(sector.bytes())?);
@@ -172,7 +172,7 @@ pub(in crate::execute) fn erase(plan: &Plan, device: &dyn BlockDevice) -> Result
     }
     let emptied = |part: &&Partition| part.name != PartitionName::Data && !plan.stays(part.name);
     wipe::edges(device, plan.partitions.iter().filter(emptied))?;
-    // Between the tables and the partitions there may be marks of formats that had the whole disk.
+    // Between the tables and the partitions there may be signatures of formats that once covered the whole disk.
     let kept = plan.kept_here().map(range).unwrap_or_default();
     let table = table::length(sector);
     let end = device.size().get();
@@ -181,8 +181,8 @@ pub(in crate::execute) fn erase(plan: &Plan, device: &dyn BlockDevice) -> Result
     device::barrier(device)
 }
 
-/// Writes the new table over the old one. First the copy that is not the only whole one, then the other: if a write is
-/// cut off, one of them is whole, and both name what is kept.
+/// Writes the new table over the old one. First the copy that is not the only intact one, then the other: if a write is cut off,
+/// one of them is intact, and both name what is kept.
 pub(in crate::execute) fn replace_table(plan: &Plan, device: &dyn BlockDevice) -> Result<()> {
     let staged = Overlay::new(device);
     table::write(&staged, plan.disk_guid, &plan.partitions)?;
@@ -206,7 +206,7 @@ fn tables(device: &dyn BlockDevice) -> Tables {
     partition_table::read(&read, device.size(), device.sector().bytes())
 }
 
-/// The hash of both ends of what is kept. Refuses what is no file system for data.
+/// The hash of both ends of what is kept. Refuses anything but a file system for data.
 fn fingerprint(kept: &Kept, device: &dyn BlockDevice) -> Result<Digest> {
     let Range { start, end } = range(kept);
     let length = EDGE.min(end - start);

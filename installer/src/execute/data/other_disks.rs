@@ -14,11 +14,11 @@ use crate::plan::{DataDisk, PartitionName, Plan, Target, WipedDisk};
 use base::failure::{Class, Failure};
 use model::config::{Wipe, WipeFailure};
 
-/// Every other disk of a plan, opened before anything is written: one that cannot be had must cost nothing.
+/// Every other disk of a plan, opened before anything is written, so that a disk that cannot be opened costs nothing.
 pub(in crate::execute) struct OtherDisks<'a> {
     data: Option<Box<dyn BlockDevice + 'a>>,
     kept: Option<Box<dyn BlockDevice + 'a>>,
-    /// None for a disk that cannot be opened, where that is no reason to stop.
+    /// `None` for a disk that cannot be opened, if the configuration tolerates that.
     wiped: Vec<Option<Box<dyn BlockDevice + 'a>>>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> OtherDisks<'a> {
         Ok(Self { data, kept, wiped })
     }
 
-    /// Erases each disk that the plan wipes. One that cannot be erased is told where that is no reason to stop.
+    /// Erases each disk that the plan wipes. If the configuration tolerates a failure, it is a warning.
     pub(in crate::execute) fn wipe(&self, plan: &Plan, effects: &RunEffects<'_>) -> Result<()> {
         for (device, wiped) in self.wiped.iter().zip(&plan.wiped) {
             let Some(device) = device else { continue };
@@ -52,7 +52,7 @@ impl<'a> OtherDisks<'a> {
         Ok(())
     }
 
-    /// The disk that is kept as it is, if there is one.
+    /// The separate disk that is kept, if there is one.
     pub(in crate::execute) fn kept(&self) -> Option<&dyn BlockDevice> {
         self.kept.as_deref()
     }
@@ -66,7 +66,7 @@ impl<'a> OtherDisks<'a> {
     }
 }
 
-/// With `install.wipe_failure: warn`, what went wrong on a disk that only loses something is told, and nothing comes of it.
+/// With `install.wipe_failure: warn`, a failure on a disk that is only wiped is a warning.
 fn tolerated<T>(plan: &Plan, effects: &RunEffects<'_>, disk: &Target, done: Result<T>) -> Result<Option<T>> {
     match done {
         Err(error) if plan.document.install.wipe_failure == WipeFailure::Warn => {
@@ -78,8 +78,8 @@ fn tolerated<T>(plan: &Plan, effects: &RunEffects<'_>, disk: &Target, done: Resu
     }
 }
 
-/// Under `install.wipe: none`, refuses a disk of the install with content that makes no partitions, such as a file system
-/// on the whole disk. One with partitions the plan has refused.
+/// Under `install.wipe: none`, refuses a disk of the install that has content without partitions, such as a file system on the
+/// whole disk. The plan has refused disks with partitions already.
 pub(in crate::execute) fn spare(plan: &Plan, device: &dyn BlockDevice, disk: &Target) -> Result<()> {
     if plan.document.install.wipe != Wipe::None || wipe::is_blank(device)? {
         return Ok(());
@@ -90,7 +90,7 @@ pub(in crate::execute) fn spare(plan: &Plan, device: &dyn BlockDevice, disk: &Ta
         .into())
 }
 
-/// Erases the data disk, writes its table, and finds the node of its partition.
+/// Erases the data disk, writes its table, and finds the device of its partition.
 pub(in crate::execute) fn make_data(
     device: &dyn BlockDevice,
     data: &DataDisk,
@@ -106,7 +106,7 @@ pub(in crate::execute) fn make_data(
     host.partition_nodes(&data.disk, &data.partitions)
 }
 
-/// Compares the table on the data disk with the plan once more.
+/// Compares the table on the data disk with the plan again.
 pub(in crate::execute) fn verify_data(device: &dyn BlockDevice, data: &DataDisk) -> Result<()> {
     let checked = table::verify(device, data.disk_guid, &data.partitions);
     checked.with_context(|| format!("checking the data disk {}", data.disk.path.display()))?;

@@ -1,4 +1,4 @@
-//! A part of a disk as a stream of bytes, for writers of tables and file systems that know nothing of sectors.
+//! A part of a disk as a stream of bytes, for writers of tables and file systems that do not align to sectors.
 //!
 //! Changes collect in memory, a few megabytes at most, and go to the disk in whole blocks.
 
@@ -11,7 +11,7 @@ use super::device::{self, AlignedBuffer, BlockDevice};
 /// The unit in which the cache reads and writes.
 const BLOCK: u64 = 256 << 10;
 
-/// So many blocks are kept.
+/// The number of blocks that are kept in memory.
 const KEEP: usize = 32;
 
 struct Block {
@@ -20,7 +20,6 @@ struct Block {
     used: u64,
 }
 
-/// Reads, writes and seeks within a part of a disk.
 pub(in crate::execute) struct Cached<'a> {
     device: &'a dyn BlockDevice,
     start: u64,
@@ -28,10 +27,10 @@ pub(in crate::execute) struct Cached<'a> {
     position: u64,
     blocks: BTreeMap<u64, Block>,
     clock: u64,
-    /// Where old content does not matter: the blocks that have been written since. All others read as zero.
+    /// The blocks that have been written so far, where old content does not matter: all others read as zero.
     fresh: Option<BTreeSet<u64>>,
-    /// The error of a write, for good: `fatfs` swallows errors where it closes files, and a later flush that
-    /// goes well must not hide them.
+    /// The first error of a write. It stays: `fatfs` drops errors when it closes files, and a later flush that succeeds must not
+    /// hide them.
     broken: Option<Broken>,
 }
 
@@ -42,8 +41,8 @@ impl<'a> Cached<'a> {
         Self { device, start, length, position, blocks, clock, fresh: None, broken: None }
     }
 
-    /// The same, with everything that is there now taken for zeros: never read, overwritten by zeros in the
-    /// blocks that are touched.
+    /// Like [`Cached::new`], with the old content taken for zeros: never read, and overwritten by zeros in the blocks that are
+    /// touched.
     pub(in crate::execute) fn fresh(device: &'a dyn BlockDevice, start: u64, length: u64) -> Self {
         Self { fresh: Some(BTreeSet::new()), ..Self::new(device, start, length) }
     }
@@ -105,7 +104,6 @@ impl<'a> Cached<'a> {
     }
 }
 
-/// A write that went wrong.
 #[derive(Clone, Copy)]
 struct Broken {
     offset: u64,
@@ -115,14 +113,14 @@ struct Broken {
 }
 
 impl Broken {
-    /// Its error once more.
+    /// The same error once more.
     fn told(self, device: &dyn BlockDevice) -> io::Error {
         let error = self.code.map_or(io::Error::from(self.kind), io::Error::from_raw_os_error);
         io::Error::other(device::cannot_write(device, self.offset, self.length, error))
     }
 }
 
-/// The error as those know it who read streams; its failure is found again in it.
+/// The error as an `io::Error`, for code that reads streams; the failure can be found in it again.
 fn carried(error: anyhow::Error) -> io::Error {
     io::Error::other(error.reallocate_into_boxed_dyn_error_without_backtrace())
 }
@@ -157,8 +155,8 @@ impl Write for Cached<'_> {
         Ok(count)
     }
 
-    /// Hands everything to the device, the highest address first: the start of a table or file system, which
-    /// gives meaning to the rest, comes last. This is no barrier.
+    /// Writes everything to the device, the highest address first: the start of a table or file system, which gives meaning to
+    /// the rest, comes last. Not a barrier.
     fn flush(&mut self) -> io::Result<()> {
         let indexes: Vec<_> = self.blocks.keys().rev().copied().collect();
         indexes.into_iter().try_for_each(|index| self.write_back(index))

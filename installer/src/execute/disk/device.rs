@@ -1,5 +1,4 @@
-//! The seam through which every byte goes to and comes from the target disk, and the one place where trouble with a
-//! disk is put into words.
+//! The seam through which every byte goes to and comes from the target disk, and the one place that words the errors of disks.
 
 use std::io;
 
@@ -10,39 +9,31 @@ use crate::plan::{PartitionName, SectorSize};
 use base::failure::{Class, Failure, class_of};
 use base::size::ByteSize;
 
-/// How much is written or read at once.
+/// The bytes of one read or write.
 pub(in crate::execute) const CHUNK: usize = 4 << 20;
 
-/// Memory for direct I/O begins at a multiple of this; no disk asks for more than a page.
+/// Memory for direct I/O begins at a multiple of this; no disk needs more than a page.
 const PAGE: usize = 4096;
 
 /// A disk. Offsets and lengths are multiples of its sector size; reads and writes are whole or an error.
 pub trait BlockDevice: Send + Sync {
-    /// Which disk it is, for a person: node, size, model and serial number.
+    /// The disk as people know it: node, size, model and serial number.
     fn describe(&self) -> String;
-    /// Its length.
     fn size(&self) -> ByteSize;
-    /// Its unit of addressing.
     fn sector(&self) -> SectorSize;
-    /// Fills `buffer` from `offset`.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
-    /// Writes `bytes` at `offset`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// A barrier: what was written before it lasts through a power cut, before anything written after it.
+    /// A barrier: what was written before it survives a power cut, before anything written after it.
     fn flush(&self) -> io::Result<()>;
 }
 
-/// A disk over another one: it changes some of the reads and writes, and passes on everything else.
+/// A disk on top of another one: it changes some of the reads and writes, and passes on everything else.
 pub(in crate::execute) trait Layer: Send + Sync {
-    /// The disk below.
     fn below(&self) -> &dyn BlockDevice;
-    /// [`BlockDevice::read_at`].
     fn read_through(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.below().read_at(offset, buffer)
     }
-    /// [`BlockDevice::write_at`].
     fn write_through(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// [`BlockDevice::flush`].
     fn flush_through(&self) -> io::Result<()> {
         self.below().flush()
     }
@@ -74,13 +65,12 @@ impl<L: Layer> BlockDevice for L {
     }
 }
 
-/// Writes, and says where if that goes wrong.
+/// Writes; an error names the place.
 pub(in crate::execute) fn write(device: &dyn BlockDevice, offset: u64, bytes: &[u8]) -> Result<()> {
     let written = device.write_at(offset, bytes);
     written.map_err(|error| cannot_write(device, offset, bytes.len(), error).into())
 }
 
-/// The failure of a write.
 pub(in crate::execute) fn cannot_write(
     device: &dyn BlockDevice,
     offset: u64,
@@ -91,32 +81,31 @@ pub(in crate::execute) fn cannot_write(
     trouble(&what, device, error)
 }
 
-/// Reads, and says where if that goes wrong.
+/// Reads; an error names the place.
 pub(in crate::execute) fn read(device: &dyn BlockDevice, offset: u64, buffer: &mut [u8]) -> Result<()> {
     let length = ByteSize::bytes(buffer.len() as u64);
     let what = || format!("reading {length} at byte {offset}");
     device.read_at(offset, buffer).map_err(|error| trouble(&what(), device, error).into())
 }
 
-/// A barrier, with the failure that belongs to it.
 pub(in crate::execute) fn barrier(device: &dyn BlockDevice) -> Result<()> {
     device.flush().map_err(|error| trouble("flushing the cache", device, error).into())
 }
 
-/// The failure of `what`, with the disk, what the kernel said, and what to try.
+/// The failure of the action `what`, with the disk, the kernel's error, and a hint.
 fn trouble(what: &str, device: &dyn BlockDevice, error: io::Error) -> Failure {
     let advice = advice(&error);
     Failure::new(Class::DiskIo, format!("{what} of {}", device.describe())).because(error).hint(advice)
 }
 
-/// The failure of a disk that gives back other bytes than it was given: `what` differs from byte `offset` of the disk on.
+/// The failure of a disk that returns other bytes than were written: `what` differs from byte `offset` of the disk on.
 pub(in crate::execute) fn differs(what: &str, offset: u64, device: &dyn BlockDevice) -> Failure {
     let disk = device.describe();
     Failure::new(Class::DiskIo, format!("{what} at byte {offset} of {disk} does not read back as written"))
         .hint(UNRELIABLE)
 }
 
-/// What to try with a disk that reports nothing and gives back other bytes.
+/// The hint for a disk that returns wrong data without an error.
 pub(in crate::execute) const UNRELIABLE: &str = "The disk, its cable or its controller loses data without saying so. \
     Try another port, then another disk.";
 
@@ -125,7 +114,7 @@ pub(in crate::execute) fn first_difference(found: &[u8], expected: &[u8]) -> Opt
     found.iter().zip(expected).position(|(found, expected)| found != expected).map(|place| place as u64)
 }
 
-/// What to try after the kernel's answer.
+/// The hint for an error of the kernel.
 pub(in crate::execute) fn advice(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM | libc::ESHUTDOWN) => {
@@ -142,11 +131,11 @@ pub(in crate::execute) fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// What to try with a disk that reports errors.
+/// The hint for a disk that reports errors.
 pub(in crate::execute) const WORN: &str = "Check the disk's cable and try another port; look at its own record of errors (SMART). \
     Replace it if errors go on.";
 
-/// An error of work on the file system of a partition; where that is trouble with its disk, with the disk and what to try.
+/// An error of work on the file system of a partition; if its disk is the cause, with the disk and a hint.
 pub(in crate::execute) fn in_filesystem(
     error: anyhow::Error,
     name: PartitionName,
@@ -156,7 +145,7 @@ pub(in crate::execute) fn in_filesystem(
         return error;
     }
     let from_kernel = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>());
-    // A full file system says nothing about its disk, and the report has advice of its own for it.
+    // A full file system says nothing about its disk, and the report has its own hint for it.
     let advice = match from_kernel.and_then(io::Error::raw_os_error) {
         Some(libc::ENOSPC | libc::EDQUOT) => None,
         _ => from_kernel.map(advice),
@@ -169,7 +158,6 @@ pub(in crate::execute) fn in_filesystem(
     }
 }
 
-/// Memory that direct I/O can use.
 #[derive(Debug)]
 pub(in crate::execute) struct AlignedBuffer {
     memory: Vec<u8>,
@@ -178,14 +166,12 @@ pub(in crate::execute) struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// `length` zero bytes.
     pub(in crate::execute) fn new(length: usize) -> Self {
         let memory = vec![0; length + PAGE];
         let start = memory.as_ptr().align_offset(PAGE).min(PAGE);
         Self { memory, start, length }
     }
 
-    /// Whether `bytes` lie where direct I/O needs them.
     pub(in crate::execute) fn suits(bytes: &[u8]) -> bool {
         bytes.as_ptr().align_offset(PAGE) == 0
     }

@@ -26,7 +26,7 @@ pub(in crate::execute) fn make(
     node: &Path,
     disk: &str,
 ) -> Result<()> {
-    // Zeroing inode tables is left to the kernel of the running node: it takes minutes on a large disk.
+    // The running node's kernel zeroes the inode tables: it takes minutes on a large disk.
     let make = Invocation::new("mkfs.ext4")
         .args(["-q", "-F", "-b", "4096", "-L", filesystem.label, "-U", &uuid.to_string()])
         .args(["-E", "lazy_itable_init=1,lazy_journal_init=1"])
@@ -37,7 +37,7 @@ pub(in crate::execute) fn make(
         format!("making a file system on {} ({name}) of {disk}", node.display())
     };
     match runner.run(&make) {
-        // What a program's exit status means only its caller knows.
+        // Only the caller of a program knows what its exit status means.
         Err(error) if class_of(&error) == Class::Unexpected => Err(Failure::new(Class::DiskIo, what())
             .because(anyhow::anyhow!("{error:#}"))
             .hint(device::WORN)
@@ -46,8 +46,8 @@ pub(in crate::execute) fn make(
     }
 }
 
-/// Checks that the file system on `partition` of `device`, whose node is `node`, is the one that [`make`] made there, and
-/// whole: the superblock by direct reads, everything else by `e2fsck`, which completes what was cut off.
+/// Checks that the file system on `partition` of `device`, whose node is `node`, is the one that [`make`] made there, and intact:
+/// the superblock by direct reads, everything else by `e2fsck`, which completes interrupted writes.
 pub(in crate::execute) fn check(
     runner: &dyn Runner,
     filesystem: &Filesystem,
@@ -63,6 +63,6 @@ pub(in crate::execute) fn check(
     ensure!(superblock[0x68..0x78] == *partition.uuid.as_bytes(), "it is another file system");
     ensure!(superblock[0x78..0x88] == label, "it has another label");
     let check = Invocation::new("e2fsck").args(["-f", "-p"]).arg(node).limit(LIMIT);
-    // Its exit status is 0 only where it had nothing to mend: what it could mend, it finds mended the second time.
+    // The exit status is 0 only if nothing had to be repaired: after a repair, the second run succeeds.
     runner.run(&check).or_else(|_| runner.run(&check)).map(drop)
 }

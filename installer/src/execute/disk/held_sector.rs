@@ -1,4 +1,4 @@
-//! The commit: one sector of the disk that stays in memory until everything else is true.
+//! The commit: one sector of the disk that stays in memory until everything else is on the disk and checked.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard};
@@ -9,8 +9,8 @@ use super::device::{self, AlignedBuffer, BlockDevice, Layer};
 use base::failure::{Class, Failure};
 use base::parallel::locked;
 
-/// A disk of which one sector is held back: writes to it stay in memory and put zeros on the disk, reads see
-/// what was written. [`HeldSector::commit`] writes it.
+/// A disk of which one sector is held back: writes to it stay in memory and put zeros on the disk, reads return what was written.
+/// [`HeldSector::commit`] writes it.
 pub(in crate::execute) struct HeldSector<'a> {
     inner: &'a dyn BlockDevice,
     at: u64,
@@ -23,14 +23,14 @@ impl<'a> HeldSector<'a> {
         Self { inner, at, held: Mutex::new(None) }
     }
 
-    /// Writes the sector, flushes, and reads it back. After an error it is taken away again.
+    /// Writes the sector, flushes, and reads it back. After an error it is erased again.
     pub(in crate::execute) fn commit(&self) -> Result<()> {
         let held = self.lock().take();
         let Some(held) = held else {
             return Err(Failure::new(Class::Unexpected, "there is no boot sector to write").into());
         };
         let committed = self.write_held(&held);
-        // What may have come and cannot be trusted must not boot.
+        // A sector of unknown content must not boot.
         if committed.is_err()
             && let Err(error) = self.take_back(held.len())
         {
@@ -60,7 +60,7 @@ impl<'a> HeldSector<'a> {
         locked(&self.held)
     }
 
-    /// Where in a transfer of `length` bytes at `offset` the held sector lies.
+    /// The part of a transfer of `length` bytes at `offset` that is the held sector.
     fn within(&self, offset: u64, length: usize) -> Option<std::ops::Range<usize>> {
         let start = usize::try_from(self.at.checked_sub(offset)?).ok()?;
         let end = start + usize::try_from(self.inner.sector().bytes()).ok()?;

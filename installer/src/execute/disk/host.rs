@@ -1,4 +1,4 @@
-//! What an install needs of the machine beside the disk itself: partition nodes and mounts.
+//! What an install needs of the machine beside the disk itself: the devices of partitions, and mounts.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -20,46 +20,43 @@ use base::files::{make_directory, read_text};
 /// Whether a mount may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountAccess {
-    /// It may.
+    /// Read and write.
     Write,
-    /// It may not, and what is read comes from the disk: the kernel has nothing of it in memory.
+    /// Read-only, and reads come from the disk: the kernel has nothing of it cached.
     Read,
-    /// It may not, and nothing is changed on the disk either: what an interrupted write has left to be completed stays so.
+    /// Read-only, without replaying the file system's journal: the disk is not changed at all.
     Look,
 }
 
 /// The machine, as far as an install needs it.
 pub trait Host {
-    /// Tells the kernel of the new table of a disk and finds the node of each partition.
+    /// Makes the kernel read the new table of a disk and finds the device of each partition.
     fn partition_nodes(
         &self,
         disk: &Target,
         partitions: &[Partition],
     ) -> Result<BTreeMap<PartitionName, PathBuf>>;
 
-    /// The directory with the firmware's variables; `None` where the machine was not started by UEFI.
+    /// The directory with the firmware's variables; `None` if the machine was not started by UEFI.
     fn firmware_variables(&self) -> Option<PathBuf>;
 
-    /// Mounts the ext4 file system on `node`.
     fn mount(&self, node: &Path, access: MountAccess) -> Result<Box<dyn Mounted>>;
 
-    /// A node that no array has, for an array of the partitions `name`.
+    /// An unused device name for an array of the partitions `name`.
     fn array_node(&self, name: PartitionName) -> Result<PathBuf>;
 
-    /// Makes an array read of one member, the first or the second, or with `None` of both as it likes.
+    /// Makes an array read from one member only, the first or the second, or with `None` from both.
     fn read_from(&self, array: &MadeArray, which: Option<usize>) -> Result<()>;
 }
 
-/// A mounted file system. Dropped without [`Mounted::unmount`], it is unmounted and nobody hears of errors.
+/// A mounted file system. When dropped without [`Mounted::unmount`], it is unmounted and errors are lost.
 pub trait Mounted {
-    /// Where it is mounted.
     fn path(&self) -> &Path;
-    /// Unmounts it, with everything written to the disk.
+    /// Unmounts it after everything is written to the disk.
     fn unmount(self: Box<Self>) -> Result<()>;
 }
 
-/// Does `work` on a mounted file system and unmounts it whatever comes of it. The error of the work is the
-/// one that counts.
+/// Runs `work` on a mounted file system and unmounts it in any case. An error of the work has precedence.
 pub(in crate::execute) fn with_mount<T>(
     host: &dyn Host,
     node: &Path,
@@ -77,10 +74,9 @@ pub(in crate::execute) fn with_mount<T>(
 /// How long the kernel may take to show new partitions.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Arrays have minor numbers of a block device.
+/// The minor numbers of arrays.
 const MD_NUMBERS: u32 = 1 << 20;
 
-/// This machine.
 #[derive(Debug)]
 pub struct SystemHost {
     sys: PathBuf,
@@ -88,7 +84,7 @@ pub struct SystemHost {
 }
 
 impl SystemHost {
-    /// Takes a mount namespace of its own: whatever becomes of this process, no mount of it is left behind.
+    /// Enters a mount namespace of its own: however this process ends, none of its mounts is left behind.
     pub fn new() -> Result<Self> {
         let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
         unshare(CloneFlags::CLONE_NEWNS)
@@ -111,7 +107,7 @@ impl Host for SystemHost {
         let file = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
         let deadline = Instant::now() + TIMEOUT;
         loop {
-            // Somebody who looks at an old partition at this moment makes the kernel refuse.
+            // The kernel refuses while another program reads an old partition.
             let told = kernel_calls::reread_partitions(&file).context("the kernel refused the new table");
             let found = told.and_then(|()| find_nodes(&self.sys, &disk.name, partitions));
             match found {
@@ -135,8 +131,8 @@ impl Host for SystemHost {
 
     fn mount(&self, node: &Path, access: MountAccess) -> Result<Box<dyn Mounted>> {
         if access != MountAccess::Write {
-            // What the files held went with the last mount (evict_inodes in the kernel); this is the rest, the file
-            // system's own blocks, which are cached for the node.
+            // The last unmount dropped the cached content of files (evict_inodes in the kernel); this drops the file system's own
+            // blocks, which are cached for the device.
             File::open(node)
                 .and_then(|file| Ok(kernel_calls::drop_buffers(&file)?))
                 .class(Class::DiskIo, || format!("emptying the buffers of {}", node.display()))?;
@@ -146,7 +142,7 @@ impl Host for SystemHost {
         make_directory(&point, 0o700)?;
         let mut flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC | MsFlags::MS_NOATIME;
         flags.set(MsFlags::MS_RDONLY, access != MountAccess::Write);
-        // Otherwise the kernel writes what the file system's own journal holds, read-only or not.
+        // Otherwise the kernel replays the file system's own journal, read-only or not.
         let options = (access == MountAccess::Look).then_some("noload");
         mount(Some(node), &point, Some("ext4"), flags, options)
             .class(Class::DiskIo, || format!("mounting {}", node.display()))?;
@@ -160,7 +156,7 @@ impl Host for SystemHost {
     }
 
     fn read_from(&self, array: &MadeArray, which: Option<usize>) -> Result<()> {
-        // The driver reads of a member that it is told to write mostly only where there is no other
+        // The driver reads from a member that is marked write-mostly only if there is no other
         // (Documentation/admin-guide/md.rst).
         let md = self.sys.join("block").join(kernel_name(&array.node)?).join("md");
         for (index, member) in array.members.iter().enumerate() {
@@ -174,7 +170,7 @@ impl Host for SystemHost {
     }
 }
 
-/// Partitions are recognised by where they lie, not by how the kernel makes up names.
+/// Partitions are recognised by their position, not by the kernel's naming scheme.
 fn find_nodes(sys: &Path, disk: &str, partitions: &[Partition]) -> Result<BTreeMap<PartitionName, PathBuf>> {
     let block = sys.join("block").join(disk);
     let mut by_place = BTreeMap::new();
@@ -209,7 +205,7 @@ impl Mounted for Mount {
     }
 
     fn unmount(mut self: Box<Self>) -> Result<()> {
-        // Unmounting writes everything too, but only this tells of errors.
+        // Unmounting writes everything too, but only this reports errors.
         let written = File::open(&self.point).and_then(|root| Ok(nix::unistd::syncfs(root)?));
         written.class(Class::DiskIo, || format!("writing out {}", self.point.display()))?;
         umount2(&self.point, MntFlags::empty())

@@ -12,35 +12,32 @@ use base::failure::{Class, Classify, Failure, class_of};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// One array that runs.
+/// A running array, and the devices of its members.
 #[derive(Debug)]
 pub struct MadeArray {
-    /// Its node.
     pub node: PathBuf,
-    /// The nodes of its members.
     pub members: [PathBuf; 2],
 }
 
-/// The arrays of a run. They hold both disks, so they are stopped whatever comes of the run.
+/// The arrays of a run. They hold both disks, so they are stopped however the run ends.
 pub(in crate::execute) struct Arrays<'a> {
     runner: &'a dyn Runner,
     made: Vec<MadeArray>,
 }
 
 impl<'a> Arrays<'a> {
-    /// None yet.
     pub(in crate::execute) fn new(runner: &'a dyn Runner) -> Self {
         Self { runner, made: Vec::new() }
     }
 
-    /// Fails where `mdadm` is missing, which must not cost a disk.
+    /// Fails if `mdadm` is missing: before a disk is erased for nothing.
     pub(in crate::execute) fn check(&self) -> Result<()> {
         let asked = self.runner.run(&Invocation::new("mdadm").arg("--version").limit(LIMIT));
         asked.map(drop).context("looking for what install.mirror needs")
     }
 
-    /// Makes an array of `members` at `node`. What is on the members stays, and is taken for equal: all that anything
-    /// will read of an array has been written to both, by the install before this or by the array itself.
+    /// Makes an array of `members` at `node`. The content of the members stays, and is assumed to be equal: everything that will
+    /// be read of an array has been written to both, by the previous install or by the array itself.
     pub(in crate::execute) fn make(
         &mut self,
         array: &Array,
@@ -65,12 +62,11 @@ impl<'a> Arrays<'a> {
         Ok(())
     }
 
-    /// Those that run.
     pub(in crate::execute) fn made(&self) -> &[MadeArray] {
         &self.made
     }
 
-    /// Stops them, the last one first, with what they have to say to their members written.
+    /// Stops them, the last one first, which writes their state to the members.
     pub(in crate::execute) fn stop(&mut self) -> Result<()> {
         while let Some(MadeArray { node, .. }) = self.made.pop() {
             let stop = Invocation::new("mdadm").arg("--stop").arg(&node).limit(LIMIT);
@@ -81,7 +77,7 @@ impl<'a> Arrays<'a> {
 
     fn run(&self, invocation: &Invocation, what: String) -> Result<()> {
         match self.runner.run(invocation) {
-            // What a program's exit status means only its caller knows.
+            // Only the caller of a program knows what its exit status means.
             Err(error) if class_of(&error) == Class::Unexpected => {
                 Err(Failure::new(Class::DiskIo, what).because(anyhow::anyhow!("{error:#}")).into())
             }
@@ -93,17 +89,17 @@ impl<'a> Arrays<'a> {
 impl Drop for Arrays<'_> {
     fn drop(&mut self) {
         while !self.made.is_empty() {
-            // Each that cannot be stopped is left; the next run says what holds the disk.
+            // An array that cannot be stopped is left; the next run says what holds the disk.
             let _ = self.stop();
         }
     }
 }
 
-/// How long a superblock is that has been read.
+/// The bytes of a superblock that are read.
 const SUPERBLOCK: usize = 4096;
 
-/// Checks that `partition` is a member of `array`, by its superblock (linux/raid/md_p.h, `mdp_superblock_1`): version
-/// 1.0 has it 8 KiB before the end, at a multiple of 4 KiB.
+/// Checks that `partition` is a member of `array`, by its superblock (linux/raid/md_p.h, `mdp_superblock_1`): version 1.0 has it
+/// 8 KiB before the end, at a multiple of 4 KiB.
 pub(in crate::execute) fn verify(
     device: &dyn BlockDevice,
     partition: &Partition,
@@ -129,7 +125,7 @@ pub(in crate::execute) fn verify(
     })
 }
 
-/// The name that the kernel has for the device of a node.
+/// The kernel's name for a device, such as `md127`.
 pub(in crate::execute) fn kernel_name(node: &Path) -> Result<String> {
     let name = node.strip_prefix("/dev").ok().and_then(Path::to_str);
     Ok(name.with_context(|| format!("{} is no device", node.display()))?.replace('/', "!"))

@@ -1,5 +1,5 @@
-//! Partitions of a disk that several paths lead to. They are devices of the device mapper, which kpartx makes from the
-//! table; the kernel itself shows none.
+//! Partitions of a multipath disk. They are devices of the device mapper, which kpartx makes from the table; the kernel itself
+//! shows none.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,19 +14,19 @@ use base::failure::{Class, Classify};
 /// udev has to see each device before the next.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether the disk is a map of several paths: its node is a name of the device mapper's.
+/// Whether the disk is a multipath map: its node is a name of the device mapper.
 pub(in crate::execute) fn is_map(disk: &Target) -> bool {
     disk.path.starts_with("/dev/mapper")
 }
 
-/// Makes the devices of the table that is on the disk now, takes away those of an older one, and names the nodes.
+/// Makes the devices of the current table, removes those of an older one, and returns the nodes.
 pub(in crate::execute) fn partition_nodes(
     runner: &dyn Runner,
     disk: &Target,
     partitions: &[Partition],
 ) -> Result<BTreeMap<PartitionName, PathBuf>> {
     let path = disk.path.display();
-    // Update, wait for udev, and the same names as Debian's udev rules make.
+    // Update, wait for udev, and use the names of Debian's udev rules.
     let make = Invocation::new("kpartx").args(["-u", "-s", "-p", "-part"]).arg(&disk.path).limit(LIMIT);
     runner.run(&make).class(Class::DiskIo, || format!("making the partitions of {path} known"))?;
     let node = |partition: &Partition| (partition.name, format!("{path}-part{}", partition.number).into());

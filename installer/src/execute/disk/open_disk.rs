@@ -1,4 +1,4 @@
-//! The real disk: direct writes, so that what is read back comes from the medium and memory stays small.
+//! The real disk: direct I/O, so that what is read back comes from the medium and memory use stays small.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -17,10 +17,10 @@ use crate::plan::{SectorSize, Target};
 use base::failure::{Class, Classify, Failure};
 use base::size::ByteSize;
 
-/// How long another program may look at the disk before that is a failure.
+/// How long to wait while another program holds the disk's lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A disk that this process alone installs on.
+/// A disk that is opened and locked for this install.
 #[derive(Debug)]
 pub struct OpenDisk {
     file: Flock<File>,
@@ -30,15 +30,14 @@ pub struct OpenDisk {
 }
 
 impl OpenDisk {
-    /// Opens the target. Refuses a disk in use, one that another installer works on, and one that is not
-    /// what the plan was made for.
+    /// Opens the target. Refuses a disk in use, one that another installer works on, and one that is not the disk of the plan.
     pub fn open(target: &Target) -> Result<Self> {
         let path = &target.path;
         let file = open(path, 0).map_err(|error| busy(target, error))?;
         let mut file = lock(file, path)?;
-        // Exclusive opening is the kernel's own check for mounts and holders. It cannot be kept: it would
-        // shut out the mounts of the new partitions too. After the lock: udev starts the arrays of a disk anew when
-        // somebody who wrote to it closes it, unless it is locked.
+        // Exclusive opening is the kernel's own check for mounts and holders. It cannot be kept: it would exclude the mounts of
+        // the new partitions too. It comes after the lock: udev assembles the arrays of a disk again when a program that wrote to
+        // it closes it, unless it is locked.
         open(path, O_EXCL).map_err(|error| busy(target, error))?;
         let size =
             file.seek(SeekFrom::End(0)).class(Class::DiskIo, || format!("measuring {}", path.display()))?;
@@ -69,8 +68,8 @@ fn busy(target: &Target, error: io::Error) -> anyhow::Error {
     failure.because(error).into()
 }
 
-/// An exclusive lock keeps out other installers, and tells udev to leave the disk alone
-/// (systemd's block device locking convention). udev itself holds it for moments.
+/// An exclusive lock keeps out other installers, and tells udev to leave the disk alone (systemd's block device locking
+/// convention). udev itself holds it for moments.
 fn lock(mut file: File, path: &Path) -> Result<Flock<File>> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {

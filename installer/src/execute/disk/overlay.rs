@@ -1,4 +1,4 @@
-//! A disk on which nothing is written: what would be is kept in memory, and reads see it. For rehearsing.
+//! A disk in memory on top of a real one, which is only read. For rehearsing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,7 +8,7 @@ use super::device::{BlockDevice, Layer};
 use crate::plan::SectorSize;
 use base::parallel::locked;
 
-/// A disk over another one, whose writes are forgotten with it.
+/// A disk on top of another one; its writes are kept in memory and dropped with it.
 pub(in crate::execute) struct Overlay<'a> {
     inner: &'a dyn BlockDevice,
     /// Whole sectors by their offsets.
@@ -16,7 +16,7 @@ pub(in crate::execute) struct Overlay<'a> {
 }
 
 impl<'a> Overlay<'a> {
-    /// Begins as `inner` is.
+    /// Starts with the content of `inner`.
     pub(in crate::execute) fn new(inner: &'a dyn BlockDevice) -> Self {
         Self { inner, written: Mutex::default() }
     }
@@ -25,7 +25,7 @@ impl<'a> Overlay<'a> {
         locked(&self.written)
     }
 
-    /// The length of a sector, as an index has to be.
+    /// The length of a sector as an index.
     fn step(&self) -> usize {
         match self.inner.sector() {
             SectorSize::B512 => 512,

@@ -20,25 +20,24 @@ pub(in crate::execute) struct SystemDisk<'a> {
 }
 
 impl SystemDisk<'_> {
-    /// The partition of that name.
     pub(in crate::execute) fn partition(&self, name: PartitionName) -> Result<&Partition> {
         let found = self.partitions.iter().find(|partition| partition.name == name);
         found.with_context(|| format!("the plan has no partition {}", name.as_str()))
     }
 }
 
-/// All of them, which as a device are one: writes go to each disk, reads are of the first. Partitions of one name lie at
-/// the same place on each.
+/// All of them, as one device: writes go to each disk, reads come from the first. Partitions of one name are at the same place on
+/// each.
 pub(in crate::execute) struct SystemDisks<'a> {
     disks: Vec<SystemDisk<'a>>,
-    /// A disk is bootable already.
+    /// Whether a disk is bootable already.
     committed: AtomicBool,
-    /// The place of the disk that failed last, which errors are about.
+    /// The index of the disk that failed last, which errors are about.
     failed: AtomicUsize,
 }
 
 impl<'a> SystemDisks<'a> {
-    /// `first` is the disk of the plan; `second` its mirror, where there is one.
+    /// `first` is the disk of the plan; `second` its mirror, if there is one.
     pub(in crate::execute) fn new(
         plan: &'a Plan,
         first: &'a dyn BlockDevice,
@@ -61,7 +60,7 @@ impl<'a> SystemDisks<'a> {
         Ok(Self { disks, committed: AtomicBool::new(false), failed: AtomicUsize::new(usize::MAX) })
     }
 
-    /// Does `work` on one disk after the other; an error says on which, where there are two.
+    /// Runs `work` on one disk after the other; if there are two, an error says on which.
     pub(in crate::execute) fn each<'b>(
         &'b self,
         mut work: impl FnMut(&'b SystemDisk<'a>) -> Result<()>,
@@ -72,7 +71,6 @@ impl<'a> SystemDisks<'a> {
         })
     }
 
-    /// The disks themselves.
     pub(in crate::execute) fn disks(&self) -> &[SystemDisk<'a>] {
         &self.disks
     }
@@ -85,7 +83,7 @@ impl<'a> SystemDisks<'a> {
         done
     }
 
-    /// Makes one disk bootable after the other: a cut in between leaves a node that starts from the first.
+    /// Makes one disk bootable after the other: a power cut in between leaves a node that starts from the first.
     pub(in crate::execute) fn commit(&self) -> Result<()> {
         self.each(|disk| {
             disk.device.commit()?;
@@ -100,7 +98,7 @@ impl<'a> SystemDisks<'a> {
     }
 }
 
-/// From this length on the disks write at the same time.
+/// From this length on the disks write in parallel.
 const LONG: usize = 256 << 10;
 
 impl BlockDevice for SystemDisks<'_> {

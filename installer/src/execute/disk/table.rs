@@ -1,8 +1,8 @@
-//! The partition table: written by the `gpt` crate, and believed only after reading both copies back.
+//! The partition table: written by the `gpt` crate, and trusted only after reading both copies back.
 //!
-//! The crate packs partitions to the front of the table, accepts overlaps, takes 512-byte sectors for granted
-//! and leaves the protective MBR to its caller. The plan's layout is contiguous and checked, the sector size
-//! is given, and [`verify`] compares everything with the plan.
+//! The crate packs partitions to the front of the table, accepts overlaps, assumes 512-byte sectors and leaves the protective MBR
+//! to its caller. The plan's layout is contiguous and checked, the sector size is given, and [`verify`] compares everything with
+//! the plan.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -22,7 +22,7 @@ use super::device::{self, AlignedBuffer, BlockDevice};
 use crate::plan::{Partition, SectorSize};
 use base::failure::{Class, Classify};
 
-/// Writes protective MBR, with code that boots the next device, and both copies of the table. No barrier.
+/// Writes the protective MBR, with code that boots the next device, and both copies of the table. Does not flush.
 pub(in crate::execute) fn write(
     device: &dyn BlockDevice,
     guid: Uuid,
@@ -31,7 +31,7 @@ pub(in crate::execute) fn write(
     let sector = device.sector();
     let written = (|| {
         let mut cached = Cached::new(device, 0, device.size().get());
-        // A disk of more sectors than fit the field is told as the largest number (UEFI 2.10, 5.2.3).
+        // A disk with more sectors than fit the field has the largest number there (UEFI 2.10, 5.2.3).
         let sectors = u32::try_from(device.size().get() / sector.bytes() - 1).unwrap_or(u32::MAX);
         let mut first = ProtectiveMBR::with_lb_size(sectors);
         first.set_bootcode(NEXT_DEVICE);
@@ -45,8 +45,8 @@ pub(in crate::execute) fn write(
     written.class(Class::DiskIo, || "writing the partition table".into())
 }
 
-/// How much of the start of a disk protective MBR, header and entries take. The second copy takes a sector less at
-/// the end: it has no MBR.
+/// The bytes of protective MBR, header and entries at the start of a disk. The second copy, at the end, is a sector shorter: it
+/// has no MBR.
 pub(in crate::execute) fn length(sector: SectorSize) -> u64 {
     /// 128 entries of 128 bytes (UEFI 2.10, 5.3.1).
     const ENTRIES: u64 = 128 * 128;
@@ -74,7 +74,7 @@ pub(in crate::execute) fn verify(
     checked.class(Class::DiskIo, || format!("reading the new partition table of {} back", device.describe()))
 }
 
-/// The error of the disk inside one of the crate's, which show its text and hide it from the chain of causes.
+/// The disk's error inside one of the crate's errors, which show its text and hide it from the chain of causes.
 fn of_table(error: GptError) -> anyhow::Error {
     match error {
         GptError::Io(error) | GptError::Header(HeaderError::Io(error)) => error.into(),
@@ -97,7 +97,7 @@ fn config(sector: SectorSize) -> GptConfig {
     GptConfig::new().logical_block_size(size)
 }
 
-/// The bytes of one copy of the entry array.
+/// The bytes of one copy of the array of entries.
 fn array(device: &dyn BlockDevice, disk: &GptDisk<Cached<'_>>, primary: bool) -> Result<Vec<u8>> {
     let header = if primary { disk.primary_header() } else { disk.backup_header() };
     let header = header.map_err(|error| anyhow::anyhow!("{error}"))?;

@@ -1,4 +1,4 @@
-//! Taking down what holds a disk, as the plan says: swap, arrays, and devices of the device mapper.
+//! Releasing what holds a disk, as the plan says: swap, arrays, and devices of the device mapper.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use base::command::{Invocation, Runner};
 use base::failure::{Class, Failure};
 use base::progress::Progress;
 
-/// Takes the holders down in their order. `sys` is sysfs. Nothing on a disk is written by this.
+/// Takes the holders down in order. `sys` is the mount point of sysfs. Writes nothing to a disk.
 pub fn take_down(holders: &[Holder], sys: &Path, runner: &dyn Runner, progress: &Progress) -> Result<()> {
     for holder in holders {
         let name = describe_holder(holder);
@@ -30,12 +30,12 @@ fn one(holder: &Holder, sys: &Path, runner: &dyn Runner) -> Result<()> {
         (HolderKind::Swap, ..) => runner.run(&Invocation::new("swapoff").arg(&holder.on)).map(drop),
         (HolderKind::Md, Some(device), _) => {
             let name = device.file_name().ok_or_else(|| anyhow!("{} has no name", device.display()))?;
-            // The same as what mdadm asks of the kernel to stop an array (Documentation/admin-guide/md.rst).
+            // The same request to the kernel by which mdadm stops an array (Documentation/admin-guide/md.rst).
             let state = sys.join("block").join(name).join("md/array_state");
             fs::write(&state, "clear").map_err(|error| anyhow!("writing {}: {error}", state.display()))
         }
         (HolderKind::Lvm | HolderKind::Crypt | HolderKind::Partition, _, Some(name)) => {
-            // udev looks at new devices for moments, and keeps them busy.
+            // udev probes new devices for moments, and keeps them busy.
             runner.run(&Invocation::new("dmsetup").args(["remove", "--retry", name])).map(drop)
         }
         _ => Err(anyhow!("nobody knows how to")),

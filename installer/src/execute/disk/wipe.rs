@@ -1,4 +1,4 @@
-//! Making what is on a disk unbootable, and the new partitions empty.
+//! Making the content of a disk unbootable, and the new partitions empty.
 
 use std::ops::Range;
 
@@ -8,17 +8,17 @@ use super::device::{self, AlignedBuffer, BlockDevice};
 use crate::inventory::{FoundPartition, Signature};
 use crate::plan::Partition;
 
-/// This much at either end of a disk or partition holds every boot sector, table and superblock that firmware
-/// or a kernel looks for.
+/// The bytes at either end of a disk or partition that hold every boot sector, table and superblock that firmware or a kernel
+/// looks for.
 const EDGE: usize = 1 << 20;
 
-/// Erases the old boot sector and table, each copy before the next, then both ends of each new partition, so
-/// that no old file system at the same place comes alive.
+/// Erases the old boot sector and table, each copy before the next, then both ends of each new partition, so that no old file
+/// system reappears at the same place.
 ///
-/// The first write is one sector, which a disk writes whole or not at all, and with it nothing starts any more: BIOS
-/// has its code there, and without the protective MBR there neither UEFI nor Linux takes the table for one.
+/// The first write is one sector, which a disk writes whole or not at all, and after it nothing boots: BIOS has its code there,
+/// and without the protective MBR neither UEFI nor Linux accepts the table.
 ///
-/// What `stays` says yes to is not touched.
+/// What `stays` returns true for is not touched.
 pub(in crate::execute) fn wipe(
     device: &dyn BlockDevice,
     partitions: &[Partition],
@@ -40,7 +40,7 @@ pub(in crate::execute) fn wipe(
     device::barrier(device)
 }
 
-/// Erases both ends of each new partition. No barrier.
+/// Erases both ends of each new partition. Does not flush.
 pub(in crate::execute) fn edges<'a>(
     device: &dyn BlockDevice,
     partitions: impl IntoIterator<Item = &'a Partition>,
@@ -53,7 +53,7 @@ pub(in crate::execute) fn edges<'a>(
     Ok(())
 }
 
-/// Erases a part of at most [`EDGE`] bytes, or nothing where it ends before it begins. No barrier.
+/// Erases a part of at most [`EDGE`] bytes, or nothing if the range is empty. Does not flush.
 pub(in crate::execute) fn erase(device: &dyn BlockDevice, part: Range<u64>) -> Result<()> {
     match part.end.saturating_sub(part.start) {
         0 => Ok(()),
@@ -61,11 +61,11 @@ pub(in crate::execute) fn erase(device: &dyn BlockDevice, part: Range<u64>) -> R
     }
 }
 
-/// What is erased around a mark: no sector is larger.
+/// What is erased around a signature: no sector is larger.
 const BLOCK: u64 = 4096;
 
-/// Erases what a disk is found by that has no part in the node. The primary table goes last and alone: while
-/// it is there, a run that begins again still finds the disk.
+/// Erases everything by which a disk without a part in the node is recognised. The primary table goes last and alone: while it is
+/// there, a run that begins again still finds the disk.
 pub(in crate::execute) fn clear(
     device: &dyn BlockDevice,
     signatures: &[Signature],
@@ -81,16 +81,16 @@ pub(in crate::execute) fn clear(
         let length = partition.size.get().next_multiple_of(device.sector().bytes());
         let start = partition.start.get();
         erase(start, length)?;
-        // Members of arrays have their mark at the end (Documentation/admin-guide/md.rst, versions 0.90 and 1.0).
+        // Members of arrays have their superblock at the end (Documentation/admin-guide/md.rst, versions 0.90 and 1.0).
         let rest = length.saturating_sub(EDGE as u64);
         erase(start + length - rest.min(EDGE as u64), rest)?;
     }
-    // Some marks lie further in or before the end of a partition, and are found without a table too.
+    // Some signatures lie further inside or before the end of a partition, and are found without a table too.
     let within = partitions.iter().map(|partition| (partition.start.get(), &partition.signatures[..]));
     for (start, signatures) in [(0, signatures)].into_iter().chain(within) {
         for found in signatures {
             let place = start.saturating_add(found.offset) / BLOCK * BLOCK;
-            // The first is for the end.
+            // The first edge is erased at the end.
             if place >= EDGE as u64 {
                 erase(place, BLOCK)?;
             }
@@ -102,16 +102,16 @@ pub(in crate::execute) fn clear(
     device::barrier(device)
 }
 
-/// Whether nothing is where file systems, volumes and RAID members have their marks. An empty partition table
-/// is nothing: it is in the boot sector and in one sector at each end, which begin with its signature. Another
-/// format may have no more than one sector there, such as LVM, whose label may be all that a volume has.
+/// Whether there is nothing where file systems, volumes and RAID members have their signatures. An empty partition table counts
+/// as nothing: it is in the boot sector and in one sector at each end, which begin with its signature. Another format may have no
+/// more than one sector there, such as LVM, whose label may be all that a volume has.
 pub(in crate::execute) fn is_blank(device: &dyn BlockDevice) -> Result<bool> {
     /// No header of a table is longer, whatever the sector size.
     const HEADER: usize = 512;
     let sector = usize::try_from(device.sector().bytes())?;
     let mut edge = AlignedBuffer::new(EDGE);
     device::read(device, 0, &mut edge)?;
-    // Boot code and a table of the old kind say so at their end; a RAID member's mark in their place does not.
+    // Boot code and an MBR table end with this signature; a RAID member's superblock at that place does not.
     if edge[HEADER - 2..HEADER] == [0x55, 0xaa] {
         edge[..HEADER].fill(0);
     }
@@ -122,7 +122,7 @@ pub(in crate::execute) fn is_blank(device: &dyn BlockDevice) -> Result<bool> {
     Ok(start_is_blank && edge.iter().all(|byte| *byte == 0))
 }
 
-/// Empties the header of a GPT (UEFI 2.10, 5.3.2), and nothing else.
+/// Erases the header of a GPT (UEFI 2.10, 5.3.2), and nothing else.
 fn forget_header(sector: &mut [u8]) {
     if sector.starts_with(b"EFI PART") {
         sector.fill(0);

@@ -14,7 +14,7 @@ use base::progress::Step;
 use medium::sources::{PayloadSource, Recheck, Verified};
 use model::release::Payload;
 
-/// So many chunks are on their way from the reader to the disk.
+/// The number of chunks on their way from the reader to the disk.
 const IN_FLIGHT: usize = 3;
 
 struct Chunk {
@@ -22,8 +22,8 @@ struct Chunk {
     filled: usize,
 }
 
-/// Writes `payload`, which `reader` gives, to the start of `partition`, the last sector filled up with zeros.
-/// Reading and checking go on while the disk writes.
+/// Writes `payload`, which `reader` gives, to the start of `partition`, with the last sector padded with zeros. Reading and
+/// checking go on while the disk writes.
 pub(in crate::execute) fn write(
     device: &dyn BlockDevice,
     partition: &Partition,
@@ -53,8 +53,8 @@ pub(in crate::execute) fn write(
     )
 }
 
-/// Hands buffers of [`CHUNK`] bytes from `give`, on a thread of its own, to `take`, so that both work at once. `give` tells
-/// how many bytes it has filled; fewer than all are the last.
+/// Passes buffers of [`CHUNK`] bytes from `give`, on a thread of its own, to `take`, so that both work in parallel. `give`
+/// returns the number of bytes that it has filled; a buffer that is not full is the last.
 fn in_flight(
     mut give: impl FnMut(&mut [u8]) -> Result<usize> + Send,
     mut take: impl FnMut(&mut [u8], usize) -> Result<()>,
@@ -65,7 +65,7 @@ fn in_flight(
         let _ = give_back.send(AlignedBuffer::new(CHUNK));
     }
     std::thread::scope(|scope| {
-        // Ends after the last bytes, after an error, or when nobody takes chunks any more.
+        // Ends after the last bytes, after an error, or when the receiver has stopped.
         scope.spawn(move || {
             for mut buffer in empty {
                 let filled = give(&mut buffer);
@@ -100,7 +100,7 @@ pub(in crate::execute) fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io:
     }
 }
 
-/// Reads `payload` back from `partition`. Where it differs, reads the source again to name the first byte.
+/// Reads `payload` back from `partition`. If it differs, reads the source again to name the first wrong byte.
 pub(in crate::execute) fn read_back(
     device: &dyn BlockDevice,
     partition: &Partition,
@@ -120,7 +120,7 @@ pub(in crate::execute) fn read_back(
             let what = format!("{what}, from its byte {place} on,");
             device::differs(&what, partition.start.get() + place, device)
         }
-        // Right when it was read once more: the disk does not say the same twice.
+        // The second read was right: the disk returns different bytes each time.
         None => {
             let what = format!("{what} does not read back as written from {}", device.describe());
             Failure::new(Class::DiskIo, what).hint(device::UNRELIABLE)
@@ -129,8 +129,7 @@ pub(in crate::execute) fn read_back(
     Err(failure.because(told).into())
 }
 
-/// Whether the disk has `payload` in `partition` already, read as [`read_back`] does. A disk that cannot be read there does
-/// not have it.
+/// Whether the disk has `payload` in `partition` already, read as [`read_back`] does. A read error counts as no.
 pub(in crate::execute) fn is_there(
     device: &dyn BlockDevice,
     partition: &Partition,
@@ -146,7 +145,7 @@ pub(in crate::execute) fn is_there(
     }
 }
 
-/// Checks as many bytes at the start of `partition` as `payload` has.
+/// Checks the first bytes of `partition`, as many as `payload` has.
 fn is_right(
     device: &dyn BlockDevice,
     partition: &Partition,

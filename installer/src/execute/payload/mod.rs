@@ -1,4 +1,4 @@
-//! What goes onto the partitions: the OS image, the container images, the files of the node.
+//! What is written to the partitions: the OS image, the container images, the files of the node.
 
 pub(super) mod image;
 pub(super) mod node_files;

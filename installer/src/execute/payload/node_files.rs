@@ -31,22 +31,22 @@ pub(in crate::execute) struct NodeFiles {
     machine_id: String,
     manifest: Vec<u8>,
     installed: Secret,
-    /// What the node remembers of its network cards; none where its document names none.
+    /// The network cards that the node remembers; `None` if its document names none.
     cards: Option<String>,
     fleet: Option<Secret>,
 }
 
 impl NodeFiles {
-    /// Draws the node's identity.
+    /// Generates the node's identity.
     pub(in crate::execute) fn new(texts: &NodeTexts, release: &Release, cards: &Remembered) -> Self {
         let NodeTexts { document, fleet, installed, .. } = texts.clone();
-        // As machine-id(5) wants it.
+        // The format of machine-id(5).
         let machine_id = format!("{}\n", Uuid::new_v4().simple());
         let cards = (!cards.is_empty()).then(|| cards.to_text());
         Self { document, machine_id, manifest: release.to_bytes(), installed, cards, fleet }
     }
 
-    /// Names, content and modes.
+    /// Name, content and mode of each file.
     fn files(&self) -> Vec<(&'static str, &[u8], u32)> {
         let mut files = vec![
             (DOCUMENT, self.document.expose().as_bytes(), 0o600),
@@ -59,7 +59,6 @@ impl NodeFiles {
         files
     }
 
-    /// Writes them to the partition mounted at `root`.
     pub(in crate::execute) fn write(&self, root: &Path) -> Result<()> {
         directory(root, 0o700)?;
         for (name, bytes, mode) in self.files() {
@@ -69,7 +68,7 @@ impl NodeFiles {
         Ok(())
     }
 
-    /// Reads them back from the partition mounted anew at `root`.
+    /// Reads them back from the partition, mounted again at `root`.
     pub(in crate::execute) fn verify(&self, root: &Path) -> Result<()> {
         let written = self.files().into_iter().map(|(name, bytes, _)| WrittenFile {
             path: name.into(),
@@ -83,7 +82,7 @@ impl NodeFiles {
     }
 }
 
-/// The log of an install, kept in memory until there is a place for it on the disk.
+/// The log of an install, kept in memory until the disk has a place for it.
 #[derive(Clone, Default)]
 pub(in crate::execute) struct InstallLog {
     text: Book,

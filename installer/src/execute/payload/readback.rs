@@ -16,22 +16,19 @@ use base::digest::{Digest, Hasher};
 use base::failure::{Class, Classify, Failure};
 use base::parallel::{for_each_interruptible, locked};
 
-/// How much is read at once.
 const PIECE: usize = 1 << 20;
 
 /// A file as it was written.
 pub(in crate::execute) struct WrittenFile<'a> {
-    /// Where, below the root of its file system.
     pub(in crate::execute) path: PathBuf,
-    /// What a person calls it.
     pub(in crate::execute) name: String,
     pub(in crate::execute) size: u64,
     pub(in crate::execute) digest: Digest,
-    /// Gives the right bytes again, to find the first wrong one.
+    /// Opens the right bytes again, to find the first wrong one.
     pub(in crate::execute) again: Box<dyn Fn() -> Result<Box<dyn Read + 'a>> + Sync + 'a>,
 }
 
-/// Reads each file below `root` and compares it with what was written. `advance` hears of bytes that were read.
+/// Reads each file below `root` and compares it with what was written. `advance` receives the bytes as they are read.
 pub(in crate::execute) fn check(
     root: &Path,
     written: &[WrittenFile<'_>],
@@ -68,14 +65,14 @@ fn one(root: &Path, file: &WrittenFile<'_>, heard: &mut dyn FnMut(u64) -> Result
     }
     let place = match first_difference(&path, file)? {
         Some(place) => format!("from its byte {place} on, "),
-        // Right when it was read once more: the disk does not say the same twice.
+        // The second read was right: the disk returns different bytes each time.
         None => String::new(),
     };
     let what = format!("{}, {place}does not read back as written ({})", file.name, file.path.display());
     Err(Failure::new(Class::DiskIo, what).hint(device::UNRELIABLE).into())
 }
 
-/// The first byte that differs from what was written, or is missing.
+/// The position of the first byte that differs from what was written, or is missing.
 fn first_difference(path: &Path, file: &WrittenFile<'_>) -> Result<Option<u64>> {
     let mut found = File::open(path).class(Class::DiskIo, || format!("opening {}", path.display()))?;
     let mut good = (file.again)()?;

@@ -1,10 +1,10 @@
-//! Seeding: container images go from where they are straight into containerd's store, each blob once.
+//! Seeding: container images go from their source straight into containerd's store, each blob once.
 //!
-//! A blob is hashed while it is written and gets its name when it is whole and right, so a name in the store is never
-//! a lie, however this process ends. Blobs on this machine are read one after the other, in the order of the release
-//! manifest, which is that on the disc: one thread reads and hashes while another writes. Blobs on servers come
-//! several at a time, the largest first. The file system is flushed once, at the end: nothing counts before the
-//! commit of the install, and a flush for each of hundreds of small files costs more than all of their bytes.
+//! A blob is hashed while it is written and gets its name when it is complete and right, so a name in the store can be trusted,
+//! however this process ends. Blobs on this machine are read one after the other, in the order of the release manifest, which is
+//! that on the disc: one thread reads and hashes while another writes. Blobs on servers are downloaded several at a time, the
+//! largest first. The file system is flushed once, at the end: nothing counts before the commit of the install, and a flush for
+//! each of hundreds of small files costs more than all of their bytes.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -30,14 +30,14 @@ use medium::sources::{PayloadSource, Place, Seen, Verified, fetch_again};
 use model::config::Role;
 use model::release::{Payload, Release};
 
-/// How much is read and written at once from this machine.
+/// The bytes read and written at once from this machine.
 const CHUNK: usize = 1 << 20;
-/// So many chunks are between the reader and the writer.
+/// The number of chunks between the reader and the writer.
 const IN_FLIGHT: usize = 6;
-/// How much is read and written at once from a server.
+/// The bytes read and written at once from a server.
 const PIECE: usize = 256 << 10;
 
-/// Puts the images that `role` needs into the store below `root`, which stands for `/var` of a node.
+/// Puts the images that `role` needs into the store below `root`, which is the `/var` of a node.
 pub fn seed_store(
     source: &dyn PayloadSource,
     release: &Release,
@@ -60,15 +60,15 @@ pub fn seed_store(
 #[derive(Clone, Copy)]
 pub(in crate::execute) struct Seeding<'a> {
     pub(in crate::execute) source: &'a dyn PayloadSource,
-    /// Says where the store lies, and which images need a blob.
+    /// Says where the store is, and which images need a blob.
     pub(in crate::execute) release: &'a Release,
-    /// What was hashed before.
+    /// The payloads that were hashed before.
     pub(in crate::execute) seen: &'a Seen,
     pub(in crate::execute) cancel: &'a Cancel,
 }
 
 impl Seeding<'_> {
-    /// Puts blobs and metadata into the store on the partition mounted at `root`, and flushes its file system.
+    /// Writes blobs and metadata into the store on the partition mounted at `root`, and flushes its file system.
     pub(in crate::execute) fn seed(
         self,
         root: &Path,
@@ -76,7 +76,7 @@ impl Seeding<'_> {
         metadata: Option<&Payload>,
         step: &mut Step,
     ) -> Result<()> {
-        // Opened before the first write, for it tells of the errors of writing since then (syncfs(2)).
+        // Opened before the first write: syncfs(2) reports write errors since then.
         let filesystem = File::open(root).class(Class::DiskIo, || format!("opening {}", root.display()))?;
         let store = Store::prepare(root, &self.release.containerd)?;
         let work = Work { seeding: self, store: &store, step: Mutex::new(step) };
@@ -93,7 +93,7 @@ impl Seeding<'_> {
         flushed.class(Class::DiskIo, || format!("flushing the container images in {}", root.display()))
     }
 
-    /// How many bytes of `blobs` an earlier run has left below `root`, by the looks of it: each is read before it is kept.
+    /// The bytes of `blobs` that an earlier run seems to have left below `root`: each blob is read before it is kept.
     pub(in crate::execute) fn there(self, root: &Path, blobs: &[Payload]) -> u64 {
         let store = Store::at(root, &self.release.containerd);
         let is_there = |blob: &&Payload| {
@@ -102,7 +102,7 @@ impl Seeding<'_> {
         blobs.iter().filter(is_there).map(|blob| blob.size).sum()
     }
 
-    /// Reads blobs and metadata back from the partition, mounted anew at `root`.
+    /// Reads blobs and metadata back from the partition, mounted again at `root`.
     pub(in crate::execute) fn read_back(
         self,
         root: &Path,
@@ -134,14 +134,13 @@ impl Seeding<'_> {
     }
 }
 
-/// Seeding under way.
 struct Work<'a> {
     seeding: Seeding<'a>,
     store: &'a Store,
     step: Mutex<&'a mut Step>,
 }
 
-/// What a reader hands to the writer. One that is not full is the last of its blob.
+/// Bytes from a reader to the writer. A chunk that is not full is the last of its blob.
 struct Chunk {
     buffer: Vec<u8>,
     filled: usize,
@@ -152,14 +151,14 @@ impl Work<'_> {
         locked(&self.step).advance(bytes);
     }
 
-    /// What was counted of a payload that has to come again.
+    /// Subtracts the progress of a payload that has to be copied again.
     fn take_back(&self, bytes: u64) {
         let mut step = locked(&self.step);
         let rest = step.bytes().saturating_sub(bytes);
         step.back_to(rest);
     }
 
-    /// Whether the store has the blob already; one that is there and wrong goes.
+    /// Whether the store has the blob already; one with wrong content is removed.
     fn has(&self, blob: &Payload) -> Result<bool> {
         let path = self.store.blob(&blob.sha256);
         let what = || format!("reading {}", path.display());
@@ -174,7 +173,7 @@ impl Work<'_> {
                     return Ok(true);
                 }
                 Err(error) if class_of(&error) != Class::DiskIo => return Err(error).with_context(what),
-                // It is damaged, or lies where the disk cannot be read.
+                // It is damaged, or the disk cannot be read there.
                 _ => {}
             }
         }
@@ -182,8 +181,8 @@ impl Work<'_> {
         Ok(false)
     }
 
-    /// Copies one payload in this thread to what `begin` makes, again where it comes damaged over a network. `go_on` is
-    /// asked before each piece.
+    /// Copies one payload in this thread to a new file of `begin`, again if it arrives damaged over a network. `go_on` is called
+    /// before each piece.
     fn fetch(
         &self,
         payload: &Payload,
@@ -198,7 +197,7 @@ impl Work<'_> {
         fetch_again(copy, |_| self.take_back(copied.take()))
     }
 
-    /// `copied` is how many bytes of it were told of as done.
+    /// `copied` is the number of its bytes that were reported as done.
     fn copy(
         &self,
         payload: &Payload,
@@ -211,7 +210,7 @@ impl Work<'_> {
         loop {
             self.seeding.cancel.check()?;
             go_on()?;
-            // A piece for the disk, not what one packet of the network brings.
+            // A whole piece for the disk, not what one packet of the network brings.
             let filled = fill(&mut reader, &mut buffer)?;
             file.write(&buffer[..filled])?;
             self.advance(filled as u64);
@@ -237,7 +236,7 @@ impl Work<'_> {
         }
         let (seeding, to_read) = (self.seeding, missing.clone());
         thread::scope(|scope| {
-            // Ends after the last blob, after an error, or when nobody takes chunks any more.
+            // Ends after the last blob, after an error, or when the receiver has stopped.
             scope.spawn(move || {
                 for blob in to_read {
                     if read(seeding, blob, &empty, &hand_over).is_none() {
@@ -252,7 +251,6 @@ impl Work<'_> {
         })
     }
 
-    /// Writes one blob from the chunks that come.
     fn write(
         &self,
         blob: &Payload,
@@ -273,7 +271,7 @@ impl Work<'_> {
         }
     }
 
-    /// Blobs of servers: several at a time. The first failure is the one that is told; it stops the others.
+    /// Blobs of servers: several at a time. The first failure is the one that is reported; it stops the others.
     fn at_once(&self, mut blobs: Vec<&Payload>) -> Result<()> {
         blobs.sort_by_key(|blob| std::cmp::Reverse(blob.size));
         for_each_interruptible(&blobs, AT_ONCE, |blob, go_on| {
@@ -288,7 +286,7 @@ impl Work<'_> {
     }
 }
 
-/// Reads one blob into empty chunks; `None` when that was the end of the work.
+/// Reads one blob into empty chunks; `None` after the end of the work.
 fn read(
     seeding: Seeding<'_>,
     blob: &Payload,

@@ -1,7 +1,7 @@
-//! The persistent partition: where containerd's store lies on it, and files that come into being whole.
+//! The persistent partition: where containerd's store is on it, and files that appear only when they are complete.
 //!
-//! The partition is `/var` of the node. Names and modes are those that containerd itself uses
-//! (its content store and its metadata plugin), so that it finds everything where it would have put it.
+//! The partition is `/var` of the node. Names and modes are those that containerd itself uses (its content store and its metadata
+//! plugin), so that it finds everything where it would have put it.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -15,7 +15,8 @@ use base::digest::Digest;
 use base::failure::{Class, Classify};
 use model::release::Containerd;
 
-/// So many blobs are fetched at once from servers, and files read back. More do not make a busy link faster, and registries limit them.
+/// The number of blobs that are downloaded in parallel from servers, and of files that are read back in parallel. More do not
+/// make a busy link faster, and registries limit them.
 pub(in crate::execute) const AT_ONCE: usize = 5;
 /// containerd's directories below its root, parents first, with their modes.
 const DIRECTORIES: [(&str, u32); 5] = [
@@ -26,22 +27,21 @@ const DIRECTORIES: [(&str, u32); 5] = [
     ("io.containerd.metadata.v1.bolt", 0o711),
 ];
 
-/// Where files lie until they are whole, below containerd's root. Not in containerd's own `ingest`, whose entries it
-/// expects to be its own.
+/// Where files are until they are complete, below containerd's root. Not in containerd's own `ingest`, whose entries it expects
+/// to be its own.
 const UNFINISHED: &str = "nqrust-unfinished";
 
-/// The mode that containerd gives a blob when it commits it: nobody writes to it any more.
+/// The mode that containerd gives a blob when it commits it: read-only.
 const BLOB: u32 = 0o444;
 
-/// containerd's store on the mounted partition.
 #[derive(Debug)]
 pub(in crate::execute) struct Store {
     root: PathBuf,
 }
 
 impl Store {
-    /// Makes the directories of the store below `partition`, or takes those that are there, without what an earlier
-    /// run has left unfinished.
+    /// Makes the directories of the store below `partition`, or takes those that exist, without the unfinished files of an
+    /// earlier run.
     pub(in crate::execute) fn prepare(partition: &Path, containerd: &Containerd) -> Result<Self> {
         let mut root = partition.to_owned();
         for part in containerd.on_partition().split('/') {
@@ -58,32 +58,27 @@ impl Store {
         Ok(store)
     }
 
-    /// The store below `partition`, as it is.
     pub(in crate::execute) fn at(partition: &Path, containerd: &Containerd) -> Self {
         Self { root: partition.join(containerd.on_partition()) }
     }
 
-    /// Where the metadata database lies.
     pub(in crate::execute) fn metadata(&self) -> PathBuf {
         self.root.join(containerd::METADATA)
     }
 
-    /// Where a blob lies.
     pub(in crate::execute) fn blob(&self, digest: &Digest) -> PathBuf {
         self.root.join(containerd::BLOBS).join(digest.to_string())
     }
 
-    /// Begins a blob.
     pub(in crate::execute) fn begin_blob(&self, digest: &Digest) -> Result<UnfinishedFile> {
         UnfinishedFile::begin(self.root.join(UNFINISHED).join(digest.to_string()), self.blob(digest), BLOB)
     }
 
-    /// Begins the metadata database.
     pub(in crate::execute) fn begin_metadata(&self) -> Result<UnfinishedFile> {
         UnfinishedFile::begin(self.root.join(UNFINISHED).join("meta.db"), self.metadata(), 0o644)
     }
 
-    /// Leaves what containerd knows, and nothing else.
+    /// Removes everything that containerd does not know.
     pub(in crate::execute) fn clear(&self) -> Result<()> {
         let path = self.root.join(UNFINISHED);
         match fs::remove_dir_all(&path) {
@@ -94,7 +89,7 @@ impl Store {
     }
 }
 
-/// Makes one directory, or takes the one there is, with exactly `mode`.
+/// Makes one directory, or takes the one that exists, with exactly `mode`.
 pub(in crate::execute) fn directory(path: &Path, mode: u32) -> Result<()> {
     let made = match fs::create_dir(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
@@ -103,8 +98,8 @@ pub(in crate::execute) fn directory(path: &Path, mode: u32) -> Result<()> {
     made.class(Class::DiskIo, || format!("making the directory {}", path.display()))
 }
 
-/// A file that gets its name when it is whole. Whoever finds it under that name finds all of it, however this process
-/// ends; that it lasts through a power cut takes a flush of the file system after [`UnfinishedFile::finish`].
+/// A file that gets its name when it is complete. Whoever finds it under that name finds all of it, however this process ends; to
+/// survive a power cut it needs a flush of the file system after [`UnfinishedFile::finish`].
 #[derive(Debug)]
 pub(in crate::execute) struct UnfinishedFile {
     file: File,
@@ -120,7 +115,6 @@ impl UnfinishedFile {
         Ok(Self { file, path, finished, mode })
     }
 
-    /// Adds bytes at the end.
     pub(in crate::execute) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).class(Class::DiskIo, || format!("writing {}", self.finished.display()))
     }
@@ -134,7 +128,7 @@ impl UnfinishedFile {
 }
 
 impl Drop for UnfinishedFile {
-    /// A file without its end makes room for the next attempt. After [`UnfinishedFile::finish`] there is none.
+    /// Removes an incomplete file. After [`UnfinishedFile::finish`] there is none.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }

@@ -1,8 +1,8 @@
-//! Unpacking: the live system's containerd turns the layers of seeded images into snapshots on the new node, so that
-//! first pods start at once. It is the containerd of the same OS image that the node runs.
+//! Unpacking: the live system's containerd turns the layers of seeded images into snapshots on the new node, so that the first
+//! pods start at once. It is the containerd of the same OS image that the node runs.
 //!
-//! Only here does a daemon work on the new node's file system: the layout of snapshots is containerd's own business.
-//! Its socket, state and configuration lie below `/run`; it knows no runtime and starts no container.
+//! Only here does a daemon work on the new node's file system: the layout of snapshots is internal to containerd. Its socket,
+//! state and configuration are below `/run`; it has no runtime and starts no container.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use model::release::Containerd;
 /// For the start, each image, and the stop. Gigabytes of small files take minutes on a slow disk.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// The snapshotter that kubelets use.
+/// The default snapshotter of kubelets.
 const SNAPSHOTTER: &str = "overlayfs";
 
 /// What unpacking needs, and nothing that touches the machine outside the root directory.
@@ -43,17 +43,16 @@ disabled_plugins = [
 ]
 "#;
 
-/// The containerd that unpacks, and a directory for what it needs while it runs.
+/// The containerd that unpacks, and a directory for its files while it runs.
 #[derive(Clone, Debug)]
 pub struct Unpacking {
-    /// How it is called.
     pub programs: Programs,
-    /// An existing directory whose path is short.
+    /// An existing directory; its path is short because it holds a socket.
     pub run: PathBuf,
 }
 
 impl Unpacking {
-    /// The containerd of the live system. It ends when this process does, however that comes.
+    /// The containerd of the live system. It ends when this process ends, in any way.
     #[must_use]
     pub fn of_live_system() -> Self {
         let programs = Programs {
@@ -65,7 +64,7 @@ impl Unpacking {
         Self { programs, run: "/run".into() }
     }
 
-    /// Whether the programs are there; asked before anything is written.
+    /// Fails if a program is missing; called before anything is written.
     pub(in crate::execute) fn check(&self, runner: &dyn Runner) -> Result<()> {
         let Programs { containerd, ctr, .. } = &self.programs;
         for program in [containerd, ctr] {

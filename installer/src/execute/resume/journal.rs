@@ -1,8 +1,8 @@
-//! The journal: a small file on the configuration partition of a disk whose install is under way.
+//! The journal: a small file on the configuration partition of a disk whose install is unfinished.
 //!
-//! It is written when the OS image is in its slot and the file systems are made, and removed when the node document
-//! comes, so that no node has one. It says of which install the disk holds the beginning. That is a hint and never a
-//! proof: whoever goes on from it reads everything that is there before relying on it.
+//! It is written when the OS image is in its slot and the file systems are made, and removed when the node document is written,
+//! so that no node has one. It says of which install the disk holds the beginning. That is a hint and never a proof: a run that
+//! continues reads everything that is there before relying on it.
 
 use std::fs;
 use std::io;
@@ -20,30 +20,29 @@ use base::size::ByteSize;
 /// Its name on the configuration partition.
 pub(in crate::execute) const JOURNAL: &str = "install-journal.json";
 
-/// The version of the format, and of what an installer leaves on a disk that it has not finished.
+/// The version of the format, and of what an installer leaves on an unfinished disk.
 const VERSION: u32 = 1;
 
-/// A journal is a fraction of that.
+/// The largest journal that is read; real ones are much smaller.
 const LONGEST: u64 = 64 << 10;
 
-/// What a journal says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::execute) struct Journal {
     version: u32,
-    /// Product and version, for a person.
+    /// Product and version, for people.
     pub(in crate::execute) product: String,
-    /// Of everything that the parts of an install must have in common to be continued.
+    /// Of everything that two runs must have in common for one to continue the other.
     pub(in crate::execute) fingerprint: Digest,
 }
 
-/// What any version has.
+/// The fields that every version has.
 #[derive(Deserialize)]
 struct Versioned {
     version: u32,
 }
 
-/// What the fingerprint is of. The identities of the partitions follow from that of the table, which a continued install
-/// takes over; what goes elsewhere or is written anew each time, such as the node document, has no part in it.
+/// What the fingerprint covers. The identities of the partitions follow from that of the table, which a continued install takes
+/// over; what is written elsewhere or anew each time, such as the node document, is left out.
 #[derive(Serialize)]
 struct Content<'a> {
     product: &'a str,
@@ -56,7 +55,7 @@ struct Content<'a> {
 }
 
 impl Journal {
-    /// That of an install by `plan`.
+    /// The journal of an install by `plan`.
     pub(in crate::execute) fn of(plan: &Plan) -> Result<Self> {
         let payloads = plan.steps.iter().flat_map(|step| match step {
             Step::Image { payload, .. } => vec![payload.sha256],
@@ -83,10 +82,10 @@ impl Journal {
             .class(Class::DiskIo, || "storing the journal".into())
     }
 
-    /// Reads it from the configuration partition, mounted at `root`; `None` where there is none.
+    /// Reads it from the configuration partition, mounted at `root`; `None` if there is none.
     ///
     /// # Errors
-    /// What is there is no journal of this version.
+    /// The file is no journal of this version.
     pub(in crate::execute) fn read(root: &Path) -> Result<Option<Self>> {
         let path = root.join(JOURNAL);
         match fs::symlink_metadata(&path) {

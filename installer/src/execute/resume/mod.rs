@@ -1,4 +1,4 @@
-//! Going on with an install that was interrupted: its journal, whether there is one, and what of it is taken over.
+//! Continuing an interrupted install: its journal, whether there is one, and what of it is taken over.
 
 pub(super) mod journal;
 pub(super) mod take_over;

@@ -1,4 +1,5 @@
-//! Taking over a file system of an unfinished install: it is checked, and what has no place in the continued one goes.
+//! Taking over a file system of an unfinished install: it is checked, and files that the continued install does not need are
+//! removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,14 +17,14 @@ use crate::execute::payload::store::Store;
 use crate::plan::{Filesystem, PartitionName, Plan, Step};
 use base::failure::{Class, Classify, class_of};
 
-/// The directory in which a check puts what it finds without a name. It belongs to the file system.
+/// The directory in which `e2fsck` puts files without a name. It belongs to the file system.
 const FOUND: &str = "lost+found";
 
-/// Whether the file system of an unfinished install on `node`, a partition of `device`, is taken over. One that stays by the
-/// plan and cannot be taken over is told.
+/// Whether the file system of an unfinished install on `node`, a partition of `device`, is taken over. If the plan would continue
+/// with it and it cannot be taken over, that is a warning.
 ///
 /// # Errors
-/// Somebody said stop.
+/// The install was asked to stop.
 pub(in crate::execute) fn take_over(
     plan: &Plan,
     effects: &RunEffects<'_>,
@@ -51,7 +52,7 @@ pub(in crate::execute) fn take_over(
     }
 }
 
-/// The files that a continued install has a use for.
+/// The files that a continued install needs.
 fn kept(plan: &Plan, name: PartitionName) -> BTreeSet<PathBuf> {
     let store = Store::at(Path::new(""), &plan.release.containerd);
     let blobs = plan.steps.iter().flat_map(|step| match step {
@@ -65,8 +66,8 @@ fn kept(plan: &Plan, name: PartitionName) -> BTreeSet<PathBuf> {
     }
 }
 
-/// Removes everything from the file system mounted at `root` but the files `keep`, whose paths are relative to it, and
-/// the directories that lead to them. What is no regular file or no directory where one should be goes too.
+/// Removes everything from the file system mounted at `root` except the files `keep`, whose paths are relative to it, and the
+/// directories that lead to them. Anything there that is no regular file, or no directory, as expected, is removed too.
 fn sweep(root: &Path, keep: &BTreeSet<PathBuf>) -> Result<()> {
     let leads: BTreeSet<_> = keep.iter().flat_map(|path| path.ancestors().skip(1)).collect();
     let leads = |path: &Path| path == Path::new(FOUND) || leads.contains(path);
@@ -83,7 +84,7 @@ fn within(
     let entries = fs::read_dir(&place).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     for entry in entries.class(Class::DiskIo, || format!("listing {}", place.display()))? {
         let (path, full) = (directory.join(entry.file_name()), entry.path());
-        // Of the entry itself: a link leads nowhere here.
+        // Of the entry itself: links are not followed.
         let kind = entry.file_type().class(Class::DiskIo, || format!("looking at {}", full.display()))?;
         let removed = match (kind.is_dir(), kind.is_file()) {
             (true, _) if leads(&path) => {
@@ -120,7 +121,7 @@ mod tests {
         }
         fs::write(root.join("lost+found/#12"), b"found").unwrap();
         fs::write(outside.join("file"), b"outside").unwrap();
-        // A link where a kept file should be, one where a directory of kept files should be, and one elsewhere.
+        // A link in place of a kept file, one in place of a directory of kept files, and one elsewhere.
         symlink(outside.join("file"), root.join("store/blobs/two")).unwrap();
         symlink(&outside, root.join("linked")).unwrap();
         symlink(&outside, root.join("log/link")).unwrap();

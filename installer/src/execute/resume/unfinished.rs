@@ -1,7 +1,7 @@
 //! Whether a disk holds the beginning of the install that a plan is for. Only reads.
 //!
-//! The plan of an install that is continued is the one that would be made now, with the identity of the partition table
-//! that is there: all other identities follow from it, so that what is on the disk is right for the new plan.
+//! The plan of a continued install is the one that would be made now, with the identity of the partition table that is there: all
+//! other identities follow from it, so that what is on the disk is right for the new plan.
 
 use anyhow::{Context, Result, bail};
 use uuid::Uuid;
@@ -13,8 +13,8 @@ use crate::plan::{Partition, PartitionName, Plan};
 use base::progress::Progress;
 use formats::partition_table::{self, Table};
 
-/// The plan to carry out on `device`, the disk of `plan`: that plan, or where the disk holds an unfinished install of the
-/// same content, the plan that continues it. `again` makes the same plan for another identity of the partition table.
+/// The plan to carry out on `device`, the disk of `plan`: that plan, or if the disk holds an unfinished install of the same
+/// content, the plan that continues it. `again` makes the same plan for another identity of the partition table.
 pub fn take_up(
     plan: Plan,
     device: &dyn BlockDevice,
@@ -42,7 +42,7 @@ fn unfinished(
     host: &dyn Host,
     again: &dyn Fn(Uuid) -> Result<Plan>,
 ) -> Result<Option<Plan>> {
-    // The halves of a mirror may differ where a write was under way; which of them a file system would see is left to chance.
+    // The halves of a mirror may differ after an interrupted write, and a file system would see either of them.
     if plan.mirror.is_some() {
         return Ok(None);
     }

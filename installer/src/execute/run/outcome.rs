@@ -1,21 +1,19 @@
-//! In what state a run that failed leaves the disks, in words.
+//! Says in which state a failed run leaves the disks.
 
 use crate::plan::{Plan, Step, Target};
 use base::failure::{Failure, class_of};
 
-/// How far the writes of a run have come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DiskTouched {
     #[default]
     Nothing,
     OtherDisks,
     System,
-    /// The commit of one disk.
     Committed,
 }
 
 impl DiskTouched {
-    /// How far they come with `step`.
+    /// How far the writes have come in `step`.
     pub(super) fn by(step: &Step) -> Self {
         match step {
             Step::VerifyMedium { .. } => Self::Nothing,
@@ -25,7 +23,7 @@ impl DiskTouched {
     }
 }
 
-/// Says what state the failure of `step` leaves the disks in. `begun` says that the next run continues this one.
+/// Says in which state the failure of `step` leaves the disks. `begun`: the next run continues this one.
 pub(super) fn told(
     error: anyhow::Error,
     step: &Step,

@@ -19,7 +19,7 @@ use medium::sources::{Compared, Place, changed, compare, fetch_again};
 use model::release::Payload;
 
 impl Run<'_, '_> {
-    /// Compares what the medium boots from, which costs some MiB, and ends the install where that was changed.
+    /// Compares what the medium boots from, which costs some MiB, and ends the install if that was changed.
     fn verify_boot_parts(&self, id: &str) -> Result<()> {
         let RunEffects { source, cancel, progress, .. } = *self.effects;
         match compare(source, &self.plan.release, Scope::Boot, None, &|| Ok(cancel.check()?))? {
@@ -35,7 +35,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Hashes what is on this machine; what is on a server is hashed on its way, and asked for now.
+    /// Hashes what is on this machine; what is on a server is hashed during the download, and only requested now.
     pub(super) fn verify_medium(&mut self, id: &str, payloads: &[Payload]) -> Result<()> {
         self.verify_boot_parts(id)?;
         let RunEffects { source, cancel, progress, .. } = *self.effects;

@@ -1,4 +1,4 @@
-//! Runs that go on where an earlier one was cut off.
+//! Runs that continue an earlier, interrupted one.
 
 use nqrust_checker::Verdict;
 use nqrust_checker::crash::Entry;
@@ -12,7 +12,7 @@ use base::failure::render;
 const IMAGE: &str = "live/rootfs.squashfs";
 const BLOBS: [&str; 2] = ["images/blobs/sha256/one", "images/blobs/sha256/two"];
 
-/// A run that was recorded from its beginning to its end on a disk that was empty.
+/// A recorded run from beginning to end on a disk that was empty.
 fn whole() -> Crash {
     let crash = Crash::new(512, |_, _| {});
     crash.install().unwrap();
@@ -25,7 +25,7 @@ fn place(crash: &Crash, bytes: &[u8], name: PartitionName) -> u64 {
     recording.place_of(bytes, crash.bench.plan.partition(name).unwrap())
 }
 
-/// How many requests come before the node document, when all images are stored and read back.
+/// The number of requests before the node document, when all images are stored and read back.
 fn before_the_node(crash: &Crash) -> usize {
     let document = place(crash, b"hush-token", PartitionName::Config);
     let recording = crash.disk.recording.as_ref().unwrap().lock().unwrap();
@@ -35,12 +35,10 @@ fn before_the_node(crash: &Crash) -> usize {
 }
 
 impl Crash {
-    /// How often a payload was fetched.
     fn fetched(&self, path: &str) -> usize {
         self.bench.medium.openings.lock().unwrap().get(path).copied().unwrap_or_default()
     }
 
-    /// How often the OS image and the two blobs were fetched.
     fn fetched_all(&self) -> [usize; 3] {
         [IMAGE, BLOBS[0], BLOBS[1]].map(|path| self.fetched(path))
     }
@@ -131,7 +129,7 @@ fn another_release_begins_anew_and_says_of_which_the_other_was() {
 #[test]
 fn a_power_cut_at_any_moment_of_a_continued_install_leaves_nothing_that_boots_half() {
     let cut = whole();
-    // Both what is kept and what is written anew.
+    // In both what is kept and what is written again.
     let blob = place(&cut, &content(BLOBS[1])[..200], PartitionName::Persistent);
     let again = cut.again(before_the_node(&cut), |disk| flip(disk, blob));
     again.install().unwrap();

@@ -1,4 +1,4 @@
-//! Every moment of an install at which the power may fail, judged by a checker that knows nothing of the installer.
+//! Every moment of an install at which the power may fail, judged by a checker that shares no code with the installer.
 
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::plan::{EspContent, Step};
 use base::digest::Digest;
 use model::release::{MANIFEST, Payload, Purpose, Release};
 
-/// Random parts of the writes between two flushes. `make soak` takes other numbers from `NQRUST_SEED`.
+/// Random parts of the writes between two flushes. `make soak` sets other numbers in `NQRUST_SEED`.
 fn seeds() -> Vec<u64> {
     let given = std::env::var("NQRUST_SEED").ok().map(|seed| seed.parse().unwrap());
     [6].into_iter().chain(given).collect()
@@ -25,7 +25,6 @@ const OTHER: uuid::Uuid = uuid::uuid!("5f6d2d3c-7f0e-4c55-8f55-0d2f5a8b9c01");
 pub(super) struct Crash {
     pub(super) bench: Bench,
     pub(super) disk: Arc<TestDisk>,
-    /// The old state.
     old: tempfile::NamedTempFile,
 }
 
@@ -76,7 +75,7 @@ impl Crash {
         next
     }
 
-    /// Makes the plan anew, for the disk as it is, and looks for an unfinished install there, as the command does.
+    /// Makes the plan again, for the disk as it is, and looks for an unfinished install there, as the command does.
     fn take_up(&mut self, release: &Release) {
         let inventory =
             crate::inventory::Inventory { disks: vec![super::keep::scan(&&*self.disk, "vda")], nics: vec![] };
@@ -88,12 +87,12 @@ impl Crash {
         self.bench.plan = plan;
     }
 
-    /// Judges every state in between; returns how many there were of each kind: old, not bootable, complete.
+    /// Judges every state in between; returns the number of states of each kind: old, not bootable, complete.
     pub(super) fn judge(&self, subsets: usize) -> [usize; 3] {
         self.judge_and(subsets, |_| false)
     }
 
-    /// As [`Crash::judge`]; `old` says which states still have all of the old system although bytes differ.
+    /// Like [`Crash::judge`]; `old` says which states still have all of the old system although bytes differ.
     fn judge_and(&self, subsets: usize, old: impl Fn(&State<'_>) -> bool) -> [usize; 3] {
         let recording = self.disk.recording.as_ref().unwrap().lock().unwrap();
         let Recording { entries, data } = &*recording;
@@ -113,7 +112,7 @@ impl Crash {
                     Verdict::Half(_) => return holes.push(state.to_string()),
                 };
                 counts[kind] += 1;
-                // What lasts for good lasts.
+                // What is flushed stays.
                 if state.writes.is_empty() {
                     assert!(kind >= furthest, "the disk goes back: {state}");
                     furthest = kind;
@@ -128,7 +127,7 @@ impl Crash {
     }
 }
 
-/// What the disk is worth now.
+/// Judges the final content of the disk.
 pub(super) fn verdict(crash: &Crash) -> Verdict {
     judge(crash.disk.file(), &expected(&crash.bench)).unwrap()
 }
@@ -137,7 +136,7 @@ fn hash(bytes: &[u8]) -> (u64, Hash) {
     (bytes.len() as u64, *Digest::of(bytes).as_bytes())
 }
 
-/// What the disk of the bench holds in the end, from the medium's content and the plan's own texts.
+/// The expected final content of the bench's disk, from the medium's content and the plan's own texts.
 fn expected(bench: &Bench) -> Expected {
     let content = |purpose| &contents().iter().find(|(payload, _)| payload.purpose == purpose).unwrap().1;
     let known = |path: String, payload: &Payload| File {
@@ -200,7 +199,7 @@ fn expected(bench: &Bench) -> Expected {
     }
 }
 
-/// Whether firmware starts what is on the disk before the install, as it must for a test to say something.
+/// Whether firmware starts what is on the disk before the install; otherwise the test would show nothing.
 fn starts(crash: &Crash) -> bool {
     judge(crash.old.as_file(), &expected(&crash.bench)).unwrap() != Verdict::NotBootable
 }
@@ -216,7 +215,7 @@ fn a_power_cut_at_any_moment_of_an_install_on_an_empty_disk_leaves_nothing_that_
     }
 }
 
-/// A disk with a whole node of an earlier install.
+/// A disk with a complete node of an earlier install.
 pub(super) fn older_node(sector: u32) -> Arc<TestDisk> {
     let mut older = Bench::with_sector(sector);
     let mut target = super::disk("vda", ByteSize::gib(16));
@@ -242,7 +241,7 @@ fn a_power_cut_at_any_moment_of_an_install_that_keeps_data_leaves_nothing_that_b
         let crash = Crash::of(bench, |_, disk| copy_data(node.file(), 0..disk.size.get(), disk.file()));
         assert!(starts(&crash));
         crash.install().unwrap();
-        // The boot code goes first, in one piece. UEFI starts the whole old node until its boot files go, in one piece too.
+        // The boot code goes first, in one piece. UEFI starts the complete old node until its boot files go, in one piece too.
         let [old, not_bootable, complete] = crash.judge_and(20, |state| state.flushes <= 1);
         assert!(old > 2 && not_bootable > 300 && complete > 20, "{old} {not_bootable} {complete}");
     }
@@ -251,7 +250,7 @@ fn a_power_cut_at_any_moment_of_an_install_that_keeps_data_leaves_nothing_that_b
 #[test]
 fn a_power_cut_at_any_moment_over_an_older_node_leaves_that_node_or_nothing_that_boots_half() {
     let crash = Crash::new(512, |bench, disk| {
-        // The same layout with other contents: what is left of one looks right in the other.
+        // The same layout with other contents: remains of one look right in the other.
         copy_data(older_node(512).file(), 0..disk.size.get(), disk.file());
         disk.file().write_all_at(&[0x5a; 512], bench.partition(PartitionName::RootA) + 8192).unwrap();
     });
@@ -328,7 +327,7 @@ fn the_checker_finds_damage_to_anything_that_an_install_writes() {
     }
 }
 
-/// A system of somebody else: boot code, a table of another program, and an EFI system partition at a place of its own.
+/// A foreign system: boot code, a table of another program, and an EFI system partition at a place of its own.
 fn foreign(disk: &TestDisk) {
     let path = disk.file.path();
     let make = Invocation::new("sgdisk").args(["-n", "1:4196352:+300M", "-t", "1:ef00", "-n", "2:0:0"]);

@@ -12,7 +12,7 @@ fn bench() -> Bench {
     let mut beyond = found("vdc", 3, None, None);
     (beyond.start, beyond.size) = (ByteSize::gib(16), ByteSize::gib(1));
     disks[2].partitions = vec![found("vdc", 1, Some("home"), None), short, beyond];
-    // Marks in the middle of the disk, and 1 MiB behind the start of a partition.
+    // Signatures in the middle of the disk, and 1 MiB behind the start of a partition.
     let mark = |kind, offset| Signature { kind, label: None, uuid: None, offset };
     disks[2].signatures = vec![mark(SignatureKind::Gpt, 512), mark(SignatureKind::MdMember, (5 << 30) + 512)];
     disks[2].partitions[0].signatures = vec![mark(SignatureKind::VmfsVolume, 1 << 20)];
@@ -30,7 +30,7 @@ fn bench() -> Bench {
 
 const MIB: usize = 1 << 20;
 
-/// Where something old lies: the table, a partition, a short one and its neighbour, a mark, the second table.
+/// Positions with old content: the table, a partition, a short one and its neighbour, a signature, the second table.
 const OLD: [(u64, usize); 5] =
     [(0, MIB), (1 << 30, 2 * MIB), (2 << 30, 2048), (5 << 30, 4096), ((16 << 30) - MIB as u64, MIB)];
 
@@ -54,7 +54,7 @@ fn a_run_makes_the_data_disk_and_wipes_the_listed_one() {
     assert!(zero(0, MIB) && zero(1 << 30, MIB) && zero((16 << 30) - MIB as u64, MIB));
     // Of the short partition no more than its length, of the long one no more than its start.
     assert!(zero(2 << 30, 1024) && wiped.bytes((2 << 30) + 1024, 1024) == [0xeb; 1024]);
-    // What was found further in, with the block around it.
+    // The signatures that were found further inside, with the block around them.
     assert!(zero((1 << 30) + MIB as u64, 4096) && zero(5 << 30, 4096));
     assert_eq!(wiped.bytes((1 << 30) + MIB as u64 + 4096, 1), [0xeb]);
     assert_eq!(*bench.host.told.lock().unwrap(), ["vdc", "vda", "vdb"]);
@@ -212,7 +212,7 @@ fn wipe_none_spares_content_that_makes_no_partitions() {
         bench.disk.file().write_all_at(&[0x55, 0xaa], 510).unwrap();
         bench.disk.file().write_all_at(&rest, esp).unwrap();
         bench.run().unwrap();
-        // What an empty table leaves on either end does not count either.
+        // The remains of an empty table at either end do not count either.
         bench = none(sector);
         bench.disk.file().write_all_at(&rest, 0).unwrap();
         table::write(&bench.disk, GUID, &[]).unwrap();

@@ -1,4 +1,4 @@
-//! Disks that fail, lose what they were given, are shorter than they say, or slow: at every step of an install.
+//! Disks that fail, lose written data, are shorter than they say, or slow: at every step of an install.
 
 use nix::libc::{EACCES, EIO, ENOSPC, ENXIO};
 
@@ -10,7 +10,7 @@ use super::doubles::Fault;
 use super::*;
 use base::failure::{class_of, render};
 
-/// So many of the requests of each kind fail in turn, spread over the install; all of them with `NQRUST_FAULTS=all`.
+/// The number of requests of each kind that fail in turn, spread over the install; with `NQRUST_FAULTS=all` all of them.
 const SPREAD: usize = 12;
 
 /// The numbers of the requests to try, of `count`: the first and the last ones, and some between.
@@ -69,8 +69,8 @@ fn a_commit_that_cannot_be_trusted_is_taken_back() {
     }
 }
 
-/// Which writes matter for sure: the last ones to the boot sector, GRUB's core, the EFI system partition (the commit), the
-/// OS image, and the second table.
+/// The writes whose loss must be noticed: the last ones to the boot sector, GRUB's core, the EFI system partition (the commit),
+/// the OS image, and the second table.
 fn that_matter(crash: &Crash) -> Vec<usize> {
     let entries = &crash.disk.recording.as_ref().unwrap().lock().unwrap().entries;
     let writes = entries.iter().filter_map(|entry| match entry {

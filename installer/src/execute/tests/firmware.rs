@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The notes of a run whose firmware has its variables where `make` puts them.
+/// The messages of a run whose firmware has its variables where `make` puts them.
 fn told(make: impl FnOnce(&Path)) -> (Bench, String) {
     let bench = Bench::new();
     make(&bench.host.path("efivars"));

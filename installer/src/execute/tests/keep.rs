@@ -1,4 +1,4 @@
-//! Runs that keep the data partition, cut off wherever that can be.
+//! Runs that keep the data partition, interrupted at every possible point.
 
 use std::io;
 use std::sync::Mutex;
@@ -30,7 +30,6 @@ fn tables(device: &dyn BlockDevice) -> Tables {
     partition_table::read(&read, device.size(), device.sector().bytes())
 }
 
-/// What a scan finds on a disk.
 pub(super) fn scan(device: &dyn BlockDevice, name: &str) -> Disk {
     let mut disk = disk(name, device.size());
     disk.logical_sector = device.sector().into();
@@ -82,7 +81,7 @@ fn again(config: InstallConfig, sector: u32) -> Bench {
     continued(old.disk, config)
 }
 
-/// The next run on a disk that is as a run before has left it.
+/// The next run on a disk as an earlier run left it.
 fn continued(disk: TestDisk, config: InstallConfig) -> Bench {
     let found = scan(&disk, "vda");
     let mut bench = Bench::with(&[found], config);
@@ -91,7 +90,7 @@ fn continued(disk: TestDisk, config: InstallConfig) -> Bench {
     bench
 }
 
-/// Runs to a failure. The old system may still boot, if nothing was written.
+/// Runs to a failure. The old system may still boot if nothing was written.
 fn failed(bench: &Bench) -> (Class, String) {
     let error = bench.run().unwrap_err();
     (class_of(&error), render(&error))
@@ -122,7 +121,7 @@ fn a_write_that_fails_leaves_the_data_to_the_next_run() {
     let before = ends(&whole.disk, &whole.plan.kept_here().unwrap().partition);
     whole.run().unwrap();
     let count = whole.disk.writes.load(Ordering::Relaxed);
-    // Writes around the barriers up to the last of the table. Until the second one the old loader is whole.
+    // Writes around the barriers up to the last of the table. Until the second one the old loader is intact.
     for number in [0, 1, 2, 20, 25, 26, 27, count - 2] {
         let mut bench = again(keeping(), 512);
         bench.disk.fail_write = Some(number);
@@ -195,13 +194,13 @@ fn a_kept_disk_of_its_own_is_not_written_at_all() {
     assert!(size > 1 << 30);
 }
 
-/// One thing that happened to a disk.
+/// One event on a disk.
 enum Event {
     Write(u64, Vec<u8>),
     Flush,
 }
 
-/// Remembers what is written, in order, with the bytes.
+/// Records what is written, in order, with the bytes.
 struct Log<'a>(Overlay<'a>, Mutex<Vec<Event>>);
 
 impl Layer for Log<'_> {
@@ -218,8 +217,8 @@ impl Layer for Log<'_> {
     }
 }
 
-/// What a disk may hold when power goes: `lasting`, and of each write since the last flush nothing, all, or its sectors
-/// as `torn` says.
+/// The content of a disk after a power cut: `lasting`, and of each write since the last flush nothing, all, or its sectors as
+/// `torn` says.
 fn cut<'a>(lasting: &'a dyn BlockDevice, pending: &[(u64, Vec<u8>)], torn: Option<u64>) -> Overlay<'a> {
     let disk = Overlay::new(lasting);
     let sector = usize::try_from(lasting.sector().bytes()).unwrap();
@@ -238,7 +237,7 @@ fn cut<'a>(lasting: &'a dyn BlockDevice, pending: &[(u64, Vec<u8>)], torn: Optio
     disk
 }
 
-/// Cuts the writes that replace a table wherever that can be, and each time looks for what is kept.
+/// Interrupts the writes that replace a table at every possible point, and each time looks for what is kept.
 fn survives_every_cut(plan: &Plan, disk: &dyn BlockDevice, seed: u64) {
     let kept = plan.kept_here().unwrap();
     let before = ends(disk, &kept.partition);
@@ -251,7 +250,7 @@ fn survives_every_cut(plan: &Plan, disk: &dyn BlockDevice, seed: u64) {
         let torn: &[_] = match event {
             Event::Write(offset, bytes) => {
                 pending.push((offset, bytes));
-                // Many writes end the same way: the edges of new places.
+                // Many writes end the same way: the edges of new partitions.
                 if pending.len() < 4 { &[None, Some(seed), Some(seed + 1)] } else { &[] }
             }
             Event::Flush => &[None, Some(seed)],
@@ -281,7 +280,7 @@ fn survives_every_cut(plan: &Plan, disk: &dyn BlockDevice, seed: u64) {
 fn a_power_cut_at_any_write_leaves_the_data_in_a_whole_table() {
     let bench = again(keeping(), 512);
     survives_every_cut(&bench.plan, &bench.disk, 1);
-    // The next run meets a table with one whole copy, whichever that is.
+    // The next run finds a table with one intact copy, whichever that is.
     for damaged in [600, bench.disk.size.get() - 300] {
         bench.disk.file().write_all_at(&[0x99], damaged).unwrap();
         survives_every_cut(&bench.plan, &bench.disk, 2);

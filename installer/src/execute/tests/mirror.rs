@@ -9,7 +9,7 @@ use crate::plan::Step;
 use base::command::Runner;
 use base::failure::{class_of, render};
 
-/// The program that makes arrays, as far as the disks see it; the other programs are those of the other tests.
+/// A double of `mdadm`, as far as the disks are concerned; the other programs are those of the other tests.
 struct Mdadm<'a> {
     bench: &'a Bench,
     /// The array that cannot be made.
@@ -115,7 +115,7 @@ fn both_disks_are_complete_after_a_run() {
                 _ => {}
             }
         }
-        // BIOS starts from either, where it can start from such a disk at all.
+        // BIOS starts from either, if it can start from such a disk at all.
         let core = |disk: &TestDisk| disk.bytes(bench.partition(PartitionName::Bios), 4096);
         assert_eq!(core(&bench.disk), core(bench.second()));
         assert_eq!(core(&bench.disk) == [0; 4096], sector == 4096);
@@ -139,7 +139,7 @@ fn file_systems_are_made_on_arrays_of_both_disks() {
             array.id()
         )
     );
-    // Each disk gave back the container images and then the node document; in the end both may.
+    // Each disk returned the container images and then the node document; in the end both may.
     let once = [vec![Some(0); 6], vec![Some(1); 6], vec![None; 6]].concat();
     assert_eq!(*bench.host.read_from.lock().unwrap(), once.repeat(2));
 }
@@ -179,7 +179,7 @@ fn a_failed_write_at_any_place_of_either_disk_is_disk_io_and_no_commit_of_that_d
             let (class, text) = (class_of(&error), render(&error));
             assert_eq!(class, Class::DiskIo, "write {number} of {count}: {text}");
             assert!(!bench.second().committed() && (!bench.disk.committed() || second), "{number}: {text}");
-            // Only a failure of the last write leaves the other disk bootable, and that is said.
+            // Only a failure of the last write leaves the other disk bootable, and the message says so.
             assert_eq!(bench.disk.committed(), second && number == count - 1, "{number}: {text}");
             assert_eq!(
                 bench.disk.committed(),

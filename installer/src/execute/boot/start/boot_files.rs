@@ -1,4 +1,4 @@
-//! What the boot loader of a node would load, from its EFI system partition, which is only read.
+//! What a node's boot loader would load from its EFI system partition, which is only read.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -9,24 +9,22 @@ use anyhow::{Context, Result, ensure};
 
 use crate::plan::Partition;
 
-/// No file of interest is longer.
+/// No file that is read here is longer.
 const LONGEST: u64 = 1 << 30;
 /// COMMAND_LINE_SIZE of x86.
 const LINE: usize = 2048;
 
-/// What starts a node.
+/// Kernel, initrd and command line of a node.
 #[derive(Debug)]
 pub(super) struct BootFiles {
-    /// The slot that GRUB would take.
     pub(super) slot: char,
     pub(super) kernel: Vec<u8>,
     pub(super) initrd: Vec<u8>,
-    /// The kernel's command line.
     pub(super) line: CString,
 }
 
 impl BootFiles {
-    /// Reads those of the slot that is to start, from the partition `esp` of `disk`.
+    /// Reads the files of the slot that is to start, from the partition `esp` of `disk`.
     pub(super) fn read(disk: &File, esp: &Partition) -> Result<Self> {
         let part = Part { disk, start: esp.start.get(), length: esp.size.get(), position: 0 };
         let volume =
@@ -39,7 +37,7 @@ impl BootFiles {
             Ok(bytes)
         };
         let grub_cfg = String::from_utf8(file("grub/grub.cfg")?).context("grub/grub.cfg is not text")?;
-        // Without one, the entry of slot a is the default.
+        // Without it, the entry of slot a is the default.
         let environment = file("grub/grubenv").unwrap_or_default();
         let slot = match default(&String::from_utf8_lossy(&environment)) {
             'b' if file("nqrust/b/vmlinuz").is_ok() => 'b',
@@ -56,7 +54,6 @@ impl BootFiles {
     }
 }
 
-/// The slot that GRUB's environment block names.
 fn default(environment: &str) -> char {
     let named = environment.lines().find_map(|line| line.strip_prefix("nqrust_default="));
     if named == Some("b") { 'b' } else { 'a' }
@@ -73,7 +70,7 @@ fn line(grub_cfg: &str, slot: char) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// The words of a line whose only quotes are single ones; none where a quote does not end (GRUB manual, "Quoting").
+/// The words of a line whose only quotes are single ones; `None` if a quote is not closed (GRUB manual, "Quoting").
 fn words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -107,7 +104,7 @@ fn quoted(word: &str) -> String {
     if word.contains(' ') { format!("\"{escaped}\"") } else { escaped }
 }
 
-/// A part of a disk as a stream that cannot be written.
+/// A read-only stream of a part of a disk.
 struct Part<'a> {
     disk: &'a File,
     start: u64,
@@ -151,7 +148,7 @@ mod tests {
     use base::size::ByteSize;
     use formats::fat::{FatFile, Kind, MINIMUM, Volume, write_volume};
 
-    /// The `grub.cfg` that an install with this configuration writes.
+    /// The `grub.cfg` that an install with these kernel arguments writes.
     fn grub_cfg(arguments: &str) -> String {
         let mut config = trial();
         config.os.additional_kernel_arguments = arguments.parse().ok();

@@ -12,37 +12,34 @@ use model::release::{Containerd, Image, Purpose, metadata_path};
 const BLOBS: &str = "io.containerd.content.v1.content/blobs/sha256";
 const RKE2: &str = "/var/lib/rancher/rke2/agent/containerd";
 
-/// What a source does with the payload of a test.
+/// What a source does with one payload of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     Good,
-    /// Ends after so many bytes.
+    /// Ends after this many bytes.
     Cut(u64),
-    /// Other bytes of the same length.
     Lies,
-    /// Does not answer.
     Refuses,
     /// Gives out a few bytes at a time.
     Drips,
 }
 
-/// Blobs in memory.
 struct Blobs {
     content: Vec<(Payload, Vec<u8>)>,
     place: Place,
-    /// How one blob is given, by its number; the others are good.
+    /// The fault of one blob, by its number; the others are good.
     manner: Option<(usize, Manner)>,
-    /// After so many bytes of all blobs together, nothing more is given: as if the process were killed then.
+    /// After this many bytes of all blobs together, nothing more is given: as if the process were killed then.
     end: Option<AtomicUsize>,
     opened: Mutex<Vec<Digest>>,
     open: AtomicUsize,
     most_open: AtomicUsize,
-    /// Nothing is given before so many were open at once, or ten seconds have passed.
+    /// Nothing is given before this many were open at once, or ten seconds have passed.
     gate: usize,
     /// Nothing is given before one blob was refused, and little at a time after it.
     held: bool,
     refused: AtomicBool,
-    /// So many times a blob is given with the manner, before it is good.
+    /// The number of times that a blob is given with its fault, before it is good.
     bad: AtomicUsize,
 }
 
@@ -112,7 +109,7 @@ impl Blobs {
 struct Stream {
     from: &'static Blobs,
     bytes: &'static [u8],
-    /// The number of one byte that is given wrong.
+    /// The position of one byte that is given wrong.
     wrong: Option<usize>,
     sip: usize,
     given: usize,
@@ -158,7 +155,7 @@ impl Drop for Stream {
     }
 }
 
-/// The blobs as a source. They are never freed, since readers live as long as they like.
+/// The blobs as a source. They are never freed, because readers live as long as they like.
 struct Source(&'static Blobs);
 
 impl PayloadSource for Source {
@@ -205,7 +202,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// Names and content of the blobs in the store; each must be what its name says.
+/// Names and content of the blobs in the store; each must match its name.
 fn stored(root: &Path) -> Vec<Digest> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root.join(BLOBS)).into_iter().flatten() {
@@ -345,7 +342,7 @@ fn a_blob_that_a_server_damages_is_fetched_again_and_counted_once() {
         (Place::Network, 1, 2, true),
         (Place::Network, 2, 3, true),
         (Place::Network, 3, 3, false),
-        // What a medium has wrong, it has wrong each time.
+        // What is wrong on a medium stays wrong.
         (Place::Here, 1, 1, false),
     ] {
         for manner in [Manner::Lies, Manner::Cut(60_000)] {
@@ -414,7 +411,7 @@ proptest! {
         let killed = Blobs { end: Some(AtomicUsize::new(end)), ..Blobs::of(&sizes, place) };
         let killed: &'static Blobs = Box::leak(Box::new(killed));
         let whole = killed.seed(partition.path()).is_ok();
-        // What a kill leaves is not cleared by anybody.
+        // The files of a killed run stay.
         fs::create_dir_all(root.join("nqrust-unfinished")).unwrap();
         fs::write(root.join("nqrust-unfinished").join(killed.content[1].0.sha256.to_string()), b"part").unwrap();
         let before = stored(&root);

@@ -20,7 +20,6 @@ fn images() -> Vec<UnpackedImage> {
         .into()
 }
 
-/// Programs that are shell scripts in a directory, which is also that of the run.
 fn scripted(directory: &Path, ctr: &str) -> Unpacking {
     for (name, script) in [("containerd", RUNS), ("ctr", ctr)] {
         let path = directory.join(name);
@@ -170,7 +169,7 @@ fn a_real_containerd_leaves_snapshots_that_the_next_one_starts_containers_from()
     );
     let check = ctr(&daemon, &["images", "check"]);
     assert!(check.lines().any(|line| line.contains("complete (3/3)") && line.contains("true")), "{check}");
-    // What a new container gets, without another unpacking.
+    // A new container uses it without unpacking again.
     ctr(&daemon, &["containers", "create", "localhost/nqrust/layers:1", "first", "one"]);
     let snapshots = ctr(&daemon, &["snapshots", "ls"]);
     assert!(

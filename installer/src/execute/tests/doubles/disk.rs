@@ -12,31 +12,29 @@ use crate::execute::BlockDevice;
 use crate::plan::{Partition, PartitionName, Plan, SectorSize, Target};
 use base::size::ByteSize;
 
-/// What happened on the disk.
+/// One request to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::execute) enum Act {
     Write { offset: u64, length: usize, esp_empty: bool },
     Flush,
 }
 
-/// What a disk does once, at a request counted from 0.
+/// A fault that happens once, at a request counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::execute) enum Fault {
-    /// A read fails with this number of the kernel's.
+    /// A read fails with this errno.
     Read(usize, i32),
-    /// A write fails.
     Write(usize, i32),
-    /// A flush fails.
     Flush(usize, i32),
-    /// A write is said to be done and never comes.
+    /// A write is reported as done and is lost.
     Vanish(usize),
-    /// Of a write only the first sector comes.
+    /// Only the first sector of a write reaches the disk.
     Tear(usize),
-    /// Each request takes so many milliseconds.
+    /// Each request takes this many milliseconds.
     Slow(u64),
 }
 
-/// A disk in a sparse file that remembers every write and fails where it is told to.
+/// A disk in a sparse file that records every write and has one fault.
 pub(in crate::execute) struct TestDisk {
     pub(in crate::execute) file: tempfile::NamedTempFile,
     pub(in crate::execute) description: String,
@@ -49,9 +47,9 @@ pub(in crate::execute) struct TestDisk {
     pub(in crate::execute) flushes: AtomicUsize,
     pub(in crate::execute) fail_write: Option<usize>,
     pub(in crate::execute) fault: Option<Fault>,
-    /// Reads of this byte see another value.
+    /// Reads of this byte return another value.
     pub(in crate::execute) rotten: Option<u64>,
-    /// What reached the disk, where a test asks for that.
+    /// What reached the disk, if a test asks for that.
     pub(in crate::execute) recording: Option<Mutex<Recording>>,
 }
 
@@ -90,7 +88,6 @@ impl TestDisk {
         Self { esp, ..Self::other(&plan.disk, file) }
     }
 
-    /// A disk that is not the system's.
     pub(in crate::execute) fn other(target: &Target, file: tempfile::NamedTempFile) -> Self {
         file.as_file().set_len(target.size.get()).unwrap();
         Self {
@@ -124,7 +121,7 @@ impl TestDisk {
         self.bytes(self.esp, 512)[510..] == [0x55, 0xaa]
     }
 
-    /// Waits, and fails where the fault is this one.
+    /// Waits, and fails if this is the fault.
     fn fail(&self, is_now: impl Fn(Fault) -> bool) -> io::Result<()> {
         match self.fault {
             Some(Fault::Slow(millis)) => std::thread::sleep(std::time::Duration::from_millis(millis)),

@@ -1,5 +1,5 @@
-//! A machine whose file systems are real: made by `mkfs.ext4` in a file, filled by `debugfs`, and written to the disk of
-//! the test as the kernel would at an unmount: all changes, in any order, then a flush. Needs neither root nor devices.
+//! A machine whose file systems are real: made by `mkfs.ext4` in a file, filled by `debugfs`, and written to the disk of the test
+//! as the kernel would at an unmount: all changes, in any order, then a flush. Needs neither root nor devices.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,13 +17,12 @@ use crate::plan::{Partition, PartitionName, Plan, Target};
 use base::command::{Invocation, Runner, SystemRunner};
 use base::digest::Digest;
 
-/// So much of a file system is compared, and written, at once.
+/// The bytes of a file system that are compared, and written, at once.
 const PIECE: u64 = 64 << 10;
 
 /// What is at each path: the digest of a file, and the mode.
 type Listing = BTreeMap<PathBuf, (Option<Digest>, u32)>;
 
-/// The machine of one disk.
 #[derive(Clone)]
 pub(in crate::execute) struct Ext4Machine(Arc<Inner>);
 
@@ -31,7 +30,7 @@ struct Inner {
     disk: Arc<TestDisk>,
     partitions: Vec<Partition>,
     files: tempfile::TempDir,
-    /// What each file system holds.
+    /// The content of each file system.
     held: Mutex<BTreeMap<String, Listing>>,
 }
 
@@ -65,7 +64,7 @@ impl Inner {
         self.write_out(name)
     }
 
-    /// Checks the file system that an earlier run has left on the disk, and knows it from then on.
+    /// Checks the file system that an earlier run has left on the disk, and keeps it from then on.
     fn check(&self, check: &Invocation) -> Result<()> {
         let (node, options) = check.args.split_last().unwrap();
         let name = Path::new(node).file_name().unwrap().to_str().unwrap();
@@ -80,7 +79,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Brings the directory that was mounted into the file system, and that onto the disk.
+    /// Writes the directory that was mounted into the file system, and that to the disk.
     fn unmount(&self, name: &str) -> Result<()> {
         let now = listing(&self.root(name));
         let before = self.held.lock().unwrap().insert(name.into(), now.clone()).unwrap();
@@ -115,7 +114,7 @@ impl Inner {
         self.write_out(name)
     }
 
-    /// What a partition of the disk really has, as the file system `copy`.
+    /// The real content of a partition of the disk, as the file system `copy`.
     fn copy_in(&self, name: &str, copy: &str) -> Result<PathBuf> {
         let partition = self.partitions.iter().find(|partition| partition.name.as_str() == name).unwrap();
         let (image, start) = (self.image(copy), partition.start.get());
@@ -139,7 +138,7 @@ impl Inner {
     fn write_out(&self, name: &str) -> Result<()> {
         let partition = self.partitions.iter().find(|partition| partition.name.as_str() == name).unwrap();
         let image = File::open(self.image(name))?;
-        // As it was written last, whatever became of that on the disk: the kernel does not look there again either.
+        // As it was written last, whatever became of that on the disk: the kernel does not read it there again either.
         let before = File::options().read(true).open(self.image(&format!("{name}-before"))).ok();
         let (mut at, mut new) = (0, vec![0; PIECE as usize]);
         while let Ok(data) = lseek(&image, at, Whence::SeekData) {
@@ -176,7 +175,7 @@ pub(in crate::execute) fn copy_data(from: &File, part: Range<u64>, to: &File) {
     }
 }
 
-/// What is below `root`: directories have no digest.
+/// The entries below `root`: directories have no digest.
 fn listing(root: &Path) -> Listing {
     let entries = walkdir::WalkDir::new(root).min_depth(1).sort_by_file_name().into_iter();
     let entry = |entry: walkdir::DirEntry| {

@@ -11,13 +11,13 @@ use crate::execute::{Host, MadeArray, MountAccess, Mounted};
 use crate::plan::{Partition, PartitionName, Target};
 use base::command::{Invocation, Runner};
 
-/// Partition nodes are names, file systems are directories.
+/// Devices of partitions are names, file systems are directories.
 pub(in crate::execute) struct TestHost {
     pub(in crate::execute) root: tempfile::TempDir,
     pub(in crate::execute) mounted: AtomicUsize,
-    /// The disks whose new tables the kernel was told of.
+    /// The disks whose new tables the kernel was asked to read.
     pub(in crate::execute) told: Mutex<Vec<String>>,
-    /// Which members arrays were made to read of.
+    /// The members that arrays were made to read from.
     pub(in crate::execute) read_from: Mutex<Vec<Option<usize>>>,
 }
 

@@ -12,7 +12,7 @@ use formats::iso9660::address::Source;
 use medium::sources::{PayloadSource, Place};
 use model::release::Payload;
 
-/// The small medium of the plan's tests, in memory; one payload may be damaged, after so many good openings, and so many
+/// The small medium of the plan's tests, in memory; one payload may be damaged, after a number of good openings, and a number of
 /// times.
 pub(in crate::execute) struct TestMedium {
     pub(in crate::execute) damaged: Option<&'static str>,
@@ -21,7 +21,7 @@ pub(in crate::execute) struct TestMedium {
     pub(in crate::execute) place: Place,
     pub(in crate::execute) openings: Mutex<BTreeMap<String, usize>>,
     pub(in crate::execute) stop_at: Option<(&'static str, &'static AtomicBool)>,
-    /// The release manifest and the ISO that the medium is.
+    /// The release manifest and the ISO of the medium.
     pub(in crate::execute) image: Option<(Vec<u8>, Vec<u8>)>,
 }
 

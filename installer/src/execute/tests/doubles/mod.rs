@@ -1,5 +1,5 @@
-//! What stands in for a machine in tests of the executor: its disks, its mounts, the medium; and a bench with all of
-//! them, on which a plan is carried out.
+//! Doubles of a machine for tests of the executor: its disks, its mounts, the medium; and a bench with all of them, on which a
+//! plan is carried out.
 
 mod disk;
 mod ext4;
@@ -31,7 +31,6 @@ use testing::progress::Recorder;
 pub(in crate::execute) struct Bench {
     pub(in crate::execute) plan: Plan,
     pub(in crate::execute) disk: TestDisk,
-    /// Further disks by their names.
     pub(in crate::execute) others: BTreeMap<String, TestDisk>,
     pub(in crate::execute) medium: TestMedium,
     pub(in crate::execute) host: &'static TestHost,
