@@ -10,7 +10,6 @@ use super::signatures::{Signature, SignatureKind};
 use base::size::ByteSize;
 use model::config::disk::Transport;
 
-/// One disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disk {
@@ -18,27 +17,21 @@ pub struct Disk {
     pub name: String,
     /// Its node, such as `/dev/sda`.
     pub path: PathBuf,
-    /// Its length.
     pub size: ByteSize,
-    /// The unit of addressing in bytes, 512 or 4096.
+    /// In bytes, 512 or 4096.
     pub logical_sector: u32,
     /// The unit that the medium writes without reading first, in bytes.
     pub physical_sector: u32,
     /// A spinning disk.
     pub rotational: bool,
-    /// A drive whose medium can be taken out.
     pub removable: bool,
-    /// Writing is not possible.
+    /// The kernel refuses writes.
     pub read_only: bool,
     /// An optical drive; never a target.
     pub optical: bool,
-    /// How it is attached.
     pub transport: Transport,
-    /// The maker's name for it.
     pub model: Option<String>,
-    /// Serial number.
     pub serial: Option<String>,
-    /// World-wide name.
     pub wwn: Option<String>,
     /// Number of the namespace on an NVMe controller, whose namespaces share model and serial number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,30 +40,28 @@ pub struct Disk {
     pub links: Vec<PathBuf>,
     /// It holds the medium that this system runs from.
     pub boot_medium: bool,
-    /// The disks that this one is made of, where it is a device of several paths.
+    /// The disks below this one, if it is a multipath device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<DiskPath>,
-    /// What uses it or its partitions, from the disk upwards; nothing when it is free. Taken down in the opposite order.
+    /// What uses it or its partitions, from the disk upwards; empty for a free disk. Taken down in the opposite order.
     #[serde(default)]
     pub holders: Vec<Holder>,
     /// What is on it outside its partitions.
     #[serde(default)]
     pub signatures: Vec<Signature>,
-    /// Why not everything on it or its partitions could be looked at.
+    /// Why a part of it or of its partitions could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,
-    /// The partitions that the kernel sees. It sees none where the first copy of a GUID partition table is damaged;
-    /// then those of the second copy.
+    /// The partitions that the kernel sees. It sees none if the first copy of a GUID partition table is damaged; then those of
+    /// the second copy.
     pub partitions: Vec<FoundPartition>,
 }
 
-/// One of several ways to the same disk.
+/// One path to a multipath disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskPath {
-    /// The kernel's name.
     pub name: String,
-    /// Its node.
     pub path: PathBuf,
     /// Stable links to it below `/dev/disk`.
     pub links: Vec<PathBuf>,
@@ -82,39 +73,33 @@ pub struct DiskPath {
 pub struct FoundPartition {
     /// The kernel's name, such as `sda1`.
     pub name: String,
-    /// Its node.
     pub path: PathBuf,
-    /// Where it begins.
     pub start: ByteSize,
-    /// Its length.
     pub size: ByteSize,
-    /// Its entry, where the disk has a GUID partition table.
+    /// Its entry, if the disk has a GUID partition table.
     #[serde(default)]
     pub entry: Option<FoundEntry>,
     /// The name in the partition table.
     pub label: Option<String>,
-    /// What is on it.
     #[serde(default)]
     pub signatures: Vec<Signature>,
     /// Stable links to it below `/dev/disk`.
     pub links: Vec<PathBuf>,
 }
 
-/// What a GUID partition table says of a partition beside its place and name.
+/// The fields of an entry in a GUID partition table beside place and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FoundEntry {
-    /// Its number, from 1.
+    /// From 1.
     pub number: u32,
-    /// Its type.
     pub kind: Uuid,
     /// PARTUUID.
     pub uuid: Uuid,
 }
 
 impl Disk {
-    /// Size, model, serial number, what is on it outside its partitions, what uses it, and that it could not be read, in
-    /// one line, for choosing.
+    /// Size, model, serial number, content outside its partitions, use, and read errors, in one line, for choosing a disk.
     #[must_use]
     pub fn describe(&self) -> String {
         let used = self.in_use().map(|used| format!(", in use: {used}")).unwrap_or_default();
@@ -123,7 +108,7 @@ impl Disk {
         format!("{}{used}{unread}", self.identify())
     }
 
-    /// What uses it, in words; nothing where it is free.
+    /// What uses it, in words; `None` for a free disk.
     #[must_use]
     pub fn in_use(&self) -> Option<String> {
         let (first, more) = self.holders.split_first()?;
@@ -131,8 +116,8 @@ impl Disk {
         Some(format!("{first}{more}"))
     }
 
-    /// Size, model, serial number, and what is on it outside its partitions, in one line: what stays true while it is
-    /// being written.
+    /// Size, model, serial number, and content outside its partitions, in one line: what does not change while the disk is being
+    /// used.
     #[must_use]
     pub fn identify(&self) -> String {
         let word = |name: &str, value: &Option<String>| {
@@ -146,7 +131,7 @@ impl Disk {
             0 => String::new(),
             count => format!(", {count} paths"),
         };
-        // A table goes without saying where its partitions are told.
+        // A table need not be named if its partitions are listed.
         let content = self
             .signatures
             .iter()
@@ -165,7 +150,7 @@ impl Disk {
 }
 
 impl FoundPartition {
-    /// Node, size, name and content in one line, for those who may lose it.
+    /// Node, size, name and content in one line, for people who may lose it.
     #[must_use]
     pub fn describe(&self) -> String {
         let name = self.label.as_ref().map(|name| format!("  {name}")).unwrap_or_default();

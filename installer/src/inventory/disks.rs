@@ -23,8 +23,8 @@ use base::size::ByteSize;
 /// (Documentation/ABI/stable/sysfs-block).
 const UNIT: u64 = 512;
 
-/// Devices that are made of others, or of memory, and so are never a machine's own disk. Of the device mapper's, those
-/// of several paths are ([`multipath`]).
+/// Devices that are made of others, or of memory, and so are never a machine's own disk. Multipath maps are the exception
+/// ([`multipath`]).
 const SYNTHETIC: [&str; 8] = ["loop", "ram", "zram", "dm-", "md", "nbd", "fd", "mtdblock"];
 
 pub(super) fn scan(roots: &Roots) -> Result<Vec<Disk>> {
@@ -47,7 +47,7 @@ fn hidden(path: &Path) -> bool {
     number(&path.join("hidden")) == Some(1)
 }
 
-/// What one look at the machine shares between its disks.
+/// What the disks of one scan share.
 struct Scan<'a> {
     roots: &'a Roots,
     usage: &'a Usage,
@@ -66,7 +66,7 @@ impl Scan<'_> {
         disk
     }
 
-    /// The disk that a map of several paths makes. What identifies it, the first path tells.
+    /// The disk of a multipath map. Its identity is that of the first path.
     fn mapped(&self, map: &Map) -> Disk {
         let mut disk = self.facts(&map.name, self.partitions_of(map));
         disk.path = map.node.clone();
@@ -78,7 +78,7 @@ impl Scan<'_> {
         disk.paths = map.paths.iter().map(|name| multipath::way(name, self.links(name))).collect();
         disk.boot_medium |= map.paths.iter().any(|name| self.usage.is_boot_medium(name));
         disk.holders = self.holders(&disk);
-        // Its partitions are devices of their own, and no use of it.
+        // Its partitions are devices of their own, not users of it.
         let own = |holder: &Holder| {
             holder.kind == HolderKind::Partition
                 && disk.partitions.iter().any(|part| holder.device.as_deref() == Some(&node(&part.name)))
@@ -95,7 +95,6 @@ impl Scan<'_> {
             .collect()
     }
 
-    /// What sysfs and udev say.
     fn facts(&self, name: &str, partitions: Vec<FoundPartition>) -> Disk {
         let path = &self.roots.sys.join("block").join(name);
         let flag = |file: &str| number(&path.join(file)) == Some(1);
@@ -161,7 +160,7 @@ impl Scan<'_> {
         holders::of(&self.roots.sys, self.usage, &names)
     }
 
-    /// Reads what is on the disk and its partitions. Pools do not show in sysfs: their members say whose they are.
+    /// Reads the signatures on the disk and its partitions. ZFS pools do not show in sysfs: their members name them.
     fn look(&self, disk: &mut Disk) {
         if disk.optical {
             return;
@@ -182,7 +181,7 @@ impl Scan<'_> {
         disk.signatures = take(&disk.path, whole);
         for part in &mut disk.partitions {
             let window = match File::open(self.device(&part.name)) {
-                // One that the kernel does not show is read where the table says that it is.
+                // A partition that the kernel does not show is read at its place in the table.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     File::open(&device).map(|file| Window::at(file, part.start))
                 }
@@ -193,7 +192,7 @@ impl Scan<'_> {
             });
             part.signatures = take(&part.path, content);
         }
-        // One sentence is enough to know that more may be there.
+        // One reason is enough to show that more may be there.
         disk.unread = trouble.into_iter().next();
         let places = disk.partitions.iter().map(|part| (&part.path, &part.signatures));
         for (node, signatures) in [(&disk.path, &disk.signatures)].into_iter().chain(places) {
@@ -209,13 +208,13 @@ impl Scan<'_> {
         }
     }
 
-    /// The node below the roots of this scan.
+    /// The device node below the roots of this scan.
     fn device(&self, name: &str) -> PathBuf {
         self.roots.dev.join(name.replace('!', "/"))
     }
 }
 
-/// The unit serial number page of SCSI begins with a binary header of four bytes; what prints is the number.
+/// The unit serial number page of SCSI begins with a binary header of four bytes; the printable rest is the number.
 fn printable(text: String) -> String {
     text.chars().filter(|c| c.is_ascii_graphic() || *c == ' ').collect::<String>().trim().to_owned()
 }
@@ -241,7 +240,7 @@ fn transport(path: &Path, name: &str) -> Transport {
     }
 }
 
-/// Links below `/dev/disk/by-id` and `by-path`, by the kernel name they lead to.
+/// Links below `/dev/disk/by-id` and `by-path`, by the kernel name of their target.
 fn links(disk: &Path) -> BTreeMap<String, Vec<PathBuf>> {
     let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for kind in ["by-id", "by-path"] {

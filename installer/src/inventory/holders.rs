@@ -13,9 +13,8 @@ use super::usage::Usage;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Holder {
-    /// The node that is used, such as `/dev/sda1`, or `/dev/md0` where that is on top of it.
+    /// The node that is used, such as `/dev/sda1`, or `/dev/md0` for a mount of an array on top of it.
     pub on: PathBuf,
-    /// By what.
     pub kind: HolderKind,
     /// The mount point, the name in `/dev/mapper`, the pool, or the name of the exported device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,37 +24,24 @@ pub struct Holder {
     pub device: Option<PathBuf>,
 }
 
-/// What a holder is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HolderKind {
-    /// A mounted file system.
     Mount,
-    /// Swap space that is on.
+    /// Active swap space.
     Swap,
-    /// A logical volume of LVM.
     Lvm,
-    /// A Linux software RAID.
     Md,
-    /// An open encrypted device.
     Crypt,
-    /// A device of several paths.
     Multipath,
-    /// A partition of a device-mapper device.
     Partition,
-    /// Another device of the device mapper.
     Mapper,
-    /// An imported ZFS pool.
     Zfs,
-    /// A device that this machine offers to others as a SCSI target, such as over iSCSI.
+    /// A device that this machine exports as a SCSI target, for example over iSCSI.
     Target,
-    /// A loop device.
     Loop,
-    /// A device with a cache.
     Bcache,
-    /// A replicated device.
     Drbd,
-    /// Another device.
     Other,
 }
 
@@ -89,7 +75,7 @@ fn mapped(name: Option<&str>) -> String {
     name.map(|name| format!(" ({name})")).unwrap_or_default()
 }
 
-/// Everything that uses the devices `names` or is made of them, each after what it rests on.
+/// Everything that uses the devices `names` or is made of them, each after what it is made of.
 pub(super) fn of(sys: &Path, usage: &Usage, names: &[String]) -> Vec<Holder> {
     let mut levels: BTreeMap<String, usize> = BTreeMap::new();
     for name in names {
@@ -101,8 +87,8 @@ pub(super) fn of(sys: &Path, usage: &Usage, names: &[String]) -> Vec<Holder> {
     order.iter().flat_map(|(_, name)| on(sys, usage, name)).collect()
 }
 
-/// Gives each device above `name` the length of the longest way to it. The kernel has no loops of devices; a limit
-/// keeps a fabricated one from hanging.
+/// Gives each device above `name` the length of the longest way to it. The kernel has no loops of devices; a limit keeps a
+/// fabricated one from hanging.
 fn climb(sys: &Path, usage: &Usage, name: &str, level: usize, levels: &mut BTreeMap<String, usize>) {
     const HIGHEST: usize = 16;
     let known = levels.entry(name.to_owned()).or_insert(level);
@@ -143,8 +129,8 @@ fn on(sys: &Path, usage: &Usage, name: &str) -> Vec<Holder> {
     holders
 }
 
-/// What a device is, and its name where it has one beside the kernel's. The device mapper's users put their name
-/// before the identities of their devices (Documentation/admin-guide/device-mapper, and each tool's source).
+/// The kind of a device, and its name if it has one beside the kernel's. The device mapper's users put their name before the
+/// identities of their devices (Documentation/admin-guide/device-mapper, and each tool's source).
 fn told(sys: &Path, name: &str) -> (HolderKind, Option<String>) {
     let place = place(sys, name);
     if let Some(mapped) = attribute(&place.join("dm/name")) {

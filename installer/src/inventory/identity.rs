@@ -1,4 +1,4 @@
-//! What tells this machine from others, read from the kernel.
+//! The identity of this machine, read from the kernel.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use model::machine::identity::{real_text, real_uuid};
 use super::nics;
 use super::sysfs::attribute;
 
-/// This machine as its kernel tells it below `root`, which is `/` but in tests: in `sys/class/net` and
-/// `sys/class/dmi/id`. Only root may read serial number and UUID.
+/// This machine's identity from `sys/class/net` and `sys/class/dmi/id` below `root`, which is `/` except in tests. Only root may
+/// read serial number and UUID.
 #[must_use]
 pub fn read_identity(root: &Path) -> Identity {
     let sys = root.join("sys");
@@ -32,7 +32,7 @@ mod tests {
     use base::files::write_atomically;
     use model::machine::Mac;
 
-    /// A directory that looks like a machine with these cards and these texts of the firmware.
+    /// A directory that looks like a machine with these cards and these DMI strings.
     fn machine(macs: &[&str], dmi: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (number, mac) in macs.iter().enumerate() {

@@ -1,9 +1,8 @@
-//! The disks and network cards of this machine, as the kernel tells them in sysfs and procfs.
+//! The disks and network cards of this machine, from sysfs and procfs.
 //!
-//! Nothing here runs a program or parses the text of one; what is on a disk is read from its bytes
-//! ([`signatures`]). Every file is reached below [`Roots`], so a test
-//! scans a directory, and an inventory goes through JSON unchanged: `installer inventory` on one machine is
-//! the input of `installer plan --inventory` on another.
+//! Nothing here runs a program or parses the text of one; what is on a disk is read from its bytes ([`signatures`]). Every file
+//! is reached below [`Roots`], so a test scans a directory, and an inventory goes through JSON unchanged: `installer inventory`
+//! on one machine is the input of `installer plan --inventory` on another.
 
 mod disk;
 mod disks;
@@ -33,20 +32,19 @@ pub use sysfs::Roots;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {
-    /// Disks, by kernel name; also the optical drive if it holds the boot medium.
+    /// By kernel name; also the optical drive if it holds the boot medium.
     pub disks: Vec<Disk>,
-    /// Network cards, by kernel name.
+    /// By kernel name.
     pub nics: Vec<Nic>,
 }
 
 impl Inventory {
-    /// Looks at everything once.
+    /// Reads everything once.
     pub fn scan(roots: &Roots) -> Result<Self> {
         Ok(Self { disks: disks::scan(roots)?, nics: nics::scan(&roots.sys) })
     }
 
-    /// The disk that `path` means: its node, its kernel name below `/dev`, one of its links, or one of the paths that
-    /// lead to it.
+    /// The disk of `path`: its node, its kernel name below `/dev`, one of its links, or one of the paths to it.
     #[must_use]
     pub fn find(&self, path: &Path) -> Option<&Disk> {
         self.disks.iter().find(|disk| disk.is_at(path))

@@ -1,24 +1,21 @@
-//! Disks that several paths lead to: the device mapper's map is the disk, and the disks below it are its paths.
+//! Multipath disks: the device mapper's map is the disk, and the disks below it are its paths.
 //!
-//! multipathd gives its maps identities that begin with `mpath-`; the partitions of a map are maps too, with
-//! identities such as `part1-mpath-...` (multipath-tools, libmultipath/devmapper.h; kpartx).
+//! multipathd gives its maps identities that begin with `mpath-`; the partitions of a map are maps too, with identities such as
+//! `part1-mpath-...` (multipath-tools, libmultipath/devmapper.h; kpartx).
 
 use std::path::{Path, PathBuf};
 
 use super::disk::DiskPath;
 use super::sysfs::{attribute, names, node, number};
 
-/// A map of several paths.
 pub(super) struct Map {
     /// The kernel's name, such as `dm-0`.
     pub(super) name: String,
     /// Its stable node, `/dev/mapper/NAME`.
     pub(super) node: PathBuf,
-    /// The kernel names of the disks below it.
     pub(super) paths: Vec<String>,
 }
 
-/// A partition of a map.
 pub(super) struct MapPartition {
     /// The kernel's name of the partition of the map, such as `dm-1`.
     pub(super) name: String,
@@ -39,7 +36,7 @@ pub(super) fn maps(sys: &Path) -> Vec<Map> {
     maps.collect()
 }
 
-/// The node of a map, below the name that its user gave it.
+/// The node of a map, by the name that its user gave it.
 fn mapper(place: &Path) -> Option<PathBuf> {
     Some(Path::new("/dev/mapper").join(attribute(&place.join("dm/name"))?))
 }
@@ -49,8 +46,8 @@ pub(super) fn way(name: &str, links: Vec<PathBuf>) -> DiskPath {
     DiskPath { name: name.to_owned(), path: node(name), links }
 }
 
-/// The partitions of a map. Where they begin the device mapper does not tell in sysfs, but the kernel has read the same
-/// table on a path; a partition that no path has is left to the map's holders.
+/// The partitions of a map. sysfs does not have their starts, but the kernel has read the same table on a path; a partition that
+/// no path has is only one of the map's holders.
 pub(super) fn partitions(sys: &Path, map: &Map) -> Vec<MapPartition> {
     let block = sys.join("block");
     let holders = names(&block.join(&map.name).join("holders"));

@@ -12,16 +12,15 @@ use super::sysfs::{attribute, names, number};
 pub struct Nic {
     /// The kernel's name, such as `ens3`.
     pub name: String,
-    /// Hardware address; of a card in a bond, its own.
+    /// Hardware address; for a card in a bond, its own.
     pub mac: String,
-    /// Whether a cable is in; not known while the card is down.
+    /// Whether a cable is connected; unknown while the card is down.
     pub carrier: Option<bool>,
-    /// Megabits a second, when there is a link.
+    /// Megabits per second, when there is a link.
     pub speed: Option<u32>,
-    /// The kernel module that drives it, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Whether the hardware address is not the card's own: drawn by the kernel at this start, or set by a program.
+    /// Whether the hardware address is not the card's own: random at this start, or set by a program.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub temporary_mac: bool,
 }
@@ -29,7 +28,7 @@ pub struct Nic {
 /// `NET_ADDR_PERM` (linux/netdevice.h): the address is the one that the hardware has.
 const PERMANENT: u64 = 0;
 
-/// Cards are what has a device behind it: bridges, bonds, tunnels and the loopback have none.
+/// Cards are the interfaces with a device: bridges, bonds, tunnels and the loopback have none.
 pub(crate) fn scan(sys: &Path) -> Vec<Nic> {
     let net = sys.join("class/net");
     let cards = names(&net).into_iter().filter(|name| net.join(name).join("device").exists());
@@ -37,12 +36,12 @@ pub(crate) fn scan(sys: &Path) -> Vec<Nic> {
 }
 
 fn nic(path: &Path, name: String) -> Option<Nic> {
-    // In a bond all cards show the address of the bond; the kernel tells their own beside it.
+    // In a bond all cards show the address of the bond; the kernel has their own in another file.
     let own = attribute(&path.join("bonding_slave/perm_hwaddr"));
     let temporary_mac =
         own.is_none() && number(&path.join("addr_assign_type")).is_some_and(|kind| kind != PERMANENT);
     let mac = own.or_else(|| attribute(&path.join("address")))?;
-    // Both refuse to be read while the card is down, and speed is -1 without a link.
+    // Neither can be read while the card is down, and speed is -1 without a link.
     let carrier = number(&path.join("carrier")).map(|carrier| carrier == 1);
     let speed = number(&path.join("speed")).and_then(|speed| u32::try_from(speed).ok());
     let speed = speed.filter(|speed| *speed > 0 && *speed < u32::MAX);

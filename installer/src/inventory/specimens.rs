@@ -23,7 +23,7 @@ pub(crate) const UUID: Uuid = uuid::uuid!("0d6f3c9a-54b1-4a0e-9a57-1c2d3e4f5061"
 #[derive(Debug)]
 pub(crate) struct Specimen {
     pub(crate) file: File,
-    /// Where other programs find it while this lives.
+    /// Where other programs find it while this value lives.
     pub(crate) path: PathBuf,
     pub(crate) size: u64,
     pub(crate) sector: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Specimen {
 pub(crate) type Part<'a> = (u64, u64, &'a str);
 
 impl Specimen {
-    /// The file is in memory, where it may be larger than file systems allow; only what is written takes room.
+    /// The file is in memory, where it may be larger than file systems allow; only what is written uses memory.
     pub(crate) fn new(size: u64, sector: u64) -> Self {
         let file = File::from(memfd_create(c"specimen", MFdFlags::MFD_CLOEXEC).unwrap());
         file.set_len(size).unwrap();
@@ -46,24 +46,23 @@ impl Specimen {
         self
     }
 
-    /// Puts blocks at offsets from `base`.
+    /// Writes blocks at offsets from `base`.
     fn puts(&self, base: u64, blocks: &[(u64, &[u8])]) -> &Self {
         blocks.iter().fold(self, |specimen, (offset, bytes)| specimen.put(base + offset, bytes))
     }
 
-    /// Runs a program that makes something of the file, given as its last argument.
+    /// Runs a program on the file, given as its last argument.
     pub(crate) fn run(&self, program: &str, args: &[&str]) -> &Self {
         let make = Invocation::new(program).args(args.iter().copied()).arg(&self.path);
         SystemRunner.run(&make).unwrap();
         self
     }
 
-    /// Protective MBR and both copies of a GPT.
     pub(crate) fn gpt(&self, parts: &[Part<'_>]) -> &Self {
         self.gpt_for(self.sector, parts)
     }
 
-    /// The same for sectors of another size than the disk's.
+    /// Like [`Self::gpt`], for sectors of another size than the disk's.
     pub(crate) fn gpt_for(&self, sector: u64, parts: &[Part<'_>]) -> &Self {
         let last = self.size / sector - 1;
         let mut entries = vec![0; 128 * 128];
@@ -94,7 +93,7 @@ impl Specimen {
         self.mbr(&[(0xee, 1, u32::try_from(last).unwrap_or(u32::MAX))])
     }
 
-    /// A table of the old kind: type, first sector and length of each partition.
+    /// An MBR table: type, first sector and length of each partition.
     pub(crate) fn mbr(&self, parts: &[(u8, u32, u32)]) -> &Self {
         let mut table = [0; 66];
         for (entry, (kind, start, length)) in table.chunks_mut(16).zip(parts) {
@@ -106,13 +105,13 @@ impl Specimen {
         self.put(446, &table)
     }
 
-    /// Makes one copy of the GPT wrong: its checksum no longer holds.
+    /// Breaks the checksum of one copy of the GPT.
     pub(crate) fn damage(&self, primary: bool) -> &Self {
         let last = self.size / self.sector - 1;
         self.put(if primary { self.sector } else { last * self.sector } + 40, &[0xff; 8])
     }
 
-    /// An ext4 file system by the real program.
+    /// An ext4 file system, made by the real program.
     pub(crate) fn ext4(&self, label: &str) -> &Self {
         self.run(
             "mkfs.ext4",
@@ -236,7 +235,7 @@ impl Specimen {
         for (at, number) in [(64, self.size), (72, 1 << 20), (80, 0), (104, 4096), (112, 1 << 20)] {
             label[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
-        // The same polynomial as zip's, with another beginning and no end.
+        // The same polynomial as zip's, with another start value and no final inversion.
         let sum = label[20..].iter().fold(0xf597_a6cf_u32, |sum, byte| {
             (0..8)
                 .fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg()))
@@ -272,12 +271,12 @@ impl Specimen {
         self.put(offset, &block)
     }
 
-    /// Where a superblock of version 1.0 is.
+    /// The offset of a superblock of version 1.0.
     pub(crate) fn md10_place(&self) -> u64 {
         (self.size - (8 << 10)) / 4096 * 4096
     }
 
-    /// Where one of version 0.90 is, and one there.
+    /// A superblock of version 0.90 at its place.
     pub(crate) fn md090(&self) -> &Self {
         let mut words = [0u32; 16];
         let id = UUID.as_bytes().chunks(4).map(|four| u32::from_be_bytes(four.try_into().unwrap()));

@@ -1,8 +1,8 @@
-//! Where a scan reads, and how one small file or one directory of sysfs is read.
+//! Where a scan reads, and reading one small file or one directory of sysfs.
 
 use std::path::{Path, PathBuf};
 
-/// What a scan reads. Of device nodes it reads the places where formats have their marks.
+/// The roots of a scan. Device nodes are read only where formats have their signatures.
 #[derive(Clone, Debug)]
 pub struct Roots {
     /// sysfs, `/sys`.
@@ -22,7 +22,7 @@ impl Default for Roots {
 }
 
 impl Roots {
-    /// The same below a directory, as tests lay them out: `sys`, `dev`, `proc` and `udev`.
+    /// The roots below a directory, as tests lay them out: `sys`, `dev`, `proc` and `udev`.
     #[cfg(test)]
     pub(crate) fn below(root: &Path) -> Self {
         let [sys, dev, proc, udev] = ["sys", "dev", "proc", "udev"].map(|name| root.join(name));
@@ -30,20 +30,20 @@ impl Roots {
     }
 }
 
-/// The text of a small sysfs file without white space at its ends; `None` if absent, unreadable or empty.
-/// Many attributes exist only for some drivers, and some refuse to be read while a device is down.
+/// The trimmed text of a small sysfs file; `None` if absent, unreadable or empty. Many attributes exist only for some drivers,
+/// and some cannot be read while a device is down.
 pub(super) fn attribute(path: &Path) -> Option<String> {
     let text = base::files::read_at_most(path, 64 << 10).ok()?;
     let text = String::from_utf8_lossy(&text).trim_matches(['\0', ' ', '\n', '\t']).to_owned();
     (!text.is_empty()).then_some(text)
 }
 
-/// The number in a small sysfs file; `None` where [`attribute`] has none or it is no number.
+/// The number in a small sysfs file; `None` if [`attribute`] has none or it is no number.
 pub(super) fn number(path: &Path) -> Option<u64> {
     attribute(path)?.parse().ok()
 }
 
-/// The names in a directory, sorted; none if it is absent.
+/// The names in a directory, sorted; empty if it is absent.
 pub(super) fn names(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();

@@ -1,4 +1,4 @@
-//! What the partition table on a disk says beyond what the kernel does.
+//! What the partition table on a disk says beyond what the kernel shows.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,8 +8,8 @@ use super::disk::{Disk, FoundEntry, FoundPartition};
 use super::sysfs::node;
 use formats::partition_table::{self, Entry};
 
-/// Gives each partition of `disk` its entry in the GUID partition table on `device`. Where the kernel shows none, because
-/// the first copy of the table is damaged, the second copy tells them.
+/// Gives each partition of `disk` its entry in the GUID partition table on `device`. If the kernel shows none, because the first
+/// copy of the table is damaged, they come from the second copy.
 pub(super) fn complete(disk: &mut Disk, device: &Path) {
     let Ok(file) = File::open(device) else { return };
     let read = |offset: u64, buffer: &mut [u8]| file.read_exact_at(buffer, offset);
@@ -28,7 +28,7 @@ fn found_entry(entry: &Entry) -> FoundEntry {
     FoundEntry { number: entry.number, kind: entry.kind, uuid: entry.uuid }
 }
 
-/// A partition that the kernel does not show, under the name that it would have.
+/// A partition that the kernel does not show, with the name that it would have.
 fn unseen(disk: &Disk, entry: &Entry) -> FoundPartition {
     let between = if disk.name.ends_with(|c: char| c.is_ascii_digit()) { "p" } else { "" };
     let name = format!("{}{between}{}", disk.name, entry.number);

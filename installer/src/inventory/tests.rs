@@ -10,7 +10,6 @@ use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// A machine made of files.
 pub(crate) struct Machine(tempfile::TempDir, RefCell<Vec<Specimen>>);
 
 impl Machine {
@@ -56,14 +55,14 @@ impl Machine {
         self.link(&format!("sys/class/block/{name}"), &format!("../../block/{disk}/{name}"));
     }
 
-    /// Lets the node of a disk or partition hold what `make` writes.
+    /// Makes the node of a disk or partition hold what `make` writes.
     pub(crate) fn content(&self, name: &str, size: ByteSize, make: fn(&Specimen) -> &Specimen) {
         let specimen = Specimen::new(size.get(), 512);
         make(&specimen);
         self.node(name, specimen);
     }
 
-    /// Lets the node of a disk or partition be that file.
+    /// Makes the node of a disk or partition that file.
     pub(crate) fn node(&self, name: &str, specimen: Specimen) {
         let node = self.0.path().join("dev").join(name);
         fs::create_dir_all(node.parent().unwrap()).unwrap();
@@ -159,7 +158,7 @@ fn an_address_that_is_not_the_cards_own_is_told_apart() {
         machine
             .link(&format!("sys/class/net/{name}/device/driver"), "../../../bus/virtio/drivers/virtio_net");
     }
-    // What a bond gives its cards hides whose address it was; the kernel tells the card's own beside it.
+    // A card in a bond shows the bond's address; the kernel has the card's own in another file.
     machine.file("sys/class/net/ens5/bonding_slave/perm_hwaddr", "52:54:00:12:34:57\n");
     let nics = machine.scan().nics;
     assert!(nics.iter().all(|nic| nic.driver.as_deref() == Some("virtio_net")), "{nics:?}");
@@ -200,7 +199,7 @@ fn partitions_have_their_entries_and_those_of_the_second_copy_count_where_the_fi
     let seen = machine.scan().disks.remove(0).partitions;
     let entry = seen[0].entry.unwrap();
     assert_eq!((seen.len(), entry.number, entry.uuid), (1, 8, uuid));
-    // What the kernel makes of the disk after a cut in the middle of a write.
+    // How the kernel sees the disk after a power cut in the middle of a write.
     fs::remove_dir_all(machine.0.path().join("sys/block/nvme0n1/nvme0n1p1")).unwrap();
     disk.write_all_at(&[1], 600).unwrap();
     let unseen = machine.scan().disks.remove(0).partitions;

@@ -1,12 +1,12 @@
-//! udev's records of devices, for what sysfs does not tell: `E:` lines hold the properties (systemd,
-//! src/libsystemd/sd-device; the same that sd-device(3) gives).
+//! udev's records of devices, for properties that sysfs does not have: `E:` lines hold them (systemd, src/libsystemd/sd-device;
+//! the same that sd-device(3) gives).
 
 use std::collections::BTreeMap;
 
 use super::sysfs::Roots;
 use base::files::read_at_most;
 
-/// The properties of one device; none where udev does not run or does not know it.
+/// The properties of one device; empty if udev does not run or does not know it.
 pub(super) struct UdevRecord(BTreeMap<String, String>);
 
 impl UdevRecord {
@@ -19,7 +19,7 @@ impl UdevRecord {
         Self(lines.map(|(key, value)| (key.to_owned(), value.trim().to_owned())).collect())
     }
 
-    /// The first of the properties that is there and not empty.
+    /// The first of the properties that exists and is not empty.
     pub(super) fn first(&self, keys: &[&str]) -> Option<String> {
         keys.iter().filter_map(|key| self.0.get(*key)).find(|value| !value.is_empty()).cloned()
     }

@@ -21,11 +21,10 @@ struct Mount {
 pub(super) struct Usage {
     mounts: Vec<Mount>,
     swaps: Vec<String>,
-    /// Loop devices and what is behind them.
+    /// Loop devices and their backing files or devices.
     loops: Vec<(String, PathBuf)>,
-    /// Devices that are offered to others, by the name of the offer.
+    /// Exported devices, by the name of the export.
     exports: Vec<(String, PathBuf)>,
-    /// Imported ZFS pools.
     pools: Vec<String>,
     boot_medium: BTreeSet<String>,
 }
@@ -50,8 +49,8 @@ impl Usage {
         Ok(usage)
     }
 
-    /// Where the device with this number, or with one of these names, is mounted. File systems with anonymous
-    /// numbers have only the name.
+    /// Where the device with this number, or with one of these names, is mounted. File systems with anonymous numbers have only
+    /// the name.
     pub(super) fn mounts_of<'a>(
         &'a self,
         number: Option<&'a str>,
@@ -73,12 +72,11 @@ impl Usage {
         self.loops.iter().filter(move |(_, file)| *file == device).map(|(name, _)| name.clone())
     }
 
-    /// Under which names the device is offered to other machines.
+    /// The names under which the device is exported.
     pub(super) fn exports_of(&self, node: &Path) -> impl Iterator<Item = &str> {
         self.exports.iter().filter(move |(_, device)| device == node).map(|(name, _)| name.as_str())
     }
 
-    /// Whether the ZFS pool is imported.
     pub(super) fn is_imported(&self, pool: &str) -> bool {
         self.pools.iter().any(|known| known == pool)
     }
@@ -87,11 +85,11 @@ impl Usage {
         self.boot_medium.contains(name)
     }
 
-    /// The kernel names of everything that the mount of the boot medium rests on: the device itself, and
-    /// through a loop device the file's file system, through device mapper the devices below.
+    /// The kernel names of all devices below the mount of the boot medium: the device itself, and through a loop device the
+    /// file's file system, through device mapper the devices below.
     fn behind_boot_medium(&self, sys: &Path) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
-        // Later mounts at one point cover earlier ones, but the earlier device is in use all the same.
+        // Later mounts at one point cover earlier ones, but the earlier device is still in use.
         let on = |point: &&Mount| point.point == Path::new(BOOT_MEDIUM);
         let mut open: Vec<String> = self.mounts.iter().filter(on).filter_map(|m| name_of(sys, m)).collect();
         while let Some(name) = open.pop() {
@@ -128,7 +126,7 @@ fn loops(sys: &Path) -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// The block devices behind SCSI targets (Documentation/target/tcm_mod_builder.rst): each backstore tells its device.
+/// The block devices behind SCSI targets (Documentation/target/tcm_mod_builder.rst): each backstore names its device.
 fn exports(roots: &Roots) -> Vec<(String, PathBuf)> {
     let core = roots.sys.join("kernel/config/target/core");
     let mut exports = Vec::new();
@@ -142,15 +140,14 @@ fn exports(roots: &Roots) -> Vec<(String, PathBuf)> {
     exports
 }
 
-/// The node behind a link of udev's.
 fn resolved(roots: &Roots, path: PathBuf) -> PathBuf {
     let link = path.strip_prefix("/dev").ok().and_then(|path| std::fs::read_link(roots.dev.join(path)).ok());
     let name = link.as_deref().and_then(Path::file_name).map(|name| Path::new("/dev").join(name));
     name.unwrap_or(path)
 }
 
-/// The kernel name of a mounted device. `/sys/dev/block` holds a link for each number; the source is the
-/// answer for file systems with anonymous numbers.
+/// The kernel name of a mounted device. `/sys/dev/block` holds a link for each number; for file systems with anonymous numbers,
+/// the source.
 fn name_of(sys: &Path, mount: &Mount) -> Option<String> {
     let link = std::fs::read_link(sys.join("dev/block").join(&mount.device)).ok();
     let name = link.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());

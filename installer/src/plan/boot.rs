@@ -1,4 +1,4 @@
-//! What the boot loader reads: kernel command lines, GRUB's configuration and its environment block.
+//! The files of the boot loader: kernel command lines, GRUB's configuration and its environment block.
 
 use uuid::Uuid;
 
@@ -8,14 +8,14 @@ use model::config::boot_password::PROTECT;
 use model::config::formats::kernel;
 use model::release::Release;
 
-/// The length of GRUB's environment block; GRUB writes it in place and never changes its size.
+/// The length of GRUB's environment block in bytes; GRUB writes it in place and never changes its size.
 const ENVIRONMENT: usize = 1024;
 
-/// How long the initrd waits for disks, in seconds; an array of which a disk is missing starts without it after two
-/// thirds of that (dracut.cmdline(7), `rd.retry`).
+/// How long the initrd waits for disks, in seconds; an array with a missing disk is started without it after two thirds of that
+/// (dracut.cmdline(7), `rd.retry`).
 const DISKS_LIMIT: u32 = 60;
 
-/// What a kernel command line names.
+/// The file systems and arrays that a kernel command line names.
 #[derive(Clone, Debug)]
 pub(super) struct Volumes {
     pub(super) root_a: Volume,
@@ -33,8 +33,8 @@ pub(super) fn environment() -> String {
     format!("{head}{}", "#".repeat(ENVIRONMENT - head.len()))
 }
 
-/// What Debian's signed GRUB finds at its built-in place. It runs with `root` on the volume that GRUB was
-/// loaded from; the search helps where firmware hides which volume that was.
+/// The configuration that Debian's signed GRUB finds at its built-in place. It runs with `root` on the volume that GRUB was
+/// loaded from; the search helps if firmware hides which volume that was.
 pub(super) fn stub(esp_id: u32) -> String {
     format!(
         "if [ ! -f ($root)/grub/grub.cfg ]; then\n\
@@ -50,8 +50,7 @@ pub(super) fn stub(esp_id: u32) -> String {
 /// The serial line of a node whose configuration names none.
 const SERIAL: &str = "ttyS0,115200";
 
-/// The kernel command line of a slot: what the node needs, then `arguments` of the image, then those of the
-/// configuration.
+/// The kernel command line of a slot: what the node needs, then `arguments` of the image, then those of the configuration.
 pub(super) fn command_line(
     slot: Slot,
     volumes: &Volumes,
@@ -66,13 +65,13 @@ pub(super) fn command_line(
         format!("root={root}"),
         "rootfstype=squashfs".into(),
         "ro".into(),
-        // Every partition is mounted by name; systemd shall not mount the ESP on its own.
+        // Every partition is mounted by name; systemd must not mount the ESP on its own.
         "systemd.gpt_auto=0".to_owned(),
         format!("{}={slot}", parameter::SLOT),
         format!("{}={}", parameter::CONFIG, volumes.config),
         format!("{}={}", parameter::PERSISTENT, volumes.persistent),
-        // A boot that fails before the node's own system runs ends in no shell, which would be root's without a password:
-        // the initrd says why, waits, and starts the machine again (dracut.cmdline(7)).
+        // A boot that fails before the node's own system runs does not end in a shell, which would be root's without a password:
+        // the initrd says why, waits, and restarts the machine (dracut.cmdline(7)).
         "rd.shell=0".to_owned(),
         "rd.emergency=reboot".to_owned(),
     ];
@@ -91,8 +90,8 @@ pub(super) fn command_line(
     words.join(" ")
 }
 
-/// The screen and the serial line. Both show messages and log in; the last one is what `/dev/console` means,
-/// where the system itself speaks: the serial line, unless the configuration names a screen.
+/// The screen and the serial line. Both show messages and a login; the last one is `/dev/console`, where the system itself
+/// writes: the serial line, unless the configuration names a screen.
 fn consoles(tty: Option<&str>) -> [&str; 2] {
     let screen = |tty: &str| tty.strip_prefix("tty").is_some_and(|rest| rest.parse::<u8>().is_ok());
     match tty {
@@ -101,22 +100,22 @@ fn consoles(tty: Option<&str>) -> [&str; 2] {
     }
 }
 
-/// The number and the speed of the serial port for GRUB. Ports that GRUB does not know leave it at the first.
+/// The number and the speed of the serial port for GRUB. For ports that GRUB does not know, the first one.
 fn port(tty: Option<&str>) -> (u8, u32) {
     let line = tty.unwrap_or(SERIAL);
     let (device, options) = line.split_once(',').unwrap_or((line, ""));
     let unit = device.strip_prefix("ttyS").and_then(|unit| unit.parse().ok()).filter(|unit| *unit < 4);
     let digits = options.find(|c: char| !c.is_ascii_digit()).unwrap_or(options.len());
     let speed = options[..digits].parse().ok().filter(|_| unit.is_some());
-    // The kernel's own speed where a line names none is 9600 (Documentation/admin-guide/serial-console.rst).
+    // The kernel's own speed for a line without one is 9600 (Documentation/admin-guide/serial-console.rst).
     let unnamed = if unit.is_some() && tty.is_some() { 9600 } else { 115_200 };
     (unit.unwrap_or(0), speed.unwrap_or(unnamed))
 }
 
-/// Where GRUB's configuration has the password of its menu, from the root of the EFI system partition.
+/// The file with the password of GRUB's menu, from the root of the EFI system partition.
 pub(super) const PASSWORD: &str = "grub/password.cfg";
 
-/// The node's `/grub/grub.cfg`. Slot b shows up once an update has put its kernel there.
+/// The node's `/grub/grub.cfg`. Slot b appears once an update has put its kernel there.
 pub(super) fn grub_cfg(release: &Release, config: &InstallConfig, line: impl Fn(Slot) -> String) -> String {
     let (unit, speed) = port(config.install.tty.as_deref());
     let mut text = String::new();
@@ -166,7 +165,7 @@ fn entry(release: &Release, slot: Slot, line: &str) -> String {
     )
 }
 
-/// A word for GRUB's shell, quoted where it has to be.
+/// A word for GRUB's shell, quoted if necessary.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_=.,:/@+-%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -204,7 +203,7 @@ mod tests {
         assert_eq!(quote("x='y'\n}"), r"'x='\''y'\''}'");
     }
 
-    /// The words of a line as GRUB's shell reads them (GRUB manual, "Quoting"); fails where the line would end.
+    /// The words of a line as GRUB's shell reads them (GRUB manual, "Quoting"); fails if a quote is not closed on the line.
     fn grub_words(line: &str) -> Vec<String> {
         let mut words = Vec::new();
         let mut word: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Which disk: the one that is named, or the only one there can be. Never a guess.
+//! Choosing a disk: the one that is named, or the only possible one. Never a guess.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ pub(super) const SYSTEM: &str = "install.device";
 /// The key that names the disk for data.
 pub(super) const DATA: &str = "install.data_disk";
 
-/// The disk to install on. Refuses what is absent, ambiguous, the boot medium, read-only or in use. Without
-/// `device` the disk that `data` names is not meant, unless it is the only one.
+/// The disk to install on. Refuses a disk that is absent, ambiguous, the boot medium, read-only or in use. Without `device` the
+/// disk of `data` is excluded, unless it is the only one.
 pub(crate) fn system<'a>(
     inventory: &'a Inventory,
     device: Option<&DiskSelector>,
@@ -28,7 +28,7 @@ pub(crate) fn system<'a>(
     }
 }
 
-/// The disk that the value of `key` means, with the same refusals.
+/// The disk that the value of `key` selects, with the same refusals.
 pub(super) fn chosen<'a>(
     inventory: &'a Inventory,
     selector: &DiskSelector,
@@ -47,11 +47,11 @@ pub(super) fn chosen<'a>(
 }
 
 /// Refuses a removable disk that is named by a path without its serial number: `/dev/sda` is the stick today and the disk
-/// tomorrow, and a place says nothing of what somebody plugged in there.
+/// tomorrow, and a port says nothing of what was plugged in there.
 pub(super) fn deliberate(disk: &Disk, path: &Path, key: &str) -> Result<(), Failure> {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let by_id = path.parent().is_some_and(|parent| parent.ends_with("by-id"));
-    // udev writes underscores for what it does not allow in names.
+    // udev replaces characters that it does not allow in names by underscores.
     let told = disk.serial.as_ref().is_some_and(|serial| {
         let known: String = serial.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
         !known.is_empty() && name.contains(&known)
@@ -98,7 +98,7 @@ pub(super) fn usable<'a>(inventory: &Inventory, disk: &'a Disk, key: &str) -> Re
     }
 }
 
-/// What uses the disk and is not taken down for an install: a mount, or a device that nobody knows how to end.
+/// What uses the disk and cannot be taken down for an install: a mount, or a device without a known way to stop it.
 pub(crate) fn blocking(disk: &Disk) -> Option<&Holder> {
     disk.holders.iter().find(|holder| !is_leftover(holder))
 }
@@ -113,7 +113,7 @@ fn barred(disk: &Disk) -> Option<&'static str> {
     }
 }
 
-/// The other disks with its world wide name: what one path writes, the others do not know of.
+/// The other disks with its world wide name: what is written on one path, the others do not see.
 pub(super) fn twins<'a>(inventory: &'a Inventory, disk: &Disk) -> Vec<&'a Disk> {
     let same = |other: &&Disk| other.name != disk.name && other.wwn.is_some() && other.wwn == disk.wwn;
     // The namespaces of some NVMe controllers share a name.
@@ -139,7 +139,7 @@ pub(super) fn named<'a>(
     }
 }
 
-/// The one disk that meets every clause. For each other disk the error says which clause it fails.
+/// The one disk that meets every clause. The error says for each other disk which clause it fails.
 fn matching<'a>(inventory: &'a Inventory, clauses: &DiskClauses, key: &str) -> Result<&'a Disk, Failure> {
     let judged: Vec<_> = inventory.disks.iter().map(|disk| (disk, failed(disk, clauses))).collect();
     let met: Vec<_> = judged.iter().filter(|(_, failed)| failed.is_empty()).map(|(disk, _)| *disk).collect();
@@ -170,7 +170,7 @@ fn matching<'a>(inventory: &'a Inventory, clauses: &DiskClauses, key: &str) -> R
 
 const ALIKE: &str = "Nothing that they tell is different: detach all but one.";
 
-/// A clause that the first of several disks meets and no other, by what all of them tell; best what stays with the disk.
+/// A clause that the first of several disks meets and no other; preferably one by a property that stays with the disk.
 fn difference(disks: &[&Disk]) -> Option<String> {
     type Fact = fn(&Disk) -> Option<String>;
     let facts: [(&str, Fact); 4] = [
@@ -193,7 +193,7 @@ fn linked(disk: &Disk, directory: &str) -> Vec<String> {
     links.filter_map(|link| link.file_name()).map(|name| name.to_string_lossy().into_owned()).collect()
 }
 
-/// What of `clauses` the disk does not meet, and why it is no candidate at all.
+/// The clauses that the disk does not meet, and why it is no candidate at all.
 fn failed(disk: &Disk, clauses: &DiskClauses) -> Vec<String> {
     if let Some(why) = barred(disk) {
         return vec![format!("it {why}")];
@@ -226,7 +226,7 @@ fn failed(disk: &Disk, clauses: &DiskClauses) -> Vec<String> {
     }
     let by_serial = clauses.serial.as_ref().is_some_and(|serial| !serial.ends_with('*'));
     if failed.is_empty() && disk.removable && !by_serial {
-        // A stick that somebody left in the machine is written only when it is meant beyond doubt.
+        // A stick that was left in the machine is written only if it is meant beyond doubt.
         failed.push("it is removable, and its serial number is not given".into());
     }
     failed
@@ -242,7 +242,7 @@ fn same_wwn(wanted: &str, found: &str) -> bool {
     matches(&bare(wanted), &bare(found))
 }
 
-/// Whether `found` is `wanted`, or begins with it where it ends in `*`.
+/// Whether `found` is `wanted`, or begins with it if that ends in `*`.
 fn matches(wanted: &str, found: &str) -> bool {
     match wanted.strip_suffix('*') {
         Some(beginning) => found.starts_with(beginning),
@@ -250,9 +250,9 @@ fn matches(wanted: &str, found: &str) -> bool {
     }
 }
 
-/// The only disk that there can be, beside the one for data.
+/// The only possible disk, beside the one for data.
 fn only<'a>(inventory: &'a Inventory, data: Option<&Disk>) -> Result<&'a Disk, Failure> {
-    // A stick that somebody left in the machine is written only when it is named.
+    // A stick that was left in the machine is written only if it is named.
     let mut candidates: Vec<_> = candidates(inventory).filter(|disk| !disk.removable).collect();
     if let Some(data) = data
         && candidates.len() > 1

@@ -1,5 +1,5 @@
-//! Which disk of the machine has which part in an install. Made once; the layout, the steps and the losses that a plan
-//! tells follow from it.
+//! Which disk of the machine has which part in an install. Made once; the layout, the steps and the losses that a plan shows
+//! follow from it.
 
 use super::choose;
 use super::disks::{self, WipedDisk};
@@ -13,11 +13,10 @@ use model::config::InstallConfig;
 
 /// The disks that an install is for, as the configuration chooses them.
 pub(super) struct ChosenDisks<'a> {
-    /// That of the system.
     pub(super) system: &'a Disk,
-    /// The second one of the system, where that is mirrored.
+    /// The second disk of a mirrored system.
     pub(super) mirror: Option<&'a Disk>,
-    /// That of the data, where it is another one.
+    /// The disk for data, if that is a separate one.
     pub(super) data: Option<&'a Disk>,
 }
 
@@ -34,7 +33,7 @@ impl<'a> ChosenDisks<'a> {
         [self.system].into_iter().chain(self.mirror).chain(self.data).collect()
     }
 
-    /// Those that the node is written to; `data_stays` where the disk of the data is left as it is.
+    /// The disks that the node is written to; `data_stays`: the data disk is left unchanged.
     fn written(&self, data_stays: bool) -> Vec<&'a Disk> {
         let data = self.data.filter(|_| !data_stays);
         [self.system].into_iter().chain(self.mirror).chain(data).collect()
@@ -43,15 +42,14 @@ impl<'a> ChosenDisks<'a> {
 
 /// The part of every disk in an install.
 pub(super) struct DiskRoles<'a> {
-    /// The disks that the install is for.
     pub(super) chosen: ChosenDisks<'a>,
     /// The disk of the system as the executor needs it.
     pub(super) target: Target,
-    /// The data that stays as it is: on the disk of the data, where that is another one, else on that of the system.
+    /// The data that is kept: on the data disk if that is a separate one, else on that of the system.
     pub(super) kept: Option<Kept>,
     /// The disks that are wiped and have no part in the node.
     pub(super) wiped: Vec<WipedDisk>,
-    /// What holds the disks that are written or wiped, each before what it rests on.
+    /// What holds the disks that are written or wiped, each before what it is made of.
     pub(super) taken_down: Vec<Holder>,
     /// What the configuration asks for and does not get, each a sentence.
     pub(super) warnings: Vec<String>,
@@ -76,22 +74,22 @@ impl<'a> DiskRoles<'a> {
         Ok(Self { chosen, target, kept, wiped, taken_down, warnings })
     }
 
-    /// The disk of the data, where it is another one than the system's and is written.
+    /// The data disk, if it is a separate one and is written.
     pub(super) fn new_data_disk(&self) -> Option<&'a Disk> {
         self.chosen.data.filter(|_| self.kept.is_none())
     }
 
-    /// The data that stays on the disk of the system.
+    /// The data that is kept on the disk of the system.
     pub(super) fn kept_beside_system(&self) -> Option<&Kept> {
         self.kept.as_ref().filter(|_| self.chosen.data.is_none())
     }
 }
 
-/// The disks that an install writes the node to: those of the system, and that of the data unless it is kept as it is.
-/// Disks that are only wiped are not among them.
+/// The disks that an install writes the node to: those of the system, and the data disk unless it is kept. Disks that are only
+/// wiped are not included.
 ///
 /// # Errors
-/// That of [`super::plan`] where the configuration does not choose.
+/// The same as [`super::plan`] if the configuration selects no disk.
 pub fn written_disks<'a>(config: &InstallConfig, inventory: &'a Inventory) -> Result<Vec<&'a Disk>, Failure> {
     Ok(ChosenDisks::of(config, inventory)?.written(!config.install.keep.is_empty()))
 }

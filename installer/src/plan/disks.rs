@@ -18,25 +18,20 @@ use model::config::{Install, Role, Wipe, WipeFailure};
 const LIST: &str = "install.wipe_disks_list";
 const ALL: &str = "install.wipe_all_disks";
 
-/// The disk that holds data alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct DataDisk {
-    /// The disk.
     pub disk: Target,
-    /// What is on it now, and is lost.
+    /// The partitions on it now, which are lost.
     pub erased: Vec<FoundPartition>,
-    /// GUID of its new partition table.
     pub disk_guid: Uuid,
-    /// The new partitions: the data partition.
     pub partitions: Vec<Partition>,
 }
 
 /// A disk that is wiped and has no part in the node.
 #[derive(Clone, Debug, Serialize)]
 pub struct WipedDisk {
-    /// The disk.
     pub disk: Target,
-    /// What is on it now, and is lost.
+    /// The partitions on it now, which are lost.
     pub erased: Vec<FoundPartition>,
     /// The key of the configuration that asks for it.
     pub key: &'static str,
@@ -58,7 +53,7 @@ pub(super) fn data_disk<'a>(
     Ok((disk.name != system.name).then_some(disk))
 }
 
-/// What to tell of a key that does nothing because of which disk holds the data.
+/// A warning if a key has no effect because of which disk holds the data.
 pub(super) fn without_effect(install: &Install, system: &Disk, data: Option<&Disk>) -> Option<String> {
     match data {
         Some(_) => install.persistent_partition_size.map(|_| {
@@ -74,7 +69,7 @@ pub(super) fn without_effect(install: &Install, system: &Disk, data: Option<&Dis
     }
 }
 
-/// What becomes of the data disk. Its table's identity follows from that of the system disk's.
+/// The new layout of the data disk. The identity of its table follows from that of the system disk's.
 pub(super) fn arrange(disk: &Disk, sizes: PartitionSizes, system_guid: Uuid) -> Result<DataDisk, Failure> {
     let disk_guid = Uuid::new_v5(&system_guid, b"data-disk");
     let target = target(disk)?;
@@ -97,7 +92,7 @@ pub(super) fn spare(install: &Install, chosen: &[&Disk]) -> Result<(), Failure> 
     chosen.iter().try_for_each(|disk| empty(disk))
 }
 
-/// Refuses a disk with anything on it, by name, or with places that nobody could look at.
+/// Refuses a disk with anything on it, by name, or with areas that could not be read.
 fn empty(disk: &Disk) -> Result<(), Failure> {
     let content = disk.signatures.iter().filter(|found| found.kind.holds_content());
     let content = content.map(|found| format!("{}  {found}", disk.path.display()));
@@ -122,7 +117,7 @@ pub(super) fn written_or_wiped<'a>(
     changed.iter().copied().chain(wiped).collect()
 }
 
-/// What to tell of disks that lose more than could be seen.
+/// Warnings about disks that may lose more than could be read.
 pub(super) fn unread<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<String> {
     let unread = disks.filter_map(|disk| Some((disk.path.display(), disk.unread.as_ref()?)));
     unread.map(|(path, why)| format!("{path} may hold more than is listed here: {why}.")).collect()
@@ -130,7 +125,7 @@ pub(super) fn unread<'a>(disks: impl Iterator<Item = &'a Disk>) -> Vec<String> {
 
 const EMPTY: &str = "Choose an empty disk, or set install.wipe to selected to lose what is on this one.";
 
-/// The other disks to wipe, and what to tell of those that are not.
+/// The other disks to wipe, and warnings about those that are not.
 pub(super) fn wiped(
     install: &Install,
     inventory: &Inventory,
@@ -147,7 +142,7 @@ pub(super) fn wiped(
                 other(disk, chosen)?;
                 deliberate(disk, Path::new(&**path), LIST)?;
                 match usable(inventory, disk, LIST).and_then(|disk| add(disk, LIST, &mut wiped)) {
-                    // What the machine runs from is not in the way of the install: the list is wrong.
+                    // If the machine runs from the disk, this is not a failure to wipe: the list is wrong.
                     Err(failure) if install.wipe_failure == WipeFailure::Warn && !disk.boot_medium => {
                         let path = disk.path.display();
                         warnings.push(format!("{LIST}: {path} stays as it is: {failure}."));
@@ -173,7 +168,7 @@ pub(super) fn wiped(
     Ok((wiped, warnings))
 }
 
-/// Why a disk that nobody named is not wiped, whatever is on it.
+/// Why a disk that is not named is not wiped, whatever is on it.
 fn stays(inventory: &Inventory, disk: &Disk) -> Option<String> {
     let reason = disk.in_use().map(|reason| format!("in use: {reason}"));
     let reason = reason.or_else(|| disk.read_only.then(|| "read-only".into()));
@@ -201,8 +196,8 @@ fn add(disk: &Disk, key: &'static str, wiped: &mut Vec<WipedDisk>) -> Result<(),
     Ok(())
 }
 
-/// Whether the disk holds a system of this product or of its predecessor, or their data. Names such as `data`
-/// are common; labels of file systems, and a table with all names of a node, are not.
+/// Whether the disk holds a system of this product or of its predecessor, or their data. Names such as `data` are common; labels
+/// of file systems, and a table with all names of a node, are not.
 fn holds_a_system(disk: &Disk) -> bool {
     const LABELS: [&str; 3] = [labels::CONFIG, labels::PERSISTENT, labels::DATA];
     const NAMES: [layout::PartitionName; 4] = [
@@ -218,7 +213,7 @@ fn holds_a_system(disk: &Disk) -> bool {
     let image = |found: &&Signature| found.kind != SignatureKind::Iso9660;
     let holds = |signatures: &[Signature]| signatures.iter().filter(image).any(|found| ours(&found.label));
     let named = |name: &str| disk.partitions.iter().any(|part| part.label.as_deref() == Some(name));
-    // The predecessor's data disk has no partition table; where there is one, the rest is of an older day.
+    // The predecessor's data disk has no partition table; if there is one, the rest is older.
     disk.partitions.is_empty() && holds(&disk.signatures)
         || disk.partitions.iter().any(|part| holds(&part.signatures) || ours(&part.label))
         || NAMES.iter().all(|name| named(name.as_str()))

@@ -1,7 +1,7 @@
-//! What a reinstall keeps: the data of virtual machines, where it is and as it is.
+//! What a reinstall keeps: the data of virtual machines, unmoved and unchanged.
 //!
-//! It is known by the label of its file system, which this product and its predecessor give it. On the system's disk
-//! the others are laid out before it; a disk of its own is left alone altogether.
+//! It is recognised by the label of its file system, which this product and its predecessor give it. On the system's disk the
+//! other partitions are laid out before it; a disk of its own is not touched at all.
 
 use anyhow::anyhow;
 use serde::Serialize;
@@ -17,26 +17,24 @@ use model::config::{Install, Keep, Role};
 
 const KEY: &str = "install.keep";
 
-/// A data partition that stays as it is.
+/// A data partition that is kept.
 #[derive(Clone, Debug, Serialize)]
 pub struct Kept {
-    /// Its disk.
+    /// The disk with the partition.
     pub disk: Target,
-    /// The partition, as it is now.
     pub partition: FoundPartition,
-    /// PARTUUID, now and afterwards.
     pub uuid: Uuid,
 }
 
 impl Kept {
-    /// Where it stays.
+    /// The place and identity of the partition.
     pub(super) fn stays(&self) -> Stays {
         let FoundPartition { start, size, .. } = self.partition;
         Stays { uuid: self.uuid, start, size }
     }
 }
 
-/// What `install.keep` asks for: on the disk for data, if that is another one, else on that of the system.
+/// The partition that `install.keep` asks for: on the data disk if that is a separate one, else on that of the system.
 pub(super) fn find(
     install: &Install,
     role: Role,
@@ -97,7 +95,7 @@ fn keep(disk: &Disk, partition: &FoundPartition) -> Result<Kept, Failure> {
     Ok(Kept { disk: target(disk)?, partition: partition.clone(), uuid: entry.uuid })
 }
 
-/// The refusal of a disk without data, which names what there is, and where else there is data.
+/// The error for a disk without data, which names what there is, and where else there is data.
 fn nothing(inventory: &Inventory, disk: &Disk) -> Failure {
     let path = disk.path.display();
     let what = format!("there is nothing on {path} that {KEY} could keep");

@@ -1,4 +1,4 @@
-//! Where each partition lies: arithmetic, and nothing but.
+//! The place of each partition: pure arithmetic.
 
 use model::config::sizes::PartitionSizes;
 use serde::{Deserialize, Serialize};
@@ -9,20 +9,18 @@ use base::size::ByteSize;
 /// Partitions begin and end on multiples of this: right for every sector, stripe and erase block size in use.
 pub const ALIGNMENT: ByteSize = ByteSize::mib(1);
 
-/// The partition entries of a table take this much at either end of a disk, whatever the sector size (UEFI 2.10, 5.3).
+/// The partition entries of a table at either end of a disk, in bytes, whatever the sector size (UEFI 2.10, 5.3).
 const TABLE: u64 = 16 << 10;
 
-/// The unit of addressing of a disk.
+/// The logical sector size of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub enum SectorSize {
-    /// 512 bytes.
     B512,
-    /// 4096 bytes ("4Kn").
     B4096,
 }
 
-/// A sector size that no installer can use.
+/// A sector size that the installer does not support.
 #[derive(Debug, thiserror::Error)]
 #[error("sectors of {0} bytes are not supported, only of 512 and of 4096")]
 pub struct SectorSizeError(u32);
@@ -48,7 +46,6 @@ impl From<SectorSize> for u32 {
 }
 
 impl SectorSize {
-    /// In bytes.
     #[must_use]
     pub fn bytes(self) -> u64 {
         u32::from(self).into()
@@ -61,7 +58,6 @@ impl SectorSize {
 pub enum PartitionName {
     /// GRUB's core for BIOS.
     Bios,
-    /// The EFI system partition.
     Esp,
     /// The node document and the node's identity.
     Config,
@@ -71,14 +67,12 @@ pub enum PartitionName {
     RootB,
     /// OS image for a reset.
     Recovery,
-    /// What lasts: `/var`.
+    /// Everything that lasts: `/var`.
     Persistent,
-    /// Storage of virtual machines.
     Data,
 }
 
 impl PartitionName {
-    /// The name in the partition table.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -113,23 +107,18 @@ impl PartitionName {
     }
 }
 
-/// One partition to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
-    /// Its number in the table, from 1 without gaps.
+    /// Number in the table, from 1 without gaps.
     pub number: u32,
-    /// Its name.
     pub name: PartitionName,
     /// PARTUUID; file systems on it have the same.
     pub uuid: Uuid,
-    /// Where it begins.
     pub start: ByteSize,
-    /// Its length.
     pub size: ByteSize,
 }
 
 impl Partition {
-    /// The first byte after it.
     #[must_use]
     pub fn end(&self) -> ByteSize {
         self.start + self.size
@@ -139,11 +128,8 @@ impl Partition {
 /// What a layout depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// The length of the disk.
     pub disk: ByteSize,
-    /// Its sectors.
     pub sector: SectorSize,
-    /// The sizes of the profile.
     pub sizes: PartitionSizes,
     /// The size of the persistent partition, if the configuration gives one.
     pub persistent: Option<ByteSize>,
@@ -151,7 +137,6 @@ pub struct Wish {
     pub data: bool,
 }
 
-/// Why there is no layout.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LayoutError {
@@ -167,14 +152,12 @@ pub enum LayoutError {
     NoRoomForTable { found: ByteSize, most: ByteSize },
 }
 
-/// A data partition that stays where it is.
+/// A data partition that is kept at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stays {
-    /// PARTUUID.
     pub uuid: Uuid,
-    /// Where it begins.
+    /// The first byte.
     pub start: ByteSize,
-    /// Its length.
     pub size: ByteSize,
 }
 
@@ -198,8 +181,8 @@ pub fn arrange(wish: Wish, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutErro
     Ok(place(fixed.into_iter().chain([(Persistent, persistent)]).chain(data), disk_guid))
 }
 
-/// The partitions of a node before a data partition that stays. Without a wish the persistent partition takes all
-/// the room there is.
+/// The partitions of a node before a data partition that is kept. If the configuration gives no size, the persistent partition
+/// takes all the room there is.
 pub fn arrange_before(wish: Wish, kept: Stays, disk_guid: Uuid) -> Result<Vec<Partition>, LayoutError> {
     use PartitionName::{Data, Persistent};
     let Wish { disk, sizes, sector, .. } = wish;
@@ -238,7 +221,7 @@ fn fixed(sizes: PartitionSizes) -> [(PartitionName, ByteSize); 6] {
     ]
 }
 
-/// The size of the persistent partition: as wished, within the bounds, or as usual.
+/// The size of the persistent partition: as configured, within the bounds, or the default.
 fn persistent(wish: Wish, usual: ByteSize, most: ByteSize) -> Result<ByteSize, LayoutError> {
     let least = wish.sizes.persistent_minimum;
     match wish.persistent.map(|size| size.align_up(ALIGNMENT.get())) {
@@ -277,8 +260,8 @@ pub fn arrange_data(
     Ok(vec![Partition { number: 1, name, uuid, start: ALIGNMENT, size }])
 }
 
-/// Where partitions end: the table's second copy ends the disk; what of it does not fill an alignment unit is
-/// lost.
+/// Where the last partition ends: the table's second copy is at the end of the disk; a remainder shorter than the alignment is
+/// unused.
 fn end(disk: ByteSize, sector: SectorSize) -> ByteSize {
     disk.saturating_sub(ByteSize::bytes(TABLE + sector.bytes())).align_down(ALIGNMENT.get())
 }

@@ -1,4 +1,4 @@
-//! What an earlier system started on a disk, and this one on its own: what of it can be taken down, and its name.
+//! What an earlier system left on a disk and this one started by itself: which of it can be taken down, and its name.
 
 use std::path::Path;
 

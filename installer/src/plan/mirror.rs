@@ -1,8 +1,8 @@
 //! The system on two disks, each of which boots without the other: software RAID 1.
 //!
-//! Both disks have the same partitions at the same places. What firmware reads, `bios` and `esp`, is written to each
-//! disk; each other partition is one half of an array. The array's metadata stands at the end of its members
-//! (version 1.0), so that a member reads as the plain content from its first byte.
+//! Both disks have the same partitions at the same places. What firmware reads, `bios` and `esp`, is written to each disk; each
+//! other partition is one half of an array. The array's metadata is at the end of its members (version 1.0), so that a member
+//! reads as the plain content from its first byte.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -18,22 +18,20 @@ use model::config::{DiskSelector, Install};
 /// The key of the configuration that names the second disk.
 pub(super) const MIRROR: &str = "install.mirror";
 
-/// What an array leaves of its members at their end: the superblock, the bitmap, whose size follows from the
-/// array's, and the list of bad blocks. They need 200 KiB at most.
+/// The end of a member that an array does not use for content: the superblock, the bitmap, whose size follows from the array's,
+/// and the list of bad blocks. They need 200 KiB at most.
 const RESERVED: ByteSize = ByteSize::mib(1);
 
 /// The second disk of a mirrored system, and the arrays over both.
 #[derive(Clone, Debug, Serialize)]
 pub struct Mirror {
-    /// The disk.
     pub disk: Target,
-    /// What is on it now, and is lost.
+    /// The partitions on it now, which are lost.
     pub erased: Vec<FoundPartition>,
-    /// GUID of its new partition table.
     pub disk_guid: Uuid,
-    /// The new partitions: those of the first disk, with unique ids of their own.
+    /// The new partitions: those of the first disk, with PARTUUIDs of their own.
     pub partitions: Vec<Partition>,
-    /// The arrays, in the order of the partitions.
+    /// In the order of the partitions.
     pub arrays: Vec<Array>,
 }
 
@@ -44,7 +42,7 @@ pub struct Array {
     pub partition: PartitionName,
     /// Its identity, the same at every boot.
     pub uuid: Uuid,
-    /// Its length, which is less than that of its members.
+    /// Less than the size of its members.
     pub size: ByteSize,
 }
 
@@ -56,8 +54,7 @@ impl Array {
     }
 }
 
-/// The disk of `install.mirror`. Refuses one that has another part in the install, and one that cannot be the
-/// twin of `system`.
+/// The disk of `install.mirror`. Refuses one that has another part in the install, and one that cannot mirror `system`.
 pub(super) fn disk<'a>(
     install: &Install,
     inventory: &'a Inventory,
@@ -96,7 +93,7 @@ pub(super) fn disk<'a>(
     Ok(Some(disk))
 }
 
-/// Which disk of several is meant to be mirrored must not follow from what else is in the machine.
+/// Which of several disks is mirrored must not depend on what else is in the machine.
 fn named_both(device: Option<&DiskSelector>) -> Result<(), Failure> {
     if device.is_some() {
         return Ok(());
@@ -105,7 +102,7 @@ fn named_both(device: Option<&DiskSelector>) -> Result<(), Failure> {
         .hint("Set install.device to the first disk of the mirror."))
 }
 
-/// What becomes of the second disk. `wish` is that of the first one, for the smaller of the two.
+/// The layout of the second disk. `wish` is that of the first one, for the smaller of the two.
 pub(super) fn arrange(disk: &Disk, wish: Wish, system_guid: Uuid) -> Result<Mirror, Failure> {
     let disk_guid = Uuid::new_v5(&system_guid, b"mirror");
     let partitions = layout::arrange(wish, disk_guid).map_err(|error| refuse(disk, error, MIRROR))?;
@@ -118,7 +115,7 @@ pub(super) fn arrange(disk: &Disk, wish: Wish, system_guid: Uuid) -> Result<Mirr
     Ok(Mirror { disk: target(disk)?, erased: disk.partitions.clone(), disk_guid, partitions, arrays })
 }
 
-/// Firmware knows nothing of arrays.
+/// Firmware cannot read arrays.
 fn is_mirrored(name: PartitionName) -> bool {
     !matches!(name, PartitionName::Bios | PartitionName::Esp)
 }
@@ -127,7 +124,6 @@ fn usable(partition: &Partition) -> ByteSize {
     partition.size.saturating_sub(RESERVED)
 }
 
-/// The partitions as long as what can be stored in them.
 pub(super) fn within_arrays(partitions: &[Partition]) -> Vec<Partition> {
     let shorter = |partition: &Partition| match is_mirrored(partition.name) {
         true => Partition { size: usable(partition), ..partition.clone() },

@@ -1,7 +1,6 @@
 //! From configuration, inventory and release manifest to a plan: a pure function.
 //!
-//! A [`Plan`] holds everything that the executor needs and is its only input; it prints as text ([`render`])
-//! and as JSON. Neither form holds the node document, which may hold secrets.
+//! A [`Plan`] prints as text ([`render`]) and as JSON. Neither form holds the node document, which may hold secrets.
 
 mod boot;
 mod choose;
@@ -56,28 +55,23 @@ use steps::steps;
 pub struct Plan {
     /// Product name and version.
     pub product: String,
-    /// What the node becomes in its cluster.
+    /// The node's role in its cluster.
     pub role: Role,
-    /// Whether it begins a cluster.
+    /// Whether it creates a cluster or joins one.
     pub mode: Mode,
-    /// The disk of the system.
     pub disk: Target,
-    /// What is on it now, and is lost.
     pub erased: Vec<FoundPartition>,
-    /// GUID of the new partition table.
     pub disk_guid: Uuid,
     /// Whether the disk holds an unfinished install of the same content, which this one continues.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub continued: bool,
-    /// The new partitions.
     pub partitions: Vec<Partition>,
-    /// The second disk of the system, where that is mirrored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<Mirror>,
-    /// The disk of the data, where that is another one.
+    /// The data disk, if that is a separate one and is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_disk: Option<DataDisk>,
-    /// The data that stays as it is.
+    /// The data partition that is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
     /// Other disks that are wiped.
@@ -92,28 +86,24 @@ pub struct Plan {
     /// The hardware addresses of the network cards that the configuration names, which the node remembers.
     #[serde(skip_serializing_if = "Remembered::is_empty")]
     pub cards: Remembered,
-    /// What is done, in order.
     pub steps: Vec<Step>,
-    /// What is fetched before the plan is made for an install.
+    /// What is downloaded or read before the plan of an install is made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fetched: Vec<Reference>,
-    /// What happens to the machine afterwards, if the caller of the install asks for that.
     pub finish: Finish,
     /// What the node keeps as its node document.
     #[serde(skip)]
     pub document: Box<InstallConfig>,
-    /// The release manifest, kept on the node.
+    /// The release manifest, which the node keeps.
     #[serde(skip)]
     pub release: Box<Release>,
 }
 
-/// What happens to the machine after an install.
+/// What the machine does after an install.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Finish {
-    /// It restarts.
     Reboot,
-    /// It goes off.
     Poweroff,
 }
 
@@ -127,44 +117,41 @@ impl Plan {
         [Some(&self.disk), second, data, kept].into_iter().flatten().chain(wiped)
     }
 
-    /// The partition of that name, on whichever disk. Absent only for `data`: on a witness, and where it is kept on
-    /// another disk.
+    /// The partition of that name, on any disk. Absent only for `data`: on a witness, and if it is kept on another disk.
     #[must_use]
     pub fn partition(&self, name: PartitionName) -> Option<&Partition> {
         self.all_partitions().find(|partition| partition.name == name)
     }
 
-    /// Whether what is in the partition of that name stays, as the beginning of this install, as far as it is whole.
+    /// Whether the intact content of the partition of that name is kept as the beginning of this install.
     #[must_use]
     pub fn stays(&self, name: PartitionName) -> bool {
         use PartitionName::{Config, Persistent, RootA};
         self.continued && matches!(name, Config | RootA | Persistent)
     }
 
-    /// What is kept on the disk of the system.
+    /// The data that is kept on the disk of the system.
     #[must_use]
     pub fn kept_here(&self) -> Option<&Kept> {
         self.kept.as_ref().filter(|kept| kept.disk.name == self.disk.name)
     }
 
-    /// What is kept on another disk, of which nothing is changed.
+    /// The data that is kept on another disk, which is not changed at all.
     #[must_use]
     pub fn kept_apart(&self) -> Option<&Kept> {
         self.kept.as_ref().filter(|kept| kept.disk.name != self.disk.name)
     }
 
-    /// The new partitions of all disks.
     fn all_partitions(&self) -> impl Iterator<Item = &Partition> {
         new_layout::all_partitions(&self.partitions, self.data_disk.as_ref())
     }
 }
 
-/// Makes the plan. `disk_guid` becomes the identity of the new partition table; everything else follows from
-/// the arguments.
+/// Makes the plan. `disk_guid` becomes the identity of the new partition table; everything else follows from the arguments.
 ///
 /// # Errors
-/// A [`Failure`]: [`Class::Hardware`] where the machine does not fit, [`Class::Invalid`] where the
-/// configuration cannot be satisfied, [`Class::Verification`] where the manifest is not whole.
+/// A [`Failure`]: [`Class::Hardware`] if the machine does not fit, [`Class::Invalid`] if the configuration cannot be satisfied,
+/// [`Class::Verification`] if the manifest is incomplete.
 pub fn plan(
     config: &InstallConfig,
     inventory: &Inventory,
@@ -207,8 +194,8 @@ pub fn plan(
     })
 }
 
-/// Refuses a node that shall run another distribution than the medium brings. A medium whose images are for the OS image's
-/// own containerd brings none.
+/// Refuses a node whose configured distribution is not the medium's. A medium whose images are for the OS image's own containerd
+/// has none.
 fn check_distribution(config: &InstallConfig, release: &Release) -> Result<(), Failure> {
     let Some(brought) = release.containerd.distribution() else { return Ok(()) };
     let wanted = config.kubernetes.distribution;

@@ -15,15 +15,12 @@ use model::config::{Install, Role};
 
 /// What becomes of the disks of the system and of the data.
 pub(super) struct NewLayout {
-    /// GUID of the new partition table of the system's disk.
     pub(super) disk_guid: Uuid,
-    /// The new partitions of the system's disk.
     pub(super) partitions: Vec<Partition>,
-    /// What is lost on that disk.
+    /// The partitions that are lost on that disk.
     pub(super) erased: Vec<FoundPartition>,
-    /// The second disk of the system, where that is mirrored.
     pub(super) mirror: Option<Mirror>,
-    /// The disk of the data, where that is another one and is written.
+    /// The data disk, if that is a separate one and is written.
     pub(super) data_disk: Option<DataDisk>,
 }
 
@@ -55,12 +52,11 @@ impl NewLayout {
         Ok(Self { disk_guid, partitions, erased, mirror, data_disk })
     }
 
-    /// The partition of that name, on whichever disk.
     pub(super) fn partition(&self, name: PartitionName) -> Option<&Partition> {
         all_partitions(&self.partitions, self.data_disk.as_ref()).find(|partition| partition.name == name)
     }
 
-    /// The partitions of the system as long as what can be stored in them.
+    /// The partitions of the system with the sizes that can be stored in them.
     pub(super) fn storable(&self) -> Vec<Partition> {
         match &self.mirror {
             Some(_) => mirror::within_arrays(&self.partitions),

@@ -12,10 +12,9 @@ use base::size::ByteSize;
 use model::config::Role;
 use model::release::{Payload, Purpose, Release};
 
-/// Sectors of GRUB's core are counted in 16 bits, and its partition has 1 MiB.
+/// GRUB counts the sectors of its core in 16 bits, and its partition has 1 MiB.
 const CORE_LIMIT: ByteSize = ByteSize::mib(1);
 
-/// Everything that one node needs from a medium.
 pub(super) struct Needed {
     pub(super) kernel: Payload,
     pub(super) initrd: Payload,
@@ -58,7 +57,7 @@ impl Needed {
         all.filter(|payload| seen.insert(payload.path.clone())).cloned().collect()
     }
 
-    /// Whether everything fits the partition that it goes to.
+    /// Fails if a payload does not fit its partition.
     pub(super) fn fit(&self, partitions: &[Partition]) -> Result<()> {
         let size = |name| partitions.iter().find(|p| p.name == name).map(|p| p.size).unwrap_or_default();
         let bytes = |payloads: &[&Payload]| ByteSize::bytes(payloads.iter().map(|p| p.size).sum());
@@ -69,7 +68,7 @@ impl Needed {
         let esp = loaders + bytes(&[&self.kernel, &self.initrd]) * 2;
         check("what the firmware loads", esp, "the EFI system partition", size(PartitionName::Esp))?;
         let blobs: Vec<_> = self.blobs.iter().chain(&self.metadata).collect();
-        // The rest is for the file system's own tables and for the images unpacked.
+        // The rest is for the file system's own tables and for the unpacked images.
         let room = ByteSize::bytes(size(PartitionName::Persistent).get() / 2);
         check("the container images", bytes(&blobs), "half of the persistent partition", room)?;
         check("GRUB's core", bytes(&[&self.core]), "its partition", CORE_LIMIT)?;

@@ -88,7 +88,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// What is erased and what stays, disk by disk.
+/// What is erased and what is kept, disk by disk.
 pub(crate) struct Losses<'a>(pub(crate) &'a Plan);
 
 impl fmt::Display for Losses<'_> {
@@ -154,7 +154,7 @@ fn made(f: &mut fmt::Formatter<'_>, partitions: &[Partition]) -> fmt::Result {
     })
 }
 
-/// The name that a value has in documents.
+/// The name of a value in JSON.
 fn word(value: &impl serde::Serialize) -> String {
     let value = base::encode::json(value);
     value.as_str().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! The steps of an install, and what each of them is told.
+//! The steps of an install.
 
 use serde::Serialize;
 
@@ -15,38 +15,36 @@ use model::release::Payload;
 pub enum Step {
     /// Hash every payload that the medium holds, ask the server for the others.
     VerifyMedium { payloads: Vec<Payload> },
-    /// Make what is on other disks unfindable.
+    /// Erase the signatures on other disks.
     WipeDisks,
-    /// Make what is on the disk unbootable, and its places empty.
+    /// Make the disk unbootable, and its new partitions empty.
     Wipe,
-    /// Write the partition table.
     Partition,
     /// Write the partition table and the file system of the disk for data.
     DataDisk { filesystem: Filesystem },
-    /// Write the EFI system partition, its first sector held back.
+    /// Write the EFI system partition, with its first sector held back.
     Esp { volume_id: u32, epoch: u64, files: Vec<EspFile> },
     /// Stream the OS image to a partition and read it back.
     Image { payload: Payload, partition: PartitionName },
     /// Join the partitions of two disks into arrays.
     Mirror,
-    /// Make file systems.
     Filesystems { filesystems: Vec<Filesystem> },
     /// Put the container images into containerd's store.
     Images { blobs: Vec<Payload>, metadata: Option<Payload> },
-    /// Let a containerd unpack images of that store into snapshots.
+    /// Unpack images of that store into snapshots by containerd.
     Unpack { images: Vec<UnpackedImage> },
     /// Write the node document and the log.
     Node,
     /// Write GRUB for BIOS.
     BootCode { boot: Payload, core: Payload },
-    /// Check everything once more.
+    /// Check everything again.
     Prove,
     /// Write the sector that makes the disk bootable.
     Commit,
 }
 
 impl Step {
-    /// The stable id of the step, that of its progress events.
+    /// The stable id of the step, which is also that of its progress events.
     #[must_use]
     pub fn id(&self) -> &'static str {
         match self {
@@ -69,10 +67,9 @@ impl Step {
     }
 }
 
-/// One file of the EFI system partition.
 #[derive(Clone, Debug, Serialize)]
 pub struct EspFile {
-    /// Path from its root, without a leading slash.
+    /// From the root of the partition, without a leading slash.
     pub path: String,
     /// Where the content comes from.
     pub content: EspContent,
@@ -84,9 +81,8 @@ pub struct EspFile {
 pub enum EspContent {
     /// From the medium.
     Payload(Payload),
-    /// Rendered by the plan.
     Text(String),
-    /// Rendered by the plan, and not shown with it.
+    /// Rendered by the plan, and not printed with it.
     #[serde(serialize_with = "hidden")]
     Secret(Secret),
 }
@@ -95,20 +91,15 @@ fn hidden<S: serde::Serializer>(_: &Secret, serializer: S) -> Result<S::Ok, S::E
     serializer.serialize_str(HIDDEN)
 }
 
-/// An image to unpack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnpackedImage {
-    /// Its name; it may have others.
     pub name: String,
-    /// The digest of its manifest or index.
+    /// Of its manifest or index.
     pub digest: Digest,
 }
 
-/// An ext4 file system; its UUID is the partition's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Filesystem {
-    /// On which partition.
     pub partition: PartitionName,
-    /// Its label.
     pub label: &'static str,
 }

@@ -1,4 +1,4 @@
-//! Which steps an install has, and what each of them is told: from the roles of the disks and the new layout.
+//! The steps of an install, from the roles of the disks and the new layout.
 
 use anyhow::Result;
 
@@ -31,7 +31,7 @@ pub(super) fn steps(
         vec![filesystem(Config, labels::CONFIG), filesystem(Persistent, labels::PERSISTENT)];
     let data =
         layout.partition(Data).filter(|_| roles.kept.is_none()).map(|_| filesystem(Data, labels::DATA));
-    // A FAT volume's number is short; the first bytes of the disk's identity tell disks apart.
+    // A FAT volume's serial number has 32 bits; the first bytes of the disk's identity distinguish disks.
     let volumes = volumes(roles, layout)?;
     let (volume_id, ..) = layout.disk_guid.as_fields();
     let mut steps = vec![Step::VerifyMedium { payloads: needed.all() }];
@@ -39,7 +39,7 @@ pub(super) fn steps(
         steps.push(Step::WipeDisks);
     }
     steps.extend([Step::Wipe, Step::Partition]);
-    // Trouble with the second disk shows before the long work on the first.
+    // An error of the second disk shows before the long work on the first.
     match layout.data_disk {
         Some(_) => steps.extend(data.map(|filesystem| Step::DataDisk { filesystem })),
         None => filesystems.extend(data),
@@ -52,7 +52,7 @@ pub(super) fn steps(
         },
         Step::Image { payload: needed.rootfs.clone(), partition: RootA },
     ]);
-    // After the image, which is written to both disks as they are; its array finds it there.
+    // After the image, which is written to both disks alike; its array finds it there.
     if layout.mirror.is_some() {
         steps.push(Step::Mirror);
     }
@@ -64,9 +64,9 @@ pub(super) fn steps(
         steps.push(Step::Unpack { images: unpacked(release, config.install.own_role()) });
     }
     steps.extend([Step::Node, Step::Prove]);
-    // Just before the commit: a BIOS that finds GRUB's boot sector stays with it, and does not go on to the medium, even
-    // while GRUB finds nothing to start. It is read back where it is written.
-    // BIOS cannot start from sectors of 4096 bytes, and GRUB's boot sector counts in 512.
+    // Just before the commit: a BIOS that finds GRUB's boot sector stays with it, and does not go on to the medium, even if GRUB
+    // finds nothing to start. It is read back where it is written. BIOS cannot start from sectors of 4096 bytes, and GRUB's boot
+    // sector counts in 512.
     if roles.target.sector == SectorSize::B512 {
         steps.push(Step::BootCode { boot: needed.boot.clone(), core: needed.core.clone() });
     }
@@ -74,7 +74,7 @@ pub(super) fn steps(
     Ok(steps)
 }
 
-/// Where the kernel finds what it needs.
+/// The file systems and arrays for the kernel command line.
 fn volumes(roles: &DiskRoles<'_>, layout: &NewLayout) -> Result<Volumes> {
     let arrays: &[Array] = layout.mirror.as_ref().map_or(&[], |mirror| &mirror.arrays);
     let find = |name| {

@@ -1,13 +1,13 @@
-//! Leftovers of earlier systems that this one has started on its own: swap, arrays, volumes. They are taken down before
-//! their disks are erased. What a person did, such as a mount, is a reason to refuse.
+//! Leftovers of earlier systems that this one has started by itself: swap, arrays, volumes. They are taken down before their
+//! disks are erased. What a person did, such as a mount, is a reason to refuse.
 
 use super::keep::Kept;
 use crate::inventory::{Disk, Holder, Inventory};
 use base::failure::{Class, Failure};
 use model::config::{Install, Wipe};
 
-/// What holds the disks that are erased, each before what it rests on. Refuses what rests on a disk that is not erased
-/// too, and what holds something that is kept.
+/// What holds the disks that are erased, each before what it is made of. Refuses a holder that is also on a disk that is not
+/// erased, and one that holds something that is kept.
 pub(super) fn order(
     install: &Install,
     inventory: &Inventory,
@@ -29,7 +29,7 @@ pub(super) fn order(
             }
         }
     }
-    // The disk of what is kept is left as it is, and so is what uses it.
+    // A separate disk whose data is kept is not touched, and so is what uses it.
     let apart = kept.and_then(|kept| inventory.find(&kept.disk.path));
     match apart.filter(|disk| erased.iter().all(|other| other.name != disk.name)) {
         Some(Disk { holders, .. }) if holders.is_empty() => Ok(order),
@@ -38,7 +38,6 @@ pub(super) fn order(
     }
 }
 
-/// Why the holder cannot be taken down.
 fn obstacle(
     install: &Install,
     inventory: &Inventory,

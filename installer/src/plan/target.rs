@@ -1,4 +1,4 @@
-//! A disk as the executor needs it, and the refusal of one that does not fit.
+//! A disk as the executor needs it, and the error for one that does not fit.
 
 use std::path::PathBuf;
 
@@ -10,24 +10,17 @@ use crate::inventory::{Disk, Signature};
 use base::failure::{Class, Failure};
 use base::size::ByteSize;
 
-/// A disk to write on.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
-    /// Its node.
     pub path: PathBuf,
-    /// The kernel's name.
     pub name: String,
-    /// Its length.
     pub size: ByteSize,
-    /// Its sectors.
     pub sector: SectorSize,
-    /// Size, model and serial number in one line.
     pub description: String,
-    /// What is on it now outside its partitions, and is lost.
+    /// The signatures on it now outside its partitions, which are lost.
     pub signatures: Vec<Signature>,
 }
 
-/// A disk as the executor needs it.
 pub(super) fn target(disk: &Disk) -> Result<Target, Failure> {
     let sector = SectorSize::try_from(disk.logical_sector)
         .map_err(|error| Failure::new(Class::Hardware, does_not_fit(disk)).because(error))?;
@@ -45,7 +38,7 @@ fn does_not_fit(disk: &Disk) -> String {
     format!("{} does not fit", disk.describe())
 }
 
-/// The refusal of a disk that has no room for what `error` says. `key` names the disk in the configuration.
+/// The error for a disk that has no room for what `error` says. `key` names the disk in the configuration.
 pub(super) fn refuse(disk: &Disk, error: LayoutError, key: &str) -> Failure {
     let (class, hint) = match &error {
         LayoutError::Disk { .. } => (

@@ -48,12 +48,10 @@ pub(crate) fn trial() -> InstallConfig {
     InstallConfig { install, ..InstallConfig::default() }
 }
 
-/// An ext4 file system with this label.
 pub(crate) fn ext4(label: &str) -> Signature {
     Signature { kind: SignatureKind::Ext4, label: Some(label.into()), uuid: None, offset: 1080 }
 }
 
-/// A mounted file system on `node`.
 pub(crate) fn mounted(node: &str, point: &str) -> Holder {
     Holder { on: node.into(), kind: HolderKind::Mount, name: Some(point.into()), device: None }
 }
@@ -136,7 +134,7 @@ fn a_boot_password_shuts_editor_and_command_line_but_no_entry_and_is_not_printed
     for shown in [serde_json::to_string(&plan).unwrap(), plan.to_string(), format!("{plan:?}")] {
         assert!(!shown.contains("grub.pbkdf2"), "{shown}");
     }
-    // Without one the menu is as it always was.
+    // Without a password the menu is open.
     let open = try_plan(&trial(), &[disk("vda", ByteSize::gib(16))]).unwrap();
     assert!(!serde_json::to_string(&open).unwrap().contains("superusers"));
 }

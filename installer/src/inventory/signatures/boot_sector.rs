@@ -1,7 +1,7 @@
 //! File systems of Microsoft, which begin with a boot sector: FAT, exFAT, NTFS, ReFS, and BitLocker in their place.
 //!
-//! Microsoft's FAT specification (fatgen103), exFAT specification, and MS-FSCC. They end with the same mark as a
-//! partition table of the old kind, so a boot sector that is one of these holds no table.
+//! Microsoft's FAT specification (fatgen103), exFAT specification, and MS-FSCC. They end with the same signature as an MBR, so a
+//! boot sector that is one of these holds no table.
 
 use super::bytes::Bytes;
 use super::signature::{Signature, SignatureKind};

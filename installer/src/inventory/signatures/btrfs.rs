@@ -1,4 +1,3 @@
-//! Btrfs: the first superblock at 64 KiB (fs/btrfs/accessors.h, `struct btrfs_super_block`).
 
 use super::signature::{Signature, SignatureKind};
 use super::volume::{ProbeResult, ProbedVolume};

@@ -1,4 +1,4 @@
-//! Numbers and texts in a block. What lies beyond its end reads as zero or nothing: a short block holds no format.
+//! Numbers and texts in a block. Anything beyond its end reads as zero or empty: a short block matches no format.
 
 use uuid::Uuid;
 
@@ -10,7 +10,7 @@ impl Bytes {
         Self(bytes)
     }
 
-    /// These bytes; fewer where the block ends.
+    /// These bytes; fewer at the end of the block.
     pub(super) fn part(&self, offset: usize, length: usize) -> &[u8] {
         let end = offset.saturating_add(length).min(self.0.len());
         self.0.get(offset..end).unwrap_or_default()
@@ -52,26 +52,26 @@ impl Bytes {
         u64::from_be_bytes(self.array(offset))
     }
 
-    /// Text up to a zero or the end of its field, without what does not print; none if nothing is left.
+    /// Text up to a zero or the end of its field, without unprintable characters; `None` if nothing is left.
     pub(super) fn text(&self, offset: usize, length: usize) -> Option<String> {
         let bytes = self.part(offset, length).split(|byte| *byte == 0).next().unwrap_or_default();
         printable(&String::from_utf8_lossy(bytes))
     }
 
-    /// The same of UTF-16, little-endian.
+    /// Like [`Self::text`], for UTF-16, little-endian.
     pub(super) fn text16(&self, offset: usize, characters: usize) -> Option<String> {
         let units = (0..characters).map(|index| self.le16(offset + 2 * index)).take_while(|unit| *unit != 0);
         let text: String = char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')).collect();
         printable(&text)
     }
 
-    /// The 16 bytes in their order; none if all are zero.
+    /// The 16 bytes in their order; `None` if all are zero.
     pub(super) fn uuid(&self, offset: usize) -> Option<String> {
         Some(Uuid::from_bytes(self.array(offset))).filter(|uuid| !uuid.is_nil()).map(|uuid| uuid.to_string())
     }
 }
 
-/// What terminals and logs can show, without white space at the ends.
+/// Text that terminals and logs can show, trimmed.
 fn printable(text: &str) -> Option<String> {
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
     let text = text.trim();

@@ -1,5 +1,3 @@
-//! Ceph's BlueStore: a text at the start of the device with the identity of the OSD
-//! (ceph, src/os/bluestore/BlueStore.cc, `_write_bdev_label`).
 
 use super::signature::{Signature, SignatureKind};
 use super::volume::{ProbeResult, ProbedVolume};

@@ -10,9 +10,9 @@ const MAGIC: u16 = 0xef53;
 const JOURNAL: u32 = 0x4;
 /// `INCOMPAT_JOURNAL_DEV`: a device that is nothing but a journal.
 const JOURNAL_DEVICE: u32 = 0x8;
-/// What ext3 may have of incompatible features: file types, and a journal to replay.
+/// The incompatible features that ext3 may have: file types, and a journal to replay.
 const EXT3_INCOMPATIBLE: u32 = 0x2 | 0x4 | 0x10;
-/// And of features that keep others from writing: sparse superblocks, large files, directories as trees.
+/// The read-only compatible features that it may have: sparse superblocks, large files, directories as trees.
 const EXT3_READ_ONLY: u32 = 0x1 | 0x2 | 0x4;
 
 pub(super) fn probe(volume: &ProbedVolume<'_>) -> ProbeResult {

@@ -1,5 +1,5 @@
-//! Members of arrays that a controller or the firmware made: SNIA's Common RAID Disk Data Format 2.0 (section 4.1) and
-//! Intel's Matrix format (mdadm, super-intel.c). Both have their anchor in the last sectors.
+//! Members of arrays that a controller or the firmware made: SNIA's Common RAID Disk Data Format 2.0 (section 4.1) and Intel's
+//! Matrix format (mdadm, super-intel.c). Both have their anchor in the last sectors.
 
 use super::signature::{Signature, SignatureKind};
 use super::volume::{ProbeResult, ProbedVolume};
@@ -23,7 +23,7 @@ pub(super) fn ddf(volume: &ProbedVolume<'_>) -> ProbeResult {
     Ok(None)
 }
 
-/// The last sector but one, of the disk's own size.
+/// The second to last sector, of the disk's own size.
 pub(super) fn imsm(volume: &ProbedVolume<'_>) -> ProbeResult {
     let (offset, block) = volume.before_end(2 * volume.sector, 512)?;
     let found = block.has(0, IMSM_MARK);

@@ -20,7 +20,7 @@ pub(super) fn probe(volume: &ProbedVolume<'_>) -> ProbeResult {
     Ok(Some(found.label(descriptor.text(40, 32)).uuid(date(&descriptor))))
 }
 
-/// The date of the last change, or of creation where there is none: what Linux takes for the identity of a medium.
+/// The date of the last change, or else of creation: Linux uses it as the identity of a medium.
 fn date(descriptor: &Bytes) -> Option<String> {
     [830, 813].into_iter().find_map(|offset| {
         let digits = descriptor.part(offset, 16);

@@ -1,5 +1,5 @@
-//! LUKS1 and LUKS2 (cryptsetup: LUKS1 and LUKS2 on-disk format specifications). LUKS2 keeps a second header behind the
-//! first, so a disk whose start was overwritten can still be one.
+//! LUKS1 and LUKS2 (cryptsetup: LUKS1 and LUKS2 on-disk format specifications). LUKS2 keeps a second header behind the first, so
+//! a disk whose start was overwritten can still be one.
 
 use super::signature::{Signature, SignatureKind};
 use super::volume::{ProbeResult, ProbedVolume};

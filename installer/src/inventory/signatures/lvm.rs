@@ -11,7 +11,7 @@ pub(super) fn probe(volume: &ProbedVolume<'_>) -> ProbeResult {
     for sector in 0..4u64 {
         let offset = sector * 512;
         let label = volume.at(offset, 512)?;
-        // A label tells its own place, so that a copy elsewhere is none.
+        // A label contains its own place, so that a copy elsewhere does not count.
         if label.has(0, b"LABELONE") && label.has(24, b"LVM2 001") && label.le64(8) == sector {
             let found = Signature::new(SignatureKind::LvmVolume, offset).uuid(uuid(&label));
             return Ok(Some(found.label(group(volume, &label)?)));
@@ -27,10 +27,10 @@ fn uuid(label: &Bytes) -> Option<String> {
     Some(pieces.join("-"))
 }
 
-/// The first word of the metadata; none for a volume that is in no group, or whose metadata lies on other volumes.
+/// The first word of the metadata; `None` for a volume that is in no group, or whose metadata is on other volumes.
 fn group(volume: &ProbedVolume<'_>, label: &Bytes) -> std::io::Result<Option<String>> {
-    // After the identity and the size: pairs of offset and length, first the data areas, then those of metadata,
-    // each list with a pair of zeros at its end.
+    // After the identity and the size: pairs of offset and length, first the data areas, then those of metadata, each list with a
+    // pair of zeros at its end.
     let mut pairs = (label.le32(20) as usize + 40..).step_by(16).take_while(|at| *at < 496);
     let zero = |at: &usize| label.le64(*at) == 0;
     let Some(area) = pairs.by_ref().find(zero).and_then(|_| pairs.next()).filter(|at| !zero(at)) else {

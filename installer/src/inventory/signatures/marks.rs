@@ -1,10 +1,10 @@
-//! Formats that a mark alone tells, without name or identity: what an install would destroy all the same.
+//! Formats that are recognised by magic bytes alone, without name or identity: an install would destroy them as well.
 
 use super::signature::{Signature, SignatureKind};
 use super::volume::ProbedVolume;
 
-/// Kind, byte from the start, and the bytes there; each from the kernel's header of that format, or the format's
-/// published description.
+/// Kind, byte from the start, and the bytes there; each from the kernel's header of that format, or the format's published
+/// description.
 pub(super) const MARKS: [(SignatureKind, u64, &[u8]); 19] = [
     // Documentation/filesystems/f2fs.rst, include/linux/f2fs_fs.h.
     (SignatureKind::F2fs, 1024, &[0x10, 0x20, 0xf5, 0xf2]),

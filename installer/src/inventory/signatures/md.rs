@@ -6,7 +6,7 @@ use super::signature::{Signature, SignatureKind};
 use super::volume::{ProbeResult, ProbedVolume};
 
 const MAGIC: u32 = 0xa92b_4efc;
-/// Room at the end that 0.90 keeps: its superblock begins at the last such boundary but one.
+/// Room at the end that 0.90 keeps: its superblock begins at the second to last such boundary.
 const RESERVED: u64 = 64 << 10;
 
 /// 1.1 at the start, 1.2 4 KiB behind it.
@@ -32,14 +32,14 @@ pub(super) fn at_end(volume: &ProbedVolume<'_>) -> ProbeResult {
 }
 
 fn version_1(block: &Bytes, offset: u64) -> Option<Signature> {
-    // The superblock knows its own place, in sectors of 512 bytes.
+    // The superblock contains its own place, in sectors of 512 bytes.
     let here = block.le32(0) == MAGIC && block.le32(4) == 1 && block.le64(144) == offset / 512;
     here.then(|| {
         Signature::new(SignatureKind::MdMember, offset).label(block.text(32, 32)).uuid(block.uuid(16))
     })
 }
 
-/// Words of the machine that made it, in either order; the identity is four words.
+/// Words in the byte order of the machine that made it; the identity is four words.
 fn version_0(block: &Bytes) -> Option<Option<String>> {
     let word: fn(&Bytes, usize) -> u32 = match block.le32(0) {
         MAGIC => Bytes::le32,

@@ -1,8 +1,8 @@
-//! What is on a disk or partition, told from its bytes: partition tables, file systems, volumes, members of arrays.
+//! What is on a disk or partition, recognised from its bytes: partition tables, file systems, volumes, members of arrays.
 //!
-//! Each family of formats is a file with its facts and their source; a probe reads a few blocks and never writes.
-//! It says what would be lost, not whether that is whole: checksums are looked at only where the mark alone
-//! is too short, or where the state itself is the news, as with partition tables.
+//! Each family of formats is a file with its facts and their source; a probe reads a few blocks and never writes. It says what
+//! would be lost, not whether that is intact: checksums are read only if the magic bytes alone are too short, or if the state
+//! itself matters, as with partition tables.
 
 mod boot_sector;
 mod btrfs;
@@ -32,7 +32,7 @@ use volume::ProbeResult;
 pub use volume::ReadAt;
 pub(super) use volume::{ProbedVolume, Window};
 
-/// One probe a format; what several find is told in this order.
+/// One probe for each format; several results are listed in this order.
 const PROBES: [fn(&ProbedVolume<'_>) -> ProbeResult; 16] = [
     md::at_start,
     md::at_end,
@@ -61,7 +61,7 @@ pub(super) struct ProbedContent {
 }
 
 impl ProbedContent {
-    /// Everything on a whole disk. `partitions` are their ranges in bytes: what lies there is theirs.
+    /// Everything on a whole disk. `partitions` are their ranges in bytes: signatures there belong to them.
     pub(super) fn of_disk(volume: &ProbedVolume<'_>, partitions: &[Range<u64>]) -> Self {
         let mut content = Self::default();
         let boot = boot_sector::probe(volume);
@@ -74,7 +74,7 @@ impl ProbedContent {
         content
     }
 
-    /// Everything on a partition; a table in it nobody reads.
+    /// Everything on a partition; a table inside it is ignored.
     pub(super) fn of_partition(volume: &ProbedVolume<'_>) -> Self {
         let mut content = Self::default();
         content.take(boot_sector::probe(volume));

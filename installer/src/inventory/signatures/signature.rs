@@ -1,45 +1,44 @@
-//! What a probe of a format finds, and what an inventory tells of it.
+//! The result of a probe, as an inventory shows it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Something that was found.
+/// A format that was recognised on a disk or partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Signature {
-    /// What it is.
     pub kind: SignatureKind,
-    /// Its name: the label of a file system, the name of an array, a pool or a volume group.
+    /// The label of a file system, the name of an array, a pool or a volume group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Its identity, in the form that the format's own programs show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    /// Where its mark is, in bytes from the start of the disk or partition.
+    /// The position of its magic bytes, in bytes from the start of the disk or partition.
     pub offset: u64,
 }
 
-/// What a signature is of.
+/// The format of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
 pub enum SignatureKind {
-    /// A GPT of which both copies are right.
+    /// A GPT of which both copies are intact.
     Gpt,
-    /// The same, with no partition in it.
+    /// An intact GPT without partitions.
     GptEmpty,
-    /// The first copy is damaged or missing, the one at the end is right.
+    /// The first copy is damaged or missing, the one at the end is intact.
     GptPrimaryDamaged,
-    /// The first copy is right, the one at the end is damaged or missing, as on a disk that grew.
+    /// The first copy is intact, the one at the end is damaged or missing, as on a disk that grew.
     GptBackupDamaged,
-    /// A boot sector that announces a GPT, of which no copy is right.
+    /// A boot sector that announces a GPT without an intact copy.
     GptLost,
     /// A GPT for sectors of another size than the disk's: nothing sees its partitions.
     GptOtherSectors,
-    /// A table of the old kind.
+    /// An MBR table.
     Mbr,
-    /// The same, with no partition in it, or a boot sector without a table.
+    /// An MBR without partitions, or a boot sector without a table.
     MbrEmpty,
     SunLabel,
     BsdLabel,
@@ -47,7 +46,7 @@ pub enum SignatureKind {
     Ext2,
     Ext3,
     Ext4,
-    /// The journal of an ext file system elsewhere.
+    /// The separate journal of an ext file system.
     ExtJournal,
     Xfs,
     Btrfs,
@@ -69,10 +68,8 @@ pub enum SignatureKind {
     HfsPlus,
     Bcachefs,
     Swap,
-    /// An image of a machine that sleeps.
     Hibernation,
     LvmVolume,
-    /// A member of a Linux software RAID.
     MdMember,
     Luks1,
     Luks2,
@@ -92,7 +89,7 @@ pub enum SignatureKind {
 }
 
 impl SignatureKind {
-    /// What people call it.
+    /// The usual name, for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         use SignatureKind::*;
@@ -151,13 +148,13 @@ impl SignatureKind {
         }
     }
 
-    /// Whether something is lost with it. An empty table is none's loss.
+    /// Whether something is lost with it. An empty table is no loss.
     #[must_use]
     pub fn holds_content(self) -> bool {
         !matches!(self, Self::GptEmpty | Self::MbrEmpty)
     }
 
-    /// A table of partitions, empty or not.
+    /// A partition table, empty or not.
     #[must_use]
     pub fn is_table(self) -> bool {
         self <= Self::AppleMap

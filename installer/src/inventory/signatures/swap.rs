@@ -1,5 +1,5 @@
-//! Swap space: a header page with its mark in the last ten bytes (include/linux/swap.h, `union swap_header`). The
-//! page is that of the machine that made it.
+//! Swap space: a header page with a signature in the last ten bytes (include/linux/swap.h, `union swap_header`). The page size is
+//! that of the machine that made it.
 
 use super::signature::{Signature, SignatureKind};
 use super::volume::{ProbeResult, ProbedVolume};

@@ -1,4 +1,4 @@
-//! Partition tables: GPT in both copies (UEFI 2.10, 5.3), the old kind (5.2.1), and those of Sun, BSD and Apple.
+//! Partition tables: GPT in both copies (UEFI 2.10, 5.3), MBR (5.2.1), and those of Sun, BSD and Apple.
 
 use super::bytes::Bytes;
 use super::signature::{Signature, SignatureKind};
@@ -25,7 +25,6 @@ pub(super) fn probe(volume: &ProbedVolume<'_>, taken: bool) -> std::io::Result<V
     Ok(found)
 }
 
-/// A table of the old kind.
 struct Old {
     /// Entries that announce a GPT.
     protective: usize,
@@ -34,7 +33,7 @@ struct Old {
 }
 
 impl Old {
-    /// None where the mark is missing, or where the entries cannot be ones.
+    /// `None` without the boot signature, or if the entries are impossible.
     fn read(sector: &Bytes) -> Option<Self> {
         let entries = [446, 462, 478, 494];
         let sane = entries.iter().all(|at| matches!(sector.u8(*at), 0 | 0x80));
@@ -81,8 +80,8 @@ fn tables(volume: &ProbedVolume<'_>, sector: u64) -> Tables {
     partition_table::read(&read, ByteSize::bytes(volume.size), sector)
 }
 
-/// Tables of other systems: Sun's label (its words add up to zero by exclusive or), BSD's disklabel in the second
-/// sector (its magic stands there twice), and Apple's map.
+/// Tables of other systems: Sun's label (its words add up to zero by exclusive or), BSD's disklabel in the second sector (its
+/// magic is there twice), and Apple's map.
 fn other(volume: &ProbedVolume<'_>, sector: &Bytes) -> std::io::Result<Option<Signature>> {
     let second = volume.at(512, 512)?;
     let words = (0..512).step_by(2).fold(0, |sum, at| sum ^ sector.be16(at));

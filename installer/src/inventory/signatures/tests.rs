@@ -25,7 +25,7 @@ fn kinds(specimen: &Specimen) -> Vec<SignatureKind> {
     content(specimen, &[]).into_iter().map(|found| found.kind).collect()
 }
 
-/// What the judge that every Linux has says: type, label and identity.
+/// What blkid, which every Linux has, says: type, label and identity.
 fn judge(specimen: &Specimen) -> [Option<String>; 3] {
     let output = Command::new("blkid").args(["-p", "-o", "export"]).arg(&specimen.path).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -150,7 +150,7 @@ fn the_judge_that_every_linux_has_says_the_same() {
             }
         };
         compare("kind", kind, Some(name));
-        // It knows no names of volume groups, and tells identities of some in a form of its own.
+        // blkid knows no names of volume groups, and shows some identities in a form of its own.
         if name != "LVM2_member" {
             compare("label", its_label, label);
         }
@@ -201,18 +201,18 @@ fn what_is_left_of_a_partition_table_is_told() {
         (&[SignatureKind::GptPrimaryDamaged], |s| s.gpt(&[(MIB, MIB, "one")]).damage(true)),
         (&[SignatureKind::GptBackupDamaged], |s| s.gpt(&[(MIB, MIB, "one")]).damage(false)),
         (&[SignatureKind::GptLost], |s| s.gpt(&[(MIB, MIB, "one")]).damage(true).damage(false)),
-        // An entry that changed behind the checksum's back.
+        // A changed entry with the old checksum.
         (&[SignatureKind::GptPrimaryDamaged], |s| s.gpt(&[(MIB, MIB, "one")]).put(2 * s.sector + 200, &[7])),
         // Nothing but the protective boot sector.
         (&[SignatureKind::GptLost], |s| s.mbr(&[(0xee, 1, 1000)])),
         (&[SignatureKind::GptOtherSectors], |s| s.gpt_for(4608 - s.sector, &[(MIB, MIB, "one")])),
         (&[SignatureKind::Mbr], |s| s.mbr(&[(0x83, 2048, 1000)])),
         (&[SignatureKind::MbrEmpty], |s| s.mbr(&[])),
-        // A table of the old kind over a GPT, as old programs write it.
+        // An MBR table over a GPT, as old programs write it.
         (&[SignatureKind::Gpt, SignatureKind::Mbr], |s| {
             s.gpt(&[(MIB, MIB, "one")]).mbr(&[(0x07, 2048, 1000)])
         }),
-        // Boot code that has something else where a table would be.
+        // Boot code with something else at the place of a table.
         (&[], |s| s.put(446, &[0x33; 64]).put(510, &[0x55, 0xaa])),
         (&[SignatureKind::SunLabel], |s| s.put(0, b"SUN 36G").put(508, &[0xda, 0xbe]).put(510, &sun(s))),
         (&[SignatureKind::BsdLabel], |s| {
@@ -221,7 +221,7 @@ fn what_is_left_of_a_partition_table_is_told() {
         (&[SignatureKind::AppleMap], |s| s.put(0, b"ER").put(512, b"PM\0\0")),
         // FAT on the whole disk ends like a table, and is none.
         (&[SignatureKind::Vfat], |s| s.vfat("STICK")),
-        // A table that claims more entries than there can be.
+        // A table that claims more entries than possible.
         (&[SignatureKind::GptLost], |s| s.put(s.sector, b"EFI PART").put(s.sector + 80, &[0xff; 8])),
     ];
     for sector in [512, 4096] {
@@ -294,7 +294,7 @@ fn a_place_that_cannot_be_read_is_trouble_and_the_rest_is_told() {
 fn a_volume_of_any_size_and_content_is_read_without_a_panic() {
     use proptest::prelude::*;
     use proptest::test_runner::{Config, TestRunner};
-    // Whatever follows a mark is noise.
+    // Noise follows the magic bytes.
     let marks: Vec<(u64, Vec<u8>)> = vec![
         (512, b"EFI PART".to_vec()),
         (512, b"LABELONE\x01\0\0\0\0\0\0\0....\x20\0\0\0LVM2 001".to_vec()),

@@ -1,4 +1,4 @@
-//! VMware's VMFS. Its format is not published; marks and fields are those that vmfs-tools and libblkid found.
+//! VMware's VMFS. Its format is not published; magic bytes and fields are those that vmfs-tools and libblkid found.
 
 use super::bytes::Bytes;
 use super::signature::{Signature, SignatureKind};

@@ -8,9 +8,8 @@ use super::bytes::Bytes;
 use super::signature::Signature;
 use base::size::ByteSize;
 
-/// Where bytes come from: a device node, or a file in its place.
+/// The source of bytes: a device node, or a file in its place.
 pub trait ReadAt {
-    /// Fills `buffer` from byte `offset`.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 }
 
@@ -36,16 +35,15 @@ impl ReadAt for Window {
     }
 }
 
-/// A disk or partition to look at.
 pub(in crate::inventory) struct ProbedVolume<'a> {
     pub(super) source: &'a dyn ReadAt,
     pub(super) size: u64,
     pub(super) sector: u64,
-    /// The first bytes, where most marks are: one read instead of many, which matters on disks that seek.
+    /// The first bytes, where most signatures are: one read instead of many, which matters on disks that seek.
     head: Vec<u8>,
 }
 
-/// As much as the mark of Btrfs needs, which is the last at the start.
+/// In bytes, enough for the signature of Btrfs, which is the last one at the start.
 pub(super) const HEAD: u64 = 68 << 10;
 
 impl<'a> ProbedVolume<'a> {
@@ -57,7 +55,7 @@ impl<'a> ProbedVolume<'a> {
         Ok(Self { source, size: size.get(), sector: u64::from(sector.max(512)), head })
     }
 
-    /// The bytes at `offset`; as many as there are, none beyond the end.
+    /// The bytes at `offset`; fewer at the end of the volume.
     pub(super) fn at(&self, offset: u64, length: usize) -> io::Result<Bytes> {
         let length = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(length).min(length);
         if length == 0 {
@@ -73,7 +71,7 @@ impl<'a> ProbedVolume<'a> {
         Ok(Bytes::new(bytes))
     }
 
-    /// The bytes that begin so far before the end; none where the volume is shorter.
+    /// The bytes that begin `distance` before the end; empty if the volume is shorter.
     pub(super) fn before_end(&self, distance: u64, length: usize) -> io::Result<(u64, Bytes)> {
         match self.size.checked_sub(distance) {
             Some(offset) => Ok((offset, self.at(offset, length)?)),
@@ -82,5 +80,5 @@ impl<'a> ProbedVolume<'a> {
     }
 }
 
-/// What a probe finds.
+/// The signature that a probe finds.
 pub(super) type ProbeResult = io::Result<Option<Signature>>;

@@ -6,10 +6,9 @@ use super::signature::{Signature, SignatureKind};
 use super::volume::{ProbeResult, ProbedVolume};
 
 const LABEL: u64 = 256 << 10;
-/// Where the list begins in a label, and as much of it as names the pool.
+/// The offset of the list in a label.
 const LIST: u64 = 16 << 10;
 const LENGTH: usize = 4096;
-/// Types of values.
 const UINT64: u32 = 8;
 const STRING: u32 = 9;
 
@@ -33,10 +32,10 @@ struct Pool {
     guid: u64,
 }
 
-/// Reads the list as far as its first nested list, behind which there is nothing about the pool. XDR: big-endian, names
-/// and texts padded to four bytes.
+/// Reads the list up to its first nested list, behind which there is nothing about the pool. XDR: big-endian, names and texts
+/// padded to four bytes.
 fn pool(list: &Bytes) -> Option<Pool> {
-    // Encoding 1 is XDR; then the order of the machine's bytes, reserved, version and flags.
+    // Encoding 1 is XDR; then the byte order of the machine, reserved, version and flags.
     if list.u8(0) != 1 || list.u8(1) > 1 {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What is on disks and partitions.
+//! Content of disks and partitions.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn a_node_that_cannot_be_read_is_told_and_not_taken_for_empty() {
     machine.disk("vda", "254:0", ByteSize::mib(64));
     let disk = &machine.scan().disks[0];
     assert!(disk.unread.as_ref().is_some_and(|why| why.starts_with("/dev/vda: ")), "{:?}", disk.unread);
-    // One that is shorter than sysfs says fails where it ends.
+    // A device that is shorter than sysfs says fails at its end.
     machine.content("vda", ByteSize::mib(32), |specimen| specimen.luks(2, "vault"));
     let disk = &machine.scan().disks[0];
     assert!(disk.unread.is_some() && disk.signatures[0].kind == SignatureKind::Luks2, "{disk:?}");

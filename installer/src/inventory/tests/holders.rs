@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The clauses of what uses the first disk.
+/// The clauses about what uses the first disk.
 fn told(machine: &Machine) -> Vec<String> {
     machine.scan().disks[0].holders.iter().map(ToString::to_string).collect()
 }
@@ -23,7 +23,7 @@ fn mounts_swap_and_arrays_make_a_disk_busy() {
 
 #[test]
 fn what_rests_on_other_devices_comes_after_them() {
-    // sda1 and sda2 are volumes of one group, sda1 by way of an encrypted device; on it a file system and swap.
+    // sda1 and sda2 are volumes of one group, sda1 through an encrypted device; on it a file system and swap.
     let machine = Machine::new("1 0 254:1 / /srv rw - ext4 /dev/mapper/vg-srv rw\n");
     machine.disk("sda", "8:0", ByteSize::gib(8));
     machine.partition("sda", "sda1", "8:1");

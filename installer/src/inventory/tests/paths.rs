@@ -1,4 +1,4 @@
-//! Disks that several paths lead to, and what udev knows.
+//! Multipath disks, and udev's records.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn partitions_of_several_paths_are_the_disks_and_their_mounts_make_it_busy() {
     let [part] = &disk.partitions[..] else { panic!("{:?}", disk.partitions) };
     assert_eq!((part.path.to_str(), part.start), (Some("/dev/mapper/mpatha-part1"), ByteSize::mib(1)));
     let told: Vec<_> = disk.holders.iter().map(ToString::to_string).collect();
-    // Where the second begins nobody tells, so that it is no partition to work with.
+    // The start of the second is unknown, so that it is not usable as a partition.
     assert_eq!(told, ["/dev/dm-0 has the partition mpatha-part2", "/dev/dm-1 is mounted at /srv"]);
 }
 

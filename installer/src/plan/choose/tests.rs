@@ -95,7 +95,7 @@ fn a_removable_disk_needs_its_serial_number() {
         let text = pick(&machine(), &serde_json::from_str(clauses).unwrap()).unwrap_err();
         assert!(text.contains("/dev/sdb: it is removable, and its serial number is not given"), "{text}");
     }
-    // What else the clauses meet is not in doubt because of it.
+    // A second disk that meets the clauses does not make the choice ambiguous.
     let clauses = serde_json::json!({ "size": "<=500Gi" });
     assert_eq!(pick(&machine(), &clauses).as_deref(), Ok("nvme0n1"));
     assert_eq!(

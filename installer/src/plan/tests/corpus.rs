@@ -1,4 +1,4 @@
-//! A corpus of disks: each is scanned, and what is found and what a plan makes of it stands in one golden file.
+//! A corpus of disks: each is scanned, and what is found and the plan's result are in one golden file.
 
 use std::fmt::Write;
 
@@ -10,10 +10,9 @@ use model::config::Wipe;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// A partition as the kernel sees it: MiB of its start and length, its name in the table, and what is on it.
+/// A partition as the kernel sees it: MiB of its start and length, its name in the table, and its content.
 type Part = (u64, u64, &'static str, fn(&Specimen) -> &Specimen);
 
-/// A disk.
 struct Case {
     name: &'static str,
     size: u64,
@@ -26,7 +25,7 @@ const fn case(name: &'static str, make: fn(&Specimen) -> &Specimen) -> Case {
     Case { name, size: 16 * GIB, sector: 512, make, parts: &[] }
 }
 
-/// One that says sectors of 4096 bytes.
+/// A disk with sectors of 4096 bytes.
 const fn wide(name: &'static str, make: fn(&Specimen) -> &Specimen) -> Case {
     Case { sector: 4096, ..case(name, make) }
 }
@@ -114,7 +113,6 @@ const CORPUS: [Case; 45] = [
     }),
 ];
 
-/// A machine with that disk as `sda`.
 fn machine(case: &Case) -> Inventory {
     let machine = Machine::new("");
     add(&machine, case, "sda", "8:0");
@@ -137,7 +135,7 @@ fn add(machine: &Machine, case: &Case, name: &str, number: &str) {
     }
 }
 
-/// What a plan with this wish says of the disks: what is lost, or why there is none.
+/// What a plan with this `wipe` says of the disks: what is lost, or why there is no plan.
 fn outcome(inventory: &Inventory, wipe: Wipe) -> String {
     let mut config = trial();
     config.install.wipe = wipe;
@@ -153,7 +151,7 @@ fn outcome(inventory: &Inventory, wipe: Wipe) -> String {
     }
 }
 
-/// Whether `install.wipe_all_disks` takes it where it is not the install's own.
+/// Whether `install.wipe_all_disks` wipes it if it is not the install's own.
 fn wiped_with_all(case: &Case) -> bool {
     let machine = Machine::new("");
     add(&machine, case, "sda", "8:0");
@@ -214,7 +212,7 @@ fn two_identical_disks_are_not_chosen_from() {
     config.install.device = serde_json::from_value(serde_json::json!({ "model": "DISK" })).ok();
     let text = told(&config, &inventory);
     assert!(text.contains("2 disks meet the clauses") && text.contains("detach all but one"), "{text}");
-    // Their places tell them apart.
+    // Their ports distinguish them.
     machine.link("dev/disk/by-path/pci-0-ata-1", "../../sda");
     machine.link("dev/disk/by-path/pci-0-ata-2", "../../sdb");
     let text = told(&config, &machine.scan());

@@ -3,7 +3,7 @@
 use super::*;
 use model::config::{Wipe, WipeFailure};
 
-/// Disks `vda` for the system, `vdb` and `vdc`, all with something on them.
+/// Disks `vda` for the system, `vdb` and `vdc`, all with content.
 fn disks() -> Vec<Disk> {
     ["vda", "vdb", "vdc"]
         .map(|name| {
@@ -107,7 +107,7 @@ fn a_data_disk_that_is_the_system_disk_is_as_if_not_given() {
         ["install.data_disk is /dev/vda, the system's disk: data gets a partition on it."]
     );
     assert!(plan.partitions.iter().any(|partition| partition.name == PartitionName::Data));
-    // A witness refuses even that: somebody expects data there.
+    // A witness refuses even that: the user expects data there.
     (config.install.mode, config.install.role) = (Mode::Join, Role::Witness);
     let (class, text) = refusal(&config, &disks());
     assert!(class == Class::Invalid && text.contains("install.data_disk"), "{text}");
@@ -192,7 +192,7 @@ fn a_listed_disk_that_must_stay_is_refused_with_the_reason() {
         change(&mut disks[2]);
         let (found, text) = refusal(&config, &disks);
         assert!(found == class && text.contains(told), "{path}: {text}");
-        // A list that is wrong is wrong with a warning too; a disk that cannot be wiped is not.
+        // A wrong list stays an error with `warn` too; a disk that cannot be wiped does not.
         config.install.wipe_failure = WipeFailure::Warn;
         match told.contains("in use") || told.contains("read-only") {
             true => {
@@ -219,7 +219,7 @@ fn all_disks_means_those_with_a_system_of_this_product_or_its_predecessor() {
     let cases = [
         (vec![], false),
         (vec![found("vdb", 1, Some("home"), Some("photos"))], false),
-        // Names that anybody gives.
+        // Common names.
         (vec![found("vdb", 1, Some("data"), None), found("vdb", 2, Some("recovery"), Some("data"))], false),
         (node[..7].to_vec(), true),
         (node[2..6].to_vec(), false),
@@ -309,7 +309,7 @@ fn wipe_none_spares_what_is_on_the_chosen_disks() {
         assert!(text.contains("set install.wipe to selected"), "{text}");
         disks.iter_mut().find(|disk| disk.path.to_str() == Some(path)).unwrap().partitions.clear();
     }
-    // What is on the third disk is not in danger.
+    // The content of the third disk is not in danger.
     assert!(try_plan(&config, &disks).is_ok());
     for key in ["install.wipe_disks_list", "install.wipe_all_disks"] {
         let mut config = config.clone();

@@ -11,18 +11,18 @@ fn two_nvme() -> Inventory {
     recorded(include_str!("../fixtures/two-nvme.json"))
 }
 
-/// Four SAS disks, and two volumes of a storage array by two paths each, of which only one is held by multipathd.
+/// Four SAS disks, and two volumes of a storage array with two paths each, of which only one is held by multipathd.
 fn sas_multipath() -> Inventory {
     recorded(include_str!("../fixtures/sas-multipath.json"))
 }
 
-/// Two disks in a RAID that came up, two volumes of a controller without serial numbers, an SSD with a damaged
-/// table, and the stick with the medium.
+/// Two disks in an active RAID, two volumes of a controller without serial numbers, an SSD with a damaged table, and the stick
+/// with the medium.
 fn old_raid() -> Inventory {
     recorded(include_str!("../fixtures/old-raid.json"))
 }
 
-/// A production install on the disk that `selector` means.
+/// A production install on the disk that `selector` selects.
 fn on(selector: serde_json::Value) -> InstallConfig {
     let mut config = InstallConfig::default();
     config.install.device = serde_json::from_value(selector).unwrap();
@@ -66,7 +66,7 @@ fn a_volume_of_several_paths_is_installed_on_by_its_map_and_never_by_a_path() {
         planned(&on(serde_json::json!({ "model": "MSA*", "by_id": "dm-name-mpatha" })), &sas_multipath());
     assert_eq!(plan.disk.path, std::path::Path::new("/dev/mapper/mpatha"));
     assert!(plan.to_string().contains("  lost    /dev/mapper/mpatha  VMFS \"datastore1\"\n"), "{plan}");
-    // A path that the map holds means the map; paths that nothing holds are refused.
+    // A path of the multipath map selects the map; paths outside a map are refused.
     assert_eq!(planned(&on(serde_json::json!("/dev/sdf")), &sas_multipath()).disk.name, "dm-0");
     let text = refused(&on(serde_json::json!("/dev/sdg")), &sas_multipath());
     assert!(text.contains("/dev/sdg and /dev/sdh report the same world wide name"), "{text}");
@@ -93,7 +93,7 @@ fn an_old_array_that_came_up_is_taken_down_with_what_rests_on_it_where_all_its_d
     let text = planned(&config, &old_raid()).to_string();
     let told = "Taken down\n  vg0-root (LVM) on /dev/md127\n  /dev/md127 (RAID) on /dev/sda2\n";
     assert!(text.contains(told), "{text}");
-    // Volumes of the controller tell nothing but their place.
+    // Volumes of the controller differ by nothing but their port.
     let text = refused(&on(serde_json::json!({ "model": "LOGICAL*" })), &old_raid());
     assert!(text.contains("member of a controller's RAID (DDF)"), "{text}");
     assert!(text.contains("such as by_path: pci-0000:05:00.0-scsi-0:1:0:0."), "{text}");

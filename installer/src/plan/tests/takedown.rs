@@ -1,4 +1,4 @@
-//! Plans for disks that leftovers of earlier systems hold.
+//! Plans for disks that are held by leftovers of earlier systems.
 
 use super::*;
 use crate::inventory::{FoundEntry, Holder, HolderKind};
