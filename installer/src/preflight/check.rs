@@ -1,4 +1,4 @@
-//! What a check is, what it looks at, and what it has to say.
+//! A check, its subject, and its outcome.
 
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime};
@@ -12,52 +12,46 @@ use super::network::Network;
 use base::failure::Class;
 use model::config::{Profile, Role};
 
-/// One named check.
 #[derive(Debug)]
 pub struct Check {
     /// Stable name, as `install.skip_checks` takes it.
     pub name: &'static str,
-    /// What a good machine is like, in a few words.
+    /// The condition that a good machine meets, in a few words.
     pub title: &'static str,
-    /// Where the answer comes from.
+    /// The source of the answer.
     pub looks_at: &'static str,
-    /// What a finding means.
     pub levels: Levels,
-    /// What kind of failure it is where it stops an install.
+    /// The class of the failure if it stops an install.
     pub class: Class,
-    /// Whether an install can begin without it. What the plan cannot do without is not a matter of choice.
+    /// Whether an install can begin without it. What the plan itself needs cannot be skipped.
     pub waivable: bool,
     /// Whether it needs a link and may take seconds.
     pub asks_network: bool,
-    /// The check.
     pub run: fn(&CheckSubject<'_>) -> CheckOutcome,
 }
 
-/// What a finding means, by profile; a check is off for the roles that it has nothing to say about.
+/// The severity of a finding by profile; a check is off for the roles that it does not apply to.
 #[derive(Clone, Copy, Debug)]
 pub struct Levels {
-    /// In production.
     pub production: Severity,
-    /// In a trial.
     pub trial: Severity,
     /// The roles that it is off for.
     pub off_for: &'static [Role],
 }
 
-/// What a finding means for an install.
+/// The consequence of a finding for an install.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nothing: the check is not made.
     Off,
-    /// It is told, and the install goes on.
+    /// The finding is reported, and the install goes on.
     Warning,
-    /// It is told, and the install does not begin.
+    /// The finding is reported, and the install does not begin.
     Error,
 }
 
 impl Severity {
-    /// The word that people and programs read.
+    /// The word for people and programs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -69,7 +63,7 @@ impl Severity {
 }
 
 impl Check {
-    /// What a finding means for a node of this role and profile.
+    /// The severity of a finding for a node of this role and profile.
     #[must_use]
     pub fn severity(&self, role: Role, profile: Profile) -> Severity {
         match profile {
@@ -80,33 +74,30 @@ impl Check {
     }
 }
 
-/// What a check has to say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 pub enum CheckOutcome {
     /// The machine is as it should be.
     Passed {
-        /// What was seen.
+        /// What was found.
         detail: String,
     },
-    /// It is not.
+    /// The condition is not met.
     Found(CheckFinding),
-    /// Nobody knows.
     CouldNotRun {
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// Nobody asked.
     Skipped {
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
 
-/// Something that should be otherwise.
+/// A condition that is not met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckFinding {
-    /// What was seen, and what should be.
+    /// What was found, and what is needed.
     pub message: String,
     /// What to do about it, a whole sentence.
     pub next: String,
@@ -132,7 +123,7 @@ impl CheckOutcome {
         Self::Skipped { why: why.into() }
     }
 
-    /// The same, but a finding is a warning at most.
+    /// The same outcome with a finding that is a warning at most.
     pub(super) fn mild(self) -> Self {
         match self {
             Self::Found(finding) => Self::Found(CheckFinding { mild: true, ..finding }),
@@ -141,20 +132,16 @@ impl CheckOutcome {
     }
 }
 
-/// What a check looks at.
 #[allow(missing_debug_implementations)]
 pub struct CheckSubject<'a> {
-    /// What the machine is like.
     pub facts: &'a MachineFacts,
-    /// What it shall become.
+    /// The node that it is to become.
     pub intent: &'a Intent,
-    /// Servers and neighbours.
     pub network: &'a dyn Network,
-    /// What the cluster to join said, once one of the checks has asked.
+    /// The answers of the cluster to join, once one of the checks has asked.
     pub cluster: &'a OnceLock<join::Seen>,
-    /// The machine's clock.
     pub now: SystemTime,
-    /// Answers that come later are too late.
+    /// When the checks have to end.
     pub until: Instant,
 }
 

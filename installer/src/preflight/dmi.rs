@@ -1,6 +1,6 @@
-//! How much memory is fitted, from the firmware's tables (SMBIOS 3.7, sections 6 and 7).
+//! How much memory is installed, from the firmware's tables (SMBIOS 3.7, sections 6 and 7).
 //!
-//! The tables are read as the kernel keeps them, in `/sys/firmware/dmi/tables/DMI`; no program is run.
+//! The tables are read from the kernel's copy in `/sys/firmware/dmi/tables/DMI`; no program is run.
 
 use base::size::ByteSize;
 
@@ -9,7 +9,7 @@ const MODULE: u8 = 17;
 const RANGE: u8 = 19;
 const END: u8 = 127;
 
-/// The memory that the table tells of: all modules, or where it lists none, all ranges.
+/// The memory in the table: all modules, or if it lists none, all ranges.
 pub(super) fn memory(table: &[u8]) -> Option<ByteSize> {
     let structures = structures(table);
     let sum = |kind: u8, size: fn(&[u8]) -> Option<u64>| {
@@ -19,7 +19,7 @@ pub(super) fn memory(table: &[u8]) -> Option<ByteSize> {
     [sum(MODULE, module), sum(RANGE, range)].into_iter().find(|sum| *sum > 0).map(ByteSize::bytes)
 }
 
-/// The formatted part of each structure. A table that is cut short ends where it is cut.
+/// The formatted part of each structure. A truncated table ends where it is cut.
 fn structures(mut table: &[u8]) -> Vec<&[u8]> {
     let mut found = Vec::new();
     while let [kind, length, ..] = *table
@@ -35,7 +35,7 @@ fn structures(mut table: &[u8]) -> Vec<&[u8]> {
     found
 }
 
-/// The size of a module in bytes; none for an empty or unknown one.
+/// The size of a module in bytes; `None` for an empty or unknown one.
 fn module(structure: &[u8]) -> Option<u64> {
     match u64::from(u16::from_le_bytes(field(structure, 0x0c)?)) {
         0 | 0xffff => None,
@@ -65,7 +65,7 @@ fn field<const N: usize>(structure: &[u8], offset: usize) -> Option<[u8; N]> {
 pub(super) mod tests {
     use super::*;
 
-    /// A structure with a string and what ends it.
+    /// A structure with a string and its terminator.
     fn structure(kind: u8, length: u8, fields: &[(usize, &[u8])]) -> Vec<u8> {
         let mut bytes = vec![0; length.into()];
         (bytes[0], bytes[1]) = (kind, length);
@@ -76,7 +76,7 @@ pub(super) mod tests {
         bytes
     }
 
-    /// A table of modules, each of so many MiB.
+    /// A table of modules with these sizes in MiB.
     pub(crate) fn table(modules: &[u16]) -> Vec<u8> {
         let mut table = structure(1, 27, &[]);
         for mib in modules {

@@ -1,18 +1,16 @@
 //! One question to one name server: the addresses of a name (RFC 1035, sections 3 and 4).
 //!
-//! Only as much as a check needs: one UDP datagram each way. An answer too long for a datagram still has its header,
-//! and that says enough.
+//! Only as much as a check needs: one UDP datagram each way. An answer too long for a datagram still has its header, and that
+//! says enough.
 
 use std::net::Ipv4Addr;
 
-/// What a name server says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsAnswer {
     /// The IPv4 addresses of the name, perhaps none.
     Addresses(Vec<Ipv4Addr>),
-    /// There is no such name.
     NoSuchName,
-    /// It answers, but not this question; its reason.
+    /// It refuses this question; the reason.
     Unwilling(String),
 }
 
@@ -20,7 +18,7 @@ const HEADER: usize = 12;
 const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
 
-/// The datagram that asks for the addresses of `name`; the empty name is the root. None for what is no name.
+/// The datagram that asks for the addresses of `name`; the empty name is the root. `None` if `name` is not a DNS name.
 pub(super) fn query(id: u16, name: &str) -> Option<Vec<u8>> {
     let mut bytes = id.to_be_bytes().to_vec();
     // A question, recursion desired; one question and nothing else.
@@ -34,7 +32,7 @@ pub(super) fn query(id: u16, name: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads the answer to the query `asked`; none for a datagram that answers something else.
+/// Reads the answer to the query `asked`; `None` for any other datagram.
 pub(super) fn answer(asked: &[u8], datagram: &[u8]) -> Option<DnsAnswer> {
     let is_answer = datagram.get(..2)? == asked.get(..2)? && datagram.get(2)? & 0x80 != 0;
     let header = datagram.get(..HEADER).filter(|_| is_answer)?;
@@ -51,7 +49,7 @@ pub(super) fn answer(asked: &[u8], datagram: &[u8]) -> Option<DnsAnswer> {
     }
     let mut found = Vec::new();
     for _ in 0..answers {
-        // A datagram that is cut short ends here.
+        // A truncated datagram ends here.
         let Some((address, next)) = record(datagram, place) else { break };
         found.extend(address);
         place = next;
@@ -69,7 +67,7 @@ fn record(datagram: &[u8], place: usize) -> Option<(Option<Ipv4Addr>, usize)> {
     Some((address.map(Ipv4Addr::from), fixed + 10 + length))
 }
 
-/// Where what follows a name begins. A pointer to elsewhere ends a name (4.1.4).
+/// The position after a name. A pointer ends a name (4.1.4).
 fn after_name(datagram: &[u8], mut place: usize) -> Option<usize> {
     loop {
         match *datagram.get(place)? {
@@ -95,7 +93,7 @@ fn reason(code: u8) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// What a server answers to `asked`: a response code and addresses, behind a pointer to the question's name.
+    /// A server's answer to `asked`: a response code and addresses, behind a pointer to the question's name.
     pub(crate) fn reply(asked: &[u8], code: u8, addresses: &[[u8; 4]]) -> Vec<u8> {
         let mut bytes = asked.to_vec();
         (bytes[2], bytes[3]) = (0x81, 0x80 | code);

@@ -1,4 +1,4 @@
-//! What a machine shall become, as far as the checks care: taken from an install configuration in one place.
+//! The node that a machine is to become, as far as the checks need it: taken from an install configuration in one place.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,58 +10,49 @@ use model::config::{
     VipMode,
 };
 
-/// Variables of `os.environment` that name a proxy.
 const PROXY_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
 
-/// What a machine shall become.
+/// The node that a machine is to become.
 #[derive(Clone, Debug, Default)]
 pub struct Intent {
-    /// What the node is to its cluster. The first node of one is a management node.
     pub role: Role,
-    /// How much is asked of it.
+    /// Production or trial.
     pub profile: Profile,
-    /// The disk, if the configuration says which.
+    /// The disk, if the configuration selects one.
     pub device: Option<DiskSelector>,
-    /// The disk for data, if the configuration says that there is one.
+    /// The disk for data, if the configuration selects one.
     pub data_disk: Option<DiskSelector>,
-    /// The cards of the management network; none if the configuration does not name them.
+    /// The cards of the management network; empty if the configuration names none.
     pub cards: Vec<Interface>,
-    /// Addresses that nobody else may have.
+    /// Addresses that no other machine may have.
     pub claims: Vec<Claim>,
-    /// Whether the network tells the node its name servers.
+    /// Whether the node gets its name servers by DHCP.
     pub dhcp: bool,
-    /// Name servers of the configuration.
     pub name_servers: Vec<Ipv4Addr>,
-    /// Time servers, by name or address.
+    /// By name or address.
     pub time_servers: Vec<String>,
     /// Other hosts that the node needs to find by name.
     pub names: Vec<String>,
-    /// Proxies that the node goes through.
     pub proxies: Vec<Proxy>,
-    /// The cluster to join.
     pub join: Option<Join>,
-    /// Checks to leave out.
     pub skip: Vec<String>,
-    /// Tell everything and stop for nothing: the reference product's `skipchecks`.
+    /// Report everything and stop for nothing: the reference product's `skipchecks`.
     pub stop_for_nothing: bool,
-    /// No clock that is right tells less, in seconds since 1970: when the release was made.
+    /// The release time in seconds since 1970; a correct clock is not before it.
     pub not_before: Option<u64>,
 }
 
 /// The cluster to join, and what the node brings along.
 #[derive(Clone, Debug)]
 pub struct Join {
-    /// Host of the cluster.
     pub host: String,
-    /// What the node runs.
     pub distribution: Distribution,
-    /// Where servers of that listen.
     pub ports: Ports,
-    /// What the node shows to its cluster; none where the document only says where it is.
+    /// The token for joining; `None` if the document only refers to it.
     pub token: Option<Secret>,
-    /// What the document has for other nodes that the node takes in as a server.
+    /// The token that the node, as a server, accepts from other nodes.
     pub agent_token: Option<Secret>,
-    /// The node's name, if the configuration gives it one.
+    /// The node's name, if the configuration gives one.
     pub name: Option<String>,
     /// Whether the node will answer for the address of the cluster, as one of its servers.
     pub carries_address: bool,
@@ -93,16 +84,14 @@ impl Join {
     }
 }
 
-/// An address that the node, or the cluster, takes for itself.
+/// An address that the node, or the cluster, takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// The address.
     pub address: Ipv4Addr,
-    /// The key that says so.
+    /// The key of the configuration.
     pub key: String,
-    /// The cards behind which it will be.
     pub cards: Vec<Interface>,
-    /// The VLAN that it is on; less than 2 is none.
+    /// Less than 2 is none.
     pub vlan: u32,
     /// The device that has it on the node, and in a live system that has set up the network.
     pub device: String,
@@ -111,16 +100,15 @@ pub struct Claim {
 /// An HTTP proxy. Its URL may hold a password, and is not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
-    /// Name or address.
     pub host: String,
     /// TCP port.
     pub port: u16,
-    /// Whether it speaks TLS itself.
+    /// Whether the connection to the proxy uses TLS.
     pub tls: bool,
 }
 
 impl Intent {
-    /// What `config` asks for.
+    /// The node of `config`.
     #[must_use]
     pub fn of(config: &InstallConfig) -> Self {
         let (os, install) = (&config.os, &config.install);
@@ -196,7 +184,7 @@ fn proxies(config: &InstallConfig) -> Vec<Proxy> {
     proxies
 }
 
-/// A proxy by its URL; without a scheme it speaks HTTP, as curl(1) has it.
+/// A proxy by its URL; without a scheme it uses HTTP, as in curl(1).
 fn proxy(url: &str) -> Option<Proxy> {
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let url = reqwest::Url::parse(&url).ok()?;

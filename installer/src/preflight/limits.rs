@@ -1,8 +1,8 @@
 //! How large a machine has to be, by role and profile.
 //!
-//! The production and trial numbers are those that the reference product calls production and testing. A witness runs
-//! etcd and no virtual machines, so it gets along with what etcd's documentation calls a small cluster
-//! (<https://etcd.io/docs/v3.5/op-guide/hardware/>), and a trial of one with half of that.
+//! The production and trial numbers are those that the reference product calls production and testing. A witness runs etcd and no
+//! virtual machines, so it needs what etcd's documentation calls a small cluster
+//! (<https://etcd.io/docs/v3.5/op-guide/hardware/>), and a trial of one half of that.
 
 use base::size::ByteSize;
 use model::config::sizes::PartitionSizes;
@@ -11,20 +11,17 @@ use model::config::{Profile, Role};
 /// The least that a machine should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Processors that are online.
     pub cpus: u32,
-    /// Memory.
     pub memory: ByteSize,
-    /// Speed of a management card in megabits a second.
+    /// Speed of a management card in megabits per second.
     pub nic: u32,
     /// The smallest disk that the layout fits on.
     pub disk: ByteSize,
-    /// The smallest disk that leaves room to work in.
+    /// The smallest disk with room to work in.
     pub roomy_disk: ByteSize,
 }
 
 impl Limits {
-    /// The limits for a node.
     #[must_use]
     pub const fn of(role: Role, profile: Profile) -> Self {
         let sizes = PartitionSizes::of(profile);
@@ -40,7 +37,7 @@ impl Limits {
         Self { cpus, memory: ByteSize::gib(memory), nic, disk, roomy_disk }
     }
 
-    /// The limits for the system's disk where data has a disk of its own.
+    /// The limits for the system's disk if data has a disk of its own.
     #[must_use]
     pub const fn without_data(self, profile: Profile) -> Self {
         let disk = PartitionSizes::of(profile).witness_minimum;

@@ -1,7 +1,7 @@
-//! What the machine is like, from sysfs, procfs and the firmware's tables. Runs no program.
+//! The properties of the machine, from sysfs, procfs and the firmware's tables. Runs no program.
 //!
-//! A [`Fact`] that nobody knows says why, so that a check on it can say that it could not run. Everything is read
-//! below [`Roots`]; a test reads a directory.
+//! An unknown [`Fact`] says why, so that a check on it can say that it could not run. Everything is read below [`Roots`]; a test
+//! reads a directory.
 
 use std::path::Path;
 
@@ -10,50 +10,45 @@ use crate::inventory::{Inventory, Roots};
 use base::files::{read_at_most, read_text};
 use base::size::ByteSize;
 
-/// Something about the machine, or why it is not known, a clause.
+/// A property of the machine, or why it is not known, a clause.
 pub type Fact<T> = Result<T, String>;
 
-/// What the checks of the machine look at.
+/// The properties that the checks look at.
 #[derive(Clone, Debug)]
 pub struct MachineFacts {
-    /// Processors that are online.
     pub cpus: Fact<u32>,
-    /// How much memory there is.
     pub memory: Fact<Memory>,
-    /// Whether `/dev/kvm` exists.
     pub kvm: Fact<bool>,
-    /// What the processor says.
+    /// What the processor's flags say.
     pub processor: Fact<Processor>,
-    /// Maker and model, where the firmware tells.
+    /// Maker and model, if the firmware has them.
     pub model: Option<String>,
     /// Whether the machine was started by UEFI.
     pub uefi: Fact<bool>,
-    /// The firmware's UUID; none if the firmware has none.
+    /// The firmware's UUID; `None` if the firmware has none.
     pub uuid: Fact<Option<String>>,
     /// Disks and network cards.
     pub inventory: Inventory,
 }
 
-/// How much memory there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// So much.
     pub size: ByteSize,
-    /// Whether that is all that is fitted. The kernel's own number leaves out what firmware and kernel keep.
+    /// Whether that is all installed memory. The kernel's own number lacks what firmware and kernel reserve.
     pub fitted: bool,
 }
 
 /// What the flags of the processor say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// It runs below a hypervisor.
+    /// It runs in a virtual machine.
     pub hypervisor: bool,
-    /// It has VT-x or AMD-V, and the firmware has not hidden it.
+    /// It has VT-x or AMD-V, and the firmware has not disabled it.
     pub virtualises: bool,
 }
 
 impl MachineFacts {
-    /// Looks at this machine once.
+    /// Reads the properties of this machine.
     #[must_use]
     pub fn scan(roots: &Roots, inventory: Inventory) -> Self {
         Self {
@@ -84,7 +79,7 @@ impl MachineFacts {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
     }
 
-    /// Another machine, of which only the inventory is at hand.
+    /// Another machine, of which only the inventory is known.
     #[must_use]
     pub fn of_inventory(inventory: Inventory) -> Self {
         fn unknown<T>() -> Fact<T> {
@@ -123,8 +118,8 @@ fn cpus(sys: &Path) -> Fact<u32> {
     ranges.sum::<Option<u32>>().ok_or_else(|| format!("{} is not a list of processors", path.display()))
 }
 
-/// What is fitted, where the firmware's tables are to be believed: they tell no less than the kernel has, and not so
-/// much more that the kernel must have been told to leave some alone.
+/// The installed memory, if the firmware's tables are plausible: no less than the kernel has, and not so much more that the
+/// kernel must have been limited.
 fn memory(roots: &Roots) -> Fact<Memory> {
     let table = read_at_most(&roots.sys.join("firmware/dmi/tables/DMI"), 1 << 20).ok();
     let fitted = table.and_then(|table| dmi::memory(&table));
@@ -161,8 +156,7 @@ fn model(sys: &Path) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// The kernel leaves the file out where all bits of the UUID are the same (drivers/firmware/dmi_scan.c), and lets only
-/// root read it.
+/// The kernel leaves the file out if all bits of the UUID are the same (drivers/firmware/dmi_scan.c), and only root can read it.
 fn uuid(sys: &Path) -> Fact<Option<String>> {
     let directory = sys.join("class/dmi/id");
     if !exists(&directory)? {

@@ -1,12 +1,11 @@
 //! Preflight: is this machine fit to become the node that a configuration describes?
 //!
-//! The checks are a registry, [`CHECKS`]: each has a stable name, a severity for each role and profile, and a
-//! function that looks at a [`CheckSubject`]. What a check says is an [`CheckOutcome`]: a machine that passed, a finding, and
-//! a check that could not run are three different things, and none is ever shown as another. Nothing here writes.
+//! The checks are a registry, [`CHECKS`]: each has a stable name, a severity for each role and profile, and a function of a
+//! [`CheckSubject`]. Its result is a [`CheckOutcome`]: a machine that passed, a finding, and a check that could not run are three
+//! different things, and none is ever shown as another. Nothing here writes.
 //!
-//! [`machine`] reads what the kernel and the firmware tell, [`network`] asks servers and neighbours, [`checks`]
-//! judge, [`report`] prints. Callers are `installer preflight` and `installer install`, the latter before its first
-//! write.
+//! [`machine`] reads the properties of the machine, [`network`] asks servers and neighbours, [`checks`] judge, [`report`] prints.
+//! Callers are `installer preflight` and `installer install`, the latter before its first write.
 
 mod check;
 pub mod checks;
@@ -42,14 +41,14 @@ pub const LIMIT: Duration = Duration::from_secs(30);
 /// How long a card may take to get a link.
 pub const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Looks at the disks and cards of this machine once every management card has a link; without one, after `timeout`.
-/// A card that has just come up takes seconds to agree on a speed with the switch.
+/// Scans the disks and cards of this machine once every management card has a link; without one, after `timeout`. A card that has
+/// just come up takes seconds to negotiate a speed with the switch.
 pub fn inventory(roots: &Roots, intent: &Intent, timeout: Duration) -> anyhow::Result<Inventory> {
     let until = Instant::now() + timeout;
     loop {
         let inventory = Inventory::scan(roots)?;
         let linked = |nic: &Nic| nic.carrier == Some(true);
-        // What is not there is not waited for.
+        // Missing cards are not waited for.
         let settled = match intent.cards.is_empty() {
             true => inventory.nics.is_empty() || inventory.nics.iter().any(linked),
             false => {
@@ -63,7 +62,7 @@ pub fn inventory(roots: &Roots, intent: &Intent, timeout: Duration) -> anyhow::R
     }
 }
 
-/// Makes every check that `intent` asks for. Those that ask the network run side by side, and end within [`LIMIT`].
+/// Makes every check that `intent` asks for. Those that ask the network run in parallel, and end within [`LIMIT`].
 #[must_use]
 pub fn run(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> PreflightReport {
     let cluster = OnceLock::new();
@@ -90,7 +89,7 @@ pub fn run(facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> Pref
     });
     let checks: Vec<_> = verdicts.collect();
     let authority = cluster.into_inner().and_then(|seen| seen.authority.ok()).map(|(authority, _)| authority);
-    // What nobody was told of is not taken for good.
+    // A skipped check is not counted as passed.
     let told = |verdict: &Verdict| {
         verdict.check == "join-authority" && !matches!(verdict.outcome, CheckOutcome::Skipped { .. })
     };
@@ -128,7 +127,7 @@ fn not_asked(check: &Check, subject: &CheckSubject<'_>) -> Option<CheckOutcome> 
     (check.asks_network && !linked).then(|| CheckOutcome::could_not_run("no network card has a link"))
 }
 
-/// What this finding means for this install.
+/// The severity of this finding for this install.
 fn effective(check: &Check, intent: &Intent, outcome: &CheckOutcome) -> Severity {
     let severity = check.severity(intent.role, intent.profile);
     let mild = matches!(outcome, CheckOutcome::Found(finding) if finding.mild);

@@ -1,8 +1,8 @@
 //! Questions to servers and neighbours, each with a time limit, behind a trait that tests replace.
 //!
-//! Whoever asks learns one of three things: an answer, that there is no good answer ([`NetworkTrouble::Silent`], which is a
-//! finding), or that this system was not able to ask ([`NetworkTrouble::Unable`], which is none: a live system without an
-//! address says nothing about a name server).
+//! There are three results: an answer, no good answer ([`NetworkTrouble::Silent`], which is a finding), or that this system was
+//! not able to ask ([`NetworkTrouble::Unable`], which is none: a live system without an address says nothing about a name
+//! server).
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -20,10 +20,10 @@ use super::trouble::NetworkTrouble;
 use super::{dns, join, ntp};
 use base::files::read_text;
 
-/// Who has an address.
+/// The machine that has an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressHolder {
-    /// Nobody answers for it.
+    /// No machine answers for it.
     Nobody,
     /// This system.
     Own,
@@ -33,13 +33,11 @@ pub enum AddressHolder {
 
 /// Asks servers and neighbours. Every question ends by `until`.
 pub trait Network: Sync {
-    /// The name servers that the network told this system of.
+    /// The name servers from DHCP.
     fn resolvers(&self) -> Vec<Ipv4Addr>;
-    /// Asks a name server for the addresses of `name`.
     fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<DnsAnswer, NetworkTrouble>;
-    /// Asks a time server.
     fn time(&self, server: Ipv4Addr, until: Instant) -> Result<Time, NetworkTrouble>;
-    /// Connects to a proxy, and unless it speaks TLS, waits for an answer in HTTP.
+    /// Connects to a proxy, and unless it uses TLS, waits for an answer in HTTP.
     fn proxy(&self, address: SocketAddr, tls: bool, until: Instant) -> Result<(), NetworkTrouble>;
     /// Asks the machines behind a card who has an address.
     fn holder(&self, address: Ipv4Addr, card: &str, until: Instant) -> Result<AddressHolder, NetworkTrouble>;
@@ -47,7 +45,7 @@ pub trait Network: Sync {
     fn cluster(&self, question: &Question, until: Instant) -> Seen;
 }
 
-/// The network of another machine: nobody here can ask it.
+/// The network of another machine, which cannot be asked from here.
 #[derive(Clone, Copy, Debug)]
 pub struct Offline;
 
@@ -94,16 +92,13 @@ const TCP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The kernel asks for a neighbour three times, a second apart (arp(7), `mcast_solicit` and `retrans_time_ms`).
 const NEIGHBOUR_TIMEOUT: Duration = Duration::from_millis(3200);
 
-/// The network of this machine.
 #[derive(Clone, Debug)]
 pub struct SystemNetwork {
     /// Where the system's name servers are listed.
     pub resolv_conf: PathBuf,
     /// Where the kernel lists its neighbours.
     pub neighbours: PathBuf,
-    /// The port of name servers.
     pub dns_port: u16,
-    /// The port of time servers.
     pub ntp_port: u16,
 }
 
@@ -126,7 +121,7 @@ impl Network for SystemNetwork {
     }
 
     fn lookup(&self, server: Ipv4Addr, name: &str, until: Instant) -> Result<DnsAnswer, NetworkTrouble> {
-        // An answer that does not fit the number is dropped, so any number that changes will do.
+        // An answer with another number is dropped, so any number that changes will do.
         let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let id = u16::try_from(clock.subsec_nanos() >> 8 & 0xffff).unwrap_or_default();
         let query =
@@ -154,7 +149,7 @@ impl Network for SystemNetwork {
         }
         stream.set_read_timeout(Some(timeout)).map_err(trouble)?;
         stream.set_write_timeout(Some(timeout)).map_err(trouble)?;
-        // Whatever it thinks of the request, a proxy answers in HTTP; the request leads nowhere.
+        // A proxy answers this request in HTTP in any case; the request has no effect.
         let request = format!("OPTIONS * HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).map_err(trouble)?;
         let mut beginning = [0; 5];
@@ -222,9 +217,9 @@ fn is_own(address: Ipv4Addr) -> bool {
 
 /// Makes the kernel ask who has `address`, whatever its routes are.
 ///
-/// A datagram on a socket that is bound to a card and does not route goes to a neighbour even when this system has no
-/// address (`ip_route_output_key_hash_rcu` in the kernel's net/ipv4/route.c); the ARP request is then the probe of
-/// RFC 5227, with a sender of 0.0.0.0. Should somebody have the address, an empty datagram reaches the discard port.
+/// A datagram on a socket that is bound to a card and does not route goes to a neighbour even when this system has no address
+/// (`ip_route_output_key_hash_rcu` in the kernel's net/ipv4/route.c); the ARP request is then the probe of RFC 5227, with a
+/// sender of 0.0.0.0. If a machine has the address, an empty datagram reaches its discard port.
 fn poke(address: Ipv4Addr, card: &str) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     setsockopt(&socket, sockopt::BindToDevice, &OsString::from(card))?;
@@ -232,7 +227,7 @@ fn poke(address: Ipv4Addr, card: &str) -> io::Result<()> {
     socket.send_to(&[], (address, 9)).map(drop)
 }
 
-/// Sends a datagram at most twice and waits for one that `read` takes for an answer to it.
+/// Sends a datagram at most twice and waits for one that `read` accepts as the answer.
 fn ask<T>(
     server: SocketAddr,
     until: Instant,
@@ -241,7 +236,7 @@ fn ask<T>(
 ) -> Result<T, NetworkTrouble> {
     in_time(until)?;
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(trouble)?;
-    // A connected socket hears of unreachable ports and drops the datagrams of strangers.
+    // A connected socket gets errors for unreachable ports and drops datagrams from other senders.
     socket.connect(server).map_err(trouble)?;
     let mut buffer = [0; 1500];
     for _ in 0..2 {
@@ -263,13 +258,13 @@ fn ask<T>(
     Err(NetworkTrouble::Silent("does not answer".into()))
 }
 
-/// Who is not waited for has not been silent.
+/// A server that there is no time to wait for does not count as silent.
 fn in_time(until: Instant) -> Result<(), NetworkTrouble> {
     let over = || NetworkTrouble::Unable("was not asked: the time for all checks was over".into());
     if Instant::now() < until { Ok(()) } else { Err(over()) }
 }
 
-/// What is left of the time; never zero, which sockets take for no limit.
+/// The remaining time; never zero, which means no limit for sockets.
 fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
 }
@@ -278,7 +273,7 @@ fn timed_out(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// Whether this system could not ask, or nobody answered.
+/// Whether this system could not ask, or there was no answer.
 #[allow(clippy::needless_pass_by_value)]
 fn trouble(error: io::Error) -> NetworkTrouble {
     use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};

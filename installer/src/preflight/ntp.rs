@@ -2,19 +2,17 @@
 
 use std::time::{Duration, SystemTime};
 
-/// What a time server says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
     /// How far this machine's clock is from the server's.
     Offset(Offset),
-    /// It answers, but does not know the time, or does not want to be asked.
+    /// It does not know the time, or refuses to answer.
     Unsynchronised,
 }
 
 /// How far a clock is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// By so much.
     pub by: Duration,
     /// Whether this machine's clock is behind.
     pub behind: bool,
@@ -35,8 +33,8 @@ pub(super) fn query(sent: SystemTime) -> [u8; LENGTH] {
     bytes
 }
 
-/// Reads the answer to the query `asked`, which was sent and answered at these times by this machine's clock; none
-/// for a datagram that answers something else.
+/// Reads the answer to the query `asked`, which was sent and answered at these times by this machine's clock; `None` for any
+/// other datagram.
 pub(super) fn answer(asked: &[u8], datagram: &[u8], sent: SystemTime, got: SystemTime) -> Option<Time> {
     let bytes: &[u8; LENGTH] = datagram.first_chunk()?;
     if bytes[0] & 7 != 4 || bytes.get(24..32)? != asked.get(40..48)? {
@@ -46,7 +44,7 @@ pub(super) fn answer(asked: &[u8], datagram: &[u8], sent: SystemTime, got: Syste
     if warning == 3 || !(1..16).contains(&stratum) {
         return Some(Time::Unsynchronised);
     }
-    // Half of the way there and back is the network's.
+    // Half of the round-trip time is subtracted.
     let (sent, got) = (nanos(sent), nanos(got));
     let offset = ((received(bytes, 32)? - sent) + (received(bytes, 40)? - got)) / 2;
     let by = Duration::from_nanos(u64::try_from(offset.unsigned_abs()).ok()?);
@@ -66,8 +64,8 @@ fn stamp(time: SystemTime) -> [u8; 8] {
     (seconds << 32 | fraction).to_be_bytes()
 }
 
-/// The time stamp at `offset`, in nanoseconds since 1970. A machine whose clock has run down is decades off, so the
-/// era is that of this program's lifetime, not that of the clock: counts below 1 January 2000 are of the next one.
+/// The time stamp at `offset`, in nanoseconds since 1970. A machine with an empty clock battery is decades off, so the era is
+/// that of this program's lifetime, not that of the clock: counts below 1 January 2000 are of the next one.
 fn received(bytes: &[u8], offset: usize) -> Option<i128> {
     let stamp = u64::from_be_bytes(bytes.get(offset..)?.first_chunk().copied()?);
     let (count, fraction) = (stamp >> 32, stamp & 0xffff_ffff);
@@ -80,7 +78,7 @@ fn received(bytes: &[u8], offset: usize) -> Option<i128> {
 pub(super) mod tests {
     use super::*;
 
-    /// What a server of this stratum answers to `asked` when its own clock says `now`.
+    /// The answer of a server of this stratum to `asked` when its own clock says `now`.
     pub(crate) fn reply(asked: &[u8], stratum: u8, now: SystemTime) -> Vec<u8> {
         let mut bytes = vec![0; LENGTH];
         (bytes[0], bytes[1]) = (4 << 3 | 4, stratum);

@@ -1,4 +1,4 @@
-//! What the checks said, and the list of checks, for people and for programs.
+//! The results of the checks, and the list of checks, for people and for programs.
 
 use std::fmt::Write as _;
 
@@ -12,48 +12,39 @@ use base::failure::{Class, Failure};
 use base::progress::Progress;
 use model::config::{Profile, Role};
 
-/// What every check said.
 #[derive(Clone, Debug, Serialize)]
 pub struct PreflightReport {
-    /// The role that was judged for.
     pub role: Role,
-    /// The profile that was judged for.
     pub profile: Profile,
     /// In the order of the registry.
     pub checks: Vec<Verdict>,
-    /// The authority of the cluster to join, as far as its server proved to have it.
+    /// The certificate authority of the cluster to join, as far as its server proved to have it.
     #[serde(skip)]
     pub authority: Option<Authority>,
 }
 
-/// What one check said.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// The check's name.
     pub check: &'static str,
-    /// The check's title.
     pub title: &'static str,
-    /// What a finding of it means here.
     pub severity: Severity,
     /// Whether an install can begin without the check.
     #[serde(skip)]
     pub waivable: bool,
-    /// What kind of failure it is where it stops an install.
+    /// The class of the failure if it stops an install.
     #[serde(skip)]
     pub class: Class,
-    /// What it said.
     #[serde(flatten)]
     pub outcome: CheckOutcome,
 }
 
 impl Verdict {
-    /// Whether an install must not begin.
     #[must_use]
     pub fn stops(&self) -> bool {
         matches!(self.outcome, CheckOutcome::Found(_)) && self.severity == Severity::Error
     }
 
-    /// What it comes to, in a word or three.
+    /// The result in one to three words.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self.outcome {
@@ -64,7 +55,6 @@ impl Verdict {
         }
     }
 
-    /// What was seen.
     #[must_use]
     pub fn text(&self) -> &str {
         match &self.outcome {
@@ -85,12 +75,12 @@ impl Verdict {
 }
 
 impl PreflightReport {
-    /// The checks that an install must not begin after.
+    /// The checks that stop the install.
     pub fn stops(&self) -> impl Iterator<Item = &Verdict> {
         self.checks.iter().filter(|verdict| verdict.stops())
     }
 
-    /// Tells the step `preflight` of everything that is not as it should be, or not known.
+    /// Reports everything that is not as it should be, or not known, in the step `preflight`.
     pub fn tell(&self, progress: &Progress) {
         for verdict in &self.checks {
             let line = format!("{}: {}: {}", verdict.word(), verdict.check, verdict.text());
@@ -101,19 +91,18 @@ impl PreflightReport {
         }
     }
 
-    /// An error that names every check that stops an install, and how to leave them out; for where the report is
-    /// shown too.
+    /// An error that names every check that stops an install, and how to skip them; for callers that print the report too.
     ///
     /// # Errors
-    /// The class of such a check, where there is one: [`Class::Join`] before any other.
+    /// The class of such a check: [`Class::Join`] before any other.
     pub fn verdict(&self) -> Result<(), Failure> {
         self.refusal(|names, _| format!(": {}", names.join(", ")))
     }
 
-    /// The same with every finding, for where the report is not shown.
+    /// The same with every finding, for callers that do not print the report.
     ///
     /// # Errors
-    /// As [`Self::verdict`].
+    /// Like [`Self::verdict`].
     pub fn verdict_in_full(&self) -> Result<(), Failure> {
         self.refusal(|_, stops| {
             let line = |verdict: &&Verdict| {
@@ -148,7 +137,7 @@ impl PreflightReport {
         Err(Failure::new(class, what).hint(hint))
     }
 
-    /// All of it, for reading.
+    /// The whole report for people.
     #[must_use]
     pub fn to_text(&self) -> String {
         let (role, profile) = (self.role.name(), profile_name(self.profile));
@@ -165,7 +154,7 @@ impl PreflightReport {
 
 const PROFILES: [Profile; 2] = [Profile::Production, Profile::Trial];
 
-/// The registry, for reading.
+/// The registry for people.
 #[must_use]
 pub fn list_text() -> String {
     let mut text = format!("{:<16}  {:<10}  {:<10}  {}\n", "NAME", "PRODUCTION", "TRIAL", "ASKS FOR");
@@ -182,7 +171,7 @@ pub fn list_text() -> String {
     text
 }
 
-/// The registry, for programs.
+/// The registry for programs.
 #[must_use]
 pub fn list_json() -> Value {
     let severity = |check: &Check| {

@@ -1,6 +1,6 @@
 //! Why a question to the network has no answer.
 
-/// Why there is no answer, as clauses that follow the name of who was asked.
+/// Why there is no answer, as clauses that follow the name of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetworkTrouble {
     /// Asked, and no good answer came.

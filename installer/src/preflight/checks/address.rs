@@ -1,4 +1,4 @@
-//! Whether somebody else has the addresses that the node takes (RFC 5227, section 2.1.1).
+//! Whether another machine has the addresses that the node takes (RFC 5227, section 2.1.1).
 
 use super::devices::{card, told};
 use super::judge::judge;
@@ -26,8 +26,7 @@ pub(super) fn address_conflict(subject: &CheckSubject<'_>) -> CheckOutcome {
     judge(answers, "Give the node an address that is free, or take it away from the machine that has it.")
 }
 
-/// Asks for the address on its own device, and where that is not there yet, behind each card that it may come to be
-/// behind.
+/// Asks for the address on its own device, and if that does not exist yet, behind each card that it may be behind later.
 fn free(subject: &CheckSubject<'_>, claim: &Claim) -> Result<String, NetworkTrouble> {
     match subject.network.holder(claim.address, &claim.device, subject.until) {
         Err(_) => free_on_cards(subject, claim),
@@ -36,10 +35,10 @@ fn free(subject: &CheckSubject<'_>, claim: &Claim) -> Result<String, NetworkTrou
     }
 }
 
-/// What is said of an address that this machine has.
+/// The answer for an address that this machine has.
 const OWN: &str = "is this machine's already";
 
-/// Whether nobody has the address. That this machine has it is no trouble; that another has it is.
+/// Whether the address is free. It is no finding that this machine has it; it is one that another has it.
 fn judged(subject: &CheckSubject<'_>, holder: AddressHolder, device: &str) -> Result<bool, NetworkTrouble> {
     match holder {
         AddressHolder::Other(mac) if !is_own(subject, &mac) => {
@@ -77,7 +76,7 @@ fn free_on_cards(subject: &CheckSubject<'_>, claim: &Claim) -> Result<String, Ne
     }
 }
 
-/// The cards that the configuration names and that have a link; where it names none, all that have.
+/// The cards that the configuration names and that have a link; if it names none, all that have.
 fn cards<'a>(subject: &'a CheckSubject<'_>, claim: &'a Claim) -> Vec<Result<&'a Nic, NetworkTrouble>> {
     let inventory = &subject.facts.inventory;
     if claim.cards.is_empty() {

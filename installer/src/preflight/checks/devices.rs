@@ -37,7 +37,7 @@ pub(super) fn disk_size(subject: &CheckSubject<'_>) -> CheckOutcome {
 pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     let disk = match target(subject) {
         Ok(disk) => disk,
-        // Once is enough.
+        // The disk check reports it already.
         Err(_) => return CheckOutcome::could_not_run("which disk it is about is not known; see disk-size"),
     };
     let path = disk.path.display();
@@ -58,7 +58,7 @@ pub(super) fn disk_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-/// Whether data gets a disk of its own. What is wrong with that disk the plan says.
+/// Whether data gets a disk of its own. Errors of that disk are reported by the plan.
 fn apart(subject: &CheckSubject<'_>, system: &Disk) -> bool {
     let selector = subject.intent.data_disk.as_ref();
     selector.is_some_and(|selector| {
@@ -67,7 +67,7 @@ fn apart(subject: &CheckSubject<'_>, system: &Disk) -> bool {
     })
 }
 
-/// The disk that an install would take; otherwise what the check has to say.
+/// The disk that an install would take; otherwise the outcome of the check.
 fn target<'a>(subject: &'a CheckSubject<'_>) -> Result<&'a Disk, CheckOutcome> {
     let inventory = &subject.facts.inventory;
     let Intent { device, data_disk, .. } = subject.intent;
@@ -78,7 +78,7 @@ fn target<'a>(subject: &'a CheckSubject<'_>) -> Result<&'a Disk, CheckOutcome> {
 fn refused(subject: &CheckSubject<'_>, failure: &Failure) -> CheckOutcome {
     let disks =
         subject.facts.inventory.disks.iter().filter(|disk| !disk.optical && !disk.boot_medium).count();
-    // Nobody has said which yet.
+    // The disk is not chosen yet.
     if subject.intent.device.is_none() && subject.intent.data_disk.is_none() && disks > 1 {
         return CheckOutcome::could_not_run(format!("{failure}, and install.device does not say which"));
     }
@@ -110,7 +110,7 @@ pub(super) fn nic_link(subject: &CheckSubject<'_>) -> CheckOutcome {
     if some { outcome.mild() } else { outcome }
 }
 
-/// The configuration names no card, so one is enough.
+/// The configuration names no card, so one with a link is enough.
 fn any_link(nics: &[Nic], next: &str) -> CheckOutcome {
     if nics.is_empty() {
         return CheckOutcome::found(
@@ -154,7 +154,7 @@ pub(super) fn nic_speed(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-/// What holds of each card that the configuration names, if the machine has it.
+/// The answer for each card that the configuration names and the machine has.
 fn each(
     inventory: &Inventory,
     wanted: &[Interface],
@@ -167,7 +167,7 @@ fn each(
     wanted.iter().map(one).collect()
 }
 
-/// The card that the configuration means, by its name, and by its address where it has one.
+/// The card that the configuration means, by its name, and by its address if it has one.
 pub(in crate::preflight) fn card<'a>(inventory: &'a Inventory, wanted: &Interface) -> Option<&'a Nic> {
     inventory.nics.iter().find(|nic| {
         let name = wanted.name.as_deref().is_none_or(|name| name == nic.name);

@@ -1,4 +1,4 @@
-//! Whether a cluster will take the node. The checks share one conversation with it, and each judges a part.
+//! Whether a cluster will accept the node. The checks share one conversation with it, and each judges a part.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use crate::preflight::intent::Join;
 use crate::preflight::join::{ClusterPeer, Question, Seen, Token, is_server, other};
 use crate::preflight::trouble::NetworkTrouble;
 
-/// An API server takes the token of a pod that another has given out up to a minute before its time, and no sooner.
-/// Half of that leaves room for the clocks to drift before they are set, and for a Date in whole seconds.
+/// An API server accepts a service account token up to a minute before its issue time, and no earlier. Half of that leaves room
+/// for the clocks to drift before they are set, and for a Date in whole seconds.
 const TOLERANCE: Duration = Duration::from_secs(30);
 
-/// The cluster to join and what it said; otherwise what the check has to say.
+/// The cluster to join and its answers; otherwise the outcome of the check.
 fn seen<'a>(subject: &'a CheckSubject<'_>) -> Result<(&'a Join, &'a Seen), CheckOutcome> {
     let intent = subject.intent.join.as_ref();
     let join = intent.ok_or_else(|| CheckOutcome::skipped("the configuration joins no cluster"))?;
@@ -44,7 +44,7 @@ fn conversation(subject: &CheckSubject<'_>, join: &Join) -> Seen {
     }
 }
 
-/// Says why there is nothing to judge, or judges it.
+/// Returns why there is no answer, or judges it.
 macro_rules! told {
     ($result:expr) => {
         match $result {
@@ -54,7 +54,7 @@ macro_rules! told {
     };
 }
 
-/// What a trouble comes to, told after the name of whom it is about.
+/// The outcome of an unanswered question to `name`.
 fn judge(name: &str, trouble: &NetworkTrouble, next: impl Into<String>) -> CheckOutcome {
     match trouble {
         NetworkTrouble::Silent(what) => CheckOutcome::found(format!("{name} {what}"), next),
@@ -182,7 +182,7 @@ pub(super) fn hostname(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-/// The commands that make a cluster forget a node and the password that only that node knew.
+/// The commands that make a cluster forget a node and the node password.
 fn forget(join: &Join, name: &str) -> String {
     format!(
         "kubectl delete node {name}; kubectl -n kube-system delete secret --ignore-not-found {name}.node-password.{}",
@@ -200,7 +200,7 @@ fn at(member: &ClusterPeer) -> String {
 pub(super) fn witness(subject: &CheckSubject<'_>) -> CheckOutcome {
     let (join, seen) = told!(seen(subject));
     let members = told!(members(seen));
-    // A witness that is installed again is the business of join-hostname.
+    // A reinstalled witness is judged by join-hostname.
     let own =
         |member: &ClusterPeer| join.name.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(&member.name));
     match members.iter().find(|member| member.witness && !own(member)) {

@@ -3,8 +3,8 @@
 use crate::preflight::check::CheckOutcome;
 use crate::preflight::trouble::NetworkTrouble;
 
-/// One outcome of many answers: each is a subject and what came of it. A finding outweighs what nobody could find
-/// out, and that outweighs what is good.
+/// One outcome of many answers: each is a subject and its result. A finding outweighs an unanswered question, and that outweighs
+/// a good answer.
 pub(super) fn judge(answers: Vec<(String, Result<String, NetworkTrouble>)>, next: &str) -> CheckOutcome {
     let mut found = Vec::new();
     let mut unknown = Vec::new();
@@ -17,7 +17,7 @@ pub(super) fn judge(answers: Vec<(String, Result<String, NetworkTrouble>)>, next
         }
     }
     if !found.is_empty() {
-        // What is not known is not a finding, and is told beside it.
+        // An unanswered question is not a finding, and is reported beside it.
         found.extend(unknown);
         CheckOutcome::found(found.join("; "), next)
     } else if !unknown.is_empty() {

@@ -8,7 +8,7 @@ use base::size::ByteSize;
 use model::config::Role;
 use model::machine::identity::is_shared;
 
-/// Says why a fact is not known, or judges it.
+/// Returns why a fact is not known, or judges it.
 macro_rules! known {
     ($fact:expr) => {
         match &$fact {
@@ -34,7 +34,7 @@ pub(super) fn cpu(subject: &CheckSubject<'_>) -> CheckOutcome {
 pub(super) fn memory(subject: &CheckSubject<'_>) -> CheckOutcome {
     let memory = *known!(subject.facts.memory);
     let least = Limits::of(subject.intent.role, subject.intent.profile).memory;
-    // What the kernel counts lacks what the firmware and the kernel itself have taken.
+    // The kernel's number lacks what the firmware and the kernel itself have reserved.
     let enough = if memory.fitted { least } else { ByteSize::bytes(least.get() / 10 * 9) };
     match memory.size >= enough {
         true => CheckOutcome::passed(memory.size.to_string()),
@@ -96,7 +96,7 @@ pub(super) fn dmi_uuid(subject: &CheckSubject<'_>) -> CheckOutcome {
     }
 }
 
-/// What is installed, for sentences.
+/// The kind of node, for sentences.
 pub(super) fn node(subject: &CheckSubject<'_>) -> String {
     let kind = if subject.intent.role == Role::Witness { "witness" } else { "node" };
     match subject.intent.profile {

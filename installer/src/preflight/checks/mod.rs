@@ -1,6 +1,6 @@
-//! The registry, and what the checks judge by.
+//! The registry, and the numbers that the checks judge by.
 //!
-//! A check that is added here is listed, documented, run and skippable by that alone. Names are contracts.
+//! A check that is added here is listed, documented, run and skippable without further changes. Names are contracts.
 
 mod address;
 pub(super) mod devices;

@@ -10,7 +10,7 @@ use crate::preflight::intent::is_name;
 use crate::preflight::network::{DnsAnswer, Offset, Time};
 use crate::preflight::trouble::NetworkTrouble;
 
-/// A clock that is further off than this spoils certificates and leases before the node sets it.
+/// A clock that is further off than this breaks certificates and leases before the node sets it.
 const TOLERANCE: Duration = Duration::from_secs(60);
 
 pub(super) fn clock(subject: &CheckSubject<'_>) -> CheckOutcome {
@@ -66,12 +66,12 @@ pub(super) fn ntp(subject: &CheckSubject<'_>) -> CheckOutcome {
     judge(answers.collect(), next)
 }
 
-/// What each time server says, all asked at once.
+/// The answer of each time server, all asked in parallel.
 fn times(subject: &CheckSubject<'_>) -> Vec<(String, Result<Time, NetworkTrouble>)> {
     at_once(&subject.intent.time_servers, |server| {
         let addresses = resolve(subject, server)?;
         let ask = |address: &Ipv4Addr| subject.network.time(*address, subject.until);
-        // A name of a pool has several; one that works is enough.
+        // A name of a pool has several addresses; one that works is enough.
         let answers: Vec<_> = addresses.iter().take(2).map(ask).collect();
         let good = answers.iter().position(Result::is_ok).unwrap_or(0);
         answers
@@ -102,7 +102,7 @@ pub(super) fn dns(subject: &CheckSubject<'_>) -> CheckOutcome {
     judge(answers, "Correct os.dns_nameservers or the names, or let the node through to UDP port 53.")
 }
 
-/// Asks one server for every name; for the root where the configuration has no name.
+/// Asks one server for every name; for the root if the configuration has no name.
 fn asked_for(subject: &CheckSubject<'_>, server: Ipv4Addr, names: &[&str]) -> Result<String, NetworkTrouble> {
     if names.is_empty() {
         return subject.network.lookup(server, "", subject.until).map(|_| "answers".to_owned());
@@ -119,7 +119,7 @@ fn asked_for(subject: &CheckSubject<'_>, server: Ipv4Addr, names: &[&str]) -> Re
     Ok(format!("knows {}", names.join(", ")))
 }
 
-/// The names that the configuration holds. Those without a domain need the search list of the node's network.
+/// The names in the configuration. Those without a domain need the search list of the node's network.
 fn needed<'a>(subject: &'a CheckSubject<'_>) -> Vec<&'a str> {
     let intent = subject.intent;
     let proxies = intent.proxies.iter().map(|proxy| proxy.host.as_str());
@@ -160,11 +160,11 @@ pub(super) fn proxy(subject: &CheckSubject<'_>) -> CheckOutcome {
 pub(super) enum Unknown {
     /// There is no such name, a clause that follows it.
     NoSuchName(String),
-    /// No name server told.
+    /// No name server answered.
     NoAnswer(NetworkTrouble),
 }
 
-/// The addresses of a host. That name servers do not tell them is the business of another check.
+/// The addresses of a host. Failing name servers are reported by another check.
 fn resolve(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4Addr>, NetworkTrouble> {
     look_up(subject, host).map_err(|unknown| match unknown {
         Unknown::NoSuchName(what) => NetworkTrouble::Silent(what),
@@ -203,7 +203,7 @@ pub(super) fn look_up(subject: &CheckSubject<'_>, host: &str) -> Result<Vec<Ipv4
     Err(Unknown::NoAnswer(last))
 }
 
-/// Asks about each subject, side by side.
+/// Asks about each subject in parallel.
 fn at_once<T: Send>(
     subjects: &[String],
     ask: impl Fn(&str) -> Result<T, NetworkTrouble> + Sync,

@@ -9,7 +9,7 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 53);
 const OTHER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 54);
 const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// What a check of the machine says for a production node.
+/// The outcome of a check of the machine for a production node.
 fn of(machine: &Machine, name: &str) -> CheckOutcome {
     outcome(name, &machine.facts(), &Intent::default(), &Answers::default())
 }
@@ -45,7 +45,7 @@ fn limits_follow_role_and_profile() {
 fn memory() {
     let machine = Machine::fit();
     expect(&of(&machine, "memory"), "passed", "84 GiB");
-    // Tables that tell less than the kernel has, and more than it can have been given, are not believed.
+    // Tables with less memory than the kernel has, or far more, are not plausible.
     for modules in [&[1024][..], &[0x7000; 8]] {
         machine.bytes("sys/firmware/dmi/tables/DMI", &crate::preflight::dmi::tests::table(modules));
         expect(&of(&machine, "memory"), "passed", "83.2 GiB");
@@ -131,7 +131,7 @@ fn the_uuid_of_the_machine() {
     expect(&of(&machine, "dmi-uuid"), "could not run", "no DMI");
 }
 
-/// What a check says of changed disks and cards.
+/// The outcome of a check with changed disks and cards.
 fn with(name: &str, intent: &Intent, change: impl FnOnce(&mut Inventory)) -> CheckOutcome {
     let mut facts = Machine::fit().facts();
     change(&mut facts.inventory);
@@ -154,7 +154,7 @@ fn the_size_of_the_disk() {
     expect(&with("disk-speed", &intent, two), "could not run", "see disk-size");
     let absent = Intent { device: Some("/dev/sdz".parse().unwrap()), ..Intent::default() };
     expect(&with("disk-size", &absent, two), "found", "there is no disk /dev/sdz");
-    // Of two disks the one that data does not get is meant.
+    // Of two disks the one that is not for data is meant.
     let rest = Intent { data_disk: Some("/dev/sda".parse().unwrap()), ..Intent::default() };
     expect(&with("disk-size", &rest, two), "passed", "/dev/sdb");
     // With data on a disk of its own the system's may be smaller; on the same disk it may not.
@@ -228,7 +228,6 @@ fn the_speed_of_cards() {
     expect(&with("nic-speed", &any, |inventory| inventory.nics.clear()), "could not run", "no network card");
 }
 
-/// What a check says of a fit machine on this network.
 fn on(name: &str, network: &Answers, intent: &Intent) -> CheckOutcome {
     outcome(name, &Machine::fit().facts(), intent, network)
 }

@@ -29,7 +29,7 @@ impl Machine {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// One that passes every check of a production node.
+    /// A machine that passes every check of a production node.
     fn fit() -> Self {
         let machine = Self::new();
         machine.file("sys/devices/system/cpu/online", "0-31\n");
@@ -79,7 +79,7 @@ fn nic(name: &str, number: u8, carrier: Option<bool>, speed: Option<u32>) -> Nic
     Nic { name: name.into(), mac, carrier, speed, driver: None, temporary_mac: false }
 }
 
-/// A network that answers what it is told to, and nothing else.
+/// A network with these answers, and no others.
 #[derive(Default)]
 struct Answers {
     resolvers: Vec<Ipv4Addr>,
@@ -87,7 +87,7 @@ struct Answers {
     time: BTreeMap<Ipv4Addr, Result<Time, NetworkTrouble>>,
     proxy: Option<Result<(), NetworkTrouble>>,
     holder: BTreeMap<(Ipv4Addr, String), Result<AddressHolder, NetworkTrouble>>,
-    /// What was asked, in words.
+    /// The questions, in words.
     asked: Mutex<Vec<String>>,
 }
 
@@ -132,7 +132,7 @@ impl Network for Answers {
     }
 }
 
-/// Half past the year 2027.
+/// The middle of the year 2027.
 fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_814_400_000)
 }
@@ -145,7 +145,7 @@ fn check(name: &str) -> &'static Check {
     CHECKS.iter().find(|check| check.name == name).unwrap()
 }
 
-/// What one check says.
+/// The outcome of one check.
 fn outcome(name: &str, facts: &MachineFacts, intent: &Intent, network: &dyn Network) -> CheckOutcome {
     let cluster = OnceLock::new();
     let until = Instant::now() + Duration::from_secs(1);
@@ -153,7 +153,7 @@ fn outcome(name: &str, facts: &MachineFacts, intent: &Intent, network: &dyn Netw
     (check(name).run)(&subject)
 }
 
-/// In one word and the text.
+/// One word and the text.
 fn told(outcome: &CheckOutcome) -> (&'static str, &str) {
     match outcome {
         CheckOutcome::Passed { detail } => ("passed", detail),

@@ -36,7 +36,7 @@ fn network(dns_port: u16, ntp_port: u16) -> SystemNetwork {
     SystemNetwork { dns_port, ntp_port, ..SystemNetwork::default() }
 }
 
-/// A port that nobody listens on.
+/// A port without a listener.
 fn closed() -> u16 {
     UdpSocket::bind((HERE, 0)).unwrap().local_addr().unwrap().port()
 }
@@ -105,7 +105,7 @@ fn nobody_is_called_silent_who_was_not_waited_for() {
     assert!(unable(network.holder([192, 0, 2, 77].into(), "lo", over).unwrap_err()));
 }
 
-/// A server that says `words` on one connection. Returns its port.
+/// A server that sends `words` on one connection. Returns its port.
 fn tcp(words: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let address = listener.local_addr().unwrap();

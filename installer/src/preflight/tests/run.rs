@@ -1,4 +1,4 @@
-//! The registry as a whole: what is run, what is left out, what stops an install, and how it is told.
+//! The registry as a whole: what is run, what is left out, what stops an install, and the report.
 
 use super::*;
 use crate::preflight::intent::{Claim, Proxy};
