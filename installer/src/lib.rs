@@ -1,17 +1,17 @@
 //! The NQRust Hypervisor installer as a library.
 //!
-//! Modules point one way, from the top of this table to its end.
+//! Modules depend only on modules further down in this table.
 //!
 //! | Module | What it is for |
 //! |---|---|
 //! | `cli` | the arguments of the commands |
 //! | `app` | what the commands do |
-//! | `ui` | what is shown on consoles: the questions of an install, the page of a node |
+//! | `ui` | the screens on consoles: the questions of an install, the page of a node |
 //! | `execute` | the executor of a plan |
 //! | `node` | what runs on an installed machine |
 //! | `preflight` | whether a machine is fit to be installed |
 //! | `live` | the live system that an install runs in |
-//! | `fleet`, `webhook`, `report` | what others hear of an install, and what a person takes away |
+//! | `fleet`, `webhook`, `report` | reports to servers about an install, and files for people |
 //! | `installed` | finished nodes that are on the disks already |
 //! | `plan` | from configuration, inventory and release to a plan; pure |
 //! | `usb_stick`, `sources` | files on a stick; where a configuration comes from |

@@ -1,7 +1,7 @@
 //! The live system that an install runs in: it takes the network of the configuration, as the node will have it.
 //!
-//! Until the configuration is known, the live system asks for addresses on every card. A network that needs a static
-//! address, a VLAN or a bond works only from here on; and what is wrong with it shows before anything is written.
+//! Until the configuration is known, the live system uses DHCP on every card. A network that needs a static address, a VLAN or a
+//! bond works only from here on; and a mistake in it shows before anything is written.
 
 pub mod help;
 
@@ -19,7 +19,7 @@ use base::files::Root;
 use base::progress::Progress;
 use model::config::InstallConfig;
 
-/// How long the management network may take to have an address.
+/// How long the management network may take to get an address.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether this is a live system, which may be changed: `command_line` is that of its kernel.
@@ -28,10 +28,9 @@ pub fn is_live(command_line: &str) -> bool {
     command_line.split_whitespace().any(|word| word == "nqrust.mode=install")
 }
 
-/// Makes the networks of the configuration, where it names cards, and waits for the address of the management network.
+/// Makes the networks of the configuration, if it names cards, and waits for the address of the management network.
 ///
-/// A network that does not come up is told of and is no failure: whether the install can do without it is for those to
-/// say that ask it.
+/// A network that does not come up is a warning and no failure: only later steps know whether the install can do without it.
 pub fn set_up_network(
     config: &InstallConfig,
     root: &Path,
@@ -48,7 +47,7 @@ pub fn set_up_network(
             changes.wrote(&file.path, existed);
         }
     }
-    // The live system's own profiles hold the cards until others are asked for by name.
+    // The live system's own profiles hold the cards until others are requested by name.
     changes.every_card(config);
     activate(config, &changes, runner, &mut |note| progress.note("network", note))?;
     match address_of(&device, runner, TIMEOUT) {
@@ -61,7 +60,7 @@ pub fn set_up_network(
     Ok(())
 }
 
-/// Takes no address that another machine answers for (RFC 5227), so that the checks of the machine find that one.
+/// Takes no address that another machine answers for (RFC 5227), so that the preflight checks find that machine.
 fn careful() -> NodeFile {
     let path = "etc/NetworkManager/conf.d/20-nqrust-live.conf";
     NodeFile::new(path, 0o644, "[connection-nqrust-live]\nipv4.dad-timeout=3000\n")
@@ -74,7 +73,7 @@ mod tests {
     use model::config::parse;
     use std::sync::Mutex;
 
-    /// A NetworkManager whose bridge gets an address, and what it was asked for.
+    /// A NetworkManager whose bridge gets an address, and the requests to it.
     #[derive(Default)]
     struct Manager(Mutex<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! `installer`: puts the NQRust Hypervisor on a machine and keeps the node's configuration applied.
+//! `installer`: installs the NQRust Hypervisor on a machine and keeps the node's configuration applied.
 
 mod package_note;
 

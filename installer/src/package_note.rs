@@ -1,18 +1,18 @@
-//! The name and the version of this program as a note in its ELF file, so that `iso-builder build` knows what it puts into
-//! an image without running it; `readelf --notes` shows it too.
+//! The name and the version of this program as a note in its ELF file, so that `iso-builder build` can identify the installer
+//! without running it; `readelf --notes` shows it too.
 //!
-//! The form is that of the ELF package metadata of the UAPI group: a note of the owner `FDO` and the type `0xcafe1a7e`
-//! whose content is JSON (<https://uapi-group.org/specifications/specs/package_metadata_for_executable_files/>).
+//! The form is that of the ELF package metadata of the UAPI group: a note of the owner `FDO` and the type `0xcafe1a7e` whose
+//! content is JSON (<https://uapi-group.org/specifications/specs/package_metadata_for_executable_files/>).
 
-/// What the note says, with the zero at its end that the specification asks for.
+/// The JSON of the note, with the terminating zero that the specification asks for.
 const TEXT: &[u8] =
     concat!(r#"{"type":"cargo","name":"installer","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#, "\0")
         .as_bytes();
 
-/// The length of the text, filled up to a multiple of four, as the content of a note is.
+/// The length of the text, padded to a multiple of four, as the content of a note is.
 const LENGTH: usize = TEXT.len().next_multiple_of(4);
 
-/// A note as it lies in the file (ELF, gabi "Note Section").
+/// A note as it is in the file (ELF, gabi "Note Section").
 #[repr(C, align(4))]
 struct Note {
     owner_length: u32,

@@ -1,8 +1,8 @@
-//! Files that somebody takes away on a stick: which volumes of removable disks can take one, and writing it there.
+//! Files that are saved on a USB stick: which volumes of removable disks can take one, and writing it there.
 //!
-//! A volume is found in an [`Inventory`], so what a disk is and what is on it is told by the same rules as for an install.
-//! It is mounted for as long as one file is written, in a mount namespace of its own, so that nothing else sees it and
-//! no mount outlives this process.
+//! A volume is found in an [`Inventory`], so disks and their content are judged by the same rules as for an install. It is
+//! mounted for as long as one file is written, in a mount namespace of its own, so that nothing else sees it and no mount
+//! outlives this process.
 
 use model::config::disk::Transport;
 use std::fs::File;
@@ -21,17 +21,15 @@ use base::size::ByteSize;
 /// Room that a file system may need beside the content of a file, for its tables and directories.
 const SPARE: ByteSize = ByteSize::mib(1);
 
-/// MS_NOSYMFOLLOW of mount(2): a link that somebody has put on a stick leads nowhere.
+/// MS_NOSYMFOLLOW of mount(2): a symbolic link on a stick is not followed.
 const NO_LINKS: nix::libc::c_ulong = 0x100;
 
 /// A file system that the kernel of the OS image mounts for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StickFormat {
-    /// FAT of any width.
     Vfat,
-    /// exFAT.
     Exfat,
-    /// ext2 to ext4: one driver has them all.
+    /// ext2 to ext4: one driver for all of them.
     Ext4,
 }
 
@@ -45,7 +43,7 @@ impl StickFormat {
         }
     }
 
-    /// What mount(2) calls it, and its options. Where files have no mode the mount gives them one.
+    /// Its name for mount(2), and its options. If files have no mode, the mount gives them one.
     fn mounting(self) -> (&'static str, Option<&'static str>) {
         match self {
             Self::Vfat => ("vfat", Some("fmask=0177,dmask=0077")),
@@ -58,22 +56,19 @@ impl StickFormat {
 /// A volume that can take a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// Its node: a partition, or a whole disk.
+    /// A partition, or a whole disk.
     pub node: PathBuf,
-    /// What is on it.
     pub format: StickFormat,
-    /// Its length.
     pub size: ByteSize,
-    /// What people have called it.
     pub label: Option<String>,
-    /// Its identity, where it has one.
+    /// The identity of the file system, if it has one.
     pub uuid: Option<String>,
     /// The disk: node, size, model and serial number.
     pub disk: String,
 }
 
 impl Volume {
-    /// Node, size, file system and label, for choosing; its disk is told apart.
+    /// Node, size, file system and label, for choosing; its disk is shown separately.
     #[must_use]
     pub fn describe(&self) -> String {
         let kind = match self.format {
@@ -86,18 +81,17 @@ impl Volume {
     }
 }
 
-/// What was found of removable disks.
+/// The volumes of removable disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Volumes that can take a file.
     pub volumes: Vec<Volume>,
-    /// The others, and why they cannot, a sentence each.
+    /// Why other volumes cannot take a file, a sentence each.
     pub others: Vec<String>,
 }
 
 impl Survey {
-    /// Looks through an inventory. Disks at `spared` are never written to, nor is a medium, a disk that is in use, or one
-    /// that holds a node.
+    /// Surveys an inventory. Disks at `spared` are never written to, nor is a medium, a disk that is in use, or one that holds a
+    /// node.
     #[must_use]
     pub fn of(inventory: &Inventory, spared: &[PathBuf]) -> Self {
         let mut survey = Self::default();
@@ -158,7 +152,7 @@ impl Survey {
 
 /// Why nothing is written to a disk, whatever is on it.
 fn obstacle(disk: &Disk, spared: &[PathBuf]) -> Option<String> {
-    // The medium of a system that has been copied to memory is in nobody's use, and has a small FAT of its own.
+    // The medium of a system that has been copied to memory is not in use, and has a small FAT of its own.
     let is_image = disk.signatures.iter().any(|found| found.kind == SignatureKind::Iso9660);
     let root = PartitionName::RootA.as_str();
     let is_node = disk.partitions.iter().any(|partition| partition.label.as_deref() == Some(root));
@@ -182,12 +176,12 @@ fn told(disk: &Disk) -> String {
     Disk { signatures: Vec::new(), ..disk.clone() }.identify()
 }
 
-/// Writes a file to the top of a volume, in place of one of that name, with mode 0600 where the file system has modes.
-/// When this returns it is on the stick, and the stick can be pulled out.
+/// Writes a file to the root of a volume, in place of one of that name, with mode 0600 if the file system has modes. When this
+/// returns it is on the stick, and the stick can be pulled out.
 ///
 /// # Errors
-/// The volume is not in `inventory` any more or may not be written to ([`Survey::of`]); it cannot be mounted; it has no
-/// room; writing fails. Each names the device, model and serial number.
+/// The volume is not in `inventory` any more or may not be written to ([`Survey::of`]); it cannot be mounted; it has no room;
+/// writing fails. Each names the device, model and serial number.
 pub fn write(
     volume: &Volume,
     name: &str,
@@ -202,7 +196,7 @@ pub fn write(
             .hint("Look again, and choose a volume that is listed.")
             .into());
     }
-    // A mount namespace belongs to a thread, and this one's goes with it.
+    // A mount namespace belongs to a thread, and ends with this one.
     let work = || mounted(volume, |root| put(root, name, content));
     let written = std::thread::scope(|scope| scope.spawn(work).join());
     let written = written.unwrap_or_else(|_| Err(anyhow::anyhow!("the thread that writes has ended")));
@@ -224,7 +218,7 @@ fn is_read_only(error: &anyhow::Error) -> bool {
     error.chain().filter_map(number).any(|number| number == nix::libc::EROFS || number == nix::libc::EACCES)
 }
 
-/// Does `work` on the mounted volume and unmounts it whatever comes of it.
+/// Runs `work` on the mounted volume and unmounts it in any case.
 fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     unshare(CloneFlags::CLONE_NEWNS)
@@ -239,7 +233,7 @@ fn mounted<T>(volume: &Volume, work: impl FnOnce(&Path) -> Result<T>) -> Result<
     mount(Some(&volume.node), point, Some(kind), flags, options)
         .class(Class::DiskIo, || format!("mounting {} as {kind}", volume.node.display()))?;
     let result = work(point);
-    // Unmounting writes everything too, but only this tells of errors.
+    // Unmounting writes everything too, but only this reports errors.
     let written = File::open(point).and_then(|root| Ok(nix::unistd::syncfs(root)?));
     let gone = umount2(point, MntFlags::empty());
     let value = result?;
@@ -287,7 +281,6 @@ mod tests {
         }
     }
 
-    /// A stick with one partition.
     fn stick(name: &str, kind: Option<SignatureKind>) -> Disk {
         let partitions = vec![partition(name, 1, kind)];
         Disk { transport: Transport::Usb, partitions, ..disk(name, ByteSize::gib(8)) }
@@ -398,7 +391,7 @@ mod tests {
             assert_eq!(std::fs::read(&path).unwrap(), content);
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
         }
-        // A file system of memory that is full: nothing of proc(5) takes a file.
+        // A full file system in memory: proc(5) takes no file.
         let error = put(Path::new("/proc/self"), "report", b"one").unwrap_err();
         assert_eq!(class_of(&error), Class::DiskIo);
         assert!(

@@ -9,30 +9,29 @@ use model::config::{OnceWord, Reinstall};
 /// What an automatic install does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It goes on.
     Install,
-    /// It writes nothing, and why.
+    /// It writes nothing, for this reason.
     Leave(Reason),
 }
 
-/// Why a node stays.
+/// Why a node is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Nobody wants it to go.
+    /// The rule does not ask for a reinstall.
     NotAsked,
     /// It was installed from this medium with this configuration.
     Same,
-    /// This word has had its install.
+    /// The install for this word was made already.
     Used(OnceWord),
-    /// It is not known how the node was installed.
+    /// It is unknown how the node was installed.
     Unknown,
-    /// The configuration could not be had, and why: it is not known what it says.
+    /// The configuration could not be loaded, for this reason.
     NoConfiguration(String),
 }
 
-/// Whether an automatic install may go over `nodes`, the finished nodes on the disks that it would write.
+/// Whether an automatic install may overwrite `nodes`, the finished nodes on the disks that it would write.
 ///
-/// It says yes only where the next start of the same medium is sure to say no: what cannot be compared stays.
+/// It may only if the next start of the same medium is certain not to: a node that cannot be compared is left as it is.
 ///
 /// # Errors
 /// The configurations could not be compared.
@@ -60,7 +59,7 @@ fn stays(rule: &Reinstall, node: &FinishedNode, offer: &Offer) -> Result<Option<
         }
         (Reinstall::Once(_), NodeOrigin::Unrecorded(_)) => None,
         (Reinstall::Changed, NodeOrigin::Recorded(record)) => record.is_of(offer)?.then_some(Reason::Same),
-        // Its configuration is not known; another manifest is enough.
+        // Its configuration is unknown; another manifest is enough.
         (Reinstall::Changed, NodeOrigin::Unrecorded(known)) => match known {
             Some(known) if known.release != offer.release => None,
             _ => Some(Reason::Unknown),
@@ -68,7 +67,7 @@ fn stays(rule: &Reinstall, node: &FinishedNode, offer: &Offer) -> Result<Option<
     })
 }
 
-/// The words that the record of a new install has: those of the nodes that it goes over, and that of its own rule.
+/// The words for the record of a new install: those of the nodes that it overwrites, and that of its own rule.
 #[must_use]
 pub fn words(rule: &Reinstall, nodes: &[FinishedNode]) -> Vec<OnceWord> {
     let recorded = nodes.iter().flat_map(|node| match &node.origin {
@@ -134,7 +133,7 @@ pub(crate) mod tests {
         assert_eq!(decide(&rule, &[recorded(&here, &[])], &here).unwrap(), Decision::Leave(Reason::Same));
         assert_eq!(decide(&rule, &[recorded(&here, &[])], &other).unwrap(), Decision::Install);
         assert_eq!(decide(&rule, &[recorded(&here, &[])], &newer).unwrap(), Decision::Install);
-        // After that install it is at rest.
+        // After that install the rule does not apply again.
         assert_eq!(decide(&rule, &[recorded(&newer, &[])], &newer).unwrap(), Decision::Leave(Reason::Same));
         // One of two nodes is enough.
         let both = [recorded(&other, &[]), recorded(&here, &[])];

@@ -1,4 +1,4 @@
-//! Which disks hold a finished node, as far as an inventory tells.
+//! Finding disks with a finished node in an inventory.
 
 use std::path::PathBuf;
 
@@ -6,25 +6,23 @@ use crate::inventory::{Disk, FoundPartition, SignatureKind};
 use crate::plan::{Partition, PartitionName, SectorSize};
 use base::size::ByteSize;
 
-/// A disk with a finished node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlace {
-    /// The node of the disk.
+    /// The device node of the disk.
     pub disk: PathBuf,
     /// Size, model and serial number in one line.
     pub description: String,
-    /// The disk's sectors.
     pub sector: SectorSize,
-    /// Its EFI system partition.
+    /// The EFI system partition of the node.
     pub esp: Partition,
-    /// Where its configuration partition begins.
+    /// The first byte of its configuration partition.
     pub config: ByteSize,
 }
 
 /// The finished nodes on `disks`.
 ///
-/// A node is known by the names of its partitions, and a finished one by its EFI system partition: the sector that begins
-/// it is the last write of an install. Where that partition could not be looked at, the names are enough.
+/// A node is recognised by the names of its partitions, and a finished one by its EFI system partition: the first sector of that
+/// is the last write of an install. If that partition could not be read, the names are enough.
 #[must_use]
 pub fn find(disks: &[&Disk]) -> Vec<NodePlace> {
     disks.iter().filter_map(|disk| place(disk)).collect()

@@ -1,7 +1,6 @@
-//! Finished nodes of this product on the disks of a machine: which they are, and whether an automatic install may go
-//! over them.
+//! Finished nodes of this product on the disks of a machine: which they are, and whether an automatic install may overwrite them.
 //!
-//! | Module | What it knows |
+//! | Module | What it is for |
 //! |---|---|
 //! | [`find`] | which disks hold a finished node, from an inventory; pure |
 //! | [`record`] | what an install records on the node, to be compared with the next one; pure |

@@ -1,8 +1,8 @@
-//! What a node on a disk says of itself.
+//! Reading a finished node from its disk.
 //!
-//! Its configuration partition is read by debugfs(8), which opens the disk for reading alone: nothing is mounted, no journal
-//! is replayed, and the kernel's file system never sees what somebody else has written. The partition is reached by its place
-//! on the disk, so that it does not matter whether the kernel shows it, nor that it is half of an array.
+//! Its configuration partition is read by debugfs(8), which opens the disk read-only: nothing is mounted, no journal is replayed,
+//! and the kernel's file system driver never sees untrusted data. The partition is given by its offset on the disk, so that it
+//! does not matter whether the kernel shows it, nor that it is half of an array.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,45 +19,43 @@ use model::release::{MANIFEST, Release};
 
 /// The node document on the configuration partition.
 const DOCUMENT: &str = "node.yaml";
-/// The node's identity there.
+/// The node's machine id there.
 const MACHINE_ID: &str = "machine-id";
-/// No file of interest is longer.
+/// No file that is read here is longer.
 const LONGEST: usize = 4 << 20;
 /// For one file, on a disk that may be broken.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A finished node.
 #[derive(Clone, Debug)]
 pub struct FinishedNode {
-    /// Where it is; the first of two disks that mirror each other.
+    /// Its disk; the first one of a mirror.
     pub place: NodePlace,
-    /// The node of the other disk, where there is one.
+    /// The device node of the second disk of a mirror.
     pub twin: Option<PathBuf>,
-    /// What it is, by its node document.
+    /// From its node document.
     pub identity: Option<FinishedIdentity>,
     /// The install that made it.
     pub origin: NodeOrigin,
 }
 
-/// What a node is.
+/// Name, role and cluster of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FinishedIdentity {
-    /// Its name.
     pub hostname: Option<String>,
-    /// The part that it plays.
+    /// The role in its cluster.
     pub role: &'static str,
-    /// The cluster that it is of.
+    /// The cluster that it joined.
     pub cluster: Option<String>,
 }
 
 /// What is known of the install that made a node.
 #[derive(Clone, Debug)]
 pub enum NodeOrigin {
-    /// All that an install records.
+    /// The complete record.
     Recorded(Box<InstallRecord>),
-    /// The node has no record, as those of older installers; its release manifest tells this.
+    /// The node has no record, like those of older installers; only its release manifest is known.
     Unrecorded(Option<KnownRelease>),
-    /// Nothing, and why.
+    /// Nothing, for this reason.
     Unreadable(String),
 }
 
@@ -70,7 +68,7 @@ pub struct KnownRelease {
     pub release: Digest,
 }
 
-/// Reads what the nodes at these places say of themselves. Two disks of one node are one.
+/// Reads the nodes at these places. Two disks of one node are one.
 #[must_use]
 pub fn read(places: Vec<NodePlace>, runner: &dyn Runner) -> Vec<FinishedNode> {
     let mut nodes: Vec<(FinishedNode, Option<String>)> = Vec::new();
@@ -86,13 +84,12 @@ pub fn read(places: Vec<NodePlace>, runner: &dyn Runner) -> Vec<FinishedNode> {
     nodes.into_iter().map(|(node, _)| node).collect()
 }
 
-/// The node, and its machine id.
 fn read_one(place: NodePlace, runner: &dyn Runner) -> (FinishedNode, Option<String>) {
     let text = |name: &str| file(&place, name, runner);
     let document = text(DOCUMENT);
     let origin = match (&document, &text(FILE)) {
         (Err(error), _) | (_, Err(error)) => NodeOrigin::Unreadable(causes(error).join(": ")),
-        // Every finished node has one: without it the partition is not what it should be.
+        // Every finished node has one: without it the partition is not that of a node.
         (Ok(None), _) => {
             NodeOrigin::Unreadable(format!("the configuration partition has no readable {DOCUMENT}"))
         }
@@ -109,14 +106,14 @@ fn read_one(place: NodePlace, runner: &dyn Runner) -> (FinishedNode, Option<Stri
     (FinishedNode { identity: config.as_ref().map(identity), place, twin: None, origin }, id)
 }
 
-/// The text of a file on the configuration partition; `None` where there is none.
+/// The text of a file on the configuration partition; `None` if there is none.
 fn file(place: &NodePlace, name: &str, runner: &dyn Runner) -> Result<Option<String>> {
     let mut disk = place.disk.clone().into_os_string();
     disk.push(format!("?offset={}", place.config.get()));
-    // -c: not even the bitmaps are looked at, which a damaged file system may have lost.
+    // -c: not even the bitmaps are read, which a damaged file system may have lost.
     let cat = Invocation::new("debugfs").args(["-c", "-R"]).arg(format!("cat /{name}")).arg(disk);
     let bytes = runner.run(&cat.output(LONGEST).limit(LIMIT))?;
-    // What is not there is told on standard error, with exit code 0.
+    // A missing file is reported on standard error, with exit code 0.
     let text = String::from_utf8(bytes).map_err(|_| anyhow!("{name} is not text"))?;
     Ok((!text.is_empty()).then_some(text))
 }

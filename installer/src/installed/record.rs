@@ -1,8 +1,8 @@
-//! What an install records on the node: when it was, from which medium and with which configuration.
+//! What an install records on the node: when it was made, from which medium and with which configuration.
 //!
-//! The record is a file on the configuration partition that root alone can read. The configuration, and what the medium was
-//! customised with, hold secrets; the record holds of them only hashes that cost as much to try as that of a password, with
-//! a salt of its own.
+//! The record is a file on the configuration partition that only root can read. The configuration, and the customization of the
+//! medium, hold secrets; the record holds only hashes of them, which cost as much to try as that of a password, with a salt of
+//! its own.
 
 use std::collections::BTreeMap;
 
@@ -19,34 +19,30 @@ use model::release::Release;
 /// Its name on the configuration partition.
 pub const FILE: &str = "installed.json";
 
-/// The version of its format.
+/// The version of the format.
 const VERSION: u32 = 1;
 
-/// So many words are kept, the newest.
+/// The number of words that are kept, the newest.
 const WORDS: usize = 32;
 
 /// Keys that say how an install begins, or where it gets things from, and nothing of the node that it makes.
 const APART: [&str; 6] = ["automatic", "reinstall", "config_url", "config_sha256", "medium", "iso_url"];
 
-/// What an install would bring to a disk.
+/// The install that is about to begin, to be compared with a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// The product's name.
     pub product: String,
-    /// Its version.
     pub version: String,
     /// SHA-256 of the release manifest.
     pub release: Digest,
-    /// SHA-256 of what the medium was customised with.
     pub customization: Option<Digest>,
-    /// SHA-256 of the configuration.
     pub configuration: Digest,
     /// Where the configuration came from.
     pub sources: Vec<String>,
 }
 
 impl Offer {
-    /// That of an install from a medium with this manifest and this customisation.
+    /// The offer of a medium with this manifest and this customization.
     pub fn of(
         release: &Release,
         customization: Option<Digest>,
@@ -64,7 +60,7 @@ impl Offer {
     }
 }
 
-/// The digest of a configuration, the same whatever the order in which it was written.
+/// The digest of a configuration, independent of the order in which it was written.
 fn canonical(config: &InstallConfig) -> Result<Digest> {
     let mut value = serde_json::to_value(config)?;
     if let Some(install) = value.get_mut("install").and_then(Value::as_object_mut) {
@@ -73,7 +69,7 @@ fn canonical(config: &InstallConfig) -> Result<Digest> {
     Ok(Digest::of(&serde_json::to_vec(&Sorted::from(value))?))
 }
 
-/// JSON with its keys in order, whatever else in the program wants of them.
+/// JSON with its keys in order, whatever features of serde_json the rest of the program uses.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Sorted {
@@ -94,40 +90,33 @@ impl From<Value> for Sorted {
     }
 }
 
-/// The record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstallRecord {
     version: u32,
-    /// When the install began, in the form of RFC 3339.
+    /// When the install began (RFC 3339).
     installed: String,
-    /// The medium.
     pub medium: Medium,
     /// A hash of the configuration.
     configuration: String,
     /// Where the configuration came from.
     pub sources: Vec<String>,
-    /// The words of `install.reinstall: once:WORD` that have had their install.
+    /// The words of `install.reinstall: once:WORD` whose install was made.
     pub words: Vec<OnceWord>,
-    /// Of the hashes.
+    /// The salt of the hashes.
     salt: Uuid,
 }
 
-/// The medium of an install.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Medium {
-    /// The product's name.
     pub product: String,
-    /// Its version.
     pub version: String,
-    /// SHA-256 of the release manifest.
     pub release: Digest,
-    /// A hash of what the medium was customised with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     customization: Option<String>,
 }
 
 impl InstallRecord {
-    /// The record of an install that begins now. `words` are those of the nodes that it goes over, and its own.
+    /// The record of an install that begins now. `words` are those of the nodes that it overwrites, and its own.
     pub fn begin(offer: &Offer, words: &[OnceWord]) -> Result<Self> {
         let salt = Uuid::new_v4();
         let mut kept: Vec<OnceWord> = Vec::new();
@@ -152,7 +141,7 @@ impl InstallRecord {
         })
     }
 
-    /// Reads one. What is not of this version, or could not be shown to people, is refused.
+    /// Reads a record. Refuses another version, and text that could not be shown to people.
     ///
     /// # Errors
     /// It is damaged, or of another version.
@@ -169,24 +158,22 @@ impl InstallRecord {
         Ok(record)
     }
 
-    /// The file.
     pub fn to_json(&self) -> Result<Secret> {
         Ok(Secret::new(serde_json::to_string_pretty(self)? + "\n"))
     }
 
-    /// When the install began.
     #[must_use]
     pub fn installed(&self) -> &str {
         &self.installed
     }
 
-    /// Whether the medium had been customised.
+    /// Whether the medium had been customized.
     #[must_use]
     pub fn is_customised(&self) -> bool {
         self.medium.customization.is_some()
     }
 
-    /// A short name of the configuration, to tell it from others of the same node.
+    /// A short name of the configuration, to distinguish it from others of the same node.
     #[must_use]
     pub fn configuration(&self) -> &str {
         let hash = &self.configuration;
@@ -243,7 +230,7 @@ pub(crate) mod tests {
         let [one, two] = [(), ()].map(|()| InstallRecord::begin(&offer, &[]).unwrap());
         let text = one.to_json().unwrap();
         let text = text.expose();
-        // Neither what could be compared with a guess at no cost, nor with the record of another node.
+        // Neither anything that could be compared with a guess at no cost, nor with the record of another node.
         assert!(!text.contains("MARK") && !text.contains(&offer.configuration.to_string()), "{text}");
         assert!(text.contains("\"$y$j9T$") && one.configuration != two.configuration, "{text}");
     }

@@ -1,11 +1,11 @@
-//! A finished node, and why it stays, in words.
+//! A finished node, and why it is left as it is, in words.
 
 use super::decide::Reason;
 use super::read::{FinishedNode, NodeOrigin};
 use base::digest::Digest;
 
 impl FinishedNode {
-    /// The disk, or both disks, that it is on.
+    /// Its disk, or both disks.
     #[must_use]
     pub fn disks(&self) -> String {
         let first = self.place.disk.display();
@@ -15,7 +15,7 @@ impl FinishedNode {
         }
     }
 
-    /// It in one line: what is where.
+    /// Name and place of the node in one line.
     #[must_use]
     pub fn headline(&self) -> String {
         let name = self.identity.as_ref().and_then(|identity| identity.hostname.as_deref());
@@ -24,7 +24,7 @@ impl FinishedNode {
         format!("{} {holds} a finished node{name}", self.disks())
     }
 
-    /// What is known of it: a name and its value, line by line.
+    /// What is known of it: names and values, line by line.
     #[must_use]
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = Vec::new();
@@ -72,7 +72,7 @@ impl FinishedNode {
     }
 }
 
-/// As much of a release's digest as tells it from others; a medium has the same digits in the name of its mark.
+/// The digits of a release's digest that distinguish it; a medium has the same digits in the name of its mark.
 fn short(release: Digest) -> String {
     let digits = release.to_string();
     format!("release {}", digits.get(..16).unwrap_or(&digits))
@@ -97,7 +97,7 @@ impl Reason {
         }
     }
 
-    /// What to do to install all the same.
+    /// What to do to install anyway.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {

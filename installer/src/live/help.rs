@@ -1,8 +1,8 @@
-//! Help access: a way into the live system for somebody who helps, and none before it is asked for.
+//! Help access: a way into the live system for a helper, and none before it is asked for.
 //!
-//! The live system has no account that a password opens, and starts no SSH server. [`open`] gives its root account a
-//! password that is made for this one time and starts an SSH server with a host key of its own; [`close`] takes both
-//! away. Everything lies in memory: nothing of it is on the installed node, and nothing is left after a restart.
+//! The live system has no account that a password opens, and starts no SSH server. [`open`] gives its root account a password
+//! that is made for this one time and starts an SSH server with a host key of its own; [`close`] removes both. Everything is in
+//! memory: nothing of it is on the installed node, and nothing is left after a restart.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,9 +18,9 @@ use base::command::{Invocation, Runner};
 use base::failure::{Class, Classify, Failure, causes};
 use model::config::Secret;
 
-/// The account: what has to be looked at is root's.
+/// The account: what a helper needs to look at belongs to root.
 pub const ACCOUNT: &str = "root";
-/// The SSH server of the live system; it starts nowhere else.
+/// The SSH server of the live system; it is started nowhere else.
 const UNIT: &str = "nqrust-help.service";
 /// The public part of its host key.
 const HOST_KEY: &str = "/run/nqrust-help/ssh_host_ed25519_key.pub";
@@ -28,14 +28,13 @@ const HOST_KEY: &str = "/run/nqrust-help/ssh_host_ed25519_key.pub";
 const LIMIT: Duration = Duration::from_secs(30);
 /// No password opens the account (crypt(5): no hash has these characters).
 const NO_PASSWORD: &str = "!*";
-/// Lower-case letters without those that look alike (`i`, `l`, `o`) or change places between keyboards (`y`, `z`).
+/// Lower-case letters without those that look alike (`i`, `l`, `o`) or are at different places on keyboards (`y`, `z`).
 const LETTERS: &[u8; 21] = b"abcdefghjkmnpqrstuvwx";
 /// Letters of a password: 70 bits.
 const LENGTH: usize = 16;
 /// Letters between dots, which help to read it and have the same key on most keyboards.
 const GROUP: usize = 4;
 
-/// A way in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The password of [`ACCOUNT`].
@@ -44,14 +43,14 @@ pub struct Access {
     pub addresses: Vec<String>,
     /// The fingerprint of the server's key.
     pub host_key: Option<String>,
-    /// Why there is no SSH server, where there is none. The consoles let in all the same.
+    /// Why there is no SSH server, if there is none. Logins on the consoles work anyway.
     pub trouble: Option<String>,
 }
 
 /// Opens the system that has this kernel command line.
 ///
 /// # Errors
-/// It is no live system, or the password cannot be set. A server that does not start is told in [`Access::trouble`].
+/// It is no live system, or the password cannot be set. A server that does not start is reported in [`Access::trouble`].
 pub fn open(command_line: &str, runner: &dyn Runner) -> Result<Access> {
     if !is_live(command_line) {
         return Err(Failure::new(Class::Invalid, "help access is only for the system of a medium")
@@ -60,7 +59,7 @@ pub fn open(command_line: &str, runner: &dyn Runner) -> Result<Access> {
     }
     let password = password()?;
     let line = format!("{ACCOUNT}:{}\n", password.expose());
-    // Standard input: everybody can read the arguments of a program.
+    // Standard input: everyone can read the arguments of a program.
     runner
         .run(&Invocation::new("chpasswd").stdin(line).limit(LIMIT))
         .class(Class::Unexpected, || format!("giving {ACCOUNT} a password"))?;
@@ -77,10 +76,10 @@ pub fn open(command_line: &str, runner: &dyn Runner) -> Result<Access> {
     Ok(Access { password, addresses, host_key, trouble })
 }
 
-/// Takes the password and the server away, and ends the sessions of those who have logged in.
+/// Removes the password and the server, and ends the sessions of users who have logged in.
 ///
 /// # Errors
-/// One of it stays; the others are taken away all the same.
+/// One of them stays; the others are removed anyway.
 pub fn close(runner: &dyn Runner) -> Result<()> {
     let locked = runner.run(
         &Invocation::new("chpasswd")
@@ -89,7 +88,7 @@ pub fn close(runner: &dyn Runner) -> Result<()> {
             .limit(LIMIT),
     );
     let stopped = runner.run(&systemctl("stop"));
-    // An error says that nobody is logged in.
+    // An error means that nobody is logged in.
     let _ = runner.run(&Invocation::new("loginctl").args(["terminate-user", ACCOUNT]).limit(LIMIT));
     locked.class(Class::Unexpected, || format!("taking the password of {ACCOUNT} away"))?;
     stopped.class(Class::Unexpected, || "stopping the SSH server".into()).map(drop)
@@ -99,9 +98,9 @@ fn systemctl(verb: &str) -> Invocation {
     Invocation::new("systemctl").args([verb, UNIT]).limit(LIMIT)
 }
 
-/// Lets somebody log in on a terminal, and comes back when they have logged out, or have not logged in for a minute
-/// (login(1)). `term` is what the terminal is (`TERM`); the password is told once more, since the picture goes. When the
-/// session ends, the kernel hangs the terminal up for everybody who has it open (credentials(7)): it has to be opened again.
+/// Runs a login on a terminal, and returns after the logout, or if there was no login for a minute (login(1)). `term` is the type
+/// of the terminal (`TERM`); the password is shown again, because the screen is cleared. When the session ends, the kernel hangs
+/// up the terminal for every process that has it open (credentials(7)): it has to be opened again.
 pub fn shell(mut terminal: File, term: &str, password: &Secret) -> Result<()> {
     let what = || "starting a shell on the console".to_owned();
     let password = password.expose();
@@ -116,11 +115,11 @@ pub fn shell(mut terminal: File, term: &str, password: &Secret) -> Result<()> {
         .stdout(copy()?)
         .stderr(copy()?)
         .status();
-    // login(1) ends with an error where the password was wrong too often: there is nothing to add to what it has said.
+    // login(1) ends with an error after too many wrong passwords: its own message is enough.
     status.map(drop).class(Class::Unexpected, what)
 }
 
-/// A password that nobody guesses.
+/// A password that cannot be guessed.
 fn password() -> Result<Secret> {
     let mut random = File::open("/dev/urandom").class(Class::Unexpected, || "making a password".into())?;
     let mut letters = Vec::new();
@@ -133,7 +132,7 @@ fn password() -> Result<Secret> {
     Ok(Secret::new(groups.join(".")))
 }
 
-/// The letter of a random byte; none for those bytes that would make some letters more likely than others.
+/// The letter of a random byte; `None` for those bytes that would make some letters more likely than others.
 fn letter(byte: u8) -> Option<char> {
     let fair = 256 / LETTERS.len() * LETTERS.len();
     let at = usize::from(byte);
@@ -149,7 +148,7 @@ mod tests {
 
     const LIVE: &str = "quiet nqrust.mode=install";
 
-    /// A system without an SSH server if `bare`, and what was done to it.
+    /// A system, without an SSH server if `bare`, and what was done to it.
     #[derive(Default)]
     struct System {
         bare: bool,

@@ -1,4 +1,4 @@
-//! What a node says when a network card that its document has is not in the machine.
+//! Messages about a network card of the node document that is not in the machine.
 
 use std::fs;
 use std::io;
@@ -12,45 +12,42 @@ use crate::inventory::{Nic, nics};
 use base::files;
 use model::config::InstallConfig;
 
-/// What agetty(8) shows above every login while a card is missing: the OS image has a link to it in `/etc/issue.d`, before
-/// that of the stages. From the root.
+/// What agetty(8) shows above every login while a card is missing: the OS image has a link to it in `/etc/issue.d`, before that
+/// of the stages. Relative to the root.
 pub const ISSUE: &str = "run/nqrust/cards.issue";
 
 /// Cards of the document that are not in the machine, and those that are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// The cards that are not there; at least one.
+    /// At least one.
     pub cards: Vec<MissingCard>,
-    /// The cards that are there.
     pub present: Vec<PresentCard>,
 }
 
 /// A card of the document that is not in the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MissingCard {
-    /// What the document calls it; none where it gives an address alone.
+    /// Its name in the document; `None` if that gives only an address.
     pub name: Option<String>,
-    /// Its hardware address, by the document or remembered; none where nothing is known of it.
+    /// Its hardware address, from the document or remembered; `None` if it is unknown.
     pub address: Option<String>,
     /// The network that it belongs to: `mgmt`, or one of `install.networks`.
     pub network: String,
 }
 
-/// A card that is in the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PresentCard {
-    /// The kernel's name.
     pub name: String,
-    /// Its hardware address.
+    /// Hardware address.
     pub address: String,
-    /// The kernel module that drives it, where that is known.
+    /// The kernel module, if known.
     pub driver: Option<String>,
-    /// Whether a cable is in; not known while the card is down.
+    /// Whether a cable is connected; unknown while the card is down.
     pub link: Option<bool>,
 }
 
 impl Missing {
-    /// What is missing of `config` among `present`; none where every card is there.
+    /// The cards of `config` that are missing among `present`; `None` if there are none.
     #[must_use]
     pub fn of(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Option<Self> {
         let found = find(config, remembered, present).into_iter();
@@ -71,8 +68,8 @@ impl Missing {
         (!cards.is_empty()).then(|| Self { cards, present: present.iter().map(card).collect() })
     }
 
-    /// What is missing on the running system at `root` for the document at `document`. None also where the kernel shows no
-    /// network devices at all: this is no running system then.
+    /// The missing cards on the running system at `root` for the document at `document`. `None` also if the kernel shows no
+    /// network devices at all: then this is no running system.
     #[must_use]
     pub fn on(root: &Path, config: &InstallConfig, document: &Path) -> Option<Self> {
         let sys = root.join("sys");
@@ -82,7 +79,7 @@ impl Missing {
         Self::of(config, &Remembered::beside(document).unwrap_or_default(), &nics::scan(&sys))
     }
 
-    /// The missing cards of one network, in a clause; none where all of its cards are there.
+    /// The missing cards of one network, as a clause; `None` if there are none.
     #[must_use]
     pub fn of_network(&self, network: &str) -> Option<String> {
         let cards = self.cards.iter().filter(|card| card.network == network);
@@ -90,13 +87,13 @@ impl Missing {
         (!cards.is_empty()).then(|| format!("{} not in this machine: {}", is(cards.len()), cards.join(", ")))
     }
 
-    /// Which cards are missing, one a line.
+    /// The missing cards, one a line.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
         self.cards.iter().map(|card| format!("{} of network {}", card.describe(), card.network)).collect()
     }
 
-    /// Which cards are there, one a line.
+    /// The present cards, one a line.
     #[must_use]
     pub fn there(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.present.iter().map(PresentCard::describe).collect();
@@ -106,7 +103,7 @@ impl Missing {
         lines
     }
 
-    /// What a person can do.
+    /// The advice for people.
     #[must_use]
     pub fn next() -> &'static str {
         "Put the card back, or name one that is there: key N of `sudo installer console`, or /oem/node.yaml and then: \
@@ -150,8 +147,8 @@ impl PresentCard {
     }
 }
 
-/// Puts what is missing where logins show it, below the directory `root`, or takes it away. Says whether that changed
-/// anything; the caller then has the consoles read it again.
+/// Writes the missing cards where logins show them, below the directory `root`, or removes that. Returns whether that changed
+/// anything; then the caller makes the consoles read it again.
 pub fn tell(root: &Path, missing: Option<&Missing>, shown: impl Fn(&[String]) -> String) -> Result<bool> {
     let path = root.join(ISSUE);
     let before = fs::read(&path).ok();

@@ -1,13 +1,13 @@
-//! The network cards that a configuration names by their names: with which hardware address each is remembered, and which
-//! card of a machine it is.
+//! The network cards that a configuration names: with which hardware address each is remembered, and which card of a machine it
+//! is.
 //!
-//! Kernel and firmware name a card after its place, and the name changes with the board, the slot or the firmware. So a
-//! node remembers the hardware address of each card that its document names ([`Remembered`], beside the document), and
-//! looks for the address first. A card that was replaced has another address, and is found by the name.
+//! Kernel and firmware name a card after its slot, and the name changes with the board, the slot or the firmware. So a node
+//! remembers the hardware address of each card that its document names ([`Remembered`], beside the document), and looks for the
+//! address first. A replaced card has another address, and is found by the name.
 //!
-//! Everything here is a function of values but [`record`] and [`missing::tell`]. The planner makes the first record; the
-//! node reads it at each boot, when a document is applied, and for its page. A card that a document gives by its
-//! hardware address (`hw_addr`) needs no record and has none.
+//! Everything here is a function of values except [`record`] and [`missing::tell`]. The planner makes the first record; the node
+//! reads it at each boot, when a document is applied, and for its page. A card that a document gives by its hardware address
+//! (`hw_addr`) needs no record and has none.
 
 pub mod missing;
 pub mod record;

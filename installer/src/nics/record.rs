@@ -1,4 +1,4 @@
-//! The file in which a node remembers its cards: beside the node document, for everybody to read, of one version.
+//! The file in which a node remembers its cards: beside the node document, world-readable, of one version.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,6 @@ struct Record {
 }
 
 impl Remembered {
-    /// The text of the file.
     #[must_use]
     pub fn to_text(&self) -> String {
         let record = Record { version: VERSION, cards: self.clone() };
@@ -40,11 +39,11 @@ impl Remembered {
         Ok(record.cards)
     }
 
-    /// What is remembered beside the document at `document`: nothing where there is no file.
+    /// The cards that are remembered beside the document at `document`: none if there is no file.
     ///
     /// # Errors
-    /// The file cannot be read, or is of another version. Callers go on as if there were none, because a node without a
-    /// record still finds its cards by their names.
+    /// The file cannot be read, or is of another version. Callers go on as if there were none, because a node without a record
+    /// still finds its cards by their names.
     pub fn beside(document: &Path) -> Result<Self> {
         let path = path(document);
         match std::fs::symlink_metadata(&path) {
@@ -55,9 +54,9 @@ impl Remembered {
         Self::parse(&text).with_context(|| format!("reading {}", path.display()))
     }
 
-    /// Replaces what is remembered beside the document at `document`, if it is something else. Says whether it was.
+    /// Replaces the record beside the document at `document`, if it differs. Returns whether it did.
     pub fn keep_beside(&self, document: &Path) -> Result<bool> {
-        // One that cannot be read is replaced.
+        // An unreadable record is replaced.
         if Self::beside(document).is_ok_and(|before| before == *self) {
             return Ok(false);
         }

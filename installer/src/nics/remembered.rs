@@ -8,7 +8,7 @@ use crate::inventory::Nic;
 use model::config::{InstallConfig, Interface};
 use model::machine::Mac;
 
-/// What the management network is called.
+/// The name of the management network.
 pub const MANAGEMENT: &str = "mgmt";
 
 /// The hardware addresses of the cards that a document names, by the names in the document.
@@ -19,24 +19,22 @@ pub struct Remembered(BTreeMap<String, Mac>);
 /// One card of a network of the document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WantedCard<'a> {
-    /// The network: `mgmt`, or the name of one of `install.networks`.
+    /// `mgmt`, or the name of one of `install.networks`.
     pub network: &'a str,
-    /// The card, as the document gives it.
     pub card: &'a Interface,
 }
 
-/// Which card of the machine one of the document is.
+/// Which card of the machine a card of the document is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundCard<'a> {
     /// The one with the hardware address that the document gives or the node remembers.
     ByAddress(&'a Nic),
-    /// The one of that name: no address is remembered, or no card has it, which is how a replaced card looks.
+    /// The one of that name: no address is remembered, or no card has it, as with a replaced card.
     ByName(&'a Nic),
-    /// None.
     Missing,
 }
 
-/// Every card that the document has, network by network.
+/// Every card of the document, network by network.
 #[must_use]
 pub fn wanted(config: &InstallConfig) -> Vec<WantedCard<'_>> {
     let management = config.install.management_interface.iter();
@@ -47,13 +45,13 @@ pub fn wanted(config: &InstallConfig) -> Vec<WantedCard<'_>> {
 }
 
 impl WantedCard<'_> {
-    /// The name by which the document means the card; none where it gives an address.
+    /// The card's name in the document; `None` if that gives an address.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.card.name.as_deref().filter(|_| self.card.hw_addr.is_none())
     }
 
-    /// The address that the card has by the document or by the record.
+    /// The card's address, from the document or from the record.
     #[must_use]
     pub fn address(&self, remembered: &Remembered) -> Option<Mac> {
         match &self.card.hw_addr {
@@ -63,8 +61,8 @@ impl WantedCard<'_> {
     }
 }
 
-/// Finds every card of the document among `present`, in the document's order. No card is found twice by its name and by
-/// the address of another one.
+/// Finds every card of the document among `present`, in the document's order. No card is found twice, by its name and by the
+/// address of another one.
 #[must_use]
 pub fn find<'a, 'c>(
     config: &'c InstallConfig,
@@ -91,8 +89,8 @@ pub fn find<'a, 'c>(
         .collect()
 }
 
-/// The card with this address. Where several show it, as a virtual function and the card before it do on some
-/// hypervisors, the one of that name comes first.
+/// The card with this address. If several have it, as a virtual function and the card before it do on some hypervisors, the one
+/// of that name comes first.
 fn with_address<'a>(present: &'a [Nic], address: Mac, name: Option<&str>) -> Option<&'a Nic> {
     let all = || present.iter().filter(|nic| address_of(nic) == Some(address));
     all().find(|nic| Some(nic.name.as_str()) == name).or_else(|| all().next())
@@ -102,7 +100,7 @@ fn address_of(nic: &Nic) -> Option<Mac> {
     nic.mac.parse().ok()
 }
 
-/// The address by which a card can be known again: its own, and no other card's.
+/// The address by which a card can be recognised again: its own, and no other card's.
 pub(super) fn lasting_address(nic: &Nic, present: &[Nic]) -> Option<Mac> {
     let address = address_of(nic).filter(|_| !nic.temporary_mac)?;
     let shared = present.iter().filter(|other| address_of(other) == Some(address)).count() > 1;
@@ -116,14 +114,13 @@ impl Remembered {
         self.0.get(name).copied()
     }
 
-    /// Whether no card is remembered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What to remember once a person has said that the node shall have this document: the address of each card as it is
-    /// found now. A card that is not there keeps what is known of it, and what the document no longer names is forgotten.
+    /// The record after a person has chosen this document for the node: the address of each card as it is found now. The address
+    /// of a missing card is kept, and cards that the document no longer names are dropped.
     #[must_use]
     pub fn after(&self, config: &InstallConfig, present: &[Nic]) -> Self {
         let entry = |(wanted, found): (WantedCard<'_>, FoundCard<'_>)| {
@@ -137,9 +134,8 @@ impl Remembered {
         Self(find(config, self, present).into_iter().filter_map(entry).collect())
     }
 
-    /// What to remember after a boot, at which nobody has said anything: cards of which nothing was known are added once
-    /// every named card is there, and what is known stays. A node that was installed before there were records gets its
-    /// record so.
+    /// The record after a boot, at which nobody has chosen anything: unknown cards are added once every named card is there, and
+    /// known ones stay. So a node that was installed before there were records gets its record.
     #[must_use]
     pub fn completed(&self, config: &InstallConfig, present: &[Nic]) -> Self {
         let found = find(config, self, present);

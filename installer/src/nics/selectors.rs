@@ -1,4 +1,4 @@
-//! By what the profiles of a node's network find their cards.
+//! How the profiles of a node's network select their cards.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::inventory::Nic;
 use model::config::InstallConfig;
 use model::machine::Mac;
 
-/// By what the profiles of a node's network find each card that the document names.
+/// The selector of each card that the document names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cards(BTreeMap<String, Selector>);
 
@@ -18,8 +18,8 @@ struct Selector {
 }
 
 impl Cards {
-    /// Those of a document on a machine with these cards. With no cards at all (in the initrd, where names are not final,
-    /// and below another root), every card has the address that is remembered.
+    /// The selectors of a document on a machine with these cards. Without any cards (in the initrd, where names are not final,
+    /// and below another root), every card has the remembered address.
     #[must_use]
     pub fn of(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Self {
         let entry = |(wanted, found): (WantedCard<'_>, FoundCard<'_>)| {
@@ -31,7 +31,7 @@ impl Cards {
                     name: nic.name.clone(),
                 },
                 FoundCard::ByName(nic) => Selector { address: None, name: nic.name.clone() },
-                // It is found as soon as it comes.
+                // It is found as soon as it appears.
                 FoundCard::Missing => Selector { address: remembered, name: given.to_owned() },
             };
             Some((given.to_owned(), selector))
@@ -39,13 +39,13 @@ impl Cards {
         Self(find(config, remembered, present).into_iter().filter_map(entry).collect())
     }
 
-    /// The hardware address by which the card of this name is to be found; none where its name has to do.
+    /// The hardware address that selects the card of this name; `None` if it is selected by name.
     #[must_use]
     pub fn address(&self, name: &str) -> Option<Mac> {
         self.0.get(name)?.address
     }
 
-    /// What the kernel calls the card that the document calls `name`, as far as it is known.
+    /// The kernel's name of the card that the document calls `name`, if known.
     #[must_use]
     pub fn name<'a>(&'a self, name: &'a str) -> &'a str {
         self.0.get(name).map_or(name, |selector| &selector.name)

@@ -1,4 +1,4 @@
-//! Which card is found as which: cases that people meet, and what holds for all.
+//! Which card is found as which: practical cases, and properties.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn nic(name: &str, last: u8) -> Nic {
     }
 }
 
-/// The kernel's names of the cards that are found; `-` for one that is missing.
+/// The kernel's names of the cards that are found; `-` for a missing one.
 fn names(config: &InstallConfig, remembered: &Remembered, present: &[Nic]) -> Vec<String> {
     let name = |found| match found {
         FoundCard::ByAddress(nic) | FoundCard::ByName(nic) => nic.name.clone(),
@@ -48,7 +48,7 @@ fn the_remembered_address_finds_a_card_under_its_new_name_and_a_replaced_card_is
         ("both have other names", vec![nic("enp1s0", 3), nic("enp2s0", 4)], ["enp1s0", "enp2s0"]),
         ("they have changed their names", vec![nic("ens3", 4), nic("ens4", 3)], ["ens4", "ens3"]),
         ("one was replaced", vec![nic("ens3", 9), nic("ens4", 4)], ["ens3", "ens4"]),
-        // The name of the missing card is that of the other one, which is no replacement.
+        // The name of the missing card is now that of the other one, which is no replacement.
         ("one is gone, the other has its name", vec![nic("ens3", 4)], ["-", "ens3"]),
         ("another board", vec![nic("eno1", 9), nic("eno2", 10)], ["-", "-"]),
         ("no cards at all", vec![], ["-", "-"]),
@@ -70,7 +70,7 @@ fn without_a_record_names_count_and_no_card_that_is_given_by_its_address() {
 fn only_an_address_that_is_the_cards_own_is_remembered() {
     let config = config(TWO);
     let drawn = Nic { temporary_mac: true, ..nic("ens3", 3) };
-    // Below some hypervisors a virtual function has the address of the card in front of it.
+    // On some hypervisors a virtual function has the address of the card in front of it.
     let present = [drawn, nic("ens4", 4), nic("enP1p0s2", 4)];
     assert!(Remembered::default().after(&config, &present).is_empty());
     assert_eq!(names(&config, &installed(&config), &present), ["ens3", "ens4"]);
@@ -92,7 +92,7 @@ fn a_boot_adds_to_the_record_only_when_every_named_card_is_there_and_a_person_re
         remembered.after(&config, &replaced).address("ens3").unwrap().to_string(),
         "52:54:00:00:00:09"
     );
-    // One that is out for repair is not forgotten, and one that the document no longer names is.
+    // A card that is out for repair is kept, and one that the document no longer names is dropped.
     assert_eq!(remembered.after(&config, &[nic("ens3", 3)]), remembered);
     let one = super::tests::config("{name: ens4}");
     let after = remembered.after(&one, &whole);
@@ -149,7 +149,7 @@ proptest! {
         let found: Vec<_> = names(&config, &remembered, &after).into_iter().filter(|name| name != "-").collect();
         let unique: BTreeSet<_> = found.iter().collect();
         prop_assert_eq!(unique.len(), found.len(), "{:?} {:?}", remembered, found);
-        // What is remembered is found wherever it is.
+        // A remembered card is found wherever it is.
         for (wanted, found) in find(&config, &remembered, &after) {
             let there = wanted.address(&remembered).filter(|address| {
                 after.iter().any(|nic| nic.mac == address.to_string())

@@ -1,4 +1,4 @@
-//! Public keys of accounts on GitHub and GitLab, and of any URL that gives lines of authorized_keys(5).
+//! Public keys of accounts on GitHub and GitLab, and of any URL that returns lines of authorized_keys(5).
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub(super) fn remote(entries: &[SshKey]) -> impl Iterator<Item = String> + '_ {
     entries.iter().filter_map(|entry| access::remote_keys(entry)?.ok())
 }
 
-/// Puts the keys themselves into the document. Each URL is asked once.
+/// Puts the keys themselves into the document. Each URL is requested once.
 pub(super) fn resolve(
     config: &mut InstallConfig,
     fetch: &dyn Fetch,
@@ -82,7 +82,7 @@ fn obtain(entry: &str, url: &str, fetch: &dyn Fetch) -> Result<Vec<SshKey>> {
     Ok(keys)
 }
 
-/// The name of the source for the comment of a key: one word, and nothing of a URL that could be a secret.
+/// The name of the source for the comment of a key: one word, and no part of a URL that could be a secret.
 fn source(entry: &str) -> String {
     let name = shown(entry);
     name.split(['?', '#']).next().unwrap_or_default().to_owned()

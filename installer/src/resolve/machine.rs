@@ -10,7 +10,6 @@ use base::failure::{Class, Classify};
 use base::files::read_at_most;
 use transfer::download::{Downloader, RetryPolicy};
 
-/// Reads files and asks servers.
 #[derive(Clone, Debug, Default)]
 pub struct SystemFetch {
     authorities: Vec<String>,
@@ -18,7 +17,7 @@ pub struct SystemFetch {
 }
 
 impl SystemFetch {
-    /// Trusts the authorities of the machine and these, each as PEM.
+    /// Trusts the machine's certificate authorities and these, each as PEM.
     #[must_use]
     pub fn new(authorities: Vec<String>, retry: RetryPolicy) -> Self {
         Self { authorities, retry }

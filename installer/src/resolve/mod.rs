@@ -1,9 +1,8 @@
 //! What a configuration refers to is fetched: secrets in files and on servers, public keys of accounts.
 //!
-//! The installer calls [`resolve`] once, after the configuration has been checked and before the plan is made;
-//! the node document then holds the values themselves. [`references`] says what would be fetched without
-//! doing it. Whatever is fetched passes the checks that a value in the document passes, and an error names
-//! where it came from, never what it is.
+//! The installer calls [`resolve`] once, after the configuration has been checked and before the plan is made; the node document
+//! then holds the values themselves. [`references`] lists what would be fetched without doing it. Whatever is fetched passes the
+//! checks that a value in the document passes, and an error names where it came from, never its content.
 
 mod fetch;
 mod keys;
@@ -23,7 +22,6 @@ pub use machine::SystemFetch;
 pub struct Reference {
     /// The dotted key that gets the value.
     pub key: String,
-    /// The file or the URL.
     pub from: String,
 }
 
@@ -40,11 +38,11 @@ pub fn references(config: &InstallConfig) -> Vec<Reference> {
     found
 }
 
-/// The document with everything that it refers to in it. `warn` hears of what works and should not be so.
+/// The document with the values of all its references. `warn` receives what works and is not recommended.
 ///
 /// # Errors
-/// `Class::Invalid` where a file cannot be read or a value does not pass its check, `Class::Network` where
-/// a server does not give what is asked for.
+/// `Class::Invalid` if a file cannot be read or a value does not pass its check, `Class::Network` if a server does not return
+/// what is asked for.
 pub fn resolve(
     config: &InstallConfig,
     fetch: &dyn Fetch,
@@ -65,7 +63,7 @@ mod tests {
     use super::*;
     use base::failure::{Class, Failure};
 
-    /// Files and servers of a test, and what was asked for.
+    /// Files and servers of a test, and the requests.
     #[derive(Default)]
     pub(super) struct Shelf {
         pub(super) things: BTreeMap<&'static str, &'static str>,

@@ -1,4 +1,4 @@
-//! The token and the password, where the document says where they are instead of what they are.
+//! The token and the password, if the document says where they are instead of what they are.
 
 use std::fmt;
 use std::path::Path;

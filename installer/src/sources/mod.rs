@@ -1,4 +1,4 @@
-//! The sources of a configuration that the machine has to be asked for: a server and a labelled volume.
+//! The sources of a configuration outside this machine's memory: a server and a labelled volume.
 
 pub mod url;
 pub mod volume;

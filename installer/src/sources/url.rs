@@ -10,11 +10,11 @@ use base::failure::{Class, Classify, Failure};
 use model::config::sources::{Document, Kind, Request};
 use transfer::download::{Downloader, RetryPolicy, TooLarge, shown};
 
-/// The longest document, that of a file.
+/// The longest document in bytes, as for a file.
 const MOST: u64 = 1 << 20;
 
-/// How long to try, all attempts together: a machine that starts with all others of its rack waits for the
-/// switch and for the server.
+/// How long to try, all attempts together: a machine that starts with all others of its rack waits for the switch and for the
+/// server.
 const LIMIT: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ pub fn retry() -> RetryPolicy {
     }
 }
 
-/// Fetches the document; whatever goes wrong is told with the source that names the URL.
+/// Downloads the document; an error names the source of the URL.
 pub fn fetch(request: &Request, retry: RetryPolicy) -> Result<Document> {
     let url = shown(&request.url);
     let what = || format!("fetching the configuration {url}, which the {} names", request.named_by);

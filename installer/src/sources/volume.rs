@@ -1,8 +1,8 @@
-//! A configuration on a volume of its own: a stick, a CD or a virtual disk, told by the label of its file system.
+//! A configuration on a volume of its own: a stick, a CD or a virtual disk, recognised by the label of its file system.
 //!
-//! Which devices have a label is taken from udev's records, one file for each device below `/run/udev/data`: of
-//! several devices with one label `/dev/disk/by-label` has only one (udev(7), `SYMLINK`). A label in capitals
-//! serves FAT, which has no others and no more than eleven characters.
+//! Which devices have a label is taken from udev's records, one file for each device below `/run/udev/data`: of several devices
+//! with one label `/dev/disk/by-label` has only one (udev(7), `SYMLINK`). A label in capitals suits FAT, which has no others and
+//! no more than eleven characters.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,31 +17,29 @@ use base::files;
 use model::config::sources::{Document, Kind};
 use model::machine::{Identity, Nodes};
 
-/// The label of a volume that is for this alone.
+/// The label of a volume that is only for this purpose.
 const OWN: &str = "NQRUST-CONFIG";
-/// The same as far as FAT can say it: a label there has at most eleven characters.
+/// Its form for FAT, whose labels have at most eleven characters.
 const OWN_ON_FAT: &str = "NQRUST-CONF";
 /// Labels of the volumes that cloud-init reads too (its data source NoCloud).
 const SHARED: [&str; 2] = ["cidata", "CIDATA"];
-/// What mount(2) says of a device that has another file system, and where the kernel does not know this one.
+/// The errors of mount(2) for a device with another file system, and for a file system that the kernel does not know.
 const NO_NEWS: [Errno; 2] = [Errno::EINVAL, Errno::ENODEV];
 /// Names of the document, one of which a volume has.
 const NAMES: [&str; 2] = ["install.yaml", "config.yaml"];
 /// A directory with a document for each of many machines.
 const NODES: &str = "nodes";
-/// What cloud-init reads.
 const USER_DATA: &str = "user-data";
 /// Keys that a document of ours has and one for cloud-init has not.
 const MARKS: [&str; 3] = ["install", "os", "scheme_version"];
 
-/// Where this machine tells of its devices.
+/// Where devices and their labels are looked up.
 #[derive(Clone, Debug)]
 pub struct VolumeRoots {
     /// udev's records.
     pub udev: PathBuf,
     /// Links from device numbers to devices.
     pub numbers: PathBuf,
-    /// udev's links.
     pub labels: PathBuf,
 }
 
@@ -58,23 +56,20 @@ impl Default for VolumeRoots {
 /// A volume with one of the labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelledVolume {
-    /// Its device.
     pub device: PathBuf,
-    /// Its label.
     pub label: String,
 }
 
-/// A document, and where it is one of many, which one and why.
+/// A document, and if it is one of many, which one and why.
 #[derive(Debug)]
 pub struct FoundDocument {
-    /// The document.
     pub document: Document,
     /// For people.
     pub chosen: Option<String>,
 }
 
-/// The document of the only volume that has one; none where no volume has the label. Which machine this is is asked
-/// for where a volume has configurations for several.
+/// The document of the only volume that has one; `None` if no volume has the label. `identity` is called only if a volume has
+/// configurations for several machines.
 pub fn read(roots: &VolumeRoots, identity: &mut dyn FnMut() -> Identity) -> Result<Option<FoundDocument>> {
     choose(&find(roots), |volume| mounted(volume, |root| document(volume, root, identity)))
 }
@@ -97,7 +92,7 @@ pub fn find(roots: &VolumeRoots) -> BTreeSet<LabelledVolume> {
                 found.extend(device.map(volume));
             }
         }
-        // udev's records are its own affair; its links are for everybody.
+        // The format of udev's records is internal; its links are a public interface.
         let link = roots.labels.join(label);
         if let Ok(device) = fs::read_link(&link)
             && let Some(name) = device.file_name()
@@ -108,7 +103,7 @@ pub fn find(roots: &VolumeRoots) -> BTreeSet<LabelledVolume> {
     found
 }
 
-/// Reads every volume; two documents are one too many.
+/// Reads every volume; two documents are an error.
 fn choose(
     volumes: &BTreeSet<LabelledVolume>,
     mut read: impl FnMut(&LabelledVolume) -> Result<Option<FoundDocument>>,
@@ -130,23 +125,23 @@ fn choose(
     Ok(chosen.map(|(_, document)| document))
 }
 
-/// Mounts the volume for reading while `work` looks at it.
+/// Mounts the volume read-only while `work` reads it.
 fn mounted<T>(volume: &LabelledVolume, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let what = || format!("reading the volume {} ({})", volume.label, volume.device.display());
     let directory = tempfile::tempdir().class(Class::DiskIo, what)?;
     let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-    // A journal would be replayed, that is written, even of what is mounted for reading only.
+    // A journal would be replayed, which is a write, even on a read-only mount.
     let kinds = [("ext4", Some("noload")), ("iso9660", None), ("vfat", None)];
     let mut last: Option<Errno> = None;
     for (kind, options) in kinds {
         match mount(Some(&volume.device), directory.path(), Some(kind), flags, options) {
             Ok(()) => {
                 let result = work(directory.path()).class(Class::DiskIo, what);
-                // Nobody else holds it: it goes now, or as soon as the kernel lets it.
+                // No other process holds it: it is unmounted now, or as soon as the kernel can.
                 let gone = umount2(directory.path(), MntFlags::MNT_DETACH).class(Class::DiskIo, what);
                 return result.and_then(|result| gone.map(|()| result));
             }
-            // That it is none of one kind is no news while another kind may have a reason.
+            // Another kind of file system is not worth reporting while a further one may fail for a real reason.
             Err(error) => last = last.filter(|last| !NO_NEWS.contains(last)).or(Some(error)),
         }
     }
@@ -208,7 +203,7 @@ fn of_many(volume: &LabelledVolume, root: &Path, identity: &Identity) -> Result<
     Ok(Some(FoundDocument { document, chosen: Some(chosen.to_string()) }))
 }
 
-/// The failure that a volume for this alone is which has nothing for this machine.
+/// An error if a volume that is only for this purpose has nothing for this machine.
 fn nothing(volume: &LabelledVolume, why: &str) -> anyhow::Error {
     let what = format!("the volume {} ({}) has no configuration", volume.label, volume.device.display());
     Failure::new(Class::Invalid, what)
@@ -217,8 +212,8 @@ fn nothing(volume: &LabelledVolume, why: &str) -> anyhow::Error {
         .into()
 }
 
-/// Whether user data is a document of ours and not one for cloud-init: by its first keys, so that a document with
-/// a mistake further down is ours all the same. Its first line, `#cloud-config`, is a comment to YAML.
+/// Whether user data is a document of ours and not one for cloud-init: by its top-level keys, so that a document with a mistake
+/// further down is recognised too. Its first line, `#cloud-config`, is a comment in YAML.
 fn ours(text: &str) -> bool {
     let top = text.lines().filter_map(|line| line.split_once(':')).map(|(key, _)| key);
     top.map(model::config::shape::snake).any(|key| MARKS.contains(&key.as_str()))

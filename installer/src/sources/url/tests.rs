@@ -12,7 +12,7 @@ use testing::http::{AUTHORITY, Answer, Fake, Manner, encrypted};
 use transfer::download::RetryPolicy;
 
 const DOCUMENT: &str = "os: {hostname: fetched}\n";
-/// Answers each connection in turn, the last answer for all further ones; returns the server's host and port.
+/// Sends one answer for each connection, the last one for all further ones; returns the server's host and port.
 fn serve(answers: Vec<String>, tls: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -21,7 +21,7 @@ fn serve(answers: Vec<String>, tls: bool) -> String {
             let answer = answers[number.min(answers.len() - 1)].clone();
             let stream = stream.unwrap();
             std::thread::spawn(move || {
-                // A client that does not like the certificate goes away.
+                // A client that rejects the certificate closes the connection.
                 let _ = if tls {
                     reply(&mut encrypted(stream), &answer)
                 } else {
@@ -115,7 +115,7 @@ fn an_authority_that_is_given_is_trusted_and_nobody_else() {
 fn a_document_that_changes_while_its_transfer_breaks_is_never_a_mixture() {
     let old = "os:\n  hostname: old-name\ninstall:\n  # the old one ends here\n";
     let new = "os:\n  hostname: new-name\ninstall:\n  # the new one goes on\n  poweroff: true\n";
-    // What the server says of the second version when it is asked for the rest of the first one.
+    // What the server answers for the second version when it is asked for the rest of the first one.
     for second in ["200", "206", "206 without a validator", "206 weak"] {
         let server = Fake::start(move |request| match (request.before, second) {
             (0, "206 weak") => Answer::ok(old.as_bytes()).with("ETag: W/\"1\"").in_manner(Manner::Cut(45)),
