@@ -1,5 +1,4 @@
-//! The accounts of a node: edits of the image's own `/etc/{passwd,group,shadow,gshadow}` that keep every
-//! other entry as it is.
+//! The accounts of a node: edits of the image's own `/etc/{passwd,group,shadow,gshadow}` that keep every other entry as it is.
 
 use std::ops::RangeInclusive;
 use std::path::{Component, Path};
@@ -9,21 +8,18 @@ use anyhow::{Result, bail};
 use super::render::USER;
 use base::files::{Home, Owner};
 
-/// User and group id of the login user; further users have the numbers that follow.
+/// User and group id of the login user; further users have the next numbers.
 const FIRST_ID: u32 = 1000;
 /// The ids of people; those of services are lower, login.defs(5).
 const PEOPLE: RangeInclusive<u32> = FIRST_ID..=59_999;
 
-/// One user that the document asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Login name.
     pub name: String,
-    /// User and group id.
     pub id: u32,
     /// Whether it is a member of `sudo`.
     pub sudo: bool,
-    /// Hash of the password; none: no password lets it in.
+    /// Hash of the password; with `None` no password opens the account.
     pub hash: Option<model::config::Secret>,
 }
 
@@ -34,22 +30,20 @@ impl Account {
         Self { name: USER.to_owned(), id: FIRST_ID, sudo: true, hash }
     }
 
-    /// The user at `index` of the document's further users. Numbers follow the order of the document, so that files of
-    /// theirs stay theirs while the order stays.
+    /// The user at `index` of the document's further users. Ids follow the order of the document, so that users keep their files
+    /// while the order stays.
     #[must_use]
     pub fn further(index: usize, name: &str, sudo: bool, hash: Option<model::config::Secret>) -> Self {
         let id = FIRST_ID + 1 + u32::try_from(index).unwrap_or(0);
         Self { name: name.to_owned(), id, sudo, hash }
     }
 
-    /// Its home directory.
     #[must_use]
     pub fn home(&self) -> String {
         format!("/home/{}", self.name)
     }
 }
 
-/// The texts of the four account files.
 #[derive(Clone, PartialEq, Eq)]
 #[allow(missing_debug_implementations)]
 pub struct Accounts {
@@ -66,18 +60,17 @@ pub struct Accounts {
 /// The accounts with the users of a document.
 #[allow(missing_debug_implementations)]
 pub struct MadeAccounts {
-    /// The texts.
     pub accounts: Accounts,
     /// The users that exist now.
     pub users: Vec<Account>,
-    /// Which users do not, and why.
+    /// Which users could not be made, and why.
     pub warnings: Vec<String>,
 }
 
 impl Accounts {
-    /// Makes the users exist, with their passwords and their part in `sudo`, and locks root. A second time changes
-    /// nothing. Where the image itself has an account of the login user's name or number, or no group `sudo`, that is an
-    /// error; a further user who cannot be made is left out, and told of: a node that does not start helps nobody.
+    /// Makes the users exist, with their passwords and their membership of `sudo`, and locks root. Idempotent. If the image
+    /// itself has an account of the login user's name or number, or no group `sudo`, that is an error; a further user who cannot
+    /// be made is a warning, so that the node starts anyway.
     pub fn with_users(&self, users: &[Account]) -> Result<MadeAccounts> {
         if !self.group.lines().any(|line| name(line) == "sudo") {
             bail!("the image has no group sudo in /etc/group");
@@ -98,14 +91,14 @@ impl Accounts {
         Ok(made)
     }
 
-    /// The homes of people. A service's home is no place of the service's own: Debian's `bin` has `/bin`.
+    /// The homes of people. A service's home may be a shared directory: Debian's `bin` has `/bin`.
     #[must_use]
     pub fn homes(&self) -> Vec<Home> {
         self.passwd.lines().filter_map(home).collect()
     }
 
     /// The name of the user's own group. A group of the system that has the user's name (Debian has `operator`, `disk` and
-    /// others) has rights that nobody gave to the user.
+    /// others) has rights that the user must not get.
     fn own_group(&self, user: &Account) -> String {
         let id = user.id.to_string();
         let other = |line: &str| name(line) == user.name && line.split(':').nth(2) != Some(&*id);
@@ -117,8 +110,8 @@ impl Accounts {
         let group = self.own_group(user);
         self.passwd = put(&self.passwd, &format!("{name}:x:{id}:{id}::{}:/bin/bash", user.home()));
         self.group = put(&self.group, &format!("{group}:x:{id}:"));
-        // `*` matches no password, yet the account is not locked, so keys still work. Without a date of the
-        // last change the password does not age, and the file does not depend on the day it was written.
+        // `*` matches no password, yet the account is not locked, so keys still work. Without a date of the last change the
+        // password does not age, and the file does not depend on the day it was written.
         let hash = user.hash.as_ref().map_or("*", |hash| hash.expose());
         self.shadow = put(&self.shadow, &format!("{name}:{hash}::0:99999:7:::"));
         self.gshadow = put(&self.gshadow, &format!("{group}:!::"));
@@ -129,14 +122,14 @@ impl Accounts {
     }
 }
 
-/// The home that an entry of passwd(5) has, if it is a person's and below another directory than `/`.
+/// The home in an entry of passwd(5), if it is a person's and below another directory than `/`.
 fn home(line: &str) -> Option<Home> {
     let fields: Vec<&str> = line.split(':').collect();
     let [_, _, user, group, _, path, ..] = fields[..] else { return None };
     let owner = Owner { user: user.parse().ok()?, group: group.parse().ok()? };
     let path = Path::new(path);
     let names = path.components().filter(|component| matches!(component, Component::Normal(_))).count();
-    // The root directory is the one further component: nothing leads upwards.
+    // The root directory is the one further component: no component leads upwards.
     let plain = path.is_absolute() && path.components().count() == names + 1;
     (PEOPLE.contains(&owner.user) && plain && names > 1).then(|| Home { path: path.to_owned(), owner })
 }
@@ -145,7 +138,7 @@ fn name(line: &str) -> &str {
     line.split(':').next().unwrap_or_default()
 }
 
-/// An entry with the same id, or with the same name and another id, belongs to somebody else.
+/// An entry with the same id, or with the same name and another id, belongs to another user.
 fn refuse_taken(text: &str, user: &Account, file: &str) -> Result<()> {
     let id = user.id.to_string();
     let same = |line: &&str| (name(line) == user.name) != (line.split(':').nth(2) == Some(&*id));
@@ -156,7 +149,7 @@ fn refuse_taken(text: &str, user: &Account, file: &str) -> Result<()> {
     }
 }
 
-/// Replaces the entry of the same name where it stands, or adds it at the end.
+/// Replaces the entry of the same name in its place, or adds it at the end.
 fn put(text: &str, entry: &str) -> String {
     let mut lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     match lines.iter().position(|line| name(line) == name(entry)) {
@@ -194,7 +187,7 @@ fn join_group(members: &str, user: &str) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// As a Debian image has them, shortened.
+    /// The files of a Debian image, shortened.
     pub(in crate::node) fn debian() -> Accounts {
         Accounts {
             passwd: "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"

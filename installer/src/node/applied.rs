@@ -1,7 +1,6 @@
 //! What an apply wrote, so that the next one can remove what its document no longer asks for.
 //!
-//! There are two records: `/etc` starts fresh at every boot and its record with it, while files elsewhere last, and so
-//! must the knowledge of them.
+//! There are two records: `/etc` is new at every boot and its record with it; files elsewhere persist, and so must their record.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,26 +13,26 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files::{self, Root};
 
-/// Where the record of the files below `/etc` is, from the root.
+/// The record of the files below `/etc`, from the root.
 pub const MANIFEST: &str = "etc/nqrust/applied.json";
-/// Where the record of all other files is, from the root: what is not below `/etc` lasts.
+/// The record of all other files, from the root: what is not below `/etc` persists.
 pub const LASTING: &str = "var/lib/nqrust/applied.json";
-/// The tree that [`MANIFEST`] tells of.
+/// The tree that [`MANIFEST`] covers.
 const FRESH: &str = "etc/";
 const RECORDS: [&str; 2] = [LASTING, MANIFEST];
 
-/// What an apply wrote. Names no values.
+/// The record of an apply. Contains no values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Applied {
     /// Digest of the document and of the machine id beside it, in the record of `/etc` once an apply is complete.
     pub document: Option<Digest>,
-    /// The files, from the root, sorted. Account files are edited, not owned, and not among them.
+    /// The files, from the root, sorted. Account files are edited, not owned, and not included.
     pub files: Vec<String>,
 }
 
 impl Applied {
-    /// The record of `/etc` below `root`; `None` where nothing has been applied since the boot.
+    /// The record of `/etc` below `root`; `None` if nothing has been applied since the boot.
     pub fn read(root: &Path) -> Result<Option<Self>> {
         Self::read_at(root, MANIFEST)
     }
@@ -67,7 +66,7 @@ impl Applied {
         Ok(NodeFile::new(MANIFEST, 0o600, serde_json::to_string_pretty(&self)? + "\n"))
     }
 
-    /// Writes the record, or removes it where there is nothing to tell.
+    /// Writes the record, or removes it if it is empty.
     fn write_at(&self, root: &Root, record: &str) -> Result<()> {
         if *self == Self::default() {
             return root.remove(record).map(drop);
@@ -86,8 +85,7 @@ pub(super) fn before(root: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// Records new files before they are written, so that an apply that was cut short leaves nothing behind that
-/// the next one does not know of.
+/// Records new files before they are written, so that the next apply knows all files of an interrupted one.
 pub(super) fn announce(root: &Root, before: &[String], owned: &[String]) -> Result<()> {
     for record in RECORDS {
         let known = told_by(record, before);
@@ -100,7 +98,7 @@ pub(super) fn announce(root: &Root, before: &[String], owned: &[String]) -> Resu
     Ok(())
 }
 
-/// Records that everything is written and the rest removed. The record that says so for the document is the last.
+/// Records that everything is written and the rest removed. The record with the document's digest is the last.
 pub(super) fn finish(root: &Root, document: Digest, owned: &[String]) -> Result<()> {
     for record in RECORDS {
         let document = (record == MANIFEST).then_some(document);

@@ -1,8 +1,7 @@
-//! `installer apply`: writes the files of a node document below a root directory, and removes those that an
-//! earlier document had asked for.
+//! `installer apply`: writes the files of a node document below a root directory, and removes those that an earlier document had
+//! asked for.
 //!
-//! Called at every boot on the fresh `/etc` of the new root, by people on a running node, and by tests on any
-//! directory.
+//! Called at every boot on the new `/etc` of the root file system, by people on a running node, and by tests on any directory.
 
 use std::path::Path;
 
@@ -24,25 +23,24 @@ use base::files::{self, Owner, Root};
 use model::config::password::{self, PasswordKind};
 use model::config::{self, InstallConfig, Secret};
 
-/// What an apply did.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ApplyOutcome {
     /// Files with new content, from the root.
     pub written: Vec<String>,
     /// Files that the document no longer asks for.
     pub removed: Vec<String>,
-    /// What of the document has no effect on a node, and why.
+    /// Parts of the document without effect on a node, and why.
     pub warnings: Vec<String>,
 }
 
-/// Applies the document at `document` to the directory `root`, which does not run, on this machine.
-/// A document with mistakes is [`Class::Invalid`] and changes nothing.
+/// Applies the document at `document` to the directory `root`, which is not running, on this machine. A document with mistakes is
+/// [`Class::Invalid`] and changes nothing.
 pub fn apply(document: &Path, root: &Path) -> Result<ApplyOutcome> {
     apply_on(document, root, MachineSize::read(Path::new("/proc"))?, &[])
 }
 
-/// Applies the document at `document` to the directory `root`, on a machine of this size with these network cards; none
-/// where they are not known.
+/// Applies the document at `document` to the directory `root`, on a machine of this size with these network cards; empty if they
+/// are not known.
 pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]) -> Result<ApplyOutcome> {
     let config = config::load(document)?;
     let machine = MachineId::beside(document)?;
@@ -55,7 +53,7 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
     files.extend(cluster::files(&config, hostname(&config, machine.as_ref()).as_deref(), size));
     files.extend(cluster::shipped(&config, root)?);
     let further = &config.os.write_files;
-    // What the document writes itself is stronger than what is made of it.
+    // Files of the document have precedence over files made from its other keys.
     files.retain(|file| !further.iter().any(|further| further.path.trim_start_matches('/') == file.path));
     let mut owned: Vec<String> = files.iter().map(|file| file.path.clone()).collect();
     owned.extend(further.iter().map(|file| file.path.trim_start_matches('/').to_owned()));
@@ -73,7 +71,7 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
         match tree.remove(path) {
             Ok(true) => outcome.removed.push(path.clone()),
             Ok(false) => {}
-            // Whoever can put a directory in the place of a file must not be able to stop the boot.
+            // A user who can put a directory in the place of a file must not be able to stop the boot.
             Err(error) => {
                 outcome.warnings.push(format!("/{path} is not removed: {error:#}"));
                 left.push(path.clone());
@@ -101,8 +99,7 @@ pub fn apply_on(document: &Path, root: &Path, size: MachineSize, present: &[Nic]
     Ok(outcome)
 }
 
-/// References that somebody wrote into the document of a node. A boot must not depend on a server that
-/// answers, so that only the installer follows them.
+/// References in the document of a node. A boot must not depend on a server, so only the installer follows them.
 fn unfetched(config: &InstallConfig) -> Vec<String> {
     let told = |reference: crate::resolve::Reference| {
         let crate::resolve::Reference { key, from } = reference;
@@ -121,7 +118,6 @@ pub fn digest_of(document: &Path) -> Result<Digest> {
     Ok(hasher.finish())
 }
 
-/// The users that the document asks for.
 fn users(config: &InstallConfig, machine: Option<&MachineId>) -> Result<Vec<Account>> {
     let hash = |user: &str, password: &Option<Secret>| -> Result<Option<Secret>> {
         password.as_ref().map(|password| hashed(user, password, machine)).transpose()
@@ -133,8 +129,8 @@ fn users(config: &InstallConfig, machine: Option<&MachineId>) -> Result<Vec<Acco
     Ok(users)
 }
 
-/// The hash of a user's password. Clear text, which somebody may have written into the document of a node, is hashed
-/// with a salt that is the node's and the user's own, so that the same document gives the same bytes.
+/// The hash of a user's password. Clear text in the document of a node is hashed with a salt of the node and the user, so that
+/// the same document gives the same bytes.
 fn hashed(user: &str, secret: &Secret, machine: Option<&MachineId>) -> Result<Secret> {
     match password::kind(secret.expose()) {
         PasswordKind::Clear => {
@@ -149,7 +145,7 @@ fn hashed(user: &str, secret: &Secret, machine: Option<&MachineId>) -> Result<Se
             let salt = std::array::from_fn(|index| digest[index]);
             password::hash_with_salt(secret.expose(), &salt)
         }
-        // The checks of the document have refused what is unsupported.
+        // The checks of the document have refused unsupported hashes.
         PasswordKind::Hash | PasswordKind::Unsupported(_) => Ok(secret.clone()),
     }
 }
@@ -312,7 +308,7 @@ pub(super) mod tests {
         let others = setting.with_file_name("rke2-canal.yaml");
         fs::write(&others, "the distribution's own").unwrap();
         assert!(setting.exists() && pod.exists());
-        // As a boot does: a fresh /etc, a /var that lasts.
+        // Like a boot: a new /etc, a /var that persists.
         fs::remove_dir_all(root.path().join("etc")).unwrap();
         let fresh = image();
         fs::rename(fresh.path().join("etc"), root.path().join("etc")).unwrap();
@@ -385,7 +381,7 @@ pub(super) mod tests {
         assert_eq!(outcome.warnings, ["/etc/x is not written: there is no user nobody-here"]);
         assert_eq!(fs::read_to_string(root.path().join("etc/environment")).unwrap(), "mine");
         assert!(root.path().join("home/rancher/note").exists() && !root.path().join("etc/x").exists());
-        // `/etc` starts afresh at a boot; what is elsewhere is still known.
+        // `/etc` is new at a boot; files elsewhere are still known.
         fs::remove_file(root.path().join(MANIFEST)).unwrap();
         let outcome = run(root.path(), "").unwrap();
         assert!(outcome.removed.contains(&"home/rancher/note".to_owned()), "{outcome:?}");

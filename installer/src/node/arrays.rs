@@ -1,4 +1,4 @@
-//! The arrays of a mirrored system, from sysfs (Documentation/admin-guide/md.rst): which are whole.
+//! The state of the arrays of a mirrored system, from sysfs (Documentation/admin-guide/md.rst).
 
 use std::fmt;
 use std::fs;
@@ -8,30 +8,27 @@ use serde::Serialize;
 
 use base::files::read_text;
 
-/// One array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ArrayStatus {
-    /// The name of the partitions that it is made of, or that of the kernel where they have none.
+    /// The name of the partitions that it is made of, or the kernel's if they have none.
     pub name: String,
     /// The kernel's name of the array.
     pub device: String,
     /// Whether every member is there and up to date.
     pub state: ArrayState,
-    /// How many members it should have.
+    /// The number of members that it should have.
     pub disks: u32,
     /// The kernel's names of the members that are there and up to date.
     pub members: Vec<String>,
 }
 
-/// Whether an array would outlive the loss of a disk.
+/// Whether an array would survive the loss of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrayState {
-    /// It would.
     Whole,
     /// It would not, and a member is being filled.
     Rebuilding,
-    /// It would not.
     Degraded,
 }
 
@@ -45,7 +42,7 @@ pub fn arrays(root: &Path) -> Vec<ArrayStatus> {
     found
 }
 
-/// `None` for what is no array, and for arrays that cannot lose a disk anyway, which have no file `degraded`.
+/// `None` for anything but an array, and for arrays without redundancy, which have no file `degraded`.
 fn array(root: &Path, path: &Path, device: String) -> Option<ArrayStatus> {
     let md = path.join("md");
     let text = |file: &str| Some(read_text(&md.join(file)).ok()?.trim().to_owned());
@@ -71,7 +68,7 @@ fn partition_name(root: &Path, partition: &str) -> Option<String> {
     event.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)
 }
 
-/// The names in a directory, sorted; none if it is absent.
+/// The names in a directory, sorted; empty if it is absent.
 fn names(path: &Path) -> Vec<String> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -127,7 +124,7 @@ pub(super) mod tests {
         put(root.path(), "md126", "config", 1, "idle", &[("vdb3", "in_sync")]);
         put(root.path(), "md125", "data", 1, "recover", &[("vda8", "spare"), ("vdb8", "in_sync")]);
         put(root.path(), "md124", "root-a", 1, "idle", &[("vda4", "faulty"), ("vdb4", "in_sync")]);
-        // A stripe, a disk, and an array that is put together.
+        // A stripe, a disk, and an array that is being assembled.
         fs::create_dir_all(root.path().join("sys/block/md1/md")).unwrap();
         fs::write(root.path().join("sys/block/md1/md/raid_disks"), "2\n").unwrap();
         fs::create_dir_all(root.path().join("sys/block/vda")).unwrap();

@@ -1,7 +1,7 @@
-//! `installer boot`: makes the read-only image at `/sysroot` a node, in the initrd, before the real system
-//! starts: the persistent partition, the configuration, a fresh `/etc`, and the node document applied to it.
+//! `installer boot`: makes the read-only image at `/sysroot` a node, in the initrd, before the real system starts: the persistent
+//! partition, the configuration, a new `/etc`, and the node document applied to it.
 //!
-//! A unit runs it once; whatever fails ends the boot with a message that names it.
+//! A unit runs it once; a failure ends the boot with its message.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,29 +18,25 @@ use base::files::{self, Root};
 use model::boot::{Installed, Volume};
 use model::config::{self, InstallConfig};
 
-/// What the image wants to be in `/var`.
 const FACTORY: &str = "/usr/share/factory/var";
 
 /// The directories that a boot works on; tests have their own.
 #[derive(Debug)]
 pub struct Places<'a> {
-    /// The root of the new system.
     pub root: &'a Path,
-    /// A directory in memory that lasts until the machine stops, for the changes to `/etc`.
+    /// A directory in memory for the changes to `/etc`.
     pub run: &'a Path,
 }
 
-/// What a boot did.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BootOutcome {
-    /// What was applied.
     pub outcome: apply::ApplyOutcome,
-    /// What the document asks for and could not be, without reason enough to stop the boot.
+    /// What could not be done for the document, without a reason to stop the boot.
     pub notes: Vec<String>,
 }
 
-/// Mounts what the command line names and applies the node document. Returns what was applied, or `None`
-/// on a live or netboot system, where there is nothing to do.
+/// Mounts what the command line names and applies the node document. Returns the result, or `None` on a live or netboot system,
+/// where there is nothing to do.
 pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Mounter) -> Result<Option<BootOutcome>> {
     let Some(installed) = Installed::parse(cmdline)? else { return Ok(None) };
     let root = places.root;
@@ -58,7 +54,7 @@ pub fn boot(places: &Places<'_>, cmdline: &str, machine: &mut dyn Mounter) -> Re
         keep(root, &tree, directory, machine)?;
     }
     let mut notes = Vec::new();
-    // A document with mistakes is told of by the apply that follows.
+    // The apply that follows reports a document with mistakes.
     if let Ok(config) = config::load(&below(root, DOCUMENT)) {
         notes = keep_further(root, &tree, &config, machine)?;
     }
@@ -72,11 +68,11 @@ fn mount_ext4(machine: &mut dyn Mounter, volume: &Volume, target: &Path, plain: 
     machine.mount(&Source::Ext4 { device, plain }, target)
 }
 
-/// `/etc` is the image's with changes that are forgotten when the machine stops.
+/// `/etc` is the image's, with changes that are lost when the machine stops.
 fn mount_etc(places: &Places<'_>, machine: &mut dyn Mounter) -> Result<()> {
     let etc = below(places.root, "/etc");
     let base = places.run.join("nqrust/etc");
-    // Only root has business behind the overlay; the overlay itself takes its mode from `upper`.
+    // Only root may read below the overlay; the overlay itself takes its mode from `upper`.
     files::make_directory(&base, 0o700)?;
     let tree = Root::open(&base)?;
     let upper = base.join(tree.make_directory("upper")?);
@@ -84,7 +80,7 @@ fn mount_etc(places: &Places<'_>, machine: &mut dyn Mounter) -> Result<()> {
     machine.mount(&Source::Overlay { lower: etc.clone(), upper, work }, &etc)
 }
 
-/// Puts a kept directory in the place of the image's.
+/// Mounts a kept directory over the image's.
 fn keep(root: &Path, tree: &Root, directory: &str, machine: &mut dyn Mounter) -> Result<()> {
     let lacks = || format!("finding {directory}, which the image should have");
     let target = root.join(tree.make_directory(directory).with_context(lacks)?);
@@ -97,8 +93,8 @@ fn keep(root: &Path, tree: &Root, directory: &str, machine: &mut dyn Mounter) ->
     machine.mount(&Source::Bind(kept), &target)
 }
 
-/// Puts the directories of `os.persistent_state_paths` in their places. One that the image lacks, in a part of it that
-/// is read-only, cannot be made: that is told, and no reason to have no node.
+/// Mounts the directories of `os.persistent_state_paths`. One that the image lacks, in a read-only part of it, cannot be made:
+/// that is a note, so that the node starts anyway.
 fn keep_further(
     root: &Path,
     tree: &Root,
@@ -133,7 +129,7 @@ mod tests {
         nqrust.persistent=PARTUUID=0A0B0C0D-0000-4000-8000-000000000007 \
         nqrust.data=PARTUUID=0a0b0c0d-0000-4000-8000-000000000008";
 
-    /// Notes what it is asked for; fails at the mount whose target ends so.
+    /// Records its calls; fails at the mount whose target ends with this text.
     #[derive(Default)]
     struct Fake {
         told: Vec<String>,
@@ -176,7 +172,7 @@ mod tests {
         boot(&Places { root, run: memory.path() }, cmdline, fake)
     }
 
-    /// A root as the image has it, with a document where the configuration partition would be mounted.
+    /// The image's root, with a document where the configuration partition would be mounted.
     fn root() -> tempfile::TempDir {
         let root = image();
         for directory in ["var", "oem", "home", "opt", "srv", "root", "usr/share/factory/var/lib/seeded"] {

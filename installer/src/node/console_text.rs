@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base::command::{Invocation, Runner};
 
-/// The widest line of a console that is not wide.
+/// The number of columns that every console has.
 pub(super) const WIDTH: usize = 78;
 
 /// Lines as agetty(8) shows them on every console.
@@ -12,7 +12,7 @@ pub(super) fn for_console(lines: &[String]) -> String {
     escaped(&lines.iter().map(|line| wrapped(line)).collect::<String>())
 }
 
-/// The text in lines that every console has room for.
+/// The text in lines that fit every console.
 pub(super) fn wrapped(text: &str) -> String {
     let mut lines = String::new();
     let mut column = 0;
@@ -31,13 +31,13 @@ pub(super) fn wrapped(text: &str) -> String {
     lines + "\n"
 }
 
-/// agetty replaces what follows a backslash; other control characters could move the cursor.
+/// agetty interprets backslashes; other control characters could move the cursor.
 pub(super) fn escaped(text: &str) -> String {
     let tame = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c });
     tame.collect::<String>().replace('\\', "\\\\")
 }
 
-/// Has the consoles read what they show above their logins again. One that cannot be told shows it at its next prompt.
+/// Makes the consoles read again what they show above their logins. If that fails, a console shows it at its next prompt.
 pub(super) fn show_again(runner: &dyn Runner) {
     let _ = runner.run(&Invocation::new("agetty").arg("--reload").limit(Duration::from_secs(10)));
 }

@@ -14,10 +14,8 @@ use base::files::{Attributes, Owner, Root};
 pub(super) const NOTE: &str =
     "# Written by `installer apply` from /oem/node.yaml; changes here do not last.\n";
 
-/// What a [`NodeFile`] is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileKind {
-    /// A file with content.
     #[default]
     File,
     /// A symbolic link; the content is its target.
@@ -27,23 +25,20 @@ pub enum FileKind {
 /// One file, or one link, to be written below a root.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NodeFile {
-    /// Path from the root, without a leading slash.
     pub path: String,
-    /// Content. May hold secrets.
+    /// The content. May hold secrets.
     pub bytes: Vec<u8>,
     /// Permissions; links have none.
     pub mode: u32,
-    /// File or link.
     pub kind: FileKind,
 }
 
 impl NodeFile {
-    /// A file of text.
     pub fn new(path: &str, mode: u32, text: impl Into<String>) -> Self {
         Self { path: path.to_owned(), bytes: text.into().into_bytes(), mode, kind: FileKind::File }
     }
 
-    /// A symbolic link to `target`, which need not be there.
+    /// A symbolic link to `target`, which need not exist.
     #[must_use]
     pub fn link(path: &str, target: &str) -> Self {
         Self { path: path.to_owned(), bytes: target.as_bytes().to_vec(), mode: 0o777, kind: FileKind::Link }

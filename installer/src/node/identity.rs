@@ -1,4 +1,4 @@
-//! The identity of a node: the machine id that stays with it although `/etc` starts fresh at every boot.
+//! The identity of a node: the machine id that stays with it although `/etc` is new at every boot.
 
 use std::fmt;
 use std::io;
@@ -14,13 +14,13 @@ use base::files;
 pub struct MachineId(String);
 
 impl MachineId {
-    /// Enough of it to tell nodes apart in a name.
+    /// Enough of it to distinguish nodes in a name.
     #[must_use]
     pub fn short(&self) -> &str {
         &self.0[..8]
     }
 
-    /// The id that is kept beside the document at `config`; `None` where there is none.
+    /// The id beside the document at `config`; `None` if there is none.
     pub fn beside(config: &Path) -> Result<Option<Self>> {
         let path = config.with_file_name("machine-id");
         match std::fs::symlink_metadata(&path) {

@@ -1,5 +1,5 @@
-//! The container images that came with the node: whether every blob that its role needs is in containerd's
-//! content store, and is what its name says.
+//! The container images that came with the node: whether every blob that its role needs is in containerd's content store and
+//! matches its digest.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,49 +18,43 @@ use model::release::Release;
 /// Blobs of the preloaded images, counted by name; `installer images check` reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BlobCount {
-    /// How many the role's images have.
+    /// The number of blobs that the role's images have.
     pub expected: usize,
-    /// How many of these are in the content store.
+    /// The number of these in the content store.
     pub present: usize,
-    /// Whether the node pulls its images when it wants them, so that blobs may be missing.
+    /// Whether the node pulls its images on demand, so that blobs may be missing.
     pub deferred: bool,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Whether every blob is there, and none is damaged.
     pub complete: bool,
-    /// Whether the node pulls its images when it wants them: then blobs may be missing.
+    /// Whether the node pulls its images on demand: then blobs may be missing.
     pub deferred: bool,
-    /// Images that the role needs.
+    /// The number of images that the role needs.
     pub images: usize,
-    /// Distinct blobs that they have.
+    /// The number of distinct blobs that they have.
     pub blobs: usize,
-    /// How many of the blobs are there.
+    /// The number of blobs that are there.
     pub present: usize,
-    /// What is damaged, or missing without being deferred.
+    /// Blobs that are damaged, or missing without being deferred.
     pub faults: Vec<BlobFault>,
 }
 
-/// One blob that an image cannot use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BlobFault {
-    /// The blob.
     pub digest: Digest,
-    /// What is wrong with it.
     pub state: BlobState,
-    /// The images that need it.
     pub images: Vec<String>,
 }
 
-/// What can be wrong with a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlobState {
-    /// It is not there.
     Missing,
-    /// Its content is not what its name says.
+    /// Its content does not match its name.
     Damaged,
 }
 
@@ -82,7 +76,7 @@ fn blobs(release: &Release, role: Role) -> BTreeSet<Digest> {
     release.images_for(role).flat_map(|image| image.blobs.iter().copied()).collect()
 }
 
-/// How many of the role's blobs there are, and how many of them are in the store below `root`, by name only.
+/// The number of the role's blobs, and the number of those that are in the store below `root`, by name only.
 #[must_use]
 pub fn count(release: &Release, role: Role, root: &Path) -> (usize, usize) {
     let (blobs, store) = (blobs(release, role), Blobs::of(release, root));
@@ -90,8 +84,8 @@ pub fn count(release: &Release, role: Role, root: &Path) -> (usize, usize) {
     (blobs.len(), present)
 }
 
-/// Reads and hashes every blob that the role's images need, in the store below `root`. Where the node's images are
-/// deferred, a missing blob is no fault.
+/// Reads and hashes every blob that the role's images need, in the store below `root`. If the node's images are deferred, a
+/// missing blob is no fault.
 pub fn check(
     release: &Release,
     role: Role,

@@ -14,12 +14,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// How often to look for it.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// What to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// An ext4 file system; `plain` where programs and devices on it must have no effect.
+    /// An ext4 file system; `plain` if programs and devices on it must have no effect.
     Ext4 { device: PathBuf, plain: bool },
-    /// A directory that is seen at a second place.
+    /// A directory that appears at a second place.
     Bind(PathBuf),
     /// An overlay: changes to `lower` go to `upper`; `work` is on the file system of `upper`.
     Overlay { lower: PathBuf, upper: PathBuf, work: PathBuf },
@@ -27,13 +26,11 @@ pub enum Source {
 
 /// What a boot needs of the machine.
 pub trait Mounter {
-    /// Waits until the device is there; an error when it does not come.
+    /// Waits until the device exists; an error if it does not appear.
     fn wait_for(&mut self, device: &Path) -> Result<()>;
-    /// Mounts `source` at the directory `target`.
     fn mount(&mut self, source: &Source, target: &Path) -> Result<()>;
 }
 
-/// The machine that this process runs on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemMounter;
 

@@ -1,10 +1,10 @@
-//! Which devices multipathd takes: `/etc/multipath.conf`. Its unit starts only where there is such a file.
+//! Which devices multipathd takes: `/etc/multipath.conf`. Its unit starts only if there is such a file.
 
 use super::files::{NOTE, NodeFile};
 use model::config::os::{MultiPathDevice, MultiPathLists};
 use model::config::{ExternalStorage, MultiPath};
 
-/// The file, where the document wants multipathd.
+/// The file, if the document enables multipathd.
 pub(super) fn file(storage: &ExternalStorage) -> Option<NodeFile> {
     storage.enabled.then(|| {
         let text = match &storage.multi_path_config {
@@ -12,7 +12,7 @@ pub(super) fn file(storage: &ExternalStorage) -> Option<NodeFile> {
             Some(MultiPath::Only(devices)) => only(devices),
             Some(MultiPath::Lists(lists)) => of_lists(lists),
         };
-        // The cluster's own volumes come over iSCSI and are no business of multipathd.
+        // The cluster's own volumes come over iSCSI and are not for multipathd.
         let own = section(
             "blacklist",
             "    device {\n        vendor \"IET\"\n        product \"VIRTUAL-DISK\"\n    }\n",
@@ -25,7 +25,7 @@ pub(super) fn file(storage: &ExternalStorage) -> Option<NodeFile> {
     })
 }
 
-/// Everything is left alone but these: exceptions are stronger than the list (multipath.conf(5)).
+/// Everything is left alone but these: exceptions have precedence over the list (multipath.conf(5)).
 fn only(devices: &[MultiPathDevice]) -> String {
     let all = "    device {\n        vendor \".*\"\n        product \".*\"\n    }\n";
     section("blacklist", all) + &section("blacklist_exceptions", &of_devices(devices))

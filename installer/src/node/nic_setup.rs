@@ -1,8 +1,8 @@
-//! What a running node does about the network cards that its document names: it completes the record of their addresses,
-//! finds each card under the name that it has on this machine, and has every login say which are missing.
+//! The network cards that a running node's document names: the node completes the record of their addresses, finds each card
+//! under the name that it has on this machine, and shows at every login which are missing.
 //!
-//! In the initrd, where the document is applied first, cards may still be missing or have other names. So a unit calls
-//! [`settle`] once more before NetworkManager starts.
+//! In the initrd, where the document is applied first, cards may still be missing or have other names. So a unit calls [`settle`]
+//! again before NetworkManager starts.
 
 use std::path::Path;
 
@@ -20,8 +20,8 @@ use base::command::Runner;
 use base::files::Root;
 use model::config::{self, InstallConfig};
 
-/// Completes the record of the node at `root`, writes the profiles of its networks for the cards that it has, and tells
-/// logins what is missing. For the unit that runs at every boot; returns what is worth a line in its journal.
+/// Completes the record of the node at `root`, writes the profiles of its networks for the cards that it has, and shows at logins
+/// which are missing. For the unit that runs at every boot; returns lines for its journal.
 pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
     let document = below(root, DOCUMENT);
     let config = config::load(&document)?;
@@ -35,7 +35,7 @@ pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
     match remembered.keep_beside(&document) {
         Ok(false) => {}
         Ok(true) => notes.push("the addresses of the network cards are remembered".to_owned()),
-        // Without a record the node has its network all the same.
+        // Without a record the node has its network anyway.
         Err(error) => notes.push(format!("warning: the network cards are not remembered: {error:#}")),
     }
     let found = find(&config, &remembered, &present);
@@ -61,8 +61,7 @@ pub fn settle(root: &Path, runner: &dyn Runner) -> Result<Vec<String>> {
     Ok(notes)
 }
 
-/// Has every login of the node at `root` say which cards of its document are missing, or take that back. Returns what it
-/// says.
+/// Shows at every login of the node at `root` which cards of its document are missing, or removes that. Returns the lines.
 pub fn show_missing(root: &Path, config: &InstallConfig, runner: &dyn Runner) -> Result<Vec<String>> {
     let missing_cards = Missing::on(root, config, &below(root, DOCUMENT));
     if missing::tell(root, missing_cards.as_ref(), for_console)? {
@@ -71,8 +70,8 @@ pub fn show_missing(root: &Path, config: &InstallConfig, runner: &dyn Runner) ->
     Ok(missing_cards.map(|missing| missing.lines()).unwrap_or_default())
 }
 
-/// Applies the document of the running node at `root` because a person has asked for it: the network cards that it names
-/// are remembered as they are now, and logins say which of them are missing.
+/// Applies the document of the running node at `root` because a person has asked for it: the network cards that it names are
+/// remembered as they are now, and logins show which of them are missing.
 pub fn apply_running(document: &Path, root: &Path, runner: &dyn Runner) -> Result<ApplyOutcome> {
     let config = config::load(document)?;
     let present = nics::scan(&root.join("sys"));
@@ -104,7 +103,7 @@ mod tests {
         root
     }
 
-    /// Puts the disk of the node into a machine with these cards.
+    /// Moves the disk of the node into a machine with these cards.
     fn board(root: &Path, cards: &[(&str, &str)]) {
         let net = root.join("sys/class/net");
         let _ = fs::remove_dir_all(&net);
@@ -116,7 +115,7 @@ mod tests {
         }
     }
 
-    /// As a boot does: the document is applied before names are final, then the cards are looked for.
+    /// Like a boot: the document is applied before names are final, then the cards are looked for.
     fn boot(root: &Path) -> Vec<String> {
         apply(&root.join("oem/node.yaml"), root).unwrap();
         settle(root, &Programs::default()).unwrap()

@@ -12,8 +12,7 @@ use model::release::Release;
 /// The release manifest that an install leaves on the node.
 pub const RELEASE: &str = "/oem/release.json";
 
-/// The release manifest of the node at `root`; [`Class::Hardware`] where there is none, for then this is no
-/// installed node.
+/// The release manifest of the node at `root`; [`Class::Hardware`] if there is none, because then this is no installed node.
 pub fn read(root: &Path) -> Result<Release> {
     let path = below(root, RELEASE);
     if !path.exists() {

@@ -1,5 +1,5 @@
-//! From a node document to files: a pure function. What depends on the image's own files (the accounts) is
-//! in [`super::accounts`], the network profile in [`super::network`].
+//! From a node document to files: a pure function. What depends on the image's own files (the accounts) is in
+//! [`super::accounts`], the network profiles in [`super::network`].
 
 use super::files::{NOTE, NodeFile};
 use super::identity::MachineId;
@@ -8,7 +8,7 @@ use crate::nics::Cards;
 use model::config::InstallConfig;
 use model::config::formats::access;
 
-/// The user that a person logs in as.
+/// The name of the login user.
 pub const USER: &str = "rancher";
 
 /// The files of a document, in a fixed order. The same arguments give the same bytes.
@@ -29,7 +29,7 @@ pub fn render(config: &InstallConfig, machine: Option<&MachineId>, cards: &Cards
     };
     let further = os.users.iter().map(|user| (&*user.name, &user.ssh_authorized_keys));
     for (user, keys) in std::iter::once((USER, &os.ssh_authorized_keys)).chain(further) {
-        // What is still to be fetched is for the installer.
+        // References are resolved by the installer only.
         let keys = keys.iter().filter(|key| access::remote_keys(key).is_none());
         lines(&format!("etc/ssh/authorized_keys.d/{user}"), NOTE, keys.map(ToString::to_string).collect());
     }
@@ -57,7 +57,7 @@ pub(super) fn hostname(config: &InstallConfig, machine: Option<&MachineId>) -> O
 fn hosts(name: Option<&str>) -> NodeFile {
     let mut text = format!("{NOTE}127.0.0.1 localhost\n");
     if let Some(name) = name {
-        // The full name first, as hosts(5) wants, then its first label.
+        // The full name first, as hosts(5) requires, then its first label.
         let short = name.split('.').next().filter(|short| *short != name);
         let alias = short.map(|short| format!(" {short}")).unwrap_or_default();
         text.push_str(&format!("127.0.1.1 {name}{alias}\n"));
@@ -66,8 +66,8 @@ fn hosts(name: Option<&str>) -> NodeFile {
     NodeFile::new("etc/hosts", 0o644, text)
 }
 
-/// The login user administers the node, also from programs that log in with a key and know no password; so does
-/// each user of whom the document says it.
+/// The login user may use sudo without a password, because programs that log in with a key know none; so may each user for whom
+/// the document says so.
 fn sudo_rule(config: &InstallConfig) -> NodeFile {
     let further = config.os.users.iter().filter(|user| user.sudo).map(|user| &*user.name);
     let rules: String = std::iter::once(USER)
@@ -77,7 +77,7 @@ fn sudo_rule(config: &InstallConfig) -> NodeFile {
     NodeFile::new("etc/sudoers.d/90-nqrust", 0o440, format!("{NOTE}{rules}"))
 }
 
-/// sshd takes the first value it reads for each setting, and Debian's own file includes this directory first.
+/// sshd uses the first value it reads for each setting, and Debian's own file includes this directory first.
 fn login(config: &InstallConfig) -> NodeFile {
     let os = &config.os;
     let some = os.password.is_some() || os.users.iter().any(|user| user.password.is_some());

@@ -1,7 +1,7 @@
-//! After its install a node tells the server of its fleet how it comes into its cluster, until it is ready there.
+//! After its install a node reports to its fleet server how it joins its cluster, until it is ready there.
 //!
-//! The install leaves [`FILE`] beside the node document. It is removed as soon as the server has heard that the node is ready,
-//! or wants to hear nothing more of this deployment.
+//! The install leaves [`FILE`] beside the node document. It is removed as soon as the server knows that the node is ready, or no
+//! longer wants reports of this deployment.
 
 use crate::inventory::read_identity;
 use std::path::{Path, PathBuf};
@@ -18,21 +18,19 @@ use model::config::redact::Secrets;
 use model::config::text::HttpUrl;
 use model::fleet::Node;
 
-/// A node that waits says at least so often that it still does.
+/// The longest time between two reports of a waiting node.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
 
-/// What a node says of itself.
+/// What a node reports of itself.
 #[derive(Debug)]
 pub struct About<'a> {
-    /// Its name.
     pub hostname: Option<&'a str>,
-    /// Name and version of what is installed.
     pub product: String,
-    /// What is taken out of what is told.
+    /// What is removed from its reports.
     pub secrets: &'a Secrets,
 }
 
-/// Speaks for a node.
+/// Reports for one node.
 #[derive(Debug)]
 pub struct NodeReporter {
     reporter: Reporter,
@@ -41,10 +39,10 @@ pub struct NodeReporter {
 }
 
 impl NodeReporter {
-    /// That of the node `observed` at `root`, as [`Self::of_node`] has it.
+    /// The reporter of the node `observed` at `root`, as in [`Self::of_node`].
     ///
     /// # Errors
-    /// The file cannot be read, or is none of ours.
+    /// The file cannot be read, or has another format.
     pub fn of_observed(observed: &ObservedNode, root: &Path, progress: &Progress) -> Result<Option<Self>> {
         let about = About {
             hostname: observed.name.as_deref(),
@@ -54,13 +52,13 @@ impl NodeReporter {
         Self::of_node(root, &about, progress)
     }
 
-    /// That of the node at `root`; none where its server has heard all that it wanted to, or there is no server.
-    /// `progress` hears of trouble with the server.
+    /// The reporter of the node at `root`; `None` if its server needs no more reports, or there is no server. `progress` receives
+    /// errors of the server.
     ///
     /// # Errors
-    /// The file cannot be read, or is none of ours.
+    /// The file cannot be read, or has another format.
     pub fn of_node(root: &Path, about: &About<'_>, progress: &Progress) -> Result<Option<Self>> {
-        // What is tried goes on until the node is ready, and a server may be away for long.
+        // Reports are sent until the node is ready, and a server may be away for long.
         let retry = ReportRetry {
             longest: Duration::from_secs(60),
             last: Duration::from_secs(600),
@@ -76,7 +74,7 @@ impl NodeReporter {
         }
         let what = || format!("reading {}", file.display());
         let kept = Handover::read(&file)?;
-        // What is wrong with it is not shown: it may hold a token.
+        // The error is not shown: it may contain a token.
         let url =
             kept.url.parse::<HttpUrl>().map_err(|_| anyhow::anyhow!("it names no URL")).with_context(what)?;
         let mut secrets = about.secrets.clone();
@@ -90,7 +88,7 @@ impl NodeReporter {
         Ok(Some(Self { reporter, file, last: None }))
     }
 
-    /// Tells what was seen of the node, where it is news or nothing was told for a while. Never waits.
+    /// Reports the state of the node, if it has changed or the last report was a while ago. Never waits.
     pub fn tell(&mut self, stages: &[Stage]) {
         let node = node(stages);
         let known =
@@ -101,8 +99,8 @@ impl NodeReporter {
         }
     }
 
-    /// Waits until the server has heard that the node is ready, for some minutes at most. A server that has not heard it
-    /// is told after the next start of the machine.
+    /// Waits until the server knows that the node is ready, for some minutes at most. Otherwise it is reported after the next
+    /// start of the machine.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -118,7 +116,6 @@ impl NodeReporter {
     }
 }
 
-/// Where the stages say that the node is.
 fn node(stages: &[Stage]) -> Node {
     match stages::current(stages) {
         Some(stage) => Node {

@@ -1,4 +1,4 @@
-//! Copies of directories from the image: whole or only what is missing, with modes, owners and links.
+//! Copies of directories from the image: complete or only what is missing, with modes, owners and links.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 
 use base::files::{self, Attributes, Directory, EntryKind, Owner};
 
-/// Copies what of `from` is missing in `to`; never changes what is there. A copy that was cut short is
-/// completed by the next one. Both must be directories; a missing `from` means nothing to copy.
+/// Copies what of `from` is missing in `to`; never changes what is there. An interrupted copy is completed by the next one. Both
+/// must be directories; a missing `from` means nothing to copy.
 pub fn missing(from: &Path, to: &Path) -> Result<()> {
     if !from.exists() {
         return Ok(());
@@ -20,11 +20,11 @@ pub fn missing(from: &Path, to: &Path) -> Result<()> {
     copy_children(from, &to, None)
 }
 
-/// Makes `to` a copy of the directory `from`, with `mode` for the directory itself and, where given, one
-/// owner for all; a missing `from` is an empty one. It appears under its name only when it is complete. Only root
-/// can change the directory that it appears in.
+/// Makes `to` a copy of the directory `from`, with `mode` for the directory itself and, if given, one owner for all; a missing
+/// `from` is an empty one. It appears under its name only when it is complete. Only root may be able to change the directory that
+/// it appears in.
 pub fn whole(from: &Path, to: &Path, owner: Option<Owner>, mode: u32) -> Result<()> {
-    // The name is always the same, so that what an interrupted copy left is found.
+    // The name is always the same, so that the leftovers of an interrupted copy are found.
     let temporary = sibling(to);
     let above = to.parent().unwrap_or(Path::new("/"));
     files::make_directory(above, 0o755)?;
@@ -49,7 +49,7 @@ pub fn whole(from: &Path, to: &Path, owner: Option<Owner>, mode: u32) -> Result<
     fs::rename(&temporary, to).with_context(|| format!("naming {}", to.display()))
 }
 
-/// A name beside `path` for what is not complete yet.
+/// A name beside `path` for an incomplete copy.
 fn sibling(path: &Path) -> PathBuf {
     let mut name = OsStr::new(".").to_owned();
     name.push(path.file_name().unwrap_or_default());
@@ -82,7 +82,7 @@ fn copy(from: &Path, to: &Directory, name: &OsStr, owner: Option<Owner>) -> Resu
     let kind = metadata.file_type();
     if kind.is_dir() {
         match there {
-            // A link or file that took the place of a directory is the node's own doing.
+            // A link or file in the place of a directory was put there on the node.
             Some(there) if there.kind != EntryKind::Directory => return Ok(()),
             Some(_) => {}
             None => {
@@ -99,7 +99,7 @@ fn copy(from: &Path, to: &Directory, name: &OsStr, owner: Option<Owner>) -> Resu
         let target = fs::read_link(from).with_context(what)?;
         to.link(name, &target, attributes.owner).with_context(what)
     } else if kind.is_file() {
-        // Before the rights of the file's owner are taken, who need not be able to read the image.
+        // Opened before switching to the file's owner, who may not be able to read the image.
         let mut image = File::open(from).with_context(what)?;
         to.replace(name, &attributes, |file| io::copy(&mut image, file).map(drop)).with_context(what)
     } else {

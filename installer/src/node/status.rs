@@ -1,4 +1,4 @@
-//! `installer status`: what this node is, which slot runs, what is mounted, and what is pending.
+//! The kernel's host name.
 
 use std::fmt;
 use std::path::Path;
@@ -21,49 +21,41 @@ use base::files;
 use model::boot::{Installed, Slot};
 use model::config::{self, Images};
 
-/// What a node is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// The product's name.
     pub product: String,
-    /// Its version.
     pub version: String,
-    /// The name that the kernel knows.
     pub hostname: String,
-    /// Part of the node in its cluster.
     pub role: &'static str,
-    /// What it is to its cluster.
     pub mode: &'static str,
-    /// The slot that runs; none where the command line is not that of an installed node.
+    /// The running slot; `None` if the command line is not that of an installed node.
     pub slot: Option<Slot>,
-    /// The places that last, and what is mounted there.
+    /// The persistent directories, and what is mounted there.
     pub mounts: Vec<MountedPlace>,
     /// The arrays of a mirrored system.
     pub arrays: Vec<ArrayStatus>,
     /// Whether the document differs from what was applied.
     pub pending: bool,
-    /// Blobs of the preloaded images.
     pub images: BlobCount,
-    /// Network cards that the document has and the machine has not; told of a node that runs.
+    /// Network cards of the document that are missing; only for a running node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_cards: Option<Missing>,
-    /// How far it is on its way into its cluster; empty where it has none, and for a node that does not run.
+    /// The stages of joining its cluster; empty for a node without a cluster or one that is not running.
     pub stages: Vec<Stage>,
     /// When it was ready in its cluster.
     pub ready: Option<Ready>,
 }
 
-/// One place of the persistent layout.
+/// One directory of the persistent layout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MountedPlace {
-    /// The directory.
     pub path: String,
-    /// The device or directory mounted there; none where nothing is.
+    /// The device or directory mounted there; `None` if nothing is.
     pub source: Option<String>,
 }
 
 impl Status {
-    /// Looks at the node whose root directory is `root`.
+    /// The status of the node whose root directory is `root`.
     pub fn gather(root: &Path) -> Result<Self> {
         let release = release::read(root)?;
         let document = below(root, DOCUMENT);
@@ -88,13 +80,13 @@ impl Status {
         })
     }
 
-    /// Adds what only a running node shows: missing network cards, and how far it is on its way into its cluster.
+    /// Adds what only a running node has: missing network cards, and the stages of joining its cluster.
     pub fn look(&mut self, root: &Path, runner: &dyn Runner) -> Result<()> {
         let document = below(root, DOCUMENT);
         self.missing_cards = Missing::on(root, &config::load(&document)?, &document);
         if let Some(subject) = ObservedNode::read(root)? {
             let stages = subject.look(root, runner);
-            // Only what the watching unit has seen has a time.
+            // Only stages that the watching unit recorded have a time.
             let before = readiness_watch::seen(root);
             self.stages = if before.is_empty() {
                 stages
@@ -110,7 +102,7 @@ fn proc_text(root: &Path, name: &str) -> Result<String> {
     files::read_text(&root.join("proc").join(name))
 }
 
-/// What is mounted at the places of the persistent layout, from the text of proc_pid_mountinfo(5).
+/// What is mounted at the persistent directories, from the text of proc_pid_mountinfo(5).
 fn places(mountinfo: &str) -> Vec<MountedPlace> {
     let source = |path: &str| {
         let line = mountinfo.lines().rev().find(|line| line.split(' ').nth(4) == Some(path))?;

@@ -9,10 +9,10 @@ use base::files::{Attributes, Owner, Root};
 use model::config::WriteFile;
 use model::config::encoding;
 
-/// What a file that says nothing else may: its owner reads and writes.
+/// The default mode: its owner reads and writes.
 const MODE: u32 = 0o600;
 
-/// Writes one file below `root` unless it is there already, and says whether it wrote. Names of owners are those of
+/// Writes one file below `root` unless it is there already, and returns whether it wrote. Names of owners are those of
 /// `accounts`; without an owner the file belongs to the user whose home it is in, else to root.
 pub(super) fn write(root: &Root, file: &WriteFile, accounts: &Accounts) -> Result<bool> {
     let bytes = encoding::decode(file).map_err(anyhow::Error::msg)?;

@@ -1,4 +1,4 @@
-//! A node as the files of its cluster are made for it: its part there, and the paths of its distribution.
+//! A node as its cluster files need it: its part in the cluster, and the paths of its distribution.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::machine_size::MachineSize;
 use crate::node::files::NodeFile;
 use model::config::{Distribution, InstallConfig, Mode, Role};
 
-/// What the node does in its cluster.
+/// The part of a node in its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClusterPart {
     /// Starts the cluster.
@@ -19,13 +19,12 @@ pub(super) enum ClusterPart {
     Agent,
 }
 
-/// What the files are made from.
+/// The input of the files.
 pub(super) struct ClusterNode<'a> {
     pub(super) config: &'a InstallConfig,
     pub(super) name: Option<&'a str>,
     pub(super) size: MachineSize,
     pub(super) part: ClusterPart,
-    /// Host of the cluster to join.
     pub(super) host: Option<String>,
 }
 
@@ -34,7 +33,6 @@ impl ClusterNode<'_> {
         self.config.kubernetes.distribution
     }
 
-    /// Where the distribution reads its configuration.
     pub(super) fn etc(&self, file: &str) -> String {
         format!("etc/rancher/{}/{file}", self.distribution().name())
     }
@@ -44,7 +42,6 @@ impl ClusterNode<'_> {
         format!("var/lib/rancher/{}/{file}", self.distribution().name())
     }
 
-    /// A manifest that the first server applies.
     pub(super) fn manifest(&self, name: &str, text: impl Into<String>) -> NodeFile {
         NodeFile::new(&self.state(&format!("server/manifests/{name}.yaml")), 0o600, text)
     }
@@ -55,19 +52,18 @@ impl ClusterNode<'_> {
     }
 }
 
-/// Where nodes ask to join: the port differs from that of the API with RKE2.
+/// Where nodes ask to join: RKE2 has another port for it than for the API.
 pub(super) fn supervisor(distribution: Distribution, host: &str) -> String {
     format!("https://{host}:{}", distribution.supervisor_port())
 }
 
-/// Host of the cluster to join.
 pub(super) fn joined(config: &InstallConfig) -> Option<String> {
     let url = config.server_url.as_ref().filter(|_| config.install.mode == Mode::Join);
     url.map(|url| url.host().to_owned())
 }
 
-/// What the node does; nothing in mode `install`, and where it is to join and is not told where: a server without that
-/// would start a cluster of its own.
+/// The part of the node; `None` in mode `install`, and if it is to join an unknown address: a server without one would start a
+/// cluster of its own.
 pub(super) fn part(config: &InstallConfig, joined: Option<&str>) -> Option<ClusterPart> {
     match (config.install.mode, config.install.role, joined) {
         (Mode::Install, _, _) | (Mode::Join, _, None) => None,

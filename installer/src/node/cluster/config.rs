@@ -11,7 +11,7 @@ use crate::node::files::NodeFile;
 use model::config::registries::{self, Registries};
 use model::config::{Cidr, Distribution, Method, Mode, Role, Secret};
 
-/// The audit policy's file; not in `config.yaml.d`, where it would be read as configuration.
+/// The file of the audit policy; not in `config.yaml.d`, where it would be read as configuration.
 const AUDIT: &str = "audit-policy.yaml";
 /// The taint that keeps everything but etcd's own helpers off a witness.
 const WITNESS: &str = "node-role.kubernetes.io/etcd=true:NoExecute";
@@ -34,7 +34,7 @@ pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
     files
 }
 
-/// What the node has in common with its cluster.
+/// The settings that are common to the cluster.
 fn cluster(node: &ClusterNode<'_>) -> Map<String, Value> {
     let config = node.config;
     let mut keys = Map::new();
@@ -79,7 +79,7 @@ fn cluster(node: &ClusterNode<'_>) -> Map<String, Value> {
 
 fn rke2(node: &ClusterNode<'_>, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
     put("cni", json!(["multus", "canal"]));
-    // The storage brings its own snapshot controller.
+    // The storage has its own snapshot controller.
     let disabled =
         ["rke2-snapshot-controller", "rke2-snapshot-controller-crd", "rke2-snapshot-validation-webhook"];
     put("disable", json!(disabled));
@@ -129,7 +129,6 @@ fn names(node: &ClusterNode<'_>) -> Vec<String> {
     names
 }
 
-/// What is the node's own.
 fn own(node: &ClusterNode<'_>) -> Map<String, Value> {
     let config = node.config;
     let mut keys = Map::new();
@@ -150,7 +149,7 @@ fn own(node: &ClusterNode<'_>) -> Map<String, Value> {
         put("node-taint", json!(taints));
     }
     put("kubelet-arg", json!(kubelet(node)));
-    // Virtual machines that are not root open block devices.
+    // Virtual machines that do not run as root open block devices.
     put("nonroot-devices", json!(true));
     keys
 }
@@ -169,7 +168,7 @@ fn labels(node: &ClusterNode<'_>) -> Vec<String> {
     labels.into_iter().map(|(key, value)| format!("{key}={value}")).collect()
 }
 
-/// Arguments that the node works out, each replaced by the document's of the same name, and then those.
+/// Computed arguments, each replaced by the document's of the same name, and then those.
 fn kubelet(node: &ClusterNode<'_>) -> Vec<String> {
     let given: Vec<&str> = node.config.kubernetes.kubelet_args.iter().map(|line| &**line).collect();
     let name = |argument: &str| argument.split('=').next().unwrap_or_default().to_owned();
@@ -185,8 +184,8 @@ fn kubelet(node: &ClusterNode<'_>) -> Vec<String> {
     own.chain(given.iter().map(|argument| (*argument).to_owned())).collect()
 }
 
-/// Who did what to which object, without the content of any request, which could be a secret; and nothing about what
-/// machines ask all the time.
+/// Who did what to which object, without the content of any request, which could be a secret; and without the requests that
+/// machines make all the time.
 fn audit_policy() -> Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",

@@ -1,4 +1,4 @@
-//! What the files of a node need to know about the machine itself.
+//! The properties of the machine that the files of a node depend on.
 
 use std::path::Path;
 
@@ -6,7 +6,6 @@ use anyhow::{Context, Result};
 
 use base::files;
 
-/// The size of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineSize {
     /// CPUs that the kernel runs on.
@@ -16,14 +15,14 @@ pub struct MachineSize {
 }
 
 impl MachineSize {
-    /// Reads them from proc(5), which is at `proc`.
+    /// Reads the size from proc(5), which is at `proc`.
     pub fn read(proc: &Path) -> Result<Self> {
         let text = |name: &str| files::read_text(&proc.join(name));
         Self::parse(&text("stat")?, &text("meminfo")?)
             .with_context(|| format!("reading CPUs and memory from {}", proc.display()))
     }
 
-    /// Makes sense of proc_stat(5) and proc_meminfo(5).
+    /// Parses proc_stat(5) and proc_meminfo(5).
     fn parse(stat: &str, meminfo: &str) -> Result<Self> {
         // `cpu` is the sum, `cpu0` and so on are the CPUs.
         let is_cpu = |line: &&str| {

@@ -1,10 +1,10 @@
-//! The node's part in its Kubernetes cluster: what RKE2 or K3s reads, a pure function of the node document, the node's
-//! name and the size of the machine.
+//! The node's part in its Kubernetes cluster: the files for RKE2 or K3s, a pure function of the node document, the node's name
+//! and the size of the machine.
 //!
-//! [`config`] is the distribution's own configuration, [`services`] decides which of its units runs, [`vip`] carries the
-//! virtual address, and [`objects`] are what the cluster's first node applies, beside what the OS image ships
-//! ([`shipped`](fn@shipped)). What is YAML to others is written as
-//! JSON: the same to their parsers, without YAML's surprises.
+//! [`config`] is the distribution's own configuration, [`services`] decides which of its units runs, [`vip`] runs kube-vip for
+//! the virtual address, and [`objects`] are what the cluster's first node applies, beside what the OS image ships
+//! ([`shipped`](fn@shipped)). YAML files for other programs are written as JSON: the same to their parsers, without YAML's
+//! surprises.
 
 mod cluster_node;
 mod config;
@@ -25,23 +25,21 @@ pub use self::shipped::shipped;
 use super::files::NodeFile;
 use model::config::{Distribution, InstallConfig, VipMode};
 
-/// A node as one of its cluster, for those who watch it come up.
+/// A node as a member of its cluster, for watching it come up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterMember {
-    /// The distribution that it runs.
     pub distribution: Distribution,
-    /// The unit of systemd that runs it.
     pub unit: &'static str,
     /// Whether it starts the cluster.
     pub first: bool,
     /// Whether it is a server of its cluster, a member of etcd.
     pub server: bool,
-    /// The host at which the cluster is found, where the document tells one.
+    /// The host of the cluster, if the document gives one.
     pub host: Option<String>,
 }
 
 impl ClusterMember {
-    /// The node of this document; `None` where nothing of a cluster is written for it.
+    /// The member of this document; `None` if no cluster files are written for it.
     #[must_use]
     pub fn of(config: &InstallConfig) -> Option<Self> {
         let joined = joined(config);
@@ -53,14 +51,13 @@ impl ClusterMember {
         Some(Self { distribution, unit, first, server, host: joined.or(vip) })
     }
 
-    /// The address of the distribution's own service on `host`.
     #[must_use]
     pub fn supervisor(&self, host: &str) -> String {
         supervisor(self.distribution, host)
     }
 }
 
-/// The virtual address of the cluster as the document tells it, in words.
+/// The virtual address of the cluster in the document, in words.
 #[must_use]
 pub fn vip_in_words(config: &InstallConfig) -> Option<String> {
     let install = &config.install;
@@ -72,7 +69,7 @@ pub fn vip_in_words(config: &InstallConfig) -> Option<String> {
     }
 }
 
-/// The files of a node's part in its cluster, sorted; none where it has no part.
+/// The cluster files of a node, sorted; empty if it has no part in a cluster.
 #[must_use]
 pub fn files(config: &InstallConfig, name: Option<&str>, size: MachineSize) -> Vec<NodeFile> {
     let host = joined(config);

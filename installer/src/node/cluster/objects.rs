@@ -1,8 +1,8 @@
 //! Objects that the first node of a cluster applies: settings, addons, values of charts, and manifests of the document.
 //!
-//! Each object has a file of its own: the distribution tries each file again until the cluster knows its kind, and
-//! one that is refused holds up no other. A file is applied again only when its content changes, and an object whose
-//! file is gone stays in the cluster.
+//! Each object has a file of its own: the distribution tries each file again until the cluster knows its kind, and a refused one
+//! does not delay the others. A file is applied again only when its content changes, and an object whose file is removed stays in
+//! the cluster.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::node::files::NodeFile;
 use crate::node::paths::DATA;
 use model::config::{Addon, Distribution, VipMode};
 
-/// The repository of charts that the hypervisor's cluster has inside.
+/// The repository of charts inside the hypervisor's cluster.
 const CHARTS: &str = "http://harvester-cluster-repo.cattle-system.svc/charts";
-/// The version of an addon's chart: whichever the repository has, which is the one that came with the image.
+/// The version of an addon's chart: any that the repository has, which is the one that came with the image.
 const ANY_VERSION: &str = ">=0.0.0-0";
-/// Namespaces that are there before any addon.
+/// Namespaces that exist before any addon.
 const EARLY: [&str; 2] = ["harvester-system", "kube-system"];
 
 /// An addon: its key in documents, its name, its namespace and its chart.
@@ -54,7 +54,7 @@ pub(super) fn files(node: &ClusterNode<'_>) -> Vec<NodeFile> {
         files.push(node.manifest(&format!("nqrust-setting-{name}"), text(&setting(name, &value))));
     }
     for (key, addon) in &config.install.addons {
-        // The names of addons have been checked against a list; a test holds it against the one here.
+        // The names of addons have been checked against a list; a test compares it with the one here.
         if let Some(known) = ADDONS.iter().find(|(known, ..)| known == key) {
             files.push(node.manifest(&format!("nqrust-addon-{}", known.1), objects(known, addon)));
         }
@@ -88,7 +88,7 @@ fn setting(name: &str, value: &str) -> Value {
     })
 }
 
-/// An addon, and its namespace where nobody else makes it.
+/// An addon, and its namespace if that does not exist yet.
 fn objects((_, name, namespace, chart): &Known, addon: &Addon) -> String {
     let object = json!({
         "apiVersion": "harvesterhci.io/v1beta1",
@@ -109,9 +109,9 @@ fn objects((_, name, namespace, chart): &Known, addon: &Addon) -> String {
     format!("{}---\n{}", text(&space), text(&object))
 }
 
-/// Values for the hypervisor's chart, which the image brings as the HelmChart `kube-system/harvester`.
+/// Values for the hypervisor's chart, which the image installs as the HelmChart `kube-system/harvester`.
 ///
-/// The chart knows the virtual address, but its own kube-vip does not carry it: two would answer for it.
+/// The chart knows the virtual address, but its own kube-vip must not answer for it too.
 fn hypervisor(node: &ClusterNode<'_>) -> Value {
     let install = &node.config.install;
     let mut storage = Map::new();

@@ -4,12 +4,11 @@ use super::machine_size::MachineSize;
 
 /// Pods that a node can run unless the document says otherwise.
 pub(super) const PODS: u32 = 200;
-/// From more pods than this on, the kubelet needs a fixed share on top.
+/// Above this number of pods, the kubelet needs a fixed share on top.
 const MANY_PODS: u32 = 110;
-/// Memory is reserved in steps, so that a kernel with a few pages more changes nothing.
+/// Memory in MiB is reserved in steps, so that a kernel with a few pages more changes nothing.
 const STEP: u64 = 256;
 
-/// What is reserved for one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     /// Thousandths of a CPU.
@@ -19,7 +18,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// As the kubelet's options take it.
+    /// The format of the kubelet's options.
     pub(super) fn option(self) -> String {
         format!("cpu={}m,memory={}Mi", self.cpu, self.memory)
     }
@@ -27,8 +26,8 @@ impl Share {
 
 /// The shares of the system and of the kubelet, two to three, on a machine of this size.
 ///
-/// CPU is as the reference product computes it. Memory is a share that falls with the size, the scale of the large
-/// clouds. Neither is more than half of the machine.
+/// CPU is as the reference product computes it. Memory is a share that falls with the size, the scale of the large clouds.
+/// Neither is more than half of the machine.
 pub(super) fn reserved(size: MachineSize, pods: u32) -> (Share, Share) {
     let cpu = cpu(size.cpus, pods).min(size.cpus.saturating_mul(500));
     let memory = memory(size.memory / STEP * STEP).min(size.memory / 2);
@@ -36,11 +35,11 @@ pub(super) fn reserved(size: MachineSize, pods: u32) -> (Share, Share) {
     (system, Share { cpu: cpu - system.cpu, memory: memory - system.memory })
 }
 
-/// 60m for the first CPU, 10m for the second, 5m each for two more, 2.5m for each further one, 400m where
-/// there are many pods; and twice that.
+/// 60m for the first CPU, 10m for the second, 5m each for two more, 2.5m for each further one, 400m for many pods; and twice
+/// that.
 fn cpu(cpus: u32, pods: u32) -> u32 {
     let from = |first: u32, last: u32| cpus.min(last).saturating_sub(first - 1);
-    // Doubled from the start, for half a thousandth is no number here.
+    // Doubled from the start, because the unit is a thousandth and one term is half of that.
     let twice = from(1, 1) * 120 + from(2, 2) * 20 + from(3, 4) * 10 + from(5, 4096) * 5;
     twice + if pods > MANY_PODS { 800 } else { 0 }
 }

@@ -1,13 +1,13 @@
-//! Which service of the distribution runs: its unit wanted at boot, the others masked.
+//! Which service of the distribution runs: its unit is enabled, the others are masked.
 //!
-//! Links do no harm where the image lacks the unit they name: systemd passes over what a target wants and nobody has.
+//! Links to units that the image lacks do no harm: systemd ignores missing units that a target wants.
 
 use super::cluster_node::{ClusterNode, ClusterPart};
 use crate::node::files::NodeFile;
 use model::config::{Distribution, Role};
 
-/// The node's password in its cluster is kept where `/etc`, which starts fresh at every boot, does not lose it:
-/// without it the cluster takes the node for another one of the same name and refuses it.
+/// The node's password in its cluster is kept outside `/etc`, which is new at every boot: without it the cluster takes the node
+/// for another one of the same name and refuses it.
 const PASSWORD: &str =
     "d /var/lib/rancher/node 0700 root root -\nL+ /etc/rancher/node - - - - /var/lib/rancher/node\n";
 

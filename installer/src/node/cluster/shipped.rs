@@ -1,5 +1,4 @@
-//! Manifests and charts that the OS image ships, which the first server of a cluster applies as it does those of the node
-//! document.
+//! Manifests and charts that the OS image ships, which the first server of a cluster applies like those of the node document.
 
 use std::fs;
 use std::path::Path;
@@ -12,13 +11,13 @@ use base::files;
 use model::config::InstallConfig;
 use model::os_image::SHIPPED_MANIFESTS;
 
-/// In front of every name: names of the document's manifests and of what is made of its other keys begin otherwise, and so
-/// do those of the distributions.
+/// The prefix of their names: the document's manifests, those made from its other keys, and those of the distributions have other
+/// prefixes.
 const PREFIX: &str = "image-";
-/// More than any file there has.
+/// In bytes; larger than any file there.
 const LARGEST: u64 = 64 << 20;
 
-/// The files by which the first server applies what the image below `root` ships, sorted. None for other nodes.
+/// The files by which the first server applies what the image below `root` ships, sorted. Empty for other nodes.
 pub fn shipped(config: &InstallConfig, root: &Path) -> Result<Vec<NodeFile>> {
     let directory = root.join(SHIPPED_MANIFESTS);
     if !starts_cluster(config) || !directory.is_dir() {

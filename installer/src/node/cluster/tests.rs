@@ -1,4 +1,4 @@
-//! Whole sets of files, for each part a node can have.
+//! Complete sets of files, for each part of a node.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const FACTS: MachineSize = MachineSize { cpus: 16, memory: 64 * 1024 };
 
-/// What the documents below have in common: everything that is the node's own.
+/// What the documents below have in common: the node's own settings.
 const NODE: &str = "\
 token: golden-token
 os:
@@ -27,7 +27,7 @@ install:
     vlan_id: 100
 ";
 
-/// What creates a cluster, beside the node's own.
+/// The settings that create a cluster.
 const CLUSTER: &str = r#"  mode: create
   role: management
   vip: 192.0.2.10

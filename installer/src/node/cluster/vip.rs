@@ -1,8 +1,8 @@
-//! The virtual address of the control plane: kube-vip as a static pod on every node that has one.
+//! The virtual address of the control plane: kube-vip as a static pod on every control plane node.
 //!
-//! One of these pods at a time, elected through the API, answers for the address in the management network (ARP). A
-//! fixed address is kube-vip's own; an address from DHCP belongs to a service of the cluster, for kube-vip asks a DHCP
-//! server, with a hardware address of choice, for services only.
+//! One of these pods at a time, elected through the API, answers for the address in the management network (ARP). A fixed address
+//! is kube-vip's own; an address from DHCP belongs to a service of the cluster, because kube-vip asks a DHCP server, with a
+//! chosen hardware address, for services only.
 
 use std::net::Ipv4Addr;
 
@@ -14,25 +14,25 @@ use crate::node::network::management_device;
 use model::config::VipMode;
 use model::os_image::VIP_IMAGE;
 
-/// Services of this class are for these pods; the hypervisor's own kube-vip leaves them alone, and these pods all others.
+/// Services of this class are for these pods; the hypervisor's own kube-vip ignores them, and these pods ignore all others.
 const CLASS: &str = "nqrust.io/cluster-vip";
-/// Where the pod finds its kubeconfig. At `/etc/kubernetes/admin.conf` kube-vip passes over the server that the file names and
-/// asks `kubernetes:6443` (`pkg/manager/manager.go` of 1.2.3), a name that this pod does not have.
+/// The kubeconfig inside the pod. At `/etc/kubernetes/admin.conf` kube-vip ignores the server that the file names and asks
+/// `kubernetes:6443` (`pkg/manager/manager.go` of 1.2.3), a name that this pod does not have.
 const KUBECONFIG: &str = "/etc/kube-vip/kubeconfig";
-/// What the pods elect one of themselves by. It is the same for both kinds of address, so that two nodes never answer
-/// at a time, not even where one of them was not told that the address is from DHCP.
+/// The lease of the pods' leader election. It is the same for both kinds of address, so that two nodes never answer at the same
+/// time, even if one of them does not know that the address is from DHCP.
 const LEASE: &str = "nqrust-vip";
 
 /// The virtual address.
 enum Vip<'a> {
     /// An address, or a name for one.
     Static(String),
-    /// From a DHCP server: the address to ask for, and the hardware address to ask with.
+    /// From a DHCP server: the address to request, and the hardware address of the request.
     Dhcp { address: Option<String>, mac: Option<&'a str> },
 }
 
-/// The address that the control plane has wherever it runs. The document of a node that joins need not repeat it: it is
-/// where the cluster is.
+/// The address that the control plane has on any node. The document of a joining node need not repeat it: it is the address of
+/// the cluster.
 fn vip_of<'a>(node: &'a ClusterNode<'_>) -> Option<Vip<'a>> {
     let install = &node.config.install;
     let given = install.vip.as_ref().map(Ipv4Addr::to_string);
@@ -88,10 +88,10 @@ fn environment(node: &ClusterNode<'_>, vip: &Vip<'_>) -> Vec<Value> {
         ("vip_retryperiod", "1"),
         ("vip_subnet", "32"),
         ("k8s_config_file", KUBECONFIG),
-        // The port that kube-vip takes otherwise belongs to the hypervisor's own.
+        // The default port of kube-vip is used by the hypervisor's own.
         ("prometheus_server", "127.0.0.1:2113"),
     ];
-    // Without it kube-vip takes the card of the default route.
+    // The default is the card of the default route.
     values.extend(device.as_deref().map(|device| ("vip_interface", device)));
     values.extend(match vip {
         Vip::Static(address) => [
@@ -117,8 +117,8 @@ fn environment(node: &ClusterNode<'_>, vip: &Vip<'_>) -> Vec<Value> {
     std::iter::once(name).chain(values).collect()
 }
 
-/// The service that an address from DHCP belongs to. The node that has the address answers on it itself, so no pod
-/// stands behind the service.
+/// The service that an address from DHCP belongs to. The node that has the address answers on it itself, so the service has no
+/// pods.
 fn service(address: Option<&str>, mac: Option<&str>) -> Value {
     let mut annotations = Map::new();
     let mut put = |key: &str, value: &str| annotations.insert(format!("kube-vip.io/{key}"), json!(value));

@@ -1,8 +1,8 @@
-//! Bringing changed profiles into effect on a running system, through NetworkManager's nmcli(1).
+//! Applying changed profiles on a running system, through NetworkManager's nmcli(1).
 //!
-//! What need not change goes on working: a device whose profile has another address only is told so in place (`nmcli
-//! device reapply`), so that a bridge keeps the ports of its virtual machines, and a network whose profiles are as they
-//! were is not touched. The profiles themselves are written by others.
+//! Unchanged parts keep working: a device whose profile only has another address is changed in place (`nmcli device reapply`), so
+//! that a bridge keeps the ports of its virtual machines, and a network with unchanged profiles is not touched. The profiles
+//! themselves are written elsewhere.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,16 +14,16 @@ use super::{ANY, Chain, PROFILES, chains, profile_id};
 use base::command::{Invocation, Runner};
 use model::config::InstallConfig;
 
-/// How long a card may take: link, and what an 802.3ad partner needs.
+/// How long a card may take: link, and the negotiation of 802.3ad.
 const CARD: Duration = Duration::from_secs(30);
-/// Between two looks at a device.
+/// Between two checks of a device.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What nmcli says when NetworkManager has not answered for the 25 s of a call over D-Bus, and how often it is asked then.
-/// A machine whose processors are taken away for so long, as happens to virtual ones, must not fail an install by it.
+/// nmcli's message after NetworkManager has not answered for the 25 s of a D-Bus call, and the number of attempts. A virtual
+/// machine may get no processor time for so long, and an install must not fail because of it.
 const NO_ANSWER: &str = "Timeout was reached";
 const ATTEMPTS: usize = 4;
 
-/// What became of the profiles of a system, by their names.
+/// The changed profiles of a system, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     fresh: BTreeSet<String>,
@@ -31,8 +31,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Notes that the file at `path`, from the root, was written; `existed` tells whether there was another one. Only
-    /// profiles count.
+    /// Notes that the file at `path`, from the root, was written; `existed`: it replaced another one. Only profiles count.
     pub fn wrote(&mut self, path: &str, existed: bool) {
         let profile = Path::new(path).strip_prefix(PROFILES).ok().and_then(Path::file_stem);
         if let Some(name) = profile.and_then(|name| name.to_str()) {
@@ -41,14 +40,14 @@ impl Changes {
         }
     }
 
-    /// Says that every card of `config` is to be activated, whatever became of its profile: another profile may hold it.
+    /// Every card of `config` is to be activated, even with an unchanged profile: another profile may hold it.
     pub fn every_card(&mut self, config: &InstallConfig) {
         self.changed.extend(chains(config).into_iter().flat_map(|chain| chain.ports));
     }
 }
 
-/// Makes NetworkManager follow the profiles of `config` that have changed. What does not come up, a card without a cable
-/// for instance, is told to `note` and is no failure.
+/// Makes NetworkManager apply the changed profiles of `config`. A device that does not come up, a card without a cable for
+/// example, is a note and no failure.
 ///
 /// # Errors
 /// NetworkManager cannot be asked to read its profiles.
@@ -60,7 +59,7 @@ pub fn activate(
 ) -> Result<()> {
     runner.run(&Invocation::new("udevadm").args(["control", "--reload"]))?;
     nmcli(runner, &["general", "reload"])?;
-    // Profiles whose files are gone end with this, and the devices that they made.
+    // This ends the profiles of removed files, and the devices that they made.
     nmcli(runner, &["connection", "reload"])?;
     let active = nmcli(runner, &["-t", "-f", "NAME,DEVICE", "connection", "show", "--active"])?;
     let mut work = Work { changes, active: String::from_utf8_lossy(&active).into_owned(), runner, note };
@@ -71,15 +70,14 @@ pub fn activate(
     Ok(())
 }
 
-/// The first IPv4 address of a device, with the length of its prefix, once it has one; none if it has none after
-/// `timeout`.
+/// The first IPv4 address of a device, with the length of its prefix, once it has one; `None` after `timeout`.
 #[must_use]
 pub fn address_of(device: &str, runner: &dyn Runner, timeout: Duration) -> Option<String> {
     let until = Instant::now() + timeout;
     loop {
         let answer = nmcli(runner, &["-g", "IP4.ADDRESS", "device", "show", device]).unwrap_or_default();
         let address = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().trim().to_owned();
-        // Several of one device stand on one line.
+        // Several of one device are on one line.
         let address = address.split(" | ").next().unwrap_or_default().to_owned();
         if !address.is_empty() {
             return Some(address);
@@ -91,7 +89,7 @@ pub fn address_of(device: &str, runner: &dyn Runner, timeout: Duration) -> Optio
     }
 }
 
-/// Everything that is asked of NetworkManager here may be asked twice.
+/// Every request to NetworkManager here may be repeated.
 fn nmcli(runner: &dyn Runner, arguments: &[&str]) -> Result<Vec<u8>> {
     let ask = || runner.run(&Invocation::new("nmcli").args(arguments.iter().copied()));
     let mut answer = ask();
@@ -106,7 +104,7 @@ fn nmcli(runner: &dyn Runner, arguments: &[&str]) -> Result<Vec<u8>> {
 
 struct Work<'a> {
     changes: &'a Changes,
-    /// The profiles that are active and their devices, `PROFILE:DEVICE` a line.
+    /// The active profiles and their devices, `PROFILE:DEVICE` a line.
     active: String,
     runner: &'a dyn Runner,
     note: &'a mut dyn FnMut(String),
@@ -116,7 +114,7 @@ impl Work<'_> {
     fn chain(&mut self, chain: &Chain) {
         let mut anew = false;
         for (profile, device) in [&chain.bridge, &chain.bond] {
-            // The ports make the devices above them where there are none.
+            // The ports make the devices above them if they do not exist.
             anew = anew || self.changes.fresh.contains(profile) || !self.is_reapplied(profile, device);
         }
         for port in &chain.ports {
@@ -127,7 +125,7 @@ impl Work<'_> {
         }
         if let Some((profile, device)) = &chain.vlan {
             let made = self.changes.fresh.contains(profile);
-            // NetworkManager makes a new device itself once its bridge is there.
+            // NetworkManager makes a new device itself once its bridge exists.
             let stays = made || self.is_reapplied(profile, device);
             if stays && anew && !made {
                 self.up(&[profile]);
@@ -135,7 +133,7 @@ impl Work<'_> {
         }
     }
 
-    /// Tells a device of its changed profile; `false` if it had to be activated anew, which parts it from its ports.
+    /// Applies the changed profile of a device; `false` if it had to be activated again, which detaches its ports.
     fn is_reapplied(&mut self, profile: &str, device: &str) -> bool {
         if !self.changes.changed.contains(profile) || self.reapply(device) {
             return true;
@@ -157,7 +155,7 @@ impl Work<'_> {
         }
     }
 
-    /// The one profile of all cards, where the document names none.
+    /// The one profile of all cards, if the document names none.
     fn any_card(&mut self) {
         let profile = profile_id(super::MANAGEMENT, ANY);
         if !self.changes.changed.contains(&profile) {
@@ -176,7 +174,7 @@ impl Work<'_> {
         self.active.lines().filter_map(device).collect()
     }
 
-    /// Tells a card of its changed profile; `false` if none has it or it cannot change so, for being another card.
+    /// Applies the changed profile of a card; `false` if no card has it or it now belongs to another card.
     fn is_told(&self, port: &str) -> bool {
         let devices = self.devices(port);
         !devices.is_empty() && devices.iter().all(|device| self.reapply(device))
@@ -191,7 +189,7 @@ mod tests {
     use model::config::parse;
     use std::sync::Mutex;
 
-    /// A NetworkManager that refuses some commands, and what it was asked for.
+    /// A NetworkManager that refuses some commands, and the requests to it.
     #[derive(Default)]
     struct Manager {
         refuses: &'static str,
@@ -211,7 +209,7 @@ mod tests {
         }
     }
 
-    /// What is asked of NetworkManager, without the reloads at the beginning, when one document follows another.
+    /// The requests to NetworkManager, without the reloads at the beginning, when one document follows another.
     fn asked(before: &str, after: &str, refuses: &'static str) -> (Vec<String>, Vec<String>) {
         let [before, after] = [before, after].map(|text| parse(text, "f").unwrap());
         let known = files(&before, &Cards::default());
@@ -270,7 +268,7 @@ mod tests {
         assert_eq!(notes, ["warning: nqrust-mgmt-port1: refused"]);
     }
 
-    /// A NetworkManager that leaves the first calls without an answer.
+    /// A NetworkManager that does not answer the first calls.
     struct Slow(Mutex<usize>);
 
     impl Runner for Slow {
@@ -292,7 +290,7 @@ mod tests {
             assert_eq!(answer.is_ok(), good, "{unanswered}");
             assert_eq!(*slow.0.lock().unwrap(), 0);
         }
-        // Any other answer is final.
+        // Any other error is final.
         let manager = Manager { refuses: "reload", ..Manager::default() };
         nmcli(&manager, &["connection", "reload"]).unwrap_err();
         assert_eq!(manager.asked.into_inner().unwrap().len(), 1);

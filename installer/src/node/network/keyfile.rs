@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-/// Text in the keyfile format.
 #[derive(Default)]
 pub(super) struct Keyfile(pub(super) String);
 
@@ -23,8 +22,8 @@ impl Keyfile {
     }
 }
 
-/// A value as GLib's key files write it: backslashes, line breaks and tabs as escapes, and spaces at the
-/// beginning too, which would else be dropped.
+/// A value as GLib's key files write it: backslashes, line breaks and tabs as escapes, and also leading spaces, which would be
+/// dropped.
 fn escape(text: &str) -> String {
     let body = text.trim_start_matches(' ');
     let mut escaped = "\\s".repeat(text.len() - body.len());
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Undoes [`escape`] as GLib does.
+    /// The reverse of [`escape`], as in GLib.
     fn unescape(text: &str) -> String {
         let mut plain = String::new();
         let mut letters = text.chars();

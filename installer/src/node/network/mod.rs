@@ -1,9 +1,8 @@
 //! NetworkManager profiles of the node's networks.
 //!
-//! The cards of a network make a bond `NAME-bo`, also where there is only one; the bond is the port of a VLAN-aware
-//! bridge `NAME-br`, to which virtual machines are attached later; the node's own address is on the bridge, or on
-//! the VLAN device `NAME-br.ID`. The management network is called `mgmt`. Without a named card there is one profile
-//! for every wired card.
+//! The cards of a network form a bond `NAME-bo`, even a single one; the bond is the port of a VLAN-aware bridge `NAME-br`, to
+//! which virtual machines are attached later; the node's own address is on the bridge, or on the VLAN device `NAME-br.ID`. The
+//! management network is called `mgmt`. Without a named card there is one profile for every wired card.
 
 pub mod activate;
 mod keyfile;
@@ -20,19 +19,19 @@ use model::config::network::{HashPolicy, LacpRate, NetworkMethod};
 use model::config::rules::prefix_length;
 use model::config::{BondOptions, InstallConfig, Interface, ManagementInterface, Method, Network};
 
-/// The namespace of the profiles' UUIDs: a number drawn once, so that a profile keeps its identity.
+/// The namespace of the profiles' UUIDs: a random constant, so that a profile keeps its identity.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6f0d_3a52_8f1b_4c7e_9d64_1b0c_57a2_e83d);
 
-/// What the profile of every wired card is called in its network.
+/// The name of the profile of every wired card in its network.
 const ANY: &str = "any";
 /// Where NetworkManager reads profiles, from the root.
 const PROFILES: &str = "etc/NetworkManager/system-connections";
-/// How often, in milliseconds, a bond looks at its links.
+/// The interval of a bond's link monitoring in milliseconds.
 const MIIMON: u32 = 100;
-/// NetworkManager's word for waiting for a DHCP server without end.
+/// NetworkManager's value for waiting for a DHCP server without end.
 const FOREVER: &str = "2147483647";
 
-/// One network, whichever part of the document it comes from.
+/// One network, from either part of the document.
 struct Plan<'a> {
     name: &'a str,
     cards: &'a [Interface],
@@ -51,8 +50,8 @@ enum Address {
     Static(Ipv4Addr, u8),
 }
 
-/// The profiles of the document's networks, and what they need beside them. `cards` tells by what each card that the
-/// document names is found.
+/// The profiles of the document's networks, and the files that they need. `cards` has the selector of each card that the document
+/// names.
 #[must_use]
 pub fn files(config: &InstallConfig, cards: &Cards) -> Vec<NodeFile> {
     let default = ManagementInterface::default();
@@ -68,7 +67,7 @@ pub fn files(config: &InstallConfig, cards: &Cards) -> Vec<NodeFile> {
     files
 }
 
-/// The same without those that the document writes itself.
+/// Like [`files`], without those that the document writes itself.
 #[must_use]
 pub fn own_files(config: &InstallConfig, cards: &Cards) -> Vec<NodeFile> {
     let written = |file: &NodeFile| {
@@ -77,7 +76,7 @@ pub fn own_files(config: &InstallConfig, cards: &Cards) -> Vec<NodeFile> {
     files(config, cards).into_iter().filter(|file| !written(file)).collect()
 }
 
-/// The device that has the node's address in the management network, where cards are named.
+/// The device with the node's address in the management network, if cards are named.
 #[must_use]
 pub fn management_device(config: &InstallConfig) -> Option<String> {
     let management = config.install.management_interface.as_ref()?;
@@ -88,11 +87,10 @@ pub fn management_device(config: &InstallConfig) -> Option<String> {
 struct Chain {
     /// Profile and device of the bridge.
     bridge: (String, String),
-    /// The same of the bond.
+    /// Profile and device of the bond.
     bond: (String, String),
-    /// The same of the VLAN that has the address, if one has.
+    /// Profile and device of the VLAN with the address, if there is one.
     vlan: Option<(String, String)>,
-    /// The profiles of the cards.
     ports: Vec<String>,
 }
 
@@ -117,7 +115,7 @@ fn profile_id(network: &str, role: &str) -> String {
     format!("nqrust-{network}-{role}")
 }
 
-/// The device that has the node's address in a network, where cards are named.
+/// The device with the node's address in a network, if cards are named.
 #[must_use]
 pub fn device(network: &str, vlan_id: u32) -> String {
     let bridge = format!("{network}-br");
@@ -159,7 +157,7 @@ fn of_network(network: &Network) -> Plan<'_> {
     }
 }
 
-/// The rules of the document see to it that a static network has both.
+/// The rules of the document guarantee both for a static network.
 fn address(ip: Option<Ipv4Addr>, mask: Option<Ipv4Addr>) -> Address {
     match (ip, mask.and_then(prefix_length)) {
         (Some(ip), Some(length)) => Address::Static(ip, length),
@@ -218,7 +216,7 @@ fn begin(
         keyfile.text("interface-name", device);
     }
     keyfile.text("autoconnect-priority", "100");
-    // A switch that starts later than the node is no reason to give up.
+    // A switch may start later than the node.
     keyfile.text("autoconnect-retries", "0");
     if let Some((whole, kind)) = part_of {
         keyfile.text("master", whole);
@@ -258,7 +256,7 @@ fn bond(plan: &Plan<'_>, cards: &Cards) -> NodeFile {
         }
     }
     if let Some(primary) = &options.primary {
-        // The kernel takes a name only.
+        // The kernel accepts only a name.
         keyfile.text("primary", cards.name(primary));
     }
     if let Some(rate) = options.lacp_rate {
@@ -318,7 +316,7 @@ fn vlan(plan: &Plan<'_>, id: u32) -> NodeFile {
     end(plan, "vlan", keyfile)
 }
 
-/// One profile for every wired card, where the document names none.
+/// One profile for every wired card, if the document names none.
 fn any_card(plan: &Plan<'_>) -> NodeFile {
     let mut keyfile = begin(plan, ANY, "ethernet", None, None);
     // NM_CONNECTION_MULTI_CONNECT_MULTIPLE: every wired card may use the profile at the same time.
@@ -372,14 +370,13 @@ fn addresses(keyfile: &mut Keyfile, plan: &Plan<'_>) {
     keyfile.text("method", if plan.is_management() { "auto" } else { "disabled" });
 }
 
-/// NetworkManager makes a DHCP profile for every other card of its own accord; a node has what its document
-/// says and nothing else.
+/// By default NetworkManager makes a DHCP profile for every other card; a node has only the profiles of its document.
 fn settings() -> NodeFile {
     NodeFile::new("etc/NetworkManager/conf.d/10-nqrust.conf", 0o644, "[main]\nno-auto-default=*\n")
 }
 
-/// Bonds and bridges take the hardware address of a card, to which DHCP servers give addresses. By its default
-/// udev would give them addresses made from the machine id (systemd.link(5), `MACAddressPolicy=`).
+/// Bonds and bridges take the hardware address of a card, to which DHCP servers give addresses. By its default udev would give
+/// them addresses made from the machine id (systemd.link(5), `MACAddressPolicy=`).
 fn inherit_hardware_addresses() -> NodeFile {
     let text = "[Match]\nOriginalName=*-bo *-br\n\n[Link]\nMACAddressPolicy=none\n";
     NodeFile::new("etc/systemd/network/80-nqrust.link", 0o644, text)
@@ -441,7 +438,7 @@ mod tests {
         };
         let config = parse(document, "f").unwrap();
         let remembered = Remembered::default().after(&config, &[nic("ens3", 3), nic("ens4", 4)]);
-        // Another board: the second card is called otherwise, the first was replaced by one of the same name.
+        // Another board: the second card has another name, the first was replaced by one of the same name.
         let cards = Cards::of(&config, &remembered, &[nic("ens3", 7), nic("enp9s0", 4)]);
         let replaced = profile_with(document, "mgmt-port0", &cards);
         assert!(
@@ -454,7 +451,7 @@ mod tests {
             "{renamed}"
         );
         assert!(profile_with(document, "mgmt-bond", &cards).contains("primary=enp9s0\n"));
-        // In the initrd nothing is known of names.
+        // In the initrd, names are unknown.
         let early = Cards::of(&config, &remembered, &[]);
         let port = profile_with(document, "mgmt-port0", &early);
         assert!(

@@ -1,5 +1,5 @@
-//! A change of the networks: checked with the whole document, told value by value, and what of it a cluster does not
-//! take without trouble. Pure.
+//! A change of the networks: checked with the whole document, its differences value by value, and its consequences for a cluster.
+//! Pure.
 
 use std::net::Ipv4Addr;
 
@@ -10,22 +10,19 @@ use base::failure::{Class, Failure};
 use model::config::sources::{Document, Kind, combine};
 use model::config::{Diagnostic, InstallConfig, Invalid, Method, Role};
 
-/// What is said of keys that are no networks.
+/// The message for keys that are no networks.
 const OTHERS: &str = "only `install.management_interface`, `install.networks` and `os.dns_nameservers` are changed on trial; \
                       other keys are changed in the node document and applied";
 
-/// Other networks for a node, checked.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The document as it is.
     pub before: InstallConfig,
-    /// The document as it would be.
     pub after: InstallConfig,
-    /// What the checks say about it without refusing it.
+    /// Warnings of the checks.
     pub remarks: Vec<Diagnostic>,
 }
 
-/// What of the running node a change touches.
+/// The parts of the running node that a change affects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AffectedNode {
     /// The IPv4 addresses that the node has.
@@ -34,18 +31,18 @@ pub struct AffectedNode {
     pub keeps_etcd: bool,
 }
 
-/// Something that a cluster does not take without trouble.
+/// A problem that a change makes in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Concern {
-    /// What, and what follows from it.
+    /// The problem and its consequence.
     pub text: String,
-    /// Whether somebody has to say that it shall be so all the same.
+    /// Whether the user has to accept it explicitly.
     pub grave: bool,
 }
 
 impl Change {
-    /// The change of the document `text` by `part`, which has keys of the networks only, each as a whole. `names` are what
-    /// messages call the two. All mistakes come in one error ([`Class::Invalid`]).
+    /// The change of the document `text` by `part`, which has keys of the networks only, each replaced as a whole. `names` are
+    /// the names of the two in messages. All mistakes are in one error ([`Class::Invalid`]).
     pub fn read(text: &str, part: &str, names: (&str, &str)) -> anyhow::Result<Self> {
         let document = Document::yaml(Kind::File, names.0, text);
         let part = Document::yaml(Kind::File, names.1, part).part(&KEYS, OTHERS);
@@ -66,7 +63,7 @@ impl Change {
         Networks::of(&self.before).differences(&Networks::of(&self.after))
     }
 
-    /// What the node's cluster does not take without trouble; nothing for a node without one.
+    /// The problems for the node's cluster; empty for a node without one.
     #[must_use]
     pub fn concerns(&self, present: &AffectedNode) -> Vec<Concern> {
         let Some(member) = ClusterMember::of(&self.before) else { return Vec::new() };
@@ -102,7 +99,7 @@ impl Change {
         concerns
     }
 
-    /// Whether the node's own address changes, or can.
+    /// Whether the node's own address changes, or may change.
     fn moves(&self, present: &AffectedNode) -> bool {
         let [before, after] = [&self.before, &self.after]
             .map(|config| config.install.management_interface.clone().unwrap_or_default());

@@ -1,19 +1,17 @@
-//! Changing the network of a running node on trial: unless somebody says within a time that it shall stay, the old
-//! network comes back by itself.
+//! Changing the network of a running node on trial: unless it is confirmed within a time limit, the old network is restored.
 //!
-//! The node document is replaced when the change is confirmed and not before, `/etc` starts fresh at every boot, and what
-//! is known of a trial is in memory: a machine that restarts or loses power during a trial comes up with its old network.
-//! While it runs, a timer of systemd brings the old one back, so that it does not matter whether the session lives that
-//! began the trial.
+//! The node document is replaced when the change is confirmed and not before, `/etc` is new at every boot, and the record of a
+//! trial is in memory: a machine that restarts or loses power during a trial comes up with its old network. During a trial, a
+//! timer of systemd restores the old one, so that the session that began the trial may end.
 //!
 //! | Module | What it does |
 //! |---|---|
-//! | [`networks`] | what of a document a trial changes; pure |
-//! | [`change`] | a change checked with the whole document, and what a cluster says to it; pure |
-//! | [`record`] | what is known of a trial, and of the last one that ended |
+//! | [`networks`] | the part of a document that a trial changes; pure |
+//! | [`change`] | a change checked with the whole document, and its consequences for a cluster; pure |
+//! | [`record`] | the record of a trial, and of the last one that ended |
 //! | [`run`] | beginning, setting up, confirming, reverting |
 //!
-//! `installer network` and the console of the node are the callers.
+//! The callers are `installer network` and the console of the node.
 
 pub mod change;
 pub mod networks;

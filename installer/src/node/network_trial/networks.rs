@@ -1,4 +1,4 @@
-//! The networks of a node document: what of it a trial changes.
+//! The networks of a node document: the part that a trial changes.
 
 use std::net::Ipv4Addr;
 
@@ -11,7 +11,7 @@ use model::config::{InstallConfig, ManagementInterface, Network};
 /// The keys of a document that make up its networks, as dotted paths.
 pub const KEYS: [&str; 3] = ["install.management_interface", "install.networks", "os.dns_nameservers"];
 
-/// What a document says of the node's networks.
+/// The networks of a document.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Networks {
@@ -24,7 +24,6 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// Those of a document.
     #[must_use]
     pub fn of(config: &InstallConfig) -> Self {
         Self {
@@ -42,15 +41,15 @@ impl Networks {
         config
     }
 
-    /// Puts them in the place of a document's.
+    /// Replaces the networks of a document.
     pub fn put_into(&self, config: &mut InstallConfig) {
         config.install.management_interface = self.management_interface.clone();
         config.install.networks = self.networks.clone();
         config.os.dns_nameservers = self.dns_nameservers.clone();
     }
 
-    /// The document of these networks, to be changed and tried: every one of [`KEYS`], but no management network where no
-    /// card is named for it.
+    /// The document of these networks, to be changed and tried: every one of [`KEYS`], but no management network if no card is
+    /// named for it.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         // Maps, lists, texts and numbers always serialise.
@@ -59,17 +58,17 @@ impl Networks {
 
     fn value(&self) -> Value {
         let mut install = json!({ "networks": self.networks });
-        // A group without cards would be a mistake, and nobody could try the document.
+        // A group without cards would be a mistake, and the document could not be tried.
         if let Some(management) = &self.management_interface {
             install["management_interface"] = json!(management);
         }
         json!({ "os": { "dns_nameservers": self.dns_nameservers }, "install": install })
     }
 
-    /// What another document says differently, in the order of its keys.
+    /// The values that differ in another document, in the order of its keys.
     #[must_use]
     pub fn differences(&self, after: &Self) -> Vec<Difference> {
-        // A management network that is not there is one of defaults.
+        // A missing management network is one of defaults.
         let whole = |networks: &Self| {
             let management_interface = Some(networks.management_interface.clone().unwrap_or_default());
             Self { management_interface, ..networks.clone() }.value()
@@ -91,7 +90,7 @@ impl Networks {
     }
 }
 
-/// A value as somebody would type it; none for what says nothing.
+/// A value as it is typed; `None` for an empty one.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -102,14 +101,14 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// One value that is another one than before.
+/// A value that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Dotted path.
     pub path: String,
-    /// What it was; none where there was no value.
+    /// The old value, if there was one.
     pub before: Option<String>,
-    /// What it shall be; none where there shall be no value.
+    /// The new value, if there is one.
     pub after: Option<String>,
 }
 

@@ -1,5 +1,4 @@
-//! What is known of a trial under way, and how the last one ended. Both are in memory and forgotten when the machine
-//! stops.
+//! The record of a trial, and how the last one ended. Both are in memory and are lost when the machine stops.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +12,7 @@ use base::digest::Digest;
 use base::failure::{Class, Failure};
 use base::files::{self, Attributes, Root};
 
-/// The trial under way, from the root. For root alone, as the profiles in it are.
+/// The current trial, from the root. Readable by root only, like the profiles in it.
 const TRIAL: &str = "run/nqrust/network-trial.json";
 /// The last one that ended, from the root.
 const LAST: &str = "run/nqrust/network-trial-last.json";
@@ -23,7 +22,7 @@ const LAST: &str = "run/nqrust/network-trial-last.json";
 pub struct Span(u64);
 
 impl Span {
-    /// What is usual.
+    /// The default.
     pub const USUAL: Self = Self(120);
 
     /// In seconds.
@@ -48,25 +47,23 @@ impl fmt::Display for Span {
     }
 }
 
-/// How far a trial is.
+/// The progress of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialState {
-    /// The new network is being set up.
     SettingUp,
-    /// The new network is set up, and waits for somebody to confirm it.
+    /// The new network is set up, and has to be confirmed.
     Running,
 }
 
-/// One of the files that a trial changes, as it is on one side of it.
+/// A file that a trial changes, as it is before or during the trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TrialFile {
     /// From the root.
     pub(super) path: String,
-    /// Permissions.
     pub(super) mode: u32,
-    /// Its content; none where there is no such file.
+    /// Its content; `None` if there is no such file.
     pub(super) text: Option<String>,
 }
 
@@ -78,26 +75,24 @@ pub(super) struct Side {
     pub(super) files: Vec<TrialFile>,
 }
 
-/// A trial under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Trial {
-    /// When it ends, in seconds since the machine started: the time of day can be set meanwhile.
+    /// When it ends, in seconds since the machine started: the time of day may be set meanwhile.
     pub(super) until: u64,
     pub(super) span: Span,
-    /// Digest of the document as the trial found it.
+    /// Digest of the document when the trial began.
     pub(super) document: Digest,
     /// Digest of the document that confirming writes.
     pub(super) confirmed: Digest,
     pub(super) before: Side,
     pub(super) after: Side,
     pub(super) state: TrialState,
-    /// What was noticed while the new network was set up.
+    /// Messages of setting up the new network.
     pub(super) notes: Vec<String>,
 }
 
 impl Trial {
-    /// The one under way on the node at `root`.
     pub(super) fn read(root: &Path) -> Result<Option<Self>> {
         read(&root.join(TRIAL))
     }
@@ -106,18 +101,16 @@ impl Trial {
         keep(root, TRIAL, &serde_json::to_string(self)?)
     }
 
-    /// Says that it is over.
     pub(super) fn end(root: &Path, ended: &Ended) -> Result<()> {
         keep(root, LAST, &serde_json::to_string(ended)?)?;
         Self::forget(root)
     }
 
-    /// Takes it away without a word.
     pub(super) fn forget(root: &Path) -> Result<()> {
         Root::open(root)?.remove(TRIAL).map(drop)
     }
 
-    /// The seconds that it has left.
+    /// The remaining seconds.
     pub(super) fn left(&self, root: &Path) -> Result<u64> {
         Ok(self.until.saturating_sub(uptime(root)?))
     }
@@ -129,7 +122,7 @@ impl Trial {
     }
 }
 
-/// Writes a file below `root` that is for root alone.
+/// Writes a file below `root` that only root can read.
 pub(super) fn keep(root: &Path, path: &str, text: &str) -> Result<()> {
     Root::open(root)?.write(path, text.as_bytes(), Attributes { mode: 0o600, owner: None }).map(drop)
 }
@@ -154,42 +147,34 @@ pub(super) fn uptime(root: &Path) -> Result<u64> {
     seconds.context("reading the time since the start from /proc/uptime")
 }
 
-/// A trial under way as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Now {
-    /// Seconds until the old network comes back.
+    /// Seconds until the old network is restored.
     pub left: u64,
-    /// How long the trial lasts in all.
     pub span: Span,
-    /// How far it is.
     pub state: TrialState,
-    /// What was noticed while the new network was set up; warnings say so.
+    /// Messages of setting up the new network; warnings are marked.
     pub notes: Vec<String>,
-    /// What is on trial.
+    /// The values on trial.
     pub differences: Vec<Difference>,
 }
 
-/// How a trial ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
-    /// Somebody confirmed it.
     Confirmed,
-    /// Somebody took it back.
     Reverted,
-    /// Nobody confirmed it in time.
+    /// It was not confirmed in time.
     Expired,
     /// The new network could not be set up.
     Failed,
 }
 
-/// A trial that is over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ended {
-    /// How it ended.
     pub how: How,
-    /// What was noticed; warnings say so.
+    /// Its messages; warnings are marked.
     pub notes: Vec<String>,
 }
 
@@ -205,20 +190,17 @@ impl fmt::Display for Ended {
     }
 }
 
-/// Where the node is with its trials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
     /// There was none since the machine started.
     #[default]
     None,
-    /// One is under way.
     Now(Now),
-    /// The last one is over.
     Ended(Ended),
 }
 
-/// Where the node at `root` is with its trials. Costs next to nothing.
+/// The state of the trials of the node at `root`. Cheap.
 pub fn standing(root: &Path) -> Result<Standing> {
     if let Some(trial) = Trial::read(root)? {
         return trial.now(root).map(Standing::Now);

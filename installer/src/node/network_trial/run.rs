@@ -1,7 +1,7 @@
 //! Beginning a trial, setting up its network, confirming and reverting it.
 //!
-//! The session that begins a trial may be cut off by it. So the new network is set up by a service of its own, and brought
-//! back by a timer that runs before anything is changed. Whoever changes something holds a lock.
+//! The session that begins a trial may be cut off by it. So the new network is set up by a service of its own, and the old one is
+//! restored by a timer that is started before anything is changed. Every change is made under a lock.
 
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
@@ -31,19 +31,18 @@ use base::failure::{Class, Classify, Failure, causes};
 use base::files::{self, Root};
 use model::config::{self, InstallConfig};
 
-/// The document that was replaced by the last change that was confirmed.
+/// The document that was replaced by the last confirmed change.
 pub const PREVIOUS: &str = "/oem/node.previous.yaml";
-/// Held by whoever changes something, from the root.
+/// The lock of every change, from the root.
 const LOCK: &str = "run/nqrust/network-trial.lock";
-/// The unit that brings the old network back, and the one that sets up the new one.
+/// The unit that restores the old network, and the one that sets up the new one.
 const TIMER: &str = "nqrust-network-trial";
 const SET_UP: &str = "nqrust-network-set-up";
-/// This program as units start it.
+/// The path of this program in units.
 const PROGRAM: &str = "/usr/bin/installer";
-/// How long the new network may take to have an address.
+/// How long the new network may take to get an address.
 const TIMEOUT: Duration = Duration::from_secs(45);
 
-/// The trials of a node.
 #[allow(missing_debug_implementations)]
 pub struct Trials<'a> {
     root: &'a Path,
@@ -51,23 +50,22 @@ pub struct Trials<'a> {
 }
 
 impl<'a> Trials<'a> {
-    /// Those of the node at `root`, whose programs `runner` runs.
+    /// The trials of the node at `root`, with `runner` for its programs.
     #[must_use]
     pub fn new(root: &'a Path, runner: &'a dyn Runner) -> Self {
         Self { root, runner }
     }
 
-    /// The change of this node's document by `part`; `name` is what messages call it.
+    /// The change of this node's document by `part`, which messages call `name`.
     pub fn change(&self, part: &str, name: &str) -> Result<Change> {
         Change::read(&self.text()?, part, (DOCUMENT, name))
     }
 
-    /// The node's document.
     pub fn config(&self) -> Result<InstallConfig> {
         config::load(&self.document())
     }
 
-    /// What of the running node a change can touch.
+    /// The parts of the running node that a change can affect.
     #[must_use]
     pub fn present(&self) -> AffectedNode {
         let ip = Invocation::new("ip").args(["-json", "-details", "address"]);
@@ -76,17 +74,17 @@ impl<'a> Trials<'a> {
         let lists = devices.iter().filter_map(|device| device["addr_info"].as_array()).flatten();
         let addresses: Vec<Ipv4Addr> =
             lists.filter_map(|address| address["local"].as_str()?.parse().ok()).collect();
-        // A node whose document says nothing of it may have been promoted.
+        // A node whose document does not say so may have been promoted.
         let etcd = |distribution| self.root.join("var/lib/rancher").join(distribution).join("server/db/etcd");
         AffectedNode { addresses, keeps_etcd: ["rke2", "k3s"].into_iter().any(|name| etcd(name).exists()) }
     }
 
-    /// Begins a trial: the timer first, then the service that sets up the new network; returns before that is done.
-    /// `accepted` says that a change of the address of a cluster's server is meant.
+    /// Begins a trial: the timer first, then the service that sets up the new network; returns before that is done. `accepted`:
+    /// the user accepts a changed address of a cluster's server.
     ///
     /// # Errors
-    /// [`Class::Invalid`] while another trial is under way, where nothing would change, while the document has changes
-    /// that are not applied, and for an address that was not accepted. Then nothing has been changed.
+    /// [`Class::Invalid`] during another trial, if nothing would change, if the document has changes that are not applied, and
+    /// for an address that was not accepted. Then nothing has been changed.
     pub fn begin(&self, change: &Change, span: Span, accepted: bool) -> Result<()> {
         let _lock = self.lock()?;
         refuse_during(self.root)?;
@@ -108,7 +106,6 @@ impl<'a> Trials<'a> {
         Ok(())
     }
 
-    /// What a trial of this change would do.
     fn plan(&self, change: &Change, span: Span) -> Result<Trial> {
         let text = self.text()?;
         let applied = Applied::read(self.root)?.unwrap_or_default();
@@ -129,7 +126,7 @@ impl<'a> Trials<'a> {
         }
         let gone = before.iter().filter(|kept| !holds(&new, &kept.path));
         let gone: Vec<_> = gone.map(|kept| TrialFile { text: None, ..kept.clone() }).collect();
-        // An apply that comes later, whatever becomes of the trial, has to know what is there.
+        // A later apply, however the trial ends, has to know the files.
         let record = applied.with(new.iter().map(|file| file.path.clone()))?;
         before.push(self.kept(&record)?);
         let after = new.into_iter().chain([record]).map(side).chain(gone).collect();
@@ -145,7 +142,7 @@ impl<'a> Trials<'a> {
         })
     }
 
-    /// What is at the place of `file` now.
+    /// The current content at the place of `file`.
     fn kept(&self, file: &NodeFile) -> Result<TrialFile> {
         let path = self.root.join(&file.path);
         if !path.exists() {
@@ -157,7 +154,7 @@ impl<'a> Trials<'a> {
     }
 
     fn start(&self, span: Span) -> Result<()> {
-        // One that was left behind has nothing more to do.
+        // A leftover timer has nothing more to do.
         self.stop(&format!("{TIMER}.timer"));
         let unit = |name: &str| {
             let unit = format!("--unit={name}");
@@ -176,8 +173,8 @@ impl<'a> Trials<'a> {
         self.runner.run(&forth).context("starting the service that sets up the new network").map(drop)
     }
 
-    /// Sets up the network on trial; for the service that [`Self::begin`] starts. If it cannot be set up, the old one
-    /// comes back at once.
+    /// Sets up the network on trial; for the service that [`Self::begin`] starts. If it cannot be set up, the old one is restored
+    /// at once.
     pub fn set_up(&self) -> Result<()> {
         let lock = self.lock()?;
         let Some(trial) = Trial::read(self.root)? else { return Err(none_under_way(self.root)) };
@@ -190,14 +187,14 @@ impl<'a> Trials<'a> {
         drop(lock);
         notes.extend(self.address(&trial));
         let _lock = self.lock()?;
-        // Somebody may have taken it back while there was a look for the address.
+        // It may have been reverted while this waited for the address.
         match Trial::read(self.root)?.filter(|now| now.until == trial.until) {
             Some(now) => Trial { state: TrialState::Running, notes, ..now }.write(self.root),
             None => Ok(()),
         }
     }
 
-    /// Whether the management network has an address, in a sentence; none where that has no device of its own.
+    /// Whether the management network has an address, in a sentence; `None` if it has no device of its own.
     fn address(&self, trial: &Trial) -> Option<String> {
         let device = management_device(&trial.after.networks.alone())?;
         let left = Duration::from_secs(trial.span.seconds() / 2);
@@ -210,8 +207,8 @@ impl<'a> Trials<'a> {
     /// Makes the network on trial that of the node: the document is replaced and applied.
     ///
     /// # Errors
-    /// [`Class::Invalid`] where no trial is under way, while its network is being set up, and where the document is
-    /// another one than when the trial began; the trial goes on then.
+    /// [`Class::Invalid`] if there is no trial, while its network is being set up, and if the document has changed since the
+    /// trial began; the trial goes on then.
     pub fn confirm(&self) -> Result<ApplyOutcome> {
         let _lock = self.lock()?;
         let Some(trial) = Trial::read(self.root)? else { return Err(none_under_way(self.root)) };
@@ -248,8 +245,8 @@ impl<'a> Trials<'a> {
         Ok(text)
     }
 
-    /// Brings the old network back. `expired` says that the time of the trial is over, and is for the timer: that of an
-    /// earlier trial changes nothing.
+    /// Restores the old network. `expired` is for the timer: the trial has reached its time limit. The timer of an earlier trial
+    /// changes nothing.
     pub fn revert(&self, expired: bool) -> Result<Ended> {
         if !expired && Trial::read(self.root)?.is_some() {
             self.stop(&format!("{SET_UP}.service"));
@@ -263,7 +260,7 @@ impl<'a> Trials<'a> {
             return Ok(nothing);
         }
         if Digest::of(self.text()?.as_bytes()) == trial.confirmed {
-            // Confirming was cut short after the document had been replaced.
+            // Confirming was interrupted after the document had been replaced.
             let ended = Ended { how: How::Confirmed, notes: Vec::new() };
             Trial::end(self.root, &ended)?;
             return Ok(ended);
@@ -284,7 +281,7 @@ impl<'a> Trials<'a> {
         Ok(ended)
     }
 
-    /// Puts the files of one side in place and makes NetworkManager follow them.
+    /// Puts the files of one side in place and makes NetworkManager apply them.
     fn switch(&self, side: &Side, notes: &mut Vec<String>) -> Result<()> {
         let mut changes = Changes::default();
         let root = Root::open(self.root)?;
@@ -305,7 +302,7 @@ impl<'a> Trials<'a> {
     }
 
     fn stop(&self, unit: &str) {
-        // One that does not run need not be stopped, and what it would do it finds done.
+        // A unit that is not running need not be stopped; if it starts later, it finds nothing to do.
         let _ = self.runner.run(&Invocation::new("systemctl").args(["stop", unit]));
     }
 
@@ -317,7 +314,7 @@ impl<'a> Trials<'a> {
         files::read_text(&self.document()).class(Class::Invalid, || "reading the node document".to_owned())
     }
 
-    /// Waits until nobody else changes anything.
+    /// Waits for other processes that change something.
     fn lock(&self) -> Result<File> {
         let file = Root::open(self.root)?.lock_file(LOCK)?;
         file.lock().with_context(|| format!("locking /{LOCK}"))?;
@@ -325,7 +322,7 @@ impl<'a> Trials<'a> {
     }
 }
 
-/// Refuses what must not be done while a trial is under way on the node at `root`.
+/// Refuses what must not be done during a trial on the node at `root`.
 pub fn refuse_during(root: &Path) -> Result<()> {
     let Some(trial) = Trial::read(root)? else { return Ok(()) };
     let what = format!("a change of the network is on trial, for another {} seconds", trial.left(root)?);
@@ -345,7 +342,7 @@ fn side(file: NodeFile) -> TrialFile {
     }
 }
 
-/// What is still to do for the cluster once the new network stays.
+/// What the user still has to do for the cluster once the new network stays.
 fn restart(before: &InstallConfig, trial: &Trial) -> Option<String> {
     let member = ClusterMember::of(before)?;
     let [old, new] = [&trial.before, &trial.after].map(|side| side.networks.management_interface.clone());

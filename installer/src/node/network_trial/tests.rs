@@ -1,4 +1,4 @@
-//! Trials on a directory, with programs that only note what they are asked for.
+//! Trials on a directory, with programs that only record their calls.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ const DOCUMENT: &str = "# kept by hand\nserver_url: https://192.0.2.10\ntoken: M
 const MOVED: &str = "install:\n  management_interface: {interfaces: [{name: a}], method: static, ip: 192.0.2.13, \
     subnet_mask: 255.255.255.0, gateway: 192.0.2.1}\n  networks: [{name: store, interfaces: [{name: b}]}]\n";
 
-/// A machine's programs: what they were asked for, and which commands they refuse.
+/// A machine's programs: their calls, and which commands they refuse.
 #[derive(Default)]
 struct Programs {
     asked: Mutex<Vec<String>>,
@@ -222,7 +222,7 @@ fn what_a_session_that_was_cut_off_left_half_done_is_put_back() {
     let node = Node::new(DOCUMENT);
     let before = node.files();
     node.begin(MOVED).unwrap();
-    // As much as was written when the machine's service was killed.
+    // The profiles that were written before the machine's service was killed.
     let profiles = node.root.path().join("etc/NetworkManager/system-connections");
     fs::write(profiles.join("nqrust-mgmt-bridge.nmconnection"), "half").unwrap();
     fs::write(profiles.join("nqrust-store-bond.nmconnection"), "half").unwrap();
@@ -237,7 +237,7 @@ fn a_machine_that_restarts_has_its_old_network_and_knows_of_no_trial() {
     let before = node.files();
     node.begin(MOVED).unwrap();
     node.trials().set_up().unwrap();
-    // As a boot does: nothing in memory, a fresh /etc, the document applied.
+    // Like a boot: nothing in memory, a new /etc, the document applied.
     fs::remove_dir_all(node.root.path().join("run")).unwrap();
     fs::remove_dir_all(node.root.path().join("etc")).unwrap();
     let fresh = image();

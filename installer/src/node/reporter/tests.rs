@@ -1,4 +1,4 @@
-//! Nodes that speak to a server on the loopback interface.
+//! Nodes that report to a server on the loopback interface.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -47,7 +47,7 @@ fn stages(state: StageState, detail: &str) -> Vec<Stage> {
     vec![stage(StageName::Network, StageState::Done, "an address"), stage(StageName::Ready, state, detail)]
 }
 
-/// What the server was told of the node, and by whom.
+/// The reports about the node, with their runs.
 fn told(server: &Server) -> Vec<(Uuid, Node)> {
     let mut told = Vec::new();
     for request in server.requests() {
@@ -119,7 +119,7 @@ fn a_node_speaks_again_after_its_next_start_where_its_server_was_away() {
     first.tell(&stages(StageState::Done, "ready"));
     first.conclude().unwrap();
     assert!(reporter_of(root.path(), LONG).is_some());
-    // One that has not become ready has more to tell, too.
+    // A node that has not become ready has more to report.
     let server = Server::new(&[Manner::Status(204)]);
     let (root, _) = node_of(&server);
     let mut waiting = reporter_of(root.path(), LONG).unwrap();

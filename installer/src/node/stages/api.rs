@@ -1,7 +1,7 @@
-//! The cluster's own word: whether it answers at its address, and what it says of this node.
+//! Questions to the cluster: whether it answers at its address, and the state of this node in it.
 //!
-//! The node asks as its kubelet does, with the kubelet's certificate, through the load balancer that the service keeps
-//! on the node; a kubelet may read the object of its own node (node authorizer of Kubernetes).
+//! The node asks like its kubelet, with the kubelet's certificate, through the load balancer that the service runs on the node; a
+//! kubelet may read the object of its own node (node authorizer of Kubernetes).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,33 +18,30 @@ use transfer::download::reason;
 
 /// For one question, in all.
 const LIMIT: Duration = Duration::from_secs(5);
-/// The most that an answer may have, in bytes; a node with thousands of images in its status has some hundred kilobytes.
+/// The largest answer in bytes; a node with thousands of images in its status has some hundred kilobytes.
 const MOST: u64 = 8 << 20;
 
-/// What the cluster says of the node.
+/// The state of the node in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Registration {
-    /// The node has nothing to ask with: the service has not got its certificates yet.
+    /// The service has not got its certificates yet, so the node cannot ask.
     NoCredentials,
-    /// Nobody answers, or not to the question.
+    /// There is no usable answer; the reason.
     Unknown(String),
     /// The cluster has no node of this name.
     Absent(String),
-    /// It has, and the node is not ready.
+    /// The node is registered and not ready.
     NotReady {
-        /// Name of the node.
         name: String,
         /// The condition's own message.
         why: String,
     },
-    /// It has, and the node is ready.
     Ready {
-        /// Name of the node.
         name: String,
     },
 }
 
-/// Asks whoever is there. The client is made once: the console of a node asks as long as the machine runs.
+/// A request without credentials. The client is made once: the console of a node asks as long as the machine runs.
 fn get(url: &str) -> reqwest::Result<Response> {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     let client = match CLIENT.get() {
@@ -57,8 +54,8 @@ fn get(url: &str) -> reqwest::Result<Response> {
     client.get(url).send()
 }
 
-/// Asks the distribution's own service at `url` whether it is there. Who it is does not matter here: it is told
-/// nothing, and the service of this node judges its certificate.
+/// Asks the distribution's own service at `url` whether it is there. Its certificate does not matter here: nothing secret is
+/// sent, and the service of this node checks it.
 pub(super) fn ping(url: &str) -> Result<(), String> {
     match get(&format!("{url}/ping")) {
         Ok(answer) if answer.status() == StatusCode::OK => Ok(()),
@@ -70,12 +67,12 @@ pub(super) fn ping(url: &str) -> Result<(), String> {
     }
 }
 
-/// Whether there is a page for people at `url`, or a way to one: an ingress without one answers 404.
+/// Whether there is a web page at `url`, or a redirect to one: an ingress without one answers 404.
 pub(crate) fn serves(url: &str) -> bool {
     get(url).is_ok_and(|answer| answer.status().is_success() || answer.status().is_redirection())
 }
 
-/// What the cluster says of the node `name`, asked with the kubelet's credentials at `kubeconfig` below `root`.
+/// The state of the node `name`, asked with the kubelet's credentials at `kubeconfig` below `root`.
 pub(super) fn node(root: &Path, kubeconfig: &str, name: &str) -> Registration {
     let path = below(root, kubeconfig);
     if !path.exists() {
@@ -130,7 +127,7 @@ fn told(path: &Path, error: &std::io::Error) -> String {
 
 /// The questions go to this node and its cluster, never through a proxy.
 fn builder() -> ClientBuilder {
-    // The provider is the process's; that it is set already is as good.
+    // The provider is global to the process; it does not matter if it is set already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().no_proxy().timeout(LIMIT).redirect(Policy::none())
 }
@@ -174,7 +171,7 @@ struct User {
     client_key: PathBuf,
 }
 
-/// The part of a Node object that tells whether it is ready.
+/// The part of a Node object that shows whether it is ready.
 #[derive(Deserialize)]
 struct Node {
     status: NodeStatus,

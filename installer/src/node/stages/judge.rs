@@ -1,4 +1,4 @@
-//! From what was seen of a node to its stages: a pure function.
+//! From the facts about a node to its stages: a pure function.
 
 use super::api::Registration;
 use super::facts::{NodeFacts, ServiceFacts};
@@ -8,7 +8,6 @@ use crate::nics::{MANAGEMENT, Missing};
 use crate::node::cluster::ClusterMember;
 use crate::node::images::BlobCount;
 
-/// Judges what was seen.
 #[must_use]
 pub fn stages(member: &ClusterMember, facts: &NodeFacts) -> Vec<Stage> {
     let said = facts.service.as_ref().and_then(|service| known_errors::last_error(&service.said));
@@ -22,7 +21,7 @@ pub fn stages(member: &ClusterMember, facts: &NodeFacts) -> Vec<Stage> {
     };
     let service = service(member, facts.service.as_ref(), said.as_ref());
     let images = images(facts.images);
-    // What the service complains about is told where the node is stuck, which is after a service that runs.
+    // The service's own complaint belongs to the stage that the node is stuck in, which comes after a running service.
     let said = said.filter(|_| service.state == StageState::Done);
     let (registered, ready) = in_cluster(member, &facts.node, said);
     if member.first {
@@ -32,7 +31,7 @@ pub fn stages(member: &ClusterMember, facts: &NodeFacts) -> Vec<Stage> {
     }
 }
 
-/// A node without an address. It does not come by itself where a card of the management network is missing.
+/// A node without an address. Waiting does not help if a card of the management network is missing.
 fn no_address(why: &str, missing: Option<&Missing>) -> Stage {
     match missing.and_then(|missing| missing.of_network(MANAGEMENT)) {
         Some(cards) => Stage {
@@ -93,7 +92,7 @@ fn images(blobs: BlobCount) -> Stage {
     }
 }
 
-/// The two stages that only the cluster can tell of.
+/// The two stages that only the cluster knows.
 fn in_cluster(member: &ClusterMember, node: &Registration, said: Option<JoinTrouble>) -> (Stage, Stage) {
     let waits = |text: &str| Stage::new(StageName::Ready, StageState::Waiting, text);
     let registered = |name: &str| Stage::new(StageName::Registered, StageState::Done, format!("as {name}"));

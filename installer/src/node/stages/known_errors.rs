@@ -1,7 +1,7 @@
-//! What the services of RKE2 and K3s write into their journal, in words for the person who has to act.
+//! Messages that the services of RKE2 and K3s write into their journal, in words for the person who has to act.
 //!
-//! The messages are those of k3s `pkg/clientaccess`, `pkg/agent/config`, `pkg/cluster`, `pkg/etcd`, of rke2
-//! `pkg/bootstrap`, of etcd and of the kubelet. One that is not in the table is shown as it is.
+//! The messages are those of k3s `pkg/clientaccess`, `pkg/agent/config`, `pkg/cluster`, `pkg/etcd`, of rke2 `pkg/bootstrap`, of
+//! etcd and of the kubelet. One that is not in the table is shown as it is.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use model::config::diagnostic::HIDDEN;
 /// The longest message that is shown as it is, in characters.
 const LONGEST: usize = 300;
 
-/// Something that keeps a node from its cluster.
+/// A problem that keeps a node from joining its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JoinTrouble {
     /// What it is.
@@ -22,19 +22,17 @@ pub(super) struct JoinTrouble {
 }
 
 impl JoinTrouble {
-    /// One that may pass.
+    /// A problem that may pass.
     pub(super) fn passing(text: String) -> Self {
         Self { text, next: None, lasting: false }
     }
 }
 
-/// A known message.
 struct Known {
-    /// Each of these is part of it.
+    /// All of these are in the message.
     parts: &'static [&'static str],
-    /// What it means.
     text: &'static str,
-    /// What to do; empty where it passes by itself.
+    /// What to do; empty if it passes by itself.
     next: &'static str,
     /// Whether it stays until a person does something.
     lasting: bool,
@@ -57,7 +55,7 @@ const CLOCK: &str = "Set the clock right, on this node and on the servers; see `
 const REACH: &str =
     "Check `server_url`, that a server runs, and that the network lets the node through to it.";
 
-/// The first that fits counts: what is particular comes before what is general.
+/// The first match counts: specific messages come before general ones.
 const KNOWN: &[Known] = &[
     lasting(
         &["token CA hash does not match"],
@@ -139,7 +137,7 @@ const KNOWN: &[Known] = &[
     passing(&["context deadline exceeded"], "a server does not answer in time", REACH),
 ];
 
-/// The meaning of a message, if it is a known one, with the message behind it.
+/// The meaning of a message, if it is a known one, followed by the message.
 pub(super) fn known(message: &str) -> Option<JoinTrouble> {
     let known = KNOWN.iter().find(|known| known.parts.iter().all(|part| message.contains(part)))?;
     Some(JoinTrouble {
@@ -149,8 +147,8 @@ pub(super) fn known(message: &str) -> Option<JoinTrouble> {
     })
 }
 
-/// The error that tells most in the lines of a journal, oldest first: the last that a person has to do something
-/// about, else the last that is known, else the last that the service calls an error.
+/// The most useful error in the lines of a journal, oldest first: the last one that needs a person's action, else the last known
+/// one, else the last line of level error.
 pub(super) fn last_error(lines: &[String]) -> Option<JoinTrouble> {
     let said: Vec<Said> = lines.iter().map(|line| Said::parse(line)).collect();
     let known: Vec<JoinTrouble> = said.iter().rev().filter_map(|said| known(&said.message)).collect();
@@ -161,14 +159,12 @@ pub(super) fn last_error(lines: &[String]) -> Option<JoinTrouble> {
     })
 }
 
-/// One line of a journal.
 struct Said {
     message: String,
     error: bool,
 }
 
 impl Said {
-    /// Takes off what the formats of logrus and klog put around a message.
     fn parse(line: &str) -> Self {
         if let Some((_, rest)) = line.split_once(" msg=") {
             let level = |level: &str| line.contains(&format!("level={level} "));

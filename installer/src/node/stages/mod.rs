@@ -1,8 +1,8 @@
-//! How far a node has come on its way into its cluster: which stage it is in, since when, and the last error in words.
+//! The stages of a node that joins its cluster: which one it is in, since when, and the last error in words.
 //!
 //! [`observed_node`](mod@observed_node) gathers facts and [`stages`] judges them, as a pure function.
-//! [`readiness_watch`](mod@readiness_watch) does both until the node is ready, and keeps what it sees for
-//! `installer status` and for the consoles. Nothing here changes the cluster or stops anything on the node.
+//! [`readiness_watch`](mod@readiness_watch) does both until the node is ready, and records the stages for `installer status` and
+//! for the consoles. Nothing here changes the cluster or stops anything on the node.
 
 mod api;
 mod facts;

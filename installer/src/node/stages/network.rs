@@ -1,19 +1,19 @@
-//! Whether the management network has its address, from what iproute2 tells (`ip -json -details address`).
+//! Whether the management network has its address, from the output of iproute2 (`ip -json -details address`).
 
 use serde::Deserialize;
 
-/// What is wanted of the network.
+/// The expected network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WantedNetwork {
-    /// The device that has the address, where the document names cards.
+    /// The device with the address, if the document names cards.
     pub(super) device: Option<String>,
-    /// The bond below it, and how many cards the document gives it.
+    /// The bond below it, and the number of its cards in the document.
     pub(super) bond: Option<(String, usize)>,
     /// Whether a DHCP server gives the address.
     pub(super) dhcp: bool,
 }
 
-/// One device as `ip` tells of it.
+/// One device in the output of `ip`.
 #[derive(Debug, Deserialize)]
 struct Device {
     ifname: String,
@@ -22,7 +22,7 @@ struct Device {
     #[serde(default)]
     link_type: String,
     master: Option<String>,
-    /// There for devices that are not hardware.
+    /// Present for devices that are not hardware.
     linkinfo: Option<Info>,
     #[serde(default)]
     addr_info: Vec<Address>,
@@ -59,12 +59,11 @@ impl Device {
     }
 }
 
-/// What each card, and each device of the networks of these names, has: `DEVICE ADDRESS, ADDRESS`. Devices of pods are
+/// The addresses of each card, and of each device of the networks of these names: `DEVICE ADDRESS, ADDRESS`. Devices of pods are
 /// not the node's own.
 pub(crate) fn addresses(networks: &[&str], json: &[u8]) -> Vec<String> {
     let devices: Vec<Device> = serde_json::from_slice(json).unwrap_or_default();
     let own = |device: &&Device| {
-        // Bridges and bonds, with or without a VLAN: `mgmt-br`, `mgmt-br.100`, `storage-bo`.
         let made = |name: &&str| device.ifname.strip_prefix(name).is_some_and(|rest| rest.starts_with("-b"));
         device.is_card() || networks.iter().any(made)
     };
@@ -103,7 +102,7 @@ pub(super) fn judge(wanted: &WantedNetwork, json: &[u8]) -> Result<String, Strin
     })
 }
 
-/// What is wrong with the bond and its cards.
+/// The problem with the bond and its cards.
 fn below(wanted: &WantedNetwork, devices: &[Device]) -> Option<String> {
     let (bond, cards) = wanted.bond.as_ref()?;
     let ports: Vec<&Device> =

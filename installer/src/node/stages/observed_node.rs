@@ -1,4 +1,4 @@
-//! A node as its programs and its cluster tell of it. Gathers the facts: asks iproute2, systemd, the journal, the store and the cluster.
+//! Gathers the facts about a node: asks iproute2, systemd, the journal, the store and the cluster.
 
 use std::path::Path;
 use std::thread;
@@ -27,16 +27,15 @@ use model::release::Release;
 
 /// For one program.
 const LIMIT: Duration = Duration::from_secs(10);
-/// As much of a journal as is looked at, in lines.
+/// The number of journal lines that are read.
 const LINES: &str = "300";
-/// Older errors are those of a trouble that has passed.
+/// Older errors belong to problems that have passed.
 const RECENT: &str = "-5min";
 
-/// A node to look at.
 pub struct ObservedNode {
     /// The node as one of its cluster.
     pub member: ClusterMember,
-    /// Its name there.
+    /// Its name in the cluster.
     pub name: Option<String>,
     config: InstallConfig,
     release: Release,
@@ -50,7 +49,7 @@ impl std::fmt::Debug for ObservedNode {
 }
 
 impl ObservedNode {
-    /// The node at `root`; `None` where it has no cluster.
+    /// The node at `root`; `None` if it has no cluster.
     pub fn read(root: &Path) -> Result<Option<Self>> {
         let release = release::read(root)?;
         let document = below(root, DOCUMENT);
@@ -62,7 +61,7 @@ impl ObservedNode {
         Ok(Some(Self { member, name, config, release, secrets }))
     }
 
-    /// What the node is, in lines: its part, where its cluster is. The device of its address is the second value.
+    /// The node in lines: its part, the address of its cluster. The device of its address is the second value.
     #[must_use]
     pub fn describe(&self) -> (Vec<String>, Option<String>) {
         let Self { member, config, release, .. } = self;
@@ -75,23 +74,22 @@ impl ObservedNode {
         (lines, management_device(config))
     }
 
-    /// Name and version of what is installed.
     pub(in crate::node) fn product(&self) -> String {
         let Release { name, version, .. } = &self.release;
         format!("{name} {version}")
     }
 
-    /// What must not be told of the node.
+    /// What must be removed from reports.
     pub(in crate::node) fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// Has every login say which of the node's network cards are missing.
+    /// Shows at every login which of the node's network cards are missing.
     pub fn show_missing_cards(&self, root: &Path, runner: &dyn Runner) -> Result<()> {
         nic_setup::show_missing(root, &self.config, runner).map(drop)
     }
 
-    /// Where the node stands now. Takes some seconds where nobody answers.
+    /// The current stages of the node. Takes some seconds if a server does not answer.
     #[must_use]
     pub fn look(&self, root: &Path, runner: &dyn Runner) -> Vec<Stage> {
         let facts = thread::scope(|scope| {
@@ -132,7 +130,7 @@ impl ObservedNode {
         network::judge(&wanted, &json)
     }
 
-    /// Asks at the cluster's address; the first node, which may not know it, asks itself then.
+    /// Asks at the cluster's address; the first node, which may not know it, asks itself.
     fn server(&self) -> Result<String, String> {
         let url = |host: &str| self.member.supervisor(host);
         match &self.member.host {
@@ -158,7 +156,7 @@ impl ObservedNode {
         ]);
         let mut service = properties(&String::from_utf8_lossy(&runner.run(&show).ok()?));
         if service.active == "active" && matches!(node, Registration::Ready { .. }) {
-            // Nothing keeps the node from its cluster, and reading the journal is what costs most of a look.
+            // Nothing keeps the node from its cluster, and reading the journal is the most expensive part.
             return Some(service);
         }
         let mut journal = Invocation::new("journalctl").limit(LIMIT).args([
@@ -175,14 +173,14 @@ impl ObservedNode {
         if service.active != "failed" {
             journal = journal.args(["--since", RECENT]);
         }
-        // Without a journal the state of the unit is told all the same.
+        // Without a journal the state of the unit is used anyway.
         let said = runner.run(&journal).unwrap_or_default();
         service.said = String::from_utf8_lossy(&said).lines().map(str::to_owned).collect();
         Some(service)
     }
 }
 
-/// What `systemctl show` prints: one `NAME=VALUE` a line.
+/// The output of `systemctl show`: one `NAME=VALUE` a line.
 fn properties(text: &str) -> ServiceFacts {
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
@@ -206,7 +204,7 @@ pub(in crate::node) mod tests {
     use std::fs;
     use std::sync::Mutex;
 
-    /// Answers like the programs of a node that has an address and whose service says `said`.
+    /// Answers like the programs of a node that has an address and whose service logs `said`.
     #[derive(Default)]
     pub(in crate::node) struct Programs {
         pub(in crate::node) said: &'static str,

@@ -1,5 +1,5 @@
-//! Watches the node until it is ready, and keeps what it sees: for `installer status` in [`SEEN`], for the consoles
-//! beside `/etc/issue`, and once the node is ready, for good in [`READY`].
+//! Watches the node until it is ready, and records the stages: for `installer status` in [`SEEN`], for the consoles beside
+//! `/etc/issue`, and once the node is ready, permanently in [`READY`].
 
 use std::path::Path;
 use std::thread;
@@ -16,36 +16,33 @@ use crate::node::paths::below;
 use base::command::Runner;
 use base::files::{self, Attributes, Root};
 
-/// What was seen last since the machine started.
+/// The last stages since the machine started.
 pub const SEEN: &str = "/run/nqrust/stages.json";
 /// When the node was ready, kept over restarts.
 pub const READY: &str = "/var/lib/nqrust/ready.json";
-/// What agetty(8) shows behind `/etc/issue`: the OS image has a link to it in `/etc/issue.d`. agetty does not look into
-/// `/run/issue.d` where there is an `/etc/issue`.
+/// What agetty(8) shows behind `/etc/issue`: the OS image has a link to it in `/etc/issue.d`. agetty does not read `/run/issue.d`
+/// if there is an `/etc/issue`.
 pub const ISSUE: &str = "/run/nqrust/issue";
-/// Between two looks, and the same when the node takes long.
+/// Between two observations, at first and when the node takes long.
 const PAUSES: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
-/// So many looks are made at the shorter pause.
+/// The number of observations with the shorter pause.
 const EAGER: u32 = 120;
 
 /// When a node was ready in its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// Its name there.
     pub name: String,
-    /// The cluster's address, where the document tells one.
+    /// The cluster's address, if the document gives one.
     pub cluster: Option<String>,
-    /// The distribution.
     pub distribution: String,
     /// When it was ready first, in RFC 3339.
     pub first: String,
-    /// When it was ready after the last start of the machine.
+    /// When it was ready after the last start of the machine, in RFC 3339.
     pub last: String,
 }
 
 impl Ready {
-    /// The record of the node at `root`.
     pub fn read(root: &Path) -> Result<Option<Self>> {
         let path = below(root, READY);
         if !path.exists() {
@@ -65,7 +62,7 @@ impl Ready {
             first: now.to_owned(),
             last: now.to_owned(),
         };
-        // A record that cannot be read is replaced.
+        // An unreadable record is replaced.
         let before = Self::read(root).ok().flatten().filter(|before| {
             (&before.name, &before.cluster, &before.distribution)
                 == (&ready.name, &ready.cluster, &ready.distribution)
@@ -76,14 +73,14 @@ impl Ready {
     }
 }
 
-/// What the watching unit saw last; nothing where it has not run since the machine started.
+/// The stages that the watching unit recorded last; empty if it has not run since the machine started.
 #[must_use]
 pub fn seen(root: &Path) -> Vec<Stage> {
     let text = files::read_text(&below(root, SEEN)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// The stages with the time since when each stands where it stands: as before, or since `now`.
+/// The stages, each with the time of its last change: as before, or `now`.
 #[must_use]
 pub fn carried(before: &[Stage], mut stages: Vec<Stage>, now: &str) -> Vec<Stage> {
     for stage in &mut stages {
@@ -93,20 +90,17 @@ pub fn carried(before: &[Stage], mut stages: Vec<Stage>, now: &str) -> Vec<Stage
     stages
 }
 
-/// One node that is watched.
 #[derive(Debug)]
 pub struct Watch<'a> {
-    /// The directory that stands for `/`.
     pub root: &'a Path,
-    /// The node.
     pub subject: &'a ObservedNode,
-    /// Whether to keep what is seen, for `status` and the consoles.
+    /// Whether to record the stages, for `status` and the consoles.
     pub record: bool,
 }
 
 impl Watch<'_> {
-    /// Looks until everything is done or `limit` has passed; tells each look to `tell`, and whether it saw something new.
-    /// Returns what was seen last.
+    /// Observes until everything is done or `limit` has passed; calls `tell` with each result, and whether it is new. Returns the
+    /// last result.
     pub fn run(
         &self,
         runner: &dyn Runner,
@@ -149,7 +143,7 @@ impl Watch<'_> {
     }
 }
 
-/// Writes a file below `root` that everybody may read.
+/// Writes a world-readable file below `root`.
 fn keep(root: &Path, path: &str, text: &str) -> Result<()> {
     Root::open(root)?.write(path, text.as_bytes(), Attributes { mode: 0o644, owner: None }).map(drop)
 }
@@ -160,12 +154,12 @@ pub fn time() -> String {
     format!("{:.0}", Timestamp::now())
 }
 
-/// What a console shows above its login: what the node is, one word for each stage, then the stage that the node is in.
+/// What a console shows above its login: the node, one word for each stage, then the stage that the node is in.
 fn issue(subject: &ObservedNode, stages: &[Stage], now: &str) -> String {
     let (lines, device) = subject.describe();
     let mut issue = for_console(&lines);
     if let Some(device) = device {
-        // agetty(8) puts the address there, and another one when it changes.
+        // agetty(8) inserts the address, and updates it when it changes.
         issue.push_str(&format!("Address: \\4{{{device}}} ({device})\n"));
     }
     issue + &escaped(&standing(stages, now))

@@ -1,4 +1,4 @@
-//! One stage on the way of a node into its cluster, and which of several it is in.
+//! One stage of a node that joins its cluster, and the current one of several.
 
 use std::fmt;
 
@@ -6,27 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use super::known_errors::JoinTrouble;
 
-/// One step on the way, in the order in which they come; for the first node of a cluster [`StageName::Server`] comes after
-/// [`StageName::Service`], which it is served by.
+/// The stages in the order in which they are reached; for the first node of a cluster [`StageName::Server`] comes after
+/// [`StageName::Service`], which serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StageName {
-    /// The management network has an address.
     Network,
-    /// The cluster answers at its address.
     Server,
-    /// The distribution's service runs.
     Service,
     /// The images of the role are in the store.
     Images,
-    /// The cluster knows the node.
     Registered,
-    /// The cluster says that the node is ready.
+    /// The cluster reports the node as ready.
     Ready,
 }
 
 impl StageName {
-    /// The name as it is printed.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -40,15 +35,14 @@ impl StageName {
     }
 }
 
-/// Where a stage stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StageState {
-    /// It is behind the node.
+    /// Reached.
     Done,
     /// It may come by itself.
     Waiting,
-    /// It does not come unless somebody does something.
+    /// It needs a person's action.
     Failed,
 }
 
@@ -62,16 +56,13 @@ impl StageState {
     }
 }
 
-/// One stage as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// Which.
     pub name: StageName,
-    /// Where it stands.
     pub state: StageState,
-    /// Since when it stands there, in RFC 3339; known to the unit that watches.
+    /// Time of its last change, in RFC 3339; known only to the watching unit.
     pub since: Option<String>,
-    /// What was seen, or the last error in words. Holds no secrets.
+    /// What was observed, or the last error in words. Holds no secrets.
     pub detail: String,
     /// What a person can do.
     pub next: Option<String>,
@@ -100,7 +91,6 @@ impl fmt::Display for Stage {
     }
 }
 
-/// Whether all of it is done.
 #[must_use]
 pub fn all_done(stages: &[Stage]) -> bool {
     stages.iter().all(|stage| stage.state == StageState::Done)
@@ -117,9 +107,8 @@ pub fn mark(stage: &Stage) -> String {
     format!("[{mark}] {}", stage.name.text())
 }
 
-/// The stage that the node is in: the network as long as there is none, because nothing else can be put right from afar
-/// without it and much of what fails later fails for want of it; then the first that has failed, else the first that is
-/// not done.
+/// The current stage: the network as long as there is none, because without it nothing else can be repaired remotely and much of
+/// what fails later fails because of it; then the first that has failed, else the first that is not done.
 #[must_use]
 pub fn current(stages: &[Stage]) -> Option<&Stage> {
     let network =

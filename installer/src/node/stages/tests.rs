@@ -1,4 +1,4 @@
-//! What is judged from which facts, and the questions to a cluster, which a TLS server of these tests answers.
+//! Which stages follow from which facts, and the questions to a cluster, which a TLS server of these tests answers.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -38,7 +38,7 @@ fn running() -> ServiceFacts {
     }
 }
 
-/// Everything is as it should be.
+/// A healthy node.
 fn good() -> NodeFacts {
     NodeFacts {
         network: Ok("mgmt-br has 192.0.2.11/24".into()),
@@ -187,7 +187,7 @@ fn serve(status: &'static str, body: String) -> String {
             let connection = rustls::ServerConnection::new(config.clone()).unwrap();
             let mut stream = BufReader::new(rustls::StreamOwned::new(connection, stream.unwrap()));
             let mut line = String::new();
-            // A client that does not like the certificate goes away.
+            // A client that rejects the certificate closes the connection.
             while stream.read_line(&mut line).is_ok_and(|count| count > 2) {
                 line.clear();
             }
@@ -199,7 +199,7 @@ fn serve(status: &'static str, body: String) -> String {
     url
 }
 
-/// A root with what a distribution leaves for the kubelet.
+/// A root with the kubelet's files of a distribution.
 fn credentials(server: &str) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let put = |path: &str, text: &str| {

@@ -1,5 +1,5 @@
-//! A user without any rights but those in the own home, against root who writes files there: the user's threads change
-//! the directory as fast as they can, ten thousand times over. None of it may reach a file outside of the home.
+//! A user without any rights except in the own home, against root who writes files there: the user's threads change the directory
+//! as fast as they can, ten thousand times over. None of it may affect a file outside of the home.
 
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::*;
 use crate::node::accounts::Accounts;
 
 const BOB: u32 = 1001;
-/// So many files are written, or removed, while the user's threads run.
+/// The number of files that are written, or removed, while the user's threads run.
 const ROUNDS: usize = 10_000;
 
 /// A directory that stands for `/` on a node that has a user bob, and what bob must not change.
@@ -51,15 +51,15 @@ impl Node {
         Root::open(self.place.path()).unwrap().with_homes(self.accounts.homes())
     }
 
-    /// Writes one of two versions of a file. What bob breaks of his own is no matter.
+    /// Writes one of two versions of a file. Damage to bob's own files does not matter.
     fn write(&self, root: &Root, file: &WriteFile, round: usize) -> bool {
         let content = format!("round {}", round % 2);
         let file = WriteFile { content: content.parse().unwrap(), ..file.clone() };
         super::super::write(root, &file, &self.accounts).unwrap_or(false)
     }
 
-    /// Does `work` [`ROUNDS`] times while each of `attacks` runs again and again with bob's rights. Says how often each
-    /// of them came to its end.
+    /// Runs `work` [`ROUNDS`] times while each of `attacks` runs again and again with bob's rights. Returns how often each of
+    /// them finished.
     fn under_attack(&self, attacks: &[&(dyn Fn() + Sync)], mut work: impl FnMut(usize)) -> Vec<usize> {
         let over = AtomicBool::new(false);
         let counts: Vec<_> = attacks.iter().map(|_| AtomicUsize::new(0)).collect();
@@ -82,7 +82,7 @@ impl Node {
         counts.into_iter().map(AtomicUsize::into_inner).collect()
     }
 
-    /// What is outside of the home is as it was.
+    /// The files outside of the home are unchanged.
     fn assert_untouched(&self) {
         let mut names: Vec<_> =
             fs::read_dir(self.at("etc")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -96,7 +96,7 @@ impl Node {
         }
     }
 
-    /// Without bob's doing the file is written and is bob's.
+    /// If bob does nothing, the file is written and is bob's.
     fn assert_written(&self, root: &Root, file: &WriteFile) {
         let path = self.at(file.path.trim_start_matches('/'));
         let _ = fs::remove_dir_all(self.at("home/bob/conf"));
@@ -115,11 +115,11 @@ fn a_temporary_name_that_a_user_swaps_for_a_link_reaches_no_other_file() {
     let (node, file) = (Node::new(), file("{path: /home/bob/app.conf, content: x, permissions: '0644'}"));
     let (root, home) = (node.root(), node.at("home/bob"));
     let shadow = Path::new("../../etc/shadow");
-    // The name that earlier versions took, foreseen.
+    // The name that earlier versions used is predictable.
     let foreseen = || {
         let _ = symlink(shadow, home.join(format!(".app.conf.{}.new", std::process::id())));
     };
-    // Whatever name shows up, seen.
+    // Any new name, as soon as it is seen.
     let seen = || {
         for entry in fs::read_dir(&home).into_iter().flatten().flatten() {
             if entry.file_name() != "app.conf" && symlink(shadow, home.join("link")).is_ok() {
@@ -169,7 +169,7 @@ fn a_directory_that_a_user_swaps_for_a_link_leads_nowhere() {
         let (link, conf) = (home.join("link"), home.join("conf"));
         let _ = renameat2(AT_FDCWD, &link, AT_FDCWD, &conf, RenameFlags::RENAME_EXCHANGE);
     };
-    // What root has just made is gone before root opens it, and something else is there.
+    // What root has just made is removed before root opens it, and replaced.
     let made = || {
         let _ = fs::rename(home.join("conf/new"), home.join("conf/gone"));
         let _ = symlink("../../../etc", home.join("conf/new"));
