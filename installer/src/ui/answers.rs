@@ -1,8 +1,8 @@
-//! What has been answered so far: values of the install configuration, each with where it comes from.
+//! The answers so far: values of the install configuration, each with its origin.
 //!
-//! Below the answers lies the configuration that the machine found, from a medium, a volume, a URL or the kernel command
-//! line. An answer that the present mode has no use for stays here and is left out of the document, so that nothing is
-//! lost by going back and forth. Whether a value will do is for [`config::check`] to say, as everywhere.
+//! Below the answers is the configuration that the machine found, from a medium, a volume, a URL or the kernel command line. An
+//! answer that the present mode does not use stays here and is left out of the document, so that nothing is lost by going back
+//! and forth. Values are judged by [`config::check`], as everywhere.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use model::config::rules::idle;
 use model::config::sources::{Combined, Entry, Kind};
 use model::config::{self, Diagnostic, InstallConfig, Method, Mode, Role, Severity};
 
-/// What diagnostics call the document.
+/// The name of the document in diagnostics.
 pub const NAME: &str = "answers on the console";
 
-/// What has been answered. Its `Debug` shows no value.
+/// The answers. Its `Debug` shows no value.
 #[derive(Clone, Default, PartialEq)]
 pub struct Answers {
     found: Value,
@@ -31,26 +31,23 @@ impl std::fmt::Debug for Answers {
     }
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerOrigin {
-    /// Somebody answered.
+    /// The user answered.
     Answered,
     /// A source of the machine.
     Found(Kind),
 }
 
-/// What the checks say about the answers.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The configuration, if there is no mistake.
     pub config: Option<InstallConfig>,
-    /// Every mistake and every warning.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Answers {
-    /// Nothing answered, on top of the configuration that was found.
+    /// No answers, on top of the configuration that was found.
     #[must_use]
     pub fn on(found: &Combined) -> Self {
         let value = encode::json(&found.config);
@@ -58,12 +55,11 @@ impl Answers {
         Self { found: value, origins: found.entries.iter().map(origin).collect(), given: BTreeMap::new() }
     }
 
-    /// Puts another configuration below the answers.
+    /// Replaces the configuration below the answers.
     pub fn found(&mut self, found: &Combined) {
         *self = Self { given: std::mem::take(&mut self.given), ..Self::on(found) };
     }
 
-    /// The value at a dotted path.
     #[must_use]
     pub fn value(&self, path: &str) -> Option<Value> {
         match self.given.get(path) {
@@ -72,7 +68,7 @@ impl Answers {
         }
     }
 
-    /// The same as text; a list is joined by commas.
+    /// The value as text; a list is joined by commas.
     #[must_use]
     pub fn text(&self, path: &str) -> String {
         match self.value(path) {
@@ -86,14 +82,14 @@ impl Answers {
         }
     }
 
-    /// Answers; `None` says that there shall be no value. The value that is there anyway is no answer.
+    /// Answers; `None` removes the value. A value equal to the found one is no answer.
     pub fn give(&mut self, path: &str, value: Option<Value>) {
         if self.value(path) != value {
             self.given.insert(path.to_owned(), value);
         }
     }
 
-    /// Where the value at a path comes from; none for a default, or where there is no value.
+    /// The origin of the value at a path; `None` for a default, or without a value.
     #[must_use]
     pub fn origin(&self, path: &str) -> Option<AnswerOrigin> {
         if self.given.contains_key(path) {
@@ -106,7 +102,7 @@ impl Answers {
         found.map(|(_, kind)| AnswerOrigin::Found(*kind))
     }
 
-    /// The configuration as far as it can be understood: an answer with a mistake is left out.
+    /// The valid part of the configuration: an answer with a mistake is left out.
     #[must_use]
     pub fn understood(&self) -> InstallConfig {
         let mut value = if self.found.is_null() { Value::Object(Map::new()) } else { self.found.clone() };
@@ -121,7 +117,7 @@ impl Answers {
         config
     }
 
-    /// The document: every value that has a use in the mode and role that have been answered.
+    /// The document: every value that is used in the answered mode and role.
     #[must_use]
     pub fn document(&self) -> Value {
         let mut value = if self.found.is_null() { Value::Object(Map::new()) } else { self.found.clone() };
@@ -137,8 +133,7 @@ impl Answers {
         value
     }
 
-    /// Holds the document against all rules. `whole` says that nothing more will be asked: what is missing is then a
-    /// mistake too.
+    /// Checks the document against all rules. `whole`: there are no more questions, so missing values are mistakes too.
     #[must_use]
     pub fn check(&self, whole: bool) -> Checked {
         let mut document = self.document();
@@ -154,7 +149,7 @@ impl Answers {
 }
 
 impl Checked {
-    /// What is said about the value at a path, or below it, or about the group `also`.
+    /// The diagnostics of the value at a path, or below it, or of the group `also`.
     pub fn about<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a Diagnostic> {
         let about = move |diagnostic: &&Diagnostic| {
             let rest = diagnostic.path.strip_prefix(path);
@@ -163,7 +158,7 @@ impl Checked {
         self.diagnostics.iter().filter(about)
     }
 
-    /// Says at a field what is wrong with it, and what somebody should know about it.
+    /// Shows the mistakes and warnings of a field at the field.
     pub fn tell(&self, field: &mut Field) {
         for said in self.about(&field.id).filter(|said| said.code != "clear-text-password") {
             let better = said.suggestion.as_ref().map(|better| format!("; try {better}"));
@@ -174,13 +169,12 @@ impl Checked {
     }
 }
 
-/// Whether a diagnostic is a mistake.
 #[must_use]
 pub fn is_mistake(diagnostic: &Diagnostic) -> bool {
     diagnostic.severity == Severity::Error
 }
 
-/// Paths that nobody is asked for in this mode, role and network, and that would only be in the way.
+/// Paths that are not asked for in this mode, role and network, and must not be in the document.
 fn unasked(config: &InstallConfig) -> Vec<&'static str> {
     let install = &config.install;
     let mut paths = Vec::new();
@@ -207,7 +201,7 @@ fn at<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |value, key| value.get(key))
 }
 
-/// Puts a value at a dotted path, or takes away what is there.
+/// Puts a value at a dotted path, or removes it.
 fn put(value: &mut Value, path: &str, given: Option<Value>) {
     let (key, rest) = match path.split_once('.') {
         Some((key, rest)) => (key, Some(rest)),
@@ -232,7 +226,7 @@ fn put(value: &mut Value, path: &str, given: Option<Value>) {
     }
 }
 
-/// Without values that are nothing, and groups that have none: what is left is what somebody would write.
+/// Without empty values, and groups that have none: what a person would write.
 fn prune(value: Value) -> Value {
     match value {
         Value::Object(map) => {

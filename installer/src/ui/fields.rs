@@ -1,4 +1,4 @@
-//! Fields for keys of the install configuration, made from the answers; and what stands in them, put back there.
+//! Fields for keys of the install configuration, made from the answers; and their values, put back there.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use model::config::shape::{self, Shape};
 const BONDS: [&str; 7] =
     ["active-backup", "802.3ad", "balance-rr", "balance-xor", "broadcast", "balance-tlb", "balance-alb"];
 
-/// Takes a field that is like any other of its kind.
+/// Takes the value of a field without special rules.
 pub(crate) fn take_plain(field: &Field, answers: &mut Answers) {
     match &field.kind {
         FieldKind::Secret(line) => take_secret(answers, &field.id, &line.text()),
@@ -20,7 +20,7 @@ pub(crate) fn take_plain(field: &Field, answers: &mut Answers) {
     }
 }
 
-/// The words of `key`, in the order in which its choice shows them.
+/// The values of `key`, in the order of its choice.
 fn words(id: &str) -> &'static [&'static str] {
     match id {
         "install.mode" => &["create", "join", "install"],
@@ -35,12 +35,12 @@ fn words(id: &str) -> &'static [&'static str] {
 
 pub(crate) fn take_word(answers: &mut Answers, id: &str, chosen: Option<usize>) {
     let Some(word) = chosen.and_then(|chosen| words(id).get(chosen)) else { return };
-    // The first is what holds without a word, where there can be none.
+    // The first option is the default, if the key may be absent.
     let nothing = chosen == Some(0) && (id == "install.vip_mode" || answers.value(id).is_none());
     answers.give(id, (!nothing).then(|| Value::from(*word)));
 }
 
-/// Text as the kind of value that the key has; nothing for no text.
+/// Stores text as the type of the key; an empty text removes the value.
 pub(crate) fn take_text(answers: &mut Answers, id: &str, text: &str) {
     let text = text.trim();
     let shape = id.split('.').try_fold(shape::install_config(), Shape::at);
@@ -66,19 +66,16 @@ fn take_secret(answers: &mut Answers, id: &str, text: &str) {
     }
 }
 
-/// A line for a key.
 pub(crate) fn line(answers: &Answers, id: &str, label: &str, usual: &str) -> Field {
     Field::line(id, label, &answers.text(id)).remark(remark(answers, id, usual))
 }
 
-/// A line for a key whose value is not seen.
 pub(crate) fn secret(answers: &Answers, id: &str, label: &str, usual: &str) -> Field {
     let answered = answers.origin(id) == Some(AnswerOrigin::Answered);
     let text = if answered { answers.text(id) } else { String::new() };
     Field::secret(id, label, &text).remark(remark(answers, id, usual))
 }
 
-/// A choice for a key.
 pub(crate) fn choice(answers: &Answers, id: &str, label: &str, options: Vec<Choice>) -> Field {
     let word = answers.text(id);
     let chosen = words(id).iter().position(|known| *known == word);
@@ -87,7 +84,7 @@ pub(crate) fn choice(answers: &Answers, id: &str, label: &str, options: Vec<Choi
     Field::choice(id, label, options, chosen.or(Some(0))).remark(remark)
 }
 
-/// Where a value comes from, or what happens without one.
+/// The origin of a value, or the default without one.
 pub(crate) fn remark(answers: &Answers, id: &str, usual: &str) -> Option<String> {
     match answers.origin(id) {
         Some(AnswerOrigin::Found(kind)) => Some(format!("from: {kind}")),

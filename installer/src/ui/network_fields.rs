@@ -12,8 +12,7 @@ use model::config::Method;
 const CARDS: &str = "install.management_interface.interfaces";
 const SERVERS: &str = "os.dns_nameservers";
 
-/// The questions, with the name servers also where a DHCP server gives the address: an install asks for them then on
-/// another screen.
+/// The fields, with the name servers also for DHCP: an install has them on another screen in that case.
 #[must_use]
 pub(crate) fn all_fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
     let mut fields = fields(answers, nics);
@@ -23,7 +22,7 @@ pub(crate) fn all_fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
     fields
 }
 
-/// Puts what stands in one of these fields into the answers.
+/// Puts the value of one of these fields into the answers.
 pub(crate) fn answer(field: &Field, answers: &mut Answers, nics: &[Nic]) {
     if !take(field, answers, nics) {
         take_plain(field, answers);
@@ -65,7 +64,7 @@ pub(crate) fn fields(answers: &Answers, nics: &[Nic]) -> Vec<Field> {
     fields
 }
 
-/// A number whose zero means nothing.
+/// A number; zero is shown as empty.
 fn optional(answers: &Answers, id: &str, label: &str, usual: &str) -> Field {
     let text = Some(answers.text(id)).filter(|text| text != "0").unwrap_or_default();
     let found = remark(answers, id, usual).filter(|_| !text.is_empty());
@@ -92,7 +91,7 @@ fn marked(answers: &Answers, nics: &[Nic]) -> Vec<bool> {
     nics.iter().map(|nic| cards.iter().any(|card| is(nic, card))).collect()
 }
 
-/// Takes the fields that are not like any other; says whether this was one.
+/// Takes the value of a field with special rules; returns whether this was one.
 pub(crate) fn take(field: &Field, answers: &mut Answers, nics: &[Nic]) -> bool {
     if field.id == CARDS {
         let now: Vec<usize> =
@@ -115,7 +114,7 @@ pub(crate) fn take(field: &Field, answers: &mut Answers, nics: &[Nic]) -> bool {
     false
 }
 
-/// Marks the first card with a link where nothing is marked: what most machines want.
+/// Marks the first card with a link if none is marked: right for most machines.
 pub(crate) fn suggest(answers: &mut Answers, nics: &[Nic]) {
     let linked = nics.iter().find(|nic| nic.carrier == Some(true)).or(nics.first());
     if let (None, Some(nic)) = (answers.value(CARDS).filter(|cards| cards != &json!([])), linked) {

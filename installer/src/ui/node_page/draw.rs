@@ -1,4 +1,4 @@
-//! A state as a picture; pure.
+//! Drawing a state; pure.
 
 mod network;
 
@@ -17,11 +17,10 @@ use crate::ui::toolkit::page::{Page, Tone};
 use crate::ui::toolkit::qr::Code;
 use crate::ui::toolkit::text::{self, wrapped};
 
-/// Columns of the names in front of what is told.
 const NAMES: usize = 10;
-/// A space at which no line breaks.
+/// A no-break space.
 const UNBROKEN: &str = "\u{a0}";
-/// Fewer columns than this beside a code are too few to read.
+/// A code is drawn only if this many columns remain beside it.
 const LEAST: u16 = 48;
 
 /// The keys of the node's page, before and after a login.
@@ -36,7 +35,7 @@ const UNLOCKED: &[(&str, &str)] = &[
     ("Q", "quit"),
 ];
 
-/// Draws the state; `time` is the time of day, for the title.
+/// `time` is the time of day, for the title.
 pub fn state(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     match &state.view {
         View::Node => node(state, time, frame, theme),
@@ -102,7 +101,7 @@ fn node(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     text::draw(frame, body, &rows, &mut state.node);
 }
 
-/// Draws the code of the management address at the right, if there is room; returns what is left.
+/// Draws the code of the management address at the right, if there is room; returns the remaining area.
 fn code(facts: &NodePageFacts, frame: &mut Frame<'_>, body: Rect, theme: Theme) -> Rect {
     let url = facts.cluster.as_ref().and_then(|cluster| cluster.management.as_deref());
     let Some(code) = url.and_then(Code::of) else { return body };
@@ -115,7 +114,7 @@ fn code(facts: &NodePageFacts, frame: &mut Frame<'_>, body: Rect, theme: Theme) 
     if code.draw(frame, place, theme) { Rect { width: left, ..body } } else { body }
 }
 
-/// What is told of a node, none of it wider than `width` columns; what matters most comes first.
+/// The facts about a node in rows of at most `width` columns; the most important come first.
 fn rows(facts: &NodePageFacts, width: usize, theme: Theme) -> Vec<(String, Style)> {
     let plain = Style::new();
     let mut table = Table { rows: Vec::new(), width };
@@ -174,7 +173,7 @@ impl Table {
         }
     }
 
-    /// Network cards that are not there, and those that are: before anything else, because nothing works without them.
+    /// Missing network cards, and the present ones: first of all, because nothing works without them.
     fn missing(&mut self, missing: &Missing, theme: Theme) {
         self.row(
             "MISSING",
@@ -203,7 +202,7 @@ impl Table {
         }
     }
 
-    /// How far the node is on its way into its cluster.
+    /// The stages of joining its cluster.
     fn standing(&mut self, stages: &[Stage], theme: Theme) {
         if stages.is_empty() {
             return self.row("State", "on its own: no cluster is configured", Style::new());
@@ -228,7 +227,7 @@ impl Table {
     }
 }
 
-/// The stage a node is in, without its detail.
+/// The current stage of a node, without its detail.
 fn told(stage: &Stage) -> String {
     let stands = if stage.state == Standing::Failed { "has failed" } else { "is waited for" };
     let since = stage.since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();

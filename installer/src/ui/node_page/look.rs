@@ -1,4 +1,4 @@
-//! This node: what it is, and what is done to it.
+//! This node: its facts, and its actions.
 
 use std::fmt::Write;
 use std::fs;
@@ -27,23 +27,22 @@ use model::config::redact::{Secrets, without_secrets};
 use model::config::sources::{Combined, Document, Kind, combine};
 use model::config::{self, InstallConfig};
 
-/// Where support bundles are kept; for root alone.
+/// Where support bundles are kept; readable by root only.
 pub const BUNDLES: &str = "/var/lib/nqrust/support";
-/// What messages call the networks that were typed.
+/// The name of the typed networks in messages.
 const ANSWERS: &str = "the answers";
 /// The largest support bundle that is kept in memory, in bytes.
 const LARGEST: u64 = 256 << 20;
 /// For one program.
 const LIMIT: Duration = Duration::from_secs(20);
-/// As much of the journal as is shown, in lines.
+/// The number of journal lines that are shown.
 const LINES: &str = "1000";
 
-/// The machine that this program runs on.
 #[allow(missing_debug_implementations)]
 pub struct ThisNode {
     root: PathBuf,
     runner: Box<dyn Runner>,
-    /// The names of the disks and what was told of them: a scan reads from each, so it is made when there are others.
+    /// The names of the disks and their descriptions: a scan reads from each disk, so it is repeated only for other disks.
     disks: Mutex<(Vec<String>, Vec<String>)>,
 }
 
@@ -54,7 +53,7 @@ impl Default for ThisNode {
 }
 
 impl ThisNode {
-    /// The node at `root`, whose programs `runner` runs.
+    /// The node at `root`, with `runner` for its programs.
     pub(super) fn new(root: &Path, runner: Box<dyn Runner>) -> Self {
         Self { root: root.to_owned(), runner, disks: Mutex::default() }
     }
@@ -69,7 +68,7 @@ impl ThisNode {
 
     fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();
-        // Where the document cannot be read, what is in it is not known to this program.
+        // If the document cannot be read, this program does not know its secrets either.
         self.config().iter().for_each(|config| secrets.add(config));
         secrets
     }
@@ -82,7 +81,6 @@ impl ThisNode {
         names
     }
 
-    /// The kernel's names of all network cards.
     fn cards(&self) -> Vec<String> {
         nics::scan(&self.root.join("sys")).into_iter().map(|nic| nic.name).collect()
     }
@@ -177,7 +175,7 @@ impl NodeControl for ThisNode {
             let path = self.collect(BUNDLES)?;
             return Ok(format!("It is in {}, for root alone.", path.display()));
         };
-        // The disks of the node may be what is broken: nothing of it touches them.
+        // The disks of the node may be broken: nothing here touches them.
         let path = self.collect(report::DIRECTORY)?;
         let content = files::read_at_most(&path, LARGEST);
         let _ = fs::remove_file(&path);
@@ -197,7 +195,7 @@ impl NodeControl for ThisNode {
     fn network(&self) -> Result<PresentNetwork> {
         let text = files::read_text(&below(&self.root, DOCUMENT))?;
         let found = combine(&[Document::yaml(Kind::File, DOCUMENT, text)])?;
-        // Every value is from the document, which need not be said of each.
+        // Every value is from the document, which need not be shown at each.
         let answers = Answers::on(&Combined { entries: Vec::new(), ..found });
         Ok(PresentNetwork { answers, nics: Inventory::scan(&self.roots())?.nics })
     }
@@ -220,7 +218,7 @@ impl NodeControl for ThisNode {
     }
 
     fn trial(&self) -> Standing {
-        // What cannot be read is no trial that this console could do something about.
+        // An unreadable record is no trial that this console could end.
         standing(&self.root).unwrap_or_default()
     }
 
@@ -235,7 +233,7 @@ impl NodeControl for ThisNode {
     }
 }
 
-/// The cluster of a node, by its document and by what answers.
+/// The cluster of a node, from its document and from the services that answer.
 fn cluster(config: &InstallConfig, member: &ClusterMember) -> Cluster {
     let host = member.host.as_deref();
     Cluster {

@@ -1,5 +1,5 @@
-//! The change of the network: questions with the present values filled in, then what changes; pure. The trial itself shows
-//! a page of its own.
+//! The change of the network: questions with the present values filled in, then the differences; pure. The trial itself has a
+//! page of its own.
 
 use std::collections::BTreeSet;
 
@@ -12,61 +12,50 @@ use crate::ui::toolkit::form::{Did, Field, FieldKind, Form};
 use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
 
-/// What has to be typed where a change is a grave matter.
+/// The word to type for a grave change.
 pub const WORD: &str = "change";
 
-/// What the questions begin with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PresentNetwork {
-    /// The node document, in which the present networks are.
+    /// The node document with the present networks.
     pub answers: Answers,
-    /// The node's network cards.
     pub nics: Vec<Nic>,
 }
 
-/// A change that can be tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// The networks.
     pub networks: Networks,
-    /// What becomes different, a value a text.
+    /// One value a text.
     pub differences: Vec<String>,
-    /// What somebody should know before.
+    /// What the user should know before.
     pub warnings: Vec<String>,
-    /// Whether somebody has to say that it shall be so all the same.
+    /// Whether the user has to accept it explicitly.
     pub grave: bool,
 }
 
-/// What a key leads to outside of the page.
+/// The consequence of a key outside of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NetworkStep {
-    /// Nothing.
     Stay,
-    /// Back to the node.
     Leave,
-    /// The answers are to be checked with the whole document.
+    /// Check the answers with the whole document.
     Propose(Box<Networks>),
-    /// The change is to be tried; whether a grave matter was accepted.
+    /// Try the change; whether a grave problem was accepted.
     Try(Box<Networks>, bool),
 }
 
-/// The page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkPage {
     present: PresentNetwork,
-    /// The fields of what is in front: the questions, or the word.
+    /// The fields in front: the questions, or the word.
     pub form: Form,
     visited: BTreeSet<String>,
-    /// The change, once the questions are answered.
     pub proposal: Option<Proposal>,
-    /// How far it is scrolled.
     pub scroll: Scroll,
-    /// Something to say.
     pub message: Option<(Tone, String)>,
 }
 
 impl NetworkPage {
-    /// The questions.
     #[must_use]
     pub fn new(present: PresentNetwork) -> Self {
         let (form, visited) = (Form::default(), BTreeSet::new());
@@ -76,7 +65,6 @@ impl NetworkPage {
         page
     }
 
-    /// Takes a key.
     pub fn key(&mut self, key: Key) -> NetworkStep {
         match &self.proposal {
             Some(proposal) => {
@@ -87,7 +75,7 @@ impl NetworkPage {
         }
     }
 
-    /// Takes what came of the check with the whole document.
+    /// Takes the result of the check with the whole document.
     pub fn proposed(&mut self, proposal: Result<Proposal, String>) {
         match proposal {
             Err(why) => self.message = Some((Tone::Error, why)),
@@ -131,7 +119,7 @@ impl NetworkPage {
         NetworkStep::Stay
     }
 
-    /// Whether the focus is on a line, which is taken when it is left.
+    /// Whether the focus is on a text field, whose value is taken when it is left.
     fn types(&self) -> bool {
         matches!(
             self.form.focused().map(|field| &field.kind),
@@ -139,7 +127,7 @@ impl NetworkPage {
         )
     }
 
-    /// Takes over what stands in a field, and makes the fields anew, which may be others now.
+    /// Takes the value of a field, and makes the fields again, because others may be needed now.
     fn take(&mut self, field: usize) {
         self.message = None;
         let Some(field) = self.form.fields.get(field).cloned() else { return };
@@ -148,7 +136,7 @@ impl NetworkPage {
         self.renew();
     }
 
-    /// Makes the fields anew, each that was left with what is wrong with it.
+    /// Makes the fields again, with mistakes at each that was left.
     fn renew(&mut self) {
         let checked = self.present.answers.check(false);
         let mut fields = self.fields();
@@ -158,7 +146,7 @@ impl NetworkPage {
         self.form.replace(fields);
     }
 
-    /// Goes to the check with the whole document, if the fields have no mistakes.
+    /// Starts the check with the whole document, if the fields have no mistakes.
     fn propose(&mut self) -> NetworkStep {
         self.take(self.form.focus());
         self.visited

@@ -1,4 +1,4 @@
-//! One console, and threads for what takes time.
+//! One console, and threads for slow work.
 
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -13,19 +13,18 @@ use super::{Action, NodeControl, NodePageEnd, draw};
 use crate::ui::toolkit::Console;
 use base::failure::causes;
 
-/// How long keys are waited for before there is a look at what else has come.
+/// How long to wait for keys before other news is handled.
 const TICK: Duration = Duration::from_secs(1);
-/// The same while a slow terminal takes the picture.
+/// The same while a slow terminal still takes the picture.
 const BEHIND: Duration = Duration::from_millis(50);
-/// How often there is a look whether the node shows signs of something new.
+/// The interval of checking for signs of something new.
 const SIGNS: Duration = Duration::from_secs(5);
-/// How often the node is looked at, signs or not: an address can change, and a cluster can lose a node.
+/// The interval of observing the node, signs or not: an address can change, and a cluster can lose a node.
 const LOOK: Duration = Duration::from_secs(60);
-/// How often the picture is sent as a whole. The kernel writes its messages over it.
+/// The interval of sending the whole picture. The kernel writes its messages over it.
 const REDRAW: Duration = Duration::from_secs(600);
 
-/// Shows the node until somebody ends it, or for `idle` after the last key. To an `administrator` it offers what only one
-/// may do.
+/// Shows the node until the user ends it, or for `idle` after the last key. An `administrator` gets further actions.
 ///
 /// # Errors
 /// The terminal is gone, or cannot be set up.
@@ -79,14 +78,13 @@ struct Loop {
     tell: Sender<NodePageInput>,
     heard: Receiver<NodePageInput>,
     now: Duration,
-    /// Whether a look is under way.
+    /// Whether an observation is running.
     looking: bool,
-    /// When the last look began.
     looked: Option<Duration>,
-    /// When there was a look for signs, and which there were.
+    /// When the signs were read last, and the signs.
     signs: (Duration, String),
     drawn: Duration,
-    /// Whether there is something that has not been drawn, and the time of day on the picture.
+    /// Whether something has not been drawn, and the time of day on the picture.
     news: (bool, String),
 }
 
@@ -108,7 +106,7 @@ impl Loop {
         }
     }
 
-    /// Looks at the node if it is time to; says whether the picture is to be sent as a whole.
+    /// Observes the node if it is time to; returns whether the picture is to be sent as a whole.
     fn watch(&mut self, now: Duration) -> bool {
         self.now = now;
         let mut due = self.looked.is_none_or(|looked| now - looked >= LOOK);
@@ -132,8 +130,8 @@ impl Loop {
         whole
     }
 
-    /// Whether there is anything new to draw at this time of day. A picture that stays the same is not made: once a second
-    /// that would cost more than all the looks.
+    /// Whether there is anything new to draw at this time of day. An unchanged picture is not drawn: once a second that would
+    /// cost more than all the observations.
     fn has_news(&mut self, time: &str) -> bool {
         let news = std::mem::take(&mut self.news.0) || self.news.1 != time;
         time.clone_into(&mut self.news.1);
@@ -147,7 +145,7 @@ impl Loop {
         }
     }
 
-    /// Does work on a thread of its own. Nobody waits for it when the console ends.
+    /// Starts work on a thread of its own. The end of the console does not wait for it.
     fn begin(&self, work: impl FnOnce(&dyn NodeControl) -> NodePageInput + Send + 'static) {
         let (node, tell) = (Arc::clone(&self.node), self.tell.clone());
         std::thread::spawn(move || {
@@ -223,7 +221,7 @@ mod tests {
     use std::io::Write;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A node on which nothing happens, and how often it was asked.
+    /// A node on which nothing happens, and the number of observations.
     #[derive(Default)]
     struct Quiet {
         looks: AtomicUsize,

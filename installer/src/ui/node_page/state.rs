@@ -10,24 +10,19 @@ use crate::ui::toolkit::page::Tone;
 use crate::ui::toolkit::text::Scroll;
 use crate::usb_stick::{Survey, Volume};
 
-/// What is in front.
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
-    /// The node.
     Node,
-    /// The question whether this shall really be done.
     Confirm(Power),
-    /// The journal's last lines; none while they are read.
+    /// The journal's last lines; `None` while they are read.
     Logs(Option<Vec<String>>),
-    /// Where a support bundle goes; none while there is a look for sticks.
+    /// The place of a support bundle; `None` while sticks are looked for.
     Bundle(Option<Box<BundlePlaces>>),
-    /// The change of the network; none while the present one is read.
+    /// The change of the network; `None` while the present one is read.
     Network(Option<Box<network::NetworkPage>>),
-    /// The trial of another network.
     Trial,
 }
 
-/// The places of a support bundle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BundlePlaces {
     /// The choice among them: the node, then the volumes.
@@ -47,86 +42,77 @@ impl BundlePlaces {
         Self { form: Form::new(fields), volumes: survey.volumes }
     }
 
-    /// The volume that is chosen; none for the node.
+    /// The chosen volume; `None` for the node.
     fn volume(&self) -> Option<Volume> {
         let place = self.form.field("place").and_then(Field::chosen)?;
         place.checked_sub(1).and_then(|at| self.volumes.get(at)).cloned()
     }
 }
 
-/// What has come.
+/// News for a console.
 #[derive(Clone, Debug)]
 pub enum NodePageInput {
-    /// A key.
     Key(Key),
-    /// How the node is, or why it cannot be told.
+    /// The facts about the node, or the error.
     Seen(Result<Box<NodePageFacts>, String>),
-    /// The last lines of the journal, or why there are none.
+    /// The last lines of the journal, or the error.
     Logs(Result<Vec<String>, String>),
-    /// What came of an action, in a sentence.
+    /// The result of an action, in a sentence.
     Done(Result<String, String>),
-    /// What was found of sticks, or why that cannot be told.
+    /// The sticks, or the error.
     Sticks(Result<Survey, String>),
-    /// What the questions about the network begin with, or why there are none.
+    /// The present networks, or the error.
     Network(Result<Box<PresentNetwork>, String>),
-    /// What the change of the network would be, or why it cannot be.
+    /// The change of the network, or the error.
     Proposed(Result<Box<Proposal>, String>),
-    /// A trial has begun, or why not.
     Began(Result<(), String>),
-    /// Where the node is with its trials.
+    /// The state of the node's trials.
     Trial(Standing),
 }
 
 /// What is to be done outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodePageEffect {
-    /// Look at the node.
     Look,
     /// Send the whole picture again: something may have written over it.
     Redraw,
-    /// Read the journal.
     Logs,
-    /// Do this.
+    /// Run this action.
     Act(Action),
-    /// Look for sticks.
     Sticks,
-    /// Read what the questions about the network begin with.
+    /// Read the present networks.
     Network,
     /// Check these networks.
     Propose(Box<Networks>),
-    /// Try these networks; whether a grave matter was accepted.
+    /// Try these networks; whether a grave problem was accepted.
     Try(Box<Networks>, bool),
-    /// End: somebody wants to log in.
+    /// End: the user wants to log in.
     LogIn,
-    /// End.
     Quit,
 }
 
-/// A console.
 #[derive(Clone, Debug)]
 pub struct NodePage {
-    /// Whether somebody who has logged in sits in front.
+    /// Whether the user has logged in.
     pub administrator: bool,
-    /// What is in front.
     pub view: View,
-    /// The node as it was seen last.
     pub facts: Option<NodePageFacts>,
-    /// Why it could not be looked at the last time.
+    /// The error of the last observation.
     pub trouble: Option<String>,
-    /// Where the node is with its trials.
+    /// The state of the node's trials.
     pub trial: Standing,
     /// Whether the trial is being confirmed or reverted.
     ending: bool,
-    /// What came of the last action.
+    /// The result of the last action.
     pub message: Option<(Tone, String)>,
-    /// How far the node's page is scrolled.
+    /// The scroll position of the node's page.
     pub node: Scroll,
-    /// How far the journal is scrolled.
+    /// The scroll position of the journal.
     pub logs: Scroll,
 }
 
 impl NodePage {
-    /// The first one.
+    /// The first state.
     #[must_use]
     pub fn new(administrator: bool) -> Self {
         Self {
@@ -142,7 +128,7 @@ impl NodePage {
         }
     }
 
-    /// Takes what has come; says what is to be done outside.
+    /// Takes news; returns what is to be done outside.
     pub fn take(&mut self, input: NodePageInput) -> Option<NodePageEffect> {
         match input {
             NodePageInput::Key(key) => return self.key(key),
@@ -186,7 +172,7 @@ impl NodePage {
         None
     }
 
-    /// Asks where a bundle goes where there is a choice, and something to say of sticks.
+    /// Asks where a bundle goes if there is a choice, or something to say about sticks.
     fn found_sticks(&mut self, found: Result<Survey, String>) -> Option<NodePageEffect> {
         let View::Bundle(places @ None) = &mut self.view else { return None };
         match found {
@@ -209,7 +195,7 @@ impl NodePage {
             (Key::Function(5), _) => return Some(self.look_for_sticks()),
             (_, Some(places)) => {
                 let did = places.form.key(key);
-                // Enter takes what is under the cursor, and that is all there is to say.
+                // Enter takes the option under the cursor, and that is the only answer.
                 if did == Did::Accepted || (did == Did::Changed && key == Key::Enter) {
                     let volume = places.volume();
                     self.view = View::Node;
@@ -226,7 +212,6 @@ impl NodePage {
         NodePageEffect::Sticks
     }
 
-    /// The trial under way.
     #[must_use]
     pub fn now(&self) -> Option<&Now> {
         match &self.trial {
@@ -237,7 +222,7 @@ impl NodePage {
 
     fn done(&mut self, came: Result<String, String>) {
         if std::mem::take(&mut self.ending) && came.is_ok() {
-            // What came of it is said here, and need not be said by what is seen next.
+            // The result is shown here, and need not be shown again by the next state.
             self.trial = Standing::None;
             if self.view == View::Trial {
                 self.view = View::Node;
@@ -249,7 +234,7 @@ impl NodePage {
         });
     }
 
-    /// Follows a trial, which may be that of another console, and says how it ended.
+    /// Follows a trial, which may be that of another console, and shows how it ended.
     fn tried(&mut self, standing: Standing) {
         let before = std::mem::replace(&mut self.trial, standing);
         if self.ending {
@@ -323,7 +308,7 @@ impl NodePage {
             }
             (Key::Char('r' | 'R'), true) => self.view = View::Confirm(Power::Restart),
             (Key::Char('p' | 'P'), true) => self.view = View::Confirm(Power::Off),
-            // What was said has been read.
+            // The user has read the message.
             _ => self.message = None,
         }
         None

@@ -1,4 +1,4 @@
-//! The screens as golden text, what keys do, and this node's own answers.
+//! The screens as golden text, the effects of keys, and this node's own facts.
 
 mod network;
 
@@ -74,7 +74,7 @@ pub(super) fn ready() -> NodePageFacts {
     }
 }
 
-/// The same on its way, kept from its cluster.
+/// A node that is still kept from its cluster.
 fn joining() -> NodePageFacts {
     let mut facts = ready();
     facts.status.stages[4] = Stage {
@@ -93,7 +93,7 @@ fn joining() -> NodePageFacts {
     facts
 }
 
-/// One whose second disk is gone.
+/// A node whose second disk is missing.
 fn degraded() -> NodePageFacts {
     let mut facts = ready();
     let array = |name: &str, device: &str, state, members: &[&str]| ArrayStatus {
@@ -160,7 +160,7 @@ fn a_node_whose_mirror_has_lost_a_disk_shows_which() {
     golden("degraded", state(false, Some(degraded())));
 }
 
-/// One on another board, whose cards are called otherwise.
+/// A node on another board, whose cards have other names.
 fn without_card() -> NodePageFacts {
     let mut facts = joining();
     let card = |name: &str, last: &str, link| PresentCard {
@@ -318,7 +318,7 @@ proptest! {
     }
 }
 
-/// The programs of a careless node.
+/// Programs whose output contains secrets.
 struct Programs;
 
 impl Runner for Programs {

@@ -1,9 +1,9 @@
-//! A failure in few words, for a code that somebody photographs from a screen.
+//! A failure in few words, for a QR code that is photographed from a screen.
 
 use super::ShownTrouble;
 
-/// Product and version, step, device, exit code, then the causes, the innermost first: what is cut off where there is
-/// room for `room` bytes only is what matters least.
+/// Product and version, step, device, exit code, then the causes, the innermost first: if there is room for `room` bytes only,
+/// the least important is cut off.
 #[must_use]
 pub fn brief(product: &str, step: Option<&str>, trouble: &ShownTrouble, room: usize) -> String {
     let mut words = trouble.causes.iter().flat_map(|cause| cause.split([' ', ':', ',']));

@@ -1,4 +1,4 @@
-//! A state as a picture, and the picture of a console that follows another one.
+//! Drawing a state, and a console that follows another one.
 
 mod ending;
 mod rows;
@@ -21,10 +21,9 @@ use rows::{paragraph, styled};
 
 type Keys = &'static [(&'static str, &'static str)];
 
-/// Screens after those with questions: plan, confirmation, progress, result.
+/// The number of screens after those with questions: plan, confirmation, progress, result.
 const AFTER: usize = 4;
 
-/// Draws the state.
 pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     let mode = state.mode();
     let (title, keys) = head(state, mode);
@@ -81,7 +80,7 @@ pub fn state(state: &mut Conversation, frame: &mut Frame<'_>, theme: Theme) {
     }
 }
 
-/// Draws what a console shows while another one leads.
+/// Draws a console while another one leads.
 pub fn follower(state: &Conversation, leader: &str, frame: &mut Frame<'_>, theme: Theme) {
     let keys: Keys = &[("Enter", "answer here")];
     let title = "Install: another console leads";
@@ -107,7 +106,7 @@ pub fn follower(state: &Conversation, leader: &str, frame: &mut Frame<'_>, theme
     paragraph(&text, Style::new(), frame, body);
 }
 
-/// The title and the keys of what is on the screen.
+/// The title and the keys of the current screen.
 fn head(state: &Conversation, mode: Mode) -> (&'static str, Keys) {
     match &state.place {
         ConversationPlace::Asking(screen) => (screen.title(mode), asking_keys(*screen, mode)),
@@ -236,7 +235,7 @@ fn asking_keys(screen: QuestionScreen, mode: Mode) -> Keys {
     }
 }
 
-/// How far one has come.
+/// The progress through the screens.
 fn place(state: &Conversation, mode: Mode) -> String {
     let order = order(mode);
     let at = match &state.place {
@@ -286,7 +285,7 @@ fn review(review: &mut Review, frame: &mut Frame<'_>, body: Rect, theme: Theme) 
 }
 
 fn confirm(review: &Review, form: &mut Form, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
-    // The question has to be seen where there is little room.
+    // The question must be visible even with little room.
     let room = usize::from(body.height.saturating_sub(6)).max(1);
     let mut lost = wrapped(&review.erased.join("\n"), usize::from(body.width));
     if lost.len() > room {

@@ -1,16 +1,16 @@
-//! The interactive installer: asks what an install configuration has to say, shows the plan, and shows the install.
+//! The interactive installer: asks for an install configuration, shows the plan, and shows the install.
 //!
-//! It only collects answers and shows events. What a value must be is for [`model::config`] to say, what an install does
-//! for [`crate::plan`], whether the machine will do for [`crate::preflight`]; the work is done behind [`InstallMachine`].
+//! It only collects answers and shows events. Values are judged by [`model::config`], an install is defined by [`crate::plan`],
+//! and the machine is judged by [`crate::preflight`]; the work is done behind [`InstallMachine`].
 //!
-//! | Module | What it does |
+//! | Module | What it is for |
 //! |---|---|
 //! | [`screens`] | the questions of each screen, from the answers |
 //! | [`state`] | keys and events to the next state and to effects; pure |
-//! | [`work`] | the install under way and its end; pure |
+//! | [`work`] | the install and its end; pure |
 //! | [`brief`] | a failure in as few words as a QR code has room for; pure |
-//! | [`draw`] | a state as a picture |
-//! | [`run`] | consoles, and threads for what takes time |
+//! | [`draw`] | drawing a state |
+//! | [`run`] | consoles, and threads for slow work |
 
 pub mod brief;
 pub mod draw;
@@ -39,130 +39,111 @@ use model::config::sources::Combined;
 use model::config::text::HttpUrl;
 use model::config::{InstallConfig, Secret};
 
-/// What the machine is and does; a rehearsal has another one. Every call may take its time.
+/// The machine and its actions; a rehearsal has another one. Every call may be slow.
 pub trait InstallMachine: Sync {
     /// Disks and network cards as they are now.
     fn inventory(&self) -> Result<Inventory>;
-    /// The configuration that somebody has brought along, checked, on top of what was found before.
+    /// A configuration of the user, checked, on top of what was found before.
     fn fetch(&self, from: &ConfigOrigin) -> Result<Combined>;
-    /// Sets up the management network; says what came of it in a sentence.
+    /// Sets up the management network; returns the result in a sentence.
     fn try_network(&self, config: &InstallConfig) -> Result<String>;
-    /// Asks the cluster to join whether it would have this machine; says so in a sentence.
+    /// Asks the cluster to join whether it would accept this machine; returns the answer in a sentence.
     fn try_cluster(&self, config: &InstallConfig) -> Result<String>;
-    /// What the checks say that an install makes first.
+    /// The result of the checks that an install makes first.
     fn check(&self, config: &InstallConfig) -> Result<PreflightReport>;
     /// The finished nodes on the disks that an install would write.
     fn present(&self, config: &InstallConfig) -> Result<Vec<ShownNode>>;
-    /// Starts the first of those that were found last from its disk. When it comes back, the machine goes down.
+    /// Starts the first of those that were found last from its disk. When it returns, the machine goes down.
     fn start_node(&self) -> Result<()>;
-    /// What an install would do.
     fn plan(&self, config: &InstallConfig) -> Result<Plan>;
-    /// Installs.
     fn install(&self, config: &InstallConfig, progress: &Progress) -> Result<()>;
-    /// Ends an install that is under way as soon as that is safe.
+    /// Stops a running install as soon as that is safe.
     fn stop(&self);
-    /// Keeps a record of the answers; says where it is.
+    /// Keeps a record of the answers; returns its place.
     fn record(&self, config: &InstallConfig) -> Result<Option<String>>;
     /// The answers as a configuration that installs a machine unattended.
     fn configuration(&self, config: &InstallConfig) -> Result<Secret>;
     /// Volumes on sticks that can take a file now.
     fn volumes(&self) -> Result<Survey>;
-    /// Saves the answers as a configuration; says where it is.
+    /// Saves the answers as a configuration; returns its place in words.
     fn save_configuration(&self, config: &InstallConfig, volume: &Volume) -> Result<String>;
-    /// Saves the logs of the install that has failed, without secrets; says where they are.
+    /// Saves the logs of the failed install, without secrets; returns their place in words.
     fn save_logs(&self, destination: &Destination) -> Result<String>;
-    /// Lets somebody log in to this system who helps.
+    /// Opens help access to this system.
     fn open_access(&self) -> Result<Access>;
-    /// Takes that away again.
+    /// Closes help access.
     fn close_access(&self) -> Result<()>;
-    /// Lets somebody log in on a terminal with this password, and comes back when they have logged out. `term` is what
-    /// the terminal is (`TERM`).
+    /// Runs a login on a terminal with this password, and returns after the logout. `term` is the type of the terminal (`TERM`).
     fn shell(&self, terminal: File, term: &str, password: &Secret) -> Result<()>;
-    /// Ends: the machine restarts, goes off, or only this program ends.
+    /// Ends: the machine restarts, is powered off, or only this program ends.
     fn end(&self, how: ConversationEnd) -> Result<()>;
 }
 
-/// Where a configuration is to be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigOrigin {
-    /// On the volume with the label that one has.
+    /// On the volume with the label for configurations.
     Volume,
-    /// Behind a URL.
     Url(String),
 }
 
-/// Where logs are saved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Destination {
-    /// On a stick.
     Volume(Volume),
-    /// On a server.
     Url(HttpUrl, UploadMethod),
 }
 
-/// How it all ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversationEnd {
-    /// The machine restarts.
     Restart,
-    /// The machine goes off.
     PowerOff,
-    /// The program ends.
     Quit,
 }
 
-/// What is known before the first question.
+/// The facts before the first question.
 #[derive(Clone, Debug)]
 pub struct ConversationFacts {
     /// Product name and version.
     pub product: String,
     /// Maker, model, processors and memory, as far as they are known.
     pub hardware: String,
-    /// The machine.
     pub inventory: Inventory,
-    /// Whether nothing is done in the end.
+    /// Whether this is a rehearsal, which writes nothing.
     pub rehearsal: bool,
-    /// Whether the program can end and leave the terminal to whoever started it.
+    /// Whether the program can end and leave the terminal to its caller.
     pub can_quit: bool,
-    /// Whether this is a system that somebody can be let in to, to help.
+    /// Whether this system can open help access.
     pub can_help: bool,
-    /// A token that nobody guesses, for who wants one.
+    /// A random token that the user may choose.
     pub fresh_token: Secret,
     /// Finished nodes that an automatic install has left as they are; the conversation begins with them.
     pub left: Option<ShownNodes>,
 }
 
-/// A finished node that is on a disk already.
+/// A finished node on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownNode {
-    /// What is where, in one line.
     pub headline: String,
-    /// What is known of it: names and values.
     pub facts: Vec<(&'static str, String)>,
 }
 
-/// Finished nodes that an automatic install has left as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownNodes {
-    /// The nodes.
     pub nodes: Vec<ShownNode>,
-    /// Why it has.
+    /// Why they were left.
     pub why: String,
 }
 
-/// Something that did not work, for people.
+/// An error, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownTrouble {
-    /// What, and why, outermost first.
+    /// The causes, outermost first.
     pub causes: Vec<String>,
-    /// What to do about it.
     pub hints: Vec<String>,
-    /// What kind of failure it is.
     pub class: Class,
 }
 
 impl ShownTrouble {
-    /// What an error says, without the secrets of a configuration.
+    /// The text of an error, without the secrets of a configuration.
     #[must_use]
     pub fn of(error: &anyhow::Error, config: Option<&InstallConfig>) -> Self {
         let mut secrets = Secrets::default();
@@ -175,14 +156,13 @@ impl ShownTrouble {
         }
     }
 
-    /// All of it as one text.
     #[must_use]
     pub fn text(&self) -> String {
         let hints = self.hints.iter().map(|hint| format!("\nnext: {hint}"));
         format!("{}{}", self.causes.join("\nbecause: "), hints.collect::<String>())
     }
 
-    /// What this kind of failure means for the machine.
+    /// What this class of failure means for the machine.
     #[must_use]
     pub fn meaning(&self) -> &'static str {
         match self.class {

@@ -1,7 +1,7 @@
-//! Consoles, and threads for what takes time.
+//! Consoles, and threads for slow work.
 //!
-//! Every console has a thread that waits for its keys; every effect has one of its own; all of them tell the one loop
-//! here, which alone draws. One console leads: keys of the others are heard only when they ask for the lead.
+//! Every console has a thread that waits for its keys; every effect has one of its own; all of them send to the one loop here,
+//! which alone draws. One console leads: keys of the others only count when they ask for the lead.
 
 mod effects;
 mod heard;
@@ -24,12 +24,12 @@ use base::failure::{Class, Failure};
 use heard::Heard;
 use seat::Seat;
 
-/// How often the picture is made anew where nothing happens: clocks run.
+/// The interval of drawing without news: clocks run.
 const TICK: Duration = Duration::from_millis(500);
-/// The same while a slow terminal takes a picture.
+/// The same while a slow terminal still takes a picture.
 const BEHIND: Duration = Duration::from_millis(50);
 
-/// Asks, shows and installs until somebody ends it; returns how it ended.
+/// Asks, shows and installs until the user ends it; returns how it ended.
 pub fn run(
     consoles: Vec<Console>,
     facts: ConversationFacts,
@@ -90,7 +90,7 @@ impl<'scope> Stage<'scope, '_> {
                 Err(RecvTimeoutError::Timeout) => Heard::Input(ConversationInput::Tick),
                 Err(RecvTimeoutError::Disconnected) => return Ok(ConversationEnd::Quit),
             };
-            // What has come in the meantime makes one picture.
+            // All news that has arrived makes one picture.
             for heard in std::iter::once(first).chain(receiver.try_iter().take(256)) {
                 if let Some(end) = self.hear(heard)? {
                     return Ok(end);
@@ -148,7 +148,7 @@ impl<'scope> Stage<'scope, '_> {
         Ok(None)
     }
 
-    /// The keys that count: those of the console that leads, which is the first one that somebody uses.
+    /// The keys that count: those of the console that leads, which is the first one that is used.
     fn lead_with(&mut self, number: usize, keys: Vec<Key>) -> Vec<ConversationInput> {
         let leads = *self.lead.get_or_insert(number) == number;
         let mut keys = keys.into_iter();
@@ -170,7 +170,7 @@ impl<'scope> Stage<'scope, '_> {
         inputs
     }
 
-    /// A console that is gone leads no more, and with the last one it is all over.
+    /// A console that is gone no longer leads, and with the last one everything ends.
     fn lose(&mut self, number: usize) -> Result<()> {
         self.seats[number].lose();
         if self.lead == Some(number) {
@@ -180,7 +180,7 @@ impl<'scope> Stage<'scope, '_> {
         if nobody { Err(gone().into()) } else { Ok(()) }
     }
 
-    /// Gives the console that leads to a shell.
+    /// Lends the console that leads to a shell.
     fn lend(&mut self) {
         let seat = self.lead.and_then(|lead| self.seats.get_mut(lead));
         let password = self.state.access.as_ref().map(|access| access.password.clone());
@@ -189,12 +189,12 @@ impl<'scope> Stage<'scope, '_> {
         }
     }
 
-    /// Does what the state asks for, on a thread of its own.
+    /// Runs an effect on a thread of its own.
     fn begin(&self, effect: ConversationEffect) {
         let (machine, sender) = (self.machine, self.sender.clone());
         self.scope.spawn(move || {
             let outcome = effects::carry_out(machine, effect, &sender);
-            // The loop may be over.
+            // The loop may have ended.
             outcome
                 .into_iter()
                 .for_each(|outcome| drop(sender.send(Heard::Input(ConversationInput::Ended(outcome)))));

@@ -1,4 +1,4 @@
-//! Where the conversation is, and what keys and events do to it. Nothing here has an effect: those are returned.
+//! The state of the conversation, and the effects of keys and events on it. Nothing here has an effect: those are returned.
 
 mod ending;
 mod fitness;
@@ -29,33 +29,25 @@ pub use types::{
     Saving, ShownFinding, StandingNodes,
 };
 
-/// The conversation.
 #[derive(Clone, Debug)]
 pub struct Conversation {
-    /// What is known of the machine.
     pub facts: ConversationFacts,
-    /// What has been answered.
     pub answers: Answers,
-    /// What is on the screen.
     pub place: ConversationPlace,
-    /// The fields of the screen.
     pub form: Form,
-    /// Something to say.
     pub message: Option<(Tone, String)>,
-    /// What is waited for.
+    /// What the conversation waits for.
     pub busy: Option<String>,
-    /// The install under way.
     pub work: Work,
-    /// The way in for somebody who helps, while it is open.
     pub access: Option<Access>,
     visited: BTreeSet<String>,
     /// The answers that were tried last.
     tried: Option<(QuestionScreen, Box<InstallConfig>)>,
-    /// Whether the next screen comes when they work.
+    /// Whether the next screen follows if they work.
     goes_on: bool,
     config: Option<Box<InstallConfig>>,
     review: Review,
-    /// The finished nodes that somebody wants to go.
+    /// The finished nodes that the user agreed to overwrite.
     accepted: Vec<ShownNode>,
     /// Why the last install failed, until it is tried again.
     failure: Option<ShownTrouble>,
@@ -89,7 +81,6 @@ impl Conversation {
         state
     }
 
-    /// The mode that has been answered.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.answers.understood().install.mode
@@ -168,7 +159,6 @@ impl Conversation {
 
     // The screens with questions.
 
-    /// Shows a screen.
     fn ask(&mut self, screen: QuestionScreen) {
         suggest(screen, &mut self.answers, &self.facts);
         self.place = ConversationPlace::Asking(screen);
@@ -176,7 +166,7 @@ impl Conversation {
         self.say_mistakes(screen);
     }
 
-    /// Takes over what stands in a field, and makes the fields anew, which may be others now.
+    /// Takes the value of a field, and makes the fields again, because others may be needed now.
     fn take(&mut self, screen: QuestionScreen, field: usize) {
         let Some(field) = self.form.fields.get(field).cloned() else { return };
         let repeated = self.form.field(REPETITION).cloned();
@@ -185,7 +175,7 @@ impl Conversation {
         }
         self.visited.insert(field.id);
         let mut fields = screen.fields(&self.answers, &self.facts);
-        // What is typed a second time is no answer, and stays what it is.
+        // A repetition of a password is no answer, and is kept.
         if let (Some(new), Some(old)) = (fields.iter_mut().find(|field| field.id == REPETITION), repeated) {
             new.kind = old.kind;
         }
@@ -193,7 +183,7 @@ impl Conversation {
         self.say_mistakes(screen);
     }
 
-    /// Says at each field that has been left what is wrong with it.
+    /// Shows mistakes at each field that has been left.
     fn say_mistakes(&mut self, screen: QuestionScreen) {
         let checked = self.answers.check(false);
         for field in &mut self.form.fields {
@@ -287,7 +277,7 @@ impl Conversation {
         }
     }
 
-    /// Goes to the next screen, if this one has no mistakes and what it says works.
+    /// Goes to the next screen, if this one has no mistakes and its answers work.
     fn forward(&mut self, screen: QuestionScreen) -> Vec<ConversationEffect> {
         self.visited.extend(self.form.fields.iter().map(|field| field.id.clone()));
         self.form.replace(self.kept_fields(screen));
@@ -302,7 +292,7 @@ impl Conversation {
         self.go_on(screen)
     }
 
-    /// The fields made anew, with what has been typed a second time.
+    /// The fields made again, with the repetition of a password.
     fn kept_fields(&self, screen: QuestionScreen) -> Vec<Field> {
         let mut fields = screen.fields(&self.answers, &self.facts);
         let old = self.form.field(REPETITION).cloned();
@@ -312,7 +302,7 @@ impl Conversation {
         fields
     }
 
-    /// Whether the screen can be left; says why not, and goes to the field.
+    /// Whether the screen can be left; if not, shows why, and goes to the field.
     fn is_clean(&mut self, screen: QuestionScreen) -> bool {
         let whole = self.answers.check(true);
         for field in &mut self.form.fields {
@@ -346,7 +336,7 @@ impl Conversation {
         true
     }
 
-    /// Says at once what the plan would say later of the disk for the system.
+    /// Shows errors of the plan about the system's disk already here.
     fn find_disk(&mut self) {
         let install = self.answers.understood().install;
         let (device, data) = (install.device.as_ref(), install.data_disk.as_ref());
@@ -356,7 +346,7 @@ impl Conversation {
         }
     }
 
-    /// Tries what has been answered, where that can be tried and has not been yet.
+    /// Tries the answers, if they can be tried and have not been yet.
     fn attempt(&mut self, screen: QuestionScreen, goes_on: bool) -> Option<Vec<ConversationEffect>> {
         if !is_tried(screen, self.mode()) || !self.is_clean(screen) {
             return None;
@@ -391,7 +381,7 @@ impl Conversation {
     }
 
     fn ended(&mut self, outcome: EffectOutcome) -> Vec<ConversationEffect> {
-        // Nobody waits for the end of an install as for other things: keys are heard meanwhile.
+        // An install, unlike other effects, runs while keys are handled.
         if !matches!(outcome, EffectOutcome::Installed(_)) {
             self.busy = None;
         }

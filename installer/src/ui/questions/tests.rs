@@ -1,4 +1,4 @@
-//! The conversation as people have it: keys in, pictures and effects out.
+//! The conversation as users have it: keys in, pictures and effects out.
 
 mod ending;
 mod flow;
@@ -43,7 +43,7 @@ fn begun(found: &str) -> Conversation {
     Conversation::new(facts(), Answers::on(&found))
 }
 
-/// Presses keys; answers effects as a machine would on which everything works.
+/// Presses keys; answers effects like a machine on which everything works.
 fn press(state: &mut Conversation, keys: &[Key]) -> Vec<ConversationEffect> {
     let mut all = Vec::new();
     for key in keys {
@@ -119,7 +119,7 @@ fn unfit(state: &mut Conversation, waivable: bool) {
     }
 }
 
-/// Two sticks, one of them with a file system that takes no files.
+/// Two sticks, one of them with an unsupported file system.
 fn sticks() -> Survey {
     let volume = Volume {
         node: "/dev/sdc1".into(),

@@ -1,4 +1,4 @@
-//! The install under way, as its events tell it.
+//! The running install, from its events.
 
 use std::time::Duration;
 
@@ -6,33 +6,28 @@ use base::progress::measure::{per_second, percent};
 use base::progress::{Event, State};
 use base::size::ByteSize;
 
-/// Lines of the log that are kept.
 const LOG: usize = 2000;
 
-/// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The step's id.
     pub id: String,
-    /// What it does.
+    /// Its action in words.
     pub message: String,
-    /// Where it is; none before it begins.
+    /// `None` before it begins.
     pub state: Option<State>,
     /// Bytes done and to do.
     pub bytes: Option<(u64, u64)>,
-    /// When it began.
     since: Duration,
 }
 
-/// What is known of the install.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
     /// The steps that have begun, in order.
     pub rows: Vec<Row>,
-    /// How many steps the plan has, and how many of them are done.
+    /// The number of steps of the plan, and of those that are done.
     pub steps: (usize, usize),
     planned: Vec<String>,
-    /// What has happened, a line each.
+    /// One event a line.
     pub log: Vec<String>,
     /// When it began, and the present moment.
     pub times: (Duration, Duration),
@@ -45,7 +40,7 @@ impl Work {
         Self { steps: (planned.len(), 0), planned, times: (now, now), ..Self::default() }
     }
 
-    /// Hears of an event.
+    /// Takes an event of the install.
     pub fn event(&mut self, event: &Event, now: Duration) {
         self.times.1 = now;
         let bytes = event.bytes.zip(event.total);
@@ -79,18 +74,15 @@ impl Work {
         self.log.drain(..more);
     }
 
-    /// Time passes.
     pub fn tick(&mut self, now: Duration) {
         self.times.1 = now;
     }
 
-    /// The step that is under way.
     #[must_use]
     pub fn current(&self) -> Option<&Row> {
         self.rows.iter().rev().find(|row| matches!(row.state, Some(State::Started | State::Progress)))
     }
 
-    /// How long it has been going on.
     #[must_use]
     pub fn elapsed(&self) -> String {
         clock(self.times.1.saturating_sub(self.times.0))

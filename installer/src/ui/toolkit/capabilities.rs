@@ -1,11 +1,10 @@
-//! What a terminal can show. There is no terminfo on small systems, and on a console its few kinds are known.
+//! What a terminal can show. There is no terminfo on small systems, and the few kinds of consoles are known.
 
 use std::path::Path;
 
-/// How many colours there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Colours {
-    /// None: bold and reverse video have to do.
+    /// Bold and reverse video only.
     None,
     /// Eight; bold makes the foreground bright.
     Eight,
@@ -13,35 +12,29 @@ pub enum Colours {
     Sixteen,
 }
 
-/// Which characters there are beside ASCII.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Characters {
-    /// None.
     Ascii,
-    /// Those of the font that firmware and kernel bring (code page 437): lines and blocks among them.
+    /// Those of the font of firmware and kernel (code page 437): lines and blocks among them.
     Lines,
-    /// All of Unicode.
     Unicode,
 }
 
-/// What a terminal can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Its colours.
     pub colours: Colours,
-    /// Its characters.
     pub characters: Characters,
     /// Whether it knows DEC's private modes of the VT220 and later: the cursor can be hidden.
     pub hides_cursor: bool,
-    /// Whether it has a second screen to draw on, so that the first one is as it was afterwards.
+    /// Whether it has a second screen to draw on, so that the first one can be restored.
     pub alternate_screen: bool,
 }
 
 /// `TERM` of the kernel's virtual terminals.
 const LINUX: &str = "linux";
 
-/// `TERM` of a console, by the name of its device: a virtual terminal of the kernel, or a line at whose end somebody has
-/// whatever terminal.
+/// `TERM` of a console, by the name of its device: a virtual terminal of the kernel, or a line with an unknown terminal at its
+/// other end.
 #[must_use]
 pub fn term_of_device(path: &Path) -> &'static str {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -50,7 +43,6 @@ pub fn term_of_device(path: &Path) -> &'static str {
 }
 
 impl Capabilities {
-    /// The least that every terminal has.
     pub const LEAST: Self = Self {
         colours: Colours::None,
         characters: Characters::Ascii,
@@ -58,7 +50,7 @@ impl Capabilities {
         alternate_screen: false,
     };
 
-    /// By the value of `TERM`; `utf8` says whether the locale's characters are those of Unicode.
+    /// By the value of `TERM`; `utf8`: the locale's characters are those of Unicode.
     #[must_use]
     pub fn of_term(term: &str, utf8: bool) -> Self {
         let kinds =
@@ -82,7 +74,6 @@ impl Capabilities {
         }
     }
 
-    /// By the name of a console's device.
     #[must_use]
     pub fn of_device(path: &Path) -> Self {
         let term = term_of_device(path);
@@ -90,7 +81,7 @@ impl Capabilities {
         Self::of_term(term, term == LINUX)
     }
 
-    /// By the environment of this process, for the terminal that it was started on. `NO_COLOR` takes the colours away.
+    /// By the environment of this process, for the terminal that it was started on. `NO_COLOR` removes the colours.
     #[must_use]
     pub fn of_environment(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());

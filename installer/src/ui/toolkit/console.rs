@@ -1,7 +1,7 @@
-//! A console: opening it, raw mode and the way back, its size, waiting for keys.
+//! A console: opening it, raw mode and restoring it, its size, waiting for keys.
 //!
-//! The terminal is put back when the [`Screen`] goes, also while a panic unwinds; a signal that ends the process is the
-//! caller's to catch, who then lets the screen go.
+//! The terminal is restored when the [`Screen`] is dropped, also while a panic unwinds; a signal that ends the process must be
+//! caught by the caller, who then drops the screen.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Read, Write as _};
@@ -25,10 +25,10 @@ use super::output::{Output, ending};
 use super::{Capabilities, Theme};
 use base::failure::{Class, Classify, Failure};
 
-/// How long a terminal may take for what puts it back.
+/// How long a terminal may take for the sequences that restore it.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A terminal that is open and as it was found.
+/// A terminal that is open and unchanged.
 #[derive(Debug)]
 pub struct Console {
     name: PathBuf,
@@ -40,7 +40,7 @@ pub struct Console {
 impl Console {
     /// The console of a device such as `/dev/tty1` or `/dev/ttyS0`.
     pub fn open(path: &Path) -> Result<Self> {
-        // Opening a serial line that waits for a carrier would block; using it afterwards shall.
+        // Opening a serial line that waits for a carrier would block; later calls should block.
         let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
         let open = || -> Result<File> {
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
@@ -63,7 +63,6 @@ impl Console {
         Ok(Self { name: PathBuf::from("terminal"), input, output, capabilities })
     }
 
-    /// What it is called.
     #[must_use]
     pub fn name(&self) -> &Path {
         &self.name
@@ -89,7 +88,7 @@ impl Console {
     }
 }
 
-/// What puts a terminal back, once.
+/// Restores a terminal, once.
 #[derive(Debug)]
 struct Restore {
     output: File,
@@ -101,8 +100,7 @@ struct Restore {
 impl Restore {
     fn now(&mut self) {
         if self.taken.swap(false, Ordering::Relaxed) {
-            // Nobody is left to tell where this fails. What is on its way is not waited for: a line that is stuck would
-            // never be put back.
+            // An error here cannot be reported. Pending output is not waited for: a stuck line would never be restored.
             let _ = outlet::push(&self.output, ending(self.capabilities).as_bytes(), FAREWELL);
             let _ = termios::tcsetattr(&self.output, SetArg::TCSANOW, &self.found);
         }
@@ -126,14 +124,14 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// The looks that fit it.
+    /// The theme for its capabilities.
     #[must_use]
     pub fn theme(&self) -> Theme {
         self.theme
     }
 
-    /// Draws a picture; only what differs from the last one is sent. A terminal of another size is drawn anew. One that
-    /// has not taken the last picture yet shows this one never.
+    /// Draws a picture; only differences from the last one are sent. A terminal of another size is drawn again. If it has not
+    /// taken the last picture yet, this one is skipped.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -151,26 +149,26 @@ impl Screen {
         self.terminal.draw(picture).map(drop)
     }
 
-    /// Whether it still takes what has been drawn, so that it is worth drawing again soon.
+    /// Whether it is still taking the last picture, so that it is worth drawing again soon.
     #[must_use]
     pub fn is_behind(&mut self) -> bool {
         let outlet = self.terminal.backend_mut().out();
         outlet.is_waiting() && !outlet.is_stuck()
     }
 
-    /// Whether it has to be drawn although the picture is the same: it has another size now, or not got all of the last one.
+    /// Whether it has to be drawn although the picture is the same: it has another size now, or did not get all of the last one.
     pub fn is_outdated(&mut self) -> bool {
         let drawn = self.terminal.current_buffer_mut().area.as_size();
         let resized = self.terminal.size().is_ok_and(|size| size != drawn);
         self.stale || resized || self.terminal.backend_mut().out().is_waiting()
     }
 
-    /// The next picture is sent as a whole: something else has written on the screen.
+    /// Sends the next picture as a whole: something else has written on the screen.
     pub fn forget(&mut self) {
         self.stale = true;
     }
 
-    /// Gives the terminal back for a while, to a shell for instance.
+    /// Releases the terminal for a while, to a shell for example.
     pub fn leave(&mut self) {
         self.terminal.backend_mut().out().discard();
         self.restore.now();
@@ -180,7 +178,7 @@ impl Screen {
     pub fn enter(&mut self) -> Result<()> {
         let mut raw = self.restore.found.clone();
         termios::cfmakeraw(&mut raw);
-        // A serial line without a carrier is one all the same.
+        // A serial line without a carrier is used too.
         raw.control_flags |= ControlFlags::CLOCAL | ControlFlags::CREAD;
         termios::tcsetattr(&self.restore.output, SetArg::TCSANOW, &raw)?;
         self.restore.taken.store(true, Ordering::Relaxed);
@@ -190,7 +188,6 @@ impl Screen {
     }
 }
 
-/// The keys of a console.
 #[derive(Debug)]
 pub struct Keyboard {
     input: File,
@@ -198,7 +195,7 @@ pub struct Keyboard {
 }
 
 impl Keyboard {
-    /// The next keys; none if none comes for so long, or a signal does.
+    /// The next keys; empty after `timeout`, or a signal.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -220,7 +217,7 @@ impl Keyboard {
         }
     }
 
-    /// The terminal, for a program that has it for a while.
+    /// The terminal, for a program that borrows it.
     pub fn lend(&self) -> io::Result<File> {
         self.input.try_clone()
     }

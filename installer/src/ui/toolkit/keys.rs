@@ -1,24 +1,22 @@
 //! Bytes from a terminal as keys.
 //!
-//! Terminals agree on most keys and not on all: arrows come as `ESC [ A` and as `ESC O A`, the Linux console has
-//! `ESC [ [ A` for F1, erasing is 0x7f here and 0x08 there, Enter is CR, LF or both. Everything that any of them sends is
-//! understood, and what nobody knows is dropped as a whole. Where a terminal or the line to it has no function keys,
-//! Escape and a digit do as well.
+//! Terminals agree on most keys and not on all: arrows come as `ESC [ A` and as `ESC O A`, the Linux console has `ESC [ [ A` for
+//! F1, Backspace is 0x7f or 0x08, Enter is CR, LF or both. Everything that any of them sends is understood, and an unknown
+//! sequence is dropped as a whole. If a terminal or the line to it has no function keys, Escape and a digit do as well.
 
 use std::time::Duration;
 
-/// How long the rest of a sequence may take after an ESC before that is the key itself. A byte takes a millisecond at
-/// 9600 baud; remote consoles send a sequence in one piece.
+/// How long the rest of a sequence may take after an ESC before that is the key itself. A byte takes a millisecond at 9600 baud;
+/// remote consoles send a sequence in one piece.
 pub const ESCAPE_TIMEOUT: Duration = Duration::from_millis(60);
 
-/// No sequence of a key is longer.
+/// No sequence of a key is longer, in bytes.
 const LONGEST: usize = 24;
 
-/// One press of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Key {
-    /// A character; never a control character.
+    /// Never a control character.
     Char(char),
     /// Control and a letter, which is lower-case.
     Control(char),
@@ -41,7 +39,6 @@ pub enum Key {
     PageDown,
 }
 
-/// Collects bytes until they are keys.
 #[derive(Debug, Default)]
 pub struct Decoder {
     pending: Vec<u8>,
@@ -50,9 +47,9 @@ pub struct Decoder {
 
 /// What the first bytes of a stream are.
 enum Found {
-    /// So many bytes are a key, or one that nobody knows.
+    /// This many bytes are a key, or an unknown one.
     Bytes(usize, Option<Key>),
-    /// More is needed to know.
+    /// More bytes are needed.
     Beginning,
 }
 
@@ -80,7 +77,7 @@ impl Decoder {
         !self.pending.is_empty()
     }
 
-    /// Nothing has come for [`ESCAPE_TIMEOUT`]: an ESC is the key Escape, and half a sequence is nothing.
+    /// Nothing has come for [`ESCAPE_TIMEOUT`]: an ESC is the key Escape, and half a sequence is dropped.
     pub fn give_up(&mut self) -> Vec<Key> {
         let lone = self.pending == [ESC];
         self.pending.clear();
@@ -109,7 +106,7 @@ fn ascii(byte: u8) -> Option<Key> {
     })
 }
 
-/// A character of more than one byte in UTF-8. Bytes that are none are dropped one by one.
+/// A character of more than one byte in UTF-8. Invalid bytes are dropped one by one.
 fn multibyte(bytes: &[u8]) -> Found {
     let length = match bytes[0] {
         0xc2..=0xdf => 2,
@@ -128,7 +125,7 @@ fn multibyte(bytes: &[u8]) -> Found {
     }
 }
 
-/// What follows an ESC.
+/// The rest of a sequence after ESC.
 fn escaped(rest: &[u8]) -> Found {
     match rest {
         [] => Found::Beginning,
@@ -162,7 +159,7 @@ fn control_sequence(rest: &[u8]) -> Found {
         None if middle < LONGEST => Found::Beginning,
         None => Found::Bytes(2 + middle, None),
         Some(last @ 0x40..=0x7e) => Found::Bytes(3 + middle, in_sequence(&rest[..middle], *last)),
-        // What breaks a sequence off begins something new.
+        // A byte that breaks a sequence off begins something new.
         Some(_) => Found::Bytes(2 + middle, None),
     }
 }
@@ -178,7 +175,7 @@ fn in_sequence(parameters: &[u8], last: u8) -> Option<Key> {
     }
 }
 
-/// The last byte of `ESC O` and of `ESC [`, where they agree.
+/// The last byte of `ESC O` and of `ESC [`, which have these in common.
 fn application(last: u8) -> Option<Key> {
     Some(match last {
         b'A' => Key::Up,

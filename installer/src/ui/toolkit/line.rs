@@ -1,13 +1,13 @@
-//! A line of text that somebody types.
+//! A line of text that is typed.
 
 use std::fmt;
 
 use super::Key;
 
-/// No answer is longer; what is pasted beyond is dropped.
+/// The longest answer in characters; what is pasted beyond is dropped.
 const LONGEST: usize = 4096;
 
-/// A line and where in it the next character goes. Its `Debug` does not show it: it may be a password.
+/// A line and the position of the next character. Its `Debug` does not show it: it may be a password.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TypedLine {
     text: Vec<char>,
@@ -21,26 +21,24 @@ impl fmt::Debug for TypedLine {
 }
 
 impl TypedLine {
-    /// A line that holds a text; the cursor stands at its end. Control characters are left out.
+    /// A line that holds a text, with the cursor at its end. Control characters are left out.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let text: Vec<char> = text.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
         Self { cursor: text.len(), text }
     }
 
-    /// The text.
     #[must_use]
     pub fn text(&self) -> String {
         self.text.iter().collect()
     }
 
-    /// Whether it has none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Takes a key; says whether it was one for a line. Control and A, E, K, U do what they do in shells, for terminals
+    /// Takes a key; returns whether it was one for a line. Control and A, E, K, U do what they do in shells, for terminals
     /// without the other keys.
     pub fn key(&mut self, key: Key) -> bool {
         match key {
@@ -70,11 +68,11 @@ impl TypedLine {
         true
     }
 
-    /// The part of the line that fits into `width` columns, and the column of the cursor in it; `mask` stands for every
-    /// character where the text is not to be seen.
+    /// The part of the line that fits into `width` columns, and the column of the cursor in it; `mask` replaces every character
+    /// of a hidden text.
     #[must_use]
     pub fn window(&self, width: usize, mask: Option<char>) -> (String, usize) {
-        // The cursor may stand behind the last character.
+        // The cursor may be behind the last character.
         let room = width.saturating_sub(1).max(1);
         let first = self.cursor.saturating_sub(room);
         let seen = self.text.iter().skip(first).take(width);

@@ -1,10 +1,10 @@
 //! What a full-screen program on a console needs, whatever it shows.
 //!
-//! | Module | What it knows |
+//! | Module | What it is for |
 //! |---|---|
 //! | [`capabilities`] | what a terminal can show, by its `TERM` and locale or by its device |
 //! | [`keys`] | bytes from a terminal as keys |
-//! | [`console`] | opening a console, raw mode and the way back, its size, waiting for keys |
+//! | [`console`] | opening a console, raw mode and restoring it, its size, waiting for keys |
 //! | [`output`] | drawing: ratatui's cells as the few sequences that every terminal understands |
 //! | [`outlet`] | bytes on their way to a terminal that may take none |
 //! | [`theme`] | colours, attributes and characters, with none of them too |
@@ -13,9 +13,9 @@
 //! | [`text`] | text to read and to scroll |
 //! | [`qr`] | QR codes |
 //!
-//! Consoles are the video console, serial lines and, for rehearsals, whatever terminal the program was started on. A
-//! serial line knows neither its size nor its colours; 80 columns, 24 rows, ASCII and reverse video always work.
-//! Nothing here knows what an install is.
+//! Consoles are the video console, serial lines and, for rehearsals, any terminal on which the program was started. A serial line
+//! knows neither its size nor its colours; 80 columns, 24 rows, ASCII and reverse video always work. Nothing here knows what an
+//! install is.
 
 pub mod capabilities;
 pub mod console;

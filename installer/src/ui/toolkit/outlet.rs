@@ -1,5 +1,5 @@
-//! Bytes on their way to a terminal that may take its time, or none at all: a serial line whose other end holds them up,
-//! or that nobody reads. Whoever draws never waits for such a terminal longer than a moment.
+//! Bytes on their way to a terminal that may be slow, or take nothing at all: a serial line with flow control, or without a
+//! reader. Drawing never waits for such a terminal longer than a moment.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How long a flush waits for a terminal that takes its time. A serial line with 115200 baud takes a picture meanwhile.
+/// How long a flush waits for a slow terminal. A serial line with 115200 baud takes a picture meanwhile.
 const TIMEOUT: Duration = Duration::from_millis(250);
-/// A terminal that has taken nothing for so long is stuck, and no flush waits for it any more.
+/// A terminal that has taken nothing for this long is stuck, and no flush waits for it any more.
 const STUCK: Duration = Duration::from_secs(2);
 
-/// As much waits for a terminal at the most, in bytes; what comes beyond that is lost. A picture is far smaller.
+/// The most bytes that wait for a terminal; more are lost. A picture is far smaller.
 const MOST: usize = 256 << 10;
 
-/// A terminal, and what it has not taken yet.
+/// A terminal, and the bytes that it has not taken yet.
 #[derive(Debug)]
 pub struct Outlet {
     file: File,
     waiting: Vec<u8>,
     /// Since when it takes nothing.
     halted: Option<Instant>,
-    /// Whether it has been stuck and takes something again.
+    /// Whether it was stuck and takes bytes again.
     recovered: bool,
 }
 
@@ -32,21 +32,20 @@ impl Outlet {
     /// Writes to the terminal of `file`.
     #[must_use]
     pub fn new(file: File) -> Self {
-        // Only a descriptor of its own can be one that does not block: others of this terminal belong to the process
-        // that started this one. Where none is to be had, because the terminal is another user's, this one must do.
+        // Only a descriptor of its own can be non-blocking: others of this terminal belong to the process that started this one.
+        // If it cannot be opened, because the terminal is another user's, this one must do.
         let flags = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
         let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         let file = OpenOptions::new().write(true).custom_flags(flags).open(path).unwrap_or(file);
         Self { file, waiting: Vec::new(), halted: None, recovered: false }
     }
 
-    /// The terminal.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Whether something has not been taken yet.
+    /// Whether bytes have not been taken yet.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -58,19 +57,18 @@ impl Outlet {
         self.halted.is_some_and(|since| since.elapsed() >= STUCK)
     }
 
-    /// Whether it was stuck and takes something again; says so once. Who reads there now may not have seen the beginning.
+    /// Whether it was stuck and takes bytes again; returns true once. A reader there now may not have seen the beginning.
     pub fn has_recovered(&mut self) -> bool {
         std::mem::take(&mut self.recovered)
     }
 
-    /// Forgets what has not been taken.
+    /// Drops the bytes that have not been taken.
     pub fn discard(&mut self) {
         self.waiting.clear();
     }
 }
 
 impl Write for Outlet {
-    /// Keeps the bytes for the next flush.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.waiting.len().saturating_add(bytes.len()) <= MOST {
             self.waiting.extend_from_slice(bytes);
@@ -97,7 +95,7 @@ impl Write for Outlet {
     }
 }
 
-/// Writes to a terminal that does not block what it takes within `timeout`; says how many bytes that were.
+/// Writes what a non-blocking terminal takes within `timeout`; returns the number of bytes.
 ///
 /// # Errors
 /// The terminal is gone.
@@ -116,7 +114,7 @@ pub(super) fn push(mut file: &File, bytes: &[u8], timeout: Duration) -> io::Resu
                     break;
                 }
                 let mut wanted = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
-                // A signal is as good as room: the next write says what is.
+                // After a signal too, the next write shows whether there is room.
                 let _ = poll(&mut wanted, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
             }
         }
@@ -168,7 +166,7 @@ mod tests {
         assert!(begun.elapsed() < TIMEOUT * 50, "{:?}", begun.elapsed());
         let mut some = [0; 4096];
         assert!(other.read(&mut some).unwrap() > 0);
-        // The room that has come reaches this end after a moment.
+        // The room becomes visible at this end after a moment.
         let until = Instant::now() + Duration::from_secs(60);
         while outlet.is_stuck() && Instant::now() < until {
             outlet.flush().unwrap();

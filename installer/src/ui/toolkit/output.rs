@@ -1,8 +1,7 @@
-//! Drawing: ratatui's cells as the few sequences that every terminal since the VT100 understands (ECMA-48): moving the
-//! cursor, erasing, bold, underline, reverse video, and the colours that the terminal has.
+//! Drawing: ratatui's cells as the few sequences that every terminal since the VT100 understands (ECMA-48): moving the cursor,
+//! erasing, bold, underline, reverse video, and the colours that the terminal has.
 //!
-//! What a terminal cannot show does not reach it: characters that it lacks become `?`, control characters too, whatever
-//! a disk says its model is.
+//! Characters that a terminal does not have become `?`, control characters too, for example in the model name of a disk.
 
 use std::io::{self, Write};
 
@@ -13,7 +12,7 @@ use ratatui::style::{Color, Modifier};
 
 use super::{Capabilities, Characters, Colours};
 
-/// The size of a terminal that does not tell it, in columns and rows.
+/// The size of a terminal that does not report it, in columns and rows.
 pub const USUAL: Size = Size { width: 80, height: 24 };
 
 /// A terminal to draw on.
@@ -29,7 +28,7 @@ pub struct Output<W: Write> {
 }
 
 impl<W: Write> Output<W> {
-    /// Draws on `out`; `measure` says how large the terminal is, if it knows.
+    /// Draws on `out`; `measure` returns the size of the terminal, if it knows.
     pub fn new(
         out: W,
         capabilities: Capabilities,
@@ -39,7 +38,6 @@ impl<W: Write> Output<W> {
         Self { out, capabilities, measure: Box::new(measure), waiting, cursor, rests: false }
     }
 
-    /// Where it draws.
     pub fn out(&mut self) -> &mut W {
         &mut self.out
     }
@@ -50,11 +48,11 @@ impl<W: Write> Output<W> {
 
     fn go(&mut self, x: u16, y: u16) {
         self.say(&format!("\x1b[{};{}H", u32::from(y) + 1, u32::from(x) + 1));
-        // Where it cannot be hidden it has left its corner.
+        // If it cannot be hidden it has left its corner.
         self.rests = self.rests && self.capabilities.hides_cursor;
     }
 
-    /// Begins: clears the screen, on a second one where there is one.
+    /// Begins: clears the screen, on a second one if there is one.
     pub fn begin(&mut self) -> io::Result<()> {
         if self.capabilities.alternate_screen {
             self.say("\x1b[?1049h");
@@ -72,7 +70,7 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// What puts a terminal back.
+/// The sequences that restore a terminal.
 pub(super) fn ending(capabilities: Capabilities) -> String {
     let mut text = String::from("\x1b[0m\x1b[2J\x1b[H");
     if capabilities.hides_cursor {
@@ -108,7 +106,7 @@ fn look(cell: &Cell, colours: Colours) -> String {
     format!("\x1b[{codes}m")
 }
 
-/// The number of a colour among eight, and whether it is the bright one. Others than the sixteen are none.
+/// The number of a colour among eight, and whether it is the bright one. `None` for others than the sixteen.
 fn colour(colour: Color, colours: Colours) -> Option<(u8, bool)> {
     if colours == Colours::None {
         return None;
@@ -166,7 +164,7 @@ impl<W: Write> Backend for Output<W> {
             }
             let known = has(self.capabilities.characters, cell.symbol());
             self.say(if known { cell.symbol() } else { "?" });
-            // Only of one byte in one column is it certain where the cursor stands afterwards.
+            // The position of the cursor afterwards is certain only for one byte in one column.
             next = (known && cell.symbol().is_ascii()).then(|| (x.saturating_add(1), y));
         }
         if !before.is_empty() {
@@ -176,7 +174,7 @@ impl<W: Write> Backend for Output<W> {
     }
 
     fn hide_cursor(&mut self) -> io::Result<()> {
-        // Every picture asks for it, most of which change nothing.
+        // Every picture requests it, most of which change nothing.
         if !self.rests {
             match self.capabilities.hides_cursor {
                 true => self.say("\x1b[?25l"),
@@ -296,7 +294,6 @@ mod tests {
         }
     }
 
-    /// The text without its sequences.
     fn strip(text: &str) -> String {
         let mut parts = text.split("\x1b[");
         let first = parts.next().unwrap_or_default().to_owned();

@@ -8,21 +8,20 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
 use super::Theme;
 
-/// How grave a message is.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// It is told.
+    /// Neutral.
     Plain,
-    /// It is good.
+    /// Success.
     Good,
-    /// Somebody should know it.
+    /// Something the user should know.
     Warning,
-    /// It is wrong.
+    /// A mistake or a failure.
     Error,
 }
 
 impl Tone {
-    /// How it looks.
     #[must_use]
     pub fn style(self, theme: Theme) -> Style {
         match self {
@@ -34,24 +33,23 @@ impl Tone {
     }
 }
 
-/// What stands around the body of a screen.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
-    /// What the screen is; stable, so that programs and people find it again.
+    /// Stable, so that programs and people find the screen again.
     pub title: &'a str,
-    /// At the right of the title: how far one has come.
+    /// At the right of the title: the progress.
     pub place: &'a str,
-    /// Keys, and what each does; the most important first, for the last ones go where there is no room.
+    /// Keys and their effects, the most important first: the last ones are left out if there is no room.
     pub keys: &'a [(&'a str, &'a str)],
-    /// Something to say, above the keys.
+    /// A message above the keys.
     pub message: Option<(Tone, &'a str)>,
 }
 
-/// Rows of messages at the most.
+/// The largest number of rows of a message.
 const MESSAGES: u16 = 3;
 
 impl Page<'_> {
-    /// Draws the frame; returns where the body goes, which can be empty on a tiny terminal.
+    /// Draws the frame; returns the area of the body, which can be empty on a tiny terminal.
     pub fn draw(&self, frame: &mut Frame<'_>, theme: Theme) -> Rect {
         let area = frame.area();
         frame.render_widget(Clear, area);
@@ -91,7 +89,7 @@ impl Page<'_> {
         let mut width = 1;
         for (key, does) in self.keys {
             let more = key.chars().count() + does.chars().count() + 3;
-            // Two spaces stand between keys, and none need to stand after the last.
+            // Two spaces between keys, and none needed after the last.
             if width + more - 2 > usize::from(area.width) {
                 break;
             }
@@ -104,7 +102,6 @@ impl Page<'_> {
     }
 }
 
-/// How many rows a text takes.
 fn rows(text: &str, width: u16) -> u16 {
     let lines = super::text::wrapped(text, usize::from(width.max(1))).len();
     u16::try_from(lines).unwrap_or(u16::MAX).max(1)

@@ -1,4 +1,4 @@
-//! QR codes, for addresses that nobody wants to type from a screen.
+//! QR codes, for addresses that are tedious to type from a screen.
 
 use qrcode::{Color, EcLevel, QrCode};
 use ratatui::Frame;
@@ -8,14 +8,14 @@ use ratatui::text::Line;
 
 use super::Theme;
 
-/// Light modules around the code (ISO/IEC 18004 asks for four; readers are content with two).
+/// Light modules around the code (ISO/IEC 18004 asks for four; readers need two).
 const QUIET: usize = 2;
 
 /// The bytes that codes of the versions 1 to 20 hold at the lowest level of error correction (ISO/IEC 18004, table 7).
 const BYTES: [usize; 20] =
     [17, 32, 53, 78, 106, 134, 154, 192, 230, 271, 321, 367, 425, 458, 520, 586, 644, 718, 792, 858];
 
-/// How many bytes a code that is drawn in `size` can hold; none where there is no room for any code.
+/// The bytes that a code drawn in `size` can hold; `None` if there is no room for any code.
 #[must_use]
 pub fn room(size: Size, theme: Theme) -> Option<usize> {
     let side = match theme.has_lines() {
@@ -36,7 +36,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// The code of a text; none where it is too long for any code.
+    /// The code of a text; `None` if it is too long for any code.
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
         let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
@@ -52,8 +52,7 @@ impl Code {
         }
     }
 
-    /// The rows and columns that it takes: two modules a character where there are half blocks, and two characters a
-    /// module where there are none.
+    /// The rows and columns of the code: two modules a character with half blocks, else two characters a module.
     #[must_use]
     pub fn size(&self, theme: Theme) -> Size {
         let side = u16::try_from(self.width + 2 * QUIET).unwrap_or(u16::MAX);
@@ -64,7 +63,7 @@ impl Code {
         }
     }
 
-    /// Draws it at the upper left of `area` if it fits there as a whole; says whether it did.
+    /// Draws it at the upper left of `area` if it fits there as a whole; returns whether it did.
     pub fn draw(&self, frame: &mut Frame<'_>, area: Rect, theme: Theme) -> bool {
         let (size, side) = (self.size(theme), self.width + 2 * QUIET);
         if size.width > area.width || size.height > area.height {
@@ -80,7 +79,7 @@ impl Code {
         true
     }
 
-    /// Two rows of modules in one of characters. Light is what is drawn.
+    /// Two rows of modules in one of characters. The light ones are drawn.
     fn halves(&self, y: usize, side: usize, theme: Theme) -> Line<'static> {
         let light = |x, y| y >= side || !self.is_dark(x, y);
         let text: String = (0..side)

@@ -6,12 +6,12 @@ use ratatui::{Frame, Terminal};
 
 use super::{Capabilities, Theme};
 
-/// The theme of a terminal that has nothing.
+/// The theme of a terminal without colours and characters.
 pub(crate) fn theme() -> Theme {
     Theme::of(Capabilities::LEAST)
 }
 
-/// What is drawn, as lines without the spaces at their ends.
+/// The picture as lines without trailing spaces.
 pub(crate) fn shown(size: Size, draw: impl FnOnce(&mut Frame<'_>)) -> String {
     let mut terminal = Terminal::new(TestBackend::new(size.width, size.height)).unwrap();
     terminal.draw(draw).unwrap();

@@ -1,4 +1,4 @@
-//! Text to read: wrapped to the width that there is, and scrolled.
+//! Text to read: wrapped to the available width, and scrolled.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -7,8 +7,8 @@ use ratatui::text::Line;
 
 use super::Key;
 
-/// The lines of a text, none longer than `width` characters. Lines break between words where they can, and what goes on
-/// from a line begins as far to the right as that line.
+/// The lines of a text, none longer than `width` characters. Lines break between words if possible, and a continuation is
+/// indented like its line.
 #[must_use]
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     text.lines().flat_map(|line| wrapped_line(line, width.max(1))).collect()
@@ -34,13 +34,12 @@ fn wrapped_line(line: &str, width: usize) -> Vec<String> {
     rows
 }
 
-/// How far a text is scrolled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scroll {
     first: usize,
-    /// Follow the end as it grows.
+    /// Whether it follows the end as the text grows.
     follows: bool,
-    /// Rows of the last picture, and the most that could be scrolled in it.
+    /// Rows of the last picture, and its largest scroll position.
     page: usize,
     most: usize,
 }
@@ -52,7 +51,7 @@ impl Scroll {
         Self { follows: true, ..Self::default() }
     }
 
-    /// Takes a key; says whether it was one for scrolling.
+    /// Takes a key; returns whether it was one for scrolling.
     pub fn key(&mut self, key: Key) -> bool {
         let page = self.page.saturating_sub(1).max(1);
         let first = match key {
@@ -69,7 +68,7 @@ impl Scroll {
         true
     }
 
-    /// The rows of so many that are seen in `height` rows.
+    /// The visible rows of `rows` in `height` rows.
     fn window(&mut self, rows: usize, height: usize) -> std::ops::Range<usize> {
         self.page = height;
         self.most = rows.saturating_sub(height);
@@ -78,7 +77,7 @@ impl Scroll {
     }
 }
 
-/// Draws `rows`, each with its style, as far as they fit; says at the right edge that there is more.
+/// Draws `rows`, each with its style, as far as they fit; marks at the right edge that there is more.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, rows: &[(String, Style)], scroll: &mut Scroll) {
     let area = area.intersection(frame.area());
     let window = scroll.window(rows.len(), usize::from(area.height));

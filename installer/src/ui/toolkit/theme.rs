@@ -1,17 +1,17 @@
-//! Colours, attributes and characters by what they mean. Whatever a colour says, a word or a mark says too.
+//! Colours, attributes and characters by meaning. A word or a mark always repeats what a colour says.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use super::{Capabilities, Characters, Colours};
 
-/// How things look on one terminal.
+/// The styles of one terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
     capabilities: Capabilities,
 }
 
 impl Theme {
-    /// The looks that fit a terminal.
+    /// For the capabilities of a terminal.
     #[must_use]
     pub fn of(capabilities: Capabilities) -> Self {
         Self { capabilities }
@@ -33,7 +33,6 @@ impl Theme {
         }
     }
 
-    /// A heading, a label.
     #[must_use]
     pub fn heading(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
@@ -45,31 +44,29 @@ impl Theme {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// What is good.
     #[must_use]
     pub fn good(self) -> Style {
         self.colour(Color::Green, Modifier::empty())
     }
 
-    /// What somebody should know.
+    /// What the user should know.
     #[must_use]
     pub fn warning(self) -> Style {
         self.colour(Color::Yellow, Modifier::BOLD)
     }
 
-    /// What is wrong, and what will be lost.
+    /// Errors, and what will be lost.
     #[must_use]
     pub fn error(self) -> Style {
         self.colour(Color::LightRed, Modifier::BOLD)
     }
 
-    /// Remarks.
     #[must_use]
     pub fn remark(self) -> Style {
         self.colour(Color::Cyan, Modifier::empty())
     }
 
-    /// A line across.
+    /// A horizontal line.
     #[must_use]
     pub fn rule(self) -> &'static str {
         if self.has_lines() { "─" } else { "-" }
@@ -81,13 +78,11 @@ impl Theme {
         if self.has_lines() { ("█", "░") } else { ("#", ".") }
     }
 
-    /// Whether lines and blocks can be drawn.
     #[must_use]
     pub fn has_lines(self) -> bool {
         self.capabilities.characters > Characters::Ascii
     }
 
-    /// Whether there are colours.
     #[must_use]
     pub fn has_colours(self) -> bool {
         self.capabilities.colours > Colours::None

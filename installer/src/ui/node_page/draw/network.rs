@@ -17,7 +17,7 @@ const REVIEW: &[(&str, &str)] = &[("Enter", "try it"), ("Esc", "change answers")
 const TRIAL: &[(&str, &str)] =
     &[("K", "keep it"), ("Esc", "bring the old one back"), ("B", "the node's page")];
 
-/// Draws the questions, or what changes.
+/// The questions, or the differences.
 pub(super) fn change(state: &mut NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     let View::Network(page) = &mut state.view else { return };
     let Some(page) = page else {
@@ -76,7 +76,7 @@ fn review(
     }
 }
 
-/// Draws the trial: what is on trial, how long, and what has been noticed.
+/// Draws the trial: the values on trial, the remaining time, and messages.
 pub(super) fn trial(state: &NodePage, time: &str, frame: &mut Frame<'_>, theme: Theme) {
     let message = state.message.as_ref().map(|(tone, text)| (*tone, text.as_str()));
     let page = Page { title: "Network of this node: on trial", place: time, keys: TRIAL, message };

@@ -1,4 +1,4 @@
-//! The change of the network on the console: its screens as golden text, what keys do, and what time does.
+//! The change of the network on the console: its screens as golden text, the effects of keys and of time.
 
 use super::super::network::{NetworkPage, PresentNetwork, Proposal};
 use super::*;

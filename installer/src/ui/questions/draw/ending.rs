@@ -1,4 +1,4 @@
-//! The pictures of the end: what has failed, what is done, and what somebody takes away of it.
+//! The screens of the end: the failure, the success, and saving files.
 
 use ratatui::Frame;
 use ratatui::layout::{Rect, Size};
@@ -14,15 +14,15 @@ use crate::ui::toolkit::{Theme, form::Form};
 use base::progress;
 use model::config::Secret;
 
-/// Rows of what can be done after a failure: a heading, the choices, and one that is empty.
+/// Rows of the choices after a failure: a heading, the choices, and an empty one.
 const CHOICES: u16 = 9;
-/// Rows of what can be done about a machine that does not fit: the same with words below, and a name that is wrapped.
+/// Rows of the choices for an unfit machine: the same with words below, and a name that is wrapped.
 const WAYS: u16 = 8;
-/// Columns beside a code, for the text in it.
+/// Columns beside a code, for its text.
 const BESIDE: u16 = 30;
-/// A code that says less is not worth its room, in bytes.
+/// In bytes; a code with less text is not worth its room.
 const LEAST: usize = 40;
-/// A larger code is hard to read from a screen, in bytes.
+/// In bytes; a larger code is hard to read from a screen.
 const MOST: usize = 400;
 
 pub(super) fn failed(
@@ -43,7 +43,7 @@ pub(super) fn failed(
     above(&rows, scroll, CHOICES, form, frame, body, theme);
 }
 
-/// What an install would refuse the machine for.
+/// The findings for which an install would refuse the machine.
 pub(super) fn unfit(review: &mut Review, form: &mut Form, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let width = usize::from(body.width);
     let styled = |text: &str, style: Style| styled(text, width, style);
@@ -114,7 +114,6 @@ pub(super) fn code(state: &Conversation, frame: &mut Frame<'_>, body: Rect, them
 const NO_ROOM: &str = "This console has no room for a QR code that says enough: it takes more rows, or the screen of the machine. In \
                        words:";
 
-/// The answers as a configuration.
 pub(super) fn recorded(text: &Secret, scroll: &mut Scroll, frame: &mut Frame<'_>, body: Rect, theme: Theme) {
     let width = usize::from(body.width);
     let warned = wrapped(SECRETS, width).into_iter().map(|row| (row, theme.warning()));

@@ -1,4 +1,4 @@
-//! Rows of text, and text above choices: what all pictures of the conversation have in common.
+//! Rows of text, and text above choices: common to all screens of the conversation.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -12,7 +12,7 @@ pub(super) fn styled(text: &str, width: usize, style: Style) -> Vec<(String, Sty
     wrapped(text, width).into_iter().map(|row| (row, style)).collect()
 }
 
-/// Draws text at the top; returns what is left below it.
+/// Draws text at the top; returns the area below it.
 pub(super) fn paragraph(text: &str, style: Style, frame: &mut Frame<'_>, area: Rect) -> Rect {
     let rows = styled(text, usize::from(area.width), style);
     let height = u16::try_from(rows.len()).unwrap_or(u16::MAX).min(area.height);
@@ -20,7 +20,7 @@ pub(super) fn paragraph(text: &str, style: Style, frame: &mut Frame<'_>, area: R
     Rect { y: area.y + height, height: area.height - height, ..area }
 }
 
-/// Text, and below it choices that take so many rows. They come first where there is little room.
+/// Text, and below it choices that take this many rows. With little room the choices come first.
 pub(super) fn above(
     rows: &[(String, Style)],
     scroll: &mut Scroll,

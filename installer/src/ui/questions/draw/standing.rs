@@ -1,4 +1,4 @@
-//! The pictures of a finished node that is on a disk already.
+//! The screens of a finished node on a disk.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -10,9 +10,8 @@ use crate::ui::questions::state::StandingNodes;
 use crate::ui::toolkit::text::{self, Scroll};
 use crate::ui::toolkit::{Theme, form::Form};
 
-/// Rows of what can be decided: a heading, the choices with words below, and one that is empty.
+/// Rows of the choices: a heading, the choices with words below, and an empty one.
 const WAYS: u16 = 9;
-/// Columns of the names of facts.
 const NAMES: usize = 14;
 
 pub(super) fn standing(
@@ -46,7 +45,7 @@ pub(super) fn standing(
     }
 }
 
-/// The disks of the machine and what is on them.
+/// The disks of the machine and their content.
 pub(super) fn disks(
     inventory: &Inventory,
     scroll: &mut Scroll,

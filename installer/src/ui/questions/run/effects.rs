@@ -1,4 +1,4 @@
-//! What the state asks for, done on the machine.
+//! Running effects on the machine.
 
 use std::sync::mpsc::Sender;
 
@@ -15,7 +15,7 @@ use base::progress::{Event, Progress, Sink};
 use model::config::InstallConfig;
 use model::config::redact::Secrets;
 
-/// Does it; says what came of it, if anybody waits for that.
+/// Runs an effect; returns its outcome, if there is one.
 pub(super) fn carry_out(
     machine: &dyn InstallMachine,
     effect: ConversationEffect,
@@ -64,14 +64,14 @@ pub(super) fn carry_out(
             EffectOutcome::Opened(machine.open_access().map(Box::new).map_err(plain))
         }
         ConversationEffect::CloseAccess => EffectOutcome::Closed(machine.close_access().map_err(plain)),
-        // A shell needs a console: the loop gives it one.
+        // A shell needs a console, which the loop has.
         ConversationEffect::Shell => return None,
         ConversationEffect::StartNode => EffectOutcome::NotEnded(machine.start_node().err().map(plain)?),
         ConversationEffect::End(how) => EffectOutcome::NotEnded(machine.end(how).err().map(plain)?),
     })
 }
 
-/// A plan as it is reviewed, with what the checks say that an install makes first.
+/// A plan for review, with the findings of the checks that an install makes first.
 fn shown(plan: &Plan, report: &PreflightReport, config: &InstallConfig) -> Review {
     let mut secrets = Secrets::default();
     secrets.add(config);
@@ -90,7 +90,7 @@ fn shown(plan: &Plan, report: &PreflightReport, config: &InstallConfig) -> Revie
     }
 }
 
-/// Tells the loop of the events of an install.
+/// Sends the events of an install to the loop.
 struct Teller(Sender<Heard>);
 
 impl Sink for Teller {

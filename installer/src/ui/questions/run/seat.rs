@@ -1,4 +1,4 @@
-//! One console: its screen, the thread that waits for its keys, and a shell that has it for a while.
+//! One console: its screen, the thread that waits for its keys, and a shell that borrows it.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +13,13 @@ use crate::ui::toolkit::capabilities::term_of_device;
 use crate::ui::toolkit::{Console, Keyboard, Screen};
 use model::config::Secret;
 
-/// How soon a thread that waits for keys sees that it is over, or that a shell wants the console.
+/// How soon a thread that waits for keys notices the end, or that a shell wants the console.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A console as the loop has it.
 pub(super) struct Seat {
     name: String,
-    /// None while a shell has the console, and when it is gone.
+    /// `None` while a shell has the console, and after it is gone.
     screen: Option<Screen>,
     gone: bool,
     shell: Sender<Secret>,
@@ -34,7 +34,7 @@ pub(super) struct Listener {
 }
 
 impl Seat {
-    /// Takes a console; what is heard of it carries the number.
+    /// Takes a console; its news carries the number.
     pub(super) fn take(console: Console, number: usize) -> Result<(Self, Listener)> {
         let device = console.name().to_owned();
         let (screen, keyboard) = console.take()?;
@@ -60,11 +60,11 @@ impl Seat {
         (self.screen, self.gone) = (None, true);
     }
 
-    /// Gives the console to a shell, if it is there; says whether it was. It comes back with [`Heard::Back`].
+    /// Lends the console to a shell, if it exists; returns whether it did. It comes back with [`Heard::Back`].
     pub(super) fn lend(&mut self, password: Secret) -> bool {
         let Some(mut screen) = self.screen.take() else { return false };
         screen.leave();
-        // Without a listener the console is gone, and that has been told.
+        // Without a listener the console is gone, and that has been reported.
         self.shell.send(password).is_ok()
     }
 
@@ -74,7 +74,7 @@ impl Seat {
 }
 
 impl Listener {
-    /// Tells of the keys until it is over.
+    /// Sends the keys until the end.
     pub(super) fn listen(mut self, sender: &Sender<Heard>, over: &AtomicBool, machine: &dyn InstallMachine) {
         while !over.load(Ordering::Relaxed) {
             let heard = match self.shell.try_recv() {
@@ -92,7 +92,7 @@ impl Listener {
         }
     }
 
-    /// Lets a shell have the console, and takes it again.
+    /// Lends the console to a shell, and takes it again.
     fn shell(&mut self, machine: &dyn InstallMachine, password: &Secret) -> Heard {
         let lent = self.keyboard.lend().map_err(anyhow::Error::from);
         let came = lent.and_then(|terminal| machine.shell(terminal, term_of_device(&self.device), password));

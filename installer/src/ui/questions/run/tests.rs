@@ -18,7 +18,7 @@ use base::progress::Progress;
 use model::config::sources::Combined;
 use model::config::{InstallConfig, Secret};
 
-/// A machine that lets somebody in, and can do nothing else.
+/// A machine with help access and nothing else.
 struct Hut;
 
 impl InstallMachine for Hut {
@@ -85,16 +85,16 @@ impl InstallMachine for Hut {
     }
 }
 
-/// The other end of a console: what has come there, and where keys are pressed.
+/// The other end of a console: what was drawn, and where keys are pressed.
 struct Other {
     keys: File,
     seen: Arc<Mutex<Vec<u8>>>,
-    /// Keeps the terminal while nobody has it open.
+    /// Keeps the terminal alive while it is not open elsewhere.
     _end: File,
 }
 
 impl Other {
-    /// A console, and its other end. Where nobody reads there, it is full from the beginning.
+    /// A console, and its other end. If `silent`, nothing reads there, and it is full from the beginning.
     fn new(silent: bool) -> (Console, Self) {
         let pty = nix::pty::openpty(None, None).unwrap();
         let name = nix::unistd::ttyname(&pty.slave).unwrap();
@@ -121,7 +121,7 @@ impl Other {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Whether the text has come; then all that came before it is forgotten.
+    /// Whether the text has arrived; then everything before it is dropped.
     fn has(&self, text: &str) -> bool {
         let mut seen = self.seen.lock().unwrap();
         let has = String::from_utf8_lossy(&seen).contains(text);
@@ -131,7 +131,6 @@ impl Other {
         has
     }
 
-    /// Waits for a text.
     fn wait(&self, text: &str) {
         let until = Instant::now() + LIMIT;
         while !self.has(text) {
@@ -140,7 +139,7 @@ impl Other {
         }
     }
 
-    /// Waits for a title or a word in whole pictures: otherwise only what changes is sent.
+    /// Waits for a title or a word in whole pictures: otherwise only changes are sent.
     fn look(&mut self, text: &str) {
         let until = Instant::now() + LIMIT;
         while !self.has(text) {

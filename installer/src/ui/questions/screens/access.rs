@@ -4,7 +4,7 @@ use crate::ui::answers::{AnswerOrigin, Answers};
 use crate::ui::fields::{line, secret};
 use crate::ui::toolkit::form::Field;
 
-/// What a repetition of the password is called.
+/// The id of the password's repetition.
 pub const REPETITION: &str = "repetition";
 
 pub(super) fn fields(answers: &Answers) -> Vec<Field> {

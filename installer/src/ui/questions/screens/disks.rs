@@ -1,4 +1,4 @@
-//! Where the system goes, and where the data of virtual machines does.
+//! The disk of the system, and that of the data of virtual machines.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::ui::fields::{choice, remark, take_word};
 use crate::ui::toolkit::form::{Choice, Field};
 use model::config::Role;
 
-/// Keys whose value is a disk, and what stands for none.
+/// Keys whose value is a disk, and the value for no disk.
 const DEVICE: &str = "install.device";
 const MIRROR: &str = "install.mirror";
 const DATA: &str = "install.data_disk";
@@ -35,17 +35,16 @@ pub(super) fn fields(answers: &Answers, facts: &ConversationFacts) -> Vec<Field>
     fields
 }
 
-/// The disks that match.
 fn usable(facts: &ConversationFacts) -> Vec<&Disk> {
     facts.inventory.disks.iter().filter(|disk| barred(disk).is_none()).collect()
 }
 
-/// The disks that are shown for a key: for the system every one, so that it is seen why one cannot be taken.
+/// The disks that are shown for a key: for the system every one, so that the user sees why one cannot be used.
 fn offered<'f>(facts: &'f ConversationFacts, id: &str) -> Vec<&'f Disk> {
     if id == DEVICE { facts.inventory.disks.iter().collect() } else { usable(facts) }
 }
 
-/// Why a disk cannot be taken.
+/// Why a disk cannot be used.
 fn barred(disk: &Disk) -> Option<String> {
     if disk.boot_medium {
         Some("it holds the medium that this system runs from".into())
@@ -65,7 +64,7 @@ fn disk(answers: &Answers, facts: &ConversationFacts, id: &str, label: &str, non
     options.extend(disks.iter().map(|disk| shown(disk)));
     let wanted = answers.text(id);
     let named = disks.iter().position(|disk| disk.is_at(std::path::Path::new(&wanted)));
-    // What a configuration says by clauses is not one of the options; it stays until another one is taken.
+    // A selection by clauses is not one of the options; it stays until another one is taken.
     let by_clauses = answers.value(id).is_some_and(|value| value.is_object());
     let chosen = match named {
         Some(at) => Some(first + at),
@@ -76,7 +75,7 @@ fn disk(answers: &Answers, facts: &ConversationFacts, id: &str, label: &str, non
     Field::choice(id, label, options, chosen).remark(remark)
 }
 
-/// Path, size, model, serial number; what is on it; why it cannot be taken.
+/// Path, size, model, serial number; its content; why it cannot be used.
 fn shown(disk: &Disk) -> Choice {
     let mut option = Choice::new(disk.identify());
     option.barred = barred(disk);
@@ -86,7 +85,7 @@ fn shown(disk: &Disk) -> Choice {
     option
 }
 
-/// What is on a disk and what uses it, in words. Only a disk that was read to its end is called empty.
+/// The content of a disk and what uses it, in words. Only a disk that was read to its end is called empty.
 fn content(disk: &Disk) -> String {
     let parts: Vec<_> = disk
         .partitions
@@ -126,7 +125,7 @@ pub(super) fn take(field: &Field, answers: &mut Answers, facts: &ConversationFac
     answers.give(&field.id, disk.map(|disk| Value::from(lasting(disk))));
 }
 
-/// The path that means this disk whatever else is plugged in: a link by serial number, else its node.
+/// A path that selects this disk whatever else is plugged in: a link by serial number, else its node.
 fn lasting(disk: &Disk) -> String {
     let by_id = |link: &&std::path::PathBuf| link.starts_with("/dev/disk/by-id");
     let serial = disk.serial.as_deref().unwrap_or_default();
@@ -136,7 +135,7 @@ fn lasting(disk: &Disk) -> String {
     telling.unwrap_or(&disk.path).display().to_string()
 }
 
-/// Takes the only disk that there can be. One that could not be read may hold anything, and is never the proposal.
+/// Takes the only possible disk. One that could not be read may hold anything, and is never the proposal.
 pub(super) fn suggest(answers: &mut Answers, facts: &ConversationFacts) {
     let disks = usable(facts);
     let mut usable = disks.iter().filter(|disk| !disk.removable && disk.unread.is_none());
@@ -178,7 +177,7 @@ mod tests {
         disk.holders = vec![root_on("/dev/sdb")];
         assert_eq!(barred(&disk).unwrap(), "it is in use: /dev/sdb is the root of the running system");
         assert!(!content(&disk).contains("empty"));
-        // What an install takes down is told and may be taken.
+        // A disk with holders that an install takes down is shown with them and may be taken.
         disk.holders = vec![Holder { kind: HolderKind::Swap, name: None, ..root_on("/dev/sdb") }];
         assert_eq!(barred(&disk), None);
         assert_eq!(content(&disk), "It is in use: /dev/sdb is swap space");

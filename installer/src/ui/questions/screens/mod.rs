@@ -1,4 +1,4 @@
-//! The questions of each screen, made from the answers; and what is answered, put back there. One file a screen.
+//! The questions of each screen, made from the answers; and the new answers, put back there. One file a screen.
 
 mod access;
 mod cluster;
@@ -15,24 +15,17 @@ use crate::ui::toolkit::form::{Field, FieldKind};
 pub use access::REPETITION;
 use model::config::Mode;
 
-/// A screen with questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QuestionScreen {
-    /// What machine this is, and what it shall become.
+    /// The machine, and the mode of the install.
     Welcome,
-    /// Where the system goes.
     Disks,
-    /// The management network.
     Network,
-    /// Host name, name servers, time servers, proxy.
     Names,
-    /// The cluster that begins, or that is joined.
     Cluster,
-    /// Who may log in.
     Access,
 }
 
-/// The screens of a mode, in order.
 #[must_use]
 pub fn order(mode: Mode) -> &'static [QuestionScreen] {
     use QuestionScreen::{Access, Cluster, Disks, Names, Network, Welcome};
@@ -43,7 +36,7 @@ pub fn order(mode: Mode) -> &'static [QuestionScreen] {
 }
 
 impl QuestionScreen {
-    /// The title; stable.
+    /// Stable.
     #[must_use]
     pub fn title(self, mode: Mode) -> &'static str {
         match self {
@@ -57,7 +50,6 @@ impl QuestionScreen {
         }
     }
 
-    /// Its questions.
     #[must_use]
     pub fn fields(self, answers: &Answers, facts: &ConversationFacts) -> Vec<Field> {
         match self {
@@ -70,7 +62,7 @@ impl QuestionScreen {
         }
     }
 
-    /// Puts what stands in a field into the answers.
+    /// Puts the value of a field into the answers.
     pub fn take(self, field: &Field, answers: &mut Answers, facts: &ConversationFacts) {
         match (self, &field.kind) {
             (_, FieldKind::Text) => {}
@@ -81,7 +73,7 @@ impl QuestionScreen {
         }
     }
 
-    /// Groups whose mistakes are told on this screen though no field has them.
+    /// Groups whose mistakes are shown on this screen though no field has them.
     #[must_use]
     pub fn groups(self) -> &'static [&'static str] {
         match self {
@@ -92,7 +84,7 @@ impl QuestionScreen {
     }
 }
 
-/// Answers what most machines want, where nothing has been answered or found.
+/// Answers for most machines, if there is no answer and nothing was found.
 pub fn suggest(screen: QuestionScreen, answers: &mut Answers, facts: &ConversationFacts) {
     match screen {
         QuestionScreen::Network => network::suggest(answers, &facts.inventory.nics),

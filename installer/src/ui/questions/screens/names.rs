@@ -23,7 +23,7 @@ pub(super) fn fields(answers: &Answers) -> Vec<Field> {
     fields
 }
 
-/// Takes the fields that are not like any other; says whether this was one.
+/// Takes the value of a field with special rules; returns whether this was one.
 pub(super) fn take(field: &Field, answers: &mut Answers) -> bool {
     let text = field.typed().unwrap_or_default();
     if field.id == PROXY[0] {

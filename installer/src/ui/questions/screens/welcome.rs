@@ -1,4 +1,4 @@
-//! What machine this is, and what it shall become.
+//! The machine, and the mode of the install.
 
 use super::super::ConversationFacts;
 use crate::ui::answers::Answers;
@@ -34,7 +34,7 @@ const KEYS: &str =
     "No function keys? Ctrl and a letter do the same: F3 D, F4 T, F5 R, F6 F, F7 O, F8 N, F9 P, F10 G.";
 const HELP: &str = "F9 lets somebody log in to this system who helps.";
 
-/// Disks and network cards, and what will stand in the way of an install.
+/// Disks and network cards, and problems for an install.
 fn machine(facts: &ConversationFacts) -> String {
     let disks = facts.inventory.disks.iter().filter(|disk| !disk.optical && !disk.boot_medium);
     let sizes: Vec<_> = disks.map(|disk| disk.size.to_string()).collect();

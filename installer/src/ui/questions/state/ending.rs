@@ -1,4 +1,4 @@
-//! From the plan to the end: what is shown when every question has been answered.
+//! From the plan to the end: the screens after the questions.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::ui::toolkit::text::Scroll;
 use model::config::Mode;
 
 impl Conversation {
-    /// Goes back to where a place that lies in front of another was entered from.
+    /// Goes back from a place in front of another one.
     pub(super) fn back_from(&mut self) -> Vec<ConversationEffect> {
         self.message = None;
         match std::mem::replace(&mut self.place, ConversationPlace::Load) {
@@ -29,13 +29,12 @@ impl Conversation {
         }
     }
 
-    /// Shows a place again.
     pub(super) fn show(&mut self, place: ConversationPlace) -> Vec<ConversationEffect> {
         match place {
             ConversationPlace::Asking(screen) => self.ask(screen),
             ConversationPlace::Load => self.ask(QuestionScreen::Welcome),
             ConversationPlace::Confirm(review) => self.place = ConversationPlace::Review(review),
-            // The plan came while nobody looked.
+            // The plan arrived while another place was shown.
             ConversationPlace::Review(Review { plan: None, mistakes, .. })
                 if mistakes.is_empty() && self.busy.is_none() =>
             {
@@ -172,7 +171,7 @@ impl Conversation {
         Vec::new()
     }
 
-    /// Shows why it failed, and what can be done now.
+    /// Shows the failure, and the choices after it.
     pub(super) fn fail(&mut self, trouble: ShownTrouble) {
         let options = after_failure(&self.facts).into_iter().map(|(_, name)| Choice::new(name)).collect();
         self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
@@ -180,7 +179,7 @@ impl Conversation {
         self.place = ConversationPlace::Failed(trouble, Scroll::default());
     }
 
-    /// The install is over. Somebody who lets somebody in just now sees it afterwards.
+    /// The install has ended. If the user is at help access now, the end is shown afterwards.
     pub(super) fn settle(&mut self, place: ConversationPlace) {
         match &mut self.place {
             ConversationPlace::Help(back) => **back = place,
@@ -188,7 +187,7 @@ impl Conversation {
         }
     }
 
-    /// What failed, where the present place is about that.
+    /// The failure, if the present place is about one.
     #[must_use]
     pub fn trouble(&self) -> Option<&ShownTrouble> {
         self.failure.as_ref()
@@ -208,7 +207,7 @@ impl Conversation {
         }
     }
 
-    /// What becomes of the machine after an install: nothing where somebody has started it from a shell.
+    /// What the machine does after an install: nothing if it was started from a shell.
     #[must_use]
     pub fn end_when_done(&self) -> ConversationEnd {
         match &self.config {
@@ -234,7 +233,7 @@ impl Conversation {
     }
 }
 
-/// What can be done after a failure.
+/// A choice after a failure.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Again,
@@ -246,7 +245,7 @@ enum Next {
     PowerOff,
 }
 
-/// The same, and what each is called.
+/// The choices after a failure, with their texts.
 fn after_failure(facts: &ConversationFacts) -> Vec<(Next, &'static str)> {
     let all = [
         (Next::Again, "Try again with the same answers"),

@@ -1,4 +1,4 @@
-//! A machine that an install would refuse: what is wrong with it is told before the plan, and what can be done about it.
+//! A machine that an install would refuse: the findings are shown before the plan, with choices.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ enum Next {
 }
 
 impl Conversation {
-    /// Shows the plan, or first what stands in its way.
+    /// Shows the plan, or first the findings against it.
     pub(super) fn planned(&mut self, review: Review) {
         if !matches!(self.place, ConversationPlace::Review(_)) {
             return;
@@ -33,7 +33,6 @@ impl Conversation {
         }
     }
 
-    /// Shows what stands in the way of the plan.
     pub(super) fn show_unfit(&mut self, review: Review) {
         let options = options(&review).into_iter().map(|(_, option)| option).collect();
         self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
@@ -73,7 +72,7 @@ impl Conversation {
     }
 }
 
-/// What can be done, and what each is called. What an install cannot do without is not left out.
+/// The choices with their texts. A check that is needed cannot be left out.
 fn options(review: &Review) -> Vec<(Next, Choice)> {
     let mut all = vec![
         (Next::Change, Choice::new("Change the answers").with("A trial asks for less than production.")),

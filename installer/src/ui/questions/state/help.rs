@@ -1,4 +1,4 @@
-//! Letting somebody log in who helps, and nobody any more.
+//! Opening and closing help access.
 
 use super::{Conversation, ConversationEffect, ConversationPlace};
 use crate::live::help::{ACCOUNT, Access};
@@ -7,7 +7,6 @@ use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
 use crate::ui::toolkit::page::Tone;
 
-/// What can be done about it.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Open,
@@ -24,7 +23,7 @@ const OPEN: [(Next, &str); 3] = [
 ];
 
 impl Conversation {
-    /// Shows who can log in, if this system can let anybody in.
+    /// Shows the help access, if this system can open one.
     pub(super) fn help(&mut self) -> Vec<ConversationEffect> {
         if !self.facts.can_help {
             self.message = Some((Tone::Warning, NOT_HERE.into()));
@@ -75,7 +74,7 @@ impl Conversation {
     }
 
     pub(super) fn closed(&mut self, closed: Result<(), ShownTrouble>) {
-        // What is left of it cannot be used without a password, or can be closed again.
+        // Leftovers cannot be used without a password, or can be closed again.
         self.message = match closed {
             Ok(()) => {
                 self.access = None;

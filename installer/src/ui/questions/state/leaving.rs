@@ -3,7 +3,7 @@
 use crate::ui::questions::{ConversationEnd, ConversationFacts};
 use crate::ui::toolkit::form::{Choice, Field};
 
-/// The ways to end, and what each is called.
+/// The ways to end, with their texts.
 pub(super) fn ways_out(facts: &ConversationFacts) -> Vec<(ConversationEnd, &'static str)> {
     match facts.can_quit {
         true => vec![(ConversationEnd::Quit, "End the program")],
@@ -14,7 +14,7 @@ pub(super) fn ways_out(facts: &ConversationFacts) -> Vec<(ConversationEnd, &'sta
     }
 }
 
-/// The question; `working` says that an install would end with it.
+/// The question; `working`: an install would end with it.
 pub(super) fn leaving(facts: &ConversationFacts, working: bool) -> Field {
     let back = if working { "Go on with the installation" } else { "Go back to the questions" };
     let ways = ways_out(facts).into_iter().map(|(_, name)| match working {

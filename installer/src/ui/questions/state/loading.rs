@@ -1,4 +1,4 @@
-//! A configuration that somebody brings along when the machine runs already: on a volume, or behind a URL.
+//! Loading a configuration when the machine is already running: from a volume, or a URL.
 
 use super::{Conversation, ConversationEffect, ConversationPlace};
 use crate::ui::questions::ConfigOrigin;
@@ -9,11 +9,11 @@ use crate::ui::toolkit::page::Tone;
 
 const FROM: &str = "from";
 const URL: &str = "url";
-/// The number of the URL among the choices.
+/// The index of the URL among the choices.
 const BEHIND_URL: usize = 1;
 
 impl Conversation {
-    /// Asks where a configuration is to be had.
+    /// Asks where the configuration is.
     pub(super) fn load(&mut self) {
         self.message = None;
         let url = self.answers.text("install.config_url");

@@ -14,14 +14,14 @@ const WHERE: &str = "where";
 const METHOD: &str = "method";
 const URL: &str = "url";
 
-/// How a server can take files, in the order of the choice.
+/// The upload methods of a server, in the order of the choice.
 const METHODS: [(UploadMethod, &str); 2] = [
     (UploadMethod::Put, "PUT: the URL is the file\'s, or that of a directory"),
     (UploadMethod::Post, "POST: the URL takes files"),
 ];
 
 impl Conversation {
-    /// Asks where something shall be saved.
+    /// Asks where to save something.
     pub(super) fn keep(&mut self, what: Keepsake) -> Vec<ConversationEffect> {
         let back = Box::new(std::mem::replace(&mut self.place, ConversationPlace::Load));
         self.message = None;
@@ -131,7 +131,7 @@ impl Saving {
         self.found.as_ref().map_or(0, |found| found.volumes.len())
     }
 
-    /// The number of the URL among the choices; only logs are sent to servers.
+    /// The index of the URL among the choices; only logs are sent to servers.
     fn url_at(&self) -> Option<usize> {
         (self.what == Keepsake::Logs).then(|| self.count())
     }
@@ -140,12 +140,12 @@ impl Saving {
         self.found.is_some() && self.chosen.is_some() && self.chosen == self.url_at()
     }
 
-    /// What is chosen before somebody chooses: a stick, if there is one.
+    /// The preselected place: a stick, if there is one.
     fn first(&self) -> Option<usize> {
         (self.count() > 0).then_some(0)
     }
 
-    /// Takes over what stands in the fields.
+    /// Takes the values of the fields.
     fn take(&mut self, form: &Form) {
         if let Some(field) = form.field(WHERE) {
             self.chosen = field.chosen();
@@ -158,7 +158,7 @@ impl Saving {
         }
     }
 
-    /// Where it shall be saved; none where nothing has been chosen, and an error where it cannot be understood.
+    /// The chosen destination; `None` if nothing was chosen, and an error if it is not valid.
     fn destination(&self) -> Result<Option<Destination>, String> {
         if self.wants_url() {
             let url: HttpUrl = self.url.trim().parse().map_err(|_| NO_URL.to_owned())?;

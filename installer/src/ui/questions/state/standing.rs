@@ -1,4 +1,4 @@
-//! A finished node on a disk that an install is for: it stays and starts, unless somebody decides otherwise.
+//! A finished node on a disk of the install: it stays and is started, unless the user decides otherwise.
 //!
 //! An automatic install that leaves the node as it is begins here, with a countdown; the questions come here after the plan.
 
@@ -12,11 +12,11 @@ use crate::ui::toolkit::Key;
 use crate::ui::toolkit::form::{Choice, Did, Field, Form};
 use crate::ui::toolkit::text::Scroll;
 
-/// After this long without a key the countdown begins again: what came may have been noise on a serial line, and a node that
-/// nobody attends has to come back.
+/// After this long without a key the countdown begins again: the key may have been noise on a serial line, and an unattended node
+/// has to come back.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// What can be decided.
+/// A choice about a finished node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Start,
@@ -41,7 +41,7 @@ impl Conversation {
         });
     }
 
-    /// The nodes that a plan goes over.
+    /// The nodes that a plan overwrites.
     pub(super) fn ask_about(&mut self, review: Review) {
         self.show_standing(StandingNodes {
             nodes: review.present.clone(),
@@ -54,14 +54,13 @@ impl Conversation {
         });
     }
 
-    /// Shows the choices.
     pub(super) fn show_standing(&mut self, standing: StandingNodes) {
         let options = self.ways(&standing).into_iter().map(|(_, option)| option).collect();
         self.form = Form::new(vec![Field::choice("next", "What now?", options, Some(0))]);
         self.place = ConversationPlace::Standing(StandingNodes { left: None, ends: None, ..standing });
     }
 
-    /// Lets time pass. A node that did not start is not tried again: nothing restarts for ever.
+    /// Handles the passing of time. A node that did not start is not tried again: no machine restarts for ever.
     pub(super) fn count(&mut self, now: Duration) -> Vec<ConversationEffect> {
         let busy = self.busy.is_some();
         let ConversationPlace::Standing(standing) = &mut self.place else { return Vec::new() };
@@ -77,7 +76,7 @@ impl Conversation {
         if rest.is_zero() { self.start_node() } else { Vec::new() }
     }
 
-    /// A key during the countdown: it only ends that. Says whether there was one.
+    /// A key during the countdown only ends that. Returns whether there was one.
     pub(super) fn stop_counting(&mut self) -> bool {
         match &self.place {
             ConversationPlace::Standing(standing) if standing.left.is_some() && self.busy.is_none() => {
@@ -144,7 +143,7 @@ impl Conversation {
         Vec::new()
     }
 
-    /// What can be decided, and what each is called.
+    /// The choices with their texts.
     fn ways(&self, standing: &StandingNodes) -> Vec<(Next, Choice)> {
         let quits = self.facts.can_quit || self.facts.rehearsal;
         let start = if quits { "Leave it as it is, and end" } else { "Start the node from its disk" };

@@ -1,4 +1,4 @@
-//! What there is to say and to do: places, inputs, effects and what comes of them.
+//! The types of the conversation: places, inputs, effects and their outcomes.
 
 use std::time::Duration;
 
@@ -14,53 +14,47 @@ use base::progress::Event;
 use model::config::sources::Combined;
 use model::config::{InstallConfig, Secret};
 
-/// How long somebody has to press a key before the node starts.
+/// How long the user has to press a key before the node starts.
 pub const COUNTDOWN: Duration = Duration::from_secs(30);
 
-/// What is on the screen.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)]
 pub enum ConversationPlace {
-    /// Questions.
     Asking(QuestionScreen),
-    /// Where a configuration is to be had.
+    /// Where a configuration comes from.
     Load,
     /// The whole plan, or what is still missing.
     Review(Review),
-    /// What an install would refuse this machine for, before the plan.
+    /// The findings for which an install would refuse this machine, before the plan.
     Unfit(Review),
-    /// Finished nodes that are on the disks, before the plan that goes over them, or in place of an automatic install.
+    /// Finished nodes on the disks, before the plan that overwrites them, or in place of an automatic install.
     Standing(StandingNodes),
-    /// The disks of the machine, and where to go back to.
+    /// The disks of the machine, and the place to go back to.
     Disks(Scroll, Box<ConversationPlace>),
-    /// The last word before disks are erased.
     Confirm(Review),
-    /// The install goes on.
     Working {
         /// Whether the log is shown in place of the steps.
         log: Option<Scroll>,
     },
-    /// It failed.
     Failed(ShownTrouble, Scroll),
-    /// It is done.
     Done {
         /// Where the answers are recorded.
         record: Option<String>,
     },
-    /// Where to save something, and where to go back to.
+    /// Where to save something, and the place to go back to.
     Save(Saving, Box<ConversationPlace>),
-    /// The short report of a failure as a QR code, and where to go back to.
+    /// The short report of a failure as a QR code, and the place to go back to.
     Code(Box<ConversationPlace>),
-    /// The answers as a configuration, and where to go back to.
+    /// The answers as a configuration, and the place to go back to.
     Recorded(Secret, Scroll, Box<ConversationPlace>),
-    /// The way in for somebody who helps, and where to go back to.
+    /// The help access, and the place to go back to.
     Help(Box<ConversationPlace>),
-    /// How to end, and where to go back to.
+    /// How to end, and the place to go back to.
     Leave(Box<ConversationPlace>),
 }
 
 impl ConversationPlace {
-    /// Where one is when nothing lies in front of it.
+    /// The place below those in front of it.
     #[must_use]
     pub fn base(&self) -> &Self {
         match self {
@@ -72,109 +66,89 @@ impl ConversationPlace {
     }
 }
 
-/// Nodes that are there, and what may become of them.
 #[derive(Clone, Debug)]
 pub struct StandingNodes {
-    /// The nodes.
     pub nodes: Vec<ShownNode>,
-    /// Why an automatic install does not go over them.
+    /// Why an automatic install does not overwrite them.
     pub why: Option<String>,
-    /// Seconds until the first of them starts; none where a decision is waited for.
+    /// Seconds until the first of them starts; `None` without a countdown.
     pub left: Option<u64>,
-    /// When it starts; none until the time is known.
+    /// When it starts; `None` until the time is known.
     pub ends: Option<Duration>,
-    /// Whether it has been started, which did not work.
+    /// Whether it was started in vain.
     pub tried: bool,
-    /// The plan that goes over them, where there is one.
+    /// The plan that overwrites them, if there is one.
     pub review: Option<Box<Review>>,
-    /// How far the text is scrolled.
     pub scroll: Scroll,
 }
 
-/// What is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keepsake {
-    /// The logs of the install that has failed.
     Logs,
-    /// The answers as a configuration.
     Configuration,
 }
 
-/// What has been said of saving something.
 #[derive(Clone, Debug)]
 pub struct Saving {
-    /// What is saved.
     pub what: Keepsake,
-    /// What was found of sticks; none while there is a look.
+    /// The sticks; `None` while they are looked for.
     pub found: Option<Survey>,
-    /// Which volume; the number after the last is a URL.
+    /// The chosen volume; the number after the last is a URL.
     pub chosen: Option<usize>,
     /// The URL as it is typed.
     pub url: String,
-    /// How it takes files.
     pub method: UploadMethod,
-    /// Why it did not work the last time.
+    /// The error of the last attempt.
     pub trouble: Option<ShownTrouble>,
 }
 
-/// The plan as it is shown.
 #[derive(Clone, Debug, Default)]
 pub struct Review {
-    /// The plan as text; none while it is made, or cannot be.
+    /// The plan as text; `None` while it is made, or after an error.
     pub plan: Option<String>,
     /// What will be erased, a line a disk.
     pub erased: Vec<String>,
-    /// Ids of the steps.
     pub steps: Vec<String>,
-    /// Mistakes, with the screen where they are put right.
+    /// Mistakes, with the screen where they are corrected.
     pub mistakes: Vec<(Option<QuestionScreen>, String)>,
-    /// What the checks that an install makes first have found.
+    /// The findings of the checks that an install makes first.
     pub findings: Vec<ShownFinding>,
-    /// The finished nodes that are on its disks.
     pub present: Vec<ShownNode>,
-    /// The checks that are left out.
     pub left_out: Vec<String>,
-    /// How far the text is scrolled.
     pub scroll: Scroll,
 }
 
 impl Review {
-    /// What an install would refuse the machine for.
+    /// The findings for which an install would refuse the machine.
     pub fn stops(&self) -> impl Iterator<Item = &ShownFinding> {
         self.findings.iter().filter(|finding| finding.stops)
     }
 }
 
-/// Something about the machine that should be otherwise.
+/// A finding of a check, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownFinding {
-    /// The check's name.
     pub check: &'static str,
-    /// What was seen, and what should be.
+    /// What was found, and what is needed.
     pub text: String,
-    /// What to do about it.
     pub next: String,
-    /// Whether an install would end with it.
+    /// Whether an install would stop because of it.
     pub stops: bool,
     /// Whether an install can begin without the check.
     pub waivable: bool,
 }
 
-/// What happens to the conversation.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)]
 pub enum ConversationInput {
-    /// Somebody presses a key.
     Key(Key),
     /// Time passes.
     Tick,
-    /// The install tells of itself.
+    /// The install reports an event.
     Event(Event),
-    /// An effect has come to its end.
     Ended(EffectOutcome),
 }
 
-/// What came of an effect.
 #[derive(Debug)]
 pub enum EffectOutcome {
     /// Of [`ConversationEffect::LookAgain`].
@@ -203,35 +177,25 @@ pub enum EffectOutcome {
     NotEnded(ShownTrouble),
 }
 
-/// What shall be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConversationEffect {
-    /// Look at disks and network cards again.
     LookAgain,
-    /// Fetch a configuration.
     Fetch(ConfigOrigin),
-    /// Try what has been answered on a screen.
+    /// Try the answers of a screen.
     Try(QuestionScreen, Box<InstallConfig>),
-    /// Make the plan, and hold the machine against what an install checks first.
+    /// Make the plan, and run the checks that an install makes first.
     Plan(Box<InstallConfig>),
-    /// Install.
     Install(Box<InstallConfig>),
-    /// Look for volumes on sticks.
     Survey,
-    /// Save the logs.
     SaveLogs(Box<Destination>),
-    /// Save the answers.
     SaveConfiguration(Box<InstallConfig>, Box<Volume>),
     /// Make a configuration of the answers, to show it.
     Show(Box<InstallConfig>),
-    /// Let somebody log in.
     OpenAccess,
-    /// Let nobody log in any more.
     CloseAccess,
-    /// Give the console that leads to somebody who logs in.
+    /// Lend the console that leads to a login.
     Shell,
     /// Start the finished node from its disk.
     StartNode,
-    /// End.
     End(ConversationEnd),
 }

@@ -1,4 +1,4 @@
-//! What can be done at the end: saving, showing, letting somebody in.
+//! The choices at the end: saving, showing, help access.
 
 use super::flow::to_plan;
 use super::*;
@@ -8,7 +8,7 @@ use base::failure::{Class, Failure};
 
 const SIZE: Size = Size { width: 80, height: 24 };
 
-/// An install that has come to this end.
+/// An install that has ended like this.
 fn ended(outcome: Result<Option<String>, ShownTrouble>) -> Conversation {
     let mut state = begun("");
     to_plan(&mut state);

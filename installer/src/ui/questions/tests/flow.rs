@@ -10,7 +10,7 @@ use model::config::{Mode, Role};
 
 const NEXT: Key = Key::Function(8);
 
-/// From the first screen to the plan of a new cluster, with nothing but what has to be said.
+/// From the first screen to the plan of a new cluster, with nothing but the required answers.
 pub(super) fn to_plan(state: &mut Conversation) -> Vec<ConversationEffect> {
     let mut effects = press(state, &[NEXT]);
     press(state, &[Key::Enter]);
@@ -236,7 +236,7 @@ fn a_machine_that_does_not_fit_is_told_before_the_plan_and_taken_all_the_same_if
     let seen = picture(&mut state, Size::new(80, 24));
     assert!(seen.contains("cpu: 2 processors") && seen.contains("Use a machine with more memory."), "{seen}");
     assert!(!seen.contains("ntp"), "a warning stands in nobody's way: {seen}");
-    // Somebody thinks of leaving, and comes back.
+    // The user goes to the way out, and comes back.
     press(&mut state, &[Key::Function(10), Key::Escape]);
     assert_eq!(title(&mut state), "Install: this machine");
     let effects = press(&mut state, &[Key::Down, Key::Down, Key::Enter]);

@@ -1,4 +1,4 @@
-//! A finished node that is on a disk already.
+//! A finished node on a disk.
 
 use super::*;
 use crate::ui::questions::state::COUNTDOWN;
@@ -41,7 +41,7 @@ fn the_node_starts_when_nobody_presses_a_key_for_half_a_minute() {
     assert!(tick(&mut state, 1).is_empty() && tick(&mut state, 29).is_empty());
     assert!(picture(&mut state, Size::new(80, 24)).contains("starts from its disk in 1 second."));
     assert_eq!(tick(&mut state, COUNTDOWN.as_secs()), [ConversationEffect::StartNode]);
-    // Once is enough.
+    // There is only one attempt.
     assert!(tick(&mut state, COUNTDOWN.as_secs() + 5).is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! How a form looks.
+//! Drawing a form.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -9,24 +9,22 @@ use super::super::text::wrapped;
 use super::super::{Theme, line::TypedLine};
 use super::{Choice, Field, FieldKind, Form};
 
-/// Columns of labels.
 const LABELS: usize = 20;
-/// Columns that a line to type has at the least and at the most.
+/// The least and the most columns of a text field.
 const LINE: (usize, usize) = (8, 54);
 
-/// The rows of a form, and where in them the focus is.
+/// The rows of a form, and the focus in them.
 struct Rows<'t> {
     rows: Vec<Line<'t>>,
     width: usize,
     theme: Theme,
-    /// First and last row of what is in focus.
     focus: (usize, usize),
-    /// Column and row of the cursor of a line.
+    /// Column and row of the cursor of a text field.
     cursor: Option<(usize, usize)>,
 }
 
 impl Form {
-    /// Draws the form; scrolls it so that what is in focus is seen.
+    /// Draws the form; scrolls it so that the focus is visible.
     pub fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, theme: Theme) {
         let area = area.intersection(frame.area());
         let mut rows =
@@ -121,7 +119,7 @@ impl Rows<'_> {
         let label = self.labels();
         let remark = field.remark.as_deref().map(|remark| format!("  {remark}")).unwrap_or_default();
         let free = self.width.saturating_sub(label + remark.chars().count());
-        // A remark that leaves no room for the line goes below it.
+        // A remark that leaves no room for the text field goes below it.
         let (width, below) = if free < 24 { (self.width.saturating_sub(label), true) } else { (free, false) };
         let width = width.clamp(LINE.0, LINE.1);
         let (text, column) = line.window(width, mask);

@@ -1,7 +1,7 @@
-//! Fields that are filled in: what they are, and what keys do to them. [`draw`](mod@draw) shows them.
+//! Fields that are filled in: their kinds, and the effects of keys. [`draw`](mod@draw) shows them.
 //!
-//! Up, Down, Tab and Shift+Tab move; Space marks; Enter takes what is there and goes on, after the last field to the next
-//! screen. Moving changes nothing: of several options the one under the cursor is taken by Space or Enter only.
+//! Up, Down, Tab and Shift+Tab move; Space marks; Enter takes the current value and goes on, after the last field to the next
+//! screen. Moving changes nothing: an option is taken by Space or Enter only.
 
 mod draw;
 #[cfg(test)]
@@ -10,52 +10,42 @@ mod tests;
 use super::Key;
 use super::line::TypedLine;
 
-/// What a field is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldKind {
-    /// A line of text.
     Line(TypedLine),
-    /// A line that is not to be seen.
+    /// A text that is not shown.
     Secret(TypedLine),
-    /// One of several.
     Choice {
-        /// What there is.
         options: Vec<Choice>,
-        /// Which is taken.
+        /// The option that is taken.
         chosen: Option<usize>,
-        /// Which would be taken next.
+        /// The option under the cursor.
         cursor: usize,
     },
-    /// Any of several.
     Marks {
-        /// What there is, and whether it is marked.
+        /// The options, and whether they are marked.
         options: Vec<(Choice, bool)>,
-        /// Which is marked next.
+        /// The option under the cursor.
         cursor: usize,
     },
-    /// Something to read; never in focus.
+    /// Text to read; never in focus.
     Text,
 }
 
-/// One of several options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// What it is.
     pub text: String,
-    /// What there is to know about it, on lines of its own.
+    /// Explanations, on lines of their own.
     pub details: Vec<String>,
-    /// Why it cannot be taken.
     pub barred: Option<String>,
 }
 
 impl Choice {
-    /// An option that needs no explanation.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// Adds a line of explanation.
     #[must_use]
     pub fn with(mut self, detail: impl Into<String>) -> Self {
         self.details.push(detail.into());
@@ -63,20 +53,15 @@ impl Choice {
     }
 }
 
-/// One field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// What the program calls it.
     pub id: String,
-    /// What people read.
     pub label: String,
-    /// What it is.
     pub kind: FieldKind,
-    /// Where its value comes from, or what is usual.
+    /// The origin of its value, or the default.
     pub remark: Option<String>,
-    /// What is wrong with it; it can be left all the same.
+    /// Mistakes; the field can be left anyway.
     pub errors: Vec<String>,
-    /// What somebody should know about it.
     pub warnings: Vec<String>,
 }
 
@@ -86,38 +71,32 @@ impl Field {
         Self { id: id.to_owned(), label: label.to_owned(), kind, remark: None, errors, warnings }
     }
 
-    /// A line of text.
     #[must_use]
     pub fn line(id: &str, label: &str, text: &str) -> Self {
         Self::new(id, label, FieldKind::Line(TypedLine::new(text)))
     }
 
-    /// A line that is not to be seen.
     #[must_use]
     pub fn secret(id: &str, label: &str, text: &str) -> Self {
         Self::new(id, label, FieldKind::Secret(TypedLine::new(text)))
     }
 
-    /// One of several options.
     #[must_use]
     pub fn choice(id: &str, label: &str, options: Vec<Choice>, chosen: Option<usize>) -> Self {
         let chosen = chosen.filter(|chosen| *chosen < options.len());
         Self::new(id, label, FieldKind::Choice { cursor: chosen.unwrap_or(0), options, chosen })
     }
 
-    /// Any of several options.
     #[must_use]
     pub fn marks(id: &str, label: &str, options: Vec<(Choice, bool)>) -> Self {
         Self::new(id, label, FieldKind::Marks { options, cursor: 0 })
     }
 
-    /// Something to read.
     #[must_use]
     pub fn text(label: &str, text: &str) -> Self {
         Self { remark: Some(text.to_owned()), ..Self::new("", label, FieldKind::Text) }
     }
 
-    /// Adds a remark.
     #[must_use]
     pub fn remark(self, remark: Option<String>) -> Self {
         Self { remark, ..self }
@@ -132,7 +111,6 @@ impl Field {
         }
     }
 
-    /// The text of a line.
     #[must_use]
     pub fn typed(&self) -> Option<String> {
         match &self.kind {
@@ -141,7 +119,6 @@ impl Field {
         }
     }
 
-    /// Which option is taken.
     #[must_use]
     pub fn chosen(&self) -> Option<usize> {
         match &self.kind {
@@ -150,7 +127,6 @@ impl Field {
         }
     }
 
-    /// Which options are marked.
     #[must_use]
     pub fn marked(&self) -> Vec<usize> {
         match &self.kind {
@@ -162,12 +138,12 @@ impl Field {
     }
 }
 
-/// What a key has done to a form.
+/// The effect of a key on a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Did {
-    /// The form knows nothing of such a key.
+    /// The key is not for forms.
     Nothing,
-    /// Something inside a field, or nothing although the key is one of the form's.
+    /// Something inside a field, or nothing although the key is one for forms.
     Stayed,
     /// The value of the field in focus has changed.
     Changed,
@@ -177,15 +153,13 @@ pub enum Did {
     Accepted,
 }
 
-/// Several fields, one of them in focus.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Form {
-    /// The fields, from above.
+    /// From top to bottom.
     pub fields: Vec<Field>,
     focus: usize,
-    /// Whether secrets are shown.
     pub shows_secrets: bool,
-    /// The first row that was seen in the last picture.
+    /// The first visible row of the last picture.
     first: usize,
 }
 
@@ -197,31 +171,28 @@ impl Form {
         Self { fields, focus, shows_secrets: false, first: 0 }
     }
 
-    /// The field in focus, if any can be.
     #[must_use]
     pub fn focused(&self) -> Option<&Field> {
         self.fields.get(self.focus).filter(|field| field.takes_focus())
     }
 
-    /// Its number.
     #[must_use]
     pub fn focus(&self) -> usize {
         self.focus
     }
 
-    /// The field of this name.
     #[must_use]
     pub fn field(&self, id: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.id == id)
     }
 
-    /// Puts the field of this name in focus, if there is one.
+    /// Puts the field of this id in focus, if there is one.
     pub fn focus_on(&mut self, id: &str) {
         let wanted = |field: &Field| field.id == id && field.takes_focus();
         self.focus = self.fields.iter().position(wanted).unwrap_or(self.focus);
     }
 
-    /// Takes the fields of a new form and stays where it was, as far as the fields are the same.
+    /// Takes the fields of a new form and keeps the focus and cursors of fields that stay.
     pub fn replace(&mut self, mut fields: Vec<Field>) {
         let id = self.focused().map(|field| field.id.clone()).unwrap_or_default();
         for field in &mut fields {
@@ -237,7 +208,6 @@ impl Form {
         self.focus_on(&id);
     }
 
-    /// Takes a key.
     pub fn key(&mut self, key: Key) -> Did {
         let Some(field) = self.fields.get_mut(self.focus).filter(|field| field.takes_focus()) else {
             return if key == Key::Enter { Did::Accepted } else { Did::Nothing };
@@ -276,7 +246,7 @@ impl Form {
     }
 }
 
-/// What a field does with a key.
+/// The effect of a key on a field.
 enum Taken {
     No,
     Moved,
@@ -326,7 +296,7 @@ impl Field {
         }
     }
 
-    /// Where the cursor stands when the focus comes from above or from below.
+    /// The position of the cursor when the focus comes from above or from below.
     fn enter(&mut self, step: isize) {
         let (cursor, count, chosen) = match &mut self.kind {
             FieldKind::Choice { options, chosen, cursor } => (cursor, options.len(), *chosen),
@@ -337,7 +307,6 @@ impl Field {
         *cursor = chosen.unwrap_or(end);
     }
 
-    /// The cursor of the same field as it was before.
     fn keep_cursor(&mut self, old: &Self) {
         match (&mut self.kind, &old.kind) {
             (FieldKind::Choice { options, cursor, .. }, FieldKind::Choice { cursor: at, .. }) => {
